@@ -1,0 +1,15 @@
+//! The vocabulary every other crate shares: identifiers, units, limits and the error a client sees.
+//!
+//! Level 0: depends on nothing of ours, holds no state, performs no I/O.
+
+mod ids;
+pub mod limits;
+mod sql_error;
+mod units;
+
+pub use ids::{CommitNo, Epoch, Lsn, Oid, PageNo, SessionId, SlotNo, TenantId, TreeId, TxnId, WorkerId};
+pub use sql_error::{Severity, SqlError, SqlState};
+pub use units::{ByteCount, Micros, Nanos, ParseByteCountError};
+
+/// Result of an operation whose failure is told to the client as it stands.
+pub type SqlResult<T> = Result<T, SqlError>;

@@ -1,0 +1,35 @@
+//! Fixed limits of the system. A queue or a size without a limit here is a defect.
+
+use crate::ByteCount;
+
+/// Bytes of a page: of a tree node, a map node, a slot of the data file.
+pub const PAGE_SIZE: usize = 8192;
+
+/// Longest key of a tree in bytes. Four keys must fit a page beside their header, or a split could not balance.
+pub const KEY_LEN_MAX: usize = 1600;
+const _: () = assert!(4 * (KEY_LEN_MAX + 64) < PAGE_SIZE);
+
+/// Longest row that is kept in a leaf; what is longer moves to a chain of overflow pages.
+pub const INLINE_VALUE_LEN_MAX: usize = 1800;
+const _: () = assert!(2 * (KEY_LEN_MAX + INLINE_VALUE_LEN_MAX + 64) < PAGE_SIZE);
+
+/// Longest value of a row, all columns together.
+pub const ROW_LEN_MAX: ByteCount = ByteCount::from_mib(256);
+
+/// Columns of a table, as PostgreSQL's.
+pub const TABLE_COLUMNS_MAX: usize = 1600;
+
+/// Key columns of an index, as PostgreSQL's.
+pub const INDEX_COLUMNS_MAX: usize = 32;
+
+/// Bytes of an identifier, as PostgreSQL's `NAMEDATALEN - 1`; longer ones are truncated with a notice.
+pub const IDENTIFIER_LEN_MAX: usize = 63;
+
+/// Longest message accepted from an authenticated client. PostgreSQL's own bound is 1 GiB - 1.
+pub const MESSAGE_LEN_MAX: ByteCount = ByteCount::from_mib(256);
+
+/// Longest message accepted before authentication, as PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`.
+pub const STARTUP_MESSAGE_LEN_MAX: ByteCount = ByteCount(10_000);
+
+/// Size of a segment of a worker's log.
+pub const LOG_SEGMENT_LEN: ByteCount = ByteCount::from_mib(64);
