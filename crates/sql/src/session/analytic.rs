@@ -1,0 +1,76 @@
+//! The seam to the analytical path: what a session hands out and what comes back.
+
+use std::sync::Arc;
+
+use base::SqlResult;
+use sqlparser::ast;
+use tenant::SnapshotView;
+use types::{Datum, FormatContext, PgType, Row};
+
+use super::{BackendRow, Field, Format, LockRow};
+
+/// Where the rows of a request go.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deliver {
+    /// To the client, encoded on the analytical thread in these formats (none, one for all, or one each).
+    Client(Vec<Format>),
+    /// Back to the session as values: cursors, row-limited portals, sources of INSERT, UPDATE and DELETE.
+    Session,
+    /// Only the columns and parameter types are wanted; nothing runs.
+    DescribeOnly,
+    /// The plan as text rows; `analyze` runs it and gives counts and times.
+    Explain { analyze: bool, verbose: bool },
+}
+
+/// A query for an analytical thread, with everything it may look at.
+pub struct AnalyticRequest {
+    /// A query, never DML.
+    pub query: Arc<ast::Query>,
+    /// Declared or inferred so far; [`PgType::Unknown`] where the planner shall infer.
+    pub parameter_types: Vec<PgType>,
+    pub parameters: Vec<Datum>,
+    /// The snapshot with this transaction's own writes frozen over it.
+    pub view: SnapshotView,
+    pub context: Arc<QueryContext>,
+    pub deliver: Deliver,
+    /// Why the point path did not take it; shown by EXPLAIN.
+    pub reason: String,
+}
+
+impl std::fmt::Debug for AnalyticRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AnalyticRequest({})", self.query)
+    }
+}
+
+/// The session as a query sees it; frozen for the query's duration.
+#[derive(Clone)]
+pub struct QueryContext {
+    pub database: String,
+    pub user: String,
+    pub session_user: String,
+    pub pid: u32,
+    pub search_path: Vec<String>,
+    /// `now()`, microseconds since 2000-01-01 UTC.
+    pub transaction_start: i64,
+    pub statement_start: i64,
+    pub format: FormatContext,
+    /// Name, value, description of every setting.
+    pub settings: Vec<(String, String, String)>,
+    pub backends: Vec<BackendRow>,
+    pub locks: Vec<LockRow>,
+    pub databases: Vec<String>,
+}
+
+/// What an analytical thread tells the session, in order: `Columns`, then rows, then `Done`.
+#[derive(Debug)]
+pub enum AnalyticEvent {
+    /// Parameter types as inferred, and the columns of the result.
+    Columns { parameters: Vec<PgType>, fields: Vec<Field> },
+    /// Whole DataRow messages (for [`Deliver::Client`]).
+    Encoded { rows: u64, bytes: Vec<u8> },
+    /// Rows as values (for [`Deliver::Session`] and [`Deliver::Explain`]).
+    Rows(Vec<Row>),
+    /// The end.
+    Done(SqlResult<()>),
+}

@@ -1,0 +1,53 @@
+//! What a session asks of the server it runs in.
+
+use base::{Nanos, SessionId};
+
+/// A row of `pg_stat_activity`.
+#[derive(Clone, Debug, Default)]
+pub struct BackendRow {
+    pub pid: SessionId,
+    pub database: String,
+    pub user: String,
+    pub application_name: String,
+    pub client_address: Option<String>,
+    pub client_port: Option<u16>,
+    /// Microseconds since 2000-01-01 UTC, as the three below.
+    pub backend_start: i64,
+    pub transaction_start: Option<i64>,
+    pub query_start: Option<i64>,
+    pub state_change: Option<i64>,
+    /// `active`, `idle`, `idle in transaction`, …
+    pub state: &'static str,
+    pub wait_event: Option<&'static str>,
+    pub query: String,
+}
+
+/// A row of `pg_locks`.
+#[derive(Clone, Debug, Default)]
+pub struct LockRow {
+    pub lock_type: &'static str,
+    pub relation: Option<u32>,
+    pub pid: SessionId,
+    pub mode: &'static str,
+    pub granted: bool,
+}
+
+/// The server as a session sees it. Calls return at once and are made from the tenant's home worker.
+pub trait SessionHost: Send + Sync {
+    /// Microseconds since 2000-01-01 UTC.
+    fn wall_clock(&self) -> i64;
+    /// Monotonic time.
+    fn now(&self) -> Nanos;
+    /// Fills with unpredictable bytes.
+    fn random(&self, bytes: &mut [u8]);
+    /// Sessions of this session's tenant (of all, for the administrator).
+    fn backends(&self) -> Vec<BackendRow>;
+    /// Tells what this session is doing, for `pg_stat_activity`.
+    fn report_activity(&self, state: &'static str, query: Option<&str>);
+    /// Cancels the statement of another session of the same tenant; false when there is none.
+    fn cancel_backend(&self, pid: SessionId) -> bool;
+    /// Ends another session of the same tenant; false when there is none.
+    fn terminate_backend(&self, pid: SessionId) -> bool;
+    /// Names of all databases, for `\l`.
+    fn databases(&self) -> Vec<String>;
+}

@@ -1,0 +1,119 @@
+//! What a session says to its client, without knowing the wire's framing.
+//!
+//! The server implements [`Reply`] over its output buffer. Everything written since a mark can be taken back, because a
+//! statement that must wait is undone and run again.
+
+use base::{SqlError, SqlResult};
+use types::{Datum, FormatContext, PgType, TypeMod};
+
+/// Form of a value on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Format {
+    #[default]
+    Text,
+    Binary,
+}
+
+impl Format {
+    /// From the protocol's format code.
+    ///
+    /// # Errors
+    /// 22023 when the code is neither 0 nor 1.
+    pub fn from_code(code: i16) -> SqlResult<Format> {
+        match code {
+            0 => Ok(Format::Text),
+            1 => Ok(Format::Binary),
+            _ => Err(SqlError::new(
+                base::SqlState::INVALID_PARAMETER_VALUE,
+                format!("unsupported format code: {code}"),
+            )),
+        }
+    }
+
+    /// The protocol's code.
+    pub fn code(self) -> i16 {
+        match self {
+            Format::Text => 0,
+            Format::Binary => 1,
+        }
+    }
+}
+
+/// A column of a result as the client is told about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub name: String,
+    /// Oid of the table the column comes from unchanged, else 0.
+    pub table_oid: u32,
+    /// Number of that table's column, counted from 1, else 0.
+    pub attribute: i16,
+    pub ty: PgType,
+    pub modifier: TypeMod,
+    pub format: Format,
+}
+
+/// Direction-independent shape of a COPY: overall format and the columns' number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyShape {
+    pub format: Format,
+    pub columns: u16,
+}
+
+/// The client's side of a session. Calls append to a buffer and never block.
+pub trait Reply {
+    fn row_description(&mut self, fields: &[Field]);
+    fn no_data(&mut self);
+    fn parameter_description(&mut self, type_oids: &[u32]);
+    fn parse_complete(&mut self);
+    fn bind_complete(&mut self);
+    fn close_complete(&mut self);
+    /// Opens a row of `columns` values; write them with [`write_value`], then call [`Reply::end_row`].
+    fn begin_row(&mut self, columns: usize) -> &mut Vec<u8>;
+    fn end_row(&mut self);
+    /// Rows already encoded by [`encode_row`], as an analytical thread sends them.
+    fn encoded_rows(&mut self, rows: &[u8]);
+    fn command_complete(&mut self, tag: &str);
+    fn empty_query(&mut self);
+    fn portal_suspended(&mut self);
+    fn notice(&mut self, notice: &SqlError);
+    fn parameter_status(&mut self, name: &str, value: &str);
+    fn copy_in(&mut self, shape: CopyShape);
+    fn copy_out(&mut self, shape: CopyShape);
+    fn copy_data(&mut self, data: &[u8]);
+    fn copy_done(&mut self);
+    /// A point to return to with [`Reply::rewind`].
+    fn mark(&self) -> usize;
+    /// Forgets what was written since `mark`. Panics when that has been sent already.
+    fn rewind(&mut self, mark: usize);
+    /// Bytes waiting to be sent; lets a long result give way once it is large.
+    fn buffered(&self) -> usize;
+}
+
+/// Appends one value: its length and its bytes, or -1 for NULL.
+pub fn write_value(value: &Datum, ty: PgType, format: Format, context: &FormatContext, out: &mut Vec<u8>) {
+    if value.is_null() {
+        out.extend_from_slice(&(-1i32).to_be_bytes());
+        return;
+    }
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    match format {
+        Format::Text => types::write_text(value, ty, context, out),
+        Format::Binary => types::write_binary(value, ty, context, out),
+    }
+    let len = i32::try_from(out.len() - at - 4).expect("a value is shorter than ROW_LEN_MAX");
+    out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+}
+
+/// Appends a whole DataRow message, for results that are encoded away from the session (analytical threads).
+pub fn encode_row(row: &[Datum], fields: &[Field], context: &FormatContext, out: &mut Vec<u8>) {
+    assert_eq!(row.len(), fields.len(), "a row has the columns that were described");
+    let at = out.len();
+    out.extend_from_slice(b"D\0\0\0\0");
+    out.extend_from_slice(&u16::try_from(row.len()).expect("columns fit the protocol").to_be_bytes());
+    for (value, field) in row.iter().zip(fields) {
+        write_value(value, field.ty, field.format, context, out);
+    }
+    let len = i32::try_from(out.len() - at - 1).expect("a row is shorter than ROW_LEN_MAX");
+    out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
+}
