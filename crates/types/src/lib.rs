@@ -3,9 +3,26 @@
 //! Level 1: pure functions over values. Knows no tables, no SQL text, no clock (the current time is an argument).
 //! Semantics are PostgreSQL 15's; collation is C over UTF-8 bytes.
 
+pub mod arith;
+mod binary;
+mod cast;
+mod compare;
 mod datum;
+mod format_context;
+pub mod key;
 pub mod numeric;
 mod pg_type;
+mod text_in;
+mod text_out;
 
+pub use binary::{parse_binary, write_binary};
+pub use cast::{CastContext, apply_typmod, cast, cast_allowed};
+pub use compare::{compare, equal, hash};
 pub use datum::{Array, Datum, Interval, Row};
-pub use pg_type::{PgType, TypeMod, oid};
+pub use format_context::{
+    ByteaOutput, CatalogNames, DateFormat, DateOrder, FormatContext, IntervalStyle, UNIX_TO_PG_EPOCH_MICROS,
+};
+pub use numeric::Numeric;
+pub use pg_type::{ElementType, PgType, TypeMod, format_type, format_type_in};
+pub use text_in::parse_text;
+pub use text_out::{to_text, write_text};

@@ -1,5 +1,6 @@
 //! PostgreSQL's numeric: exact decimals of any precision with a display scale.
-
-/// An exact decimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numeric;
+pub struct Numeric(Box<u64>, u64);
+impl Numeric { 
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize { unimplemented!() } }
