@@ -6,4 +6,4 @@
 //!
 //! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`.
 
-
+pub mod parse;

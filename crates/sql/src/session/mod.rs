@@ -13,6 +13,7 @@ use std::sync::Arc;
 use base::{Lsn, Nanos, PageNo, SessionId, SqlError, SqlResult, TenantId};
 use tenant::Tenant;
 
+pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver};
 pub use host::{BackendRow, LockRow, SessionHost};
 pub use reply::{CopyShape, Field, Format, Reply, encode_row, write_value};
@@ -41,27 +42,6 @@ impl From<SqlError> for Pause {
     fn from(error: SqlError) -> Pause {
         Pause::Error(error)
     }
-}
-
-/// A statement of the administrator's database that the server carries out: tenants and their promises.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HostStatement {
-    /// `CREATE TENANT name [WITH (option = value, …)] [OWNER role] [PASSWORD 'text']`
-    CreateTenant {
-        name: String,
-        options: Vec<(String, String)>,
-        owner: Option<String>,
-        password: Option<String>,
-        if_not_exists: bool,
-    },
-    /// `ALTER TENANT name SET (option = value, …)`
-    AlterTenant { name: String, options: Vec<(String, String)> },
-    /// `ALTER TENANT name RENAME TO name`
-    RenameTenant { name: String, to: String },
-    /// `DROP TENANT [IF EXISTS] name`
-    DropTenant { name: String, if_exists: bool },
-    /// `SHOW TENANTS`
-    ShowTenants,
 }
 
 /// What the server answers to a [`HostStatement`].

@@ -1,0 +1,262 @@
+//! From text to statements.
+//!
+//! `sqlparser` reads queries, DML and most DDL. What it does not know, or reads differently from PostgreSQL (transactions,
+//! settings, cursors, COPY, roles, privileges, tenants), is read by the small parsers beside this file. A script is read whole
+//! before any of it runs, as PostgreSQL does.
+
+mod copy;
+mod cursor;
+mod privilege;
+mod role;
+mod sequence;
+mod setting;
+mod tenant;
+mod tokens;
+mod transaction;
+mod utility;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
+
+pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFormat};
+pub use cursor::{CursorStatement, FetchDirection};
+pub use privilege::{GrantStatement, GrantTarget};
+pub use role::{RoleOption, RoleStatement};
+pub use sequence::{AlterSequence, SequenceOption};
+pub use setting::{DiscardWhat, SettingStatement, SettingValue};
+pub use tenant::HostStatement;
+pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
+pub use utility::{ObjectKind, Utility};
+
+use tokens::Tokens;
+
+/// A statement as read, before any name in it has been looked up.
+#[derive(Clone, Debug)]
+pub enum ParsedStatement {
+    /// A query, DML or DDL in `sqlparser`'s form.
+    Ast(Box<ast::Statement>),
+    Transaction(TransactionStatement),
+    Setting(SettingStatement),
+    Cursor(CursorStatement),
+    Copy(Box<CopyStatement>),
+    Role(RoleStatement),
+    Grant(GrantStatement),
+    AlterSequence(AlterSequence),
+    Host(HostStatement),
+    Utility(Utility),
+    /// `PREPARE name (types) AS statement`
+    Prepare {
+        name: String,
+        types: Vec<ast::DataType>,
+        statement: Box<ParsedStatement>,
+        sql: String,
+    },
+}
+
+/// A statement with the part of the script it stands in.
+#[derive(Clone, Debug)]
+pub struct ScriptStatement {
+    pub statement: ParsedStatement,
+    pub sql: String,
+}
+
+/// Reads all statements of a script; empty ones are left out.
+///
+/// # Errors
+/// 42601 with the position of the first token that does not fit; 0A000 for what PostgreSQL has and we refuse.
+pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|error| tokenizer_error(sql, &error))?;
+    let mut statements = Vec::new();
+    for part in tokens.split(|token| token.token == Token::SemiColon) {
+        let Some((start, end)) = part_bounds(sql, part) else { continue };
+        let text = sql[start..end].to_owned();
+        statements.push(ScriptStatement { statement: parse_part(sql, part, &text)?, sql: text });
+    }
+    Ok(statements)
+}
+
+/// Reads exactly one statement (the extended protocol allows no more); `None` for an empty text.
+///
+/// # Errors
+/// As [`parse_script`], and 42601 when there are several.
+pub fn parse_one(sql: &str) -> SqlResult<Option<ScriptStatement>> {
+    let mut statements = parse_script(sql)?;
+    if statements.len() > 1 {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "cannot insert multiple commands into a prepared statement",
+        ));
+    }
+    Ok(statements.pop())
+}
+
+/// Reads an expression, as stored for a CHECK or DEFAULT.
+///
+/// # Errors
+/// 42601.
+pub fn parse_expression(sql: &str) -> SqlResult<ast::Expr> {
+    let mut parser = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(sql)
+        .map_err(|error| parser_error(sql, &[], &error))?;
+    let expression = parser.parse_expr().map_err(|error| parser_error(sql, &[], &error))?;
+    match parser.peek_token().token {
+        Token::EOF => Ok(expression),
+        token => Err(near(&token.to_string())),
+    }
+}
+
+/// Reads a query, as stored for a view.
+///
+/// # Errors
+/// 42601.
+pub fn parse_query(sql: &str) -> SqlResult<ast::Query> {
+    match parse_one(sql)? {
+        Some(ScriptStatement { statement: ParsedStatement::Ast(statement), .. }) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "a query was expected")),
+        },
+        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "a query was expected")),
+    }
+}
+
+fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<ParsedStatement> {
+    let mut tokens = Tokens::new(sql, part);
+    if let Some(statement) = parse_own(&mut tokens, text)? {
+        tokens.expect_end()?;
+        return Ok(statement);
+    }
+    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(part.to_vec());
+    let statement = parser.parse_statement().map_err(|error| parser_error(sql, part, &error))?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        return Err(near_at(sql, &rest));
+    }
+    Ok(ParsedStatement::Ast(Box::new(statement)))
+}
+
+/// The statements we read ourselves, told by their first words; `None` leaves the statement to `sqlparser`.
+fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStatement>> {
+    if let Some(statement) = transaction::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Transaction(statement)));
+    }
+    if let Some(statement) = setting::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Setting(statement)));
+    }
+    if let Some(statement) = tenant::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Host(statement)));
+    }
+    if let Some(statement) = cursor::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Cursor(statement)));
+    }
+    if let Some(statement) = copy::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Copy(Box::new(statement))));
+    }
+    if let Some(statement) = role::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Role(statement)));
+    }
+    if let Some(statement) = privilege::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Grant(statement)));
+    }
+    if let Some(statement) = sequence::parse(tokens)? {
+        return Ok(Some(ParsedStatement::AlterSequence(statement)));
+    }
+    if let Some(statement) = parse_prepare(tokens, text)? {
+        return Ok(Some(statement));
+    }
+    Ok(utility::parse(tokens)?.map(ParsedStatement::Utility))
+}
+
+/// `PREPARE name [(type, …)] AS statement`. The inner statement may be any that can be prepared.
+fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStatement>> {
+    if !tokens.peek_words(&["PREPARE"]) {
+        return Ok(None);
+    }
+    if tokens.take_words(&["PREPARE", "TRANSACTION"]) {
+        return Err(SqlError::unsupported("PREPARE TRANSACTION"));
+    }
+    tokens.expect_word("PREPARE")?;
+    let name = tokens.name()?;
+    let mut types = Vec::new();
+    if tokens.take(&Token::LParen) {
+        loop {
+            types.push(tokens.data_type()?);
+            if !tokens.take(&Token::Comma) {
+                break;
+            }
+        }
+        tokens.expect(&Token::RParen)?;
+    }
+    tokens.expect_word("AS")?;
+    let sql = tokens.rest_text().to_owned();
+    let inner = tokens.take_rest();
+    let statement = Box::new(parse_part(text, inner, &sql)?);
+    Ok(Some(ParsedStatement::Prepare { name, types, statement, sql }))
+}
+
+fn part_bounds(sql: &str, part: &[TokenWithSpan]) -> Option<(usize, usize)> {
+    let mut solid = part.iter().filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
+    let first = solid.next()?;
+    let last = solid.next_back().unwrap_or(first);
+    Some((tokens::offset(sql, first.span.start), tokens::offset(sql, last.span.end)))
+}
+
+/// PostgreSQL's message for a token that does not fit.
+fn near(token: &str) -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{token}\""))
+}
+
+fn near_at(sql: &str, token: &TokenWithSpan) -> SqlError {
+    if token.token == Token::EOF {
+        return SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input");
+    }
+    let start = tokens::offset(sql, token.span.start);
+    let end = tokens::offset(sql, token.span.end);
+    near(&sql[start..end.max(start)]).with_position(tokens::position(sql, start))
+}
+
+/// `sqlparser` names what it expected and where it stood; PostgreSQL names the token. The expectation becomes the detail.
+fn parser_error(sql: &str, part: &[TokenWithSpan], error: &ParserError) -> SqlError {
+    let (ParserError::ParserError(text) | ParserError::TokenizerError(text)) = error else {
+        return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+            .with_hint("The statement nests too deeply.");
+    };
+    let Some((message, line, column)) = split_location(text) else {
+        let detail = text.clone();
+        return SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input").with_detail(detail);
+    };
+    let at = part.iter().find(|t| t.span.start.line == line && t.span.start.column == column);
+    let error = match at {
+        Some(token) => near_at(sql, token),
+        None => near(message.rsplit("found: ").next().unwrap_or(message)),
+    };
+    error.with_detail(message)
+}
+
+fn tokenizer_error(sql: &str, error: &TokenizerError) -> SqlError {
+    let start = tokens::offset(sql, error.location);
+    let what = error.message.to_lowercase();
+    let message = if what.contains("unterminated string") {
+        format!("unterminated quoted string at or near \"{}\"", &sql[start..])
+    } else if what.contains("comment") {
+        format!("unterminated /* comment at or near \"{}\"", &sql[start..])
+    } else {
+        format!("syntax error at or near \"{}\"", sql[start..].chars().next().unwrap_or(' '))
+    };
+    SqlError::new(SqlState::SYNTAX_ERROR, message).with_position(tokens::position(sql, start))
+}
+
+/// Splits `… at Line: 3, Column: 7`.
+fn split_location(text: &str) -> Option<(&str, u64, u64)> {
+    let (message, rest) = text.rsplit_once(" at Line: ")?;
+    let (line, column) = rest.split_once(", Column: ")?;
+    Some((message, line.trim().parse().ok()?, column.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! GRANT and REVOKE of privileges and of membership, ALTER DEFAULT PRIVILEGES (refused).
+
+use base::{SqlError, SqlResult};
+use sqlparser::tokenizer::Token;
+
+use super::role::RoleStatement;
+use super::tokens::Tokens;
+
+/// What a privilege is granted on; names as `[schema.]name`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GrantTarget {
+    Tables(Vec<Vec<String>>),
+    AllTables(Vec<String>),
+    Sequences(Vec<Vec<String>>),
+    AllSequences(Vec<String>),
+    Schemas(Vec<String>),
+    Databases(Vec<String>),
+    Types(Vec<Vec<String>>),
+}
+
+/// A GRANT or REVOKE of privileges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GrantStatement {
+    Privileges {
+        grant: bool,
+        /// Upper-case words; empty for ALL.
+        privileges: Vec<String>,
+        target: GrantTarget,
+        /// `public` stands for everybody.
+        grantees: Vec<String>,
+        /// WITH GRANT OPTION, or GRANT OPTION FOR.
+        grant_option: bool,
+        cascade: bool,
+    },
+    Membership(RoleStatement),
+}
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>> {
+    if tokens.peek_words(&["ALTER", "DEFAULT", "PRIVILEGES"]) {
+        return Err(SqlError::unsupported("ALTER DEFAULT PRIVILEGES"));
+    }
+    let grant = tokens.peek_words(&["GRANT"]);
+    if !tokens.take_word("GRANT") && !tokens.take_word("REVOKE") {
+        return Ok(None);
+    }
+    let only_option = !grant
+        && (tokens.take_words(&["GRANT", "OPTION", "FOR"]) || tokens.take_words(&["ADMIN", "OPTION", "FOR"]));
+    let mut words = vec![tokens.name()?];
+    if words[0] == "all" {
+        tokens.take_word("PRIVILEGES");
+    }
+    if matches!(tokens.peek(), Token::LParen) {
+        return Err(SqlError::unsupported("a privilege on columns"));
+    }
+    while tokens.take(&Token::Comma) {
+        words.push(tokens.name()?);
+        if matches!(tokens.peek(), Token::LParen) {
+            return Err(SqlError::unsupported("a privilege on columns"));
+        }
+    }
+    if !tokens.take_word("ON") {
+        return membership(tokens, grant, words, only_option).map(|m| Some(GrantStatement::Membership(m)));
+    }
+    let target = target(tokens)?;
+    tokens.expect_word(if grant { "TO" } else { "FROM" })?;
+    let grantees = grantees(tokens)?;
+    let grant_option = only_option || tokens.take_words(&["WITH", "GRANT", "OPTION"]);
+    granted_by(tokens)?;
+    let cascade = tokens.take_word("CASCADE");
+    if !cascade {
+        tokens.take_word("RESTRICT");
+    }
+    let privileges =
+        if words == ["all"] { Vec::new() } else { words.iter().map(|word| word.to_uppercase()).collect() };
+    Ok(Some(GrantStatement::Privileges { grant, privileges, target, grantees, grant_option, cascade }))
+}
+
+fn membership(
+    tokens: &mut Tokens<'_>,
+    grant: bool,
+    roles: Vec<String>,
+    only_admin_option: bool,
+) -> SqlResult<RoleStatement> {
+    tokens.expect_word(if grant { "TO" } else { "FROM" })?;
+    let members = grantees(tokens)?;
+    let admin_option = tokens.take_words(&["WITH", "ADMIN", "OPTION"]);
+    granted_by(tokens)?;
+    if !tokens.take_word("CASCADE") {
+        tokens.take_word("RESTRICT");
+    }
+    Ok(if grant {
+        RoleStatement::GrantMembership { roles, members, admin_option }
+    } else {
+        RoleStatement::RevokeMembership { roles, members, only_admin_option }
+    })
+}
+
+fn granted_by(tokens: &mut Tokens<'_>) -> SqlResult<()> {
+    if tokens.take_words(&["GRANTED", "BY"]) {
+        tokens.name()?;
+    }
+    Ok(())
+}
+
+fn grantees(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {
+    let mut names = Vec::new();
+    loop {
+        tokens.take_word("GROUP");
+        names.push(tokens.name()?);
+        if !tokens.take(&Token::Comma) {
+            return Ok(names);
+        }
+    }
+}
+
+fn target(tokens: &mut Tokens<'_>) -> SqlResult<GrantTarget> {
+    if tokens.take_words(&["ALL", "TABLES", "IN", "SCHEMA"]) {
+        return Ok(GrantTarget::AllTables(tokens.names()?));
+    }
+    if tokens.take_words(&["ALL", "SEQUENCES", "IN", "SCHEMA"]) {
+        return Ok(GrantTarget::AllSequences(tokens.names()?));
+    }
+    if tokens.take_word("SCHEMA") {
+        return Ok(GrantTarget::Schemas(tokens.names()?));
+    }
+    if tokens.take_word("DATABASE") {
+        return Ok(GrantTarget::Databases(tokens.names()?));
+    }
+    if tokens.take_word("SEQUENCE") {
+        return Ok(GrantTarget::Sequences(object_names(tokens)?));
+    }
+    if tokens.take_word("TYPE") || tokens.take_word("DOMAIN") {
+        return Ok(GrantTarget::Types(object_names(tokens)?));
+    }
+    for refused in
+        ["FUNCTION", "PROCEDURE", "ROUTINE", "LANGUAGE", "TABLESPACE", "PARAMETER", "LARGE", "FOREIGN"]
+    {
+        if tokens.peek_words(&[refused]) {
+            return Err(SqlError::unsupported(format!("a privilege on a {}", refused.to_lowercase())));
+        }
+    }
+    tokens.take_word("TABLE");
+    Ok(GrantTarget::Tables(object_names(tokens)?))
+}
+
+fn object_names(tokens: &mut Tokens<'_>) -> SqlResult<Vec<Vec<String>>> {
+    let mut names = vec![tokens.object_name()?];
+    while tokens.take(&Token::Comma) {
+        names.push(tokens.object_name()?);
+    }
+    Ok(names)
+}

@@ -1,0 +1,177 @@
+//! CREATE, ALTER, DROP ROLE / USER / GROUP, and membership by GRANT role TO role.
+
+use base::{SqlError, SqlResult};
+use sqlparser::tokenizer::Token;
+
+use super::tokens::Tokens;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RoleOption {
+    Superuser(bool),
+    CreateDb(bool),
+    CreateRole(bool),
+    Inherit(bool),
+    Login(bool),
+    Replication(bool),
+    BypassRls(bool),
+    ConnectionLimit(i64),
+    /// `None` for PASSWORD NULL.
+    Password(Option<String>),
+    ValidUntil(String),
+    InRole(Vec<String>),
+    /// Roles that become members of the new one.
+    Members(Vec<String>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RoleStatement {
+    /// `login` by default for CREATE USER.
+    Create {
+        name: String,
+        options: Vec<RoleOption>,
+        if_not_exists: bool,
+    },
+    Alter {
+        name: String,
+        options: Vec<RoleOption>,
+    },
+    Rename {
+        name: String,
+        to: String,
+    },
+    /// `ALTER ROLE name SET setting = value`, `RESET setting`; `None` resets.
+    Set {
+        name: String,
+        setting: String,
+        value: Option<String>,
+    },
+    Drop {
+        names: Vec<String>,
+        if_exists: bool,
+    },
+    GrantMembership {
+        roles: Vec<String>,
+        members: Vec<String>,
+        admin_option: bool,
+    },
+    RevokeMembership {
+        roles: Vec<String>,
+        members: Vec<String>,
+        only_admin_option: bool,
+    },
+}
+
+const KINDS: [&str; 3] = ["ROLE", "USER", "GROUP"];
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<RoleStatement>> {
+    for kind in KINDS {
+        if tokens.take_words(&["CREATE", kind]) {
+            let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
+            let name = tokens.name()?;
+            let mut options = options(tokens)?;
+            if kind == "USER" {
+                options.insert(0, RoleOption::Login(true));
+            }
+            return Ok(Some(RoleStatement::Create { name, options, if_not_exists }));
+        }
+        if tokens.take_words(&["DROP", kind]) {
+            let if_exists = tokens.take_if_exists();
+            return Ok(Some(RoleStatement::Drop { names: tokens.names()?, if_exists }));
+        }
+        if tokens.take_words(&["ALTER", kind]) {
+            return alter(tokens).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn alter(tokens: &mut Tokens<'_>) -> SqlResult<RoleStatement> {
+    let name = tokens.name()?;
+    if tokens.take_words(&["RENAME", "TO"]) {
+        return Ok(RoleStatement::Rename { name, to: tokens.name()? });
+    }
+    if tokens.take_word("SET") {
+        let setting = tokens.object_name()?.join(".").to_lowercase();
+        if !tokens.take(&Token::Eq) {
+            tokens.expect_word("TO")?;
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(match tokens.peek() {
+                Token::Number(digits, _) => {
+                    let digits = digits.clone();
+                    tokens.next();
+                    digits
+                }
+                Token::Word(_) => tokens.name()?,
+                _ => tokens.string()?,
+            });
+            if !tokens.take(&Token::Comma) {
+                break;
+            }
+        }
+        return Ok(RoleStatement::Set { name, setting, value: Some(values.join(", ")) });
+    }
+    if tokens.take_word("RESET") {
+        let setting = tokens.object_name()?.join(".").to_lowercase();
+        return Ok(RoleStatement::Set { name, setting, value: None });
+    }
+    if tokens.take_words(&["ADD", "USER"]) {
+        let members = tokens.names()?;
+        return Ok(RoleStatement::GrantMembership { roles: vec![name], members, admin_option: false });
+    }
+    if tokens.take_words(&["DROP", "USER"]) {
+        let members = tokens.names()?;
+        return Ok(RoleStatement::RevokeMembership { roles: vec![name], members, only_admin_option: false });
+    }
+    Ok(RoleStatement::Alter { name, options: options(tokens)? })
+}
+
+fn options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<RoleOption>> {
+    use RoleOption::{
+        BypassRls, ConnectionLimit, CreateDb, CreateRole, InRole, Inherit, Login, Members, Password,
+        Replication, Superuser, ValidUntil,
+    };
+    const FLAGS: [(&str, &str, fn(bool) -> RoleOption); 7] = [
+        ("SUPERUSER", "NOSUPERUSER", Superuser),
+        ("CREATEDB", "NOCREATEDB", CreateDb),
+        ("CREATEROLE", "NOCREATEROLE", CreateRole),
+        ("INHERIT", "NOINHERIT", Inherit),
+        ("LOGIN", "NOLOGIN", Login),
+        ("REPLICATION", "NOREPLICATION", Replication),
+        ("BYPASSRLS", "NOBYPASSRLS", BypassRls),
+    ];
+    tokens.take_word("WITH");
+    let mut options = Vec::new();
+    'next: while !tokens.at_end() {
+        for (yes, no, option) in FLAGS {
+            if tokens.take_word(yes) {
+                options.push(option(true));
+                continue 'next;
+            }
+            if tokens.take_word(no) {
+                options.push(option(false));
+                continue 'next;
+            }
+        }
+        if tokens.take_words(&["CONNECTION", "LIMIT"]) {
+            options.push(ConnectionLimit(tokens.integer()?));
+        } else if tokens.take_words(&["UNENCRYPTED", "PASSWORD"]) {
+            return Err(SqlError::unsupported("UNENCRYPTED PASSWORD"));
+        } else if tokens.take_words(&["ENCRYPTED", "PASSWORD"]) || tokens.take_word("PASSWORD") {
+            let password = if tokens.take_word("NULL") { None } else { Some(tokens.string()?) };
+            options.push(Password(password));
+        } else if tokens.take_words(&["VALID", "UNTIL"]) {
+            options.push(ValidUntil(tokens.string()?));
+        } else if tokens.take_words(&["IN", "ROLE"]) || tokens.take_words(&["IN", "GROUP"]) {
+            options.push(InRole(tokens.names()?));
+        } else if tokens.take_word("ROLE") || tokens.take_word("USER") || tokens.take_word("ADMIN") {
+            options.push(Members(tokens.names()?));
+        } else if tokens.take_word("SYSID") {
+            tokens.integer()?;
+        } else {
+            return Err(tokens.unexpected());
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,96 @@
+//! ALTER SEQUENCE, and the options it shares with CREATE SEQUENCE.
+
+use base::{SqlError, SqlResult};
+
+use super::tokens::Tokens;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SequenceOption {
+    Increment(i64),
+    /// `None` for NO MINVALUE.
+    Min(Option<i64>),
+    /// `None` for NO MAXVALUE.
+    Max(Option<i64>),
+    Start(i64),
+    /// `None` for RESTART alone.
+    Restart(Option<i64>),
+    Cache(i64),
+    Cycle(bool),
+    /// Table and column; `None` for OWNED BY NONE.
+    OwnedBy(Option<Vec<String>>),
+}
+
+/// `ALTER SEQUENCE name options`
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AlterSequence {
+    pub name: Vec<String>,
+    pub if_exists: bool,
+    pub options: Vec<SequenceOption>,
+}
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterSequence>> {
+    if !tokens.peek_words(&["ALTER", "SEQUENCE"]) {
+        return Ok(None);
+    }
+    // Renaming, moving and owning are read with those of other kinds (`utility`).
+    if super::utility::is_alter_of_object(tokens) {
+        return Ok(None);
+    }
+    tokens.take_words(&["ALTER", "SEQUENCE"]);
+    let if_exists = tokens.take_if_exists();
+    let name = tokens.object_name()?;
+    let mut options = Vec::new();
+    while !tokens.at_end() {
+        options.push(option(tokens)?);
+    }
+    Ok(Some(AlterSequence { name, if_exists, options }))
+}
+
+fn option(tokens: &mut Tokens<'_>) -> SqlResult<SequenceOption> {
+    use SequenceOption::{Cache, Cycle, Increment, Max, Min, OwnedBy, Restart, Start};
+    if tokens.take_words(&["NO", "MINVALUE"]) {
+        return Ok(Min(None));
+    }
+    if tokens.take_words(&["NO", "MAXVALUE"]) {
+        return Ok(Max(None));
+    }
+    if tokens.take_words(&["NO", "CYCLE"]) {
+        return Ok(Cycle(false));
+    }
+    if tokens.take_word("CYCLE") {
+        return Ok(Cycle(true));
+    }
+    if tokens.take_word("INCREMENT") {
+        tokens.take_word("BY");
+        return Ok(Increment(tokens.integer()?));
+    }
+    if tokens.take_word("MINVALUE") {
+        return Ok(Min(Some(tokens.integer()?)));
+    }
+    if tokens.take_word("MAXVALUE") {
+        return Ok(Max(Some(tokens.integer()?)));
+    }
+    if tokens.take_word("START") {
+        tokens.take_word("WITH");
+        return Ok(Start(tokens.integer()?));
+    }
+    if tokens.take_word("RESTART") {
+        if tokens.take_word("WITH") || tokens.peek_number() {
+            return Ok(Restart(Some(tokens.integer()?)));
+        }
+        return Ok(Restart(None));
+    }
+    if tokens.take_word("CACHE") {
+        return Ok(Cache(tokens.integer()?));
+    }
+    if tokens.take_words(&["OWNED", "BY"]) {
+        if tokens.take_word("NONE") {
+            return Ok(OwnedBy(None));
+        }
+        return Ok(OwnedBy(Some(tokens.object_name()?)));
+    }
+    if tokens.peek_words(&["AS"]) {
+        return Err(SqlError::unsupported("ALTER SEQUENCE … AS"));
+    }
+    Err(tokens.unexpected())
+}

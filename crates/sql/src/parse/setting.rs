@@ -1,0 +1,175 @@
+//! SET, SHOW, RESET, DISCARD.
+
+use base::{SqlError, SqlResult};
+use sqlparser::tokenizer::Token;
+
+use super::tokens::Tokens;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingValue {
+    Default,
+    /// One value, or a list such as a search path.
+    Values(Vec<String>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiscardWhat {
+    All,
+    Plans,
+    Sequences,
+    Temp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingStatement {
+    Set {
+        name: String,
+        value: SettingValue,
+        local: bool,
+    },
+    /// `None` for SHOW ALL.
+    Show(Option<String>),
+    /// `None` for RESET ALL.
+    Reset(Option<String>),
+    Discard(DiscardWhat),
+    /// `None` for NONE or DEFAULT.
+    SetRole {
+        role: Option<String>,
+        local: bool,
+    },
+    SetSessionAuthorization {
+        role: Option<String>,
+        local: bool,
+    },
+    /// `SET CONSTRAINTS`: nothing here is deferrable, so it changes nothing that exists.
+    SetConstraints,
+}
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<SettingStatement>> {
+    if tokens.take_word("SET") {
+        return set(tokens).map(Some);
+    }
+    if tokens.peek_words(&["SHOW", "TENANTS"]) {
+        return Ok(None);
+    }
+    if tokens.take_word("SHOW") {
+        return show_name(tokens).map(|name| Some(SettingStatement::Show(name)));
+    }
+    if tokens.take_word("RESET") {
+        if tokens.take_word("ROLE") {
+            return Ok(Some(SettingStatement::SetRole { role: None, local: false }));
+        }
+        if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
+            return Ok(Some(SettingStatement::SetSessionAuthorization { role: None, local: false }));
+        }
+        return show_name(tokens).map(|name| Some(SettingStatement::Reset(name)));
+    }
+    if tokens.take_word("DISCARD") {
+        let what = if tokens.take_word("ALL") {
+            DiscardWhat::All
+        } else if tokens.take_word("PLANS") {
+            DiscardWhat::Plans
+        } else if tokens.take_word("SEQUENCES") {
+            DiscardWhat::Sequences
+        } else if tokens.take_word("TEMP") || tokens.take_word("TEMPORARY") {
+            DiscardWhat::Temp
+        } else {
+            return Err(tokens.unexpected());
+        };
+        return Ok(Some(SettingStatement::Discard(what)));
+    }
+    Ok(None)
+}
+
+fn set(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
+    let local = tokens.take_word("LOCAL");
+    if !local && tokens.peek_words(&["SESSION", "AUTHORIZATION"]) {
+        tokens.take_words(&["SESSION", "AUTHORIZATION"]);
+        return Ok(SettingStatement::SetSessionAuthorization { role: role(tokens)?, local });
+    }
+    if !local {
+        tokens.take_word("SESSION");
+    }
+    if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
+        return Ok(SettingStatement::SetSessionAuthorization { role: role(tokens)?, local });
+    }
+    if tokens.take_word("CONSTRAINTS") {
+        tokens.take_rest();
+        return Ok(SettingStatement::SetConstraints);
+    }
+    if tokens.take_word("ROLE") {
+        return Ok(SettingStatement::SetRole { role: role(tokens)?, local });
+    }
+    if tokens.take_words(&["TIME", "ZONE"]) {
+        let value = if tokens.take_word("LOCAL") { SettingValue::Default } else { value(tokens)? };
+        return Ok(SettingStatement::Set { name: "timezone".into(), value, local });
+    }
+    if tokens.take_word("NAMES") {
+        return Ok(SettingStatement::Set { name: "client_encoding".into(), value: value(tokens)?, local });
+    }
+    if tokens.take_words(&["XML", "OPTION"]) {
+        return Err(SqlError::unsupported("XML"));
+    }
+    let name = setting_name(tokens)?;
+    if !tokens.take(&Token::Eq) {
+        tokens.expect_word("TO")?;
+    }
+    Ok(SettingStatement::Set { name, value: value(tokens)?, local })
+}
+
+fn role(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
+    if tokens.take_word("NONE") || tokens.take_word("DEFAULT") {
+        return Ok(None);
+    }
+    if matches!(tokens.peek(), Token::SingleQuotedString(_)) {
+        return tokens.string().map(Some);
+    }
+    tokens.name().map(Some)
+}
+
+fn setting_name(tokens: &mut Tokens<'_>) -> SqlResult<String> {
+    Ok(tokens.object_name()?.join(".").to_lowercase())
+}
+
+fn show_name(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
+    if tokens.take_word("ALL") {
+        return Ok(None);
+    }
+    if tokens.take_words(&["TIME", "ZONE"]) {
+        return Ok(Some("timezone".into()));
+    }
+    if tokens.take_words(&["TRANSACTION", "ISOLATION", "LEVEL"]) {
+        return Ok(Some("transaction_isolation".into()));
+    }
+    if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
+        return Ok(Some("session_authorization".into()));
+    }
+    setting_name(tokens).map(Some)
+}
+
+fn value(tokens: &mut Tokens<'_>) -> SqlResult<SettingValue> {
+    if tokens.take_word("DEFAULT") {
+        return Ok(SettingValue::Default);
+    }
+    let mut values = vec![single_value(tokens)?];
+    while tokens.take(&Token::Comma) {
+        values.push(single_value(tokens)?);
+    }
+    Ok(SettingValue::Values(values))
+}
+
+fn single_value(tokens: &mut Tokens<'_>) -> SqlResult<String> {
+    match tokens.peek() {
+        Token::Number(digits, _) => {
+            let digits = digits.clone();
+            tokens.next();
+            Ok(digits)
+        }
+        Token::Minus => {
+            tokens.next();
+            Ok(format!("-{}", single_value(tokens)?))
+        }
+        Token::Word(_) => tokens.name(),
+        _ => tokens.string(),
+    }
+}

@@ -1,0 +1,158 @@
+//! Facts about reading statements.
+
+use super::*;
+
+fn one(sql: &str) -> ParsedStatement {
+    parse_one(sql).expect(sql).expect("a statement").statement
+}
+
+fn error(sql: &str) -> SqlError {
+    parse_script(sql).expect_err(sql)
+}
+
+#[test]
+fn a_script_is_split_at_semicolons_outside_of_strings() {
+    let script = parse_script("select ';' ; ; -- a comment; here\n select 2;").unwrap();
+    let texts: Vec<_> = script.iter().map(|s| s.sql.as_str()).collect();
+    assert_eq!(texts, ["select ';'", "select 2"]);
+}
+
+#[test]
+fn a_syntax_error_names_the_token_and_where_it_stands() {
+    let error = error("select 1 from where x");
+    assert_eq!(error.state(), SqlState::SYNTAX_ERROR);
+    assert!(error.message().starts_with("syntax error at or near \""), "{error}");
+    assert!(error.position().is_some());
+    let error = parse_script("begin; selec 1").expect_err("nonsense");
+    assert_eq!(error.message(), "syntax error at or near \"selec\"");
+    assert_eq!(error.position(), Some(8));
+}
+
+#[test]
+fn two_statements_cannot_be_prepared_at_once() {
+    assert_eq!(parse_one("select 1; select 2").unwrap_err().state(), SqlState::SYNTAX_ERROR);
+    assert!(parse_one(" ; -- nothing").unwrap().is_none());
+}
+
+#[test]
+fn transaction_statements_are_read_with_their_modes() {
+    let ParsedStatement::Transaction(TransactionStatement::Begin { modes, start: true }) =
+        one("START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    else {
+        panic!("not a BEGIN");
+    };
+    assert_eq!(modes.isolation, Some(IsolationLevel::RepeatableRead));
+    assert_eq!(modes.read_only, Some(true));
+    for (sql, chain) in [("COMMIT", false), ("end work and chain", true), ("commit and no chain", false)] {
+        assert!(matches!(
+            one(sql),
+            ParsedStatement::Transaction(TransactionStatement::Commit { chain: c }) if c == chain
+        ));
+    }
+    assert!(matches!(
+        one("rollback to a"),
+        ParsedStatement::Transaction(TransactionStatement::RollbackTo(_))
+    ));
+    assert_eq!(error("prepare transaction 'x'").state(), SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+#[test]
+fn settings_take_lists_and_words() {
+    let ParsedStatement::Setting(SettingStatement::Set { name, value, local }) =
+        one("set local search_path to a, \"B\", 'c'")
+    else {
+        panic!("not a SET");
+    };
+    assert_eq!((name.as_str(), local), ("search_path", true));
+    assert_eq!(value, SettingValue::Values(vec!["a".into(), "B".into(), "c".into()]));
+    assert!(matches!(one("show transaction isolation level"),
+        ParsedStatement::Setting(SettingStatement::Show(Some(n))) if n == "transaction_isolation"));
+}
+
+#[test]
+fn tenants_are_created_with_options_owner_and_password() {
+    let ParsedStatement::Host(HostStatement::CreateTenant { name, options, owner, password, .. }) =
+        one("CREATE TENANT acme WITH (cpu = 0.5, iops = 200, memory = '2GB') OWNER acme PASSWORD 'x'")
+    else {
+        panic!("not a tenant");
+    };
+    assert_eq!(name, "acme");
+    assert_eq!(options[0], ("cpu".into(), "0.5".into()));
+    assert_eq!(options[2], ("memory".into(), "2GB".into()));
+    assert_eq!((owner.as_deref(), password.as_deref()), (Some("acme"), Some("x")));
+    assert!(matches!(one("show tenants"), ParsedStatement::Host(HostStatement::ShowTenants)));
+}
+
+#[test]
+fn copy_is_read_in_both_forms() {
+    let ParsedStatement::Copy(copy) = one("copy pgbench_accounts from stdin with (freeze on)") else {
+        panic!("not a COPY");
+    };
+    assert_eq!(copy.direction, CopyDirection::FromClient);
+    let ParsedStatement::Copy(copy) = one("COPY (select 1, ')') TO STDOUT WITH CSV HEADER DELIMITER ';'")
+    else {
+        panic!("not a COPY");
+    };
+    assert_eq!((copy.options.format, copy.options.header), (CopyTextFormat::Csv, true));
+    assert_eq!(copy.options.delimiter, Some(b';'));
+    assert!(matches!(&copy.source, CopySource::Query { sql, .. } if sql == "select 1, ')'"));
+    assert_eq!(error("copy t from '/etc/passwd'").state(), SqlState::INSUFFICIENT_PRIVILEGE);
+}
+
+#[test]
+fn cursors_and_fetches_are_read() {
+    assert!(matches!(
+        one("declare c scroll cursor with hold for select 1"),
+        ParsedStatement::Cursor(CursorStatement::Declare { hold: true, scroll: Some(true), .. })
+    ));
+    for (sql, expected) in [
+        ("fetch c", FetchDirection::Forward(Some(1))),
+        ("fetch 10 from c", FetchDirection::Forward(Some(10))),
+        ("fetch forward all in c", FetchDirection::Forward(None)),
+        ("move absolute -2 c", FetchDirection::Absolute(-2)),
+    ] {
+        assert!(matches!(one(sql),
+            ParsedStatement::Cursor(CursorStatement::Fetch { direction, .. }) if direction == expected));
+    }
+}
+
+#[test]
+fn privileges_and_memberships_are_told_apart() {
+    assert!(matches!(
+        one("grant select, insert on table t, s.u to a, public with grant option"),
+        ParsedStatement::Grant(GrantStatement::Privileges { grant: true, grant_option: true, .. })
+    ));
+    assert!(matches!(
+        one("revoke r from m"),
+        ParsedStatement::Grant(GrantStatement::Membership(RoleStatement::RevokeMembership { .. }))
+    ));
+}
+
+#[test]
+fn renames_of_objects_are_ours_and_of_columns_are_not() {
+    assert!(matches!(one("alter table a.b rename to c"), ParsedStatement::Utility(Utility::Rename { .. })));
+    assert!(matches!(one("alter table a rename column b to c"), ParsedStatement::Ast(_)));
+    assert!(matches!(one("alter sequence s owner to x"), ParsedStatement::Utility(Utility::SetOwner { .. })));
+    assert!(matches!(one("alter sequence s restart with 7"), ParsedStatement::AlterSequence(_)));
+}
+
+#[test]
+fn a_prepared_statement_keeps_its_own_text() {
+    let ParsedStatement::Prepare { name, types, sql, .. } =
+        one("prepare p (int, text) as select * from t where a = $1")
+    else {
+        panic!("not a PREPARE");
+    };
+    assert_eq!((name.as_str(), types.len()), ("p", 2));
+    assert_eq!(sql, "select * from t where a = $1");
+}
+
+#[test]
+fn comments_name_columns_and_constraints() {
+    assert!(matches!(one("comment on column s.t.c is 'x'"),
+        ParsedStatement::Utility(Utility::Comment { kind: ObjectKind::Column, name, .. }) if name.len() == 3));
+    assert!(matches!(
+        one("comment on table t is null"),
+        ParsedStatement::Utility(Utility::Comment { text: None, .. })
+    ));
+}

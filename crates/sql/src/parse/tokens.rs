@@ -1,0 +1,254 @@
+//! A cursor over the tokens of one statement, for the parsers of this folder.
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, DataType};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+/// Byte offset of a location in `sql`; the end of the text when it lies behind it.
+pub(super) fn offset(sql: &str, at: Location) -> usize {
+    let mut line_start = 0;
+    for _ in 1..at.line {
+        match sql[line_start..].find('\n') {
+            Some(length) => line_start += length + 1,
+            None => return sql.len(),
+        }
+    }
+    let column = usize::try_from(at.column.saturating_sub(1)).unwrap_or(usize::MAX);
+    sql[line_start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| line_start + index)
+}
+
+/// Character position counted from 1, as error reports give it.
+pub(super) fn position(sql: &str, offset: usize) -> u32 {
+    u32::try_from(sql[..offset].chars().count() + 1).unwrap_or(u32::MAX)
+}
+
+/// Position within a statement's tokens; white space and comments are passed over.
+pub(super) struct Tokens<'a> {
+    sql: &'a str,
+    tokens: &'a [TokenWithSpan],
+    at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    pub(super) fn new(sql: &'a str, tokens: &'a [TokenWithSpan]) -> Tokens<'a> {
+        let mut tokens = Tokens { sql, tokens, at: 0 };
+        tokens.skip_space();
+        tokens
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.tokens.get(self.at), Some(t) if matches!(t.token, Token::Whitespace(_))) {
+            self.at += 1;
+        }
+    }
+
+    /// The next token; `EOF` at the end.
+    pub(super) fn peek(&self) -> &'a Token {
+        self.tokens.get(self.at).map_or(&Token::EOF, |t| &t.token)
+    }
+
+    pub(super) fn next(&mut self) -> &'a Token {
+        let token = self.peek();
+        self.at = (self.at + 1).min(self.tokens.len());
+        self.skip_space();
+        token
+    }
+
+    /// A second cursor at the same place, to look ahead with.
+    pub(super) fn ahead(&self) -> Tokens<'a> {
+        Tokens { sql: self.sql, tokens: self.tokens, at: self.at }
+    }
+
+    /// True at the end of the statement.
+    pub(super) fn at_end(&self) -> bool {
+        *self.peek() == Token::EOF
+    }
+
+    pub(super) fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == token;
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub(super) fn expect(&mut self, token: &Token) -> SqlResult<()> {
+        if self.take(token) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// An unquoted word equal to `word` but for case.
+    fn is_word(token: &Token, word: &str) -> bool {
+        matches!(token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+    }
+
+    /// True when the next words are these.
+    pub(super) fn peek_words(&self, words: &[&str]) -> bool {
+        let mut ahead = self.ahead();
+        words.iter().all(|word| Self::is_word(ahead.next(), word))
+    }
+
+    /// Passes these words, or none of them.
+    pub(super) fn take_words(&mut self, words: &[&str]) -> bool {
+        let found = self.peek_words(words);
+        if found {
+            for _ in words {
+                self.next();
+            }
+        }
+        found
+    }
+
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        self.take_words(&[word])
+    }
+
+    pub(super) fn expect_word(&mut self, word: &str) -> SqlResult<()> {
+        if self.take_word(word) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// `IF EXISTS`.
+    pub(super) fn take_if_exists(&mut self) -> bool {
+        self.take_words(&["IF", "EXISTS"])
+    }
+
+    /// An identifier, folded to lower case unless quoted.
+    pub(super) fn name(&mut self) -> SqlResult<String> {
+        match self.peek() {
+            Token::Word(word) => {
+                let name = match word.quote_style {
+                    Some(_) => word.value.clone(),
+                    None => word.value.to_lowercase(),
+                };
+                self.next();
+                Ok(name)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// `name [, …]`
+    pub(super) fn names(&mut self) -> SqlResult<Vec<String>> {
+        let mut names = vec![self.name()?];
+        while self.take(&Token::Comma) {
+            names.push(self.name()?);
+        }
+        Ok(names)
+    }
+
+    /// `[schema.]name` with each part folded.
+    pub(super) fn object_name(&mut self) -> SqlResult<Vec<String>> {
+        let mut parts = vec![self.name()?];
+        while self.take(&Token::Period) {
+            parts.push(self.name()?);
+        }
+        Ok(parts)
+    }
+
+    /// A quoted string, its escapes resolved.
+    pub(super) fn string(&mut self) -> SqlResult<String> {
+        match self.peek() {
+            Token::SingleQuotedString(text)
+            | Token::EscapedStringLiteral(text)
+            | Token::UnicodeStringLiteral(text) => {
+                let text = text.clone();
+                self.next();
+                Ok(text)
+            }
+            Token::DollarQuotedString(text) => {
+                let text = text.value.clone();
+                self.next();
+                Ok(text)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// A whole number with an optional sign.
+    pub(super) fn integer(&mut self) -> SqlResult<i64> {
+        let negative = self.take(&Token::Minus);
+        if !negative {
+            self.take(&Token::Plus);
+        }
+        match self.peek() {
+            Token::Number(digits, _) => {
+                let signed = if negative { format!("-{digits}") } else { digits.clone() };
+                let value = signed.parse().map_err(|_| {
+                    SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        format!("\"{signed}\" is not a whole number in range"),
+                    )
+                })?;
+                self.next();
+                Ok(value)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// True when the next token starts a number.
+    pub(super) fn peek_number(&self) -> bool {
+        matches!(self.peek(), Token::Number(..) | Token::Minus | Token::Plus)
+    }
+
+    /// A data type, read by `sqlparser`.
+    pub(super) fn data_type(&mut self) -> SqlResult<DataType> {
+        self.delegate(|parser| parser.parse_data_type())
+    }
+
+    /// A query, read by `sqlparser`; it takes everything it can.
+    pub(super) fn query(&mut self) -> SqlResult<ast::Query> {
+        self.delegate(|parser| parser.parse_query().map(|query| *query))
+    }
+
+    /// An expression, read by `sqlparser`.
+    pub(super) fn expression(&mut self) -> SqlResult<ast::Expr> {
+        self.delegate(|parser| parser.parse_expr())
+    }
+
+    /// Lets `sqlparser` read from here and goes on where it stopped.
+    fn delegate<T>(
+        &mut self,
+        read: impl FnOnce(&mut Parser<'_>) -> Result<T, sqlparser::parser::ParserError>,
+    ) -> SqlResult<T> {
+        let rest = &self.tokens[self.at..];
+        let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.to_vec());
+        let value = read(&mut parser).map_err(|error| super::parser_error(self.sql, rest, &error))?;
+        let stopped = parser.peek_token();
+        self.at = if stopped.token == Token::EOF {
+            self.tokens.len()
+        } else {
+            let index = rest.iter().position(|t| t.span == stopped.span && t.token == stopped.token);
+            self.at + index.unwrap_or(rest.len())
+        };
+        Ok(value)
+    }
+
+    /// The text from here to the end of the statement.
+    pub(super) fn rest_text(&self) -> &'a str {
+        let mut rest = self.tokens[self.at..].iter().filter(|t| t.token != Token::EOF);
+        let Some(first) = rest.next() else { return "" };
+        let last = rest.next_back().unwrap_or(first);
+        &self.sql[offset(self.sql, first.span.start)..offset(self.sql, last.span.end)]
+    }
+
+    /// Passes everything to the end and gives it back.
+    pub(super) fn take_rest(&mut self) -> &'a [TokenWithSpan] {
+        let rest = &self.tokens[self.at..];
+        self.at = self.tokens.len();
+        rest
+    }
+
+    pub(super) fn expect_end(&self) -> SqlResult<()> {
+        if self.at_end() { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// The error for the token we stand at.
+    pub(super) fn unexpected(&self) -> SqlError {
+        match self.tokens.get(self.at) {
+            Some(token) => super::near_at(self.sql, token),
+            None => SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their kin.
+
+use base::{SqlError, SqlResult};
+use sqlparser::tokenizer::Token;
+
+use super::tokens::Tokens;
+
+/// The isolation levels as written; READ UNCOMMITTED behaves as READ COMMITTED, as in PostgreSQL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IsolationLevel {
+    ReadUncommitted,
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+impl IsolationLevel {
+    /// The name that `SHOW transaction_isolation` gives.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IsolationLevel::ReadUncommitted => "read uncommitted",
+            IsolationLevel::ReadCommitted => "read committed",
+            IsolationLevel::RepeatableRead => "repeatable read",
+            IsolationLevel::Serializable => "serializable",
+        }
+    }
+
+    /// The level of that name.
+    pub fn from_name(name: &str) -> Option<IsolationLevel> {
+        [
+            IsolationLevel::ReadUncommitted,
+            IsolationLevel::ReadCommitted,
+            IsolationLevel::RepeatableRead,
+            IsolationLevel::Serializable,
+        ]
+        .into_iter()
+        .find(|level| level.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What BEGIN or SET TRANSACTION asks for; `None` leaves the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransactionModes {
+    pub isolation: Option<IsolationLevel>,
+    pub read_only: Option<bool>,
+    pub deferrable: Option<bool>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TransactionStatement {
+    /// `start` when it was written as START TRANSACTION (its command tag differs).
+    Begin {
+        modes: TransactionModes,
+        start: bool,
+    },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    SetTransaction {
+        modes: TransactionModes,
+        session: bool,
+    },
+}
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStatement>> {
+    let statement = if tokens.take_words(&["START", "TRANSACTION"]) {
+        TransactionStatement::Begin { modes: modes(tokens)?, start: true }
+    } else if tokens.take_word("BEGIN") {
+        noise(tokens);
+        TransactionStatement::Begin { modes: modes(tokens)?, start: false }
+    } else if tokens.peek_words(&["COMMIT", "PREPARED"]) || tokens.peek_words(&["ROLLBACK", "PREPARED"]) {
+        return Err(SqlError::unsupported("two-phase commit"));
+    } else if tokens.take_word("COMMIT") || tokens.take_word("END") {
+        noise(tokens);
+        TransactionStatement::Commit { chain: chain(tokens)? }
+    } else if tokens.take_word("ROLLBACK") || tokens.take_word("ABORT") {
+        noise(tokens);
+        if tokens.take_word("TO") {
+            tokens.take_word("SAVEPOINT");
+            TransactionStatement::RollbackTo(tokens.name()?)
+        } else {
+            TransactionStatement::Rollback { chain: chain(tokens)? }
+        }
+    } else if tokens.take_word("SAVEPOINT") {
+        TransactionStatement::Savepoint(tokens.name()?)
+    } else if tokens.take_word("RELEASE") {
+        tokens.take_word("SAVEPOINT");
+        TransactionStatement::Release(tokens.name()?)
+    } else if tokens.peek_words(&["SET", "TRANSACTION"])
+        || tokens.peek_words(&["SET", "LOCAL", "TRANSACTION"])
+    {
+        tokens.expect_word("SET")?;
+        tokens.take_word("LOCAL");
+        tokens.expect_word("TRANSACTION")?;
+        if tokens.peek_words(&["SNAPSHOT"]) {
+            return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"));
+        }
+        TransactionStatement::SetTransaction { modes: modes(tokens)?, session: false }
+    } else if tokens.take_words(&["SET", "SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"]) {
+        TransactionStatement::SetTransaction { modes: modes(tokens)?, session: true }
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(statement))
+}
+
+fn noise(tokens: &mut Tokens<'_>) {
+    if !tokens.take_word("TRANSACTION") {
+        tokens.take_word("WORK");
+    }
+}
+
+fn chain(tokens: &mut Tokens<'_>) -> SqlResult<bool> {
+    if tokens.take_words(&["AND", "NO", "CHAIN"]) {
+        return Ok(false);
+    }
+    Ok(tokens.take_words(&["AND", "CHAIN"]))
+}
+
+fn modes(tokens: &mut Tokens<'_>) -> SqlResult<TransactionModes> {
+    let mut modes = TransactionModes::default();
+    while !tokens.at_end() {
+        if tokens.take_words(&["ISOLATION", "LEVEL"]) {
+            modes.isolation = Some(level(tokens)?);
+        } else if tokens.take_words(&["READ", "ONLY"]) {
+            modes.read_only = Some(true);
+        } else if tokens.take_words(&["READ", "WRITE"]) {
+            modes.read_only = Some(false);
+        } else if tokens.take_words(&["NOT", "DEFERRABLE"]) {
+            modes.deferrable = Some(false);
+        } else if tokens.take_word("DEFERRABLE") {
+            modes.deferrable = Some(true);
+        } else {
+            return Err(tokens.unexpected());
+        }
+        tokens.take(&Token::Comma);
+    }
+    Ok(modes)
+}
+
+fn level(tokens: &mut Tokens<'_>) -> SqlResult<IsolationLevel> {
+    if tokens.take_words(&["READ", "COMMITTED"]) {
+        Ok(IsolationLevel::ReadCommitted)
+    } else if tokens.take_words(&["READ", "UNCOMMITTED"]) {
+        Ok(IsolationLevel::ReadUncommitted)
+    } else if tokens.take_words(&["REPEATABLE", "READ"]) {
+        Ok(IsolationLevel::RepeatableRead)
+    } else if tokens.take_word("SERIALIZABLE") {
+        Ok(IsolationLevel::Serializable)
+    } else {
+        Err(tokens.unexpected())
+    }
+}

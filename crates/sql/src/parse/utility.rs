@@ -1,0 +1,286 @@
+//! Maintenance, renaming and ownership, comments, locks, and what is refused by name.
+
+use base::{SqlError, SqlResult};
+use sqlparser::tokenizer::Token;
+
+use super::tokens::Tokens;
+
+/// Kinds of object that can be renamed, moved, owned or commented on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectKind {
+    Table,
+    Index,
+    View,
+    Sequence,
+    Type,
+    Schema,
+    Column,
+    Constraint,
+    Database,
+    Role,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Utility {
+    /// No tables: all. There is nothing to vacuum; `analyze` is carried out.
+    Vacuum {
+        tables: Vec<Vec<String>>,
+        analyze: bool,
+    },
+    /// No tables: all.
+    Analyze {
+        tables: Vec<Vec<String>>,
+    },
+    Checkpoint,
+    /// `mode` as PostgreSQL names it, in upper case without MODE.
+    LockTable {
+        tables: Vec<Vec<String>>,
+        mode: String,
+        nowait: bool,
+    },
+    Rename {
+        kind: ObjectKind,
+        name: Vec<String>,
+        to: String,
+        if_exists: bool,
+    },
+    SetSchema {
+        kind: ObjectKind,
+        name: Vec<String>,
+        schema: String,
+        if_exists: bool,
+    },
+    SetOwner {
+        kind: ObjectKind,
+        name: Vec<String>,
+        owner: String,
+        if_exists: bool,
+    },
+    /// A column's or constraint's table is the first part of `name`s; `None` removes the comment.
+    Comment {
+        kind: ObjectKind,
+        name: Vec<String>,
+        text: Option<String>,
+    },
+    /// `None` for ALL.
+    Deallocate(Option<String>),
+    ReassignOwned {
+        from: Vec<String>,
+        to: String,
+    },
+    /// LISTEN, UNLISTEN: accepted by name only to be refused with one message.
+    Refused(&'static str),
+}
+
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["LISTEN"], "LISTEN"),
+    (&["NOTIFY"], "NOTIFY"),
+    (&["CREATE", "TRIGGER"], "CREATE TRIGGER"),
+    (&["CREATE", "CONSTRAINT", "TRIGGER"], "CREATE TRIGGER"),
+    (&["CREATE", "FUNCTION"], "CREATE FUNCTION"),
+    (&["CREATE", "OR", "REPLACE", "FUNCTION"], "CREATE FUNCTION"),
+    (&["CREATE", "OR", "REPLACE", "PROCEDURE"], "CREATE PROCEDURE"),
+    (&["CREATE", "PROCEDURE"], "CREATE PROCEDURE"),
+    (&["CREATE", "LANGUAGE"], "CREATE LANGUAGE"),
+    (&["CREATE", "RULE"], "CREATE RULE"),
+    (&["CREATE", "MATERIALIZED"], "CREATE MATERIALIZED VIEW"),
+    (&["CREATE", "AGGREGATE"], "CREATE AGGREGATE"),
+    (&["CREATE", "OPERATOR"], "CREATE OPERATOR"),
+    (&["CREATE", "CAST"], "CREATE CAST"),
+    (&["CREATE", "POLICY"], "CREATE POLICY"),
+    (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
+    (&["CREATE", "SUBSCRIPTION"], "CREATE SUBSCRIPTION"),
+    (&["CREATE", "TABLESPACE"], "CREATE TABLESPACE"),
+    (&["CREATE", "EXTENSION"], "CREATE EXTENSION"),
+    (&["CREATE", "DOMAIN"], "CREATE DOMAIN"),
+    (&["CREATE", "STATISTICS"], "CREATE STATISTICS"),
+    (&["CREATE", "EVENT"], "CREATE EVENT TRIGGER"),
+    (&["CREATE", "FOREIGN"], "a foreign table"),
+    (&["DO"], "DO"),
+    (&["CALL"], "CALL"),
+    (&["CLUSTER"], "CLUSTER"),
+    (&["REINDEX"], "REINDEX"),
+    (&["SECURITY", "LABEL"], "SECURITY LABEL"),
+    (&["IMPORT", "FOREIGN"], "IMPORT FOREIGN SCHEMA"),
+    (&["MERGE"], "MERGE"),
+    (&["LOAD"], "LOAD"),
+];
+
+pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
+    if let Some((_, what)) = REFUSED.iter().find(|(words, _)| tokens.peek_words(words)) {
+        tokens.take_rest();
+        return Ok(Some(Utility::Refused(what)));
+    }
+    if tokens.peek_words(&["CREATE", "DATABASE"]) || tokens.peek_words(&["DROP", "DATABASE"]) {
+        return Err(SqlError::unsupported("CREATE and DROP DATABASE").with_hint(
+            "A tenant is a database: use CREATE TENANT and DROP TENANT in the database \"rowhouse\".",
+        ));
+    }
+    if tokens.take_word("VACUUM") {
+        return vacuum(tokens).map(Some);
+    }
+    if tokens.take_word("ANALYZE") || tokens.take_word("ANALYSE") {
+        parenthesised_options(tokens)?;
+        tokens.take_word("VERBOSE");
+        return Ok(Some(Utility::Analyze { tables: table_list(tokens)? }));
+    }
+    if tokens.take_word("CHECKPOINT") {
+        return Ok(Some(Utility::Checkpoint));
+    }
+    if tokens.take_word("UNLISTEN") {
+        tokens.take_rest();
+        return Ok(Some(Utility::Refused("UNLISTEN")));
+    }
+    if tokens.take_word("LOCK") {
+        return lock(tokens).map(Some);
+    }
+    if tokens.take_word("DEALLOCATE") {
+        tokens.take_word("PREPARE");
+        let name = if tokens.take_word("ALL") { None } else { Some(tokens.name()?) };
+        return Ok(Some(Utility::Deallocate(name)));
+    }
+    if tokens.take_words(&["REASSIGN", "OWNED", "BY"]) {
+        let from = tokens.names()?;
+        tokens.expect_word("TO")?;
+        return Ok(Some(Utility::ReassignOwned { from, to: tokens.name()? }));
+    }
+    if tokens.take_words(&["COMMENT", "ON"]) {
+        return comment(tokens).map(Some);
+    }
+    if is_alter_of_object(tokens) {
+        return alter(tokens).map(Some);
+    }
+    Ok(None)
+}
+
+fn vacuum(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
+    let mut analyze = parenthesised_options(tokens)?.iter().any(|word| word == "analyze");
+    for word in ["FULL", "FREEZE", "VERBOSE"] {
+        tokens.take_word(word);
+    }
+    analyze |= tokens.take_word("ANALYZE");
+    Ok(Utility::Vacuum { tables: table_list(tokens)?, analyze })
+}
+
+/// `(WORD [value], …)`, giving the words that are not switched off.
+fn parenthesised_options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {
+    let mut on = Vec::new();
+    if !tokens.take(&Token::LParen) {
+        return Ok(on);
+    }
+    while !tokens.take(&Token::RParen) {
+        let name = tokens.name()?;
+        let mut value = None;
+        if !matches!(tokens.peek(), Token::Comma | Token::RParen) {
+            value = Some(if tokens.peek_number() { tokens.integer()?.to_string() } else { tokens.name()? });
+        }
+        if !matches!(value.as_deref(), Some("false" | "off" | "0")) {
+            on.push(name);
+        }
+        tokens.take(&Token::Comma);
+        if tokens.at_end() {
+            return Err(tokens.unexpected());
+        }
+    }
+    Ok(on)
+}
+
+fn table_list(tokens: &mut Tokens<'_>) -> SqlResult<Vec<Vec<String>>> {
+    let mut tables = Vec::new();
+    while !tokens.at_end() {
+        tables.push(tokens.object_name()?);
+        if tokens.take(&Token::LParen) {
+            tokens.names()?;
+            tokens.expect(&Token::RParen)?;
+        }
+        if !tokens.take(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(tables)
+}
+
+fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
+    tokens.take_word("TABLE");
+    let mut tables = Vec::new();
+    loop {
+        tokens.take_word("ONLY");
+        tables.push(tokens.object_name()?);
+        if !tokens.take(&Token::Comma) {
+            break;
+        }
+    }
+    let mut mode = String::from("ACCESS EXCLUSIVE");
+    if tokens.take_word("IN") {
+        let mut words = Vec::new();
+        while !tokens.take_word("MODE") {
+            words.push(tokens.name()?.to_uppercase());
+        }
+        mode = words.join(" ");
+    }
+    let nowait = tokens.take_word("NOWAIT");
+    Ok(Utility::LockTable { tables, mode, nowait })
+}
+
+fn kind(tokens: &mut Tokens<'_>) -> Option<ObjectKind> {
+    const KINDS: [(&str, ObjectKind); 10] = [
+        ("TABLE", ObjectKind::Table),
+        ("INDEX", ObjectKind::Index),
+        ("VIEW", ObjectKind::View),
+        ("SEQUENCE", ObjectKind::Sequence),
+        ("TYPE", ObjectKind::Type),
+        ("SCHEMA", ObjectKind::Schema),
+        ("COLUMN", ObjectKind::Column),
+        ("CONSTRAINT", ObjectKind::Constraint),
+        ("DATABASE", ObjectKind::Database),
+        ("ROLE", ObjectKind::Role),
+    ];
+    KINDS.iter().find(|(word, _)| tokens.take_word(word)).map(|(_, kind)| *kind)
+}
+
+fn comment(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
+    let Some(kind) = kind(tokens) else {
+        return Err(SqlError::unsupported("a comment on this kind of object"));
+    };
+    let mut name = tokens.object_name()?;
+    if kind == ObjectKind::Constraint {
+        tokens.expect_word("ON")?;
+        let mut table = tokens.object_name()?;
+        table.append(&mut name);
+        name = table;
+    }
+    tokens.expect_word("IS")?;
+    let text = if tokens.take_word("NULL") { None } else { Some(tokens.string()?) };
+    Ok(Utility::Comment { kind, name, text })
+}
+
+/// True for `ALTER kind name RENAME TO | SET SCHEMA | OWNER TO`, which read alike for every kind. Table columns and
+/// constraints are renamed by ALTER TABLE proper.
+pub(super) fn is_alter_of_object(tokens: &Tokens<'_>) -> bool {
+    let mut ahead = tokens.ahead();
+    if !ahead.take_word("ALTER") || kind(&mut ahead).is_none() {
+        return false;
+    }
+    ahead.take_if_exists();
+    ahead.take_word("ONLY");
+    ahead.object_name().is_ok()
+        && (ahead.peek_words(&["RENAME", "TO"])
+            || ahead.peek_words(&["SET", "SCHEMA"])
+            || ahead.peek_words(&["OWNER", "TO"]))
+}
+
+fn alter(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
+    tokens.expect_word("ALTER")?;
+    let Some(kind) = kind(tokens) else { return Err(tokens.unexpected()) };
+    let if_exists = tokens.take_if_exists();
+    tokens.take_word("ONLY");
+    let name = tokens.object_name()?;
+    if tokens.take_words(&["RENAME", "TO"]) {
+        return Ok(Utility::Rename { kind, name, to: tokens.name()?, if_exists });
+    }
+    if tokens.take_words(&["SET", "SCHEMA"]) {
+        return Ok(Utility::SetSchema { kind, name, schema: tokens.name()?, if_exists });
+    }
+    tokens.take_words(&["OWNER", "TO"]);
+    Ok(Utility::SetOwner { kind, name, owner: tokens.name()?, if_exists })
+}
