@@ -6,4 +6,5 @@
 //!
 //! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`.
 
+pub mod expr;
 pub mod parse;
