@@ -1,1 +1,58 @@
-//! btree
+//! Ordered key-value trees over pages: B+-trees with truncated prefixes and key heads, and their cursors.
+//!
+//! Level 3. A tree is a [`TreeRoot`] and the pages it reaches; keys order as bytes. Nothing here holds state or waits:
+//! every operation works on pages given to it, live ones or a snapshot's. An operation that needs a page which is not
+//! in memory returns [`PageFault::Miss`] and has then changed nothing; the caller has the page read and tries again.
+//! A page that is not the node it should be is `PageFault::Corrupt`, never a panic; a node that contradicts itself
+//! under a right checksum is our own defect and panics.
+//!
+//! Nodes have no links to their neighbours, so that a change touches only the path to it: copying a leaf for a
+//! snapshot never drags its neighbours along. The page of a tree's root never changes once the tree has one, so what
+//! refers to a tree need not follow its growth. A node's layout is at the head of `node.rs`.
+
+mod check;
+mod clear;
+mod cursor;
+mod edit;
+mod insert;
+mod leaf_run;
+mod node;
+mod overflow;
+mod path;
+mod remove;
+mod split;
+mod value;
+
+use base::PageNo;
+use storage::{PageFault, ReadPages};
+
+pub use check::{TreeReport, check};
+pub use clear::{Cleared, clear};
+pub use cursor::{Cursor, Entry, Seek};
+pub use insert::{Put, insert_new, put};
+pub use leaf_run::LeafRun;
+pub use remove::remove;
+pub use value::{Chain, Value};
+
+/// Where a tree begins. The empty tree of `TreeRoot::default()` owns no page; its first [`put`] gives it one, which
+/// stays its root until [`clear`] takes the last page away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TreeRoot(pub Option<PageNo>);
+
+/// The value of `key`, or `None`. A long value is only named: [`Value::read`] gets its bytes.
+///
+/// Panics if the key is longer than [`base::limits::KEY_LEN_MAX`].
+pub fn get<'p, P: ReadPages>(
+    pages: &'p P,
+    root: TreeRoot,
+    key: &[u8],
+) -> Result<Option<Value<'p>>, PageFault> {
+    let Some(root) = root.0 else { return Ok(None) };
+    let leaf = path::find_leaf(pages, root, key)?;
+    Ok(leaf.search(key).ok().map(|slot| leaf.value(slot)))
+}
+
+/// Whether the tree has an entry for `key`.
+pub fn contains<P: ReadPages>(pages: &P, root: TreeRoot, key: &[u8]) -> Result<bool, PageFault> {
+    get(pages, root, key).map(|found| found.is_some())
+}

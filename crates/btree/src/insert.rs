@@ -1,0 +1,160 @@
+//! Inserting and replacing entries.
+
+use base::PageNo;
+use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, ROW_LEN_MAX};
+use storage::{PageFault, WritePages};
+
+use crate::TreeRoot;
+use crate::edit::{Frame, NodeMut, Payload};
+use crate::node::{CHAIN_BIT, Node, SLOT_LEN, rest_of};
+use crate::overflow;
+use crate::path::{self, Path};
+use crate::split;
+use crate::value::Value;
+
+/// What a [`put`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// The key was not there.
+    Inserted,
+    /// The key had another value, which is gone.
+    Replaced,
+}
+
+/// Gives `key` the value `value`, whether it had one or not. A value as long as the old one is overwritten where it
+/// is. `Err` changed nothing.
+///
+/// Panics if the key is longer than [`KEY_LEN_MAX`] or the value longer than [`ROW_LEN_MAX`].
+pub fn put<P: WritePages>(
+    pages: &mut P,
+    root: &mut TreeRoot,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Put, PageFault> {
+    let Some(tree) = root_for_insert(pages, root, key, value) else { return Ok(Put::Inserted) };
+    let (path, leaf) = path::descend(pages, tree, |node| node.child_index(key))?;
+    match leaf.search(key) {
+        Err(slot) => insert_at(pages, tree, path, slot, key, value).map(|()| Put::Inserted),
+        Ok(slot) => replace_at(pages, tree, path, slot, key, value).map(|()| Put::Replaced),
+    }
+}
+
+/// Inserts `key` with `value` unless the key is there; says whether it did. `Err` changed nothing.
+///
+/// Panics as [`put`] does.
+pub fn insert_new<P: WritePages>(
+    pages: &mut P,
+    root: &mut TreeRoot,
+    key: &[u8],
+    value: &[u8],
+) -> Result<bool, PageFault> {
+    let Some(tree) = root_for_insert(pages, root, key, value) else { return Ok(true) };
+    let (path, leaf) = path::descend(pages, tree, |node| node.child_index(key))?;
+    match leaf.search(key) {
+        Ok(_) => Ok(false),
+        Err(slot) => insert_at(pages, tree, path, slot, key, value).map(|()| true),
+    }
+}
+
+/// The tree's root page; or makes the tree with this one entry and says `None`.
+fn root_for_insert<P: WritePages>(
+    pages: &mut P,
+    root: &mut TreeRoot,
+    key: &[u8],
+    value: &[u8],
+) -> Option<PageNo> {
+    assert!(key.len() <= KEY_LEN_MAX, "key of {} bytes", key.len());
+    assert!(value.len() as u64 <= ROW_LEN_MAX.0, "value of {} bytes", value.len());
+    if root.0.is_some() {
+        return root.0;
+    }
+    let tree = pages.allocate();
+    with_payload(pages, tree, value, |pages, payload| {
+        let mut node = NodeMut(pages.page_mut(tree).expect("a new page is in memory"));
+        node.init(Frame { level: 0, tree, leftmost: PageNo(0) }, &[]);
+        node.insert(0, key, payload);
+    });
+    root.0 = Some(tree);
+    None
+}
+
+/// Calls `then` with what a leaf keeps of `value`; a long value is written to its chain first.
+fn with_payload<P: WritePages, R>(
+    pages: &mut P,
+    tree: PageNo,
+    value: &[u8],
+    then: impl FnOnce(&mut P, Payload<'_>) -> R,
+) -> R {
+    if value.len() <= INLINE_VALUE_LEN_MAX {
+        return then(pages, Payload { aux: value.len() as u32, stored: value });
+    }
+    let descriptor = overflow::write(pages, tree, value).descriptor();
+    then(pages, Payload { aux: descriptor.len() as u32 | CHAIN_BIT, stored: &descriptor })
+}
+
+/// Bytes a leaf keeps of a value of `len`.
+fn stored_len(len: usize) -> usize {
+    if len <= INLINE_VALUE_LEN_MAX { len } else { crate::value::DESCRIPTOR_LEN }
+}
+
+/// Whether an entry fits the gap of a node as it is.
+pub(crate) fn fits(node: Node<'_>, key: &[u8], stored_len: usize) -> bool {
+    let prefix = node.prefix();
+    key.starts_with(prefix) && SLOT_LEN + rest_of(&key[prefix.len()..]).len() + stored_len <= node.gap()
+}
+
+fn insert_at<P: WritePages>(
+    pages: &mut P,
+    tree: PageNo,
+    path: Path,
+    slot: usize,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), PageFault> {
+    let page = pages.page_mut(path.leaf)?;
+    if value.len() <= INLINE_VALUE_LEN_MAX && fits(Node(page), key, value.len()) {
+        let mut leaf = NodeMut(page);
+        let prefix_len = leaf.as_node().prefix_len();
+        leaf.insert(slot, &key[prefix_len..], Payload { aux: value.len() as u32, stored: value });
+        leaf.note_insert(slot);
+        return Ok(());
+    }
+    path.own(pages)?;
+    with_payload(pages, tree, value, |pages, payload| split::insert(pages, tree, path, slot, key, payload));
+    Ok(())
+}
+
+fn replace_at<P: WritePages>(
+    pages: &mut P,
+    tree: PageNo,
+    path: Path,
+    slot: usize,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), PageFault> {
+    let old = Node(pages.page(path.leaf)?).value(slot);
+    let old_stored = stored_len(old.len());
+    let old_chain = match old {
+        Value::Inline(_) => Vec::new(),
+        Value::Chain(chain) => overflow::pages_of(pages, chain)?,
+    };
+    let leaf = pages.page_mut(path.leaf)?;
+    if value.len() <= INLINE_VALUE_LEN_MAX && value.len() <= old_stored {
+        let kept =
+            NodeMut(leaf).overwrite_if_not_longer(slot, Payload { aux: value.len() as u32, stored: value });
+        assert!(kept, "a value that is not longer has room where the old one was");
+    } else {
+        path.own(pages)?;
+        with_payload(pages, tree, value, |pages, payload| {
+            let mut leaf = NodeMut(pages.page_mut(path.leaf).expect("owned above"));
+            if !leaf.overwrite_if_not_longer(slot, payload) {
+                leaf.remove(slot);
+                split::insert(pages, tree, path, slot, key, payload);
+            }
+        });
+    }
+    for no in old_chain {
+        pages.release(no);
+    }
+    Ok(())
+}

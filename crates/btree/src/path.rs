@@ -1,0 +1,127 @@
+//! The way from a tree's root to a leaf.
+
+use base::PageNo;
+use smallvec::SmallVec;
+use storage::{PageFault, ReadPages, WritePages};
+
+use crate::node::Node;
+
+/// One inner node passed on the way down, and which of its children was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) no: PageNo,
+    pub(crate) child: usize,
+}
+
+/// The inner nodes from the root down to a leaf's parent, and the leaf.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) steps: SmallVec<[Step; 6]>,
+    pub(crate) leaf: PageNo,
+}
+
+fn open<P: ReadPages>(
+    pages: &P,
+    no: PageNo,
+    root: PageNo,
+    parent_level: Option<u8>,
+) -> Result<Node<'_>, PageFault> {
+    let node = Node::open(pages.page(no)?, no, root)?;
+    // Levels fall by one at each step, so that even a damaged tree has no endless path.
+    match parent_level {
+        Some(parent) if node.level() + 1 != parent => Err(PageFault::corrupt(
+            no,
+            "level of a tree node",
+            u64::from(node.level()),
+            u64::from(parent) - 1,
+        )),
+        _ => Ok(node),
+    }
+}
+
+/// The leaf that holds `key` if the tree does.
+#[inline]
+pub(crate) fn find_leaf<'p, P: ReadPages>(
+    pages: &'p P,
+    root: PageNo,
+    key: &[u8],
+) -> Result<Node<'p>, PageFault> {
+    let mut node = open(pages, root, root, None)?;
+    while !node.is_leaf() {
+        node = open(pages, node.child(node.child_index(key)), root, Some(node.level()))?;
+    }
+    Ok(node)
+}
+
+/// As [`find_leaf`], with the way there; `choose` says which child to take.
+pub(crate) fn descend<'p, P: ReadPages>(
+    pages: &'p P,
+    root: PageNo,
+    choose: impl Fn(Node<'p>) -> usize,
+) -> Result<(Path, Node<'p>), PageFault> {
+    let mut path = Path { steps: SmallVec::new(), leaf: root };
+    let mut node = open(pages, root, root, None)?;
+    while !node.is_leaf() {
+        let child = choose(node);
+        path.steps.push(Step { no: path.leaf, child });
+        path.leaf = node.child(child);
+        node = open(pages, path.leaf, root, Some(node.level()))?;
+    }
+    Ok((path, node))
+}
+
+/// Which way along the keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Moves `path` to the next leaf in `direction`; `None` if it was the last one. On `Err` the path is of no use.
+pub(crate) fn step<'p, P: ReadPages>(
+    pages: &'p P,
+    root: PageNo,
+    path: &mut Path,
+    direction: Direction,
+) -> Result<Option<Node<'p>>, PageFault> {
+    while let Some(mut step) = path.steps.pop() {
+        let node = Node::open(pages.page(step.no)?, step.no, root)?;
+        let sibling = match direction {
+            Direction::Forward if step.child < node.count() => step.child + 1,
+            Direction::Backward if step.child > 0 => step.child - 1,
+            _ => continue,
+        };
+        step.child = sibling;
+        path.steps.push(step);
+        path.leaf = node.child(sibling);
+        let mut node = open(pages, path.leaf, root, Some(node.level()))?;
+        while !node.is_leaf() {
+            let child = if direction == Direction::Forward { 0 } else { node.count() };
+            path.steps.push(Step { no: path.leaf, child });
+            path.leaf = node.child(child);
+            node = open(pages, path.leaf, root, Some(node.level()))?;
+        }
+        return Ok(Some(node));
+    }
+    Ok(None)
+}
+
+impl Path {
+    /// Makes every page of the path changeable, so that nothing can fail once the first of them is changed.
+    pub(crate) fn own<P: WritePages>(&self, pages: &mut P) -> Result<(), PageFault> {
+        for step in &self.steps {
+            pages.page_mut(step.no)?;
+        }
+        pages.page_mut(self.leaf).map(drop)
+    }
+
+    /// Whether no child to the right of any taken one exists.
+    pub(crate) fn is_rightmost<P: ReadPages>(&self, pages: &P) -> Result<bool, PageFault> {
+        for step in &self.steps {
+            if step.child < Node(pages.page(step.no)?).count() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
