@@ -200,6 +200,7 @@ struct Fields {
     column: Option<String>,
     data_type: Option<String>,
     constraint: Option<String>,
+    context: Option<String>,
 }
 
 macro_rules! field {
@@ -232,6 +233,7 @@ impl SqlError {
             column: None,
             data_type: None,
             constraint: None,
+            context: None,
         }))
     }
 
@@ -271,6 +273,7 @@ impl SqlError {
     field!(with_column, column);
     field!(with_data_type, data_type);
     field!(with_constraint, constraint);
+    field!(with_context, context);
 
     pub fn severity(&self) -> Severity {
         self.0.severity

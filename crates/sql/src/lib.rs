@@ -8,3 +8,4 @@
 
 pub mod expr;
 pub mod parse;
+mod copy;

@@ -19,7 +19,7 @@ fn a_script_is_split_at_semicolons_outside_of_strings() {
 
 #[test]
 fn a_syntax_error_names_the_token_and_where_it_stands() {
-    let error = error("select 1 from where x");
+    let error = error("select (1 from t");
     assert_eq!(error.state(), SqlState::SYNTAX_ERROR);
     assert!(error.message().starts_with("syntax error at or near \""), "{error}");
     assert!(error.position().is_some());

@@ -1,0 +1,95 @@
+//! Comma-separated values: quotes around fields that need them, quotes within doubled or escaped.
+
+use super::Record;
+
+/// The characters in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CsvMarks {
+    pub(super) delimiter: u8,
+    pub(super) quote: u8,
+    pub(super) escape: u8,
+}
+
+/// The end of the first whole record in `data` (at its newline), or `None`. Newlines within quotes are data.
+pub(super) fn record_end(data: &[u8], marks: CsvMarks) -> Option<usize> {
+    let mut quoted = false;
+    let mut at = 0;
+    while at < data.len() {
+        let byte = data[at];
+        if quoted && byte == marks.escape && marks.escape != marks.quote {
+            at += 1;
+        } else if byte == marks.quote {
+            quoted = !quoted;
+        } else if byte == b'\n' && !quoted {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Splits a record into fields; `Err` when a quote is left open. `null_rule(column, text, was_quoted)` tells NULL.
+pub(super) fn split(
+    line: &[u8],
+    marks: CsvMarks,
+    null_rule: &dyn Fn(usize, &[u8], bool) -> bool,
+    record: &mut Record,
+) -> Result<(), ()> {
+    record.clear();
+    let mut at = 0;
+    loop {
+        record.begin_field();
+        let (mut quoted, mut was_quoted) = (false, false);
+        while at < line.len() {
+            let byte = line[at];
+            let next = line.get(at + 1).copied();
+            if quoted {
+                if byte == marks.escape && (next == Some(marks.quote) || next == Some(marks.escape)) {
+                    record.bytes.push(line[at + 1]);
+                    at += 2;
+                    continue;
+                }
+                if byte == marks.quote {
+                    quoted = false;
+                } else {
+                    record.bytes.push(byte);
+                }
+            } else if byte == marks.delimiter {
+                break;
+            } else if byte == marks.quote {
+                (quoted, was_quoted) = (true, true);
+            } else {
+                record.bytes.push(byte);
+            }
+            at += 1;
+        }
+        if quoted {
+            return Err(());
+        }
+        let null = null_rule(record.len(), record.current(), was_quoted);
+        record.end_field(null);
+        if at >= line.len() {
+            return Ok(());
+        }
+        at += 1;
+    }
+}
+
+/// Appends a field, quoted where it must be.
+pub(super) fn write(field: &[u8], marks: CsvMarks, null: &[u8], force: bool, only: bool, out: &mut Vec<u8>) {
+    let special = |b: &u8| *b == marks.delimiter || *b == marks.quote || *b == b'\n' || *b == b'\r';
+    // A lone `\.` would end the data; the null text unquoted would read back as NULL.
+    let must = force || field == null || field.iter().any(special) || (only && field == b"\\.");
+    if !must {
+        out.extend_from_slice(field);
+        return;
+    }
+    out.push(marks.quote);
+    for byte in field {
+        if *byte == marks.quote || *byte == marks.escape {
+            out.push(marks.escape);
+        }
+        out.push(*byte);
+    }
+    out.push(marks.quote);
+}

@@ -1,0 +1,247 @@
+//! Reads a COPY's input, which arrives in pieces that may split records anywhere.
+
+use base::{SqlError, SqlResult, SqlState};
+use types::{Datum, FormatContext, Row};
+
+use super::csv::{self, CsvMarks};
+use super::{CopyColumn, Record, binary, text};
+use crate::parse::{CopyOptions, CopyTextFormat};
+
+/// Turns the bytes of `COPY … FROM STDIN` into rows of the columns named.
+#[derive(Debug)]
+pub(crate) struct CopyReader {
+    table: String,
+    columns: Vec<CopyColumn>,
+    options: CopyOptions,
+    null: Vec<u8>,
+    marks: CsvMarks,
+    /// Columns whose unquoted null text is not NULL, and whose quoted one is.
+    force_not_null: Vec<bool>,
+    force_null: Vec<bool>,
+    pending: Vec<u8>,
+    /// How much of `pending` has been read.
+    consumed: usize,
+    record: Record,
+    line: u64,
+    header_read: bool,
+    ended: bool,
+    finished: bool,
+}
+
+impl CopyReader {
+    /// # Errors
+    /// 42703 when an option names a column that is not copied.
+    pub(crate) fn new(table: &str, columns: Vec<CopyColumn>, options: CopyOptions) -> SqlResult<CopyReader> {
+        let flags = |names: &[String]| -> SqlResult<Vec<bool>> {
+            for name in names {
+                if !columns.iter().any(|column| column.name == *name) {
+                    let message = format!("column \"{name}\" not referenced by COPY");
+                    return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+                }
+            }
+            Ok(columns.iter().map(|column| names.contains(&column.name)).collect())
+        };
+        let (force_not_null, force_null) = (flags(&options.force_not_null)?, flags(&options.force_null)?);
+        let csv = options.format == CopyTextFormat::Csv;
+        let null = options.null.clone().unwrap_or_else(|| if csv { String::new() } else { "\\N".into() });
+        let quote = options.quote.unwrap_or(b'"');
+        let marks = CsvMarks {
+            delimiter: options.delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
+            quote,
+            escape: options.escape.unwrap_or(quote),
+        };
+        Ok(CopyReader {
+            table: table.to_owned(),
+            columns,
+            options,
+            null: null.into_bytes(),
+            marks,
+            force_not_null,
+            force_null,
+            pending: Vec::new(),
+            consumed: 0,
+            record: Record::default(),
+            line: 0,
+            header_read: false,
+            ended: false,
+            finished: false,
+        })
+    }
+
+    /// Takes a piece of the input.
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        if self.consumed == self.pending.len() {
+            self.pending.clear();
+        } else {
+            self.pending.drain(..self.consumed);
+        }
+        self.consumed = 0;
+        self.pending.extend_from_slice(data);
+    }
+
+    /// Says that no more input comes: a last line without its newline is whole.
+    ///
+    /// # Errors
+    /// 22P04 when binary input ends without its trailer.
+    pub(crate) fn finish(&mut self) -> SqlResult<()> {
+        self.finished = true;
+        if self.options.format == CopyTextFormat::Binary {
+            if !self.ended {
+                return Err(self.bad("unexpected EOF in COPY data"));
+            }
+        } else if self.consumed < self.pending.len() && self.pending.last() != Some(&b'\n') {
+            self.pending.push(b'\n');
+        }
+        Ok(())
+    }
+
+    /// The next row that is whole, or `None` until more input comes.
+    ///
+    /// # Errors
+    /// 22P04 for a record of the wrong shape, and what the types' input functions say.
+    pub(crate) fn next_row(&mut self, context: &FormatContext) -> SqlResult<Option<Row>> {
+        loop {
+            if self.ended || !self.next_record()? {
+                return Ok(None);
+            }
+            if self.options.header && !self.header_read {
+                self.header_read = true;
+                self.check_header()?;
+                continue;
+            }
+            return self.row(context).map(Some);
+        }
+    }
+
+    /// Reads the next record into `self.record`; false when it is not whole yet or the data has ended.
+    fn next_record(&mut self) -> SqlResult<bool> {
+        match self.options.format {
+            CopyTextFormat::Binary => self.next_binary(),
+            CopyTextFormat::Text => {
+                let Some(line) = self.next_line(|data, _| text::line_end(data, 0)) else { return Ok(false) };
+                if self.ended {
+                    return Ok(false);
+                }
+                text::split(&self.pending[line.0..line.1], self.marks.delimiter, &self.null, &mut self.record);
+                Ok(true)
+            }
+            CopyTextFormat::Csv => {
+                let Some(line) = self.next_line(csv::record_end) else { return Ok(false) };
+                if self.ended {
+                    return Ok(false);
+                }
+                let rule = |column: usize, field: &[u8], quoted: bool| {
+                    let flag = |flags: &[bool]| flags.get(column).copied().unwrap_or(false);
+                    field == self.null.as_slice()
+                        && if quoted { flag(&self.force_null) } else { !flag(&self.force_not_null) }
+                };
+                csv::split(&self.pending[line.0..line.1], self.marks, &rule, &mut self.record)
+                    .map_err(|()| self.bad("unterminated CSV quoted field"))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Bounds of the next line without its line end. Sets `ended` at the end marker `\.`.
+    fn next_line(&mut self, end: impl Fn(&[u8], CsvMarks) -> Option<usize>) -> Option<(usize, usize)> {
+        let start = self.consumed;
+        let newline = match end(&self.pending[start..], self.marks) {
+            Some(length) => start + length,
+            // A quote or escape left open at the end: the rest is one last record, for the splitter to judge.
+            None if self.finished && start < self.pending.len() => self.pending.len() - 1,
+            None => return None,
+        };
+        self.consumed = newline + 1;
+        self.line += 1;
+        let stop = if newline > start && self.pending[newline - 1] == b'\r' { newline - 1 } else { newline };
+        if &self.pending[start..stop] == b"\\." {
+            self.ended = true;
+            return Some((self.consumed, self.consumed));
+        }
+        Some((start, stop))
+    }
+
+    fn next_binary(&mut self) -> SqlResult<bool> {
+        if !self.header_read {
+            match binary::read_header(&self.pending[self.consumed..])? {
+                binary::Piece::Header(len) => {
+                    self.consumed += len;
+                    self.header_read = true;
+                }
+                _ => return Ok(false),
+            }
+        }
+        match binary::read_record(&self.pending[self.consumed..], &mut self.record)? {
+            binary::Piece::Record(len) => {
+                self.consumed += len;
+                self.line += 1;
+                Ok(true)
+            }
+            binary::Piece::End(len) => {
+                self.consumed += len;
+                self.ended = true;
+                Ok(false)
+            }
+            binary::Piece::Incomplete | binary::Piece::Header(_) => Ok(false),
+        }
+    }
+
+    fn check_header(&self) -> SqlResult<()> {
+        if !self.options.header_match {
+            return Ok(());
+        }
+        if self.record.len() != self.columns.len() {
+            return Err(self.bad("wrong number of fields in header line"));
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            if self.record.field(index) != Some(column.name.as_bytes()) {
+                let message = format!("column name mismatch in header line field {}", index + 1);
+                return Err(self.bad(&message).with_detail(format!("expected \"{}\"", column.name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, context: &FormatContext) -> SqlResult<Row> {
+        let (found, wanted) = (self.record.len(), self.columns.len());
+        if self.options.format == CopyTextFormat::Binary && found != wanted {
+            return Err(self.bad(&format!("row field count is {found}, expected {wanted}")));
+        }
+        if found > wanted {
+            return Err(self.bad("extra data after last expected column"));
+        }
+        let mut row = Row::with_capacity(wanted);
+        for (index, column) in self.columns.iter().enumerate() {
+            if index >= found {
+                return Err(self.bad(&format!("missing data for column \"{}\"", column.name)));
+            }
+            row.push(match self.record.field(index) {
+                None => Datum::Null,
+                Some(bytes) => self.value(bytes, column, context).map_err(|error| self.located(error, column))?,
+            });
+        }
+        Ok(row)
+    }
+
+    fn value(&self, bytes: &[u8], column: &CopyColumn, context: &FormatContext) -> SqlResult<Datum> {
+        if self.options.format == CopyTextFormat::Binary {
+            return types::parse_binary(bytes, column.ty, column.modifier, context);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| {
+            SqlError::new(
+                SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+                "invalid byte sequence for encoding \"UTF8\"",
+            )
+        })?;
+        types::parse_text(text, column.ty, column.modifier, context)
+    }
+
+    fn located(&self, error: SqlError, column: &CopyColumn) -> SqlError {
+        error.with_context(format!("COPY {}, line {}, column {}", self.table, self.line, column.name))
+    }
+
+    fn bad(&self, message: &str) -> SqlError {
+        SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+            .with_context(format!("COPY {}, line {}", self.table, self.line))
+    }
+}

@@ -1,0 +1,91 @@
+//! What is copied out comes back the same, whatever the pieces it arrives in.
+
+use proptest::prelude::*;
+use types::{Datum, FormatContext, PgType, TypeMod};
+
+use super::*;
+use crate::parse::{CopyOptions, CopyTextFormat};
+
+fn columns() -> Vec<CopyColumn> {
+    [("id", PgType::Int4), ("note", PgType::Text)]
+        .map(|(name, ty)| CopyColumn { name: name.into(), ty, modifier: TypeMod::NONE })
+        .to_vec()
+}
+
+fn options(format: CopyTextFormat) -> CopyOptions {
+    CopyOptions { format, ..CopyOptions::default() }
+}
+
+fn read(options: CopyOptions, pieces: &[&[u8]]) -> base::SqlResult<Vec<Vec<Datum>>> {
+    let context = FormatContext::default();
+    let mut reader = CopyReader::new("t", columns(), options)?;
+    let mut rows = Vec::new();
+    for piece in pieces {
+        reader.push(piece);
+        while let Some(row) = reader.next_row(&context)? {
+            rows.push(row);
+        }
+    }
+    reader.finish()?;
+    while let Some(row) = reader.next_row(&context)? {
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn row(id: i32, note: Option<&str>) -> Vec<Datum> {
+    vec![Datum::Int4(id), note.map_or(Datum::Null, Datum::text)]
+}
+
+#[test]
+fn text_knows_null_escapes_and_the_end_marker() {
+    let rows = read(options(CopyTextFormat::Text), &[b"1\ta\\tb\n2\t\\N\n3\t\\\\N\n4\t\\x41\\102\n\\.\n5\tx\n"]).unwrap();
+    assert_eq!(rows, [row(1, Some("a\tb")), row(2, None), row(3, Some("\\N")), row(4, Some("AB"))]);
+}
+
+#[test]
+fn csv_tells_an_empty_string_from_null_by_its_quotes() {
+    let rows = read(options(CopyTextFormat::Csv), &[b"1,\"a\n,\"\"b\"\r\n2,\n3,\"\"\n4,last"]).unwrap();
+    assert_eq!(rows, [row(1, Some("a\n,\"b")), row(2, None), row(3, Some("")), row(4, Some("last"))]);
+}
+
+#[test]
+fn records_of_the_wrong_shape_are_refused_with_their_line() {
+    let error = read(options(CopyTextFormat::Text), &[b"1\ta\n2\n"]).unwrap_err();
+    assert_eq!(error.message(), "missing data for column \"note\"");
+    assert_eq!(error.context(), Some("COPY t, line 2"));
+    let error = read(options(CopyTextFormat::Text), &[b"1\ta\tb\n"]).unwrap_err();
+    assert_eq!(error.message(), "extra data after last expected column");
+    assert!(read(options(CopyTextFormat::Csv), &[b"1,\"open\n"]).is_err() );
+    assert!(read(options(CopyTextFormat::Binary), &[b"PGDUMP"]).is_err());
+}
+
+#[test]
+fn a_header_is_passed_over_or_checked() {
+    let mut csv = options(CopyTextFormat::Csv);
+    (csv.header, csv.header_match) = (true, true);
+    assert_eq!(read(csv.clone(), &[b"id,note\n1,a\n"]).unwrap(), [row(1, Some("a"))]);
+    assert!(read(csv, &[b"id,remark\n1,a\n"]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn every_form_reads_what_it_wrote(
+        notes in proptest::collection::vec(proptest::option::of("[\\PC\t\n\r\\\\\",]{0,12}"), 0..20),
+        piece_len in 1usize..40,
+        form in 0usize..3,
+    ) {
+        let format = [CopyTextFormat::Text, CopyTextFormat::Csv, CopyTextFormat::Binary][form];
+        let rows: Vec<_> = (0i32..).zip(&notes).map(|(id, note)| row(id, note.as_deref())).collect();
+        let context = FormatContext::default();
+        let mut writer = CopyWriter::new(columns(), &options(format)).unwrap();
+        let mut bytes = Vec::new();
+        writer.begin(&mut bytes);
+        for row in &rows {
+            writer.row(row, &context, &mut bytes);
+        }
+        writer.end(&mut bytes);
+        let pieces: Vec<_> = bytes.chunks(piece_len).collect();
+        prop_assert_eq!(read(options(format), &pieces).unwrap(), rows);
+    }
+}

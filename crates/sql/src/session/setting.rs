@@ -1,0 +1,585 @@
+//! A session's settings: their definitions, values, and what a transaction's end does to them.
+
+use base::{Nanos, SqlError, SqlResult, SqlState};
+use jiff::tz::TimeZone;
+use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
+
+use crate::parse::IsolationLevel;
+
+/// What values a setting takes.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Bool,
+    /// Whole number in a range.
+    Integer(i64, i64),
+    /// Milliseconds unless a unit is given; 0 switches off.
+    Duration,
+    OneOf(&'static [&'static str]),
+    /// Checked by name in [`check`].
+    TimeZone,
+    DateStyle,
+    Encoding,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Session,
+    /// Shown, never set.
+    ReadOnly,
+    /// Taken at connection start only.
+    Startup,
+}
+
+struct Definition {
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    access: Access,
+    /// The client is told when it changes.
+    reported: bool,
+    description: &'static str,
+}
+
+const fn def(name: &'static str, default: &'static str, kind: Kind, description: &'static str) -> Definition {
+    Definition { name, default, kind, access: Access::Session, reported: false, description }
+}
+const fn reported(mut definition: Definition) -> Definition {
+    definition.reported = true;
+    definition
+}
+const fn read_only(mut definition: Definition) -> Definition {
+    definition.access = Access::ReadOnly;
+    definition
+}
+
+const ISOLATION: Kind =
+    Kind::OneOf(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
+const MESSAGE_LEVELS: Kind = Kind::OneOf(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+]);
+
+/// The PostgreSQL release whose behaviour we take as the measure.
+pub const SERVER_VERSION: &str = "15.8 (Rowhouse)";
+const SERVER_VERSION_NUM: &str = "150008";
+
+macro_rules! settings {
+    ($($id:ident = $definition:expr;)*) => {
+        /// Index of each setting that code asks for by name.
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        pub(super) enum Id { $($id),* }
+        static DEFINITIONS: &[Definition] = &[$($definition),*];
+    };
+}
+
+settings! {
+    application_name = reported(def("application_name", "", Kind::Text, "Name of the client's application."));
+    bytea_output = def("bytea_output", "hex", Kind::OneOf(&["hex", "escape"]), "Text form of bytea.");
+    check_function_bodies = def("check_function_bodies", "on", Kind::Bool, "Has no effect: there are no functions.");
+    client_encoding = reported(def("client_encoding", "UTF8", Kind::Encoding, "Encoding of the client; UTF8 only."));
+    client_min_messages = def("client_min_messages", "notice", MESSAGE_LEVELS, "Least severity of notices sent.");
+    date_style = reported(def("DateStyle", "ISO, MDY", Kind::DateStyle, "Form of dates and order of their fields."));
+    default_tablespace = def("default_tablespace", "", Kind::Text, "Must be empty.");
+    default_table_access_method = def("default_table_access_method", "heap", Kind::OneOf(&["heap"]), "Storage of new tables.");
+    default_transaction_deferrable = def("default_transaction_deferrable", "off", Kind::Bool, "Has no effect.");
+    default_transaction_isolation = def("default_transaction_isolation", "read committed", ISOLATION, "Isolation of new transactions.");
+    default_transaction_read_only = reported(def("default_transaction_read_only", "off", Kind::Bool, "Whether new transactions may not write."));
+    extra_float_digits = def("extra_float_digits", "1", Kind::Integer(-15, 3), "Digits of floating-point text.");
+    idle_in_transaction_session_timeout = def("idle_in_transaction_session_timeout", "0", Kind::Duration, "Longest idle time within a transaction.");
+    idle_session_timeout = def("idle_session_timeout", "0", Kind::Duration, "Longest idle time outside a transaction.");
+    in_hot_standby = read_only(reported(def("in_hot_standby", "off", Kind::Bool, "Whether this is a standby.")));
+    integer_datetimes = read_only(reported(def("integer_datetimes", "on", Kind::Bool, "Times are integers.")));
+    interval_style = reported(def("IntervalStyle", "postgres", Kind::OneOf(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "Text form of intervals."));
+    is_superuser = read_only(reported(def("is_superuser", "off", Kind::Bool, "Whether the current role is a superuser.")));
+    jit = def("jit", "off", Kind::Bool, "Has no effect.");
+    lc_collate = read_only(def("lc_collate", "C.UTF-8", Kind::Text, "Collation: bytes of UTF-8."));
+    lc_ctype = read_only(def("lc_ctype", "C.UTF-8", Kind::Text, "Character classes."));
+    lc_messages = def("lc_messages", "C", Kind::Text, "Language of messages; English only.");
+    lc_monetary = def("lc_monetary", "C", Kind::Text, "Has no effect.");
+    lc_numeric = def("lc_numeric", "C", Kind::Text, "Has no effect.");
+    lc_time = def("lc_time", "C", Kind::Text, "Has no effect.");
+    lock_timeout = def("lock_timeout", "0", Kind::Duration, "Longest wait for a lock.");
+    max_identifier_length = read_only(def("max_identifier_length", "63", Kind::Integer(63, 63), "Bytes of an identifier."));
+    max_index_keys = read_only(def("max_index_keys", "32", Kind::Integer(32, 32), "Columns of an index."));
+    row_security = def("row_security", "on", Kind::Bool, "Has no effect: there are no policies.");
+    search_path = def("search_path", "\"$user\", public", Kind::Text, "Schemas looked in for names without one.");
+    server_encoding = read_only(reported(def("server_encoding", "UTF8", Kind::Text, "Encoding of stored text.")));
+    server_version = read_only(reported(def("server_version", SERVER_VERSION, Kind::Text, "PostgreSQL release followed.")));
+    server_version_num = read_only(def("server_version_num", SERVER_VERSION_NUM, Kind::Text, "The same as a number."));
+    session_authorization = read_only(reported(def("session_authorization", "", Kind::Text, "The session's role.")));
+    standard_conforming_strings = reported(def("standard_conforming_strings", "on", Kind::OneOf(&["on"]), "Backslashes are ordinary in '…'."));
+    statement_timeout = def("statement_timeout", "0", Kind::Duration, "Longest run of a statement.");
+    synchronize_seqscans = def("synchronize_seqscans", "on", Kind::Bool, "Has no effect.");
+    synchronous_commit = def("synchronous_commit", "on", Kind::OneOf(&["on", "off", "local", "remote_write", "remote_apply"]), "Whether a commit's reply waits until it is durable.");
+    time_zone = reported(def("TimeZone", "Etc/UTC", Kind::TimeZone, "Zone in which times are shown."));
+    transaction_deferrable = def("transaction_deferrable", "off", Kind::Bool, "Has no effect.");
+    transaction_isolation = def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction.");
+    transaction_read_only = def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write.");
+    work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
+    xmloption = def("xmloption", "content", Kind::Text, "Has no effect: there is no XML.");
+}
+
+/// Where a value comes from, which decides how long it lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lasting {
+    Session,
+    /// Until the transaction ends (SET LOCAL).
+    Transaction,
+}
+
+/// One changed setting within the open transaction.
+struct Change {
+    key: Key,
+    before: Option<String>,
+    lasting: Lasting,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Key {
+    Known(usize),
+    /// A custom `prefix.name`.
+    Custom(String),
+}
+
+/// All settings of a session.
+pub(super) struct Settings {
+    values: Vec<Option<String>>,
+    custom: Vec<(String, String)>,
+    /// What a RESET goes back to where the client or its role chose otherwise than the default.
+    initial: Vec<Option<String>>,
+    changes: Vec<Change>,
+    to_report: Vec<usize>,
+}
+
+impl Settings {
+    pub(super) fn new() -> Settings {
+        Settings {
+            values: vec![None; DEFINITIONS.len()],
+            custom: Vec::new(),
+            initial: vec![None; DEFINITIONS.len()],
+            changes: Vec::new(),
+            to_report: Vec::new(),
+        }
+    }
+
+    /// A value the session starts with, from its start-up packet or its role.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub(super) fn set_initial(&mut self, name: &str, value: &str) -> SqlResult<()> {
+        if let Some(at) = find(name) {
+            let value = check(&DEFINITIONS[at], value)?;
+            self.values[at] = Some(value.clone());
+            self.initial[at] = Some(value);
+            return Ok(());
+        }
+        self.set(name, Some(value), Lasting::Session)
+    }
+
+    /// Sets what only the server may: the role's name, whether it is a superuser.
+    pub(super) fn set_by_server(&mut self, id: Id, value: &str) {
+        let at = id as usize;
+        if self.get(id) != value {
+            self.values[at] = Some(value.to_owned());
+            self.report(at);
+        }
+    }
+
+    pub(super) fn get(&self, id: Id) -> &str {
+        let at = id as usize;
+        self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default)
+    }
+
+    /// The value and its canonical name.
+    ///
+    /// # Errors
+    /// 42704 for an unknown name.
+    pub(super) fn show(&self, name: &str) -> SqlResult<(String, String)> {
+        if let Some(at) = find(name) {
+            let value = self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default);
+            return Ok((DEFINITIONS[at].name.to_owned(), value.to_owned()));
+        }
+        match self.custom.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
+            Some((name, value)) => Ok((name.clone(), value.clone())),
+            None => Err(unknown(name)),
+        }
+    }
+
+    /// Sets or, with `None`, resets a setting.
+    ///
+    /// # Errors
+    /// 42704 unknown name, 22023 bad value, 55P02 not changeable.
+    pub(super) fn set(&mut self, name: &str, value: Option<&str>, lasting: Lasting) -> SqlResult<()> {
+        let Some(at) = find(name) else {
+            if !name.contains('.') {
+                return Err(unknown(name));
+            }
+            self.put(Key::Custom(name.to_lowercase()), value.map(str::to_owned), lasting);
+            return Ok(());
+        };
+        let definition = &DEFINITIONS[at];
+        if definition.access != Access::Session {
+            let message = format!("parameter \"{}\" cannot be changed", definition.name);
+            return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
+        }
+        let value = match value {
+            Some(value) => Some(check(definition, value)?),
+            None => self.initial[at].clone(),
+        };
+        self.put(Key::Known(at), value, lasting);
+        Ok(())
+    }
+
+    fn put(&mut self, key: Key, value: Option<String>, lasting: Lasting) {
+        let before = self.replace(&key, value);
+        self.changes.push(Change { key, before, lasting });
+    }
+
+    fn replace(&mut self, key: &Key, value: Option<String>) -> Option<String> {
+        match key {
+            Key::Known(at) => {
+                if self.values[*at] != value {
+                    self.report(*at);
+                }
+                std::mem::replace(&mut self.values[*at], value)
+            }
+            Key::Custom(name) => {
+                let found = self.custom.iter().position(|(n, _)| n == name);
+                let before = found.map(|at| self.custom.swap_remove(at).1);
+                if let Some(value) = value {
+                    self.custom.push((name.clone(), value));
+                }
+                before
+            }
+        }
+    }
+
+    fn report(&mut self, at: usize) {
+        if DEFINITIONS[at].reported && !self.to_report.contains(&at) {
+            self.to_report.push(at);
+        }
+    }
+
+    /// Resets every setting a session may change.
+    pub(super) fn reset_all(&mut self) {
+        for at in 0..DEFINITIONS.len() {
+            let transaction = DEFINITIONS[at].name.starts_with("transaction_");
+            if DEFINITIONS[at].access == Access::Session && !transaction && self.values[at] != self.initial[at] {
+                let initial = self.initial[at].clone();
+                self.put(Key::Known(at), initial, Lasting::Session);
+            }
+        }
+    }
+
+    /// A point within the transaction to roll back to.
+    pub(super) fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub(super) fn roll_back_to(&mut self, mark: usize) {
+        while self.changes.len() > mark {
+            let change = self.changes.pop().expect("just counted");
+            self.replace(&change.key, change.before);
+        }
+    }
+
+    /// The transaction committed: what was SET LOCAL ends.
+    pub(super) fn commit(&mut self) {
+        if self.changes.is_empty() {
+            return;
+        }
+        let changes = std::mem::take(&mut self.changes);
+        for (index, change) in changes.iter().enumerate().rev() {
+            // A local value gives way to what it covered, unless a session-wide SET came after it.
+            let covered = changes[index + 1..].iter().any(|later| later.key == change.key && later.lasting == Lasting::Session);
+            if change.lasting == Lasting::Transaction && !covered {
+                self.replace(&change.key, change.before.clone());
+            }
+        }
+    }
+
+    /// Name and value of the reported settings changed since the last call.
+    pub(super) fn take_reports(&mut self) -> Vec<(&'static str, String)> {
+        let changed = std::mem::take(&mut self.to_report);
+        changed.into_iter().map(|at| (DEFINITIONS[at].name, self.value(at))).collect()
+    }
+
+    /// Every reported setting, for the start of a session.
+    pub(super) fn reported(&self) -> Vec<(&'static str, String)> {
+        let all = DEFINITIONS.iter().enumerate().filter(|(_, d)| d.reported);
+        all.map(|(at, d)| (d.name, self.value(at))).collect()
+    }
+
+    fn value(&self, at: usize) -> String {
+        self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default).to_owned()
+    }
+
+    /// Name, value and description of all, for SHOW ALL and `pg_settings`.
+    pub(super) fn all(&self) -> Vec<(String, String, String)> {
+        let known = DEFINITIONS.iter().enumerate();
+        let mut all: Vec<_> =
+            known.map(|(at, d)| (d.name.to_owned(), self.value(at), d.description.to_owned())).collect();
+        all.extend(self.custom.iter().map(|(n, v)| (n.clone(), v.clone(), String::new())));
+        all.sort();
+        all
+    }
+
+    pub(super) fn duration(&self, id: Id) -> Option<Nanos> {
+        let ms = parse_duration_ms(self.get(id)).expect("checked when set");
+        (ms > 0).then(|| Nanos::from_millis(ms))
+    }
+
+    pub(super) fn flag(&self, id: Id) -> bool {
+        self.get(id) == "on"
+    }
+
+    pub(super) fn isolation(&self, id: Id) -> IsolationLevel {
+        IsolationLevel::from_name(self.get(id)).expect("checked when set")
+    }
+
+    /// The schemas of the search path, `"$user"` replaced; not checked for existence.
+    pub(super) fn search_path(&self, user: &str) -> Vec<String> {
+        let parts = split_identifiers(self.get(Id::search_path));
+        parts.into_iter().map(|name| if name == "$user" { user.to_owned() } else { name }).collect()
+    }
+
+    /// How values are read and written now.
+    pub(super) fn format_context(&self, now: i64) -> FormatContext {
+        let (date_format, date_order) = parse_date_style(self.get(Id::date_style)).expect("checked when set");
+        FormatContext {
+            date_format,
+            date_order,
+            interval_style: match self.get(Id::interval_style) {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
+            time_zone: parse_time_zone(self.get(Id::time_zone)).expect("checked when set"),
+            bytea_output: if self.get(Id::bytea_output) == "escape" { ByteaOutput::Escape } else { ByteaOutput::Hex },
+            extra_float_digits: self.get(Id::extra_float_digits).parse().expect("checked when set"),
+            now,
+            names: None,
+        }
+    }
+}
+
+fn find(name: &str) -> Option<usize> {
+    DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// The canonical form of a value.
+fn check(definition: &Definition, value: &str) -> SqlResult<String> {
+    let bad = || {
+        let message = format!("invalid value for parameter \"{}\": \"{value}\"", definition.name);
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+    };
+    match definition.kind {
+        Kind::Text if definition.name == "default_tablespace" && !value.is_empty() => Err(bad()),
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Bool => match value.to_lowercase().as_str() {
+            "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".into()),
+            "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".into()),
+            _ => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value", definition.name),
+            )),
+        },
+        Kind::Integer(least, most) => match value.parse::<i64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
+            Ok(number) => Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("{number} is outside the valid range for parameter \"{}\" ({least} .. {most})", definition.name),
+            )),
+            Err(_) => Err(bad()),
+        },
+        Kind::Duration => match parse_duration_ms(value) {
+            Some(ms) => Ok(show_duration(ms)),
+            None => Err(bad()),
+        },
+        Kind::OneOf(allowed) => {
+            let lower = value.to_lowercase();
+            let lower = match lower.as_str() {
+                "true" | "yes" | "1" => "on",
+                "false" | "no" | "0" => "off",
+                other => other,
+            };
+            if allowed.contains(&lower) { Ok(lower.to_owned()) } else { Err(bad()) }
+        }
+        Kind::TimeZone => {
+            parse_time_zone(value).ok_or_else(bad)?;
+            Ok(if value.eq_ignore_ascii_case("utc") { "UTC".into() } else { value.to_owned() })
+        }
+        Kind::DateStyle => {
+            let (format, order) = parse_date_style(value).ok_or_else(bad)?;
+            let format = match format {
+                DateFormat::Iso => "ISO",
+                DateFormat::Sql => "SQL",
+                DateFormat::Postgres => "Postgres",
+                DateFormat::German => "German",
+            };
+            let order = match order {
+                DateOrder::Mdy => "MDY",
+                DateOrder::Dmy => "DMY",
+                DateOrder::Ymd => "YMD",
+            };
+            Ok(format!("{format}, {order}"))
+        }
+        Kind::Encoding => match value.to_lowercase().as_str() {
+            "utf8" | "utf-8" | "unicode" => Ok("UTF8".into()),
+            // ASCII is UTF-8 already; clients that ask for it lose nothing.
+            "sql_ascii" => Ok("SQL_ASCII".into()),
+            _ => Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("conversion between {value} and UTF8 is not supported"),
+            )),
+        },
+    }
+}
+
+fn parse_duration_ms(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let number: u64 = value[..digits].parse().ok()?;
+    let factor = match value[digits..].trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "us" => return Some(number / 1_000),
+        _ => return None,
+    };
+    number.checked_mul(factor).filter(|ms| *ms <= i32::MAX as u64)
+}
+
+/// The largest unit that keeps the number whole, as PostgreSQL shows it.
+fn show_duration(ms: u64) -> String {
+    for (unit_ms, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")] {
+        if ms != 0 && ms.is_multiple_of(unit_ms) {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    if ms == 0 { "0".into() } else { format!("{ms}ms") }
+}
+
+fn parse_date_style(value: &str) -> Option<(DateFormat, DateOrder)> {
+    let (mut format, mut order) = (DateFormat::Iso, DateOrder::Mdy);
+    for word in value.split(',').map(|w| w.trim().to_lowercase()) {
+        match word.as_str() {
+            "iso" => format = DateFormat::Iso,
+            "sql" => format = DateFormat::Sql,
+            "postgres" => format = DateFormat::Postgres,
+            "german" => (format, order) = (DateFormat::German, DateOrder::Dmy),
+            "mdy" | "us" | "noneuro" | "noneuropean" => order = DateOrder::Mdy,
+            "dmy" | "euro" | "european" => order = DateOrder::Dmy,
+            "ymd" => order = DateOrder::Ymd,
+            "default" => (format, order) = (DateFormat::Iso, DateOrder::Mdy),
+            _ => return None,
+        }
+    }
+    Some((format, order))
+}
+
+/// A zone by name, or hours east of UTC.
+fn parse_time_zone(value: &str) -> Option<TimeZone> {
+    if value.eq_ignore_ascii_case("utc") || value.eq_ignore_ascii_case("etc/utc") || value.eq_ignore_ascii_case("gmt") {
+        return Some(TimeZone::UTC);
+    }
+    if let Ok(hours) = value.parse::<f64>() {
+        let seconds = (hours * 3600.0).round();
+        if seconds.abs() > 50_000.0 {
+            return None;
+        }
+        // The range above fits an i32 many times over.
+        #[expect(clippy::cast_possible_truncation, reason = "bounded just above")]
+        return jiff::tz::Offset::from_seconds(seconds as i32).ok().map(TimeZone::fixed);
+    }
+    TimeZone::get(value).ok()
+}
+
+/// Splits a list of identifiers, folding what is not quoted.
+pub(super) fn split_identifiers(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = list.trim_start();
+    while !rest.is_empty() {
+        let name;
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').unwrap_or(quoted.len());
+            name = quoted[..end].to_owned();
+            rest = quoted.get(end + 1..).unwrap_or("");
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            name = rest[..end].trim().to_lowercase();
+            rest = &rest[end..];
+        }
+        if !name.is_empty() {
+            names.push(name);
+        }
+        rest = rest.trim_start().trim_start_matches(',').trim_start();
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(settings: &Settings, name: &str) -> String {
+        settings.show(name).unwrap().1
+    }
+
+    #[test]
+    fn a_local_value_ends_with_its_transaction_and_a_session_value_stays() {
+        let mut settings = Settings::new();
+        settings.set("statement_timeout", Some("5s"), Lasting::Session).unwrap();
+        settings.set("statement_timeout", Some("90000"), Lasting::Transaction).unwrap();
+        assert_eq!(shown(&settings, "statement_timeout"), "90s");
+        settings.commit();
+        assert_eq!(shown(&settings, "statement_timeout"), "5s");
+        assert_eq!(settings.duration(Id::statement_timeout), Some(Nanos::from_secs(5)));
+    }
+
+    #[test]
+    fn a_rollback_takes_every_change_back() {
+        let mut settings = Settings::new();
+        settings.set("search_path", Some("a"), Lasting::Session).unwrap();
+        settings.set("my.own", Some("1"), Lasting::Session).unwrap();
+        settings.roll_back_to(0);
+        assert_eq!(shown(&settings, "search_path"), "\"$user\", public");
+        assert!(settings.show("my.own").is_err());
+    }
+
+    #[test]
+    fn a_changed_reported_setting_is_reported_once() {
+        let mut settings = Settings::new();
+        settings.set("timezone", Some("Europe/Berlin"), Lasting::Session).unwrap();
+        settings.set("work_mem", Some("1GB"), Lasting::Session).unwrap();
+        assert_eq!(settings.take_reports(), [("TimeZone", "Europe/Berlin".to_owned())]);
+        assert!(settings.take_reports().is_empty());
+    }
+
+    #[test]
+    fn bad_values_and_unknown_names_are_refused() {
+        let mut settings = Settings::new();
+        let mut state = |name: &str, value: &str| settings.set(name, Some(value), Lasting::Session).unwrap_err().state();
+        assert_eq!(state("nonsense", "1"), SqlState::UNDEFINED_OBJECT);
+        assert_eq!(state("timezone", "Mars/Olympus"), SqlState::INVALID_PARAMETER_VALUE);
+        assert_eq!(state("server_version", "16"), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+        assert_eq!(state("statement_timeout", "soon"), SqlState::INVALID_PARAMETER_VALUE);
+        assert_eq!(state("client_encoding", "LATIN1"), SqlState::FEATURE_NOT_SUPPORTED);
+    }
+
+    #[test]
+    fn the_search_path_folds_names_and_knows_the_user() {
+        let mut settings = Settings::new();
+        assert_eq!(settings.search_path("amy"), ["amy", "public"]);
+        settings.set("search_path", Some("A, \"B c\" ,public"), Lasting::Session).unwrap();
+        assert_eq!(settings.search_path("amy"), ["a", "B c", "public"]);
+    }
+}
