@@ -30,7 +30,13 @@ impl Corrupt {
     }
 
     /// Damage at byte `offset` of `file`.
-    pub fn at(file: impl Into<PathBuf>, offset: u64, what: &'static str, found: u64, expected: u64) -> Corrupt {
+    pub fn at(
+        file: impl Into<PathBuf>,
+        offset: u64,
+        what: &'static str,
+        found: u64,
+        expected: u64,
+    ) -> Corrupt {
         Corrupt { file: Some(file.into()), offset: Some(offset), page: None, what, found, expected }
     }
 

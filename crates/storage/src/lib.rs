@@ -4,10 +4,24 @@
 //! `docs/data-file.md`. Damaged bytes are reported as [`Corrupt`] and never panic; a broken invariant of ours
 //! (a slot handed out twice, say) stops the process.
 
+mod bytes;
 mod corrupt;
+mod data_file;
+mod file_error;
+mod frame;
 mod map;
+mod node_page;
 mod pages;
+mod radix;
+mod slots;
+mod snapshot;
+mod superblock;
+mod version;
 
 pub use corrupt::Corrupt;
-pub use map::PageMap;
+pub use data_file::{FileReader, LoadedPage};
+pub use file_error::FileError;
+pub use map::{PageLocation, PageMap};
 pub use pages::{PageBytes, PageFault, ReadPages, WritePages};
+pub use snapshot::Snapshot;
+pub use superblock::{FORMAT_VERSION, ROOT_PAYLOAD_LEN_MAX};

@@ -1,49 +1,323 @@
-//! The live map of one tenant's pages.
+//! The live map of one tenant's pages: in-place changes, O(1) snapshots, copies of what a snapshot still shares.
+//!
+//! Belongs to the tenant's home and is changed only in its turns. The radix tree is the truth; the list of free page
+//! numbers is derived from it. The map also notes which slots of the file its changes left behind, for the next
+//! checkpoint to give them up.
 
-use base::PageNo;
-use base::limits::PAGE_SIZE;
+use std::sync::Arc;
 
-use crate::{PageBytes, PageFault, ReadPages, WritePages};
+use base::{ByteCount, Epoch, PageNo, SlotNo};
+
+use crate::data_file::LoadedPage;
+use crate::frame::Frame;
+use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
+use crate::snapshot::fault_of;
+use crate::version::{Location, MapShared, PageVersion};
+use crate::{PageBytes, PageFault, ReadPages, Snapshot, WritePages};
+
+/// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageLocation {
+    pub(crate) page: PageNo,
+    pub(crate) location: Location,
+}
 
 /// The live pages of one tenant. Belongs to its home thread; may be sent to another.
-#[derive(Default)]
 pub struct PageMap {
-    pages: Vec<Option<Box<PageBytes>>>,
+    root: Link,
+    /// Levels of inner nodes above the leaves.
+    height: u32,
+    epoch: Epoch,
+    /// Every page number in use is below; 0 is never used.
+    page_limit: u32,
+    free_pages: Vec<PageNo>,
+    pages: u64,
+    left_behind: LeftBehind,
+    shared: Arc<MapShared>,
+}
+
+/// What the live tree no longer reaches but the newest durable root may.
+#[derive(Default)]
+pub(crate) struct LeftBehind {
+    pub(crate) slots: Vec<SlotNo>,
+    /// Nodes and versions that a running checkpoint may be giving a slot to just now.
+    being_written: Vec<BeingWritten>,
+    /// Last epoch of the running checkpoint's snapshot.
+    checkpoint: Option<Epoch>,
+}
+
+enum BeingWritten {
+    Inner(Arc<Inner>),
+    Leaf(Arc<Leaf>),
+    Page(Arc<PageVersion>),
+}
+
+impl BeingWritten {
+    fn location(&self) -> Option<Location> {
+        match self {
+            BeingWritten::Inner(node) => node.stamp.location(),
+            BeingWritten::Leaf(node) => node.stamp.location(),
+            BeingWritten::Page(version) => version.location(),
+        }
+    }
+}
+
+impl LeftBehind {
+    fn note(&mut self, born: Epoch, what: BeingWritten) {
+        match what.location() {
+            Some(location) => self.slots.push(location.slot),
+            // The checkpoint publishes locations only after its root is durable. If it does so right after the
+            // look above, its end finds the slot through this entry.
+            None if self.checkpoint.is_some_and(|epoch| born <= epoch) => self.being_written.push(what),
+            None => {}
+        }
+    }
+
+    /// Notes a slot whose node or version goes on in memory with other content.
+    fn note_reused(&mut self, location: Option<Location>, shared: &MapShared) {
+        if let Some(location) = location {
+            self.slots.push(location.slot);
+            shared.release(Some(location));
+        }
+    }
 }
 
 impl PageMap {
     /// A map without pages that lives in memory only.
     pub fn new_empty() -> PageMap {
-        PageMap::default()
+        PageMap::from_parts(Link::Empty, 0, Epoch(0), MapShared::new(None))
+    }
+
+    /// The map of the tree under `root`, whose changes are of epoch `epoch` or older.
+    pub(crate) fn from_parts(root: Link, height: u32, epoch: Epoch, shared: Arc<MapShared>) -> PageMap {
+        let mut free_pages = Vec::new();
+        let mut page_limit = 1;
+        let mut pages = 0;
+        root.for_each(height, 0, &mut |no, _| {
+            free_pages.extend((page_limit..no.0).map(PageNo));
+            page_limit = no.0 + 1;
+            pages += 1;
+        });
+        free_pages.reverse();
+        let left_behind = LeftBehind::default();
+        PageMap { root, height, epoch: epoch.next(), page_limit, free_pages, pages, left_behind, shared }
+    }
+
+    /// A clone of the map as it is now, in constant time. Every page changed from here on is copied first, once.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let epoch = self.epoch;
+        self.epoch = epoch.next();
+        Snapshot { root: self.root.clone(), height: self.height, epoch, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Pages in the map, in memory or not.
+    pub fn page_count(&self) -> u64 {
+        self.pages
+    }
+
+    /// Bytes that this map and all its snapshots hold in memory: frames, versions and map nodes.
+    pub fn resident_bytes(&self) -> ByteCount {
+        ByteCount(self.shared.resident_bytes())
+    }
+
+    /// Where to read page `no` from after a `Miss`; `None` if it is in memory by now.
+    pub fn locate(&self, no: PageNo) -> Result<Option<PageLocation>, PageFault> {
+        let Some(entry) = self.root.find(self.height, no) else { return Err(fault_of(None, no)) };
+        let Some(version) = &entry.version else { return Err(fault_of(Some(entry), no)) };
+        if entry.data().is_some() {
+            return Ok(None);
+        }
+        let location = version.location().expect("a page is in memory or in the file");
+        Ok(Some(PageLocation { page: no, location }))
+    }
+
+    /// Takes in a page read from the file. Does nothing if the page has changed, moved or come in since it was asked for.
+    pub fn load(&mut self, loaded: LoadedPage) {
+        let Some(entry) = self.root.find(self.height, loaded.from.page) else { return };
+        if let Some(version) = &entry.version
+            && version.location() == Some(loaded.from.location)
+        {
+            version.load(loaded.frame);
+        }
+    }
+
+    /// Drops page `no` from memory if the file has it and no snapshot holds it; true if it did.
+    pub fn evict(&mut self, no: PageNo) -> bool {
+        // Descends by exclusive ownership without copying: a shared node means a snapshot holds the page.
+        let mut shift = shift_of(self.height);
+        let mut link = &mut self.root;
+        if !covers(self.height, no) {
+            return false;
+        }
+        loop {
+            match link {
+                Link::Inner(inner) => {
+                    let Some(inner) = Arc::get_mut(inner) else { return false };
+                    link = &mut inner.kids[kid_index(no, shift)];
+                    shift = shift.saturating_sub(shift_of(1));
+                }
+                Link::Leaf(leaf) => {
+                    let Some(leaf) = Arc::get_mut(leaf) else { return false };
+                    return leaf.entries[kid_index(no, 0)].evict();
+                }
+                Link::Empty => return false,
+            }
+        }
+    }
+
+    /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began.
+    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<SlotNo>, Vec<SlotNo>) {
+        assert!(self.left_behind.checkpoint.is_none(), "one checkpoint at a time");
+        let snapshot = self.snapshot();
+        self.left_behind.checkpoint = Some(snapshot.epoch);
+        (snapshot, std::mem::take(&mut self.left_behind.slots), self.shared.take_released())
+    }
+
+    /// The checkpoint has published its locations, or has given up; either way it publishes none from here on.
+    pub(crate) fn end_checkpoint(&mut self) {
+        self.left_behind.checkpoint = None;
+        let written = std::mem::take(&mut self.left_behind.being_written);
+        self.left_behind.slots.extend(written.iter().filter_map(|w| w.location()).map(|l| l.slot));
+    }
+
+    #[cold]
+    fn page_mut_slow(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
+        let found = self.root.find(self.height, no);
+        if found.and_then(Entry::data).is_none() {
+            return Err(fault_of(found, no));
+        }
+        let epoch = self.epoch;
+        let Writing { entry, left_behind, shared } = self.entry_mut(no);
+        let version = entry.version.as_mut().expect("found above");
+        match Arc::get_mut(version) {
+            // Whoever shared it is gone: the bytes are the owner's alone again, and their place on disk is stale.
+            Some(version) => {
+                let location = version.take_location();
+                entry.born = epoch;
+                left_behind.note_reused(location, shared);
+            }
+            None => {
+                let frame = Frame::copy_of(version.bytes().expect("found above"));
+                let new = Entry::new(PageVersion::resident(frame, shared), epoch);
+                let old = std::mem::replace(entry, new);
+                left_behind.note(old.born, BeingWritten::Page(old.version.expect("found above")));
+            }
+        }
+        let mut data = self.root.find(self.height, no).and_then(Entry::data).expect("found above");
+        // SAFETY: as in `page_mut`; the entry is of the current epoch now.
+        Ok(unsafe { data.as_mut() })
+    }
+
+    /// The entry of page `no` to change: every node on the way is made the live map's own, and unwritten.
+    fn entry_mut(&mut self, no: PageNo) -> Writing<'_> {
+        let (epoch, shared) = (self.epoch, &self.shared);
+        while !covers(self.height, no) {
+            assert!(self.height < INNER_LEVELS_MAX);
+            let mut top = Inner::new(epoch, None, shared);
+            top.kids[0] = std::mem::take(&mut self.root);
+            self.root = Link::Inner(Arc::new(top));
+            self.height += 1;
+        }
+        let mut height = self.height;
+        let mut link = &mut self.root;
+        let left_behind = &mut self.left_behind;
+        loop {
+            if let Link::Empty = link {
+                *link = match height {
+                    0 => Link::Leaf(Arc::new(Leaf::new(epoch, None, shared))),
+                    _ => Link::Inner(Arc::new(Inner::new(epoch, None, shared))),
+                };
+            }
+            match link {
+                Link::Empty => unreachable!("filled above"),
+                Link::Inner(inner) => {
+                    if Arc::get_mut(inner).is_none() {
+                        let old = std::mem::replace(inner, Arc::new(inner.copy(epoch)));
+                        left_behind.note(old.stamp.born, BeingWritten::Inner(old));
+                    }
+                    let inner = Arc::get_mut(inner).expect("owned alone or copied above");
+                    inner.stamp.born = epoch;
+                    left_behind.note_reused(inner.stamp.take_location(), shared);
+                    link = &mut inner.kids[kid_index(no, shift_of(height))];
+                    height -= 1;
+                }
+                Link::Leaf(leaf) => {
+                    if Arc::get_mut(leaf).is_none() {
+                        let old = std::mem::replace(leaf, Arc::new(leaf.copy(epoch)));
+                        left_behind.note(old.stamp.born, BeingWritten::Leaf(old));
+                    }
+                    let leaf = Arc::get_mut(leaf).expect("owned alone or copied above");
+                    leaf.stamp.born = epoch;
+                    left_behind.note_reused(leaf.stamp.take_location(), shared);
+                    let entry = &mut leaf.entries[kid_index(no, 0)];
+                    return Writing { entry, left_behind, shared };
+                }
+            }
+        }
     }
 }
 
+struct Writing<'a> {
+    entry: &'a mut Entry,
+    left_behind: &'a mut LeftBehind,
+    shared: &'a Arc<MapShared>,
+}
+
 impl ReadPages for PageMap {
+    #[inline]
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
-        match self.pages.get(no.0 as usize) {
-            Some(Some(page)) => Ok(page),
-            _ => Err(PageFault::corrupt(no, "the map holds no such page", 0, 1)),
+        match self.root.find(self.height, no) {
+            Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
+            entry => Err(fault_of(entry, no)),
         }
     }
 }
 
 impl WritePages for PageMap {
+    #[inline]
     fn page_mut(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
-        match self.pages.get_mut(no.0 as usize) {
-            Some(Some(page)) => Ok(page),
-            _ => Err(PageFault::corrupt(no, "the map holds no such page", 0, 1)),
+        if let Some(entry) = self.root.find(self.height, no)
+            && entry.born == self.epoch
+            && let Some(mut data) = entry.data()
+        {
+            // SAFETY: an entry of the current epoch holds a version that no snapshot reaches (taking one moves the
+            // epoch on), and `&mut self` excludes every other borrow of the live map's pages.
+            return Ok(unsafe { data.as_mut() });
         }
+        self.page_mut_slow(no)
     }
 
     fn allocate(&mut self) -> PageNo {
-        let free = (1..self.pages.len()).find(|&i| self.pages[i].is_none());
-        let no = free.unwrap_or(self.pages.len().max(1));
-        self.pages.resize_with(self.pages.len().max(no + 1), || None);
-        self.pages[no] = Some(Box::new([0; PAGE_SIZE]));
-        PageNo(no as u32)
+        let no = self.free_pages.pop().unwrap_or_else(|| {
+            let no = PageNo(self.page_limit);
+            self.page_limit = self.page_limit.checked_add(1).expect("fewer than 2^32 pages");
+            no
+        });
+        let epoch = self.epoch;
+        let version = PageVersion::resident(Frame::zeroed(), &self.shared);
+        let entry = self.entry_mut(no).entry;
+        assert!(entry.version.is_none(), "{no:?} is in use and was on the free list");
+        *entry = Entry::new(version, epoch);
+        self.pages += 1;
+        no
     }
 
     fn release(&mut self, no: PageNo) {
-        assert!(self.pages[no.0 as usize].take().is_some(), "{no:?} released twice");
+        let held = self.root.find(self.height, no).is_some_and(|entry| entry.version.is_some());
+        assert!(held, "{no:?} is not a page of this map");
+        let Writing { entry, left_behind, .. } = self.entry_mut(no);
+        let old = std::mem::take(entry);
+        left_behind.note(old.born, BeingWritten::Page(old.version.expect("held")));
+        self.free_pages.push(no);
+        self.pages -= 1;
     }
 }
+
+impl Drop for PageMap {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Memory for pages: aligned frames cut from 2 MiB chunks, taken and returned by any thread without a lock.
+//!
+//! Threads of low priority return frames while a worker takes them, so a lock here would let a preempted analytic
+//! query stop a worker. Free frames form a stack whose links lie in a side table, never in the frames, so that a
+//! slow reader of a link can at worst read a stale number and then lose the compare-and-swap (the head carries a tag).
+//! Chunks are kept until the process ends. The `unsafe` here makes bytes owned; `version.rs`, `radix.rs` and `map.rs` share them.
+
+use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use base::limits::PAGE_SIZE;
+
+use crate::PageBytes;
+
+/// A chunk is one huge page: 256 frames of 8 KiB.
+const CHUNK_LEN: usize = 2 << 20;
+const CHUNK_FRAMES: usize = CHUNK_LEN / PAGE_SIZE;
+const _: () = assert!(CHUNK_FRAMES == 256 && CHUNK_LEN.is_multiple_of(PAGE_SIZE));
+
+/// 2^16 chunks of 2 MiB: 128 GiB of frames in one process.
+const CHUNKS_MAX: usize = 1 << 16;
+
+struct Chunk {
+    base: NonNull<PageBytes>,
+    /// For each frame that is free: the frame below it on the stack, as index + 1, or 0.
+    below: [AtomicU32; CHUNK_FRAMES],
+}
+
+static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
+static CHUNK_COUNT: AtomicU32 = AtomicU32::new(0);
+/// Top of the stack of free frames: index + 1 (or 0) in the low half, a tag that grows with every change above.
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+fn chunk_of(index: u32) -> &'static Chunk {
+    let chunk = CHUNKS[index as usize / CHUNK_FRAMES].load(Ordering::Acquire);
+    // SAFETY: an index exists only after its chunk was stored in the table, and chunks are never freed.
+    unsafe { &*chunk }
+}
+
+fn data_of(index: u32) -> NonNull<PageBytes> {
+    // SAFETY: the offset is below CHUNK_FRAMES, so the result lies inside the chunk's allocation.
+    unsafe { chunk_of(index).base.add(index as usize % CHUNK_FRAMES) }
+}
+
+fn below(index: u32) -> &'static AtomicU32 {
+    &chunk_of(index).below[index as usize % CHUNK_FRAMES]
+}
+
+fn pop_free() -> Option<u32> {
+    let mut head = FREE.load(Ordering::Acquire);
+    loop {
+        let top = head as u32;
+        let index = top.checked_sub(1)?;
+        let next = below(index).load(Ordering::Relaxed);
+        let new = (((head >> 32) + 1) << 32) | u64::from(next);
+        match FREE.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(index),
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Puts the frames `top ..= bottom`, already linked to each other, on the stack.
+fn push_free(top: u32, bottom: u32) {
+    let mut head = FREE.load(Ordering::Acquire);
+    loop {
+        below(bottom).store(head as u32, Ordering::Relaxed);
+        let new = (((head >> 32) + 1) << 32) | u64::from(top + 1);
+        match FREE.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Makes one more chunk, keeps its first frame for the caller and gives the rest to everyone.
+#[cold]
+fn grow() -> u32 {
+    let layout = Layout::from_size_align(CHUNK_LEN, CHUNK_LEN).expect("a power of two");
+    // SAFETY: the layout's size is not zero.
+    let base = unsafe { alloc(layout) };
+    let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+    let number = CHUNK_COUNT.fetch_add(1, Ordering::Relaxed) as usize;
+    assert!(number < CHUNKS_MAX, "more than 128 GiB of page frames");
+    let first = (number * CHUNK_FRAMES) as u32;
+    let last = first + CHUNK_FRAMES as u32 - 1;
+    let link = |i: usize| AtomicU32::new(if i + 1 < CHUNK_FRAMES { first + i as u32 + 2 } else { 0 });
+    let chunk = Box::new(Chunk { base: base.cast(), below: std::array::from_fn(link) });
+    CHUNKS[number].store(Box::into_raw(chunk), Ordering::Release);
+    push_free(first + 1, last);
+    first
+}
+
+/// Exclusive ownership of one frame whose bytes are initialised. Returned to the pool when dropped, on any thread.
+pub(crate) struct Frame {
+    index: u32,
+    data: NonNull<PageBytes>,
+}
+
+// SAFETY: a Frame owns its memory alone, like a Box<PageBytes>; the pool behind it is made of atomics.
+unsafe impl Send for Frame {}
+// SAFETY: as above; a shared Frame only gives shared bytes.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    /// A frame of zeros.
+    pub(crate) fn zeroed() -> Frame {
+        let index = pop_free().unwrap_or_else(grow);
+        let data = data_of(index);
+        // SAFETY: popping made this thread the only owner of the frame's PAGE_SIZE bytes.
+        unsafe { data.write_bytes(0, 1) };
+        Frame { index, data }
+    }
+
+    /// A frame with a copy of `bytes`.
+    pub(crate) fn copy_of(bytes: &PageBytes) -> Frame {
+        let index = pop_free().unwrap_or_else(grow);
+        let data = data_of(index);
+        // SAFETY: as in `zeroed`; `bytes` lies elsewhere because nobody can borrow a free frame.
+        unsafe { ptr::copy_nonoverlapping(bytes, data.as_ptr(), 1) };
+        Frame { index, data }
+    }
+}
+
+impl Deref for Frame {
+    type Target = PageBytes;
+    fn deref(&self) -> &PageBytes {
+        // SAFETY: initialised when made, owned until dropped.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut PageBytes {
+        // SAFETY: as in `deref`, and `&mut self` is the only way to the bytes.
+        unsafe { self.data.as_mut() }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        push_free(self.index, self.index);
+    }
+}
+
+/// A place for a frame that is filled once while shared, and emptied only by its exclusive owner.
+#[derive(Default)]
+pub(crate) struct FrameCell(AtomicU32);
+
+impl FrameCell {
+    pub(crate) fn new(frame: Frame) -> FrameCell {
+        let cell = FrameCell::default();
+        assert!(cell.fill(frame).is_ok(), "a new cell is empty");
+        cell
+    }
+
+    /// Where the bytes are. The pointer is valid until the cell is emptied or dropped; whoever keeps it longer
+    /// than a borrow of the cell must know that neither happens.
+    pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
+        // Acquire pairs with the release in `fill`: the bytes were written before the index.
+        self.0.load(Ordering::Acquire).checked_sub(1).map(data_of)
+    }
+
+    /// Gives the cell its frame; `Err` returns the frame because another thread was first.
+    pub(crate) fn fill(&self, frame: Frame) -> Result<(), Frame> {
+        match self.0.compare_exchange(0, frame.index + 1, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => {
+                std::mem::forget(frame);
+                Ok(())
+            }
+            Err(_) => Err(frame),
+        }
+    }
+
+    /// Takes the frame out.
+    pub(crate) fn empty(&mut self) -> Option<Frame> {
+        let index = std::mem::take(self.0.get_mut()).checked_sub(1)?;
+        Some(Frame { index, data: data_of(index) })
+    }
+}
+
+impl Drop for FrameCell {
+    fn drop(&mut self) {
+        drop(self.empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_aligned_zeroed_and_distinct() {
+        let mut frames: Vec<Frame> = (0..600).map(|_| Frame::zeroed()).collect();
+        for (i, frame) in frames.iter_mut().enumerate() {
+            assert_eq!(frame.as_ptr() as usize % PAGE_SIZE, 0);
+            assert!(frame.iter().all(|&b| b == 0));
+            frame.fill(i as u8);
+        }
+        for (i, frame) in frames.iter().enumerate() {
+            assert!(frame.iter().all(|&b| b == i as u8));
+        }
+    }
+
+    #[test]
+    fn a_cell_is_filled_once() {
+        let mut cell = FrameCell::new(Frame::copy_of(&[7; PAGE_SIZE]));
+        assert!(cell.fill(Frame::zeroed()).is_err());
+        assert_eq!(cell.empty().expect("filled")[100], 7);
+        assert!(cell.data().is_none());
+    }
+
+    #[test]
+    fn frames_cross_threads_without_ever_being_shared() {
+        let rounds = if cfg!(miri) { 30 } else { 20_000 };
+        std::thread::scope(|scope| {
+            let (give, take) = std::sync::mpsc::sync_channel::<Frame>(64);
+            scope.spawn(move || {
+                for frame in take {
+                    let mark = frame[0];
+                    assert!(frame.iter().all(|&b| b == mark), "someone else wrote to an owned frame");
+                }
+            });
+            for mark in 1..=3_u8 {
+                let give = give.clone();
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        let mut frame = Frame::zeroed();
+                        frame.fill(mark);
+                        give.send(frame).expect("the receiver lives");
+                    }
+                });
+            }
+            drop(give);
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! Map nodes as pages of the data file: 256 pointers, each with the checksum of what it points to.
+
+use base::limits::PAGE_SIZE;
+use base::{Epoch, PageNo, SlotNo, TenantId};
+
+use crate::PageBytes;
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
+use crate::radix::FANOUT;
+use crate::version::Location;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"RHMN");
+const MAGIC_AT: usize = 0;
+const HEIGHT_AT: usize = 4;
+const TENANT_AT: usize = 8;
+const FIRST_PAGE_AT: usize = 16;
+const ENTRIES_AT: usize = 64;
+const ENTRY_LEN: usize = 24;
+const _: () = assert!(ENTRIES_AT + FANOUT * ENTRY_LEN <= PAGE_SIZE);
+
+/// A pointer of a map node: to a page in a leaf, to a lower node in an inner node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pointer {
+    pub(crate) location: Location,
+    pub(crate) born: Epoch,
+}
+
+/// What a node page says of itself, so that a misplaced one is recognised even where its bytes are intact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeIdentity {
+    pub(crate) tenant: TenantId,
+    /// Levels above the leaves.
+    pub(crate) height: u32,
+    /// The lowest page number below it.
+    pub(crate) first_page: PageNo,
+}
+
+pub(crate) fn encode_node(page: &mut PageBytes, identity: NodeIdentity) {
+    page.fill(0);
+    put_u32(page, MAGIC_AT, MAGIC);
+    put_u32(page, HEIGHT_AT, identity.height);
+    put_u64(page, TENANT_AT, identity.tenant.0);
+    put_u32(page, FIRST_PAGE_AT, identity.first_page.0);
+}
+
+pub(crate) fn put_pointer(page: &mut PageBytes, index: usize, pointer: Pointer) {
+    assert!(index < FANOUT);
+    let at = ENTRIES_AT + index * ENTRY_LEN;
+    put_u32(page, at, pointer.location.slot.0);
+    put_u32(page, at + 4, pointer.location.checksum);
+    put_u64(page, at + 8, pointer.born.0);
+}
+
+/// The used pointers of a node with their index; `Err` says what is wrong, what was found and expected, and where.
+pub(crate) fn decode_node(
+    page: &PageBytes,
+    identity: NodeIdentity,
+    slot_count: u32,
+) -> Result<Vec<(usize, Pointer)>, (usize, &'static str, u64, u64)> {
+    let check =
+        |at, what, found, expected| if found == expected { Ok(()) } else { Err((at, what, found, expected)) };
+    check(MAGIC_AT, "not a map node", get_u32(page, MAGIC_AT).into(), MAGIC.into())?;
+    check(HEIGHT_AT, "map node of another level", get_u32(page, HEIGHT_AT).into(), identity.height.into())?;
+    check(TENANT_AT, "map node of another tenant", get_u64(page, TENANT_AT), identity.tenant.0)?;
+    let first = get_u32(page, FIRST_PAGE_AT);
+    check(FIRST_PAGE_AT, "map node of other pages", first.into(), identity.first_page.0.into())?;
+    let mut pointers = Vec::new();
+    for index in 0..FANOUT {
+        let at = ENTRIES_AT + index * ENTRY_LEN;
+        let slot = get_u32(page, at);
+        if slot == 0 {
+            continue;
+        }
+        if slot < crate::superblock::SUPERBLOCKS || slot >= slot_count {
+            return Err((at, "map node points outside the file", slot.into(), slot_count.into()));
+        }
+        check(at + 16, "map node points into an unknown file", get_u64(page, at + 16), 0)?;
+        let location = Location { slot: SlotNo(slot), checksum: get_u32(page, at + 4) };
+        pointers.push((index, Pointer { location, born: Epoch(get_u64(page, at + 8)) }));
+    }
+    Ok(pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_reads_back_as_written_and_only_as_itself() {
+        let identity = NodeIdentity { tenant: TenantId(16), height: 1, first_page: PageNo(0x10000) };
+        let pointer =
+            |n| Pointer { location: Location { slot: SlotNo(n), checksum: !n }, born: Epoch(n.into()) };
+        let mut page = [0xff; PAGE_SIZE];
+        encode_node(&mut page, identity);
+        put_pointer(&mut page, 0, pointer(2));
+        put_pointer(&mut page, 255, pointer(99));
+        assert_eq!(decode_node(&page, identity, 100), Ok(vec![(0, pointer(2)), (255, pointer(99))]));
+        assert!(decode_node(&page, identity, 99).is_err(), "slot 99 lies outside a file of 99 slots");
+        assert!(decode_node(&page, NodeIdentity { height: 0, ..identity }, 100).is_err());
+        assert!(decode_node(&page, NodeIdentity { tenant: TenantId(17), ..identity }, 100).is_err());
+        assert!(decode_node(&page, NodeIdentity { first_page: PageNo(0), ..identity }, 100).is_err());
+    }
+}

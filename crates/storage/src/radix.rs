@@ -1,0 +1,208 @@
+//! The persistent radix tree from page numbers to page versions: 256 ways a level, nodes shared by reference count.
+//!
+//! A node is changed in place only while no one else holds it, and copied otherwise; so a root that was cloned stays
+//! what it was. A leaf entry repeats its version's frame address, which saves a dependent load on every page access:
+//! the version is the truth, the address a speed-up that is valid because a frame leaves its version only when no
+//! other entry holds that version.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use base::{Epoch, PageNo};
+
+use crate::PageBytes;
+use crate::version::{Location, LocationCell, MapShared, PageVersion};
+
+/// Children of a node, in memory and in the file.
+pub(crate) const FANOUT: usize = 256;
+const FANOUT_BITS: u32 = FANOUT.trailing_zeros();
+
+/// Levels of inner nodes that cover every page number: 256^4 = 2^32 pages.
+pub(crate) const INNER_LEVELS_MAX: u32 = u32::BITS / FANOUT_BITS - 1;
+
+/// A reference to a node, or to none.
+#[derive(Clone, Default)]
+pub(crate) enum Link {
+    #[default]
+    Empty,
+    Inner(Arc<Inner>),
+    Leaf(Arc<Leaf>),
+}
+
+/// What both kinds of node carry: when they were made or last changed, and where they lie in the file if they do.
+pub(crate) struct Stamp {
+    pub(crate) born: Epoch,
+    location: LocationCell,
+    shared: Arc<MapShared>,
+    bytes: u32,
+}
+
+pub(crate) struct Inner {
+    pub(crate) stamp: Stamp,
+    pub(crate) kids: [Link; FANOUT],
+}
+
+pub(crate) struct Leaf {
+    pub(crate) stamp: Stamp,
+    pub(crate) entries: [Entry; FANOUT],
+}
+
+const _: () = assert!(size_of::<Leaf>() <= 6 * 1024 + 64 && size_of::<Inner>() <= 4 * 1024 + 64);
+
+/// One page number's place in a leaf.
+#[derive(Default)]
+pub(crate) struct Entry {
+    pub(crate) version: Option<Arc<PageVersion>>,
+    /// Epoch in which the version was made, or its bytes became the owner's again. Equal to the live map's epoch
+    /// exactly if only the live map reaches the version.
+    pub(crate) born: Epoch,
+    data: AtomicPtr<PageBytes>,
+}
+
+impl Stamp {
+    fn new(born: Epoch, location: Option<Location>, shared: &Arc<MapShared>, bytes: usize) -> Stamp {
+        shared.charge(bytes);
+        let location = LocationCell::new(location);
+        Stamp { born, location, shared: Arc::clone(shared), bytes: bytes as u32 }
+    }
+
+    pub(crate) fn location(&self) -> Option<Location> {
+        self.location.get()
+    }
+
+    pub(crate) fn set_location(&self, location: Location) {
+        self.location.set(location);
+    }
+
+    pub(crate) fn take_location(&mut self) -> Option<Location> {
+        self.location.take()
+    }
+}
+
+impl Drop for Stamp {
+    fn drop(&mut self) {
+        self.shared.refund(self.bytes as usize);
+        self.shared.release(self.location.get());
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(born: Epoch, location: Option<Location>, shared: &Arc<MapShared>) -> Inner {
+        let stamp = Stamp::new(born, location, shared, size_of::<Inner>());
+        Inner { stamp, kids: [const { Link::Empty }; FANOUT] }
+    }
+
+    pub(crate) fn copy(&self, born: Epoch) -> Inner {
+        let stamp = Stamp::new(born, None, &self.stamp.shared, size_of::<Inner>());
+        Inner { stamp, kids: std::array::from_fn(|i| self.kids[i].clone()) }
+    }
+}
+
+impl Leaf {
+    pub(crate) fn new(born: Epoch, location: Option<Location>, shared: &Arc<MapShared>) -> Leaf {
+        let stamp = Stamp::new(born, location, shared, size_of::<Leaf>());
+        Leaf { stamp, entries: std::array::from_fn(|_| Entry::default()) }
+    }
+
+    pub(crate) fn copy(&self, born: Epoch) -> Leaf {
+        let stamp = Stamp::new(born, None, &self.stamp.shared, size_of::<Leaf>());
+        Leaf { stamp, entries: std::array::from_fn(|i| self.entries[i].share()) }
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(version: PageVersion, born: Epoch) -> Entry {
+        let data = version.data().map_or(ptr::null_mut(), NonNull::as_ptr);
+        Entry { version: Some(Arc::new(version)), born, data: AtomicPtr::new(data) }
+    }
+
+    fn share(&self) -> Entry {
+        let data = AtomicPtr::new(self.data.load(Ordering::Acquire));
+        Entry { version: self.version.clone(), born: self.born, data }
+    }
+
+    /// Where the page's bytes are, valid as long as this entry holds its version.
+    #[inline]
+    pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
+        NonNull::new(self.data.load(Ordering::Acquire)).or_else(|| self.find_data())
+    }
+
+    #[cold]
+    fn find_data(&self) -> Option<NonNull<PageBytes>> {
+        let data = self.version.as_ref()?.data()?;
+        self.data.store(data.as_ptr(), Ordering::Release);
+        Some(data)
+    }
+
+    /// The page's bytes, if they are in memory.
+    #[inline]
+    pub(crate) fn bytes(&self) -> Option<&PageBytes> {
+        // SAFETY: the entry holds the version and the version holds the frame (`evict` below needs `&mut` of both).
+        // The bytes are written only by the live map, which needs `&mut` of itself, in versions no snapshot reaches.
+        self.data().map(|data| unsafe { data.as_ref() })
+    }
+
+    /// Drops the bytes in memory if the file has them and no other root holds this version.
+    pub(crate) fn evict(&mut self) -> bool {
+        let Some(version) = self.version.as_mut().and_then(Arc::get_mut) else { return false };
+        let evicted = version.evict();
+        if evicted {
+            *self.data.get_mut() = ptr::null_mut();
+        }
+        evicted
+    }
+}
+
+impl Link {
+    /// The entry of page `no` below this root, which stands above `height` levels of inner nodes.
+    #[inline]
+    pub(crate) fn find(&self, height: u32, no: PageNo) -> Option<&Entry> {
+        if !covers(height, no) {
+            return None;
+        }
+        let mut shift = height * FANOUT_BITS;
+        let mut link = self;
+        loop {
+            match link {
+                Link::Inner(inner) => link = &inner.kids[kid_index(no, shift)],
+                Link::Leaf(leaf) => return Some(&leaf.entries[kid_index(no, 0)]),
+                Link::Empty => return None,
+            }
+            shift = shift.saturating_sub(FANOUT_BITS);
+        }
+    }
+
+    /// Calls `visit` for each page below, in ascending order; `first` is the first page number this link covers.
+    pub(crate) fn for_each(&self, height: u32, first: u32, visit: &mut dyn FnMut(PageNo, &Entry)) {
+        match self {
+            Link::Empty => {}
+            Link::Leaf(leaf) => {
+                for (i, entry) in leaf.entries.iter().enumerate().filter(|(_, e)| e.version.is_some()) {
+                    visit(PageNo(first + i as u32), entry);
+                }
+            }
+            Link::Inner(inner) => {
+                for (i, kid) in inner.kids.iter().enumerate() {
+                    kid.for_each(height - 1, first + ((i as u32) << (height * FANOUT_BITS)), visit);
+                }
+            }
+        }
+    }
+}
+
+/// Whether page `no` fits a tree with `height` levels of inner nodes.
+pub(crate) fn covers(height: u32, no: PageNo) -> bool {
+    height >= INNER_LEVELS_MAX || no.0 >> ((height + 1) * FANOUT_BITS) == 0
+}
+
+/// Which child leads to page `no` in a node with `shift` bits of page number below its children.
+#[inline]
+pub(crate) fn kid_index(no: PageNo, shift: u32) -> usize {
+    (no.0 >> shift) as usize % FANOUT
+}
+
+/// Bits of the page number below the children of an inner node that stands `height` levels above the leaves.
+pub(crate) fn shift_of(height: u32) -> u32 {
+    height * FANOUT_BITS
+}

@@ -1,0 +1,344 @@
+//! Which slots of a data file may be written: the free set, and the slots that are unreachable but not yet free.
+//!
+//! A slot is written only if no durable root, no snapshot in memory and no running checkpoint reaches it. Two events
+//! free one that was in use: a durable root that no longer holds it, and the drop of the last reference in memory.
+//! Either may come first. The set stored with a root is exactly what that root does not reach, so opening it after a
+//! crash leaks nothing.
+
+use base::SlotNo;
+use base::limits::PAGE_SIZE;
+use rustc_hash::FxHashSet;
+
+use crate::PageBytes;
+use crate::superblock::{FREE_SET_PAGES_MAX, SUPERBLOCKS};
+use crate::version::Location;
+
+/// Slots that one page of the free set describes.
+pub(crate) const SLOTS_PER_SET_PAGE: u32 = PAGE_SIZE as u32 * 8;
+
+/// Slots of the largest file.
+pub(crate) const SLOTS_MAX: u32 = SLOTS_PER_SET_PAGE * FREE_SET_PAGES_MAX as u32;
+
+/// A file grows by an eighth, at least 64 KiB (small tenants are many), at most 64 MiB.
+const GROWTH_SLOTS_MIN: u32 = 8;
+const GROWTH_SLOTS_MAX: u32 = 8192;
+
+const WORDS_PER_SET_PAGE: usize = PAGE_SIZE / 8;
+
+/// One bit a slot, set if the slot is used.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.0.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// False if the slot was in the set already.
+    pub(crate) fn insert(&mut self, slot: u32) -> bool {
+        let word = slot as usize / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let new = !self.contains(slot);
+        self.0[word] |= 1 << (slot % 64);
+        new
+    }
+
+    /// False if the slot was not in the set.
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
+        let held = self.contains(slot);
+        if held {
+            self.0[slot as usize / 64] &= !(1 << (slot % 64));
+        }
+        held
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The lowest slot from `from` below `end` that is not in the set.
+    fn first_absent(&self, from: u32, end: u32) -> Option<u32> {
+        let mut slot = from;
+        while slot < end {
+            let word = self.0.get(slot as usize / 64).copied().unwrap_or(0) >> (slot % 64);
+            let run = word.trailing_ones().min(64 - slot % 64);
+            slot += run;
+            if run < 64 - (slot - run) % 64 {
+                return (slot < end).then_some(slot);
+            }
+        }
+        None
+    }
+
+    fn set_page(&self, index: usize) -> impl Iterator<Item = u64> + '_ {
+        let from = index * WORDS_PER_SET_PAGE;
+        (from..from + WORDS_PER_SET_PAGE).map(|i| self.0.get(i).copied().unwrap_or(0))
+    }
+
+    /// Page `index` of the set, as it is stored.
+    pub(crate) fn encode_page(&self, index: usize, page: &mut PageBytes) {
+        for (bytes, word) in page.chunks_exact_mut(8).zip(self.set_page(index)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn append_page(&mut self, page: &PageBytes) {
+        assert!(self.0.len().is_multiple_of(WORDS_PER_SET_PAGE));
+        self.0.extend(page.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let bits = |(i, &word): (usize, &u64)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
+        };
+        self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(bits)
+    }
+}
+
+/// The file has no room for another slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileFull;
+
+/// The slots of one data file. Lent to the checkpoint while one runs, because nothing else writes slots.
+pub(crate) struct Slots {
+    /// Slots of the file, the superblocks among them.
+    count: u32,
+    /// What the newest durable root reaches.
+    durable: SlotSet,
+    /// What must not be written: `durable`, what snapshots reach, what this checkpoint has written.
+    taken: SlotSet,
+    /// Where the search for a free slot goes on, so that consecutive pages get consecutive slots.
+    cursor: u32,
+    /// Left behind by the live map since the newest durable root.
+    superseded: Vec<SlotNo>,
+    /// No memory refers to them, but the newest durable root still does.
+    dropped: FxHashSet<SlotNo>,
+    /// No durable root refers to them, but a snapshot still does.
+    snapshot_only: FxHashSet<SlotNo>,
+    /// Given out since the newest durable root.
+    allocated: Vec<SlotNo>,
+    free_set: Vec<Location>,
+}
+
+/// The free set of the root being written: what changed of it, and what it will be once the root is durable.
+pub(crate) struct NextFreeSet {
+    used: SlotSet,
+    /// Pages to write: index and slot.
+    pub(crate) pages: Vec<(usize, SlotNo)>,
+}
+
+impl NextFreeSet {
+    pub(crate) fn encode_page(&self, index: usize, page: &mut PageBytes) {
+        self.used.encode_page(index, page);
+    }
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32, durable: SlotSet, free_set: Vec<Location>) -> Slots {
+        Slots {
+            count,
+            taken: durable.clone(),
+            durable,
+            cursor: SUPERBLOCKS,
+            superseded: Vec::new(),
+            dropped: FxHashSet::default(),
+            snapshot_only: FxHashSet::default(),
+            allocated: Vec::new(),
+            free_set,
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn used_by_durable_root(&self) -> u64 {
+        self.durable.len()
+    }
+
+    pub(crate) fn free_set_location(&self, index: usize) -> Option<Location> {
+        self.free_set.get(index).copied()
+    }
+
+    /// Slots that the live map left behind, and slots that memory no longer refers to.
+    pub(crate) fn note(&mut self, superseded: Vec<SlotNo>, released: Vec<SlotNo>) {
+        self.superseded.extend(superseded);
+        for slot in released {
+            if self.snapshot_only.remove(&slot) {
+                assert!(self.taken.remove(slot.0), "{slot:?} was freed twice");
+            } else {
+                assert!(self.dropped.insert(slot), "{slot:?} was dropped twice");
+            }
+        }
+    }
+
+    /// A slot to write, growing the file's slot count if none is free.
+    pub(crate) fn allocate(&mut self) -> Result<SlotNo, FileFull> {
+        let found = self.taken.first_absent(self.cursor, self.count);
+        let slot = match found.or_else(|| self.taken.first_absent(SUPERBLOCKS, self.cursor.min(self.count))) {
+            Some(slot) => slot,
+            None => {
+                let first_new = self.count;
+                let step = (self.count / 8).clamp(GROWTH_SLOTS_MIN, GROWTH_SLOTS_MAX);
+                self.count = self.count.saturating_add(step).min(SLOTS_MAX);
+                if self.count == first_new {
+                    return Err(FileFull);
+                }
+                first_new
+            }
+        };
+        assert!(self.taken.insert(slot), "slot {slot} was free");
+        self.cursor = slot + 1;
+        self.allocated.push(SlotNo(slot));
+        Ok(SlotNo(slot))
+    }
+
+    /// Works out the free set of the root being written and gives its changed pages slots of their own.
+    pub(crate) fn plan_free_set(&mut self) -> Result<NextFreeSet, FileFull> {
+        let mut used = self.durable.clone();
+        for slot in &self.superseded {
+            assert!(used.remove(slot.0), "{slot:?} was left behind twice");
+        }
+        for slot in &self.allocated {
+            assert!(used.insert(slot.0), "{slot:?} was written while a durable root held it");
+        }
+        // Placing a page of the set changes the set, perhaps in another of its pages; each is placed once at most.
+        let mut pages: Vec<(usize, SlotNo)> = Vec::new();
+        loop {
+            let len = self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize;
+            let unplaced = |i: &usize| pages.iter().all(|(index, _)| index != i);
+            let changed =
+                |i: &usize| *i >= self.free_set.len() || used.set_page(*i).ne(self.durable.set_page(*i));
+            let Some(index) = (0..len).find(|i| unplaced(i) && changed(i)) else { break };
+            let slot = self.allocate()?;
+            assert!(used.insert(slot.0));
+            if let Some(old) = self.free_set.get(index) {
+                assert!(used.remove(old.slot.0));
+            }
+            pages.push((index, slot));
+        }
+        Ok(NextFreeSet { used, pages })
+    }
+
+    /// The root that holds `next` is durable: what only the root before it reached is free.
+    pub(crate) fn publish(&mut self, next: NextFreeSet, free_set: Vec<Location>) {
+        for (index, _) in &next.pages {
+            if let Some(old) = self.free_set.get(*index) {
+                assert!(self.taken.remove(old.slot.0));
+            }
+        }
+        for slot in self.superseded.drain(..) {
+            if self.dropped.remove(&slot) {
+                assert!(self.taken.remove(slot.0));
+            } else {
+                self.snapshot_only.insert(slot);
+            }
+        }
+        self.allocated.clear();
+        self.durable = next.used;
+        self.free_set = free_set;
+        self.cursor = SUPERBLOCKS;
+    }
+
+    /// The root being written was given up before its superblock was touched: its slots are free again.
+    pub(crate) fn abandon(&mut self) {
+        for slot in self.allocated.drain(..) {
+            assert!(self.taken.remove(slot.0));
+        }
+        self.cursor = SUPERBLOCKS;
+    }
+
+    /// Slots that no root needs but a snapshot keeps from being written.
+    pub(crate) fn held_by_snapshots(&self) -> usize {
+        self.snapshot_only.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(count: u32) -> Slots {
+        let mut used = SlotSet::default();
+        for slot in 0..3 {
+            used.insert(slot);
+        }
+        Slots::new(count, used, vec![Location { slot: SlotNo(2), checksum: 1 }])
+    }
+
+    fn root(slots: &mut Slots) {
+        let next = slots.plan_free_set().expect("room");
+        let mut free_set: Vec<Location> = (0..).map_while(|i| slots.free_set_location(i)).collect();
+        for (index, slot) in &next.pages {
+            free_set.resize(free_set.len().max(index + 1), Location { slot: *slot, checksum: 0 });
+            free_set[*index].slot = *slot;
+        }
+        slots.publish(next, free_set);
+    }
+
+    #[test]
+    fn the_first_absent_slot_is_found_across_words() {
+        let mut set = SlotSet::default();
+        for slot in (0..200).filter(|s| ![5, 64, 130, 199].contains(s)) {
+            set.insert(slot);
+        }
+        assert_eq!(set.first_absent(0, 200), Some(5));
+        assert_eq!(set.first_absent(6, 200), Some(64));
+        assert_eq!(set.first_absent(65, 200), Some(130));
+        assert_eq!(set.first_absent(131, 199), None);
+        assert_eq!(set.first_absent(131, 200), Some(199));
+        assert_eq!(set.first_absent(200, 1000), Some(200));
+        assert_eq!(set.iter().count() as u64, set.len());
+    }
+
+    #[test]
+    fn a_slot_is_free_only_after_both_the_root_and_the_memory_let_go() {
+        for memory_first in [true, false] {
+            let mut slots = fresh(16);
+            let slot = slots.allocate().expect("room");
+            root(&mut slots);
+            assert!(slots.durable.contains(slot.0));
+            if memory_first {
+                slots.note(vec![slot], vec![slot]);
+                assert!(slots.taken.contains(slot.0), "the durable root still holds it");
+                root(&mut slots);
+            } else {
+                slots.note(vec![slot], vec![]);
+                root(&mut slots);
+                assert!(slots.taken.contains(slot.0), "a snapshot still holds it");
+                assert!(!slots.durable.contains(slot.0), "the stored set does not leak it");
+                assert_eq!(slots.held_by_snapshots(), 1);
+                slots.note(vec![], vec![slot]);
+            }
+            assert!(!slots.taken.contains(slot.0));
+        }
+    }
+
+    #[test]
+    fn an_abandoned_root_gives_its_slots_back() {
+        let mut slots = fresh(8);
+        let before = slots.taken.clone();
+        for _ in 0..40 {
+            slots.allocate().expect("room");
+        }
+        slots.plan_free_set().expect("room");
+        slots.abandon();
+        assert_eq!(slots.taken.iter().collect::<Vec<_>>(), before.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_free_set_accounts_for_its_own_pages() {
+        let mut slots = fresh(8);
+        let many: Vec<SlotNo> =
+            (0..3 * SLOTS_PER_SET_PAGE).map(|_| slots.allocate().expect("room")).collect();
+        root(&mut slots);
+        let pages = slots.count().div_ceil(SLOTS_PER_SET_PAGE) as u64;
+        assert_eq!(slots.used_by_durable_root(), 2 + many.len() as u64 + pages);
+        slots.note(many.clone(), many);
+        root(&mut slots);
+        assert_eq!(slots.used_by_durable_root(), 2 + pages);
+        assert_eq!(slots.taken, slots.durable);
+    }
+}
