@@ -8,4 +8,3 @@
 
 pub mod expr;
 pub mod parse;
-mod copy;
