@@ -1,1 +1,59 @@
-//! env
+//! The machine behind traits: clock, randomness, disk, network and threads, one real and one simulated.
+//!
+//! Level 1, and the only crate that makes system calls or names the operating system's clocks, files, sockets and
+//! threads. Everything above takes an [`Env`] and runs unchanged under [`sim::World`], where time is virtual, a seed
+//! decides every draw, and the disk can tear, drop and fail.
+//!
+//! Asynchronous operations go through the calling thread's [`Reactor`]; their futures are `Send` and own their
+//! buffers until completion, so dropping one is always sound.
+
+mod block_on;
+mod clock;
+mod disk;
+mod entropy;
+mod io_buf;
+mod net;
+pub mod reactor;
+mod real;
+pub mod sim;
+mod threads;
+
+use std::sync::Arc;
+
+pub use block_on::block_on;
+pub use clock::{Clock, Ticks};
+pub use disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+pub use entropy::Entropy;
+pub use io_buf::{IO_ALIGN, IoBuf};
+pub use net::{Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};
+pub use reactor::{Elapsed, Reactor, RemoteWaker, Sleep, now, sleep, sleep_until, timeout_at};
+pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
+
+/// The machine a server runs on. Cloning is cheap and shares everything.
+#[derive(Clone)]
+pub struct Env {
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub disk: Arc<dyn Disk>,
+    pub net: Arc<dyn Network>,
+    pub threads: Arc<dyn Threads>,
+    pub(crate) drivers: Arc<dyn reactor::DriverFactory>,
+}
+
+impl Env {
+    /// This process's own machine. The completion backend is io_uring where the kernel grants it, else epoll with file
+    /// threads; the environment variable `ROWHOUSE_IO=uring|epoll` forces one.
+    pub fn real() -> Env {
+        real::env()
+    }
+
+    /// Monotonic time, shorthand for `clock.now()`.
+    pub fn now(&self) -> base::Nanos {
+        self.clock.now()
+    }
+
+    /// The completion backend in use: `io_uring`, `epoll` or `simulated`.
+    pub fn io_backend(&self) -> &'static str {
+        self.drivers.name()
+    }
+}

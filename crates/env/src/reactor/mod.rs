@@ -1,0 +1,165 @@
+//! A thread's reactor: the one place where it submits operations, waits, and learns of completions and due timers.
+//!
+//! State: the backend's driver, the timers, the wake-up flag other threads set. A reactor belongs to the thread that
+//! made it; futures find it through a thread-local while [`Reactor::enter`] runs.
+
+pub(crate) mod op;
+mod remote_waker;
+mod timer;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+
+use base::Nanos;
+
+use crate::{Clock, Env};
+pub use remote_waker::RemoteWaker;
+pub(crate) use remote_waker::Notify;
+pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout_at};
+use timer::Timers;
+
+/// A completion backend of one thread.
+pub(crate) trait Driver {
+    /// Starts an operation whose state is locked by the caller. True if it completed at once, its outcome in `state`;
+    /// else the driver keeps a reference until completion.
+    fn submit(&mut self, op: &Arc<op::Op>, state: &mut op::OpState) -> bool;
+    /// Asks for an operation's early end; it completes soon, with what it has or with ECANCELED.
+    fn cancel(&mut self, op: &Arc<op::Op>);
+    /// Submits what is queued and collects completions into `wakers`, waiting at most `wait` (`None`: without bound)
+    /// for the first or for a notification. Returns the number of completions.
+    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize>;
+    /// What another thread uses to end a wait.
+    fn notifier(&self) -> Arc<dyn Notify>;
+    /// Tells when the reactor's next timer is due, so that a simulation can advance to it.
+    fn note_deadline(&mut self, _next: Option<Nanos>) {}
+}
+
+/// Makes drivers; part of an [`Env`].
+pub(crate) trait DriverFactory: Send + Sync {
+    fn driver(&self) -> io::Result<Box<dyn Driver>>;
+    fn name(&self) -> &'static str;
+}
+
+/// See the module's description. Neither `Send` nor `Sync`.
+pub struct Reactor(Rc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    driver: RefCell<Box<dyn Driver>>,
+    timers: RefCell<Timers>,
+    waker: RemoteWaker,
+    /// Wakers of one turn, kept for its capacity. They run after every borrow is released, since waking may submit.
+    woken: RefCell<Vec<Waker>>,
+    spare_ops: RefCell<Vec<Arc<op::Op>>>,
+    completions: Cell<u64>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Inner>>> = const { RefCell::new(None) };
+}
+
+fn with_current<R>(body: impl FnOnce(&Inner) -> R) -> R {
+    CURRENT.with_borrow(|current| {
+        body(current.as_deref().expect("asynchronous operations are polled inside Reactor::enter"))
+    })
+}
+
+/// Restores the thread's previous reactor also when `enter`'s body panics.
+struct Restore(Option<Rc<Inner>>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+impl Reactor {
+    /// Makes a reactor for the calling thread. Fails where the system refuses descriptors or memory.
+    pub fn new(env: &Env) -> io::Result<Reactor> {
+        let driver = env.drivers.driver()?;
+        let waker = RemoteWaker::new(driver.notifier());
+        Ok(Reactor(Rc::new(Inner {
+            clock: env.clock.clone(),
+            driver: RefCell::new(driver),
+            timers: RefCell::default(),
+            waker,
+            woken: RefCell::default(),
+            spare_ops: RefCell::default(),
+            completions: Cell::new(0),
+        })))
+    }
+
+    /// Runs `body` with this as the thread's reactor: futures polled inside submit to it. Nests.
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _restore = Restore(CURRENT.replace(Some(self.0.clone())));
+        body()
+    }
+
+    /// One round: fires due timers, submits what was queued, waits for the first completion, timer or remote wake-up
+    /// at most `wait_max` (`None`: without bound, zero: not at all), and wakes the tasks concerned. Returns how many
+    /// operations and timers completed. An error is one of the ring itself, never of an operation.
+    pub fn turn(&self, wait_max: Option<Nanos>) -> io::Result<usize> {
+        let inner = &*self.0;
+        let mut woken = inner.woken.take();
+        let mut done = inner.fire_timers(&mut woken);
+        let result = inner.drive(if done > 0 { Some(Nanos(0)) } else { wait_max }, &mut woken);
+        done += result.as_ref().copied().unwrap_or(0);
+        done += inner.fire_timers(&mut woken);
+        inner.completions.set(inner.completions.get() + done as u64);
+        woken.drain(..).for_each(Waker::wake);
+        inner.woken.replace(woken);
+        result.map(|_| done)
+    }
+
+    /// A handle by which other threads end this reactor's wait.
+    pub fn remote_waker(&self) -> RemoteWaker {
+        self.0.waker.clone()
+    }
+
+    /// When the next timer is due.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.0.timers.borrow_mut().next_deadline()
+    }
+
+    /// Operations and timers completed so far.
+    pub fn completions(&self) -> u64 {
+        self.0.completions.get()
+    }
+}
+
+impl Inner {
+    fn fire_timers(&self, woken: &mut Vec<Waker>) -> usize {
+        let mut timers = self.timers.borrow_mut();
+        if timers.is_empty() { 0 } else { timers.fire(self.clock.now(), woken) }
+    }
+
+    fn drive(&self, wait_max: Option<Nanos>, woken: &mut Vec<Waker>) -> io::Result<usize> {
+        let deadline = self.timers.borrow_mut().next_deadline();
+        let mut wait = wait_max;
+        if wait != Some(Nanos(0))
+            && let Some(deadline) = deadline
+        {
+            let left = deadline - self.clock.now();
+            wait = Some(wait.map_or(left, |wait| wait.min(left)));
+        }
+        if wait != Some(Nanos(0)) && !self.waker.fall_asleep() {
+            wait = Some(Nanos(0));
+        }
+        let mut driver = self.driver.borrow_mut();
+        driver.note_deadline(deadline);
+        let result = driver.turn(wait, woken);
+        self.waker.stay_awake();
+        result
+    }
+}
+
+/// Monotonic time of the current reactor's clock.
+///
+/// # Panics
+/// Outside [`Reactor::enter`].
+pub fn now() -> Nanos {
+    with_current(|inner| inner.clock.now())
+}

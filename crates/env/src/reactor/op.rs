@@ -1,0 +1,182 @@
+//! The state of one asynchronous operation, shared by the future that waits for it and the driver that runs it.
+//!
+//! The operation owns its buffers from submission to completion, whoever still waits: that is what makes dropping a
+//! future sound. While `phase` is `Submitted` only the driver touches `request`. The lock is never held across a wait
+//! and is uncontended while an operation stays on its thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use super::with_current;
+use crate::disk::FileOps;
+use crate::io_buf::IoBuf;
+use crate::net::{ListenerOps, SocketOps};
+
+/// What is to be done, with everything it needs.
+#[derive(Default)]
+pub(crate) enum Request {
+    #[default]
+    None,
+    /// Append to `buf`, whose length was `base` at the start.
+    Recv {
+        socket: Arc<dyn SocketOps>,
+        buf: Vec<u8>,
+        base: usize,
+    },
+    Send {
+        socket: Arc<dyn SocketOps>,
+        buf: Vec<u8>,
+        sent: usize,
+    },
+    Accept {
+        listener: Arc<dyn ListenerOps>,
+        accepted: Option<(Arc<dyn SocketOps>, SocketAddr)>,
+    },
+    Read {
+        file: Arc<dyn FileOps>,
+        buf: IoBuf,
+        offset: u64,
+        done: usize,
+    },
+    Write {
+        file: Arc<dyn FileOps>,
+        buf: IoBuf,
+        offset: u64,
+        done: usize,
+        durable: bool,
+    },
+    Sync {
+        file: Arc<dyn FileOps>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Idle,
+    Submitted,
+    Done,
+}
+
+pub(crate) struct OpState {
+    pub(crate) phase: Phase,
+    pub(crate) request: Request,
+    /// Valid when `Done`.
+    pub(crate) result: io::Result<usize>,
+    waker: Option<Waker>,
+}
+
+impl OpState {
+    /// Records the outcome; the driver wakes the returned waker once it holds no lock.
+    #[must_use]
+    pub(crate) fn complete(&mut self, result: io::Result<usize>) -> Option<Waker> {
+        debug_assert_eq!(self.phase, Phase::Submitted);
+        self.phase = Phase::Done;
+        self.result = result;
+        self.waker.take()
+    }
+}
+
+pub(crate) struct Op(Mutex<OpState>);
+
+impl Op {
+    fn idle() -> Op {
+        Op(Mutex::new(OpState { phase: Phase::Idle, request: Request::None, result: Ok(0), waker: None }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, OpState> {
+        self.0.lock().expect("no panic under an operation's lock")
+    }
+}
+
+/// Operations a thread keeps for reuse.
+const SPARE_OPS_MAX: usize = 256;
+
+/// A future's side of an operation.
+pub(crate) struct OpHandle(Arc<Op>);
+
+impl OpHandle {
+    /// An operation not yet started.
+    pub(crate) fn idle() -> OpHandle {
+        OpHandle(Arc::new(Op::idle()))
+    }
+
+    /// Starts an operation of its own on the current reactor.
+    pub(crate) fn start(request: Request, waker: &Waker) -> OpHandle {
+        let spare = with_current(|inner| inner.spare_ops.borrow_mut().pop());
+        let handle = OpHandle(spare.unwrap_or_else(|| Arc::new(Op::idle())));
+        let started = handle.start_if_idle(waker, || request);
+        debug_assert!(started);
+        handle
+    }
+
+    /// Starts the operation on the current reactor unless one is in flight or finished; true if it started.
+    pub(crate) fn start_if_idle(&self, waker: &Waker, request: impl FnOnce() -> Request) -> bool {
+        let mut state = self.0.lock();
+        if state.phase != Phase::Idle {
+            return false;
+        }
+        state.phase = Phase::Submitted;
+        state.request = request();
+        let completed = with_current(|inner| inner.driver.borrow_mut().submit(&self.0, &mut state));
+        debug_assert_eq!(completed, state.phase == Phase::Done);
+        if !completed {
+            state.waker = Some(waker.clone());
+        }
+        true
+    }
+
+    /// The outcome, once; leaves the operation idle. Until then registers `waker`.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<(io::Result<usize>, Request)> {
+        let mut state = self.0.lock();
+        match state.phase {
+            Phase::Done => {
+                state.phase = Phase::Idle;
+                let result = std::mem::replace(&mut state.result, Ok(0));
+                Some((result, std::mem::take(&mut state.request)))
+            }
+            Phase::Submitted => {
+                if !state.waker.as_ref().is_some_and(|registered| registered.will_wake(waker)) {
+                    state.waker = Some(waker.clone());
+                }
+                None
+            }
+            Phase::Idle => None,
+        }
+    }
+
+    /// Gives a finished operation to the thread's pool, unless the driver still refers to it.
+    pub(crate) fn recycle(self) {
+        let op = self.0;
+        if Arc::strong_count(&op) == 1 {
+            with_current(|inner| {
+                let mut spare = inner.spare_ops.borrow_mut();
+                if spare.len() < SPARE_OPS_MAX {
+                    spare.push(op);
+                }
+            });
+        }
+    }
+
+    /// Asks the current reactor to end the operation early, if it is in flight.
+    pub(crate) fn cancel(&self) {
+        if self.is_submitted() {
+            with_current(|inner| inner.driver.borrow_mut().cancel(&self.0));
+        }
+    }
+
+    pub(crate) fn is_submitted(&self) -> bool {
+        self.0.lock().phase == Phase::Submitted
+    }
+
+    /// Like [`OpHandle::is_submitted`], and has `waker` told of the completion.
+    pub(crate) fn is_in_flight(&self, waker: &Waker) -> bool {
+        let mut state = self.0.lock();
+        let in_flight = state.phase == Phase::Submitted;
+        if in_flight {
+            state.waker = Some(waker.clone());
+        }
+        in_flight
+    }
+}

@@ -1,0 +1,95 @@
+//! The operating system's own clock, disk, network and threads (Linux).
+
+mod clock;
+mod disk;
+mod epoll;
+mod event_fd;
+mod file_pool;
+mod net;
+mod threads;
+mod uring;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+
+use crate::reactor::{Driver, DriverFactory};
+use crate::{Entropy, Env};
+
+pub(crate) fn env() -> Env {
+    Env {
+        clock: Arc::new(clock::SystemClock::start()),
+        entropy: Arc::new(KernelEntropy),
+        disk: Arc::new(disk::SystemDisk),
+        net: Arc::new(net::SystemNetwork),
+        threads: Arc::new(threads::SystemThreads),
+        drivers: choose_backend(),
+    }
+}
+
+/// io_uring if the kernel grants a ring, else epoll; `ROWHOUSE_IO` overrides.
+fn choose_backend() -> Arc<dyn DriverFactory> {
+    match std::env::var("ROWHOUSE_IO").as_deref() {
+        Ok("uring") => Arc::new(UringFactory),
+        Ok("epoll") => Arc::new(EpollFactory),
+        Ok(other) => panic!("ROWHOUSE_IO is {other:?}; it may be uring or epoll"),
+        Err(_) if uring::is_available() => Arc::new(UringFactory),
+        Err(_) => Arc::new(EpollFactory),
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn env_with(backend: &str) -> Env {
+    let drivers: Arc<dyn DriverFactory> = match backend {
+        "uring" => Arc::new(UringFactory),
+        _ => Arc::new(EpollFactory),
+    };
+    Env { drivers, ..env() }
+}
+
+struct UringFactory;
+
+impl DriverFactory for UringFactory {
+    fn driver(&self) -> io::Result<Box<dyn Driver>> {
+        Ok(Box::new(uring::UringDriver::new()?))
+    }
+    fn name(&self) -> &'static str {
+        "io_uring"
+    }
+}
+
+struct EpollFactory;
+
+impl DriverFactory for EpollFactory {
+    fn driver(&self) -> io::Result<Box<dyn Driver>> {
+        Ok(Box::new(epoll::EpollDriver::new()?))
+    }
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+}
+
+struct KernelEntropy;
+
+impl Entropy for KernelEntropy {
+    fn fill(&self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            // SAFETY: the pointer and length are those of a live, writable slice.
+            let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+            match usize::try_from(n) {
+                Ok(n) => bytes = &mut bytes[n..],
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    assert_eq!(error.kind(), io::ErrorKind::Interrupted, "getrandom: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// The system's result of a call that returns -1 and sets `errno` on failure.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

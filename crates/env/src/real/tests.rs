@@ -1,0 +1,246 @@
+//! Both completion backends against the same facts.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use base::Nanos;
+
+use super::env_with;
+use crate::{Elapsed, Env, IoBuf, OpenMode, Reactor, Socket, block_on, sleep, timeout_at};
+
+fn on_both(test: impl Fn(&Env)) {
+    for backend in ["uring", "epoll"] {
+        if backend == "uring" && !super::uring::is_available() {
+            eprintln!("no io_uring here: only epoll is tested");
+            continue;
+        }
+        test(&env_with(backend));
+    }
+}
+
+async fn pair(env: &Env) -> (Socket, Socket) {
+    let listener = env.net.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let near = env.net.connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().await.unwrap();
+    (near, far)
+}
+
+async fn recv_exactly(socket: &Socket, len: usize) -> Vec<u8> {
+    let mut buf = Vec::new();
+    while buf.len() < len {
+        let (result, received) = socket.recv(buf).await;
+        buf = received;
+        assert!(result.unwrap() > 0, "stream ended after {} bytes", buf.len());
+    }
+    buf
+}
+
+#[test]
+fn bytes_arrive_in_order_and_the_end_is_seen() {
+    on_both(|env| {
+        block_on(env, async {
+            let (near, far) = pair(env).await;
+            let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+            let (sending, received) =
+                futures::join!(near.send(sent.clone()), recv_exactly(&far, sent.len()));
+            sending.0.unwrap();
+            assert!(sending.1.is_empty() && sending.1.capacity() >= sent.len());
+            assert!(received == sent);
+            drop(near);
+            assert_eq!(far.recv(Vec::new()).await.0.unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn dropped_receive_loses_no_byte() {
+    on_both(|env| {
+        block_on(env, async {
+            let (near, far) = pair(env).await;
+            for round in 0..50u8 {
+                let waited = timeout_at(Some(env.now() + Nanos::from_micros(300)), far.recv(Vec::new())).await;
+                assert_eq!(waited.err(), Some(Elapsed));
+                near.send(vec![round; 5]).await.0.unwrap();
+                if round % 3 == 0 {
+                    sleep(Nanos::from_micros(200)).await;
+                }
+                if round % 2 == 0 {
+                    far.quiesce().await;
+                }
+                assert_eq!(recv_exactly(&far, 5).await, [round; 5]);
+            }
+        });
+    });
+}
+
+#[test]
+fn quiesced_socket_moves_to_another_thread() {
+    on_both(|env| {
+        let far = block_on(env, async {
+            let (near, far) = pair(env).await;
+            let waited = timeout_at(Some(env.now() + Nanos::from_millis(1)), far.recv(Vec::new())).await;
+            assert!(waited.is_err());
+            far.quiesce().await;
+            near.send(b"kept".to_vec()).await.0.unwrap();
+            far
+        });
+        let env = env.clone();
+        std::thread::spawn(move || block_on(&env, async { assert_eq!(recv_exactly(&far, 4).await, b"kept") }))
+            .join()
+            .unwrap();
+    });
+}
+
+#[test]
+fn dropped_socket_with_a_receive_in_flight_is_closed() {
+    on_both(|env| {
+        block_on(env, async {
+            let (near, far) = pair(env).await;
+            assert!(timeout_at(Some(env.now() + Nanos::from_millis(1)), far.recv(Vec::new())).await.is_err());
+            drop(far);
+            assert_eq!(near.recv(Vec::new()).await.0.unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn files_are_written_read_and_synced() {
+    on_both(|env| {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("data");
+        block_on(env, async {
+            for direct in [false, true] {
+                let file = env.disk.open(&path, OpenMode::Create, direct).unwrap();
+                file.allocate(0, 1 << 20).unwrap();
+                let mut block = IoBuf::zeroed(16_384);
+                block.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i / 7) as u8);
+                let (result, block) = file.write_all_at_durable(block, 8192).await;
+                result.unwrap();
+                let (result, _) = file.write_all_at(block.clone(), 65_536).await;
+                result.unwrap();
+                file.sync_data().await.unwrap();
+                let (result, again) = file.read_exact_at(IoBuf::zeroed(16_384), 65_536).await;
+                result.unwrap();
+                assert!(*again == *block);
+                let (result, _) = file.read_exact_at(IoBuf::zeroed(16_384), 1 << 20).await;
+                assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+            }
+        });
+    });
+}
+
+#[test]
+fn operation_dropped_in_flight_still_ends_and_is_sound() {
+    on_both(|env| {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let file = env.disk.open(&dir.path().join("data"), OpenMode::CreateNew, false).unwrap();
+        let reactor = Reactor::new(env).unwrap();
+        reactor.enter(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for i in 0..100u8 {
+                let write = file.write_all_at(IoBuf::copy_of(&[i; 512]), u64::from(i) * 512);
+                assert!(pin!(write).poll(&mut cx).is_pending());
+            }
+        });
+        drop(reactor);
+        block_on(env, file.sync_data()).unwrap();
+        // The ring ends what it can cancel and finishes the rest; nothing else is promised about dropped writes.
+        assert!(file.len().unwrap() <= 100 * 512);
+    });
+}
+
+#[test]
+fn timers_do_not_fire_early() {
+    on_both(|env| {
+        block_on(env, async {
+            let start = env.now();
+            let after = |ms: u64| async move {
+                sleep(Nanos::from_millis(ms)).await;
+                assert!(env.now() - start >= Nanos::from_millis(ms));
+            };
+            futures::join!(after(9), after(3), after(6));
+        });
+    });
+}
+
+#[test]
+fn forgotten_timers_do_not_pile_up() {
+    on_both(|env| {
+        let reactor = Reactor::new(env).unwrap();
+        reactor.enter(|| {
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..10_000 {
+                assert!(pin!(crate::sleep_until(env.now() + Nanos::from_secs(60))).poll(&mut cx).is_pending());
+            }
+        });
+        assert_eq!(reactor.next_deadline(), None);
+    });
+}
+
+#[test]
+fn remote_wake_ends_a_wait_and_is_never_lost() {
+    on_both(|env| {
+        let reactor = Reactor::new(env).unwrap();
+        let waker = reactor.remote_waker();
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = count.clone();
+        let thread = std::thread::spawn(move || {
+            for i in 0..2000 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                waker.wake();
+                if i % 64 == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                while counted.load(Ordering::SeqCst) != 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut seen = 0;
+        while seen < 2000 {
+            reactor.turn(Some(Nanos::from_secs(10))).unwrap();
+            seen += count.swap(0, Ordering::SeqCst);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn closed_listener_ends_its_accept() {
+    on_both(|env| {
+        block_on(env, async {
+            let listener = env.net.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let addr = listener.local_addr().unwrap();
+            {
+                let mut accept = pin!(listener.accept());
+                assert!(matches!(futures::poll!(accept.as_mut()), Poll::Pending));
+            }
+            drop(listener);
+            sleep(Nanos::from_millis(5)).await;
+            assert!(env.net.connect(addr).is_err());
+        });
+    });
+}
+
+#[test]
+fn small_file_is_replaced_whole_and_a_lock_is_exclusive() {
+    use std::os::unix::fs::PermissionsExt;
+    let env = Env::real();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/secret");
+    env.disk.create_dir_all(path.parent().unwrap()).unwrap();
+    env.disk.write_small_atomic(&path, b"one", 0o600).unwrap();
+    env.disk.write_small_atomic(&path, b"three", 0o600).unwrap();
+    assert_eq!(env.disk.read_small(&path).unwrap(), b"three");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(env.disk.list(path.parent().unwrap()).unwrap().len(), 1);
+    let lock = env.disk.lock_exclusive(&dir.path().join("lock")).unwrap();
+    let second = env.disk.lock_exclusive(&dir.path().join("lock"));
+    assert_eq!(second.err().map(|error| error.kind()), Some(std::io::ErrorKind::WouldBlock));
+    drop(lock);
+    env.disk.lock_exclusive(&dir.path().join("lock")).unwrap();
+}

@@ -1,0 +1,280 @@
+//! Completion backend on io_uring: one ring a thread, one `io_uring_enter` a turn for everything queued and everything
+//! waited for.
+//!
+//! A submitted operation is known to the kernel by the raw pointer of its `Arc<Op>`; that reference is what keeps the
+//! buffers alive until its completion arrives.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use base::Nanos;
+use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use super::event_fd::EventFd;
+use crate::net::RECV_SPARE_MIN;
+use crate::reactor::op::{Op, OpState, Request};
+use crate::reactor::{Driver, Notify};
+
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+
+/// `user_data` of requests whose completion means nothing.
+const IGNORED: u64 = 0;
+/// `user_data` of the read on the wake-up descriptor. No `Arc` lives at this address.
+const WAKE: u64 = 1;
+
+/// Whether the kernel grants this process a ring.
+pub(super) fn is_available() -> bool {
+    build_ring().is_ok()
+}
+
+/// The leanest ring the kernel knows: completion work runs only when the owner asks (6.1), else cooperatively (5.19),
+/// else as it comes.
+fn build_ring() -> io::Result<IoUring> {
+    let mut deferred = IoUring::builder();
+    deferred.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_coop_taskrun();
+    let mut cooperative = IoUring::builder();
+    cooperative.setup_coop_taskrun().setup_taskrun_flag();
+    let mut plain = IoUring::builder();
+    for builder in [&mut deferred, &mut cooperative, &mut plain] {
+        builder.setup_cqsize(COMPLETIONS).setup_clamp().dontfork();
+        match builder.build(SUBMISSIONS) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => return result,
+        }
+    }
+    IoUring::new(256)
+}
+
+pub(super) struct UringDriver {
+    ring: IoUring,
+    wake: Arc<EventFd>,
+    /// Where the kernel puts the wake-up counter; boxed so that its address stays.
+    wake_count: Box<u64>,
+    wake_armed: bool,
+    /// Operations whose reference the kernel holds.
+    in_flight: usize,
+}
+
+impl UringDriver {
+    pub(super) fn new() -> io::Result<UringDriver> {
+        let ring = build_ring()?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring of this kernel has no timed wait"));
+        }
+        // Saves a descriptor look-up an enter; older kernels do without.
+        let _ = ring.submitter().register_ring_fd();
+        let wake = Arc::new(EventFd::new()?);
+        Ok(UringDriver { ring, wake, wake_count: Box::new(0), wake_armed: false, in_flight: 0 })
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: what the entry points at is owned by its `Arc<Op>` (or, for the wake-up, by this driver, which
+        // outlives the ring's operations: see `drop`) until its completion.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            // The queue is full: hand it over. The kernel may be short of memory for a moment; completions free some.
+            if let Err(error) = self.ring.submit() {
+                assert!(is_transient(&error), "io_uring_enter: {error}");
+            }
+        }
+    }
+
+    fn start(&mut self, op: &Arc<Op>, state: &mut OpState) {
+        let entry = entry_for(&mut state.request).user_data(Arc::into_raw(op.clone()) as u64);
+        self.in_flight += 1;
+        self.push(&entry);
+    }
+
+    fn arm_wake(&mut self) {
+        if !self.wake_armed {
+            let place = (&raw mut *self.wake_count).cast();
+            let entry = opcode::Read::new(Fd(self.wake.raw_fd()), place, 8).build().user_data(WAKE);
+            self.push(&entry);
+            self.wake_armed = true;
+        }
+    }
+
+    /// One system call at most: submits, and waits if told to.
+    fn enter(&mut self, wait: Option<Nanos>) -> io::Result<()> {
+        let result = match wait {
+            Some(Nanos(0)) => {
+                let submission = self.ring.submission();
+                if submission.is_empty() && !submission.taskrun() && !submission.cq_overflow() {
+                    return Ok(());
+                }
+                drop(submission);
+                self.ring.submit_and_wait(0)
+            }
+            None => self.ring.submit_and_wait(1),
+            Some(limit) => {
+                let limit = Timespec::new().sec(limit.0 / 1_000_000_000).nsec((limit.0 % 1_000_000_000) as u32);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+            }
+        };
+        match result {
+            Err(error) if !is_transient(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn collect(&mut self, wakers: &mut Vec<Waker>) -> usize {
+        let mut done = 0;
+        loop {
+            let Some(entry) = self.ring.completion().next() else { return done };
+            match entry.user_data() {
+                IGNORED => {}
+                WAKE => self.wake_armed = false,
+                pointer => {
+                    self.in_flight -= 1;
+                    // SAFETY: `start` made the pointer from an `Arc<Op>`, and each submission completes once.
+                    let op = unsafe { Arc::from_raw(pointer as *const Op) };
+                    let mut state = op.lock();
+                    match progress(&mut state.request, entry.result()) {
+                        Some(result) => {
+                            done += 1;
+                            wakers.extend(state.complete(result));
+                        }
+                        None => self.start(&op, &mut state),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Interrupted, timed out, or short of memory for a moment: what is queued stays queued for the next turn.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
+}
+
+fn fd(raw: Option<std::os::fd::RawFd>) -> Fd {
+    Fd(raw.expect("only objects of the real environment meet a real reactor"))
+}
+
+fn len_u32(len: usize) -> u32 {
+    // A longer transfer comes back short and is continued.
+    u32::try_from(len).unwrap_or(1 << 30).min(1 << 30)
+}
+
+/// The ring entry for what is left of a request.
+fn entry_for(request: &mut Request) -> squeue::Entry {
+    match request {
+        Request::None => unreachable!("an operation is started with a request"),
+        Request::Recv { socket, buf, .. } => {
+            if buf.capacity() == buf.len() {
+                buf.reserve(RECV_SPARE_MIN);
+            }
+            let spare = buf.spare_capacity_mut();
+            opcode::Recv::new(fd(socket.raw_fd()), spare.as_mut_ptr().cast(), len_u32(spare.len())).build()
+        }
+        Request::Send { socket, buf, sent } => {
+            let rest = &buf[*sent..];
+            opcode::Send::new(fd(socket.raw_fd()), rest.as_ptr(), len_u32(rest.len()))
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build()
+        }
+        Request::Accept { listener, .. } => {
+            opcode::PollAdd::new(fd(listener.raw_fd()), libc::POLLIN as u32).build()
+        }
+        Request::Read { file, buf, offset, done } => {
+            let rest = &mut buf[*done..];
+            opcode::Read::new(fd(file.raw_fd()), rest.as_mut_ptr(), len_u32(rest.len()))
+                .offset(*offset + *done as u64)
+                .build()
+        }
+        Request::Write { file, buf, offset, done, durable } => {
+            let rest = &buf[*done..];
+            opcode::Write::new(fd(file.raw_fd()), rest.as_ptr(), len_u32(rest.len()))
+                .offset(*offset + *done as u64)
+                .rw_flags(if *durable { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Request::Sync { file } => opcode::Fsync::new(fd(file.raw_fd())).flags(FsyncFlags::DATASYNC).build(),
+    }
+}
+
+/// Takes a completion's result in; the operation's outcome, or `None` to submit what is left of it.
+fn progress(request: &mut Request, result: i32) -> Option<io::Result<usize>> {
+    let Ok(n) = usize::try_from(result) else {
+        if matches!(-result, libc::EINTR | libc::EAGAIN) {
+            return None;
+        }
+        return Some(Err(io::Error::from_raw_os_error(-result)));
+    };
+    match request {
+        Request::Recv { buf, .. } => {
+            // SAFETY: the kernel wrote `n` bytes into the spare capacity that `entry_for` gave it.
+            unsafe { buf.set_len(buf.len() + n) };
+            Some(Ok(n))
+        }
+        Request::Send { buf, sent, .. } => {
+            *sent += n;
+            (*sent == buf.len()).then_some(Ok(*sent))
+        }
+        Request::Accept { listener, accepted } => match listener.try_accept() {
+            Ok(connection) => {
+                *accepted = Some(connection);
+                Some(Ok(0))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
+        },
+        Request::Read { buf, done, .. } => {
+            *done += n;
+            // A transfer that stops inside a sector has met the end of the file.
+            let ended = n == 0 || !n.is_multiple_of(512);
+            (ended || *done == buf.len()).then_some(Ok(*done))
+        }
+        Request::Write { buf, done, .. } => {
+            *done += n;
+            (n == 0 || *done == buf.len()).then_some(Ok(*done))
+        }
+        Request::Sync { .. } | Request::None => Some(Ok(n)),
+    }
+}
+
+impl Driver for UringDriver {
+    fn submit(&mut self, op: &Arc<Op>, state: &mut OpState) -> bool {
+        self.start(op, state);
+        false
+    }
+
+    fn cancel(&mut self, op: &Arc<Op>) {
+        let entry = opcode::AsyncCancel::new(Arc::as_ptr(op) as u64).build().user_data(IGNORED);
+        self.push(&entry);
+    }
+
+    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+        self.arm_wake();
+        self.enter(wait)?;
+        Ok(self.collect(wakers))
+    }
+
+    fn notifier(&self) -> Arc<dyn Notify> {
+        self.wake.clone()
+    }
+}
+
+impl Drop for UringDriver {
+    /// Ends what is in flight before the ring and the wake-up place go away.
+    fn drop(&mut self) {
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(IGNORED);
+        self.push(&cancel);
+        let mut wakers = Vec::new();
+        while self.in_flight > 0 || self.wake_armed {
+            if self.enter(Some(Nanos::from_millis(100))).is_err() {
+                // The ring is unusable: leak rather than free memory the kernel may still write to.
+                std::mem::forget(std::mem::take(&mut self.wake_count));
+                break;
+            }
+            let before = self.in_flight;
+            self.collect(&mut wakers);
+            if before == self.in_flight && self.in_flight > 0 {
+                self.push(&cancel);
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
