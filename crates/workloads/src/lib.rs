@@ -1,1 +1,15 @@
-//! workloads
+//! Workloads against any PostgreSQL URL: TPC-C and pgbench's two, with their populations, checks and measurements.
+//!
+//! Level 7: knows no server internals; what it measures is a server at the other end of a socket. Rowhouse and PostgreSQL are
+//! told apart only where databases are made ([`target::Target::create_databases`]).
+
+pub mod load;
+pub mod pgbench;
+pub mod report;
+pub mod target;
+pub mod tpcc;
+
+/// What can go wrong with a workload, told to the person who runs it.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// Result of a workload's step.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,154 @@
+//! How load is put on a server: closed loop, open loop at a rate, or with think time; counted after a warm-up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::report::{KindReport, Latencies};
+
+/// When a client begins its next transaction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As soon as the last one ended.
+    Closed,
+    /// At fixed times, so many a second for each client; latency counts from the intended start.
+    Open { per_second: f64 },
+    /// This long after the last one ended.
+    Think(Duration),
+}
+
+/// Length and pace of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub pace: Pace,
+    pub warm_up: Duration,
+    pub run: Duration,
+}
+
+/// How one transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Committed,
+    /// Rolled back because the workload wants it.
+    RolledBack,
+}
+
+/// Counters that others may watch while the run goes on: one set a tenant.
+#[derive(Debug, Default)]
+pub struct Live {
+    pub transactions: AtomicU64,
+    /// Sum of latencies in microseconds.
+    pub latency_us: AtomicU64,
+}
+
+/// What one client measured.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    kinds: Vec<KindTally>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KindTally {
+    latencies: Latencies,
+    rolled_back: u64,
+    retried: u64,
+}
+
+impl Tally {
+    pub fn new(kinds: usize) -> Tally {
+        Tally { kinds: vec![KindTally::default(); kinds] }
+    }
+
+    pub fn merge(&mut self, other: &Tally) {
+        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.latencies.merge(&theirs.latencies);
+            mine.rolled_back += theirs.rolled_back;
+            mine.retried += theirs.retried;
+        }
+    }
+
+    /// Transactions of all kinds.
+    pub fn count(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.latencies.count()).sum()
+    }
+
+    pub fn kind_count(&self, kind: usize) -> u64 {
+        self.kinds[kind].latencies.count()
+    }
+
+    pub fn reports(&self, names: &[&'static str]) -> Vec<KindReport> {
+        let kinds = names.iter().zip(&self.kinds);
+        kinds
+            .map(|(name, kind)| KindReport {
+                name,
+                latency: kind.latencies.summary(),
+                rolled_back: kind.rolled_back,
+                retried: kind.retried,
+            })
+            .collect()
+    }
+}
+
+/// Something that runs one transaction after another over a connection of its own.
+pub trait Transactor {
+    /// The kind of the next transaction, by number.
+    fn choose(&mut self) -> usize;
+    /// Runs a transaction of that kind. An `Err` that [`is_retryable`] is tried again with the same choice.
+    fn run(&mut self, kind: usize) -> impl Future<Output = Result<Outcome>>;
+}
+
+/// A serialization failure or a deadlock: the transaction may succeed when run again.
+pub fn is_retryable(error: &crate::Error) -> bool {
+    let database = error.downcast_ref::<tokio_postgres::Error>().and_then(|e| e.code());
+    matches!(database.map(tokio_postgres::error::SqlState::code), Some("40001" | "40P01"))
+}
+
+/// Runs one client to the plan's end.
+///
+/// # Errors
+/// The first error that is not [`is_retryable`].
+pub async fn run_client(
+    mut client: impl Transactor,
+    kinds: usize,
+    plan: Plan,
+    start: Instant,
+    live: Arc<Live>,
+) -> Result<Tally> {
+    let mut tally = Tally::new(kinds);
+    let counted_from = start + plan.warm_up;
+    let end = counted_from + plan.run;
+    let mut intended = Instant::now();
+    while intended < end {
+        if let Pace::Open { per_second } = plan.pace {
+            intended += Duration::from_secs_f64(1.0 / per_second);
+            tokio::time::sleep_until(intended.into()).await;
+        }
+        let kind = client.choose();
+        let began = if matches!(plan.pace, Pace::Open { .. }) { intended } else { Instant::now() };
+        let outcome = loop {
+            match client.run(kind).await {
+                Ok(outcome) => break outcome,
+                Err(error) if is_retryable(&error) => tally.kinds[kind].retried += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let finished = Instant::now();
+        let latency = finished - began;
+        live.transactions.fetch_add(1, Ordering::Relaxed);
+        live.latency_us.fetch_add(u64::try_from(latency.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        if began >= counted_from && finished <= end {
+            tally.kinds[kind].latencies.record(latency);
+            tally.kinds[kind].rolled_back += u64::from(outcome == Outcome::RolledBack);
+        }
+        match plan.pace {
+            Pace::Closed => intended = finished,
+            Pace::Open { .. } => {}
+            Pace::Think(pause) => {
+                tokio::time::sleep(pause).await;
+                intended = Instant::now();
+            }
+        }
+    }
+    Ok(tally)
+}

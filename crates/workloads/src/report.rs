@@ -1,0 +1,157 @@
+//! What a run measured: counts and latencies by transaction, as a table and as JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Latencies in microseconds up to ten minutes, three significant digits.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies(Histogram::new_with_bounds(1, 600_000_000, 3).expect("the bounds are valid"))
+    }
+}
+
+impl Latencies {
+    pub fn record(&mut self, latency: Duration) {
+        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.0.saturating_record(us.max(1));
+    }
+
+    pub fn merge(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("both have the same bounds");
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// In milliseconds; 0 when nothing was recorded.
+    pub fn quantile_ms(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.count(),
+            mean_ms: self.0.mean() / 1_000.0,
+            p50_ms: self.quantile_ms(0.50),
+            p95_ms: self.quantile_ms(0.95),
+            p99_ms: self.quantile_ms(0.99),
+            p999_ms: self.quantile_ms(0.999),
+            max_ms: self.0.max() as f64 / 1_000.0,
+        }
+    }
+}
+
+/// A histogram in a few numbers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LatencySummary {
+    pub count: u64,
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+/// One kind of transaction in a report.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindReport {
+    pub name: &'static str,
+    #[serde(flatten)]
+    pub latency: LatencySummary,
+    /// Rolled back on purpose (TPC-C's 1 % of New-Order).
+    pub rolled_back: u64,
+    /// Failed and tried again: serialization failures, deadlocks.
+    pub retried: u64,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    pub workload: String,
+    pub server: String,
+    pub tenants: usize,
+    pub clients_per_tenant: usize,
+    /// Population and options, in words; printed with every result.
+    pub setting: String,
+    pub seconds: f64,
+    pub transactions: u64,
+    pub transactions_per_second: f64,
+    /// New-Order transactions a minute; TPC-C only.
+    pub tpmc: Option<f64>,
+    /// Transactions a second of each tenant.
+    pub tenant_tps: Vec<f64>,
+    pub kinds: Vec<KindReport>,
+    /// What the checks after the run found wrong; empty when all is well.
+    pub violations: Vec<String>,
+}
+
+impl RunReport {
+    /// A table for people.
+    pub fn to_table(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "{} on {}", self.workload, self.server);
+        let _ = writeln!(
+            text,
+            "{} tenant(s) x {} client(s), {:.1} s; {}",
+            self.tenants, self.clients_per_tenant, self.seconds, self.setting
+        );
+        let _ = writeln!(
+            text,
+            "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8}",
+            "transaction", "count", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "rolled", "retried"
+        );
+        for kind in &self.kinds {
+            let l = &kind.latency;
+            let _ = writeln!(
+                text,
+                "{:<14} {:>10} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>8} {:>8}",
+                kind.name,
+                l.count,
+                l.mean_ms,
+                l.p50_ms,
+                l.p95_ms,
+                l.p99_ms,
+                l.max_ms,
+                kind.rolled_back,
+                kind.retried
+            );
+        }
+        let _ = write!(text, "{:.1} transactions/s", self.transactions_per_second);
+        if let Some(tpmc) = self.tpmc {
+            let _ = write!(text, ", {tpmc:.0} tpmC");
+        }
+        if self.tenants > 1 {
+            let least = self.tenant_tps.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = self.tenant_tps.iter().copied().fold(0.0, f64::max);
+            let _ = write!(text, "; a tenant: least {least:.1}/s, most {most:.1}/s");
+        }
+        text.push('\n');
+        for violation in &self.violations {
+            let _ = writeln!(text, "VIOLATION: {violation}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_latencies_count_both_sides() {
+        let (mut a, mut b) = (Latencies::default(), Latencies::default());
+        a.record(Duration::from_millis(1));
+        b.record(Duration::from_millis(3));
+        a.merge(&b);
+        assert_eq!(a.count(), 2);
+        assert!((a.quantile_ms(1.0) - 3.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,119 @@
+//! The server under test: how to reach it, which databases stand for its tenants.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::Result;
+
+/// A server and the databases a run uses there.
+#[derive(Clone, Debug)]
+pub struct Target {
+    config: Config,
+    /// One database for each tenant.
+    pub databases: Arc<[String]>,
+}
+
+/// Which product answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Product {
+    Rowhouse(String),
+    PostgreSql(String),
+}
+
+impl Product {
+    /// Name and version, for reports.
+    pub fn label(&self) -> String {
+        match self {
+            Product::Rowhouse(version) => format!("Rowhouse ({version})"),
+            Product::PostgreSql(version) => format!("PostgreSQL {version}"),
+        }
+    }
+}
+
+impl Target {
+    /// The server at `url`, with `tenants` databases called `prefix1`, `prefix2`, …; with `None` the URL's own database is
+    /// the only tenant.
+    ///
+    /// # Errors
+    /// When the URL is not one.
+    pub fn new(url: &str, tenants: Option<(&str, usize)>) -> Result<Target> {
+        let config: Config = url.parse()?;
+        let databases = match tenants {
+            Some((prefix, count)) => (1..=count).map(|n| format!("{prefix}{n}")).collect(),
+            None => vec![config.get_dbname().unwrap_or("postgres").to_owned()],
+        };
+        Ok(Target { config, databases: databases.into() })
+    }
+
+    /// Connects to the tenant's database.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn connect(&self, tenant: usize) -> Result<Client> {
+        self.connect_to(&self.databases[tenant]).await
+    }
+
+    async fn connect_to(&self, database: &str) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.dbname(database);
+        let (client, connection) = config.connect(NoTls).await.map_err(|error| {
+            let why = error.as_db_error().map_or_else(|| error.to_string(), |e| e.message().to_owned());
+            format!("cannot connect to the database \"{database}\": {why}")
+        })?;
+        tokio::spawn(async move {
+            // An error here reaches whoever uses the client next.
+            let _ = connection.await;
+        });
+        Ok(client)
+    }
+
+    /// A connection to the database the URL names, for administration.
+    ///
+    /// # Errors
+    /// As [`Target::connect`].
+    pub async fn connect_admin(&self) -> Result<Client> {
+        self.connect_to(self.config.get_dbname().unwrap_or("postgres")).await
+    }
+
+    /// Asks the server who it is.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn product(&self) -> Result<Product> {
+        let admin = self.connect_admin().await?;
+        let version: String = admin.query_one("show server_version", &[]).await?.get(0);
+        Ok(if version.contains("Rowhouse") {
+            Product::Rowhouse(version)
+        } else {
+            Product::PostgreSql(version)
+        })
+    }
+
+    /// Makes the databases anew: those of the same names are dropped first.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn create_databases(&self, product: &Product) -> Result<()> {
+        let admin = self.connect_admin().await?;
+        let kind = if matches!(product, Product::Rowhouse(_)) { "tenant" } else { "database" };
+        for name in self.databases.iter() {
+            admin.batch_execute(&format!("drop {kind} if exists {name}")).await?;
+            admin.batch_execute(&format!("create {kind} {name}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the databases of the run.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn drop_databases(&self, product: &Product) -> Result<()> {
+        let admin = self.connect_admin().await?;
+        let kind = if matches!(product, Product::Rowhouse(_)) { "tenant" } else { "database" };
+        for name in self.databases.iter() {
+            admin.batch_execute(&format!("drop {kind} if exists {name}")).await?;
+        }
+        Ok(())
+    }
+}
