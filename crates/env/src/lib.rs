@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use block_on::block_on;
 pub use clock::{Clock, Ticks};
-pub use disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+pub use disk::{DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
 pub use entropy::Entropy;
 pub use io_buf::{IO_ALIGN, IoBuf};
 pub use net::{Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};

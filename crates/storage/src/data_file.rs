@@ -1,33 +1,298 @@
-//! A tenant's data file: making it, opening it at its newest root, and reading pages from it.
+//! A tenant's data file: making it, and opening it at its newest root.
+//!
+//! The file holds everything up to its root's commit number; what came later is in the redo log. Opening reads the
+//! map nodes and the free set; pages are read when they are missed.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
-use base::{PageNo, TenantId};
+use base::limits::PAGE_SIZE;
+use base::{ByteCount, CommitNo, Epoch, PageNo, SlotNo, TenantId};
+use env::{Env, File, IoBuf, OpenMode};
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::file_error::FileError;
-use crate::frame::Frame;
-use crate::map::PageLocation;
-use crate::version::Location;
+use crate::file_reader::{FileReader, offset_of, page_of};
+use crate::node_page::{NodeIdentity, Pointer, decode_node};
+use crate::radix::{Entry, Inner, Leaf, Link, shift_of};
+use crate::slots::{SLOTS_PER_SET_PAGE, SlotSet, Slots};
+use crate::superblock::{FORMAT_VERSION, NotASuperblock, SUPERBLOCKS, Superblock};
+use crate::version::{Location, MapShared, PageVersion};
+use crate::{Corrupt, PageBytes, PageMap};
 
-/// A page read from the file and checked, on its way into the map.
-pub struct LoadedPage {
-    pub(crate) from: PageLocation,
-    pub(crate) frame: Frame,
+/// Reads in flight while a map is opened.
+const OPEN_READS_MAX: usize = 32;
+
+/// What a checkpoint makes durable beside the pages.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Root {
+    /// The last commit whose changes are in the pages.
+    pub commit: CommitNo,
+    /// Opaque to storage, at most [`crate::ROOT_PAYLOAD_LEN_MAX`] bytes.
+    pub payload: Vec<u8>,
 }
 
-/// Reads and checks slots; shared by the map, its snapshots and the checkpoint.
-pub struct FileReader {
-    pub(crate) path: PathBuf,
-    pub(crate) tenant: TenantId,
+/// An open data file. Belongs to the tenant's home like the map; checkpoints borrow its slots while they run.
+pub struct DataFile {
+    pub(crate) reader: Arc<FileReader>,
+    /// Lent to the running checkpoint; for good if that was dropped or failed at the superblock.
+    pub(crate) slots: Option<Slots>,
+    /// Generation of the newest durable superblock.
+    pub(crate) generation: u64,
 }
 
-impl FileReader {
-    pub(crate) fn read_slot_blocking(
-        &self,
-        _location: Location,
-        _page: Option<PageNo>,
-        _into: &mut Frame,
-    ) -> Result<(), FileError> {
-        Err(FileError::Closed { file: self.path.clone() })
+impl DataFile {
+    /// Makes a data file without pages at `path`, which must not exist. Blocks. After `Ok` the file and its name
+    /// survive power loss; after a crash before that, opening it may say [`FileError::NotADataFile`].
+    pub fn create(env: &Env, path: &Path, tenant: TenantId) -> Result<(DataFile, PageMap), FileError> {
+        let failed = |doing| move |error| FileError::Io { file: path.to_path_buf(), doing, error };
+        let file =
+            env.disk.open(path, OpenMode::CreateNew, true).map_err(failed("creating the data file"))?;
+        let mut used = SlotSet::default();
+        let set_slot = SlotNo(SUPERBLOCKS);
+        for slot in 0..=set_slot.0 {
+            used.insert(slot);
+        }
+        // One write of three slots: both superblocks name the same empty root, so neither is ever "not yet there".
+        let mut image = IoBuf::zeroed((SUPERBLOCKS as usize + 1) * PAGE_SIZE);
+        let (superblocks, set) = image.split_at_mut(SUPERBLOCKS as usize * PAGE_SIZE);
+        let set: &mut PageBytes = set.try_into().expect("one page");
+        used.encode_page(0, set);
+        let free_set = vec![Location { slot: set_slot, checksum: crc32c::crc32c(set) }];
+        let mut superblock = Superblock {
+            tenant,
+            generation: 0,
+            epoch: Epoch(0),
+            commit: CommitNo(0),
+            slot_count: SUPERBLOCKS + 1,
+            map_height: 0,
+            map_root: None,
+            free_set: free_set.clone(),
+            payload: Vec::new(),
+        };
+        for page in superblocks.chunks_exact_mut(PAGE_SIZE) {
+            superblock.encode(page.try_into().expect("one page"));
+            superblock.generation += 1;
+        }
+        file.write_at(&image, 0).map_err(failed("writing the first root"))?;
+        file.sync_data_blocking().map_err(failed("syncing the first root"))?;
+        if let Some(dir) = path.parent() {
+            env.disk.sync_dir(dir).map_err(failed("syncing the directory"))?;
+        }
+        let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
+        let map = PageMap::from_parts(Link::Empty, 0, Epoch(0), MapShared::new(Some(Arc::clone(&reader))));
+        let slots = Some(Slots::new(SUPERBLOCKS + 1, used, free_set));
+        Ok((DataFile { reader, slots, generation: u64::from(SUPERBLOCKS) - 1 }, map))
+    }
+
+    /// Opens the file at its newest durable root. Reads superblocks, map nodes and free set through the calling
+    /// thread's reactor; no page of data is in memory afterwards.
+    pub async fn open(
+        env: &Env,
+        path: &Path,
+        tenant: TenantId,
+    ) -> Result<(DataFile, PageMap, Root), FileError> {
+        let failed = |doing| move |error| FileError::Io { file: path.to_path_buf(), doing, error };
+        let file = env.disk.open(path, OpenMode::ReadWrite, true).map_err(failed("opening the data file"))?;
+        let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
+        let len = check_len(&reader.file, path)?;
+        let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
+        let (result, heads) = reader.file.read_exact_at(heads, 0).await;
+        result.map_err(failed("reading the superblocks"))?;
+        let (superblock, _) = choose_superblock(path, &heads, Some(tenant))?;
+        check_extent(path, &superblock, len)?;
+        let mut used = SlotSet::default();
+        let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
+            .map(|location| reader.read_slot(location, None))
+            .buffered(OPEN_READS_MAX)
+            .try_collect()
+            .await?;
+        for page in &set_pages {
+            used.append_page(page_of(page));
+        }
+        let shared = MapShared::new(Some(Arc::clone(&reader)));
+        let root = read_map(&reader, &superblock, &shared).await?;
+        let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
+        let slots = Some(Slots::new(superblock.slot_count, used, superblock.free_set));
+        let root = Root { commit: superblock.commit, payload: superblock.payload };
+        Ok((DataFile { reader, slots, generation: superblock.generation }, map, root))
+    }
+
+    /// What reads this file's pages after a miss.
+    pub fn reader(&self) -> Arc<FileReader> {
+        Arc::clone(&self.reader)
+    }
+
+    /// Bytes of the file, free slots included; `None` while a checkpoint runs.
+    pub fn len(&self) -> Option<ByteCount> {
+        self.slots.as_ref().map(|slots| ByteCount(offset_of(SlotNo(slots.count()))))
+    }
+
+    /// Bytes that the newest durable root uses, and bytes that only snapshots keep; `None` while a checkpoint runs.
+    pub fn used(&self) -> Option<(ByteCount, ByteCount)> {
+        let bytes = |slots: u64| ByteCount(slots * PAGE_SIZE as u64);
+        self.slots.as_ref().map(|s| (bytes(s.used_by_durable_root()), bytes(s.held_by_snapshots() as u64)))
+    }
+}
+
+/// The file's length, if it can hold superblocks at all.
+pub(crate) fn check_len(file: &File, path: &Path) -> Result<u64, FileError> {
+    let len = file.len().map_err(|error| FileError::Io {
+        file: path.to_path_buf(),
+        doing: "asking for the length",
+        error,
+    })?;
+    if len < offset_of(SlotNo(SUPERBLOCKS)) {
+        return Err(FileError::NotADataFile { file: path.to_path_buf() });
+    }
+    Ok(len)
+}
+
+/// The newest valid superblock of the two in `heads`, and what is wrong with the other one. A crash while a root is
+/// flipped leaves one invalid; the next checkpoint overwrites that one.
+pub(crate) fn choose_superblock(
+    path: &Path,
+    heads: &[u8],
+    tenant: Option<TenantId>,
+) -> Result<(Superblock, Option<Corrupt>), FileError> {
+    let file = || path.to_path_buf();
+    let mut newest: Option<Superblock> = None;
+    let mut damage: Option<Corrupt> = None;
+    let mut looks_like_ours = false;
+    for (i, page) in heads.chunks_exact(PAGE_SIZE).enumerate() {
+        let at = (i * PAGE_SIZE) as u64;
+        looks_like_ours |= page.starts_with(b"ROWHOUSE");
+        let page: &PageBytes = page.try_into().expect("one page");
+        match Superblock::decode(page) {
+            Ok(superblock) if superblock.slot() != SlotNo(i as u32) => {
+                let (found, expected) = (superblock.generation % u64::from(SUPERBLOCKS), i as u64);
+                damage = Some(Corrupt::at(path, at, "superblock in the other one's slot", found, expected));
+            }
+            Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
+                newest = Some(superblock);
+            }
+            Ok(_) => {}
+            Err(NotASuperblock::NewerFormat { found }) => {
+                return Err(FileError::NewerFormat { file: file(), found, supported: FORMAT_VERSION });
+            }
+            Err(NotASuperblock::Checksum { found, expected }) => {
+                let what = "superblock checksum mismatch";
+                damage = Some(Corrupt::at(path, at, what, found.into(), expected.into()));
+            }
+            Err(NotASuperblock::Field { at: field, what, found, expected }) => {
+                damage = Some(Corrupt::at(path, at + field as u64, what, found, expected));
+            }
+        }
+    }
+    match (newest, damage) {
+        (Some(newest), damage) => match tenant {
+            Some(tenant) if tenant != newest.tenant => {
+                Err(FileError::OtherTenant { file: file(), found: newest.tenant, expected: tenant })
+            }
+            _ => Ok((newest, damage)),
+        },
+        (None, Some(damage)) if looks_like_ours => Err(FileError::Corrupt(damage)),
+        (None, _) => Err(FileError::NotADataFile { file: file() }),
+    }
+}
+
+/// The file must reach to its last slot, and its free set must describe just these slots.
+pub(crate) fn check_extent(path: &Path, superblock: &Superblock, len: u64) -> Result<(), FileError> {
+    let expected = offset_of(SlotNo(superblock.slot_count));
+    if len < expected {
+        return Err(Corrupt::at(path, len, "the file is shorter than its root says", len, expected).into());
+    }
+    let (found, expected) = (superblock.free_set.len(), superblock.slot_count.div_ceil(SLOTS_PER_SET_PAGE));
+    if found as u64 != u64::from(expected) {
+        let at = offset_of(superblock.slot());
+        return Err(Corrupt::at(path, at, "free set of another length", found as u64, expected.into()).into());
+    }
+    let outside = superblock.free_set.iter().chain(&superblock.map_root);
+    if let Some(location) =
+        outside.into_iter().find(|l| l.slot.0 < SUPERBLOCKS || l.slot.0 >= superblock.slot_count)
+    {
+        let (at, slot) = (offset_of(superblock.slot()), location.slot.0.into());
+        let what = "superblock points outside the file";
+        return Err(Corrupt::at(path, at, what, slot, superblock.slot_count.into()).into());
+    }
+    Ok(())
+}
+
+/// A map node to read: where it lies, and what it has to be.
+#[derive(Clone, Copy)]
+struct NodeAt {
+    pointer: Pointer,
+    identity: NodeIdentity,
+}
+
+/// A node as read, with the nodes below it still to be made.
+struct NodeRead {
+    at: NodeAt,
+    pointers: Vec<(usize, Pointer)>,
+}
+
+async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<NodeRead, FileError> {
+    let buf = reader.read_slot(at.pointer.location, None).await?;
+    let pointers =
+        decode_node(page_of(&buf), at.identity, slot_count).map_err(|(field, what, found, expected)| {
+            let offset = offset_of(at.pointer.location.slot) + field as u64;
+            Corrupt::at(&reader.path, offset, what, found, expected)
+        })?;
+    Ok(NodeRead { at, pointers })
+}
+
+/// Reads all map nodes, a level at a time from the root, then puts them together from the leaves.
+async fn read_map(
+    reader: &FileReader,
+    superblock: &Superblock,
+    shared: &Arc<MapShared>,
+) -> Result<Link, FileError> {
+    let Some(location) = superblock.map_root else { return Ok(Link::Empty) };
+    let (tenant, height) = (superblock.tenant, superblock.map_height);
+    let identity = NodeIdentity { tenant, height, first_page: PageNo(0) };
+    let mut wanted = vec![NodeAt { pointer: Pointer { location, born: superblock.epoch }, identity }];
+    let mut levels: Vec<Vec<NodeRead>> = Vec::new();
+    for height in (0..=height).rev() {
+        let level: Vec<NodeRead> = stream::iter(wanted)
+            .map(|at| read_node(reader, at, superblock.slot_count))
+            .buffered(OPEN_READS_MAX)
+            .try_collect()
+            .await?;
+        wanted = match height {
+            0 => Vec::new(),
+            _ => level.iter().flat_map(|node| children_of(node, tenant, height)).collect(),
+        };
+        levels.push(level);
+    }
+    let mut below: Vec<Link> = Vec::new();
+    for level in levels.into_iter().rev() {
+        let mut kids = below.into_iter();
+        below = level.into_iter().map(|node| assemble(node, &mut kids, shared)).collect();
+        assert!(kids.next().is_none(), "every node has one parent");
+    }
+    Ok(below.pop().expect("one root"))
+}
+
+fn children_of(node: &NodeRead, tenant: TenantId, height: u32) -> impl Iterator<Item = NodeAt> + '_ {
+    node.pointers.iter().map(move |(index, pointer)| {
+        let first_page = PageNo(node.at.identity.first_page.0 + ((*index as u32) << shift_of(height)));
+        NodeAt { pointer: *pointer, identity: NodeIdentity { tenant, height: height - 1, first_page } }
+    })
+}
+
+fn assemble(node: NodeRead, kids: &mut impl Iterator<Item = Link>, shared: &Arc<MapShared>) -> Link {
+    let Pointer { location, born } = node.at.pointer;
+    if node.at.identity.height == 0 {
+        let mut leaf = Leaf::new(born, Some(location), shared);
+        for (index, pointer) in node.pointers {
+            leaf.entries[index] = Entry::new(PageVersion::stored(pointer.location, shared), pointer.born);
+        }
+        Link::Leaf(Arc::new(leaf))
+    } else {
+        let mut inner = Inner::new(born, Some(location), shared);
+        for (index, _) in node.pointers {
+            inner.kids[index] = kids.next().expect("read with its level");
+        }
+        Link::Inner(Arc::new(inner))
     }
 }

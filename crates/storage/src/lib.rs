@@ -5,23 +5,31 @@
 //! (a slot handed out twice, say) stops the process.
 
 mod bytes;
+mod checkpoint;
 mod corrupt;
 mod data_file;
 mod file_error;
+mod file_reader;
 mod frame;
 mod map;
 mod node_page;
 mod pages;
 mod radix;
+mod slot_writer;
 mod slots;
 mod snapshot;
 mod superblock;
+mod verify;
 mod version;
+mod yield_now;
 
+pub use checkpoint::{Checkpoint, CheckpointCounts};
 pub use corrupt::Corrupt;
-pub use data_file::{FileReader, LoadedPage};
+pub use data_file::{DataFile, Root};
 pub use file_error::FileError;
+pub use file_reader::{FileReader, LoadedPage};
 pub use map::{PageLocation, PageMap};
 pub use pages::{PageBytes, PageFault, ReadPages, WritePages};
 pub use snapshot::Snapshot;
 pub use superblock::{FORMAT_VERSION, ROOT_PAYLOAD_LEN_MAX};
+pub use verify::{OnPage, OnProgress, VerifyReport, verify_file};

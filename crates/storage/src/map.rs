@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 
-use crate::data_file::LoadedPage;
+use crate::file_reader::LoadedPage;
 use crate::frame::Frame;
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::snapshot::fault_of;

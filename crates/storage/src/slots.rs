@@ -105,6 +105,8 @@ pub(crate) struct FileFull;
 pub(crate) struct Slots {
     /// Slots of the file, the superblocks among them.
     count: u32,
+    /// Slots that the file has room for; may lag behind `count` until the next write.
+    pub(crate) extent: u32,
     /// What the newest durable root reaches.
     durable: SlotSet,
     /// What must not be written: `durable`, what snapshots reach, what this checkpoint has written.
@@ -139,6 +141,7 @@ impl Slots {
     pub(crate) fn new(count: u32, durable: SlotSet, free_set: Vec<Location>) -> Slots {
         Slots {
             count,
+            extent: count,
             taken: durable.clone(),
             durable,
             cursor: SUPERBLOCKS,

@@ -55,12 +55,9 @@ pub(crate) struct Superblock {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NotASuperblock {
     Checksum { found: u32, expected: u32 },
-    Magic { found: u64 },
     NewerFormat { found: u32 },
     Field { at: usize, what: &'static str, found: u64, expected: u64 },
 }
-
-pub(crate) const MAGIC_EXPECTED: u64 = MAGIC;
 
 fn put_location(page: &mut PageBytes, at: usize, location: Option<Location>) {
     put_u32(page, at, location.map_or(0, |l| l.slot.0));
@@ -108,7 +105,7 @@ impl Superblock {
             return Err(NotASuperblock::Checksum { found, expected });
         }
         if get_u64(page, MAGIC_AT) != MAGIC {
-            return Err(NotASuperblock::Magic { found: get_u64(page, MAGIC_AT) });
+            return field(MAGIC_AT, "not a superblock", get_u64(page, MAGIC_AT), MAGIC);
         }
         let format = get_u32(page, FORMAT_AT);
         if format > FORMAT_VERSION {

@@ -12,7 +12,7 @@ use base::SlotNo;
 use base::limits::PAGE_SIZE;
 
 use crate::PageBytes;
-use crate::data_file::FileReader;
+use crate::file_reader::FileReader;
 use crate::frame::{Frame, FrameCell};
 
 /// Where a page lies in its data file, and the CRC-32C its bytes must have.

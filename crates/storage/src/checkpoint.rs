@@ -1,0 +1,328 @@
+//! Checkpoints: a new root of the data file made from a snapshot while the live map goes on changing.
+//!
+//! Order is everything here. Pages go to free slots first, then the nodes above them, then the free set, then a sync,
+//! then the superblock in the older one's place, then a sync. Until the last of these the old root is untouched, so a
+//! crash anywhere leaves the old root or the new one. Only after it are locations published to the versions in memory
+//! and old slots given up, so a failure before has nothing to take back.
+
+use std::sync::Arc;
+
+use base::{Epoch, PageNo};
+use env::IoBuf;
+use rustc_hash::FxHashMap;
+
+use crate::data_file::Root;
+use crate::file_error::FileError;
+use crate::file_reader::{FileReader, offset_of};
+use crate::node_page::{NodeIdentity, Pointer, encode_node, put_pointer};
+use crate::radix::{FANOUT, Inner, Leaf, Link, shift_of};
+use crate::slot_writer::SlotWriter;
+use crate::slots::{FileFull, NextFreeSet, Slots};
+use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
+use crate::version::{Location, PageVersion};
+use crate::yield_now::yield_now;
+use crate::{DataFile, PageBytes, PageMap, Snapshot};
+
+/// What a checkpoint wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckpointCounts {
+    pub pages: u64,
+    pub map_nodes: u64,
+    pub free_set_pages: u64,
+}
+
+/// A checkpoint under way: `begin` in a turn of the home, `write` and `publish` (or both as `run`) as a task, `finish`
+/// in a turn of the home, whatever the outcome.
+pub struct Checkpoint {
+    reader: Arc<FileReader>,
+    slots: Slots,
+    root: Root,
+    generation: u64,
+    epoch: Epoch,
+    map_height: u32,
+    /// Held until the locations are published: it keeps every version they go to.
+    snapshot: Option<Snapshot>,
+    stage: Stage,
+    counts: CheckpointCounts,
+}
+
+enum Stage {
+    /// Nothing written, or all of it given up: the slots may go back.
+    Idle,
+    /// Everything but the superblock is durable.
+    Written(Box<Written>),
+    /// Under the root, which is durable.
+    Published,
+    /// Writes may still be in flight, or the superblock's state is unknown.
+    Unknown,
+}
+
+/// What a written but unpublished root consists of.
+struct Written {
+    map_root: Option<Location>,
+    pages: Vec<(Arc<PageVersion>, Location)>,
+    nodes: Vec<(Link, Location)>,
+    next_free_set: NextFreeSet,
+    free_set: Vec<Location>,
+}
+
+impl Checkpoint {
+    /// Takes a snapshot of `map` to write as `root`. Constant time but for the list of slots left behind since the
+    /// last checkpoint. `Err(Closed)` if another one runs, or an earlier one failed for good.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`ROOT_PAYLOAD_LEN_MAX`].
+    pub fn begin(map: &mut PageMap, file: &mut DataFile, root: Root) -> Result<Checkpoint, FileError> {
+        assert!(root.payload.len() <= ROOT_PAYLOAD_LEN_MAX, "payload of {} bytes", root.payload.len());
+        let Some(mut slots) = file.slots.take() else {
+            return Err(FileError::Closed { file: file.reader.path.clone() });
+        };
+        let (snapshot, superseded, released) = map.begin_checkpoint();
+        slots.note(superseded, released);
+        Ok(Checkpoint {
+            reader: Arc::clone(&file.reader),
+            slots,
+            root,
+            generation: file.generation + 1,
+            epoch: snapshot.epoch,
+            map_height: snapshot.height,
+            snapshot: Some(snapshot),
+            stage: Stage::Idle,
+            counts: CheckpointCounts::default(),
+        })
+    }
+
+    /// The pages being written, for whoever wants to read them meanwhile.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.snapshot.as_ref().expect("the snapshot is held until the checkpoint is published")
+    }
+
+    /// [`Checkpoint::write`] and [`Checkpoint::publish`]. The log must be durable through the root's commit.
+    pub async fn run(&mut self) -> Result<CheckpointCounts, FileError> {
+        self.write().await?;
+        self.publish().await
+    }
+
+    /// Writes changed pages, changed map nodes and the free set, and syncs them. Yields after every 256 KiB. After
+    /// `Err` the old root stands; a full disk may be tried again with a new checkpoint, after a failed sync the
+    /// file takes no more checkpoints until it is reopened.
+    ///
+    /// Dropping this future half-way closes the file for checkpoints, because its writes go on.
+    pub async fn write(&mut self) -> Result<(), FileError> {
+        assert!(matches!(self.stage, Stage::Idle), "a checkpoint is written once");
+        self.stage = Stage::Unknown;
+        let snapshot = self.snapshot.clone().expect("held since `begin`");
+        let mut writer = SlotWriter::new(&self.reader, &mut self.slots);
+        let tenant = self.reader.tenant;
+        let written = match write_root(&mut writer, &snapshot, tenant, &mut self.counts).await {
+            Ok(written) => written,
+            Err(error) => {
+                writer.quiesce().await;
+                self.give_up();
+                return Err(error);
+            }
+        };
+        if writer.pages_written > 0 {
+            let synced = self.reader.file.sync_data().await;
+            synced.map_err(|error| self.reader.io_error("syncing pages", error))?;
+        }
+        self.stage = Stage::Written(Box::new(written));
+        Ok(())
+    }
+
+    /// Flips the superblock to the written root. After `Ok` the root survives power loss; after `Err` either root may,
+    /// and the file takes no more checkpoints until it is reopened. The caller has made the log durable through the
+    /// root's commit.
+    pub async fn publish(&mut self) -> Result<CheckpointCounts, FileError> {
+        let Stage::Written(written) = std::mem::replace(&mut self.stage, Stage::Unknown) else {
+            panic!("a checkpoint is published once, after it is written");
+        };
+        let superblock = Superblock {
+            tenant: self.reader.tenant,
+            generation: self.generation,
+            epoch: self.epoch,
+            commit: self.root.commit,
+            slot_count: self.slots.count(),
+            map_height: self.map_height,
+            map_root: written.map_root,
+            free_set: written.free_set.clone(),
+            payload: self.root.payload.clone(),
+        };
+        let mut page = IoBuf::recycled(base::limits::PAGE_SIZE);
+        superblock.encode((&mut page[..]).try_into().expect("one page"));
+        let (result, _) = self.reader.file.write_all_at_durable(page, offset_of(superblock.slot())).await;
+        result.map_err(|error| self.reader.io_error("writing the superblock", error))?;
+        for (version, location) in &written.pages {
+            version.set_location(*location);
+        }
+        for (node, location) in &written.nodes {
+            match node {
+                Link::Inner(inner) => inner.stamp.set_location(*location),
+                Link::Leaf(leaf) => leaf.stamp.set_location(*location),
+                Link::Empty => unreachable!("only nodes are written"),
+            }
+        }
+        let Written { next_free_set, free_set, .. } = *written;
+        self.slots.publish(next_free_set, free_set);
+        self.snapshot = None;
+        self.stage = Stage::Published;
+        Ok(self.counts)
+    }
+
+    /// Ends the checkpoint in a turn of the home. Returns whether the root was published; if not, the next checkpoint
+    /// writes all of it again.
+    pub fn finish(mut self, map: &mut PageMap, file: &mut DataFile) -> bool {
+        assert!(file.slots.is_none() && Arc::ptr_eq(&file.reader, &self.reader), "begun with another file");
+        map.end_checkpoint();
+        match self.stage {
+            Stage::Published => file.generation = self.generation,
+            Stage::Idle => {}
+            Stage::Written(_) => self.give_up(),
+            Stage::Unknown => return false,
+        }
+        let published = matches!(self.stage, Stage::Published);
+        file.slots = Some(self.slots);
+        published
+    }
+
+    fn give_up(&mut self) {
+        self.slots.abandon();
+        self.stage = Stage::Idle;
+    }
+}
+
+/// The nodes of one level that the file does not have yet, with the lowest page number below each.
+type Level = Vec<(u32, Link)>;
+
+/// Writes everything of `snapshot` that the file does not have, bottom up.
+async fn write_root(
+    writer: &mut SlotWriter<'_>,
+    snapshot: &Snapshot,
+    tenant: base::TenantId,
+    counts: &mut CheckpointCounts,
+) -> Result<Written, FileError> {
+    let levels = changed_levels(snapshot).await;
+    let mut pages: Vec<(Arc<PageVersion>, Location)> = Vec::new();
+    let mut nodes: Vec<(Link, Location)> = Vec::new();
+    // By lowest page number: where the changed nodes of the level below were written.
+    let mut below: FxHashMap<u32, Location> = FxHashMap::default();
+    for (height, level) in levels.into_iter().enumerate() {
+        let mut written: FxHashMap<u32, Location> = FxHashMap::default();
+        for (first, link) in level {
+            let identity = NodeIdentity { tenant, height: height as u32, first_page: PageNo(first) };
+            let location = match &link {
+                Link::Leaf(leaf) => {
+                    let locations = write_pages(writer, leaf, &mut pages).await?;
+                    writer.write(|page| fill_leaf(page, identity, leaf, &locations)).await?
+                }
+                Link::Inner(inner) => writer.write(|page| fill_inner(page, identity, inner, &below)).await?,
+                Link::Empty => unreachable!("only nodes are listed"),
+            };
+            written.insert(first, location);
+            nodes.push((link, location));
+        }
+        below = written;
+    }
+    let map_root = below.get(&0).copied().or_else(|| location_of(&snapshot.root));
+    assert!(map_root.is_some() || matches!(snapshot.root, Link::Empty), "a root is written or was before");
+    (counts.pages, counts.map_nodes) = (pages.len() as u64, nodes.len() as u64);
+
+    let full = |FileFull| FileError::Full { file: snapshot_file(snapshot) };
+    let next_free_set = writer.slots.plan_free_set().map_err(full)?;
+    let mut free_set: Vec<Location> = (0..).map_while(|i| writer.slots.free_set_location(i)).collect();
+    // Ascending, so that new pages extend the list without a gap.
+    let mut changed = next_free_set.pages.clone();
+    changed.sort_unstable_by_key(|(index, _)| *index);
+    for (index, slot) in changed {
+        let location = writer.write_to(slot, |page| next_free_set.encode_page(index, page)).await?;
+        match free_set.get_mut(index) {
+            Some(old) => *old = location,
+            None => free_set.push(location),
+        }
+        counts.free_set_pages += 1;
+    }
+    writer.finish().await?;
+    Ok(Written { map_root, pages, nodes, next_free_set, free_set })
+}
+
+fn snapshot_file(snapshot: &Snapshot) -> std::path::PathBuf {
+    snapshot.shared.reader.as_ref().map(|reader| reader.path.clone()).unwrap_or_default()
+}
+
+/// The changed nodes of each level, leaves first. A node that the file has is changed nowhere below, because every
+/// change goes through the path from the root.
+async fn changed_levels(snapshot: &Snapshot) -> Vec<Level> {
+    let mut levels: Vec<Level> = Vec::new();
+    let is_new = |link: &Link| !matches!(link, Link::Empty) && location_of(link).is_none();
+    let mut level: Level = Vec::new();
+    if is_new(&snapshot.root) {
+        level.push((0, snapshot.root.clone()));
+    }
+    for height in (1..=snapshot.height).rev() {
+        let mut next: Level = Vec::new();
+        for (first, link) in &level {
+            let Link::Inner(inner) = link else { unreachable!("leaves are at height 0") };
+            for (i, kid) in inner.kids.iter().enumerate().filter(|(_, kid)| is_new(kid)) {
+                next.push((first + ((i as u32) << shift_of(height)), kid.clone()));
+            }
+            yield_now().await;
+        }
+        levels.push(std::mem::replace(&mut level, next));
+    }
+    levels.push(level);
+    levels.reverse();
+    levels
+}
+
+/// Writes the pages of `leaf` that the file does not have; their locations by index.
+async fn write_pages(
+    writer: &mut SlotWriter<'_>,
+    leaf: &Leaf,
+    pages: &mut Vec<(Arc<PageVersion>, Location)>,
+) -> Result<Vec<Option<Location>>, FileError> {
+    let mut locations = vec![None; FANOUT];
+    for (i, entry) in leaf.entries.iter().enumerate() {
+        let Some(version) = &entry.version else { continue };
+        if version.location().is_some() {
+            continue;
+        }
+        let bytes = version.bytes().expect("a page the file does not have is in memory");
+        let location = writer.write(|page| page.copy_from_slice(bytes)).await?;
+        locations[i] = Some(location);
+        pages.push((Arc::clone(version), location));
+    }
+    Ok(locations)
+}
+
+fn fill_leaf(page: &mut PageBytes, identity: NodeIdentity, leaf: &Leaf, new: &[Option<Location>]) {
+    encode_node(page, identity);
+    for (i, entry) in leaf.entries.iter().enumerate() {
+        if let Some(version) = &entry.version {
+            let location = new[i].or_else(|| version.location()).expect("written now or before");
+            put_pointer(page, i, Pointer { location, born: entry.born });
+        }
+    }
+}
+
+fn fill_inner(page: &mut PageBytes, identity: NodeIdentity, inner: &Inner, below: &FxHashMap<u32, Location>) {
+    encode_node(page, identity);
+    for (i, kid) in inner.kids.iter().enumerate() {
+        let first = identity.first_page.0 + ((i as u32) << shift_of(identity.height));
+        let born = match kid {
+            Link::Empty => continue,
+            Link::Inner(node) => node.stamp.born,
+            Link::Leaf(node) => node.stamp.born,
+        };
+        let location =
+            below.get(&first).copied().or_else(|| location_of(kid)).expect("written now or before");
+        put_pointer(page, i, Pointer { location, born });
+    }
+}
+
+fn location_of(link: &Link) -> Option<Location> {
+    match link {
+        Link::Empty => None,
+        Link::Inner(inner) => inner.stamp.location(),
+        Link::Leaf(leaf) => leaf.stamp.location(),
+    }
+}

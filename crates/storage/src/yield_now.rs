@@ -1,0 +1,17 @@
+//! A point where a task lets others run.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// Returns to the executor once and asks to be polled again.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
