@@ -47,6 +47,12 @@ impl Env {
         real::env()
     }
 
+    /// [`Env::real`] on the epoll backend, whose file threads also serve files that have no descriptor: a test can put
+    /// a disk of its own in [`Env::disk`].
+    pub fn real_on_epoll() -> Env {
+        real::env_with("epoll")
+    }
+
     /// Monotonic time, shorthand for `clock.now()`.
     pub fn now(&self) -> base::Nanos {
         self.clock.now()

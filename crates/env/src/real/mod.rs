@@ -40,7 +40,6 @@ fn choose_backend() -> Arc<dyn DriverFactory> {
     }
 }
 
-#[cfg(test)]
 pub(crate) fn env_with(backend: &str) -> Env {
     let drivers: Arc<dyn DriverFactory> = match backend {
         "uring" => Arc::new(UringFactory),
