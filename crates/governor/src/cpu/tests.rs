@@ -1,0 +1,176 @@
+//! The scheduler in virtual time.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn weighing(weight: u32) -> CpuPromise {
+    CpuPromise { weight: NonZeroU32::new(weight).unwrap(), ..CpuPromise::default() }
+}
+
+/// Runs the picked tenant for `poll_of(tenant)` until `end`; all given tenants always have a task.
+fn run_busy(scheduler: &mut CpuScheduler, tenants: u64, end: Nanos, poll_of: impl Fn(TenantId) -> Nanos) {
+    let mut now = Nanos(0);
+    (0..tenants).for_each(|id| scheduler.runnable(TenantId(id), now));
+    while now < end {
+        let tenant = scheduler.pick(now).expect("a runnable tenant is always found");
+        let used = poll_of(tenant);
+        now += used;
+        scheduler.charge(tenant, used, now);
+    }
+}
+
+#[test]
+fn nobody_runnable_picks_nobody() {
+    let mut scheduler = CpuScheduler::new();
+    assert_eq!(scheduler.pick(Nanos(0)), None);
+    scheduler.runnable(TenantId(1), Nanos(0));
+    scheduler.blocked(TenantId(1), Nanos(0));
+    assert_eq!(scheduler.pick(Nanos(0)), None);
+    scheduler.runnable(TenantId(1), Nanos(0));
+    scheduler.remove(TenantId(1));
+    assert_eq!(scheduler.pick(Nanos(0)), None);
+}
+
+#[test]
+fn long_polls_get_no_more_than_short_ones() {
+    let mut scheduler = CpuScheduler::new();
+    run_busy(&mut scheduler, 2, Nanos::from_secs(1), |tenant| {
+        if tenant.0 == 0 { Nanos::from_micros(500) } else { Nanos::from_micros(5) }
+    });
+    let (long, short) = (scheduler.used(TenantId(0)), scheduler.used(TenantId(1)));
+    assert!(long.0.abs_diff(short.0) <= 500_000, "{long:?} {short:?}");
+}
+
+#[test]
+fn sleeper_does_not_catch_up_on_time_it_was_idle() {
+    let mut scheduler = CpuScheduler::new();
+    let (busy, sleeper) = (TenantId(0), TenantId(1));
+    scheduler.runnable(sleeper, Nanos(0));
+    scheduler.charge(sleeper, Nanos(1000), Nanos(0));
+    scheduler.blocked(sleeper, Nanos(0));
+    run_busy(&mut scheduler, 1, Nanos::from_secs(10), |_| Nanos::from_micros(100));
+    let before = scheduler.used(busy);
+    scheduler.runnable(sleeper, Nanos::from_secs(10));
+    for _ in 0..1000 {
+        let tenant = scheduler.pick(Nanos(0)).unwrap();
+        scheduler.charge(tenant, Nanos::from_micros(100), Nanos(0));
+    }
+    let busy_got = scheduler.used(busy) - before;
+    assert!(busy_got >= Nanos::from_micros(499 * 100), "{busy_got:?}");
+}
+
+#[test]
+fn waker_is_served_before_a_tenant_that_kept_running() {
+    let mut scheduler = CpuScheduler::new();
+    run_busy(&mut scheduler, 3, Nanos::from_millis(50), |_| Nanos::from_micros(70));
+    scheduler.runnable(TenantId(9), Nanos(0));
+    let mut others = 0;
+    while scheduler.pick(Nanos(0)) != Some(TenantId(9)) {
+        let tenant = scheduler.pick(Nanos(0)).unwrap();
+        scheduler.charge(tenant, Nanos::from_micros(70), Nanos(0));
+        others += 1;
+    }
+    assert!(others <= 3, "each of the others may go once at most, {others} went");
+}
+
+#[test]
+fn idle_tenants_cost_a_pick_nothing() {
+    let mut scheduler = CpuScheduler::new();
+    for id in 0..10_000 {
+        scheduler.set_promise(TenantId(id), &weighing(100));
+    }
+    let capacity = (scheduler.heap.capacity(), scheduler.accounts.capacity());
+    run_busy(&mut scheduler, 20, Nanos::from_millis(20), |_| Nanos::from_micros(10));
+    assert_eq!(scheduler.runnable_count(), 20);
+    assert_eq!((scheduler.heap.capacity(), scheduler.accounts.capacity()), capacity, "the run path allocates nothing");
+}
+
+#[test]
+fn refund_gives_the_turn_back() {
+    let mut scheduler = CpuScheduler::new();
+    scheduler.runnable(TenantId(1), Nanos(0));
+    scheduler.runnable(TenantId(2), Nanos(0));
+    scheduler.charge(TenantId(1), Nanos::from_millis(10), Nanos(0));
+    scheduler.charge(TenantId(2), Nanos::from_millis(5), Nanos(0));
+    assert_eq!(scheduler.pick(Nanos(0)), Some(TenantId(2)));
+    scheduler.refund(TenantId(1), Nanos::from_millis(9), Nanos(0));
+    assert_eq!(scheduler.pick(Nanos(0)), Some(TenantId(1)));
+    assert_eq!(scheduler.used(TenantId(1)), Nanos::from_millis(1));
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Runnable(u64),
+    Blocked(u64),
+    Poll(u64),
+    Weight(u64, u32),
+    Remove(u64),
+    Refund(u64, u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..12u64).prop_map(Event::Runnable),
+        2 => (0..12u64).prop_map(Event::Blocked),
+        8 => (1..2_000_000u64).prop_map(Event::Poll),
+        1 => (0..12u64, 1..1000u32).prop_map(|(tenant, weight)| Event::Weight(tenant, weight)),
+        1 => (0..12u64).prop_map(Event::Remove),
+        1 => (0..12u64, 0..100_000u64).prop_map(|(tenant, ns)| Event::Refund(tenant, ns)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Work conserving, and the heap is a heap, whatever happens in whatever order.
+    #[test]
+    fn pick_finds_the_least_served_runnable_tenant(events in prop::collection::vec(event(), 1..300)) {
+        let mut scheduler = CpuScheduler::new();
+        let mut runnable = std::collections::BTreeSet::new();
+        for event in events {
+            let now = Nanos(0);
+            match event {
+                Event::Runnable(id) => { scheduler.runnable(TenantId(id), now); runnable.insert(id); }
+                Event::Blocked(id) => { scheduler.blocked(TenantId(id), now); runnable.remove(&id); }
+                Event::Weight(id, weight) => scheduler.set_promise(TenantId(id), &weighing(weight)),
+                Event::Remove(id) => { scheduler.remove(TenantId(id)); runnable.remove(&id); }
+                Event::Refund(id, ns) => scheduler.refund(TenantId(id), Nanos(ns), now),
+                Event::Poll(ns) => if let Some(tenant) = scheduler.pick(now) {
+                    scheduler.charge(tenant, Nanos(ns), now);
+                },
+            }
+            let picked = scheduler.pick(now);
+            prop_assert_eq!(picked.is_some(), !runnable.is_empty());
+            prop_assert_eq!(scheduler.runnable_count(), runnable.len());
+            if let Some(picked) = picked {
+                prop_assert!(runnable.contains(&picked.0));
+                let time = |id: u64| scheduler.accounts[scheduler.by_tenant[&TenantId(id)] as usize].virtual_time;
+                prop_assert!(runnable.iter().all(|id| time(picked.0) <= time(*id)));
+            }
+        }
+    }
+
+    /// Always-runnable tenants share by weight to within one poll each; nobody starves.
+    #[test]
+    fn shares_follow_weights(weights in prop::collection::vec(1..50u32, 2..10), polls in prop::collection::vec(1..500u64, 10)) {
+        let mut scheduler = CpuScheduler::new();
+        for (id, weight) in weights.iter().enumerate() {
+            scheduler.set_promise(TenantId(id as u64), &weighing(*weight));
+        }
+        let end = Nanos::from_secs(2);
+        run_busy(&mut scheduler, weights.len() as u64, end, |tenant| Nanos::from_micros(polls[tenant.0 as usize]));
+        let total: u32 = weights.iter().sum();
+        // Virtual times of busy tenants differ by at most the longest poll at the smallest weight.
+        let poll_max = *polls.iter().max().unwrap() as f64 * 1000.0;
+        let weight_min = f64::from(*weights.iter().min().unwrap());
+        for (id, weight) in weights.iter().enumerate() {
+            let due = end.0 as f64 * f64::from(*weight) / f64::from(total);
+            let got = scheduler.used(TenantId(id as u64)).0 as f64;
+            let slack = 2.0 * poll_max * (f64::from(*weight) / weight_min).max(1.0) + poll_max;
+            prop_assert!((got - due).abs() <= slack, "tenant {id}: {got} of {due}, slack {slack}");
+        }
+    }
+}
