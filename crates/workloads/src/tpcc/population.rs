@@ -155,7 +155,8 @@ impl Load<'_> {
             for id in 1..=self.scale.districts {
                 let r = &mut self.random;
                 let (name, next) = (r.text(6, 10), self.scale.orders() + 1);
-                write!(copy.text, "{id}\t{warehouse}\t{name}\t{}\t{}\t30000.00\t{next}", address(r), tax(r))?;
+                let (address, tax, ytd) = (address(r), tax(r), self.scale.paid_at_load());
+                write!(copy.text, "{id}\t{warehouse}\t{name}\t{address}\t{tax}\t{ytd}.00\t{next}")?;
                 copy.end_row().await?;
             }
         }

@@ -41,6 +41,11 @@ impl Scale {
         self.customers
     }
 
+    /// What the customers of a district have paid at load: 10.00 each, the specification's 30,000.
+    pub fn paid_at_load(&self) -> u32 {
+        self.customers * 10
+    }
+
     /// The first order of a district that is not delivered yet: the specification's 2,101 of 3,000.
     pub fn first_undelivered(&self) -> u32 {
         self.orders() * 7 / 10 + 1
