@@ -134,7 +134,7 @@ impl Load<'_> {
         for id in 1..=self.scale.warehouses {
             let r = &mut self.random;
             let name = r.text(6, 10);
-            // 30,000 a district, so that condition 1 holds at the start.
+            let ytd = self.scale.paid_at_load() * self.scale.districts;
             write!(
                 copy.text,
                 "{id}\t{name}\t{}\t{}\t{}.00",
