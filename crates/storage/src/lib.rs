@@ -14,6 +14,7 @@ mod frame;
 mod map;
 mod node_page;
 mod pages;
+pub mod redo;
 mod radix;
 mod slot_writer;
 mod slots;

@@ -1,0 +1,85 @@
+//! What can go wrong with a log, by who acts.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{CommitNo, TenantId};
+
+use crate::Corrupt;
+
+/// The log took a write or sync error and is closed: what was not durable then never will be. The server reopens the
+/// tenants of this log from their roots and what is durable. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LogFailed(Arc<Failure>);
+
+#[derive(Debug)]
+struct Failure {
+    file: PathBuf,
+    doing: &'static str,
+    error: io::Error,
+}
+
+impl LogFailed {
+    pub(super) fn new(file: &Path, doing: &'static str, error: io::Error) -> LogFailed {
+        LogFailed(Arc::new(Failure { file: file.to_owned(), doing, error }))
+    }
+
+    /// The operating system's error.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.0.error.kind()
+    }
+}
+
+impl fmt::Display for LogFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "redo log {}: {} failed: {}", self.0.file.display(), self.0.doing, self.0.error)
+    }
+}
+impl std::error::Error for LogFailed {}
+
+/// Why logs could not be opened or read.
+#[derive(Debug)]
+pub enum RedoError {
+    /// The machine failed; nothing is known to be damaged.
+    Io { file: PathBuf, doing: &'static str, error: io::Error },
+    /// Bytes are not what was written. The operator restores them from elsewhere.
+    Corrupt(Corrupt),
+    /// A newer program wrote this log; use that one.
+    NewerFormat { file: PathBuf, found: u32, supported: u32 },
+    /// A tenant's commit is in no log although a later one is.
+    Gap { tenant: TenantId, missing: CommitNo, next: CommitNo, file: PathBuf, offset: u64 },
+}
+
+impl RedoError {
+    pub(super) fn io(file: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> RedoError {
+        move |error| RedoError::Io { file: file.to_owned(), doing, error }
+    }
+}
+
+impl From<Corrupt> for RedoError {
+    fn from(corrupt: Corrupt) -> RedoError {
+        RedoError::Corrupt(corrupt)
+    }
+}
+
+impl fmt::Display for RedoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RedoError::Io { file, doing, error } => write!(f, "{}: {doing} failed: {error}", file.display()),
+            RedoError::Corrupt(corrupt) => corrupt.fmt(f),
+            RedoError::NewerFormat { file, found, supported } => write!(
+                f,
+                "{}: redo log format {found} is newer than this program's {supported}",
+                file.display()
+            ),
+            RedoError::Gap { tenant, missing, next, file, offset } => write!(
+                f,
+                "{}: offset {offset}: commit {next} of tenant {tenant} is here, but its commit {missing} is in no log",
+                file.display()
+            ),
+        }
+    }
+}
+impl std::error::Error for RedoError {}

@@ -1,0 +1,116 @@
+//! Making a log durable, a group at a time.
+
+use base::ByteCount;
+
+use super::error::{LogFailed, RedoError};
+use super::format::{GROUP_HEADER_LEN, GroupHeader, SEGMENT_HEADER_LEN, SegmentId, seal_group};
+use super::segment::SegmentFile;
+use super::writer::LogWriter;
+
+/// What a [`LogFlusher::flush_once`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flushed {
+    /// Nothing had been appended.
+    Nothing,
+    /// One group is durable now; it took this many bytes on disk.
+    Group(ByteCount),
+}
+
+/// Writes one worker's log. There is one for each log, so one flush is in flight while the next group gathers.
+pub struct LogFlusher {
+    log: LogWriter,
+    id: SegmentId,
+    /// The segment being written, and where its next group goes.
+    segment: Option<(SegmentFile, u64)>,
+    next_sequence: u64,
+    /// Set while a write is under way: still set at the next call, the flush was dropped half-way.
+    in_flight: bool,
+}
+
+impl LogFlusher {
+    pub(super) fn new(log: LogWriter, log_id: u64) -> LogFlusher {
+        let id = SegmentId { log: log_id, number: 0 };
+        LogFlusher { log, id, segment: None, next_sequence: 0, in_flight: false }
+    }
+
+    /// Writes what has gathered, up to 256 KiB, through the thread's reactor. After `Ok` it survives power loss and those
+    /// who waited for it are woken. An error closes the log for good, as does dropping the future before its end.
+    pub async fn flush_once(&mut self) -> Result<Flushed, LogFailed> {
+        if self.in_flight {
+            let dropped = std::io::Error::other("a flush was given up before its end");
+            return Err(self.fail(dropped));
+        }
+        let Some(mut group) = self.log.take_group()? else { return Ok(Flushed::Nothing) };
+        self.in_flight = true;
+        let header = GroupHeader {
+            sequence: self.next_sequence,
+            start: group.start,
+            records_len: group.used - GROUP_HEADER_LEN,
+        };
+        let len = header.len_on_disk();
+        let (segment, offset) = self.segment_with_room(len).await?;
+        group.buf.set_len(len);
+        seal_group(&mut group.buf, header, self.id);
+        self.log.dir().pin(self.id, &group.pins);
+        let end = group.end();
+        let (written, _buf) = segment.file.write_all_at_durable(group.buf, offset).await;
+        self.segment = Some((segment, offset + len as u64));
+        if let Err(error) = written {
+            return Err(self.fail(error));
+        }
+        self.next_sequence += 1;
+        self.in_flight = false;
+        self.log.publish_durable(end);
+        Ok(Flushed::Group(ByteCount(len as u64)))
+    }
+
+    /// Ends when there is something to flush, or at once if the log has failed.
+    pub async fn gathered(&self) {
+        self.log.gathered().await;
+    }
+
+    /// Flushes whatever is appended, until the log fails.
+    pub async fn run(mut self) -> LogFailed {
+        loop {
+            self.gathered().await;
+            if let Err(failed) = self.flush_once().await {
+                return failed;
+            }
+        }
+    }
+
+    /// The log's current segment, or its next one if the group does not fit.
+    async fn segment_with_room(&mut self, len: usize) -> Result<(SegmentFile, u64), LogFailed> {
+        if let Some((segment, offset)) = self.segment.take() {
+            if offset + len as u64 <= segment.len {
+                return Ok((segment, offset));
+            }
+            self.id.number += 1;
+        }
+        match self.log.dir().open_segment(self.id, self.next_sequence).await {
+            Ok(segment) => Ok((segment, SEGMENT_HEADER_LEN)),
+            Err(RedoError::Io { file, doing, error }) => {
+                let failed = LogFailed::new(&file, doing, error);
+                self.log.latch(failed.clone());
+                Err(failed)
+            }
+            Err(other) => Err(self.fail(std::io::Error::other(other))),
+        }
+    }
+
+    fn fail(&self, error: std::io::Error) -> LogFailed {
+        let path = self.segment.as_ref().map(|(segment, _)| segment.path.clone()).unwrap_or_default();
+        let failed = LogFailed::new(&path, "writing a group", error);
+        self.log.latch(failed.clone());
+        failed
+    }
+}
+
+impl Drop for LogFlusher {
+    fn drop(&mut self) {
+        // Whoever still waits must not wait for ever.
+        let gone = std::io::Error::other("the log's flusher has ended");
+        self.log.latch(LogFailed::new(std::path::Path::new(""), "flushing", gone));
+        self.log.dir().close_log(self.id);
+    }
+}

@@ -1,0 +1,331 @@
+//! The directory of segments that all workers' logs share: which are in use and by what they are kept, which are free.
+//!
+//! Segments of one log are freed in order, oldest first, so those left always follow each other and a missing one is
+//! seen. What keeps the oldest is told by [`LogDir::usage`]; checkpointing those tenants frees it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::limits::LOG_SEGMENT_LEN;
+use base::{ByteCount, CommitNo, TenantId};
+use env::{Env, IoBuf};
+use rustc_hash::FxHashMap;
+
+use super::error::RedoError;
+use super::flusher::LogFlusher;
+use super::format::{BLOCK_LEN, GROUP_LEN_MAX, SEGMENT_HEADER_LEN, SegmentId};
+use super::index::RedoIndex;
+use super::scan::{self, Scanned};
+use super::segment::SegmentFile;
+use super::writer::{LogWriter, Pin};
+
+/// How a directory of logs is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogOptions {
+    /// Bytes of a new segment; default [`LOG_SEGMENT_LEN`], at least 1 MiB.
+    pub segment_len: ByteCount,
+    /// Free segments kept beyond one a log; those above are deleted. Default 2.
+    pub spare_segments_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { segment_len: LOG_SEGMENT_LEN, spare_segments_max: 2 }
+    }
+}
+
+/// What the directory's segments are used for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogUsage {
+    /// Bytes of all segments in use.
+    pub live: ByteCount,
+    /// Bytes of all segments that are free.
+    pub free: ByteCount,
+    pub live_segments: usize,
+    /// What keeps the oldest segment of each log: tenants, and the commit their root must cover to let go of it.
+    pub pinned_oldest: Vec<(TenantId, CommitNo)>,
+}
+
+struct LiveSegment {
+    segment: SegmentFile,
+    /// A writer may still add to it.
+    open: bool,
+    pins: FxHashMap<TenantId, CommitNo>,
+    fragment_sets: Vec<u64>,
+}
+
+#[derive(Default)]
+struct DirState {
+    /// Ordered by log and position, so the first of each log is its oldest.
+    live: BTreeMap<SegmentId, LiveSegment>,
+    /// Free segments with headers that say so.
+    free: Vec<SegmentFile>,
+    released: FxHashMap<TenantId, CommitNo>,
+    next_file: u64,
+    logs: usize,
+    /// One `prepare_ahead` at a time: segments must become free on disk in the order of their log.
+    preparing: bool,
+}
+
+struct Inner {
+    env: Env,
+    dir: PathBuf,
+    options: LogOptions,
+    state: Mutex<DirState>,
+}
+
+/// A directory of logs. Cheap to clone; may be used on any thread.
+#[derive(Clone)]
+pub struct LogDir(Arc<Inner>);
+
+impl LogDir {
+    /// Opens the logs in `dir`, which is made if needed: reads and checks every segment of earlier starts, closes their
+    /// torn tails for good, and makes what they hold durable. Blocks; reads everything. The caller holds the lock
+    /// of the data directory.
+    pub fn open(env: &Env, dir: &Path, options: LogOptions) -> Result<(LogDir, RedoIndex), RedoError> {
+        assert!(options.segment_len.0 >= 1 << 20 && options.segment_len.0.is_multiple_of(BLOCK_LEN as u64));
+        const { assert!(SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64 <= 1 << 20) };
+        env.disk.create_dir_all(dir).map_err(RedoError::io(dir, "making the directory"))?;
+        let scanned = scan::scan(env, &[dir.to_owned()])?;
+        seal_tails(env, &scanned)?;
+        let mut state = DirState { next_file: scanned.next_file, ..DirState::default() };
+        for path in &scanned.unfinished {
+            env.disk.remove(path).map_err(RedoError::io(path, "removing an unfinished segment"))?;
+        }
+        for path in &scanned.free {
+            state.free.push(SegmentFile::open(env, path)?);
+        }
+        for (id, found) in &scanned.segments {
+            let segment = SegmentFile::open(env, &found.path)?;
+            let live =
+                LiveSegment { segment, open: false, pins: found.pins.clone(), fragment_sets: Vec::new() };
+            state.live.insert(*id, live);
+        }
+        let inner = Inner { env: env.clone(), dir: dir.to_owned(), options, state: Mutex::new(state) };
+        Ok((LogDir(Arc::new(inner)), scanned.index))
+    }
+
+    /// A new log for one worker. Touches no file before the first flush.
+    pub fn writer(&self) -> (LogWriter, LogFlusher) {
+        self.state().logs += 1;
+        let id = loop {
+            match self.0.env.entropy.u64() {
+                0 => {}
+                id => break id,
+            }
+        };
+        let writer = LogWriter::new(self.clone());
+        (writer.clone(), LogFlusher::new(writer, id))
+    }
+
+    fn state(&self) -> MutexGuard<'_, DirState> {
+        self.0.state.lock().expect("no one panics while holding the directory")
+    }
+
+    /// Tells that `tenant`'s durable root covers its commits through `commit`, in whichever log they are.
+    pub fn release_through(&self, tenant: TenantId, commit: CommitNo) {
+        let mut state = self.state();
+        let released = state.released.entry(tenant).or_default();
+        *released = commit.max(*released);
+        let commit = *released;
+        for live in state.live.values_mut() {
+            if live.pins.get(&tenant).is_some_and(|pinned| *pinned <= commit) {
+                live.pins.remove(&tenant);
+            }
+        }
+    }
+
+    /// Tells that `tenant` is gone for good: none of its records are needed.
+    pub fn forget(&self, tenant: TenantId) {
+        self.release_through(tenant, CommitNo(u64::MAX));
+    }
+
+    /// What the segments are used for, and what keeps them.
+    pub fn usage(&self) -> LogUsage {
+        let state = self.state();
+        let mut usage = LogUsage { live_segments: state.live.len(), ..LogUsage::default() };
+        let mut log = None;
+        for (id, live) in &state.live {
+            usage.live += ByteCount(live.segment.len);
+            if log.replace(id.log) != Some(id.log) {
+                usage.pinned_oldest.extend(live.pins.iter().map(|(tenant, commit)| (*tenant, *commit)));
+            }
+        }
+        usage.free = ByteCount(state.free.iter().map(|segment| segment.len).sum());
+        usage
+    }
+
+    /// Frees segments that nothing keeps, and sees to it that each log has its next segment ready, filled with zeros.
+    /// Writes up to a segment a log through the thread's reactor; the server calls it now and then. A call while another
+    /// is under way does nothing. An error leaves the logs as they are: a log that finds no free segment makes one.
+    pub async fn prepare_ahead(&self) -> Result<(), RedoError> {
+        {
+            let mut state = self.state();
+            if state.preparing {
+                return Ok(());
+            }
+            state.preparing = true;
+        }
+        let _preparing = Preparing(self);
+        while let Some((id, segment)) = self.take_released() {
+            if let Err(error) = segment.write_headers(SegmentId::FREE, 0).await {
+                // Whether the file is free is unknown now: leave it for the next start to find out, and say so.
+                return Err(RedoError::io(&segment.path, "freeing a segment")(error));
+            }
+            self.drop_live(id);
+            self.state().free.push(segment);
+        }
+        let wanted = self.state().logs;
+        while self.state().free.len() < wanted {
+            let segment = self.create()?;
+            segment.fill_with_zeros().await.map_err(RedoError::io(&segment.path, "filling a segment"))?;
+            self.state().free.push(segment);
+        }
+        loop {
+            let surplus = {
+                let mut state = self.state();
+                let keep = wanted + self.0.options.spare_segments_max;
+                if state.free.len() > keep { state.free.pop() } else { None }
+            };
+            let Some(segment) = surplus else { return Ok(()) };
+            self.0
+                .env
+                .disk
+                .remove(&segment.path)
+                .map_err(RedoError::io(&segment.path, "removing a segment"))?;
+        }
+    }
+
+    /// The oldest segment of some log, if nothing keeps it.
+    fn take_released(&self) -> Option<(SegmentId, SegmentFile)> {
+        let state = self.state();
+        let mut log = None;
+        state.live.iter().find_map(|(id, live)| {
+            let oldest = log.replace(id.log) != Some(id.log);
+            let kept = live.open || !live.pins.is_empty() || !live.fragment_sets.is_empty();
+            (oldest && !kept).then(|| (*id, live.segment.clone()))
+        })
+    }
+
+    fn drop_live(&self, id: SegmentId) {
+        self.state().live.remove(&id);
+    }
+
+    fn create(&self) -> Result<SegmentFile, RedoError> {
+        let number = {
+            let mut state = self.state();
+            state.next_file += 1;
+            state.next_file - 1
+        };
+        SegmentFile::create(&self.0.env, &self.0.dir, number, self.0.options.segment_len.0)
+    }
+
+    /// A free segment made into `id`, open for its log; the one before it is closed.
+    pub(super) async fn open_segment(
+        &self,
+        id: SegmentId,
+        first_sequence: u64,
+    ) -> Result<SegmentFile, RedoError> {
+        let free = self.state().free.pop();
+        let segment = match free {
+            Some(segment) => segment,
+            None => self.create()?,
+        };
+        let written = segment.write_headers(id, first_sequence).await;
+        written.map_err(RedoError::io(&segment.path, "writing a segment's header"))?;
+        let live = LiveSegment {
+            segment: segment.clone(),
+            open: true,
+            pins: FxHashMap::default(),
+            fragment_sets: Vec::new(),
+        };
+        let mut state = self.state();
+        state.live.insert(id, live);
+        if id.number > 0
+            && let Some(before) = state.live.get_mut(&SegmentId { number: id.number - 1, ..id })
+        {
+            before.open = false;
+        }
+        Ok(segment)
+    }
+
+    /// No more will be written to the log's segments.
+    pub(super) fn close_log(&self, id: SegmentId) {
+        let mut state = self.state();
+        state.logs -= 1;
+        if let Some(live) = state.live.get_mut(&id) {
+            live.open = false;
+        }
+    }
+
+    /// Keeps the segment `id` for what a group in it holds.
+    pub(super) fn pin(&self, id: SegmentId, pins: &[Pin]) {
+        let mut state = self.state();
+        let state = &mut *state;
+        for pin in pins {
+            match *pin {
+                Pin::Commit(tenant, commit) => {
+                    if state.released.get(&tenant).is_none_or(|released| *released < commit) {
+                        let live = state.live.get_mut(&id).expect("an open segment is live");
+                        live.pins.insert(tenant, commit);
+                    }
+                }
+                Pin::Fragment(set) => {
+                    let live = state.live.get_mut(&id).expect("an open segment is live");
+                    if !live.fragment_sets.contains(&set) {
+                        live.fragment_sets.push(set);
+                    }
+                }
+                Pin::CommitSet(set, tenant, commit) => {
+                    state.live.get_mut(&id).expect("an open segment is live").pins.insert(tenant, commit);
+                    for live in drop_set(&mut state.live, id.log, set) {
+                        let pinned = live.pins.entry(tenant).or_default();
+                        *pinned = commit.max(*pinned);
+                    }
+                }
+                Pin::GiveUpSet(set) => drop_set(&mut state.live, id.log, set).for_each(drop),
+            }
+        }
+    }
+}
+
+/// Takes a fragment set out of the segments of `log` that it pins, and returns those.
+fn drop_set(
+    live: &mut BTreeMap<SegmentId, LiveSegment>,
+    log: u64,
+    set: u64,
+) -> impl Iterator<Item = &mut LiveSegment> {
+    let of_log = SegmentId { log, number: 0 }..=SegmentId { log, number: u64::MAX };
+    live.range_mut(of_log).map(|(_, live)| live).filter_map(move |live| {
+        let at = live.fragment_sets.iter().position(|other| *other == set)?;
+        live.fragment_sets.swap_remove(at);
+        Some(live)
+    })
+}
+
+/// Ends a `prepare_ahead`, also one that is dropped half-way.
+struct Preparing<'a>(&'a LogDir);
+
+impl Drop for Preparing<'_> {
+    fn drop(&mut self) {
+        self.0.state().preparing = false;
+    }
+}
+
+/// Makes what the scan saw durable, as it may have been read from a cache that power loss would empty, and overwrites
+/// the beginning of a torn group, so that no later start can take it for whole.
+fn seal_tails(env: &Env, scanned: &Scanned) -> Result<(), RedoError> {
+    for tail in &scanned.tails {
+        let segment = SegmentFile::open(env, &tail.path)?;
+        if tail.torn {
+            let zeros = IoBuf::zeroed(BLOCK_LEN);
+            segment
+                .file
+                .write_at(&zeros, tail.offset)
+                .map_err(RedoError::io(&tail.path, "closing a torn tail"))?;
+        }
+        segment.file.sync_data_blocking().map_err(RedoError::io(&tail.path, "syncing a segment"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! Appending to a log, in memory.
+//!
+//! Records gather in the buffer they will be written from. A full buffer is sealed and queued, so appending never
+//! waits; how far the flusher is behind shows in [`LogWriter::backlog`], which admission looks at.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+use base::{ByteCount, CommitNo, Lsn, TenantId};
+use env::IoBuf;
+
+use super::durable::{WaitDurable, Waiters};
+use super::error::LogFailed;
+use super::format::{
+    FRAGMENT_COMMIT_LEN, FRAGMENT_HEADER_LEN, FragmentCommit, GROUP_HEADER_LEN, GROUP_LEN_MAX,
+    PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, write_record_header,
+};
+use super::log_dir::LogDir;
+
+/// What a group makes its segment keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pin {
+    /// Until the tenant's root covers the commit.
+    Commit(TenantId, CommitNo),
+    /// A fragment: until its set is committed or given up.
+    Fragment(u64),
+    /// Turns what the set pins, and its commit record, into a pin of the commit.
+    CommitSet(u64, TenantId, CommitNo),
+    /// Frees what the set pins: it will never be committed.
+    GiveUpSet(u64),
+}
+
+/// Records on their way to one group write.
+pub(super) struct Group {
+    pub(super) buf: IoBuf,
+    /// Bytes used in `buf`, header space included.
+    pub(super) used: usize,
+    pub(super) start: Lsn,
+    pub(super) pins: Vec<Pin>,
+}
+
+impl Group {
+    fn new(start: Lsn) -> Group {
+        Group {
+            buf: IoBuf::recycled(GROUP_LEN_MAX),
+            used: GROUP_HEADER_LEN,
+            start,
+            pins: Vec::with_capacity(16),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.used == GROUP_HEADER_LEN
+    }
+
+    /// Position behind the last record.
+    pub(super) fn end(&self) -> Lsn {
+        Lsn(self.start.0 + (self.used - GROUP_HEADER_LEN) as u64)
+    }
+
+    fn has_room_for(&self, payload_len: usize) -> bool {
+        self.used + RECORD_HEADER_LEN + payload_len <= GROUP_LEN_MAX
+    }
+
+    fn push(&mut self, header: RecordHeader, parts: [&[u8]; 2], pin: Pin) {
+        debug_assert_eq!(header.len, parts[0].len() + parts[1].len());
+        write_record_header(&mut self.buf[self.used..], header);
+        self.used += RECORD_HEADER_LEN;
+        for part in parts {
+            self.buf[self.used..self.used + part.len()].copy_from_slice(part);
+            self.used += part.len();
+        }
+        match (self.pins.last_mut(), pin) {
+            // Commit numbers of a tenant only grow, so the last one stands for those before it.
+            (Some(Pin::Commit(tenant, commit)), Pin::Commit(same, later)) if *tenant == same => {
+                *commit = later
+            }
+            (Some(last), pin) if *last == pin => {}
+            (_, pin) => self.pins.push(pin),
+        }
+    }
+}
+
+pub(super) struct State {
+    gathering: Group,
+    sealed: VecDeque<Group>,
+    pub(super) failed: Option<LogFailed>,
+    pub(super) waiters: Waiters,
+    next_fragment_set: u64,
+    flusher: Option<Waker>,
+}
+
+struct Shared {
+    dir: LogDir,
+    /// The end of what survives power loss. Written by the flusher under `state`, read by anyone.
+    durable: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// One worker's log, for those who append to it and wait for it. Clones share the log; they may be used on any thread,
+/// but the lock within is meant for one worker's turns and the odd visitor.
+#[derive(Clone)]
+pub struct LogWriter(Arc<Shared>);
+
+impl LogWriter {
+    pub(super) fn new(dir: LogDir) -> LogWriter {
+        LogWriter(Arc::new(Shared {
+            dir,
+            durable: AtomicU64::new(0),
+            state: Mutex::new(State {
+                gathering: Group::new(Lsn(0)),
+                sealed: VecDeque::new(),
+                failed: None,
+                waiters: Waiters::default(),
+                next_fragment_set: 1,
+                flusher: None,
+            }),
+        }))
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no one panics while holding the log")
+    }
+
+    pub(super) fn dir(&self) -> &LogDir {
+        &self.0.dir
+    }
+
+    /// Appends `record` as `tenant`'s commit `commit` and returns the position behind it, to wait for. Memory only: does
+    /// not block, does not fail, and allocates only when a group of 256 KiB is full. In a log that has failed the
+    /// record goes nowhere, and waiting for its position tells so.
+    ///
+    /// A record longer than a group goes out in fragments before a small commit record, all in line with what others
+    /// append; a caller that can wait first uses [`LogWriter::prepare`] so that others pass it.
+    pub fn append(&self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        if record.len() > PAYLOAD_LEN_MAX {
+            return self.append_in_fragments(tenant, commit, record);
+        }
+        let header = RecordHeader { kind: RecordKind::Whole, len: record.len(), tenant, number: commit.0 };
+        self.push(header, [record, &[]], Pin::Commit(tenant, commit))
+    }
+
+    fn append_in_fragments(&self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        let set = self.new_fragment_set();
+        let mut parts = 0;
+        for part in record.chunks(PAYLOAD_LEN_MAX - FRAGMENT_HEADER_LEN) {
+            self.push_fragment(tenant, set, parts, part);
+            parts += 1;
+        }
+        self.push_fragment_commit(tenant, commit, FragmentCommit { set, parts, len: record.len() as u64 })
+    }
+
+    pub(super) fn new_fragment_set(&self) -> u64 {
+        let mut state = self.state();
+        state.next_fragment_set += 1;
+        state.next_fragment_set - 1
+    }
+
+    pub(super) fn push_fragment(&self, tenant: TenantId, set: u64, part: u32, bytes: &[u8]) -> Lsn {
+        let len = FRAGMENT_HEADER_LEN + bytes.len();
+        let header = RecordHeader { kind: RecordKind::Fragment, len, tenant, number: set };
+        self.push(header, [&part.to_le_bytes(), bytes], Pin::Fragment(set))
+    }
+
+    pub(super) fn push_fragment_commit(&self, tenant: TenantId, commit: CommitNo, of: FragmentCommit) -> Lsn {
+        let header = RecordHeader {
+            kind: RecordKind::FragmentCommit,
+            len: FRAGMENT_COMMIT_LEN,
+            tenant,
+            number: commit.0,
+        };
+        self.push(header, [&of.to_bytes(), &[]], Pin::CommitSet(of.set, tenant, commit))
+    }
+
+    /// Lets go of fragments that will not be committed, once those still gathering are written.
+    pub(super) fn give_up_set(&self, set: u64) {
+        self.state().gathering.pins.push(Pin::GiveUpSet(set));
+    }
+
+    fn push(&self, header: RecordHeader, parts: [&[u8]; 2], pin: Pin) -> Lsn {
+        let mut state = self.state();
+        let state = &mut *state;
+        if state.failed.is_some() {
+            return Lsn(u64::MAX);
+        }
+        if !state.gathering.has_room_for(header.len) {
+            let next = Group::new(state.gathering.end());
+            state.sealed.push_back(std::mem::replace(&mut state.gathering, next));
+        }
+        state.gathering.push(header, parts, pin);
+        if let Some(waker) = state.flusher.take() {
+            waker.wake();
+        }
+        state.gathering.end()
+    }
+
+    /// The end of what survives power loss. One load.
+    #[inline]
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.0.durable.load(Ordering::Acquire))
+    }
+
+    /// The end of what was appended.
+    pub fn appended(&self) -> Lsn {
+        self.state().gathering.end()
+    }
+
+    /// Bytes appended and not yet durable.
+    pub fn backlog(&self) -> ByteCount {
+        ByteCount(self.appended().0.saturating_sub(self.durable().0))
+    }
+
+    /// Waits until everything before `lsn` survives power loss. At once if it does already.
+    pub fn wait_durable(&self, lsn: Lsn) -> WaitDurable {
+        WaitDurable::new(self.clone(), lsn)
+    }
+
+    /// Why the log is closed, if it is.
+    pub fn failure(&self) -> Option<LogFailed> {
+        self.state().failed.clone()
+    }
+
+    /// Tells that `tenant`'s durable root covers its commits through `commit`, in whichever log they are: segments
+    /// kept for nothing else become reusable. The same as [`LogDir::release_through`].
+    pub fn release_through(&self, tenant: TenantId, commit: CommitNo) {
+        self.0.dir.release_through(tenant, commit);
+    }
+
+    /// Whether two handles are of the same log.
+    pub fn is_same(&self, other: &LogWriter) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The group to write next, if anything was appended.
+    pub(super) fn take_group(&self) -> Result<Option<Group>, LogFailed> {
+        let mut state = self.state();
+        if let Some(failed) = &state.failed {
+            return Err(failed.clone());
+        }
+        if let Some(group) = state.sealed.pop_front() {
+            return Ok(Some(group));
+        }
+        if state.gathering.is_empty() {
+            return Ok(None);
+        }
+        let next = Group::new(state.gathering.end());
+        Ok(Some(std::mem::replace(&mut state.gathering, next)))
+    }
+
+    /// Moves the durable end to `end` and wakes those who waited for it.
+    pub(super) fn publish_durable(&self, end: Lsn) {
+        let mut state = self.state();
+        assert!(self.durable() <= end, "the durable end only grows");
+        self.0.durable.store(end.0, Ordering::Release);
+        let woken = state.waiters.take_through(end);
+        drop(state);
+        woken.for_each(Waker::wake);
+    }
+
+    /// Closes the log for good and tells all who wait.
+    pub(super) fn latch(&self, failed: LogFailed) {
+        let mut state = self.state();
+        state.failed.get_or_insert(failed);
+        state.sealed.clear();
+        let woken = state.waiters.take_all();
+        drop(state);
+        woken.for_each(Waker::wake);
+    }
+
+    /// Ends when there is something to flush, or the log has failed.
+    pub(super) async fn gathered(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.failed.is_some() || !state.sealed.is_empty() || !state.gathering.is_empty() {
+                return Poll::Ready(());
+            }
+            state.flusher = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
