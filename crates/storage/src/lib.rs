@@ -34,3 +34,6 @@ pub use pages::{PageBytes, PageFault, ReadPages, WritePages};
 pub use snapshot::Snapshot;
 pub use superblock::{FORMAT_VERSION, ROOT_PAYLOAD_LEN_MAX};
 pub use verify::{OnPage, OnProgress, VerifyReport, verify_file};
+
+#[cfg(test)]
+mod tests;

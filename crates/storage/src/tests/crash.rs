@@ -1,0 +1,83 @@
+//! Power cuts at every event of a checkpoint: the file opens at the old root or the new one, whole, and goes on.
+
+use base::CommitNo;
+use env::block_on;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::fixture::*;
+use super::journal_disk::{Event, JournalFile};
+use crate::{DataFile, FileError};
+
+/// Images tried for each place of the cut.
+const IMAGES: usize = 4;
+
+fn change_some(store: &mut Store, rng: &mut StdRng) {
+    for _ in 0..rng.random_range(1..80) {
+        match (rng.random_range(0..10), store.pick(rng.random_range(0..10_000))) {
+            (0..4, _) | (_, None) => {
+                store.allocate(rng.random());
+            }
+            (4..9, Some(no)) => store.write(no, rng.random()),
+            (_, Some(no)) => store.release(no),
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_at_every_write_leaves_the_old_root_or_the_new_one() {
+    for seed in 0..8 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut store = Store::create();
+        for _ in 0..seed % 4 {
+            change_some(&mut store, &mut rng);
+            store.checkpoint();
+        }
+        change_some(&mut store, &mut rng);
+        let old = store.commit;
+        store.disk.begin_journal();
+        store.checkpoint();
+        let events = store.disk.lock().journal.len();
+        let last_write = {
+            let content = store.disk.lock();
+            content
+                .journal
+                .iter()
+                .rposition(|e| matches!(e, Event::Write { .. }))
+                .expect("a superblock was written")
+        };
+        for cut in 0..=events {
+            for _ in 0..IMAGES {
+                let image = store.disk.image_after_cut(cut, &mut rng);
+                let opened = Store::open(JournalFile::with_bytes(image), store.durable.clone());
+                let mut opened = opened.unwrap_or_else(|e| panic!("seed {seed}, cut {cut} of {events}: {e}"));
+                assert!(opened.commit == old || cut > last_write, "the superblock was not even written");
+                assert!(opened.commit == old.next() || cut < events, "the last sync had returned");
+                opened.verify();
+                opened.check();
+                change_some(&mut opened, &mut rng);
+                opened.checkpoint();
+                assert_eq!(opened.verify().spare_superblock, None, "a torn superblock is overwritten");
+                opened.reopen().check();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_while_a_file_is_made_leaves_none_or_an_empty_one() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let store = Store::create();
+    let events = store.disk.lock().journal.len();
+    for cut in 0..=events {
+        for _ in 0..50 {
+            let image = store.disk.image_after_cut(cut, &mut rng);
+            let env = JournalFile::with_bytes(image).env();
+            match block_on(&env, DataFile::open(&env, std::path::Path::new(PATH), TENANT)) {
+                Ok((_, map, root)) => assert_eq!((map.page_count(), root.commit), (0, CommitNo(0))),
+                Err(FileError::NotADataFile { .. } | FileError::Corrupt(_)) if cut < events => {}
+                Err(error) => panic!("cut {cut} of {events}: {error}"),
+            }
+        }
+    }
+}

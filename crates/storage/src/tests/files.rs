@@ -1,0 +1,198 @@
+//! Making, opening and refusing data files.
+
+use std::path::Path;
+
+use base::{CommitNo, TenantId};
+use env::block_on;
+
+use super::fixture::*;
+use super::journal_disk::JournalFile;
+use crate::{Checkpoint, DataFile, FileError, ReadPages, Root, WritePages};
+
+#[test]
+fn a_new_file_is_three_slots_and_opens_empty() {
+    let store = Store::create();
+    assert_eq!(store.disk.lock().bytes.len(), 3 * 8192);
+    store.verify();
+    let mut store = store.reopen();
+    assert_eq!(store.commit, CommitNo(0));
+    store.check();
+}
+
+#[test]
+fn a_file_is_not_made_over_another() {
+    let store = Store::create();
+    let again = DataFile::create(&store.env, Path::new(PATH), TENANT);
+    assert!(matches!(again, Err(FileError::Io { .. })));
+}
+
+#[test]
+fn pages_of_many_levels_come_back() {
+    let mut store = Store::create();
+    for value in 0..70_000_u64 {
+        if value.is_multiple_of(37) {
+            store.allocate(value);
+        } else {
+            store.map.allocate();
+        }
+    }
+    let empty: Vec<_> = (1..=70_000).map(base::PageNo).filter(|no| !store.model.contains_key(no)).collect();
+    for no in empty {
+        store.map.release(no);
+    }
+    store.checkpoint();
+    assert!(store.verify().map_nodes > 256);
+    let mut store = store.reopen();
+    store.check();
+    assert_ne!(store.map.page(base::PageNo(5)).err(), None);
+}
+
+#[test]
+fn a_checkpoint_writes_only_what_changed() {
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..1000).map(|i| store.allocate(i)).collect();
+    store.checkpoint();
+    store.write(pages[7], 1);
+    store.write(pages[8], 2);
+    let mut checkpoint = store.begin();
+    let counts = block_on(&store.env, checkpoint.run()).expect("the disk works");
+    checkpoint.finish(&mut store.map, &mut store.file);
+    assert_eq!((counts.pages, counts.map_nodes, counts.free_set_pages), (2, 2, 1));
+    let mut checkpoint = store.begin();
+    let counts = block_on(&store.env, checkpoint.run()).expect("the disk works");
+    checkpoint.finish(&mut store.map, &mut store.file);
+    assert_eq!((counts.pages, counts.map_nodes, counts.free_set_pages), (0, 0, 0), "only the superblock");
+}
+
+#[test]
+fn a_file_stops_growing_when_the_same_pages_change() {
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..300).map(|i| store.allocate(i)).collect();
+    let mut lens = Vec::new();
+    for round in 0..12 {
+        for no in &pages {
+            store.write(*no, round);
+        }
+        store.checkpoint();
+        lens.push(store.disk.lock().bytes.len());
+    }
+    assert_eq!(lens[2], lens[11], "two copies of each page are enough: {lens:?}");
+    store.verify();
+}
+
+#[test]
+fn a_snapshot_keeps_its_slots_from_being_written() {
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..50).map(|i| store.allocate(i)).collect();
+    store.checkpoint();
+    assert!(pages.iter().all(|no| store.map.evict(*no)));
+    // The live map gives the pages up unread, so the snapshot has nothing but their slots.
+    let snapshot = store.map.snapshot();
+    for no in &pages {
+        store.release(*no);
+    }
+    for round in 0..5 {
+        for i in 0..50 {
+            store.allocate(1000 * round + i);
+        }
+        store.checkpoint();
+        store.verify();
+    }
+    let (_, held) = store.file.used().expect("no checkpoint runs");
+    assert_eq!(held.0, 51 * 8192, "fifty pages and a map node");
+    for (i, no) in pages.iter().enumerate() {
+        assert_eq!(stamp_of(snapshot.read_blocking(*no).expect("readable")), Some(i as u64));
+    }
+    drop(snapshot);
+    store.checkpoint();
+    assert_eq!(store.file.used().expect("no checkpoint runs").1.0, 0);
+    store.verify();
+}
+
+#[test]
+fn evicted_pages_are_read_again_by_map_and_snapshot() {
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..50).map(|i| store.allocate(i)).collect();
+    assert!(!store.map.evict(pages[0]), "nothing else holds it");
+    store.checkpoint();
+    let before = store.map.resident_bytes();
+    assert!(pages.iter().all(|no| store.map.evict(*no)));
+    assert_eq!(store.map.resident_bytes().0, before.0 - 50 * 8192);
+    let snapshot = store.map.snapshot();
+    assert_eq!(stamp_of(snapshot.read_blocking(pages[3]).expect("readable")), Some(3));
+    assert!(store.map.page(pages[3]).is_ok(), "loaded for all roots that share it");
+    store.check();
+}
+
+#[test]
+fn the_wrong_tenant_and_no_data_file_are_refused() {
+    let store = Store::create();
+    let other = block_on(&store.env, DataFile::open(&store.env, Path::new(PATH), TenantId(17)));
+    assert!(matches!(other, Err(FileError::OtherTenant { found: TENANT, expected: TenantId(17), .. })));
+    for bytes in [vec![], vec![0; 100], vec![0; 3 * 8192], b"<html>".repeat(10_000)] {
+        let env = JournalFile::with_bytes(bytes).env();
+        let opened = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT));
+        assert!(matches!(opened, Err(FileError::NotADataFile { .. })));
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let store = Store::create();
+    let mut bytes = store.disk.lock().bytes.clone();
+    bytes[8192 + 8] = 2;
+    let checksum = crc32c::crc32c(&bytes[8192..2 * 8192 - 4]).to_le_bytes();
+    bytes[2 * 8192 - 4..2 * 8192].copy_from_slice(&checksum);
+    let env = JournalFile::with_bytes(bytes).env();
+    let opened = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT));
+    let Err(error) = opened else { panic!("opened a newer format") };
+    assert_eq!(
+        error.to_string(),
+        format!("{PATH}: written by a newer version (format 2; this build reads up to 1)")
+    );
+    assert!(matches!(verify(&env), Err(FileError::NewerFormat { .. })));
+}
+
+#[test]
+fn a_shortened_file_is_refused_with_its_place() {
+    let mut store = Store::create();
+    store.allocate(1);
+    store.checkpoint();
+    let mut bytes = store.disk.lock().bytes.clone();
+    bytes.truncate(4 * 8192);
+    let env = JournalFile::with_bytes(bytes).env();
+    let opened = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT));
+    assert!(matches!(opened, Err(FileError::Corrupt(corrupt)) if corrupt.offset == Some(4 * 8192)));
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_root_and_a_later_checkpoint_succeeds() {
+    let mut store = Store::create();
+    let pages: Vec<_> = (0..200).map(|i| store.allocate(i)).collect();
+    store.checkpoint();
+    for no in &pages {
+        store.write(*no, 9);
+    }
+    for writes in 0..3 {
+        store.disk.fail_after(Some(writes));
+        let mut checkpoint = store.begin();
+        assert!(matches!(block_on(&store.env, checkpoint.run()), Err(FileError::Io { .. })));
+        assert!(!checkpoint.finish(&mut store.map, &mut store.file));
+        store.disk.fail_after(None);
+        store.write(pages[writes], 10);
+        store.verify();
+    }
+    store.checkpoint();
+    store.verify();
+    store.reopen().check();
+}
+
+#[test]
+fn a_checkpoint_dropped_half_way_closes_the_file() {
+    let mut store = Store::create();
+    store.allocate(1);
+    let checkpoint = store.begin();
+    drop(checkpoint);
+    let again = Checkpoint::begin(&mut store.map, &mut store.file, Root::default());
+    assert!(matches!(again, Err(FileError::Closed { .. })));
+}

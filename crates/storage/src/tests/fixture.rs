@@ -1,0 +1,153 @@
+//! A tenant's storage with a model beside it: every page's content is one number.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::{CommitNo, PageNo, TenantId};
+use env::{Env, block_on};
+
+use super::journal_disk::JournalFile;
+use crate::{
+    Checkpoint, DataFile, FileError, PageBytes, PageFault, PageMap, ReadPages, Root, VerifyReport,
+    WritePages, verify_file,
+};
+
+pub(super) const TENANT: TenantId = TenantId(16);
+pub(super) const PATH: &str = "data/16.rowhouse";
+
+/// Each page's number, by page number.
+pub(super) type Model = BTreeMap<PageNo, u64>;
+
+pub(super) struct Store {
+    pub(super) disk: JournalFile,
+    pub(super) env: Env,
+    pub(super) map: PageMap,
+    pub(super) file: DataFile,
+    pub(super) model: Model,
+    pub(super) commit: CommitNo,
+    /// The model of each durable root.
+    pub(super) durable: BTreeMap<CommitNo, Model>,
+}
+
+pub(super) fn stamp(bytes: &mut PageBytes, value: u64) {
+    for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&value.wrapping_mul(i as u64 + 1).to_le_bytes());
+    }
+}
+
+/// The number of a page, or `None` if its bytes are no page of ours.
+pub(super) fn stamp_of(bytes: &PageBytes) -> Option<u64> {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let value = word(0);
+    (0..bytes.len() / 8).all(|i| word(i * 8) == value.wrapping_mul(i as u64 + 1)).then_some(value)
+}
+
+/// The root that goes with a commit number.
+pub(super) fn root_of(commit: CommitNo) -> Root {
+    Root { commit, payload: commit.0.to_le_bytes().repeat(1 + commit.0 as usize % 200) }
+}
+
+/// Reads a page, from the file if it must.
+pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -> Result<u64, FileError> {
+    if let Err(PageFault::Miss(missed)) = map.page(no) {
+        assert_eq!(missed, no);
+        let from = map.locate(no).expect("a known page").expect("not in memory");
+        let loaded = block_on(env, file.reader().read_page(from))?;
+        map.load(loaded);
+    }
+    match map.page(no) {
+        Ok(bytes) => Ok(stamp_of(bytes).expect("a checked page is whole")),
+        Err(PageFault::Corrupt(corrupt)) => Err(FileError::Corrupt(*corrupt)),
+        Err(PageFault::Miss(_)) => panic!("{no:?} was just read"),
+    }
+}
+
+impl Store {
+    pub(super) fn create() -> Store {
+        let disk = JournalFile::default();
+        let env = disk.env();
+        let (file, map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
+        let durable = BTreeMap::from([(CommitNo(0), Model::new())]);
+        Store { disk, env, map, file, model: Model::new(), commit: CommitNo(0), durable }
+    }
+
+    /// Opens the bytes of `disk`; `durable` says what each root may hold.
+    pub(super) fn open(disk: JournalFile, durable: BTreeMap<CommitNo, Model>) -> Result<Store, FileError> {
+        let env = disk.env();
+        let (file, map, root) = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT))?;
+        if root.commit != CommitNo(0) {
+            assert_eq!(root, root_of(root.commit));
+        }
+        let model = durable.get(&root.commit).expect("a root that was written").clone();
+        Ok(Store { disk, env, map, file, model, commit: root.commit, durable })
+    }
+
+    pub(super) fn reopen(self) -> Store {
+        Store::open(self.disk, self.durable).expect("opens again")
+    }
+
+    pub(super) fn allocate(&mut self, value: u64) -> PageNo {
+        let no = self.map.allocate();
+        stamp(self.map.page_mut(no).expect("just allocated"), value);
+        assert!(self.model.insert(no, value).is_none(), "{no:?} was in use");
+        no
+    }
+
+    pub(super) fn write(&mut self, no: PageNo, value: u64) {
+        fetch(&self.env, &mut self.map, &self.file, no).expect("readable");
+        stamp(self.map.page_mut(no).expect("in memory"), value);
+        self.model.insert(no, value);
+    }
+
+    pub(super) fn release(&mut self, no: PageNo) {
+        self.map.release(no);
+        self.model.remove(&no);
+    }
+
+    /// The page in the model at `index`, counted around.
+    pub(super) fn pick(&self, index: usize) -> Option<PageNo> {
+        self.model.keys().nth(index % self.model.len().max(1)).copied()
+    }
+
+    pub(super) fn begin(&mut self) -> Checkpoint {
+        self.commit = self.commit.next();
+        Checkpoint::begin(&mut self.map, &mut self.file, root_of(self.commit)).expect("no other runs")
+    }
+
+    pub(super) fn checkpoint(&mut self) {
+        let mut checkpoint = self.begin();
+        block_on(&self.env, checkpoint.run()).expect("the disk works");
+        self.durable.insert(self.commit, self.model.clone());
+        assert!(checkpoint.finish(&mut self.map, &mut self.file));
+    }
+
+    /// Every page of the model, and no other, reads as it should.
+    pub(super) fn check(&mut self) {
+        let mut pages = Vec::new();
+        self.map.snapshot().for_each_page(|no| pages.push(no));
+        assert_eq!(pages, self.model.keys().copied().collect::<Vec<_>>());
+        for (no, value) in &self.model {
+            assert_eq!(fetch(&self.env, &mut self.map, &self.file, *no).expect("readable"), *value, "{no:?}");
+        }
+    }
+
+    /// The file is whole, and holds what the newest durable root should.
+    pub(super) fn verify(&self) -> VerifyReport {
+        let (report, found) = verify(&self.env).expect("can be checked");
+        assert!(report.is_clean(), "{:#?}", report.defects);
+        assert_eq!(found, self.durable[&report.root.commit]);
+        report
+    }
+}
+
+/// Checks the file and collects the pages it found intact.
+pub(super) fn verify(env: &Env) -> Result<(VerifyReport, Model), FileError> {
+    let mut found = Model::new();
+    let mut progress = (0, 0);
+    let report =
+        verify_file(env, Path::new(PATH), &mut |done, total| progress = (done, total), &mut |no, bytes| {
+            found.insert(no, stamp_of(bytes).expect("a checked page is whole"));
+        })?;
+    assert!(progress.0 <= progress.1);
+    Ok((report, found))
+}

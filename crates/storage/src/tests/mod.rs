@@ -1,0 +1,9 @@
+//! The map and its data file together: against a model, across power cuts, and over rotten bytes.
+
+mod concurrency;
+mod crash;
+mod files;
+mod fixture;
+mod journal_disk;
+mod model;
+mod rot;

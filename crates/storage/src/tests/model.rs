@@ -1,0 +1,144 @@
+//! Random operations on storage against the model, with checkpoints that overlap changes, failures and reopening.
+
+use env::block_on;
+use proptest::prelude::*;
+
+use super::fixture::*;
+use crate::Snapshot;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Allocate(u64),
+    Write(usize, u64),
+    Release(usize),
+    Evict(usize),
+    Snapshot,
+    DropSnapshot(usize),
+    /// With these changes after the pages are written and after the root is flipped.
+    Checkpoint(Vec<Op>, Vec<Op>),
+    /// The disk is full after so many writes.
+    FailedCheckpoint(usize),
+    Reopen,
+}
+
+fn small_op() -> BoxedStrategy<Op> {
+    prop_oneof![
+        4 => any::<u64>().prop_map(Op::Allocate),
+        6 => (any::<usize>(), any::<u64>()).prop_map(|(i, v)| Op::Write(i, v)),
+        2 => any::<usize>().prop_map(Op::Release),
+        2 => any::<usize>().prop_map(Op::Evict),
+        1 => Just(Op::Snapshot),
+        1 => any::<usize>().prop_map(Op::DropSnapshot),
+    ]
+    .boxed()
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let some = || prop::collection::vec(small_op(), 0..8);
+    prop_oneof![
+        20 => small_op(),
+        3 => (some(), some()).prop_map(|(a, b)| Op::Checkpoint(a, b)),
+        1 => (0..4_usize).prop_map(Op::FailedCheckpoint),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+type Snapshots = Vec<(Snapshot, Model)>;
+
+fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
+    let mut store = store;
+    match op {
+        Op::Allocate(value) => {
+            store.allocate(*value);
+        }
+        Op::Write(i, value) => {
+            if let Some(no) = store.pick(*i) {
+                store.write(no, *value);
+            }
+        }
+        Op::Release(i) => {
+            if let Some(no) = store.pick(*i) {
+                store.release(no);
+            }
+        }
+        Op::Evict(i) => {
+            if let Some(no) = store.pick(*i) {
+                store.map.evict(no);
+            }
+        }
+        Op::Snapshot => snapshots.push((store.map.snapshot(), store.model.clone())),
+        Op::DropSnapshot(i) => {
+            if !snapshots.is_empty() {
+                let (snapshot, model) = snapshots.swap_remove(i % snapshots.len());
+                check_snapshot(&snapshot, &model);
+            }
+        }
+        Op::Checkpoint(while_writing, while_publishing) => {
+            let mut checkpoint = store.begin();
+            let (commit, model) = (store.commit, store.model.clone());
+            block_on(&store.env, checkpoint.write()).expect("the disk works");
+            for op in while_writing {
+                store = apply(store, snapshots, op);
+            }
+            block_on(&store.env, checkpoint.publish()).expect("the disk works");
+            store.durable.insert(commit, model);
+            for op in while_publishing {
+                store = apply(store, snapshots, op);
+            }
+            assert!(checkpoint.finish(&mut store.map, &mut store.file));
+            store.verify();
+        }
+        Op::FailedCheckpoint(writes) => {
+            let mut checkpoint = store.begin();
+            store.disk.fail_after(Some(*writes));
+            let written = block_on(&store.env, checkpoint.write());
+            store.disk.fail_after(None);
+            assert!(
+                !checkpoint.finish(&mut store.map, &mut store.file),
+                "given up, written or not: {written:?}"
+            );
+            store.verify();
+        }
+        Op::Reopen => {
+            for (snapshot, model) in snapshots.drain(..) {
+                check_snapshot(&snapshot, &model);
+            }
+            store = store.reopen();
+        }
+    }
+    store
+}
+
+fn check_snapshot(snapshot: &Snapshot, model: &Model) {
+    let mut pages = Model::new();
+    snapshot.for_each_page(|no| {
+        pages.insert(no, stamp_of(snapshot.read_blocking(no).expect("readable")).expect("whole"));
+    });
+    assert_eq!(pages, *model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn storage_agrees_with_the_model(pages in prop_oneof![Just(0_u64), Just(3), Just(600)], ops in prop::collection::vec(op(), 1..120)) {
+        let mut store = Store::create();
+        for value in 0..pages {
+            store.allocate(value);
+        }
+        let mut snapshots = Snapshots::new();
+        for op in &ops {
+            store = apply(store, &mut snapshots, op);
+        }
+        store.check();
+        for (snapshot, model) in &snapshots {
+            check_snapshot(snapshot, model);
+        }
+        store.checkpoint();
+        drop(snapshots);
+        store.checkpoint();
+        store.verify();
+        let held = store.file.used().expect("no checkpoint runs").1;
+        prop_assert_eq!(held.0, 0, "no snapshot is left to hold a slot");
+        store.reopen().check();
+    }
+}
