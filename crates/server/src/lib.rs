@@ -1,1 +1,3 @@
-//! server
+//! The server: workers and their executor, listeners, sessions, the administrator's interface.
+
+pub mod executor;

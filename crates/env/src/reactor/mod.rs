@@ -67,10 +67,11 @@ fn with_current<R>(body: impl FnOnce(&Inner) -> R) -> R {
     })
 }
 
-/// Restores the thread's previous reactor also when `enter`'s body panics.
-struct Restore(Option<Rc<Inner>>);
+/// Makes its reactor the thread's current one; the previous one is back when it is dropped.
+#[must_use = "the reactor is current while this lives"]
+pub struct Entered(Option<Rc<Inner>>);
 
-impl Drop for Restore {
+impl Drop for Entered {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
@@ -94,8 +95,13 @@ impl Reactor {
 
     /// Runs `body` with this as the thread's reactor: futures polled inside submit to it. Nests.
     pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _restore = Restore(CURRENT.replace(Some(self.0.clone())));
+        let _entered = self.entered();
         body()
+    }
+
+    /// [`Reactor::enter`] as a guard. Guards of several reactors are dropped in reverse order.
+    pub fn entered(&self) -> Entered {
+        Entered(CURRENT.replace(Some(self.0.clone())))
     }
 
     /// One round: fires due timers, submits what was queued, waits for the first completion, timer or remote wake-up

@@ -1,0 +1,292 @@
+//! The part of a worker other threads reach: its inbox, its tenants' accounts, its stop flag.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use async_task::{FallibleTask, Runnable};
+use base::{TenantId, WorkerId};
+use env::RemoteWaker;
+use governor::CpuPromise;
+use rustc_hash::FxHashMap;
+
+use super::account::TenantAccount;
+use super::proxy::ProxyState;
+use super::worker::schedule_at_home;
+
+pub(super) type Account = Arc<TenantAccount>;
+
+/// What stands in a run queue.
+pub(super) enum Work {
+    Task(Runnable),
+    Proxy(Arc<ProxyState>),
+}
+
+pub(super) enum Message {
+    Ready(Account, Work),
+    SetPromise(TenantId, CpuPromise),
+    Forget(TenantId),
+}
+
+#[derive(Default)]
+struct Inbox {
+    messages: Vec<Message>,
+    closed: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) id: WorkerId,
+    /// Unique among all workers this process ever had.
+    pub(super) serial: u64,
+    pub(super) waker: RemoteWaker,
+    inbox: Mutex<Inbox>,
+    /// Whether the inbox may hold something; spares the worker a lock each turn.
+    has_mail: AtomicBool,
+    stop: AtomicBool,
+    accounts: Mutex<Accounts>,
+    /// Wakers of all unfinished tasks, by which a worker that ends cancels them.
+    unfinished: Mutex<Unfinished>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    by_tenant: FxHashMap<TenantId, Account>,
+    queues: usize,
+}
+
+#[derive(Default)]
+struct Unfinished {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under a worker's locks")
+}
+
+impl Shared {
+    pub(super) fn new(id: WorkerId, waker: RemoteWaker) -> Shared {
+        static WORKERS: AtomicU64 = AtomicU64::new(0);
+        Shared {
+            id,
+            serial: WORKERS.fetch_add(1, Ordering::Relaxed),
+            waker,
+            inbox: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            accounts: Mutex::default(),
+            unfinished: Mutex::default(),
+        }
+    }
+
+    /// Leaves a message from any thread. After the worker's end it is dropped.
+    pub(super) fn send(&self, message: Message) {
+        {
+            let mut inbox = lock(&self.inbox);
+            if !inbox.closed {
+                inbox.messages.push(message);
+                self.has_mail.store(true, Ordering::Release);
+            } else {
+                // Dropping a message may run a task's destructor, so not under the lock.
+                drop(inbox);
+                drop(message);
+                return;
+            }
+        }
+        self.waker.wake();
+    }
+
+    /// Moves all messages to `to`, whose capacity the inbox takes over in exchange.
+    pub(super) fn receive(&self, to: &mut Vec<Message>) {
+        debug_assert!(to.is_empty());
+        if self.has_mail.load(Ordering::Acquire) {
+            let mut inbox = lock(&self.inbox);
+            self.has_mail.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut inbox.messages, to);
+        }
+    }
+
+    pub(super) fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Refuses further messages and gives back what was left.
+    pub(super) fn close(&self) -> Vec<Message> {
+        // Accounts refer to their worker: here the circle is cut.
+        let accounts = std::mem::take(&mut lock(&self.accounts).by_tenant);
+        drop(accounts);
+        let mut inbox = lock(&self.inbox);
+        inbox.closed = true;
+        std::mem::take(&mut inbox.messages)
+    }
+
+    /// Wakes every unfinished task so that it comes to a queue, where the ending worker drops it.
+    pub(super) fn wake_unfinished(&self) {
+        let wakers: Vec<Waker> = lock(&self.unfinished).wakers.iter().flatten().cloned().collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn account(self: &Arc<Self>, tenant: TenantId) -> Account {
+        let mut accounts = lock(&self.accounts);
+        if let Some(account) = accounts.by_tenant.get(&tenant) {
+            return account.clone();
+        }
+        let account = Arc::new(TenantAccount::new(tenant, self.clone(), accounts.queues));
+        accounts.queues += 1;
+        accounts.by_tenant.insert(tenant, account.clone());
+        account
+    }
+}
+
+/// A worker as seen from anywhere. Cheap to clone.
+#[derive(Clone)]
+pub struct WorkerHandle(pub(super) Arc<Shared>);
+
+impl WorkerHandle {
+    pub fn id(&self) -> WorkerId {
+        self.0.id
+    }
+
+    /// Starts a task of `tenant` on this worker, from any thread. Dropping the returned handle cancels the task;
+    /// [`TaskHandle::detach`] lets it run on. If the worker has ended the task is dropped unpolled.
+    pub fn spawn<F>(&self, tenant: TenantId, future: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let account = self.0.account(tenant);
+        let place = {
+            let mut unfinished = lock(&self.0.unfinished);
+            unfinished.free.pop().unwrap_or_else(|| {
+                unfinished.wakers.push(None);
+                unfinished.wakers.len() - 1
+            })
+        };
+        let registration = Registration { worker: self.0.clone(), place };
+        let supervised = Supervised { future, tenant, _registration: registration };
+        let schedule = move |runnable| schedule_at_home(&account, Work::Task(runnable));
+        let (runnable, task) = async_task::spawn(supervised, schedule);
+        lock(&self.0.unfinished).wakers[place] = Some(runnable.waker());
+        runnable.schedule();
+        TaskHandle(Some(task.fallible()))
+    }
+
+    /// Changes what the scheduler knows of a tenant's promise, from its next poll on.
+    pub fn set_promise(&self, tenant: TenantId, promise: CpuPromise) {
+        self.0.send(Message::SetPromise(tenant, promise));
+    }
+
+    /// Forgets a dropped tenant, whose tasks have all ended.
+    pub fn forget(&self, tenant: TenantId) {
+        lock(&self.0.accounts).by_tenant.remove(&tenant);
+        self.0.send(Message::Forget(tenant));
+    }
+
+    /// The tenant's account on this worker, made if needed: what it used, readable at any time.
+    pub fn account(&self, tenant: TenantId) -> Arc<TenantAccount> {
+        self.0.account(tenant)
+    }
+
+    /// Every account of this worker.
+    pub fn accounts(&self) -> Vec<Arc<TenantAccount>> {
+        lock(&self.0.accounts).by_tenant.values().cloned().collect()
+    }
+
+    /// Asks the worker's `run` to return after its current turn. Tasks not finished by then are dropped with the worker.
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::Release);
+        self.0.waker.wake();
+    }
+
+    /// Ends the worker's present or next wait.
+    pub fn wake(&self) {
+        self.0.waker.wake();
+    }
+}
+
+/// Frees a task's place among the unfinished when its future is dropped.
+struct Registration {
+    worker: Arc<Shared>,
+    place: usize,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut unfinished = lock(&self.worker.unfinished);
+        let waker = unfinished.wakers[self.place].take();
+        unfinished.free.push(self.place);
+        // The waker may be the task's last reference.
+        drop(unfinished);
+        drop(waker);
+    }
+}
+
+/// A task's future; a panic in it ends the task as `None` and is logged.
+struct Supervised<F> {
+    future: F,
+    tenant: TenantId,
+    _registration: Registration,
+}
+
+impl<F: Future> Future for Supervised<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let tenant = self.tenant;
+        // SAFETY: structural pinning of `future`: it is never moved out, and `Supervised` has neither `Drop` nor `Unpin`
+        // of its own.
+        let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
+        match std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+            Ok(poll) => poll.map(Some),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                tracing::error!(tenant = tenant.0, panic = text.as_deref().unwrap_or("?"), "a task panicked");
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+/// A started task. Awaiting it gives its output, or `None` if it panicked or its worker ended. Dropping it cancels the
+/// task at its next scheduling.
+#[must_use = "dropping a task's handle cancels the task"]
+pub struct TaskHandle<T>(Option<FallibleTask<Option<T>>>);
+
+impl<T> TaskHandle<T> {
+    /// Lets the task run on by itself.
+    pub fn detach(mut self) {
+        if let Some(task) = self.0.take() {
+            task.detach();
+        }
+    }
+
+    /// Whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.as_ref().is_none_or(FallibleTask::is_finished)
+    }
+
+    /// Cancels the task and waits until its future is dropped; its output if it had ended before.
+    pub async fn cancel(mut self) -> Option<T> {
+        match self.0.take() {
+            Some(task) => task.cancel().await.flatten(),
+            None => None,
+        }
+    }
+}
+
+impl<T> Future for TaskHandle<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let task = self.0.as_mut().expect("a detached task has no handle");
+        Pin::new(task).poll(cx).map(Option::flatten)
+    }
+}

@@ -1,0 +1,24 @@
+//! The worker's executor: tasks wait in per-tenant queues, the governor names the tenant whose task is polled next, and
+//! every poll is charged to it.
+//!
+//! A [`Worker`] lives on one thread with one reactor. Other threads hold a [`WorkerHandle`]: they spawn tasks, wake
+//! them, read what each tenant used and stop the worker. Analytical threads stand in the run queues as [`Proxy`]s.
+//! State only the worker touches sits in a [`HomeCell`].
+//!
+//! A panic of a task ends that task alone; it is logged here, and whoever awaits the task gets `None`.
+
+mod account;
+mod handle;
+mod home_cell;
+mod proxy;
+mod run_queues;
+mod worker;
+
+pub use account::TenantAccount;
+pub use handle::{TaskHandle, WorkerHandle};
+pub use home_cell::HomeCell;
+pub use proxy::{PROXY_QUANTUM, Proxy};
+pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
+
+#[cfg(test)]
+mod tests;

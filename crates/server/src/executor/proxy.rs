@@ -1,0 +1,106 @@
+//! Analytical threads in the run queues.
+//!
+//! A proxy's thread runs under `SCHED_IDLE`, so it gets nothing while its worker has work. When the governor picks its
+//! tenant, the worker raises it to `SCHED_OTHER` at nice 19 and waits on its own ring for a quantum; completions cut
+//! that short. The worker, at nice -20, preempts it at once. A raised proxy is lowered when another one is picked or
+//! the worker goes to wait for anything else; until then its little remaining share costs less than two system calls
+//! each turn. It is charged by its thread's clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{Nanos, TenantId};
+use env::{Env, Priority, ThreadControl};
+
+use super::handle::{Account, Message, Work, WorkerHandle};
+
+/// Longest time a worker waits for one proxy before it picks again.
+pub const PROXY_QUANTUM: Nanos = Nanos::from_micros(500);
+
+pub(super) struct ProxyState {
+    pub(super) account: Account,
+    pub(super) control: ThreadControl,
+    /// The thread wants to run. Written by the thread.
+    wants: AtomicBool,
+    /// It stands in a queue (or the inbox), or is being run. Set by whoever puts it there, cleared by the worker.
+    queued: AtomicBool,
+    /// The thread's clock when it was last charged. Written by the worker.
+    charged_until: AtomicU64,
+}
+
+impl ProxyState {
+    pub(super) fn wants_to_run(&self) -> bool {
+        self.wants.load(Ordering::SeqCst)
+    }
+
+    /// Called by the worker when the proxy does not want to run: takes it out of the queues. True if it has come to want
+    /// to run meanwhile and is to be kept after all.
+    pub(super) fn leave_queue(&self) -> bool {
+        self.queued.store(false, Ordering::SeqCst);
+        // The thread sets `wants` before it looks at `queued`, the worker clears `queued` before it looks at `wants`: so
+        // at least one of them sees the other, and the swap lets exactly one act on it.
+        self.wants_to_run() && !self.queued.swap(true, Ordering::SeqCst)
+    }
+
+    /// Time of the thread's clock not yet charged.
+    pub(super) fn take_uncharged(&self) -> Nanos {
+        let Some(cpu) = self.control.cpu_time() else { return Nanos(0) };
+        let before = self.charged_until.swap(cpu.0, Ordering::Relaxed);
+        cpu - Nanos(before)
+    }
+}
+
+/// The calling thread's place in a worker's run queue. Made and used on the thread it stands for; dropping it ends the
+/// place and restores the thread's priority.
+pub struct Proxy {
+    state: Arc<ProxyState>,
+}
+
+impl Proxy {
+    /// Puts the calling thread into `worker`'s run queue for `tenant`, under `SCHED_IDLE`, wanting to run. Pin the
+    /// thread to the worker's core.
+    pub fn enter(env: &Env, worker: &WorkerHandle, tenant: TenantId) -> Proxy {
+        let control = env.threads.current();
+        // Lowering oneself is always allowed; should it fail the thread merely competes at its present priority.
+        let _ = control.set_priority(Priority::ProxyIdle);
+        let charged_until = control.cpu_time().unwrap_or_default().0;
+        let state = ProxyState {
+            account: worker.0.account(tenant),
+            control,
+            wants: AtomicBool::new(true),
+            queued: AtomicBool::new(true),
+            charged_until: AtomicU64::new(charged_until),
+        };
+        let proxy = Proxy { state: Arc::new(state) };
+        proxy.send();
+        proxy
+    }
+
+    /// Runs `wait`, which blocks the thread, with the proxy out of the run queue.
+    pub fn blocked<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.state.wants.store(false, Ordering::SeqCst);
+        // The worker may be waiting for this very quantum: it need not wait it out.
+        self.state.account.worker.waker.wake();
+        let result = wait();
+        self.state.wants.store(true, Ordering::SeqCst);
+        if !self.state.queued.swap(true, Ordering::SeqCst) {
+            self.send();
+        }
+        result
+    }
+
+    fn send(&self) {
+        let account = self.state.account.clone();
+        let worker = account.worker.clone();
+        worker.send(Message::Ready(account, Work::Proxy(self.state.clone())));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.wants.store(false, Ordering::SeqCst);
+        self.state.account.worker.waker.wake();
+        // Needs a privilege where the system is strict; a thread that is reused then stays low until it enters again.
+        let _ = self.state.control.set_priority(Priority::Normal);
+    }
+}

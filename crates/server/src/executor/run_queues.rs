@@ -1,0 +1,165 @@
+//! The worker's own queues: what is ready, whose it is, and what the present accounting interval has cost.
+//!
+//! Only the worker's thread touches them. The governor picks the tenant; within a tenant it is first come, first
+//! served.
+
+use std::collections::VecDeque;
+
+use base::{Nanos, TenantId};
+use governor::CpuScheduler;
+use rustc_hash::FxHashMap;
+
+use super::handle::{Account, Work};
+
+struct Queue {
+    account: Account,
+    work: VecDeque<Work>,
+    /// Polls and time charged since the last reconciliation; both zero if the queue is not in `touched`.
+    polls: u64,
+    polled: Nanos,
+}
+
+#[derive(Default)]
+pub(super) struct RunQueues {
+    pub(super) scheduler: CpuScheduler,
+    /// By the account's queue index; sparse, since accounts are numbered by whoever first asks.
+    queues: Vec<Option<Queue>>,
+    by_tenant: FxHashMap<TenantId, usize>,
+    touched: Vec<usize>,
+    ready: usize,
+}
+
+impl RunQueues {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready == 0
+    }
+
+    pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
+        let index = account.queue;
+        let queue = self.queue(account);
+        queue.work.push_back(work);
+        let was_empty = queue.work.len() == 1;
+        if was_empty {
+            self.scheduler.runnable(account.tenant, now);
+        }
+        debug_assert_eq!(self.by_tenant.get(&account.tenant), Some(&index));
+        self.ready += 1;
+    }
+
+    fn queue(&mut self, account: &Account) -> &mut Queue {
+        let index = account.queue;
+        if index >= self.queues.len() {
+            self.queues.resize_with(index + 1, || None);
+        }
+        let by_tenant = &mut self.by_tenant;
+        self.queues[index].get_or_insert_with(|| {
+            by_tenant.insert(account.tenant, index);
+            Queue { account: account.clone(), work: VecDeque::new(), polls: 0, polled: Nanos(0) }
+        })
+    }
+
+    /// The next piece of work by the governor's choice. Its tenant counts as runnable until [`RunQueues::settle`]: a
+    /// tenant whose only task yields is not one that slept.
+    pub(super) fn pop(&mut self, now: Nanos) -> Option<(usize, Work)> {
+        let tenant = self.scheduler.pick(now)?;
+        let index = self.by_tenant[&tenant];
+        let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
+        let work = queue.work.pop_front().expect("a runnable tenant has work");
+        self.ready -= 1;
+        Some((index, work))
+    }
+
+    /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
+    pub(super) fn settle(&mut self, index: usize, now: Nanos) {
+        let queue = self.queues[index].as_ref().expect("a popped queue exists");
+        if queue.work.is_empty() {
+            self.scheduler.blocked(queue.account.tenant, now);
+        }
+    }
+
+    pub(super) fn tenant_of(&self, index: usize) -> TenantId {
+        self.queues[index].as_ref().expect("a popped queue exists").account.tenant
+    }
+
+    /// Charges a poll.
+    pub(super) fn charge_poll(&mut self, index: usize, used: Nanos, now: Nanos) {
+        let Some(queue) = self.queues[index].as_mut() else { return };
+        if queue.polls == 0 {
+            self.touched.push(index);
+        }
+        queue.polls += 1;
+        queue.polled += used;
+        queue.account.add_poll(used);
+        self.scheduler.charge(queue.account.tenant, used, now);
+    }
+
+    /// Charges processor time measured exactly, on another thread's clock.
+    pub(super) fn charge_exact(&mut self, account: &Account, used: Nanos, now: Nanos) {
+        account.add(used);
+        self.scheduler.charge(account.tenant, used, now);
+    }
+
+    /// Ends an accounting interval in which the worker's thread used `thread_cpu` by its own clock. What polls were
+    /// charged beyond that (the thread was preempted) goes back in proportion to the time; what is missing (system
+    /// calls for sockets and disk, the executor itself) is charged in proportion to the polls. So the charges add up to
+    /// the thread's time. Without a poll the interval is the server's own, charged to `system`.
+    pub(super) fn reconcile(&mut self, thread_cpu: Nanos, system: &Account, now: Nanos) {
+        let mut polls = 0;
+        let mut polled = 0;
+        for index in &self.touched {
+            let queue = self.queues[*index].as_ref().expect("a touched queue stays until it is reconciled");
+            polls += queue.polls;
+            polled += queue.polled.0;
+        }
+        if polls == 0 {
+            if thread_cpu.0 > 0 {
+                self.queue(system);
+                self.charge_exact(system, thread_cpu, now);
+            }
+            return;
+        }
+        let missing = thread_cpu.0.saturating_sub(polled);
+        let excess = polled.saturating_sub(thread_cpu.0);
+        for index in self.touched.drain(..) {
+            let queue = self.queues[index].as_mut().expect("checked above");
+            let tenant = queue.account.tenant;
+            if missing > 0 {
+                let share = share_of(missing, queue.polls, polls);
+                queue.account.add(share);
+                self.scheduler.charge(tenant, share, now);
+            } else if excess > 0 {
+                let share = share_of(excess, queue.polled.0, polled);
+                queue.account.take_back(share);
+                self.scheduler.refund(tenant, share, now);
+            }
+            queue.polls = 0;
+            queue.polled = Nanos(0);
+        }
+    }
+
+    /// Forgets a tenant without work.
+    pub(super) fn forget(&mut self, tenant: TenantId) {
+        let Some(&index) = self.by_tenant.get(&tenant) else { return };
+        let queue = self.queues[index].as_ref().expect("a known tenant has a queue");
+        if queue.work.is_empty() {
+            self.touched.retain(|touched| *touched != index);
+            self.by_tenant.remove(&tenant);
+            self.queues[index] = None;
+            self.scheduler.remove(tenant);
+        }
+    }
+
+    /// Takes all work out, for the worker's end.
+    pub(super) fn take_all(&mut self) -> Vec<Work> {
+        let mut all = Vec::new();
+        while let Some((index, work)) = self.pop(Nanos(0)) {
+            all.push(work);
+            self.settle(index, Nanos(0));
+        }
+        all
+    }
+}
+
+fn share_of(total: u64, part: u64, whole: u64) -> Nanos {
+    Nanos((u128::from(total) * u128::from(part) / u128::from(whole.max(1))) as u64)
+}

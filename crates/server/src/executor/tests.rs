@@ -1,0 +1,248 @@
+//! The executor on the real machine; the simulated one drives it in `sim`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{Nanos, TenantId, WorkerId};
+use env::Env;
+
+use super::*;
+
+const A: TenantId = TenantId(16);
+const B: TenantId = TenantId(17);
+
+fn worker() -> (Env, Worker) {
+    let env = Env::real();
+    let worker = Worker::new(&env, WorkerId(0)).unwrap();
+    (env, worker)
+}
+
+/// Turns until `done`, ten seconds at most.
+fn turn_until(worker: &mut Worker, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "still not done after ten seconds");
+        worker.turn(Some(Nanos::from_millis(1))).unwrap();
+    }
+}
+
+fn spin(duration: Duration) {
+    let until = Instant::now() + duration;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn task_runs_on_its_worker_for_its_tenant() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let inner = handle.clone();
+    let task = handle.spawn(A, async move {
+        assert_eq!(current_tenant(), Some(A));
+        yield_now().await;
+        let there = current_worker().unwrap();
+        inner.spawn(B, async move { (there.id(), current_tenant()) }).await
+    });
+    turn_until(&mut worker, || task.is_finished());
+    assert_eq!(env::block_on(&Env::real(), task), Some(Some((WorkerId(0), Some(B)))));
+    assert_eq!(current_tenant(), None);
+}
+
+#[test]
+fn other_threads_spawn_wake_and_stop() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let (to, from) = futures::channel::oneshot::channel::<u32>();
+    let outside = std::thread::spawn(move || {
+        let task = handle.spawn(A, async move { from.await.unwrap() + 1 });
+        std::thread::sleep(Duration::from_millis(20));
+        to.send(41).unwrap();
+        let answer = env::block_on(&Env::real(), task);
+        handle.stop();
+        answer
+    });
+    worker.run().unwrap();
+    assert_eq!(outside.join().unwrap(), Some(42));
+}
+
+#[test]
+fn panic_ends_its_task_alone() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let bad = handle.spawn(A, async { panic!("on purpose") });
+    let good = handle.spawn(A, async { 7 });
+    turn_until(&mut worker, || bad.is_finished() && good.is_finished());
+    let env = Env::real();
+    assert_eq!(env::block_on(&env, bad), None::<()>);
+    assert_eq!(env::block_on(&env, good), Some(7));
+}
+
+#[test]
+fn worker_that_ends_drops_all_its_tasks() {
+    struct Count(Arc<AtomicUsize>);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for _ in 0..10 {
+        let count = Count(dropped.clone());
+        let waits = async move {
+            let _count = count;
+            env::sleep(Nanos::from_secs(1000)).await;
+        };
+        handle.spawn(A, waits).detach();
+    }
+    worker.turn(Some(Nanos(0))).unwrap();
+    let unpolled = Count(dropped.clone());
+    let never_polled = handle.spawn(B, async move { drop(unpolled) });
+    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+    drop(worker);
+    assert_eq!(dropped.load(Ordering::SeqCst), 11);
+    assert_eq!(env::block_on(&Env::real(), never_polled), None);
+    let late = handle.spawn(A, async { 1 });
+    assert_eq!(env::block_on(&Env::real(), late), None, "a task of an ended worker is dropped unpolled");
+}
+
+#[test]
+fn hundred_tasks_get_no_more_than_one() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for i in 0..101 {
+        let stop = stop.clone();
+        let tenant = if i == 0 { A } else { B };
+        tasks.push(handle.spawn(tenant, async move {
+            while !stop.load(Ordering::Relaxed) {
+                spin(Duration::from_micros(20));
+                yield_now().await;
+            }
+        }));
+    }
+    let until = Instant::now() + Duration::from_millis(300);
+    turn_until(&mut worker, || Instant::now() > until);
+    let (a, b) = (handle.account(A).used().0 as f64, handle.account(B).used().0 as f64);
+    stop.store(true, Ordering::Relaxed);
+    turn_until(&mut worker, || tasks.iter().all(TaskHandle::is_finished));
+    assert!((a / b - 1.0).abs() < 0.1, "one task {a} ns, a hundred {b} ns");
+}
+
+#[test]
+fn charges_add_up_to_the_threads_time() {
+    let (env, mut worker) = worker();
+    let handle = worker.handle();
+    let before = env.clock.thread_cpu();
+    let mut tasks = Vec::new();
+    for tenant in [A, B] {
+        tasks.push(handle.spawn(tenant, async move {
+            for i in 0..200 {
+                spin(Duration::from_micros(100));
+                if i % 3 == 0 {
+                    env::sleep(Nanos::from_micros(50)).await;
+                } else {
+                    yield_now().await;
+                }
+            }
+        }));
+    }
+    turn_until(&mut worker, || tasks.iter().all(TaskHandle::is_finished));
+    // One more interval brings the last charges to the clock.
+    std::thread::sleep(Duration::from_millis(2));
+    worker.turn(Some(Nanos(0))).unwrap();
+    let cpu = (env.clock.thread_cpu() - before).0 as f64;
+    let charged: u64 = handle.accounts().iter().map(|account| account.used().0).sum();
+    assert!((charged as f64 / cpu - 1.0).abs() < 0.05, "charged {charged} of {cpu}");
+}
+
+#[test]
+fn hook_runs_between_polling_and_waiting() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let polled = Arc::new(AtomicU64::new(0));
+    let seen = Arc::new(AtomicU64::new(0));
+    let (counter, copy) = (polled.clone(), (polled.clone(), seen.clone()));
+    worker.set_before_wait(move || copy.1.store(copy.0.load(Ordering::Relaxed), Ordering::Relaxed));
+    let task = handle.spawn(A, async move {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let report = worker.turn(Some(Nanos::from_secs(10))).unwrap();
+    assert_eq!(report.polls, 1);
+    assert!(task.is_finished());
+    assert_eq!((polled.load(Ordering::Relaxed), seen.load(Ordering::Relaxed)), (1, 1));
+}
+
+#[test]
+fn home_cell_is_used_at_home_only_and_not_inside_itself() {
+    let (_env, worker) = worker();
+    let handle = worker.handle();
+    let cell = Arc::new(HomeCell::new(&handle, 1));
+    worker.enter(|| cell.with(|value| *value += 1));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cell.with(|_| ()))).is_err());
+    let nested = || worker.enter(|| cell.with(|_| cell.with(|_| ())));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(nested)).is_err());
+    let abroad = cell.clone();
+    std::thread::spawn(move || {
+        let other = Worker::new(&Env::real(), WorkerId(0)).unwrap();
+        let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other.enter(|| abroad.with(|_| ()))));
+        assert!(used.is_err(), "another worker of the same id is not home");
+    })
+    .join()
+    .unwrap();
+    assert_eq!(worker.enter(|| cell.with(|value| *value)), 2);
+}
+
+#[test]
+fn proxy_runs_is_charged_and_does_not_delay_tasks() {
+    let env = Env::real();
+    let core = env.threads.cores()[0];
+    let (to, from) = std::sync::mpsc::channel();
+    let on_core = env.clone();
+    let thread = env.threads.spawn(
+        "worker",
+        Some(core),
+        Box::new(move || {
+            let mut worker = Worker::new(&on_core, WorkerId(0)).unwrap();
+            if let Err(error) = worker.claim_priority() {
+                eprintln!("no worker priority here: {error}");
+            }
+            to.send(worker.handle()).unwrap();
+            worker.run().unwrap();
+        }),
+    );
+    let handle = from.recv().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (proxy_env, proxy_worker, proxy_stop) = (env.clone(), handle.clone(), stop.clone());
+    let body = move || {
+        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B);
+        while !proxy_stop.load(Ordering::Relaxed) {
+            spin(Duration::from_millis(2));
+            proxy.blocked(|| std::thread::sleep(Duration::from_micros(300)));
+        }
+    };
+    let proxy = env.threads.spawn("analytic", Some(core), Box::new(body)).unwrap();
+    // A tenant that sleeps and wakes must be served beside the spinning proxy.
+    let rounds = handle.spawn(A, async move {
+        let mut late_max = Nanos(0);
+        for _ in 0..200 {
+            let due = env::now() + Nanos::from_millis(1);
+            env::sleep_until(due).await;
+            late_max = late_max.max(env::now() - due);
+        }
+        late_max
+    });
+    let late_max = env::block_on(&env, rounds).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    proxy.join().unwrap();
+    let used = handle.account(B).used();
+    handle.stop();
+    thread.unwrap().join().unwrap();
+    eprintln!("proxy used {used:?}, the task was at most {late_max:?} late");
+    assert!(used > Nanos::from_millis(40), "the proxy got only {used:?}");
+    assert!(late_max < Nanos::from_millis(100), "the task was {late_max:?} late");
+}

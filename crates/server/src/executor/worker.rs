@@ -1,0 +1,341 @@
+//! The worker loop: poll what the governor picks, start the gathered log flush, turn the ring once, and again.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use base::{Nanos, TenantId, WorkerId};
+use env::{Env, Priority, Reactor, Ticks};
+
+use super::handle::{Account, Message, Shared, Work, WorkerHandle};
+use super::proxy::{PROXY_QUANTUM, ProxyState};
+use super::run_queues::RunQueues;
+
+/// Longest time of polling between two looks at the ring.
+const POLL_BUDGET: Nanos = Nanos::from_micros(250);
+/// How often charges are held against the thread's own clock.
+const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
+
+/// What one turn did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TurnReport {
+    /// Tasks polled and proxies run.
+    pub polls: usize,
+    /// Operations and timers completed.
+    pub completions: usize,
+    /// Whether work was ready when the turn ended.
+    pub more: bool,
+}
+
+/// One worker thread's executor. Made, turned and dropped on its thread.
+pub struct Worker {
+    env: Env,
+    handle: WorkerHandle,
+    system: Account,
+    local: Rc<Local>,
+    mail: Vec<Message>,
+    before_wait: Option<Box<dyn FnMut()>>,
+    raised: Option<Arc<ProxyState>>,
+    reconciled_at: Nanos,
+    thread_cpu: Nanos,
+    // Declared last: the ring goes after everything that may still refer to it.
+    reactor: Reactor,
+}
+
+struct Local {
+    shared: Arc<Shared>,
+    queues: RefCell<RunQueues>,
+    /// When this turn began; good enough as `now` for what is woken within it.
+    now: Cell<Nanos>,
+    /// Whose task is being polled, and since when.
+    polling: Cell<Option<(TenantId, Ticks)>>,
+    env: Env,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    static CURRENT_SERIAL: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+struct Restore(Option<Rc<Local>>, Option<u64>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+        CURRENT_SERIAL.set(self.1);
+    }
+}
+
+/// Serial number of the worker whose turn the caller is in.
+pub(super) fn current_serial() -> Option<u64> {
+    CURRENT_SERIAL.get()
+}
+
+/// Makes `local` the thread's current worker until the guard is dropped.
+fn make_current(local: &Rc<Local>) -> Restore {
+    let serial = local.shared.serial;
+    Restore(CURRENT.replace(Some(local.clone())), CURRENT_SERIAL.replace(Some(serial)))
+}
+
+/// The worker whose turn the caller is in.
+pub fn current_worker() -> Option<WorkerHandle> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|local| WorkerHandle(local.shared.clone())))
+}
+
+/// The tenant whose task is being polled.
+pub fn current_tenant() -> Option<TenantId> {
+    CURRENT.with_borrow(|current| current.as_ref()?.polling.get().map(|(tenant, _)| tenant))
+}
+
+/// How long the present poll has run; zero outside one. About 20 ns: check it every few rows, not each.
+pub fn poll_elapsed() -> Nanos {
+    CURRENT.with_borrow(|current| {
+        let Some(local) = current.as_ref() else { return Nanos(0) };
+        let Some((_, since)) = local.polling.get() else { return Nanos(0) };
+        local.env.clock.ticks_between(since, local.env.clock.ticks())
+    })
+}
+
+/// Lets other tasks run: completes when the scheduler comes back to this one.
+pub fn yield_now() -> impl Future<Output = ()> + Send {
+    let mut yielded = false;
+    std::future::poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// Queues work directly if the caller is its worker's thread, else by the inbox.
+pub(super) fn schedule_at_home(account: &Account, work: Work) {
+    // While a thread ends its locals may be gone; then the inbox takes it.
+    let mut work = Some(work);
+    let _ = CURRENT.try_with(|current| {
+        if let Ok(current) = current.try_borrow()
+            && let Some(local) = current.as_ref()
+            && Arc::ptr_eq(&local.shared, &account.worker)
+            && let Ok(mut queues) = local.queues.try_borrow_mut()
+            && let Some(work) = work.take()
+        {
+            queues.push(account, work, local.now.get());
+        }
+    });
+    if let Some(work) = work {
+        account.worker.send(Message::Ready(account.clone(), work));
+    }
+}
+
+impl Worker {
+    /// A worker for the calling thread. Ids are unique among the live workers of a process.
+    pub fn new(env: &Env, id: WorkerId) -> io::Result<Worker> {
+        let reactor = Reactor::new(env)?;
+        let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
+        let handle = WorkerHandle(shared.clone());
+        let local = Local {
+            shared: shared.clone(),
+            queues: RefCell::default(),
+            now: Cell::new(env.now()),
+            polling: Cell::new(None),
+            env: env.clone(),
+        };
+        Ok(Worker {
+            system: shared.account(TenantId::SYSTEM),
+            handle,
+            local: Rc::new(local),
+            mail: Vec::new(),
+            before_wait: None,
+            raised: None,
+            reconciled_at: env.now(),
+            thread_cpu: env.clock.thread_cpu(),
+            env: env.clone(),
+            reactor,
+        })
+    }
+
+    /// The handle for other threads.
+    pub fn handle(&self) -> WorkerHandle {
+        self.handle.clone()
+    }
+
+    /// Raises the calling thread to a worker's priority, so that it preempts proxies at once. An error where that
+    /// privilege is missing: tell the operator and go on.
+    pub fn claim_priority(&self) -> io::Result<()> {
+        self.env.threads.current().set_priority(Priority::Worker)
+    }
+
+    /// Has `hook` called in each turn between polling and waiting: the place to start a log flush of what the polls
+    /// gathered. It may spawn and wake tasks, and must be cheap when there is nothing to do.
+    pub fn set_before_wait(&mut self, hook: impl FnMut() + 'static) {
+        self.before_wait = Some(Box::new(hook));
+    }
+
+    /// Runs `body` as if inside a turn: tasks may be spawned, operations started, home cells used.
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _current = make_current(&self.local);
+        self.reactor.enter(body)
+    }
+
+    /// Turns until [`WorkerHandle::stop`]. An error is one of the ring: the worker cannot go on.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.handle.0.is_stopping() {
+            self.turn(None)?;
+        }
+        Ok(())
+    }
+
+    /// One round: takes in the inbox, polls what is ready for at most 250 µs, calls the hook, and looks at the ring,
+    /// waiting there at most `wait_max` (`None`: without bound) if nothing is ready.
+    pub fn turn(&mut self, wait_max: Option<Nanos>) -> io::Result<TurnReport> {
+        let local = self.local.clone();
+        let _current = make_current(&local);
+        let _entered = self.reactor.entered();
+        let mut report = TurnReport::default();
+        local.now.set(self.env.now());
+        self.read_mail();
+        report.polls = self.poll_ready(&local, &mut report.completions)?;
+        if let Some(mut hook) = self.before_wait.take() {
+            hook();
+            self.before_wait = Some(hook);
+        }
+        let ready = |local: &Local| !local.queues.borrow().is_empty() || local.shared.has_mail();
+        let wait = if ready(&local) || local.shared.is_stopping() { Some(Nanos(0)) } else { wait_max };
+        if wait != Some(Nanos(0)) {
+            self.lower();
+        }
+        report.completions += self.reactor.turn(wait)?;
+        self.reconcile(&local);
+        report.more = ready(&local);
+        Ok(report)
+    }
+
+    /// When the next timer is due.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.reactor.next_deadline()
+    }
+
+    fn read_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.local.shared.receive(&mut mail);
+        for message in mail.drain(..) {
+            let mut queues = self.local.queues.borrow_mut();
+            match message {
+                Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
+                Message::SetPromise(tenant, promise) => queues.scheduler.set_promise(tenant, &promise),
+                Message::Forget(tenant) => queues.forget(tenant),
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn poll_ready(&mut self, local: &Local, completions: &mut usize) -> io::Result<usize> {
+        let mut polls = 0;
+        let start = local.now.get();
+        let begin = self.env.clock.ticks();
+        let mut mark = begin;
+        loop {
+            let now = start + self.env.clock.ticks_between(begin, mark);
+            if now - start >= POLL_BUDGET {
+                return Ok(polls);
+            }
+            let Some((index, work)) = local.queues.borrow_mut().pop(now) else { return Ok(polls) };
+            polls += 1;
+            match work {
+                Work::Task(runnable) => {
+                    let tenant = local.queues.borrow().tenant_of(index);
+                    local.polling.set(Some((tenant, mark)));
+                    runnable.run();
+                    local.polling.set(None);
+                    // The end of one poll is the beginning of the next: picking is charged to whom it picks.
+                    let end = self.env.clock.ticks();
+                    let used = self.env.clock.ticks_between(mark, end);
+                    mark = end;
+                    let mut queues = local.queues.borrow_mut();
+                    queues.charge_poll(index, used, now);
+                    queues.settle(index, now);
+                }
+                Work::Proxy(proxy) => {
+                    *completions += self.run_proxy(&proxy, now)?;
+                    let mut queues = local.queues.borrow_mut();
+                    if proxy.wants_to_run() || proxy.leave_queue() {
+                        let account = proxy.account.clone();
+                        queues.push(&account, Work::Proxy(proxy), now);
+                    }
+                    queues.settle(index, now);
+                    // The wait for a proxy is long enough to have brought work.
+                    return Ok(polls);
+                }
+            }
+        }
+    }
+
+    /// Gives a proxy one quantum; completions, its end and its blocking cut it short.
+    fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<usize> {
+        if !proxy.wants_to_run() {
+            return Ok(0);
+        }
+        if !self.raised.as_ref().is_some_and(|raised| Arc::ptr_eq(raised, proxy)) {
+            self.lower();
+            // Without the privilege all proxies stay at SCHED_IDLE and share the quantum: slower for the picked one, and
+            // still charged right.
+            let _ = proxy.control.set_priority(Priority::ProxyRaised);
+            self.raised = Some(proxy.clone());
+        }
+        let completions = self.reactor.turn(Some(PROXY_QUANTUM))?;
+        let used = proxy.take_uncharged();
+        self.local.queues.borrow_mut().charge_exact(&proxy.account, used, now + used);
+        if !proxy.wants_to_run() {
+            self.lower();
+        }
+        Ok(completions)
+    }
+
+    fn lower(&mut self) {
+        if let Some(proxy) = self.raised.take() {
+            // A thread that has ended needs no lowering.
+            if proxy.wants_to_run() {
+                let _ = proxy.control.set_priority(Priority::ProxyIdle);
+            }
+            let used = proxy.take_uncharged();
+            self.local.queues.borrow_mut().charge_exact(&proxy.account, used, self.local.now.get());
+        }
+    }
+
+    fn reconcile(&mut self, local: &Local) {
+        let now = local.now.get();
+        if now - self.reconciled_at >= RECONCILE_INTERVAL {
+            let thread_cpu = self.env.clock.thread_cpu();
+            local.queues.borrow_mut().reconcile(thread_cpu - self.thread_cpu, &self.system, now);
+            self.thread_cpu = thread_cpu;
+            self.reconciled_at = now;
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// Drops every task of this worker, finished or not.
+    fn drop(&mut self) {
+        self.lower();
+        self.before_wait = None;
+        let local = self.local.clone();
+        self.enter(|| {
+            // Dropping a task may wake another; the round that finds nothing is the last.
+            loop {
+                local.shared.wake_unfinished();
+                let mut mail = Vec::new();
+                local.shared.receive(&mut mail);
+                let work = local.queues.borrow_mut().take_all();
+                if mail.is_empty() && work.is_empty() {
+                    break;
+                }
+                drop(mail);
+                drop(work);
+            }
+        });
+        drop(local.shared.close());
+    }
+}
