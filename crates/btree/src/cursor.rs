@@ -28,7 +28,8 @@ pub enum Seek<'k> {
     End,
 }
 
-/// An entry as a cursor shows it: the key until the cursor moves, the value as long as its page.
+/// An entry as a cursor shows it: the key until the cursor moves, the value as long as its page. A long value is only
+/// named; when reading it misses a page, the cursor has moved already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'c, 'p> {
     pub key: &'c [u8],

@@ -26,7 +26,7 @@ mod value;
 use base::PageNo;
 use storage::{PageFault, ReadPages};
 
-pub use check::{TreeReport, check};
+pub use check::{TreeReport, check, check_each};
 pub use clear::{Cleared, clear};
 pub use cursor::{Cursor, Entry, Seek};
 pub use insert::{Put, insert_new, put};
@@ -56,3 +56,6 @@ pub fn get<'p, P: ReadPages>(
 pub fn contains<P: ReadPages>(pages: &P, root: TreeRoot, key: &[u8]) -> Result<bool, PageFault> {
     get(pages, root, key).map(|found| found.is_some())
 }
+
+#[cfg(test)]
+mod model_tests;

@@ -1,0 +1,374 @@
+//! Random operations against a `BTreeMap`: short and long keys and values, ascending runs, snapshots that must not
+//! change, and pages that are missing at any step, after which nothing may have changed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+
+use base::PageNo;
+use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, PAGE_SIZE};
+use proptest::prelude::*;
+use storage::{PageBytes, PageFault, ReadPages, WritePages};
+
+use crate::{Cleared, Cursor, Put, Seek, TreeRoot, Value, check, clear, get, insert_new, put, remove};
+
+/// Pages of which some are not in memory.
+#[derive(Clone, Default)]
+struct TestPages {
+    pages: HashMap<PageNo, Box<PageBytes>>,
+    absent: HashSet<PageNo>,
+    next: u32,
+}
+
+impl TestPages {
+    fn fault(&self, no: PageNo) -> Result<(), PageFault> {
+        if self.absent.contains(&no) {
+            return Err(PageFault::Miss(no));
+        }
+        if self.pages.contains_key(&no) { Ok(()) } else { Err(PageFault::corrupt(no, "no such page", 0, 1)) }
+    }
+}
+
+impl ReadPages for TestPages {
+    fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
+        self.fault(no)?;
+        Ok(&self.pages[&no])
+    }
+}
+
+impl WritePages for TestPages {
+    fn page_mut(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
+        self.fault(no)?;
+        Ok(self.pages.get_mut(&no).expect("looked at above"))
+    }
+    fn allocate(&mut self) -> PageNo {
+        self.next += 1;
+        self.pages.insert(PageNo(self.next), Box::new([0; PAGE_SIZE]));
+        PageNo(self.next)
+    }
+    fn release(&mut self, no: PageNo) {
+        assert!(self.pages.remove(&no).is_some(), "{no:?} released twice");
+        self.absent.remove(&no);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    InsertNew(Vec<u8>, Vec<u8>),
+    /// So many ascending keys behind a given one.
+    Ascend(Vec<u8>, u16, usize),
+    Remove(Vec<u8>),
+    RemoveFrom(Vec<u8>, usize),
+    Get(Vec<u8>),
+    Walk(Vec<u8>, bool, usize),
+    Leaves(Vec<u8>, Vec<u8>),
+    /// Puts so many pages out of memory; every following operation finds them missing, one by one.
+    Evict(u64),
+    Snapshot,
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => (0u8..4, any::<u16>()).prop_map(|(table, n)| [&[table][..], &n.to_be_bytes()].concat()),
+        3 => prop::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..12),
+        1 => (any::<u8>(), 0..KEY_LEN_MAX - 2, any::<u16>())
+            .prop_map(|(byte, len, n)| [&vec![byte % 3; len][..], &n.to_be_bytes()].concat()),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let len = prop_oneof![
+        6 => 0usize..300,
+        2 => 300..=INLINE_VALUE_LEN_MAX,
+        1 => INLINE_VALUE_LEN_MAX + 1..40_000,
+    ];
+    (len, any::<u8>()).prop_map(|(len, byte)| (0..len).map(|i| byte.wrapping_add(i as u8)).collect())
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (key(), value()).prop_map(|(k, v)| Op::Put(k, v)),
+        2 => (key(), value()).prop_map(|(k, v)| Op::InsertNew(k, v)),
+        2 => (key(), 1u16..300, 0usize..400).prop_map(|(k, n, len)| Op::Ascend(k, n, len)),
+        5 => key().prop_map(Op::Remove),
+        3 => (key(), 1usize..200).prop_map(|(k, n)| Op::RemoveFrom(k, n)),
+        4 => key().prop_map(Op::Get),
+        3 => (key(), any::<bool>(), 0usize..80).prop_map(|(k, forward, n)| Op::Walk(k, forward, n)),
+        1 => (key(), key()).prop_map(|(a, b)| Op::Leaves(a, b)),
+        2 => any::<u64>().prop_map(Op::Evict),
+        1 => Just(Op::Snapshot),
+    ]
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Default)]
+struct Test {
+    pages: TestPages,
+    root: TreeRoot,
+    model: Model,
+    snapshot: Option<(TestPages, TreeRoot, Model)>,
+}
+
+impl Test {
+    /// Runs `op`, bringing in each page it misses, and checks that a miss changed nothing.
+    fn retry<R>(&mut self, mut op: impl FnMut(&mut TestPages, &mut TreeRoot) -> Result<R, PageFault>) -> R {
+        loop {
+            let before = (!self.pages.absent.is_empty()).then(|| (self.pages.clone(), self.root));
+            match op(&mut self.pages, &mut self.root) {
+                Ok(done) => return done,
+                Err(PageFault::Miss(no)) => {
+                    let (pages, root) = before.expect("a miss needs an absent page");
+                    assert!(self.pages.pages == pages.pages && self.root == root, "a miss changed the tree");
+                    assert!(self.pages.absent.remove(&no));
+                }
+                Err(fault) => panic!("{fault}"),
+            }
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::Put(key, value) => self.put(key, value),
+            Op::InsertNew(key, value) => {
+                let inserted = self.retry(|pages, root| insert_new(pages, root, &key, &value));
+                assert_eq!(inserted, !self.model.contains_key(&key));
+                self.model.entry(key).or_insert(value);
+            }
+            Op::Ascend(key, n, len) => {
+                for i in 0..n {
+                    let key = [&key[..key.len().min(KEY_LEN_MAX - 2)], &i.to_be_bytes()].concat();
+                    self.put(key, vec![i as u8; len]);
+                }
+            }
+            Op::Remove(key) => self.remove(&key),
+            Op::RemoveFrom(key, n) => {
+                let keys: Vec<_> = self.model.range(key..).take(n).map(|(k, _)| k.clone()).collect();
+                keys.iter().for_each(|key| self.remove(key));
+            }
+            Op::Get(key) => {
+                let found = self.retry(|pages, root| {
+                    let Some(value) = get(pages, *root, &key)? else { return Ok(None) };
+                    value.read(pages).map(|bytes| Some(bytes.into_owned()))
+                });
+                assert!(found.as_ref() == self.model.get(&key), "value of {key:?}");
+            }
+            Op::Walk(key, forward, n) => self.walk(&key, forward, n),
+            Op::Leaves(a, b) => self.leaves(&a, &b),
+            Op::Evict(seed) => {
+                let mut numbers: Vec<_> = self.pages.pages.keys().copied().collect();
+                numbers.sort();
+                self.pages.absent = numbers.into_iter().filter(|no| (seed >> (no.0 % 64)) & 1 == 1).collect();
+            }
+            Op::Snapshot => {
+                self.check_snapshot();
+                let mut pages = self.pages.clone();
+                pages.absent.clear();
+                self.snapshot = Some((pages, self.root, self.model.clone()));
+            }
+        }
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        let put = self.retry(|pages, root| put(pages, root, &key, &value));
+        let old = self.model.insert(key, value);
+        assert_eq!(put, if old.is_some() { Put::Replaced } else { Put::Inserted });
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let removed = self.retry(|pages, root| remove(pages, *root, key));
+        assert_eq!(removed, self.model.remove(key).is_some());
+    }
+
+    /// Walks from `key`, turning round in the middle and removing what is under way now and then.
+    fn walk(&mut self, key: &[u8], forward: bool, n: usize) {
+        let mut cursor = Cursor::new(self.root, Seek::Before(key));
+        let mut place = Bound::Excluded(key.to_vec());
+        let mut before_key = true;
+        for i in 0..n {
+            let forward = forward != (i > n / 2);
+            let found = self.retry(|pages, _| {
+                // The cursor has moved when a chain's page turns out to be missing.
+                let mut ahead = cursor.clone();
+                let entry = if forward { ahead.next(pages)? } else { ahead.prev(pages)? };
+                let Some(entry) = entry else { return Ok(None) };
+                let found = (entry.key.to_vec(), entry.value.read(pages)?.into_owned());
+                cursor = ahead;
+                Ok(Some(found))
+            });
+            let (Bound::Excluded(at) | Bound::Included(at)) = &place else { unreachable!() };
+            let expected = if forward {
+                let low = if before_key { Bound::Included(at.clone()) } else { Bound::Excluded(at.clone()) };
+                self.model.range((low, Bound::Unbounded)).next()
+            } else {
+                let high = if before_key { Bound::Excluded(at.clone()) } else { Bound::Included(at.clone()) };
+                self.model.range((Bound::Unbounded, high)).next_back()
+            };
+            let expected = expected.map(|(k, v)| (k.clone(), v.clone()));
+            assert!(found == expected, "step {i} from {place:?}");
+            let Some((key, _)) = found else { continue };
+            if i % 7 == 3 {
+                self.remove(&key);
+            }
+            place = Bound::Excluded(key);
+            before_key = !forward;
+        }
+    }
+
+    fn leaves(&mut self, from: &[u8], to: &[u8]) {
+        let mut cursor = Cursor::new(self.root, Seek::After(from));
+        let mut found = Vec::new();
+        let mut scratch = Vec::new();
+        loop {
+            let more = self.retry(|pages, _| {
+                let before = cursor.clone();
+                let Some(run) = cursor.next_leaf(pages, Bound::Included(to))? else { return Ok(false) };
+                let mut entries = Vec::new();
+                let mut fault = None;
+                run.for_each(&mut scratch, |key, value| match value.read(pages) {
+                    Ok(value) => entries.push((key.to_vec(), value.into_owned())),
+                    Err(miss) => fault = Some(miss),
+                });
+                if let Some(miss) = fault {
+                    cursor = before;
+                    return Err(miss);
+                }
+                found.append(&mut entries);
+                Ok(true)
+            });
+            if !more {
+                break;
+            }
+        }
+        let expected: Vec<_> = self
+            .model
+            .iter()
+            .filter(|(key, _)| key.as_slice() > from && key.as_slice() <= to)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        assert!(found == expected, "entries within {from:?} and {to:?}");
+    }
+
+    fn check_snapshot(&self) {
+        if let Some((pages, root, model)) = &self.snapshot {
+            check_against(pages, *root, model);
+        }
+    }
+}
+
+fn check_against(pages: &TestPages, root: TreeRoot, model: &Model) {
+    let report = check(pages, root).expect("the tree is sound");
+    assert_eq!(report.entries, model.len() as u64);
+    let owned: HashSet<_> = report.pages.iter().copied().collect();
+    assert_eq!(owned.len(), report.pages.len(), "a page is there twice");
+    assert_eq!(owned, pages.pages.keys().copied().collect(), "pages are leaked");
+    let mut cursor = Cursor::new(root, Seek::Start);
+    for (key, value) in model {
+        let entry = cursor.next(pages).expect("all pages are there").expect("as many as the model's");
+        assert_eq!(entry.key, key);
+        assert_eq!(&*entry.value.read(pages).expect("all pages are there"), value);
+    }
+    assert!(cursor.next(pages).expect("all pages are there").is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tree_does_what_a_map_does(ops in prop::collection::vec(op(), 1..120)) {
+        let mut test = Test::default();
+        for (i, op) in ops.into_iter().enumerate() {
+            test.apply(op);
+            if i % 16 == 15 {
+                let mut pages = test.pages.clone();
+                pages.absent.clear();
+                check_against(&pages, test.root, &test.model);
+            }
+        }
+        test.check_snapshot();
+        test.pages.absent.clear();
+        check_against(&test.pages, test.root, &test.model);
+        while clear(&mut test.pages, &mut test.root, 3).expect("all pages are there") == Cleared::Part {
+            check(&test.pages, test.root).expect("a half-cleared tree is sound");
+        }
+        prop_assert!(test.pages.pages.is_empty() && test.root == TreeRoot(None));
+    }
+}
+
+#[test]
+fn emptied_tree_keeps_its_root_page_and_nothing_else() {
+    let mut test = Test::default();
+    for i in 0u32..5000 {
+        test.put(i.to_be_bytes().to_vec(), vec![7; 100]);
+    }
+    let root = test.root;
+    for i in (0u32..5000).rev() {
+        test.remove(&i.to_be_bytes());
+    }
+    assert_eq!(test.root, root);
+    assert_eq!(test.pages.pages.len(), 1);
+    check_against(&test.pages, root, &Model::new());
+}
+
+#[test]
+fn ascending_inserts_fill_their_leaves() {
+    let mut pages = TestPages::default();
+    let mut root = TreeRoot::default();
+    for i in 0u64..20_000 {
+        put(&mut pages, &mut root, &i.to_be_bytes(), &[1; 100]).expect("all pages are there");
+    }
+    let report = check(&pages, root).expect("sound");
+    assert!(report.leaf_bytes_used * 100 > report.leaf_bytes_capacity() * 97, "{}", report.leaves);
+
+    // The same within each of several groups, as order lines within their districts.
+    let (mut pages, mut root) = (TestPages::default(), TreeRoot::default());
+    for i in 0u64..4_000 {
+        for district in 0u8..10 {
+            let key = [&[district][..], &i.to_be_bytes()].concat();
+            put(&mut pages, &mut root, &key, &[1; 100]).expect("all pages are there");
+        }
+    }
+    let report = check(&pages, root).expect("sound");
+    assert!(report.leaf_bytes_used * 100 > report.leaf_bytes_capacity() * 90, "{}", report.leaves);
+}
+
+#[test]
+fn deletion_behind_a_queue_leaves_no_pages_behind() {
+    let mut test = Test::default();
+    for i in 0u64..30_000 {
+        put(&mut test.pages, &mut test.root, &i.to_be_bytes(), &[1; 60]).expect("all pages are there");
+        if i >= 500 {
+            assert!(
+                remove(&mut test.pages, test.root, &(i - 500).to_be_bytes()).expect("all pages are there")
+            );
+        }
+    }
+    assert!(test.pages.pages.len() < 20, "{} pages for 500 entries", test.pages.pages.len());
+}
+
+#[test]
+fn damaged_pages_are_reported() {
+    let mut test = Test::default();
+    for i in 0u32..2000 {
+        test.put(i.to_be_bytes().to_vec(), vec![7; if i == 999 { 20_000 } else { 50 }]);
+    }
+    let numbers: Vec<_> = test.pages.pages.keys().copied().collect();
+    for no in numbers {
+        let sound = test.pages.pages[&no].clone();
+        test.pages.pages.get_mut(&no).expect("listed")[12] ^= 1;
+        assert!(matches!(check(&test.pages, test.root), Err(PageFault::Corrupt(_))), "{no:?}");
+        *test.pages.pages.get_mut(&no).expect("listed") = sound;
+    }
+    assert!(check(&test.pages, test.root).is_ok());
+}
+
+#[test]
+fn long_value_is_named_before_it_is_read() {
+    let mut test = Test::default();
+    test.put(b"k".to_vec(), vec![3; 100_000]);
+    let value = get(&test.pages, test.root, b"k").expect("present").expect("there");
+    assert!(matches!(value, Value::Chain(_)));
+    assert_eq!(value.len(), 100_000);
+    test.put(b"k".to_vec(), vec![4; 10]);
+    assert_eq!(test.pages.pages.len(), 1, "the chain is released");
+}
