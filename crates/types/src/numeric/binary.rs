@@ -1,0 +1,146 @@
+//! Binary form of numerics: digits in base 10000, as PostgreSQL's `numeric_send`.
+
+use base::{SqlError, SqlResult, SqlState};
+use num_bigint::BigInt;
+
+use super::{Numeric, Repr, pow10_big};
+
+const NEGATIVE: u16 = 0x4000;
+const NAN: u16 = 0xC000;
+const POS_INF: u16 = 0xD000;
+const NEG_INF: u16 = 0xF000;
+
+impl Numeric {
+    /// Appends digit count, weight, sign, display scale and the digits, all 16-bit big-endian.
+    pub fn write_binary(&self, out: &mut Vec<u8>) {
+        let mut header = |ndigits: u16, weight: i16, sign: u16, scale: u16| {
+            out.extend_from_slice(&ndigits.to_be_bytes());
+            out.extend_from_slice(&weight.to_be_bytes());
+            out.extend_from_slice(&sign.to_be_bytes());
+            out.extend_from_slice(&scale.to_be_bytes());
+        };
+        match self.0 {
+            Repr::NaN => return header(0, 0, NAN, 0),
+            Repr::PosInf => return header(0, 0, POS_INF, 0),
+            Repr::NegInf => return header(0, 0, NEG_INF, 0),
+            _ => {}
+        }
+        let (digits, weight) = self.base_10000_digits();
+        let sign = if self.signum() < 0 { NEGATIVE } else { 0 };
+        header(digits.len() as u16, weight, sign, self.scale());
+        for digit in digits {
+            out.extend_from_slice(&digit.to_be_bytes());
+        }
+    }
+
+    /// The digits without leading or trailing zeros, and the weight of the first.
+    fn base_10000_digits(&self) -> (Vec<u16>, i16) {
+        let Some(exponent) = self.exponent() else { return (Vec::new(), 0) };
+        let weight = exponent.div_euclid(4);
+        let text = match &self.0 {
+            Repr::Small { coef, .. } => coef.unsigned_abs().to_string(),
+            _ => self.big_coef().magnitude().to_string(),
+        };
+        let mut digits = Vec::with_capacity(text.len() / 4 + 2);
+        // The first group has as many digits as the exponent says; the last is filled up with zeros.
+        let mut group = 0u16;
+        let mut left = exponent.rem_euclid(4) + 1;
+        for b in text.bytes() {
+            group = group * 10 + u16::from(b - b'0');
+            left -= 1;
+            if left == 0 {
+                digits.push(group);
+                (group, left) = (0, 4);
+            }
+        }
+        if left < 4 {
+            digits.push(group * 10u16.pow(left as u32));
+        }
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        (digits, weight as i16)
+    }
+
+    /// Reads what [`Numeric::write_binary`] writes. Errors: 22P03.
+    pub fn parse_binary(bytes: &[u8]) -> SqlResult<Numeric> {
+        let bad = |what: &str| {
+            SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid {what} in external \"numeric\" value"))
+        };
+        if bytes.len() < 8 || bytes.len() % 2 != 0 {
+            return Err(bad("length"));
+        }
+        let word = |i: usize| u16::from_be_bytes([bytes[2 * i], bytes[2 * i + 1]]);
+        let (count, weight, sign, scale) = (usize::from(word(0)), word(1).cast_signed(), word(2), word(3));
+        if bytes.len() != 8 + 2 * count {
+            return Err(bad("length"));
+        }
+        match sign {
+            NAN => return Ok(Numeric::NAN),
+            POS_INF => return Ok(Numeric::INFINITY),
+            NEG_INF => return Ok(Numeric::NEG_INFINITY),
+            0 | NEGATIVE => {}
+            _ => return Err(bad("sign")),
+        }
+        if scale > super::SCALE_MAX as u16 {
+            return Err(bad("scale"));
+        }
+        let negative = sign == NEGATIVE;
+        // The places after the point that the digits cover; may be negative.
+        let covered = 4 * (count as i32 - 1 - i32::from(weight));
+        let mut small: Option<i64> = Some(0);
+        for i in 0..count {
+            let digit = word(4 + i);
+            if digit > 9999 {
+                return Err(bad("digit"));
+            }
+            small = small.and_then(|s| s.checked_mul(10_000)?.checked_add(i64::from(digit)));
+        }
+        let coef = match small {
+            Some(coef) => BigInt::from(coef),
+            None => {
+                let mut text = String::with_capacity(4 * count);
+                for i in 0..count {
+                    use std::fmt::Write;
+                    write!(text, "{:04}", word(4 + i)).expect("writing to a string");
+                }
+                text.parse().expect("digits")
+            }
+        };
+        let coef = if negative { -coef } else { coef };
+        let scale_i = i32::from(scale);
+        // Digits past the display scale are cut off, as PostgreSQL does.
+        if covered <= scale_i {
+            let shift = (scale_i - covered) as u32;
+            if let Some(coef) = small
+                && let Some(p) = super::pow10_i128(shift).filter(|_| shift <= 19)
+            {
+                let coef = i128::from(coef) * p;
+                return Ok(Numeric::from_i128(if negative { -coef } else { coef }, scale));
+            }
+            Numeric::from_big_checked(coef * pow10_big(shift), scale)
+        } else {
+            Numeric::from_big_checked(coef / pow10_big((covered - scale_i) as u32), scale)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_form_is_read_back_as_written() {
+        for text in ["0", "0.00", "1", "-1.50", "10000", "12345678.9", "0.0001", "0.00001", "1000000", "NaN", "-Infinity",
+            "123456789012345678901234567890.000000000000000000001", "99999999.99", "0.5", "100000000000000000000000"] {
+            let n: Numeric = text.parse().unwrap();
+            let mut bytes = Vec::new();
+            n.write_binary(&mut bytes);
+            assert_eq!(Numeric::parse_binary(&bytes).unwrap(), n, "{text}");
+        }
+        let mut bytes = Vec::new();
+        "12345.678".parse::<Numeric>().unwrap().write_binary(&mut bytes);
+        assert_eq!(bytes, [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]);
+        assert!(Numeric::parse_binary(&[0, 1]).is_err());
+    }
+}
