@@ -7,6 +7,7 @@ pub mod arith;
 mod binary;
 mod cast;
 mod compare;
+pub mod datetime;
 mod datum;
 mod format_context;
 pub mod key;

@@ -1,0 +1,586 @@
+//! Intervals: text forms and arithmetic.
+
+use base::{SqlError, SqlResult, SqlState};
+
+use super::output::{push_fraction, push_padded};
+use super::{DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, interval_out_of_range};
+use crate::{FormatContext, Interval, IntervalStyle};
+
+fn syntax(text: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_DATETIME_FORMAT, format!("invalid input syntax for type interval: \"{text}\""))
+}
+
+fn field_overflow(text: &str) -> SqlError {
+    SqlError::new(SqlState::INTERVAL_FIELD_OVERFLOW, format!("interval field value out of range: \"{text}\""))
+}
+
+/// Sums up the fields of a text, wider than the result.
+#[derive(Default)]
+struct Sum {
+    months: i64,
+    days: i64,
+    micros: i128,
+}
+
+impl Sum {
+    fn add_days(&mut self, days: f64) {
+        let whole = days.trunc();
+        self.days += whole as i64;
+        self.micros += ((days - whole) * DAY_MICROS as f64).round() as i128;
+    }
+
+    /// Adds `whole.fraction` of a unit; the fraction spills to smaller units as in PostgreSQL.
+    fn add(&mut self, unit: Unit, whole: i64, fraction: f64) -> Option<()> {
+        match unit {
+            Unit::Months(n) => {
+                self.months = self.months.checked_add(whole.checked_mul(n)?)?;
+                if n == 1 {
+                    self.add_days(fraction * 30.0);
+                } else {
+                    self.months += (fraction * n as f64).round_ties_even() as i64;
+                }
+            }
+            Unit::Days(n) => {
+                self.days = self.days.checked_add(whole.checked_mul(n)?)?;
+                if n == 1 {
+                    self.micros += (fraction * DAY_MICROS as f64).round_ties_even() as i128;
+                } else {
+                    self.add_days(fraction * n as f64);
+                }
+            }
+            Unit::Micros(n) => {
+                self.micros += i128::from(whole) * i128::from(n) + (fraction * n as f64).round_ties_even() as i128;
+            }
+        }
+        Some(())
+    }
+
+    fn finish(self) -> Option<Interval> {
+        Some(Interval {
+            months: self.months.try_into().ok()?,
+            days: self.days.try_into().ok()?,
+            micros: self.micros.try_into().ok()?,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Months(i64),
+    Days(i64),
+    Micros(i64),
+}
+
+fn unit_by_name(word: &str) -> Option<Unit> {
+    Some(match word {
+        "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" | "microsecon" => Unit::Micros(1),
+        "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" | "millisecon" => Unit::Micros(1000),
+        "s" | "sec" | "secs" | "second" | "seconds" => Unit::Micros(SECOND_MICROS),
+        "m" | "min" | "mins" | "minute" | "minutes" => Unit::Micros(MINUTE_MICROS),
+        "h" | "hr" | "hrs" | "hour" | "hours" => Unit::Micros(HOUR_MICROS),
+        "d" | "day" | "days" => Unit::Days(1),
+        "w" | "week" | "weeks" => Unit::Days(7),
+        "mon" | "mons" | "month" | "months" => Unit::Months(1),
+        "qtr" | "quarter" | "quarters" => Unit::Months(3),
+        "y" | "yr" | "yrs" | "year" | "years" => Unit::Months(12),
+        "dec" | "decs" | "decade" | "decades" => Unit::Months(120),
+        "c" | "cent" | "century" | "centuries" => Unit::Months(1200),
+        "mil" | "mils" | "millennia" | "millennium" => Unit::Months(12000),
+        _ => return None,
+    })
+}
+
+/// A decimal number: sign, whole part and signed fraction.
+fn number(text: &str) -> Option<(bool, i64, f64)> {
+    let (negative, body) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (whole, fraction) = body.split_once('.').unwrap_or((body, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() && fraction.is_empty() || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let fraction: f64 = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
+    Some(if negative { (true, -whole, -fraction) } else { (false, whole, fraction) })
+}
+
+/// `[+-]hh:mm[:ss[.f]]`, or `mm:ss.f` where there is a fraction and one colon.
+fn clock(text: &str) -> Option<i128> {
+    let (sign, body) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let parts: Vec<&str> = body.split(':').collect();
+    let whole = |s: &str| -> Option<i128> { s.parse::<u64>().ok().map(i128::from) };
+    let seconds = |s: &str| -> Option<i128> {
+        let (_, whole, fraction) = number(s)?;
+        Some(i128::from(whole) * 1_000_000 + (fraction * 1e6).round_ties_even() as i128)
+    };
+    let micros = match parts[..] {
+        [m, s] if s.contains('.') => whole(m)? * i128::from(MINUTE_MICROS) + seconds(s)?,
+        [h, m] => {
+            let m = whole(m)?;
+            if m > 59 {
+                return None;
+            }
+            whole(h)? * i128::from(HOUR_MICROS) + m * i128::from(MINUTE_MICROS)
+        }
+        [h, m, s] => {
+            let (m, s) = (whole(m)?, seconds(s)?);
+            if m > 59 || s > 60_000_000 {
+                return None;
+            }
+            whole(h)? * i128::from(HOUR_MICROS) + m * i128::from(MINUTE_MICROS) + s
+        }
+        _ => return None,
+    };
+    Some(sign * micros)
+}
+
+/// Reads an interval: PostgreSQL's verbose and short forms, SQL's `1-2 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6S`.
+/// A number without a unit counts `bare` (seconds unless a field was given). Errors: 22007, 22015.
+pub fn parse_interval(text: &str) -> SqlResult<Interval> {
+    let trimmed = text.trim();
+    if trimmed.starts_with(['P', 'p']) {
+        return parse_iso8601(trimmed).ok_or_else(|| syntax(text));
+    }
+    let mut sum = Sum::default();
+    let mut ago = false;
+    let mut any = false;
+    let mut pending: Option<(i64, f64)> = None;
+    let mut sql_sign = 1i64;
+    let overflow = || field_overflow(text);
+    for token in tokens(trimmed).ok_or_else(|| syntax(text))? {
+        if token == "@" {
+            continue;
+        }
+        let first = token.as_bytes()[0];
+        if first.is_ascii_alphabetic() {
+            let word = token.to_ascii_lowercase();
+            if word == "ago" {
+                ago = true;
+                continue;
+            }
+            let (whole, fraction) = pending.take().ok_or_else(|| syntax(text))?;
+            let unit = unit_by_name(&word).ok_or_else(|| syntax(text))?;
+            sum.add(unit, whole, fraction).ok_or_else(overflow)?;
+            any = true;
+            continue;
+        }
+        if let Some((whole, fraction)) = pending.take() {
+            // A number before a time or another number counts days ("3 4:05:06").
+            if !token.contains(':') {
+                return Err(syntax(text));
+            }
+            sum.add(Unit::Days(1), whole, fraction).ok_or_else(overflow)?;
+            sql_sign = if whole < 0 { -1 } else { 1 };
+        }
+        any = true;
+        if token.contains(':') {
+            let micros = clock(token).ok_or_else(|| syntax(text))?;
+            let _ = sql_sign;
+            sum.micros += micros;
+        } else if let Some(dash) = token[1..].find('-').map(|at| at + 1) {
+            // years-months
+            let (negative, years, fraction) = number(&token[..dash]).ok_or_else(|| syntax(text))?;
+            let months: i64 = token[dash + 1..].parse().map_err(|_| syntax(text))?;
+            if fraction != 0.0 || months > 11 {
+                return Err(overflow());
+            }
+            sum.months += years * 12 + if negative { -months } else { months };
+        } else {
+            let (_, whole, fraction) = number(token).ok_or_else(|| {
+                if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') { overflow() } else { syntax(text) }
+            })?;
+            pending = Some((whole, fraction));
+        }
+    }
+    if let Some((whole, fraction)) = pending {
+        sum.add(Unit::Micros(SECOND_MICROS), whole, fraction).ok_or_else(overflow)?;
+    }
+    if !any {
+        return Err(syntax(text));
+    }
+    if ago {
+        (sum.months, sum.days, sum.micros) = (-sum.months, -sum.days, -sum.micros);
+    }
+    sum.finish().ok_or_else(overflow)
+}
+
+/// Splits at blanks and between a number and its unit.
+fn tokens(text: &str) -> Option<Vec<&str>> {
+    let mut tokens = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        match bytes[at] {
+            b if b.is_ascii_whitespace() || b == b',' => {
+                at += 1;
+                continue;
+            }
+            b'@' => at += 1,
+            b if b.is_ascii_alphabetic() => {
+                while at < bytes.len() && bytes[at].is_ascii_alphabetic() {
+                    at += 1;
+                }
+            }
+            b if b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.') => {
+                at += 1;
+                // A sign may stand apart from its number.
+                while at < bytes.len() && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-')) {
+                    at += 1;
+                }
+            }
+            _ => return None,
+        }
+        tokens.push(&text[start..at]);
+    }
+    Some(tokens)
+}
+
+fn parse_iso8601(text: &str) -> Option<Interval> {
+    let mut sum = Sum::default();
+    let mut rest = &text[1..];
+    let mut time = false;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(['T', 't']) {
+            time = true;
+            rest = after;
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let (_, whole, fraction) = number(&rest[..end])?;
+        let unit = match (rest.as_bytes()[end].to_ascii_uppercase(), time) {
+            (b'Y', false) => Unit::Months(12),
+            (b'M', false) => Unit::Months(1),
+            (b'W', false) => Unit::Days(7),
+            (b'D', false) => Unit::Days(1),
+            (b'H', true) => Unit::Micros(HOUR_MICROS),
+            (b'M', true) => Unit::Micros(MINUTE_MICROS),
+            (b'S', true) => Unit::Micros(SECOND_MICROS),
+            _ => return None,
+        };
+        sum.add(unit, whole, fraction)?;
+        rest = &rest[end + 1..];
+    }
+    sum.finish()
+}
+
+/// Appends an interval in the session's style.
+pub fn write_interval(interval: &Interval, ctx: &FormatContext, out: &mut Vec<u8>) {
+    match ctx.interval_style {
+        IntervalStyle::Postgres => write_postgres(interval, out),
+        IntervalStyle::PostgresVerbose => write_verbose(interval, out),
+        IntervalStyle::SqlStandard => write_sql_standard(interval, out),
+        IntervalStyle::Iso8601 => write_iso8601(interval, out),
+    }
+}
+
+fn push_str(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn push_clock(micros: i64, out: &mut Vec<u8>) {
+    let v = micros.unsigned_abs();
+    push_padded(v / HOUR_MICROS as u64, 2, out);
+    out.push(b':');
+    push_padded(v / MINUTE_MICROS as u64 % 60, 2, out);
+    out.push(b':');
+    push_padded(v / SECOND_MICROS as u64 % 60, 2, out);
+    push_fraction(micros, out);
+}
+
+fn write_postgres(interval: &Interval, out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut negative_before = false;
+    let mut part = |value: i32, unit: &str, out: &mut Vec<u8>| {
+        if value != 0 {
+            let gap = if out.len() > start { " " } else { "" };
+            let plus = if negative_before && value > 0 { "+" } else { "" };
+            let plural = if value == 1 { "" } else { "s" };
+            push_str(&format!("{gap}{plus}{value} {unit}{plural}"), out);
+            negative_before = value < 0;
+        }
+    };
+    part(interval.months / 12, "year", out);
+    part(interval.months % 12, "mon", out);
+    part(interval.days, "day", out);
+    if interval.micros != 0 || out.len() == start {
+        if out.len() > start {
+            out.push(b' ');
+        }
+        if interval.micros < 0 {
+            out.push(b'-');
+        } else if negative_before {
+            out.push(b'+');
+        }
+        push_clock(interval.micros, out);
+    }
+}
+
+fn write_verbose(interval: &Interval, out: &mut Vec<u8>) {
+    push_str("@", out);
+    let start = out.len();
+    let parts = [
+        (i64::from(interval.months / 12), "year"),
+        (i64::from(interval.months % 12), "mon"),
+        (i64::from(interval.days), "day"),
+        (interval.micros / HOUR_MICROS, "hour"),
+        (interval.micros / MINUTE_MICROS % 60, "min"),
+    ];
+    let mut ago: Option<bool> = None;
+    for (value, unit) in parts {
+        if value != 0 {
+            let negative = *ago.get_or_insert(value < 0);
+            let shown = if negative { -value } else { value };
+            push_str(&format!(" {shown} {unit}{}", if shown == 1 { "" } else { "s" }), out);
+        }
+    }
+    let seconds = interval.micros % MINUTE_MICROS;
+    if seconds != 0 {
+        let negative = *ago.get_or_insert(seconds < 0);
+        let shown = if negative { -seconds } else { seconds };
+        push_str(&format!(" {}{}", if shown < 0 { "-" } else { "" }, shown.unsigned_abs() / 1_000_000), out);
+        push_fraction(seconds, out);
+        push_str(if shown == SECOND_MICROS { " sec" } else { " secs" }, out);
+    }
+    if out.len() == start {
+        push_str(" 0", out);
+    }
+    if ago == Some(true) {
+        push_str(" ago", out);
+    }
+}
+
+fn write_sql_standard(interval: &Interval, out: &mut Vec<u8>) {
+    let (months, days, micros) = (interval.months, interval.days, interval.micros);
+    let negative = months < 0 || days < 0 || micros < 0;
+    let positive = months > 0 || days > 0 || micros > 0;
+    let has_day_time = days != 0 || micros != 0;
+    if !negative && !positive {
+        return push_str("0", out);
+    }
+    if negative && positive || months != 0 && has_day_time {
+        let sign = |v: bool| if v { '-' } else { '+' };
+        let text = format!(
+            "{}{}-{} {}{} {}",
+            sign(months < 0),
+            (months / 12).abs(),
+            (months % 12).abs(),
+            sign(days < 0),
+            days.unsigned_abs(),
+            sign(micros < 0)
+        );
+        push_str(&text, out);
+        let start = out.len();
+        push_clock(micros, out);
+        strip_hour_padding(start, out);
+        return;
+    }
+    if negative {
+        out.push(b'-');
+    }
+    if months != 0 {
+        return push_str(&format!("{}-{}", (months / 12).abs(), (months % 12).abs()), out);
+    }
+    if days != 0 {
+        push_str(&format!("{} ", days.unsigned_abs()), out);
+    }
+    let start = out.len();
+    push_clock(micros, out);
+    strip_hour_padding(start, out);
+}
+
+fn strip_hour_padding(start: usize, out: &mut Vec<u8>) {
+    if out[start] == b'0' && out[start + 1] != b':' {
+        out.remove(start);
+    }
+}
+
+fn write_iso8601(interval: &Interval, out: &mut Vec<u8>) {
+    if *interval == Interval::default() {
+        return push_str("PT0S", out);
+    }
+    out.push(b'P');
+    let mut part = |value: i64, unit: char, out: &mut Vec<u8>| {
+        if value != 0 {
+            push_str(&format!("{value}{unit}"), out);
+        }
+    };
+    part(i64::from(interval.months / 12), 'Y', out);
+    part(i64::from(interval.months % 12), 'M', out);
+    part(i64::from(interval.days), 'D', out);
+    if interval.micros != 0 {
+        out.push(b'T');
+        part(interval.micros / HOUR_MICROS, 'H', out);
+        part(interval.micros / MINUTE_MICROS % 60, 'M', out);
+        let seconds = interval.micros % MINUTE_MICROS;
+        if seconds != 0 {
+            push_str(&format!("{}{}", if seconds < 0 { "-" } else { "" }, seconds.unsigned_abs() / 1_000_000), out);
+            push_fraction(seconds, out);
+            out.push(b'S');
+        }
+    }
+}
+
+/// Errors: 22008.
+pub fn add(a: &Interval, b: &Interval) -> SqlResult<Interval> {
+    let sum = || {
+        Some(Interval {
+            months: a.months.checked_add(b.months)?,
+            days: a.days.checked_add(b.days)?,
+            micros: a.micros.checked_add(b.micros)?,
+        })
+    };
+    sum().ok_or_else(interval_out_of_range)
+}
+
+/// Errors: 22008.
+pub fn negate(a: &Interval) -> SqlResult<Interval> {
+    let negated = || {
+        Some(Interval {
+            months: a.months.checked_neg()?,
+            days: a.days.checked_neg()?,
+            micros: a.micros.checked_neg()?,
+        })
+    };
+    negated().ok_or_else(interval_out_of_range)
+}
+
+/// Errors: 22008.
+pub fn sub(a: &Interval, b: &Interval) -> SqlResult<Interval> {
+    add(a, &negate(b)?)
+}
+
+/// Each field times `factor`; fractions of months spill to days, those of days to the time. Errors: 22008.
+pub fn mul(a: &Interval, factor: f64) -> SqlResult<Interval> {
+    let round_6 = |v: f64| (v * 1e6).round_ties_even() / 1e6;
+    let fits = |v: f64| v.is_finite() && v.abs() <= f64::from(i32::MAX);
+    let (months, days) = (f64::from(a.months) * factor, f64::from(a.days) * factor);
+    if !fits(months) || !fits(days) {
+        return Err(interval_out_of_range());
+    }
+    let mut result = Interval { months: months as i32, days: days as i32, micros: 0 };
+    let month_days = round_6((months - months.trunc()) * 30.0);
+    let mut seconds = round_6((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
+    if seconds.abs() >= 86_400.0 {
+        let whole = (seconds / 86_400.0).trunc();
+        result.days += whole as i32;
+        seconds -= whole * 86_400.0;
+    }
+    result.days += month_days as i32;
+    let micros = (a.micros as f64 * factor + seconds * 1e6).round_ties_even();
+    if !micros.is_finite() || micros.abs() >= 9.223_372_036_854_775e18 {
+        return Err(interval_out_of_range());
+    }
+    result.micros = micros as i64;
+    Ok(result)
+}
+
+/// Errors: 22012, 22008.
+pub fn div(a: &Interval, divisor: f64) -> SqlResult<Interval> {
+    if divisor == 0.0 {
+        return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
+    }
+    let round_6 = |v: f64| (v * 1e6).round_ties_even() / 1e6;
+    let (months, days) = (f64::from(a.months) / divisor, f64::from(a.days) / divisor);
+    let mut result = Interval { months: months as i32, days: days as i32, micros: 0 };
+    let month_days = round_6((months - months.trunc()) * 30.0);
+    let mut seconds = round_6((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
+    if seconds.abs() >= 86_400.0 {
+        let whole = (seconds / 86_400.0).trunc();
+        result.days += whole as i32;
+        seconds -= whole * 86_400.0;
+    }
+    result.days += month_days as i32;
+    result.micros = (a.micros as f64 / divisor + seconds * 1e6).round_ties_even() as i64;
+    Ok(result)
+}
+
+/// Whole days out of the time (`justify_hours`).
+pub fn justify_hours(a: &Interval) -> SqlResult<Interval> {
+    let mut days = i64::from(a.days) + a.micros / DAY_MICROS;
+    let mut micros = a.micros % DAY_MICROS;
+    if days > 0 && micros < 0 {
+        micros += DAY_MICROS;
+        days -= 1;
+    } else if days < 0 && micros > 0 {
+        micros -= DAY_MICROS;
+        days += 1;
+    }
+    Ok(Interval { months: a.months, days: days.try_into().map_err(|_| interval_out_of_range())?, micros })
+}
+
+/// Whole months of 30 days out of the days (`justify_days`).
+pub fn justify_days(a: &Interval) -> SqlResult<Interval> {
+    let mut months = i64::from(a.months) + i64::from(a.days / 30);
+    let mut days = a.days % 30;
+    if months > 0 && days < 0 {
+        days += 30;
+        months -= 1;
+    } else if months < 0 && days > 0 {
+        days -= 30;
+        months += 1;
+    }
+    Ok(Interval { months: months.try_into().map_err(|_| interval_out_of_range())?, days, micros: a.micros })
+}
+
+/// Both, with all signs alike (`justify_interval`).
+pub fn justify_interval(a: &Interval) -> SqlResult<Interval> {
+    let mut r = justify_days(&justify_hours(a)?)?;
+    if r.months > 0 && (r.days < 0 || r.days == 0 && r.micros < 0) {
+        r.days += 30;
+        r.months -= 1;
+    } else if r.months < 0 && (r.days > 0 || r.days == 0 && r.micros > 0) {
+        r.days -= 30;
+        r.months += 1;
+    }
+    if r.days > 0 && r.micros < 0 {
+        r.micros += DAY_MICROS;
+        r.days -= 1;
+    } else if r.days < 0 && r.micros > 0 {
+        r.micros -= DAY_MICROS;
+        r.days += 1;
+    }
+    Ok(r)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_forms_are_read_and_written() {
+        let ctx = FormatContext::default();
+        for (text, want) in [
+            ("1 year 2 mons 3 days 04:05:06.789", "1 year 2 mons 3 days 04:05:06.789"),
+            ("1 day ago", "-1 days"),
+            ("@ 1 minute", "00:01:00"),
+            ("P1Y2M3DT4H5M6S", "1 year 2 mons 3 days 04:05:06"),
+            ("1-2", "1 year 2 mons"),
+            ("3 4:05:06", "3 days 04:05:06"),
+            ("1.5 days", "1 day 12:00:00"),
+            ("-1 days +02:03:00", "-1 days +02:03:00"),
+            ("1.5 months", "1 mon 15 days"),
+            ("90", "00:01:30"),
+            ("2h30m", "02:30:00"),
+            ("0", "00:00:00"),
+            ("1 week", "7 days"),
+        ] {
+            let mut out = Vec::new();
+            write_interval(&parse_interval(text).unwrap(), &ctx, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), want, "{text}");
+        }
+        assert!(parse_interval("abc").is_err());
+        assert!(parse_interval("").is_err());
+        assert!(parse_interval("1 parsec").is_err());
+    }
+}
