@@ -4,20 +4,23 @@
 //! Semantics are PostgreSQL 15's; collation is C over UTF-8 bytes.
 
 pub mod arith;
+mod array_text;
 mod binary;
 mod cast;
 mod compare;
 pub mod datetime;
 mod datum;
+mod float_text;
 mod format_context;
+pub mod json;
 pub mod key;
 pub mod numeric;
 mod pg_type;
 mod text_in;
 mod text_out;
 
-pub use binary::{parse_binary, write_binary};
-pub use cast::{CastContext, apply_typmod, cast, cast_allowed};
+pub use binary::{check_utf8, parse_binary, write_binary};
+pub use cast::{CastContext, apply_typmod, cannot_cast, cast, cast_allowed};
 pub use compare::{compare, equal, hash};
 pub use datum::{Array, Datum, Interval, Row};
 pub use format_context::{
@@ -25,5 +28,5 @@ pub use format_context::{
 };
 pub use numeric::Numeric;
 pub use pg_type::{ElementType, PgType, TypeMod, format_type, format_type_in};
-pub use text_in::parse_text;
-pub use text_out::{to_text, write_text};
+pub use text_in::{parse_bool, parse_bytea, parse_hex, parse_text, split_qualified_name};
+pub use text_out::{push_hex, to_text, write_text};

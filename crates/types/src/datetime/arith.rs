@@ -3,7 +3,9 @@
 use base::SqlResult;
 use jiff::tz::TimeZone;
 
-use super::{Civil, DAY_MICROS, check_timestamp, days_in_month, interval_out_of_range, timestamp_out_of_range, zone};
+use super::{
+    Civil, DAY_MICROS, check_timestamp, days_in_month, interval_out_of_range, timestamp_out_of_range, zone,
+};
 use crate::Interval;
 
 fn is_infinite(timestamp: i64) -> bool {

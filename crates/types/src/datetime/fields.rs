@@ -109,10 +109,28 @@ fn date_field(field: Field, civil: &Civil) -> Option<Numeric> {
         Field::Month => i64::from(civil.month),
         Field::Quarter => i64::from((civil.month - 1) / 3 + 1),
         Field::Week => i64::from(iso_week(days).1),
-        Field::Year => if year > 0 { year } else { year - 1 },
+        Field::Year => {
+            if year > 0 {
+                year
+            } else {
+                year - 1
+            }
+        }
         Field::Decade => year.div_euclid(10),
-        Field::Century => if year > 0 { (year + 99) / 100 } else { -((99 - (year - 1)) / 100) },
-        Field::Millennium => if year > 0 { (year + 999) / 1000 } else { -((999 - (year - 1)) / 1000) },
+        Field::Century => {
+            if year > 0 {
+                (year + 99) / 100
+            } else {
+                -((99 - (year - 1)) / 100)
+            }
+        }
+        Field::Millennium => {
+            if year > 0 {
+                (year + 999) / 1000
+            } else {
+                -((999 - (year - 1)) / 1000)
+            }
+        }
         Field::Isoyear => {
             let iso = i64::from(iso_week(days).0);
             if iso > 0 { iso } else { iso - 1 }
@@ -154,7 +172,9 @@ pub fn of_timestamp(name: &str, timestamp: i64) -> SqlResult<Option<Numeric>> {
         return Ok(Some(value));
     }
     match field {
-        Field::Epoch => Ok(Some(Numeric::from_i128(i128::from(timestamp) + i128::from(EPOCH_DAYS * DAY_MICROS), 6))),
+        Field::Epoch => {
+            Ok(Some(Numeric::from_i128(i128::from(timestamp) + i128::from(EPOCH_DAYS * DAY_MICROS), 6)))
+        }
         Field::Julian => julian(timestamp).map(Some),
         _ => Err(unsupported(name, TYPE)),
     }

@@ -3,7 +3,9 @@
 use base::{SqlError, SqlResult, SqlState};
 use jiff::tz::TimeZone;
 
-use super::{Civil, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, days_from_civil, days_in_month, zone};
+use super::{
+    Civil, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, days_from_civil, days_in_month, zone,
+};
 use crate::{DateOrder, FormatContext};
 
 /// Why a text is not a date or time.
@@ -26,7 +28,11 @@ impl Fault {
                     SqlState::DATETIME_FIELD_OVERFLOW,
                     format!("date/time field value out of range: \"{text}\""),
                 );
-                if hint { error.with_hint("Perhaps you need a different \"datestyle\" setting.") } else { error }
+                if hint {
+                    error.with_hint("Perhaps you need a different \"datestyle\" setting.")
+                } else {
+                    error
+                }
             }
             Fault::Zone(name) => SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
@@ -56,7 +62,17 @@ enum Special {
 }
 
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
 ];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
@@ -66,7 +82,8 @@ pub(crate) fn month_by_name(word: &str) -> Option<u32> {
     if word == "sept" {
         return Some(9);
     }
-    let found = MONTHS.iter().position(|month| *month == word || word.len() == 3 && month.starts_with(word))?;
+    let found =
+        MONTHS.iter().position(|month| *month == word || word.len() == 3 && month.starts_with(word))?;
     Some(found as u32 + 1)
 }
 
@@ -161,7 +178,11 @@ impl<'a> Parser<'a> {
             8 if !has_date => self.set_date_digits(value / 10000, value / 100 % 100, value % 100),
             6 if !has_date && self.month.is_none() => {
                 let year = value / 10000;
-                self.set_date_digits(year + if year < 70 { 2000 } else { 1900 }, value / 100 % 100, value % 100)
+                self.set_date_digits(
+                    year + if year < 70 { 2000 } else { 1900 },
+                    value / 100 % 100,
+                    value % 100,
+                )
             }
             n => {
                 self.numbers.push((value, n));
@@ -263,7 +284,8 @@ impl<'a> Parser<'a> {
     }
 
     fn set_date(&mut self, year: &str, month: i64, day: i64) -> Result<(), Fault> {
-        let value: i32 = year.parse().map_err(|_| if year.is_empty() { Fault::Syntax } else { Fault::Range(false) })?;
+        let value: i32 =
+            year.parse().map_err(|_| if year.is_empty() { Fault::Syntax } else { Fault::Range(false) })?;
         let year = if year.len() <= 2 { value + if value < 70 { 2000 } else { 1900 } } else { value };
         if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
             return Err(Fault::Range(true));
@@ -523,14 +545,15 @@ pub fn parse_date(text: &str, ctx: &FormatContext) -> SqlResult<i32> {
         Some((year, month, day)) => days_from_civil(year, month, day),
         None => local(&parsed, text, ctx, "date")?.div_euclid(DAY_MICROS),
     };
-    super::check_date(days)
-        .map_err(|_| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
+    super::check_date(days).map_err(|_| {
+        SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
+    })
 }
 
 /// Reads a time of day; a date and zone in the text are ignored. Errors: 22007, 22008.
 pub fn parse_time(text: &str, ctx: &FormatContext) -> SqlResult<i64> {
     let mut parser = Parser::new(text, ctx.date_order);
-    parser.after_t = !text.contains([':', '-', '/']) ;
+    parser.after_t = !text.contains([':', '-', '/']);
     let parsed = parser.run().map_err(|fault| fault.into_sql(text, "time"))?;
     match (parsed.micros, parsed.special) {
         (Some(micros), _) => Ok(micros),
@@ -553,9 +576,24 @@ mod tests {
     #[test]
     fn many_forms_of_a_date_are_one() {
         let ctx = FormatContext::default();
-        for text in ["1999-01-08", "January 8, 1999", "1/8/1999", "1999-Jan-08", "Jan-08-1999", "08-Jan-1999", "19990108",
-            "990108", "1999.008", "8 Jan 1999", "Fri Jan 8 1999"] {
-            assert_eq!(show(|out| write_date(parse_date(text, &ctx).unwrap(), &ctx, out)), "1999-01-08", "{text}");
+        for text in [
+            "1999-01-08",
+            "January 8, 1999",
+            "1/8/1999",
+            "1999-Jan-08",
+            "Jan-08-1999",
+            "08-Jan-1999",
+            "19990108",
+            "990108",
+            "1999.008",
+            "8 Jan 1999",
+            "Fri Jan 8 1999",
+        ] {
+            assert_eq!(
+                show(|out| write_date(parse_date(text, &ctx).unwrap(), &ctx, out)),
+                "1999-01-08",
+                "{text}"
+            );
         }
         for bad in ["1999-13-01", "1999-02-29", "abc", "", "1999", "2020-01-01x"] {
             assert!(parse_date(bad, &ctx).is_err(), "{bad}");

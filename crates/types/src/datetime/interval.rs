@@ -7,7 +7,10 @@ use super::{DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, interval_out_
 use crate::{FormatContext, Interval, IntervalStyle};
 
 fn syntax(text: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_DATETIME_FORMAT, format!("invalid input syntax for type interval: \"{text}\""))
+    SqlError::new(
+        SqlState::INVALID_DATETIME_FORMAT,
+        format!("invalid input syntax for type interval: \"{text}\""),
+    )
 }
 
 fn field_overflow(text: &str) -> SqlError {
@@ -49,7 +52,8 @@ impl Sum {
                 }
             }
             Unit::Micros(n) => {
-                self.micros += i128::from(whole) * i128::from(n) + (fraction * n as f64).round_ties_even() as i128;
+                self.micros +=
+                    i128::from(whole) * i128::from(n) + (fraction * n as f64).round_ties_even() as i128;
             }
         }
         Some(())
@@ -73,8 +77,12 @@ enum Unit {
 
 fn unit_by_name(word: &str) -> Option<Unit> {
     Some(match word {
-        "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" | "microsecon" => Unit::Micros(1),
-        "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" | "millisecon" => Unit::Micros(1000),
+        "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" | "microsecon" => {
+            Unit::Micros(1)
+        }
+        "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" | "millisecon" => {
+            Unit::Micros(1000)
+        }
         "s" | "sec" | "secs" | "second" | "seconds" => Unit::Micros(SECOND_MICROS),
         "m" | "min" | "mins" | "minute" | "minutes" => Unit::Micros(MINUTE_MICROS),
         "h" | "hr" | "hrs" | "hour" | "hours" => Unit::Micros(HOUR_MICROS),
@@ -232,7 +240,9 @@ fn tokens(text: &str) -> Option<Vec<&str>> {
             b if b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.') => {
                 at += 1;
                 // A sign may stand apart from its number.
-                while at < bytes.len() && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-')) {
+                while at < bytes.len()
+                    && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-'))
+                {
                     at += 1;
                 }
             }
@@ -410,7 +420,7 @@ fn write_iso8601(interval: &Interval, out: &mut Vec<u8>) {
         return push_str("PT0S", out);
     }
     out.push(b'P');
-    let mut part = |value: i64, unit: char, out: &mut Vec<u8>| {
+    let part = |value: i64, unit: char, out: &mut Vec<u8>| {
         if value != 0 {
             push_str(&format!("{value}{unit}"), out);
         }
@@ -424,7 +434,10 @@ fn write_iso8601(interval: &Interval, out: &mut Vec<u8>) {
         part(interval.micros / MINUTE_MICROS % 60, 'M', out);
         let seconds = interval.micros % MINUTE_MICROS;
         if seconds != 0 {
-            push_str(&format!("{}{}", if seconds < 0 { "-" } else { "" }, seconds.unsigned_abs() / 1_000_000), out);
+            push_str(
+                &format!("{}{}", if seconds < 0 { "-" } else { "" }, seconds.unsigned_abs() / 1_000_000),
+                out,
+            );
             push_fraction(seconds, out);
             out.push(b'S');
         }

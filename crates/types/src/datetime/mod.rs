@@ -103,12 +103,20 @@ pub fn interval_out_of_range() -> SqlError {
 
 /// Checks a finite timestamp's range.
 pub fn check_timestamp(timestamp: i64) -> SqlResult<i64> {
-    if (TIMESTAMP_MIN..TIMESTAMP_END).contains(&timestamp) { Ok(timestamp) } else { Err(timestamp_out_of_range()) }
+    if (TIMESTAMP_MIN..TIMESTAMP_END).contains(&timestamp) {
+        Ok(timestamp)
+    } else {
+        Err(timestamp_out_of_range())
+    }
 }
 
 /// Checks a finite date's range.
 pub fn check_date(days: i64) -> SqlResult<i32> {
-    if (i64::from(DATE_MIN)..i64::from(DATE_END)).contains(&days) { Ok(days as i32) } else { Err(date_out_of_range()) }
+    if (i64::from(DATE_MIN)..i64::from(DATE_END)).contains(&days) {
+        Ok(days as i32)
+    } else {
+        Err(date_out_of_range())
+    }
 }
 
 /// Rounds microseconds to `digits` after the second, halves away from zero; the infinities stay.

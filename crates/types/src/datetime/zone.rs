@@ -13,7 +13,8 @@ pub fn offset_at(zone: &TimeZone, instant: i64) -> i32 {
         return offset.seconds();
     }
     let unix = instant.saturating_add(UNIX_TO_PG_EPOCH_MICROS);
-    let stamp = Timestamp::from_microsecond(unix).unwrap_or(if unix < 0 { Timestamp::MIN } else { Timestamp::MAX });
+    let stamp =
+        Timestamp::from_microsecond(unix).unwrap_or(if unix < 0 { Timestamp::MIN } else { Timestamp::MAX });
     zone.to_offset(stamp).seconds()
 }
 
@@ -122,7 +123,11 @@ pub fn parse_offset(text: &str) -> Option<i32> {
         _ => return None,
     };
     let number = |s: &str| -> Option<i32> {
-        if s.is_empty() || s.len() > 2 || !s.bytes().all(|b| b.is_ascii_digit()) { None } else { s.parse().ok() }
+        if s.is_empty() || s.len() > 2 || !s.bytes().all(|b| b.is_ascii_digit()) {
+            None
+        } else {
+            s.parse().ok()
+        }
     };
     let (h, m, s) = if body.contains(':') {
         let mut parts = body.split(':');

@@ -4,7 +4,8 @@ use base::SqlResult;
 use num_bigint::{BigInt, Sign};
 
 use super::{
-    DISPLAY_SCALE_MAX, Numeric, Repr, SCALE_MAX, SIGNIFICANT_DIGITS_MIN, division_by_zero, pow10_big, pow10_i128,
+    DISPLAY_SCALE_MAX, Numeric, Repr, SCALE_MAX, SIGNIFICANT_DIGITS_MIN, division_by_zero, pow10_big,
+    pow10_i128,
 };
 
 impl Numeric {
@@ -21,7 +22,8 @@ impl Numeric {
     }
 
     fn add_signed(&self, other: &Numeric, negate: bool) -> SqlResult<Numeric> {
-        if let (Repr::Small { coef: a, scale: sa }, Repr::Small { coef: b, scale: sb }) = (&self.0, &other.0) {
+        if let (Repr::Small { coef: a, scale: sa }, Repr::Small { coef: b, scale: sb }) = (&self.0, &other.0)
+        {
             let diff = u32::from(sa.abs_diff(*sb));
             // |i64| * 10^18 < 10^37: the sum of two such stays within i128.
             if diff <= 18 {
@@ -68,7 +70,8 @@ impl Numeric {
 
     /// The scale is the sum of the scales. Errors: 22003.
     pub fn mul(&self, other: &Numeric) -> SqlResult<Numeric> {
-        if let (Repr::Small { coef: a, scale: sa }, Repr::Small { coef: b, scale: sb }) = (&self.0, &other.0) {
+        if let (Repr::Small { coef: a, scale: sa }, Repr::Small { coef: b, scale: sb }) = (&self.0, &other.0)
+        {
             let scale = u32::from(*sa) + u32::from(*sb);
             if scale as i32 <= SCALE_MAX {
                 return Ok(Numeric::from_i128(i128::from(*a) * i128::from(*b), scale as u16));

@@ -65,7 +65,10 @@ impl Numeric {
     /// Reads what [`Numeric::write_binary`] writes. Errors: 22P03.
     pub fn parse_binary(bytes: &[u8]) -> SqlResult<Numeric> {
         let bad = |what: &str| {
-            SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid {what} in external \"numeric\" value"))
+            SqlError::new(
+                SqlState::INVALID_BINARY_REPRESENTATION,
+                format!("invalid {what} in external \"numeric\" value"),
+            )
         };
         if bytes.len() < 8 || bytes.len() % 2 != 0 {
             return Err(bad("length"));
@@ -131,8 +134,23 @@ mod tests {
 
     #[test]
     fn binary_form_is_read_back_as_written() {
-        for text in ["0", "0.00", "1", "-1.50", "10000", "12345678.9", "0.0001", "0.00001", "1000000", "NaN", "-Infinity",
-            "123456789012345678901234567890.000000000000000000001", "99999999.99", "0.5", "100000000000000000000000"] {
+        for text in [
+            "0",
+            "0.00",
+            "1",
+            "-1.50",
+            "10000",
+            "12345678.9",
+            "0.0001",
+            "0.00001",
+            "1000000",
+            "NaN",
+            "-Infinity",
+            "123456789012345678901234567890.000000000000000000001",
+            "99999999.99",
+            "0.5",
+            "100000000000000000000000",
+        ] {
             let n: Numeric = text.parse().unwrap();
             let mut bytes = Vec::new();
             n.write_binary(&mut bytes);

@@ -28,7 +28,11 @@ impl Fixed {
     fn of(&self, n: &Numeric) -> BigInt {
         let own = u32::from(n.scale());
         let coef = n.big_coef();
-        if self.scale >= own { coef * pow10_big(self.scale - own) } else { div_round_big(&coef, &pow10_big(own - self.scale)) }
+        if self.scale >= own {
+            coef * pow10_big(self.scale - own)
+        } else {
+            div_round_big(&coef, &pow10_big(own - self.scale))
+        }
     }
 
     fn mul(&self, a: &BigInt, b: &BigInt) -> BigInt {
@@ -108,7 +112,8 @@ impl Numeric {
         }
         let weight = self.exponent().map_or(0, |e| e.div_euclid(4));
         let root_weight = if weight >= 0 { (weight + 1) * 4 / 2 - 1 } else { 1 - (1 - weight * 4) / 2 };
-        let scale = (SIGNIFICANT_DIGITS_MIN - root_weight).max(i32::from(self.scale())).clamp(0, DISPLAY_SCALE_MAX);
+        let scale =
+            (SIGNIFICANT_DIGITS_MIN - root_weight).max(i32::from(self.scale())).clamp(0, DISPLAY_SCALE_MAX);
         // One digit more than wanted, so that rounding sees it; the root is cut off, never up.
         let wide = scale as u32 + 1;
         let own = u32::from(self.scale());
@@ -133,7 +138,8 @@ impl Numeric {
             return if v > 0.0 { Err(overflow()) } else { Ok(Numeric::new(0, DISPLAY_SCALE_MAX as u16)) };
         }
         let digits = (v * std::f64::consts::LOG10_E) as i32;
-        let scale = (SIGNIFICANT_DIGITS_MIN - digits).max(i32::from(self.scale())).clamp(0, DISPLAY_SCALE_MAX);
+        let scale =
+            (SIGNIFICANT_DIGITS_MIN - digits).max(i32::from(self.scale())).clamp(0, DISPLAY_SCALE_MAX);
         // Squaring loses about a digit for each three halvings, and the integer part needs its digits too.
         let fixed = Fixed::new(scale as u32 + digits.max(0) as u32 * 2 + GUARD + 8);
         fixed.round_to(&fixed.exp(&fixed.of(self)), scale)
@@ -144,7 +150,10 @@ impl Numeric {
             return Err(argument(SqlState::INVALID_ARGUMENT_FOR_LOG, "cannot take logarithm of zero"));
         }
         if self.signum() < 0 {
-            return Err(argument(SqlState::INVALID_ARGUMENT_FOR_LOG, "cannot take logarithm of a negative number"));
+            return Err(argument(
+                SqlState::INVALID_ARGUMENT_FOR_LOG,
+                "cannot take logarithm of a negative number",
+            ));
         }
         Ok(())
     }
@@ -169,7 +178,9 @@ impl Numeric {
         if !self.is_finite() {
             return Ok(self.clone());
         }
-        let scale = (SIGNIFICANT_DIGITS_MIN - self.ln_exponent()).max(i32::from(self.scale())).clamp(0, DISPLAY_SCALE_MAX);
+        let scale = (SIGNIFICANT_DIGITS_MIN - self.ln_exponent())
+            .max(i32::from(self.scale()))
+            .clamp(0, DISPLAY_SCALE_MAX);
         let fixed = Fixed::new(scale as u32 + GUARD + u32::from(self.scale()) + self.coef_digits());
         fixed.round_to(&fixed.ln(&fixed.of(self)), scale)
     }
@@ -191,7 +202,9 @@ impl Numeric {
             .max(i32::from(self.scale()))
             .max(i32::from(base.scale()))
             .clamp(0, DISPLAY_SCALE_MAX);
-        let fixed = Fixed::new(scale as u32 + 2 * GUARD + self.coef_digits() + base.coef_digits() + u32::from(self.scale()));
+        let fixed = Fixed::new(
+            scale as u32 + 2 * GUARD + self.coef_digits() + base.coef_digits() + u32::from(self.scale()),
+        );
         let (num, den) = (fixed.ln(&fixed.of(self)), fixed.ln(&fixed.of(base)));
         if den == BigInt::ZERO {
             return Err(super::division_by_zero());
@@ -244,7 +257,9 @@ impl Numeric {
             return self.power_whole(e, scale);
         }
         let int_digits = estimate.max(0.0) as u32;
-        let fixed = Fixed::new(scale as u32 + 2 * int_digits + 2 * GUARD + exponent.coef_digits() + self.coef_digits());
+        let fixed = Fixed::new(
+            scale as u32 + 2 * int_digits + 2 * GUARD + exponent.coef_digits() + self.coef_digits(),
+        );
         let product = fixed.mul(&fixed.ln(&fixed.of(&magnitude)), &fixed.of(exponent));
         let result = fixed.round_to(&fixed.exp(&product), scale)?;
         let odd = whole && exponent.rem(&Numeric::from(2))?.signum() != 0;
@@ -264,7 +279,11 @@ impl Numeric {
         let own = u32::try_from(own).map_err(|_| overflow())?;
         let scale = scale as u32;
         let coef = if exponent >= 0 {
-            if scale >= own { power * pow10_big(scale - own) } else { div_round_big(&power, &pow10_big(own - scale)) }
+            if scale >= own {
+                power * pow10_big(scale - own)
+            } else {
+                div_round_big(&power, &pow10_big(own - scale))
+            }
         } else {
             let (num, den) = (pow10_big(own + scale), power);
             let (num, den) = if den.sign() == Sign::Minus { (-num, -den) } else { (num, den) };

@@ -5,6 +5,7 @@
 
 mod arith;
 mod binary;
+mod key;
 mod math;
 mod text;
 
@@ -181,7 +182,13 @@ impl Numeric {
     pub fn signum(&self) -> i32 {
         match &self.0 {
             Repr::Small { coef, .. } => coef.signum() as i32,
-            Repr::Big(big) => if big.coef.sign() == Sign::Minus { -1 } else { 1 },
+            Repr::Big(big) => {
+                if big.coef.sign() == Sign::Minus {
+                    -1
+                } else {
+                    1
+                }
+            }
             Repr::NegInf => -1,
             _ => 1,
         }
@@ -481,7 +488,12 @@ mod tests {
             v.hash_value(&mut h);
             std::hash::Hasher::finish(&h)
         };
-        for (a, b) in [("1", "1.000"), ("0", "0.00"), ("12345678901234567890", "12345678901234567890.000"), ("-5.50", "-5.5")] {
+        for (a, b) in [
+            ("1", "1.000"),
+            ("0", "0.00"),
+            ("12345678901234567890", "12345678901234567890.000"),
+            ("-5.50", "-5.5"),
+        ] {
             assert_eq!(n(a).compare(&n(b)), Ordering::Equal);
             assert_eq!(hash(&n(a)), hash(&n(b)), "{a} {b}");
         }

@@ -103,7 +103,8 @@ fn finish(coef: BigInt, scale: i64) -> Result<Numeric, ParseNumericError> {
         if -scale > INT_DIGITS_MAX {
             return Err(ParseNumericError::Range);
         }
-        return Numeric::from_big_checked(coef * pow10_big((-scale) as u32), 0).map_err(|_| ParseNumericError::Range);
+        return Numeric::from_big_checked(coef * pow10_big((-scale) as u32), 0)
+            .map_err(|_| ParseNumericError::Range);
     }
     if scale > i64::from(SCALE_MAX) {
         let drop = scale - i64::from(SCALE_MAX);
@@ -180,7 +181,11 @@ impl Numeric {
         // As printf's %.{digits}g: trailing zeros of the mantissa do not count.
         let text = format!("{v:.*e}", digits - 1);
         let (mantissa, exponent) = text.split_once('e').expect("scientific form");
-        let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+        let mantissa = if mantissa.contains('.') {
+            mantissa.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            mantissa
+        };
         format!("{mantissa}e{exponent}").parse().expect("a float's digits are a number")
     }
 }

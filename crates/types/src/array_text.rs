@@ -1,0 +1,143 @@
+//! Text form of arrays: `{1,NULL,"a b"}`.
+
+use base::{SqlError, SqlResult, SqlState};
+
+use crate::{Array, Datum, ElementType, FormatContext, PgType, TypeMod, parse_text, write_text};
+
+fn malformed(text: &str, detail: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""))
+        .with_detail(detail)
+}
+
+/// Errors: 22P02, those of the elements, 0A000 for more than one dimension.
+pub(crate) fn parse(
+    text: &str,
+    element: ElementType,
+    typmod: TypeMod,
+    ctx: &FormatContext,
+) -> SqlResult<Array> {
+    let trimmed = text.trim();
+    let Some(body) = trimmed.strip_prefix('{') else {
+        return Err(malformed(text, "Array value must start with \"{\" or dimension information."));
+    };
+    let mut items = Vec::new();
+    let bytes = body.as_bytes();
+    let mut at = 0;
+    let skip_blanks = |at: &mut usize| {
+        while bytes.get(*at).is_some_and(u8::is_ascii_whitespace) {
+            *at += 1;
+        }
+    };
+    let end_of_input = || malformed(text, "Unexpected end of input.");
+    skip_blanks(&mut at);
+    if bytes.get(at) == Some(&b'}') {
+        if at + 1 != bytes.len() {
+            return Err(malformed(text, "Junk after closing right brace."));
+        }
+        return Ok(Array { element, items });
+    }
+    loop {
+        skip_blanks(&mut at);
+        let (item, quoted) = match bytes.get(at).ok_or_else(end_of_input)? {
+            b'{' => return Err(SqlError::unsupported("an array of more than one dimension")),
+            b'"' => (quoted(body, &mut at).ok_or_else(end_of_input)?, true),
+            _ => {
+                let item = bare(body, &mut at).ok_or_else(end_of_input)?;
+                if item.is_empty() {
+                    let found = bytes.get(at).map_or(',', |b| *b as char);
+                    return Err(malformed(text, &format!("Unexpected \"{found}\" character.")));
+                }
+                (item, false)
+            }
+        };
+        items.push(if !quoted && item.eq_ignore_ascii_case("null") {
+            Datum::Null
+        } else {
+            parse_text(&item, PgType::from(element), typmod, ctx)?
+        });
+        skip_blanks(&mut at);
+        match bytes.get(at).ok_or_else(end_of_input)? {
+            b',' => at += 1,
+            b'}' => {
+                if at + 1 != bytes.len() {
+                    return Err(malformed(text, "Junk after closing right brace."));
+                }
+                return Ok(Array { element, items });
+            }
+            _ => return Err(malformed(text, "Unexpected array element.")),
+        }
+    }
+}
+
+fn quoted(body: &str, at: &mut usize) -> Option<String> {
+    let mut item = String::new();
+    let mut chars = body[*at + 1..].char_indices();
+    let base = *at + 1;
+    while let Some((i, c)) = chars.next() {
+        match c {
+            '"' => {
+                *at = base + i + 1;
+                return Some(item);
+            }
+            '\\' => item.push(chars.next()?.1),
+            c => item.push(c),
+        }
+    }
+    None
+}
+
+fn bare(body: &str, at: &mut usize) -> Option<String> {
+    let mut item = String::new();
+    let base = *at;
+    let mut chars = body[base..].char_indices();
+    while let Some((i, c)) = chars.next() {
+        match c {
+            ',' | '}' => {
+                *at = base + i;
+                let kept = item.trim_end().len();
+                item.truncate(kept);
+                return Some(item);
+            }
+            '\\' => item.push(chars.next()?.1),
+            c => item.push(c),
+        }
+    }
+    None
+}
+
+/// Appends the text form.
+pub(crate) fn write(array: &Array, ctx: &FormatContext, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let ty = PgType::from(array.element);
+    for (i, item) in array.items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        if item.is_null() {
+            out.extend_from_slice(b"NULL");
+            continue;
+        }
+        let start = out.len();
+        write_text(item, ty, ctx, out);
+        if needs_quotes(&out[start..]) {
+            let plain = out.split_off(start);
+            out.push(b'"');
+            for b in plain {
+                if matches!(b, b'"' | b'\\') {
+                    out.push(b'\\');
+                }
+                out.push(b);
+            }
+            out.push(b'"');
+        }
+    }
+    out.push(b'}');
+}
+
+fn needs_quotes(item: &[u8]) -> bool {
+    item.is_empty()
+        || item.eq_ignore_ascii_case(b"null")
+        || item.iter().any(|b| {
+            matches!(b, b'{' | b'}' | b',' | b'"' | b'\\' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+        })
+}

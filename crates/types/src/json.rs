@@ -1,0 +1,189 @@
+//! json and jsonb: parsing, jsonb's canonical text, its order.
+
+use std::cmp::Ordering;
+
+use base::{SqlError, SqlResult, SqlState};
+use serde_json::Value;
+
+use crate::Numeric;
+
+/// Parses JSON text. Errors: 22P02.
+pub fn parse(text: &str) -> SqlResult<Value> {
+    serde_json::from_str(text).map_err(|error| {
+        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
+            .with_detail(format!("{error}."))
+    })
+}
+
+/// The canonical text of `value` as jsonb: keys sorted by length then bytes, `", "` and `": "` between.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write_canonical(value, &mut out);
+    out
+}
+
+/// Appends [`canonical`].
+pub fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(true) => out.push_str("true"),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Number(number) => match number.as_str().parse::<Numeric>() {
+            Ok(n) => out.push_str(&n.to_string()),
+            Err(_) => out.push_str(number.as_str()),
+        },
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries
+                .sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.as_bytes().cmp(b.0.as_bytes())));
+            out.push('{');
+            for (i, (key, item)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    out.push_str(", ");
+                }
+                write_string(key, out);
+                out.push_str(": ");
+                write_canonical(item, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+/// Appends `text` as a JSON string.
+pub fn write_string(text: &str, out: &mut String) {
+    use std::fmt::Write;
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 => write!(out, "\\u{:04x}", c as u32).expect("writing to a string"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// jsonb's canonical text of JSON text. Errors: 22P02, 22P05 for `\u0000`.
+pub fn to_jsonb(text: &str) -> SqlResult<Box<str>> {
+    let value = parse(text)?;
+    if text.contains("\\u0000") && contains_nul(&value) {
+        return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text."));
+    }
+    Ok(canonical(&value).into_boxed_str())
+}
+
+fn contains_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(contains_nul),
+        Value::Object(map) => map.iter().any(|(key, item)| key.contains('\0') || contains_nul(item)),
+        _ => false,
+    }
+}
+
+/// Canonical jsonb text parsed again.
+pub fn parse_canonical(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or(Value::Null)
+}
+
+/// jsonb's btree order: object > array > boolean > number > string > null; longer containers are greater.
+pub fn compare_jsonb(a: &str, b: &str) -> Ordering {
+    if a == b { Ordering::Equal } else { compare(&parse_canonical(a), &parse_canonical(b)) }
+}
+
+fn class(value: &Value) -> u8 {
+    match value {
+        Value::Null => 0,
+        Value::String(_) => 1,
+        Value::Number(_) => 2,
+        Value::Bool(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    }
+}
+
+fn number(value: &serde_json::Number) -> Numeric {
+    value.as_str().parse().unwrap_or(Numeric::NAN)
+}
+
+/// Order of two values; see [`compare_jsonb`].
+pub fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        // An empty top-level array is less than everything, as in PostgreSQL.
+        (Value::Array(x), Value::Array(y)) => x.len().cmp(&y.len()).then_with(|| {
+            x.iter().zip(y).map(|(x, y)| compare(x, y)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        }),
+        (Value::Array(x), _) if x.is_empty() => Ordering::Less,
+        (_, Value::Array(y)) if y.is_empty() => Ordering::Greater,
+        (Value::Object(x), Value::Object(y)) => x.len().cmp(&y.len()).then_with(|| {
+            let sorted = |map: &serde_json::Map<String, Value>| {
+                let mut keys: Vec<String> = map.keys().cloned().collect();
+                keys.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+                keys
+            };
+            for (kx, ky) in sorted(x).iter().zip(&sorted(y)) {
+                let order = kx.cmp(ky).then_with(|| compare(&x[kx], &y[ky]));
+                if order.is_ne() {
+                    return order;
+                }
+            }
+            Ordering::Equal
+        }),
+        (Value::String(x), Value::String(y)) => x.cmp(y),
+        (Value::Number(x), Value::Number(y)) => number(x).compare(&number(y)),
+        (Value::Bool(x), Value::Bool(y)) => x.cmp(y),
+        _ => class(a).cmp(&class(b)),
+    }
+}
+
+/// jsonb's `@>`.
+pub fn contains(outer: &Value, inner: &Value) -> bool {
+    match (outer, inner) {
+        (Value::Object(x), Value::Object(y)) => {
+            y.iter().all(|(k, v)| x.get(k).is_some_and(|own| contains_inner(own, v)))
+        }
+        (Value::Array(x), Value::Array(y)) => y.iter().all(|v| x.iter().any(|own| contains_inner(own, v))),
+        (Value::Array(x), scalar) if !scalar.is_object() => x.iter().any(|own| compare(own, scalar).is_eq()),
+        _ => class(outer) == class(inner) && compare(outer, inner).is_eq(),
+    }
+}
+
+fn contains_inner(outer: &Value, inner: &Value) -> bool {
+    match (outer, inner) {
+        (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => contains(outer, inner),
+        _ => class(outer) == class(inner) && compare(outer, inner).is_eq(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jsonb_is_canonical() {
+        let got = to_jsonb(r#" {"bb":1, "a" : [1.50,1e2, null], "c":"x\ny", "a":2} "#).unwrap();
+        assert_eq!(&*got, r#"{"a": 2, "c": "x\ny", "bb": 1}"#);
+        assert_eq!(&*to_jsonb("[1.50, 1e2,true]").unwrap(), "[1.50, 100, true]");
+        assert!(to_jsonb("{").is_err());
+        assert!(compare_jsonb("1.0", "1.00").is_eq());
+    }
+}
