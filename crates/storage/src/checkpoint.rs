@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use base::{Epoch, PageNo};
+use base::{Epoch, PageNo, SlotNo};
 use env::IoBuf;
 use rustc_hash::FxHashMap;
 
@@ -19,8 +19,8 @@ use crate::radix::{FANOUT, Inner, Leaf, Link, shift_of};
 use crate::slot_writer::SlotWriter;
 use crate::slots::{FileFull, NextFreeSet, Slots};
 use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
-use crate::version::{Location, PageVersion};
-use crate::yield_now::yield_now;
+use crate::version::{Location, PageVersion, ReleasedChain};
+use crate::yield_now::{yield_every, yield_now};
 use crate::{DataFile, PageBytes, PageMap, Snapshot};
 
 /// What a checkpoint wrote.
@@ -42,6 +42,8 @@ pub struct Checkpoint {
     map_height: u32,
     /// Held until the locations are published: it keeps every version they go to.
     snapshot: Option<Snapshot>,
+    /// Slots the live map left behind and slots memory let go of, until `slots` has taken them in.
+    left_behind: Option<(Vec<SlotNo>, ReleasedChain)>,
     stage: Stage,
     counts: CheckpointCounts,
 }
@@ -67,18 +69,16 @@ struct Written {
 }
 
 impl Checkpoint {
-    /// Takes a snapshot of `map` to write as `root`. Constant time but for the list of slots left behind since the
-    /// last checkpoint. `Err(Closed)` if another one runs, or an earlier one failed for good.
+    /// Takes a snapshot of `map` to write as `root`, in constant time. `Err(Closed)` if another one runs, or an earlier one failed for good.
     ///
     /// # Panics
     /// If the payload is longer than [`ROOT_PAYLOAD_LEN_MAX`].
     pub fn begin(map: &mut PageMap, file: &mut DataFile, root: Root) -> Result<Checkpoint, FileError> {
         assert!(root.payload.len() <= ROOT_PAYLOAD_LEN_MAX, "payload of {} bytes", root.payload.len());
-        let Some(mut slots) = file.slots.take() else {
+        let Some(slots) = file.slots.take() else {
             return Err(FileError::Closed { file: file.reader.path.clone() });
         };
         let (snapshot, superseded, released) = map.begin_checkpoint();
-        slots.note(superseded, released);
         Ok(Checkpoint {
             reader: Arc::clone(&file.reader),
             slots,
@@ -87,6 +87,7 @@ impl Checkpoint {
             epoch: snapshot.epoch,
             map_height: snapshot.height,
             snapshot: Some(snapshot),
+            left_behind: Some((superseded, released)),
             stage: Stage::Idle,
             counts: CheckpointCounts::default(),
         })
@@ -112,6 +113,12 @@ impl Checkpoint {
         assert!(matches!(self.stage, Stage::Idle), "a checkpoint is written once");
         self.stage = Stage::Unknown;
         let snapshot = self.snapshot.clone().expect("held since `begin`");
+        let (superseded, released) = self.left_behind.take().expect("written once");
+        self.slots.supersede(superseded);
+        for (i, slot) in released.enumerate() {
+            yield_every(i).await;
+            self.slots.release(slot);
+        }
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots);
         let tenant = self.reader.tenant;
         let written = match write_root(&mut writer, &snapshot, tenant, &mut self.counts).await {
@@ -152,7 +159,8 @@ impl Checkpoint {
         superblock.encode((&mut page[..]).try_into().expect("one page"));
         let (result, _) = self.reader.file.write_all_at_durable(page, offset_of(superblock.slot())).await;
         result.map_err(|error| self.reader.io_error("writing the superblock", error))?;
-        for (version, location) in &written.pages {
+        for (i, (version, location)) in written.pages.iter().enumerate() {
+            yield_every(i).await;
             version.set_location(*location);
         }
         for (node, location) in &written.nodes {
@@ -163,7 +171,7 @@ impl Checkpoint {
             }
         }
         let Written { next_free_set, free_set, .. } = *written;
-        self.slots.publish(next_free_set, free_set);
+        self.slots.publish(next_free_set, free_set).await;
         self.snapshot = None;
         self.stage = Stage::Published;
         Ok(self.counts)
@@ -176,8 +184,7 @@ impl Checkpoint {
         map.end_checkpoint();
         match self.stage {
             Stage::Published => file.generation = self.generation,
-            Stage::Idle => {}
-            Stage::Written(_) => self.give_up(),
+            Stage::Idle | Stage::Written(_) => self.give_up(),
             Stage::Unknown => return false,
         }
         let published = matches!(self.stage, Stage::Published);
@@ -186,6 +193,10 @@ impl Checkpoint {
     }
 
     fn give_up(&mut self) {
+        if let Some((superseded, released)) = self.left_behind.take() {
+            self.slots.supersede(superseded);
+            released.for_each(|slot| self.slots.release(slot));
+        }
         self.slots.abandon();
         self.stage = Stage::Idle;
     }
@@ -228,7 +239,7 @@ async fn write_root(
     (counts.pages, counts.map_nodes) = (pages.len() as u64, nodes.len() as u64);
 
     let full = |FileFull| FileError::Full { file: snapshot_file(snapshot) };
-    let next_free_set = writer.slots.plan_free_set().map_err(full)?;
+    let next_free_set = writer.slots.plan_free_set().await.map_err(full)?;
     let mut free_set: Vec<Location> = (0..).map_while(|i| writer.slots.free_set_location(i)).collect();
     // Ascending, so that new pages extend the list without a gap.
     let mut changed = next_free_set.pages.clone();

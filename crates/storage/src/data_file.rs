@@ -233,11 +233,10 @@ struct NodeRead {
 
 async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<NodeRead, FileError> {
     let buf = reader.read_slot(at.pointer.location, None).await?;
-    let pointers =
-        decode_node(page_of(&buf), at.identity, slot_count).map_err(|(field, what, found, expected)| {
-            let offset = offset_of(at.pointer.location.slot) + field as u64;
-            Corrupt::at(&reader.path, offset, what, found, expected)
-        })?;
+    let pointers = decode_node(page_of(&buf), at.identity, slot_count).map_err(|bad| {
+        let offset = offset_of(at.pointer.location.slot) + bad.at as u64;
+        Corrupt::at(&reader.path, offset, bad.what, bad.found, bad.expected)
+    })?;
     Ok(NodeRead { at, pointers })
 }
 

@@ -3,13 +3,15 @@
 //! Threads of low priority return frames while a worker takes them, so a lock here would let a preempted analytic
 //! query stop a worker. Free frames form a stack whose links lie in a side table, never in the frames, so that a
 //! slow reader of a link can at worst read a stale number and then lose the compare-and-swap (the head carries a tag).
-//! Chunks are kept until the process ends. The `unsafe` here makes bytes owned; `version.rs`, `radix.rs` and `map.rs` share them.
+//! Chunks are huge pages where the kernel grants them, and are kept until the process ends. The `unsafe` here makes
+//! bytes owned; `version.rs`, `radix.rs` and `map.rs` share them.
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use base::ByteCount;
 use base::limits::PAGE_SIZE;
 
 use crate::PageBytes;
@@ -32,6 +34,8 @@ static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] = [const { AtomicPtr::new(ptr::nul
 static CHUNK_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Top of the stack of free frames: index + 1 (or 0) in the low half, a tag that grows with every change above.
 static FREE: AtomicU64 = AtomicU64::new(0);
+/// Frames on the stack; may lag behind it for a moment.
+static FREE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn chunk_of(index: u32) -> &'static Chunk {
     let chunk = CHUNKS[index as usize / CHUNK_FRAMES].load(Ordering::Acquire);
@@ -56,14 +60,19 @@ fn pop_free() -> Option<u32> {
         let next = below(index).load(Ordering::Relaxed);
         let new = (((head >> 32) + 1) << 32) | u64::from(next);
         match FREE.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Some(index),
+            Ok(_) => {
+                FREE_COUNT.fetch_sub(1, Ordering::Relaxed);
+                return Some(index);
+            }
             Err(now) => head = now,
         }
     }
 }
 
-/// Puts the frames `top ..= bottom`, already linked to each other, on the stack.
-fn push_free(top: u32, bottom: u32) {
+/// Puts the `count` frames `top ..= bottom`, already linked to each other, on the stack.
+fn push_free(top: u32, bottom: u32, count: usize) {
+    // Counted before they can be taken, so that the count never falls below zero.
+    FREE_COUNT.fetch_add(count, Ordering::Relaxed);
     let mut head = FREE.load(Ordering::Acquire);
     loop {
         below(bottom).store(head as u32, Ordering::Relaxed);
@@ -78,19 +87,47 @@ fn push_free(top: u32, bottom: u32) {
 /// Makes one more chunk, keeps its first frame for the caller and gives the rest to everyone.
 #[cold]
 fn grow() -> u32 {
+    let first = new_chunk();
+    push_free(first + 1, first + CHUNK_FRAMES as u32 - 1, CHUNK_FRAMES - 1);
+    first
+}
+
+/// Makes a chunk whose frames are linked in ascending order and owned by the caller; returns the first.
+fn new_chunk() -> u32 {
     let layout = Layout::from_size_align(CHUNK_LEN, CHUNK_LEN).expect("a power of two");
     // SAFETY: the layout's size is not zero.
     let base = unsafe { alloc(layout) };
     let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+    env::advise_huge_pages(base, CHUNK_LEN);
     let number = CHUNK_COUNT.fetch_add(1, Ordering::Relaxed) as usize;
     assert!(number < CHUNKS_MAX, "more than 128 GiB of page frames");
     let first = (number * CHUNK_FRAMES) as u32;
-    let last = first + CHUNK_FRAMES as u32 - 1;
     let link = |i: usize| AtomicU32::new(if i + 1 < CHUNK_FRAMES { first + i as u32 + 2 } else { 0 });
     let chunk = Box::new(Chunk { base: base.cast(), below: std::array::from_fn(link) });
     CHUNKS[number].store(Box::into_raw(chunk), Ordering::Release);
-    push_free(first + 1, last);
     first
+}
+
+/// Makes sure that at least `frames_min` frames are free and their memory has been touched once, on a thread that may
+/// wait: the first touch of 2 MiB costs milliseconds on a virtual machine, and without a stock it is paid by the
+/// statement that happens to need the next frame. Returns how many frames it made.
+pub fn stock_frames(frames_min: usize) -> usize {
+    let mut made = 0;
+    while FREE_COUNT.load(Ordering::Relaxed) < frames_min {
+        let first = new_chunk();
+        // SAFETY: the chunk is this thread's alone until it is pushed, and is CHUNK_LEN bytes long.
+        unsafe { chunk_of(first).base.cast::<u8>().write_bytes(0, CHUNK_LEN) };
+        push_free(first, first + CHUNK_FRAMES as u32 - 1, CHUNK_FRAMES);
+        made += CHUNK_FRAMES;
+    }
+    made
+}
+
+/// Memory in frames: all there is in this process, and how much of it is free.
+pub fn frame_memory() -> (ByteCount, ByteCount) {
+    let all = CHUNK_COUNT.load(Ordering::Relaxed) as usize * CHUNK_LEN;
+    let free = FREE_COUNT.load(Ordering::Relaxed) * PAGE_SIZE;
+    (ByteCount(all as u64), ByteCount(free.min(all) as u64))
 }
 
 /// Exclusive ownership of one frame whose bytes are initialised. Returned to the pool when dropped, on any thread.
@@ -141,7 +178,7 @@ impl DerefMut for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        push_free(self.index, self.index);
+        push_free(self.index, self.index, 1);
     }
 }
 
@@ -202,6 +239,15 @@ mod tests {
         for (i, frame) in frames.iter().enumerate() {
             assert!(frame.iter().all(|&b| b == i as u8));
         }
+    }
+
+    #[test]
+    fn a_stock_of_frames_is_there_to_be_taken() {
+        stock_frames(300);
+        let (all, free) = frame_memory();
+        assert!(all.0 >= 300 * PAGE_SIZE as u64 && free <= all);
+        let frames: Vec<Frame> = (0..300).map(|_| Frame::zeroed()).collect();
+        assert!(frames.iter().all(|frame| frame[PAGE_SIZE - 1] == 0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::file_reader::LoadedPage;
 use crate::frame::Frame;
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::snapshot::fault_of;
-use crate::version::{Location, MapShared, PageVersion};
+use crate::version::{Location, MapShared, PageVersion, ReleasedChain};
 use crate::{PageBytes, PageFault, ReadPages, Snapshot, WritePages};
 
 /// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with.
@@ -165,8 +165,9 @@ impl PageMap {
         }
     }
 
-    /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began.
-    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<SlotNo>, Vec<SlotNo>) {
+    /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began
+    /// and those that memory no longer refers to.
+    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<SlotNo>, ReleasedChain) {
         assert!(self.left_behind.checkpoint.is_none(), "one checkpoint at a time");
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);

@@ -50,12 +50,21 @@ pub(crate) fn put_pointer(page: &mut PageBytes, index: usize, pointer: Pointer) 
     put_u64(page, at + 8, pointer.born.0);
 }
 
-/// The used pointers of a node with their index; `Err` says what is wrong, what was found and expected, and where.
+/// What is wrong with a node page, and where in the page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BadNode {
+    pub(crate) at: usize,
+    pub(crate) what: &'static str,
+    pub(crate) found: u64,
+    pub(crate) expected: u64,
+}
+
+/// The used pointers of a node with their index.
 pub(crate) fn decode_node(
     page: &PageBytes,
     identity: NodeIdentity,
     slot_count: u32,
-) -> Result<Vec<(usize, Pointer)>, (usize, &'static str, u64, u64)> {
+) -> Result<Vec<(usize, Pointer)>, BadNode> {
     let check =
         |at, what, found, expected| if found == expected { Ok(()) } else { Err((at, what, found, expected)) };
     check(MAGIC_AT, "not a map node", get_u32(page, MAGIC_AT).into(), MAGIC.into())?;
@@ -71,7 +80,8 @@ pub(crate) fn decode_node(
             continue;
         }
         if slot < crate::superblock::SUPERBLOCKS || slot >= slot_count {
-            return Err((at, "map node points outside the file", slot.into(), slot_count.into()));
+            let what = "map node points outside the file";
+            return Err(BadNode { at, what, found: slot.into(), expected: slot_count.into() });
         }
         check(at + 16, "map node points into an unknown file", get_u64(page, at + 16), 0)?;
         let location = Location { slot: SlotNo(slot), checksum: get_u32(page, at + 4) };

@@ -12,6 +12,7 @@ use rustc_hash::FxHashSet;
 use crate::PageBytes;
 use crate::superblock::{FREE_SET_PAGES_MAX, SUPERBLOCKS};
 use crate::version::Location;
+use crate::yield_now::yield_every;
 
 /// Slots that one page of the free set describes.
 pub(crate) const SLOTS_PER_SET_PAGE: u32 = PAGE_SIZE as u32 * 8;
@@ -165,15 +166,20 @@ impl Slots {
         self.free_set.get(index).copied()
     }
 
-    /// Slots that the live map left behind, and slots that memory no longer refers to.
-    pub(crate) fn note(&mut self, superseded: Vec<SlotNo>, released: Vec<SlotNo>) {
-        self.superseded.extend(superseded);
-        for slot in released {
-            if self.snapshot_only.remove(&slot) {
-                assert!(self.taken.remove(slot.0), "{slot:?} was freed twice");
-            } else {
-                assert!(self.dropped.insert(slot), "{slot:?} was dropped twice");
-            }
+    /// Takes in slots that the live map left behind, which the next root will not reach.
+    pub(crate) fn supersede(&mut self, slots: Vec<SlotNo>) {
+        match self.superseded.is_empty() {
+            true => self.superseded = slots,
+            false => self.superseded.extend(slots),
+        }
+    }
+
+    /// Nothing in memory refers to `slot` any more.
+    pub(crate) fn release(&mut self, slot: SlotNo) {
+        if self.snapshot_only.remove(&slot) {
+            assert!(self.taken.remove(slot.0), "{slot:?} was freed twice");
+        } else {
+            assert!(self.dropped.insert(slot), "{slot:?} was dropped twice");
         }
     }
 
@@ -199,12 +205,14 @@ impl Slots {
     }
 
     /// Works out the free set of the root being written and gives its changed pages slots of their own.
-    pub(crate) fn plan_free_set(&mut self) -> Result<NextFreeSet, FileFull> {
+    pub(crate) async fn plan_free_set(&mut self) -> Result<NextFreeSet, FileFull> {
         let mut used = self.durable.clone();
-        for slot in &self.superseded {
+        for (i, slot) in self.superseded.iter().enumerate() {
+            yield_every(i).await;
             assert!(used.remove(slot.0), "{slot:?} was left behind twice");
         }
-        for slot in &self.allocated {
+        for (i, slot) in self.allocated.iter().enumerate() {
+            yield_every(i).await;
             assert!(used.insert(slot.0), "{slot:?} was written while a durable root held it");
         }
         // Placing a page of the set changes the set, perhaps in another of its pages; each is placed once at most.
@@ -226,13 +234,14 @@ impl Slots {
     }
 
     /// The root that holds `next` is durable: what only the root before it reached is free.
-    pub(crate) fn publish(&mut self, next: NextFreeSet, free_set: Vec<Location>) {
+    pub(crate) async fn publish(&mut self, next: NextFreeSet, free_set: Vec<Location>) {
         for (index, _) in &next.pages {
             if let Some(old) = self.free_set.get(*index) {
                 assert!(self.taken.remove(old.slot.0));
             }
         }
-        for slot in self.superseded.drain(..) {
+        for (i, slot) in self.superseded.drain(..).enumerate() {
+            yield_every(i).await;
             if self.dropped.remove(&slot) {
                 assert!(self.taken.remove(slot.0));
             } else {
@@ -261,7 +270,19 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
+    use env::Env;
+
     use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        env::block_on(&Env::real_on_epoll(), future)
+    }
+
+    /// Notes what the live map left behind and what memory let go of.
+    fn note(slots: &mut Slots, superseded: Vec<SlotNo>, released: Vec<SlotNo>) {
+        slots.supersede(superseded);
+        released.into_iter().for_each(|slot| slots.release(slot));
+    }
 
     fn fresh(count: u32) -> Slots {
         let mut used = SlotSet::default();
@@ -272,13 +293,13 @@ mod tests {
     }
 
     fn root(slots: &mut Slots) {
-        let next = slots.plan_free_set().expect("room");
+        let next = block_on(slots.plan_free_set()).expect("room");
         let mut free_set: Vec<Location> = (0..).map_while(|i| slots.free_set_location(i)).collect();
         for (index, slot) in &next.pages {
             free_set.resize(free_set.len().max(index + 1), Location { slot: *slot, checksum: 0 });
             free_set[*index].slot = *slot;
         }
-        slots.publish(next, free_set);
+        block_on(slots.publish(next, free_set));
     }
 
     #[test]
@@ -304,16 +325,16 @@ mod tests {
             root(&mut slots);
             assert!(slots.durable.contains(slot.0));
             if memory_first {
-                slots.note(vec![slot], vec![slot]);
+                note(&mut slots, vec![slot], vec![slot]);
                 assert!(slots.taken.contains(slot.0), "the durable root still holds it");
                 root(&mut slots);
             } else {
-                slots.note(vec![slot], vec![]);
+                note(&mut slots, vec![slot], vec![]);
                 root(&mut slots);
                 assert!(slots.taken.contains(slot.0), "a snapshot still holds it");
                 assert!(!slots.durable.contains(slot.0), "the stored set does not leak it");
                 assert_eq!(slots.held_by_snapshots(), 1);
-                slots.note(vec![], vec![slot]);
+                note(&mut slots, vec![], vec![slot]);
             }
             assert!(!slots.taken.contains(slot.0));
         }
@@ -326,7 +347,7 @@ mod tests {
         for _ in 0..40 {
             slots.allocate().expect("room");
         }
-        slots.plan_free_set().expect("room");
+        block_on(slots.plan_free_set()).expect("room");
         slots.abandon();
         assert_eq!(slots.taken.iter().collect::<Vec<_>>(), before.iter().collect::<Vec<_>>());
     }
@@ -339,7 +360,7 @@ mod tests {
         root(&mut slots);
         let pages = slots.count().div_ceil(SLOTS_PER_SET_PAGE) as u64;
         assert_eq!(slots.used_by_durable_root(), 2 + many.len() as u64 + pages);
-        slots.note(many.clone(), many);
+        note(&mut slots, many.clone(), many);
         root(&mut slots);
         assert_eq!(slots.used_by_durable_root(), 2 + pages);
         assert_eq!(slots.taken, slots.durable);

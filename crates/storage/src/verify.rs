@@ -144,9 +144,9 @@ impl Walk<'_> {
         }
         let pointers = match decode_node(&self.page, identity, self.superblock.slot_count) {
             Ok(pointers) => pointers,
-            Err((field, what, found, expected)) => {
+            Err(bad) => {
                 self.whole = false;
-                self.defect(offset_of(location.slot) + field as u64, what, found, expected);
+                self.defect(offset_of(location.slot) + bad.at as u64, bad.what, bad.found, bad.expected);
                 return Ok(());
             }
         };

@@ -37,7 +37,8 @@ impl LocationCell {
 
     pub(crate) fn get(&self) -> Option<Location> {
         let packed = self.0.load(Ordering::Acquire);
-        (packed != 0).then(|| Location { slot: SlotNo((packed >> 32) as u32), checksum: packed as u32 })
+        let location = Location { slot: SlotNo((packed >> 32) as u32), checksum: packed as u32 };
+        (packed != 0).then_some(location)
     }
 
     pub(crate) fn set(&self, location: Location) {
@@ -88,7 +89,8 @@ impl MapShared {
         }
     }
 
-    pub(crate) fn take_released(&self) -> Vec<SlotNo> {
+    /// The slots released so far; taking them costs nothing, walking them is up to the caller.
+    pub(crate) fn take_released(&self) -> ReleasedChain {
         self.released.take_all()
     }
 
@@ -120,22 +122,40 @@ impl ReleasedSlots {
         }
     }
 
-    fn take_all(&self) -> Vec<SlotNo> {
-        let mut slots = Vec::new();
-        let mut node = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
-        while !node.is_null() {
-            // SAFETY: the swap made this thread the only owner of the whole chain, each node a Box made by `push`.
-            let owned = unsafe { Box::from_raw(node) };
-            slots.push(owned.slot);
-            node = owned.below;
-        }
-        slots
+    fn take_all(&self) -> ReleasedChain {
+        ReleasedChain(self.0.swap(std::ptr::null_mut(), Ordering::Acquire))
     }
 }
 
 impl Drop for ReleasedSlots {
     fn drop(&mut self) {
-        self.take_all();
+        drop(self.take_all());
+    }
+}
+
+/// Released slots taken off the stack, to be iterated; owned by one thread.
+pub(crate) struct ReleasedChain(*mut Released);
+
+// SAFETY: the chain was swapped out of the stack, so its nodes belong to the holder alone, like a list of boxes.
+unsafe impl Send for ReleasedChain {}
+
+impl Iterator for ReleasedChain {
+    type Item = SlotNo;
+
+    fn next(&mut self) -> Option<SlotNo> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: a node of the chain is a Box made by `push`, and is taken once because the head moves past it.
+        let owned = unsafe { Box::from_raw(self.0) };
+        self.0 = owned.below;
+        Some(owned.slot)
+    }
+}
+
+impl Drop for ReleasedChain {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }
 

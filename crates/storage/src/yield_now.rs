@@ -15,3 +15,13 @@ pub(crate) async fn yield_now() {
     })
     .await;
 }
+
+/// Small steps of work between two yields, tens of microseconds together.
+const STEPS: usize = 512;
+
+/// Yields in each step whose number is a multiple of [`STEPS`].
+pub(crate) async fn yield_every(step: usize) {
+    if step % STEPS == STEPS - 1 {
+        yield_now().await;
+    }
+}

@@ -1,6 +1,7 @@
 //! The map and its data file together: against a model, across power cuts, and over rotten bytes.
 
 mod concurrency;
+mod cost;
 mod crash;
 mod files;
 mod fixture;
