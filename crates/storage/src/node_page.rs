@@ -65,8 +65,10 @@ pub(crate) fn decode_node(
     identity: NodeIdentity,
     slot_count: u32,
 ) -> Result<Vec<(usize, Pointer)>, BadNode> {
-    let check =
-        |at, what, found, expected| if found == expected { Ok(()) } else { Err((at, what, found, expected)) };
+    let check = |at, what, found: u64, expected: u64| match found == expected {
+        true => Ok(()),
+        false => Err(BadNode { at, what, found, expected }),
+    };
     check(MAGIC_AT, "not a map node", get_u32(page, MAGIC_AT).into(), MAGIC.into())?;
     check(HEIGHT_AT, "map node of another level", get_u32(page, HEIGHT_AT).into(), identity.height.into())?;
     check(TENANT_AT, "map node of another tenant", get_u64(page, TENANT_AT), identity.tenant.0)?;
