@@ -173,13 +173,13 @@ fn a_full_disk_leaves_the_old_root_and_a_later_checkpoint_succeeds() {
     for no in &pages {
         store.write(*no, 9);
     }
-    for writes in 0..3 {
+    for (writes, no) in pages.iter().enumerate().take(3) {
         store.disk.fail_after(Some(writes));
         let mut checkpoint = store.begin();
         assert!(matches!(block_on(&store.env, checkpoint.run()), Err(FileError::Io { .. })));
         assert!(!checkpoint.finish(&mut store.map, &mut store.file));
         store.disk.fail_after(None);
-        store.write(pages[writes], 10);
+        store.write(*no, 10);
         store.verify();
     }
     store.checkpoint();
@@ -195,4 +195,27 @@ fn a_checkpoint_dropped_half_way_closes_the_file() {
     drop(checkpoint);
     let again = Checkpoint::begin(&mut store.map, &mut store.file, Root::default());
     assert!(matches!(again, Err(FileError::Closed { .. })));
+}
+
+#[test]
+fn a_failed_sync_closes_the_file_and_reopening_finds_one_of_the_roots() {
+    for syncs in 0..2 {
+        let mut store = Store::create();
+        let no = store.allocate(1);
+        store.checkpoint();
+        store.write(no, 2);
+        let mut checkpoint = store.begin();
+        store.durable.insert(store.commit, store.model.clone());
+        store.disk.fail_sync_after(Some(syncs));
+        assert!(matches!(block_on(&store.env, checkpoint.run()), Err(FileError::Io { .. })));
+        assert!(!checkpoint.finish(&mut store.map, &mut store.file));
+        store.disk.fail_sync_after(None);
+        let again = Checkpoint::begin(&mut store.map, &mut store.file, Root::default());
+        assert!(matches!(again, Err(FileError::Closed { .. })));
+        store.check();
+        let mut store = store.reopen();
+        store.check();
+        store.checkpoint();
+        store.verify();
+    }
 }

@@ -30,6 +30,8 @@ pub(super) struct Content {
     pub(super) journal: Vec<Event>,
     /// Writes that succeed before the disk is full.
     writes_left: Option<usize>,
+    /// Syncs that succeed before the device fails.
+    syncs_left: Option<usize>,
 }
 
 /// The one file of a [`JournalDisk`].
@@ -60,6 +62,10 @@ impl JournalFile {
 
     pub(super) fn fail_after(&self, writes: Option<usize>) {
         self.lock().writes_left = writes;
+    }
+
+    pub(super) fn fail_sync_after(&self, syncs: Option<usize>) {
+        self.lock().syncs_left = syncs;
     }
 
     /// One legal image after a power cut behind `cut` events of the journal.
@@ -118,11 +124,17 @@ impl FileOps for JournalFile {
         Ok(buf.len())
     }
     fn sync_data(&self) -> io::Result<()> {
-        self.lock().journal.push(Event::Sync);
+        let mut content = self.lock();
+        match &mut content.syncs_left {
+            Some(0) => return Err(io::Error::other("the device failed")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        content.journal.push(Event::Sync);
         Ok(())
     }
     fn set_len(&self, _len: u64) -> io::Result<()> {
-        unimplemented!("data files only grow")
+        unused()
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut content = self.lock();
@@ -138,6 +150,11 @@ impl FileOps for JournalFile {
     fn is_direct(&self) -> bool {
         true
     }
+}
+
+/// What storage has no need to ask of a disk.
+fn unused<T>() -> io::Result<T> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 struct JournalDisk(JournalFile);
@@ -158,30 +175,30 @@ impl Disk for JournalDisk {
         Ok(())
     }
     fn list(&self, _dir: &Path) -> io::Result<Vec<DirEntry>> {
-        unimplemented!("storage lists no directories")
+        unused()
     }
     fn remove(&self, _path: &Path) -> io::Result<()> {
-        unimplemented!("storage removes no files")
+        unused()
     }
     fn remove_dir_all(&self, _path: &Path) -> io::Result<()> {
-        unimplemented!("storage removes no files")
+        unused()
     }
     fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
-        unimplemented!("storage renames no files")
+        unused()
     }
     fn create_dir_all(&self, _path: &Path) -> io::Result<()> {
-        unimplemented!("storage makes no directories")
+        unused()
     }
     fn exists(&self, _path: &Path) -> bool {
         self.0.lock().exists
     }
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
-        unimplemented!("storage does not ask for space")
+        unused()
     }
     fn lock_exclusive(&self, _path: &Path) -> io::Result<DirLock> {
-        unimplemented!("storage locks no directories")
+        unused()
     }
     fn write_small_atomic(&self, _path: &Path, _bytes: &[u8], _unix_mode: u32) -> io::Result<()> {
-        unimplemented!("storage writes no small files")
+        unused()
     }
 }
