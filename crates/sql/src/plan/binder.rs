@@ -1,0 +1,249 @@
+//! What is shared while one statement is bound: its subqueries, its accesses, and why it may have to go elsewhere.
+
+use std::cell::{Cell, RefCell};
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
+
+use super::point_plan::{NodeId, SelectPlan};
+use super::{PlanContext, RelationAccess};
+use crate::expr::{
+    Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
+    fold_ident,
+};
+
+/// Views within views, at most.
+const VIEW_DEPTH_MAX: usize = 32;
+
+/// Binds one statement.
+pub(super) struct Binder<'a> {
+    pub(super) ctx: PlanContext<'a>,
+    subqueries: RefCell<Vec<Option<SelectPlan>>>,
+    accesses: RefCell<Vec<RelationAccess>>,
+    nodes: Cell<u32>,
+    keys: Cell<usize>,
+    /// Why the point path cannot take the statement, once something said so.
+    elsewhere: RefCell<Option<String>>,
+    /// A function with effects or a row lock was met.
+    effects: Cell<bool>,
+    /// The views being expanded, innermost last.
+    views: RefCell<Vec<ViewFrame>>,
+}
+
+struct ViewFrame {
+    view: Oid,
+    owner: Oid,
+    search_path: Vec<Oid>,
+}
+
+/// What a name in FROM or of a DML target stands for.
+pub(super) enum NamedRelation<'a> {
+    Found(&'a Relation),
+    /// One of PostgreSQL's own, which only the analytical path has.
+    System,
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn new(ctx: PlanContext<'a>) -> Binder<'a> {
+        Binder {
+            ctx,
+            subqueries: RefCell::default(),
+            accesses: RefCell::default(),
+            nodes: Cell::new(0),
+            keys: Cell::new(0),
+            elsewhere: RefCell::default(),
+            effects: Cell::new(false),
+            views: RefCell::default(),
+        }
+    }
+
+    /// The context for expressions where aggregates are as said and subqueries are welcome.
+    pub(super) fn expressions(&self, aggregates: Aggregates) -> BindContext<'_> {
+        BindContext {
+            params: self.ctx.params,
+            format: self.ctx.format,
+            subqueries: Some(self),
+            aggregates,
+            fold_stable: false,
+        }
+    }
+
+    /// An error that says the analytical path must take this, with the reason.
+    pub(super) fn not_here(&self, reason: impl Into<String>) -> SqlError {
+        let reason = reason.into();
+        let error = SqlError::unsupported(&reason);
+        self.elsewhere.borrow_mut().get_or_insert(reason);
+        error
+    }
+
+    /// Why the analytical path must take the statement that failed with `error`; `None` if the error is the client's.
+    pub(super) fn reason_for(&self, error: &SqlError) -> Option<String> {
+        if let Some(reason) = self.elsewhere.borrow().as_ref() {
+            return Some(reason.clone());
+        }
+        let state = error.state();
+        (state == SqlState::FEATURE_NOT_SUPPORTED || state == SqlState::UNDEFINED_FUNCTION)
+            .then(|| error.message().to_owned())
+    }
+
+    pub(super) fn next_node(&self) -> NodeId {
+        let id = self.nodes.get();
+        self.nodes.set(id + 1);
+        NodeId(id)
+    }
+
+    pub(super) fn nodes(&self) -> u32 {
+        self.nodes.get()
+    }
+
+    /// A place to remember keys at.
+    pub(super) fn next_key(&self) -> usize {
+        let key = self.keys.get();
+        self.keys.set(key + 1);
+        key
+    }
+
+    pub(super) fn note_effects(&self, expr: &BoundExpr) {
+        if expr.volatility() == Volatility::Volatile {
+            self.effects.set(true);
+        }
+    }
+
+    pub(super) fn set_effects(&self) {
+        self.effects.set(true);
+    }
+
+    pub(super) fn has_effects(&self) -> bool {
+        self.effects.get()
+    }
+
+    /// The finished subqueries, by their ids.
+    pub(super) fn take_subqueries(&self) -> Vec<SelectPlan> {
+        self.subqueries
+            .take()
+            .into_iter()
+            .map(|plan| plan.expect("a subquery's binding ends before its statement's"))
+            .collect()
+    }
+
+    /// Looks at a bound subquery.
+    pub(super) fn with_subquery<T>(&self, id: SubqueryId, f: impl FnOnce(&SelectPlan) -> T) -> T {
+        f(self.subqueries.borrow()[id.0 as usize].as_ref().expect("the subquery is bound"))
+    }
+
+    /// Changes a bound subquery.
+    pub(super) fn with_subquery_mut<T>(&self, id: SubqueryId, f: impl FnOnce(&mut SelectPlan) -> T) -> T {
+        f(self.subqueries.borrow_mut()[id.0 as usize].as_mut().expect("the subquery is bound"))
+    }
+
+    pub(super) fn accesses(&self) -> Vec<RelationAccess> {
+        self.accesses.borrow().clone()
+    }
+
+    /// Notes that the statement needs `privileges` on `relation`.
+    pub(super) fn note_access(&self, relation: Oid, privileges: Privileges) {
+        let as_role = self.views.borrow().last().map(|view| view.owner);
+        let mut accesses = self.accesses.borrow_mut();
+        match accesses.iter_mut().find(|a| a.relation == relation && a.as_role == as_role) {
+            Some(access) => access.privileges = access.privileges.union(privileges),
+            None => accesses.push(RelationAccess { relation, privileges, as_role }),
+        }
+    }
+
+    /// The relation a name stands for.
+    ///
+    /// # Errors
+    /// 42P01, 0A000 for a name of three parts.
+    pub(super) fn find_relation(&self, name: &ast::ObjectName) -> SqlResult<NamedRelation<'a>> {
+        let parts = object_name(name)?;
+        let (schema, table) = match parts.as_slice() {
+            [table] => (None, table.as_str()),
+            [schema, table] => (Some(schema.as_str()), table.as_str()),
+            _ => return Err(SqlError::unsupported(format!("cross-database reference \"{name}\""))),
+        };
+        let catalog = self.ctx.catalog;
+        let views = self.views.borrow();
+        let path = views.last().map_or(self.ctx.search_path, |view| &view.search_path);
+        if let Some(relation) = catalog.find_relation(schema, table, path) {
+            return Ok(NamedRelation::Found(relation));
+        }
+        let system = match schema {
+            Some(schema) => {
+                let oid = catalog.schema_named(schema).map(|s| s.oid);
+                oid == Some(PG_CATALOG) || oid == Some(INFORMATION_SCHEMA) || schema == "rowhouse"
+            }
+            None => table.starts_with("pg_") || path.contains(&INFORMATION_SCHEMA),
+        };
+        if system {
+            return Ok(NamedRelation::System);
+        }
+        if let Some(schema) = schema
+            && catalog.schema_named(schema).is_none()
+        {
+            return Err(undefined_relation(&format!("{schema}.{table}"), name));
+        }
+        Err(undefined_relation(&parts.join("."), name))
+    }
+
+    /// Runs `f` as inside the view: its search path, its owner's privileges.
+    ///
+    /// # Errors
+    /// 42P17 for views that contain themselves.
+    pub(super) fn inside_view<T>(
+        &self,
+        view: Oid,
+        owner: Oid,
+        search_path: &[Oid],
+        f: impl FnOnce() -> SqlResult<T>,
+    ) -> SqlResult<T> {
+        {
+            let mut views = self.views.borrow_mut();
+            if views.len() >= VIEW_DEPTH_MAX || views.iter().any(|frame| frame.view == view) {
+                return Err(SqlError::new(
+                    SqlState::INVALID_OBJECT_DEFINITION,
+                    "infinite recursion detected in rules for relation",
+                ));
+            }
+            views.push(ViewFrame { view, owner, search_path: search_path.to_vec() });
+        }
+        let result = f();
+        self.views.borrow_mut().pop();
+        result
+    }
+}
+
+/// The parts of a name, folded.
+pub(super) fn object_name(name: &ast::ObjectName) -> SqlResult<Vec<String>> {
+    name.0
+        .iter()
+        .map(|part| match part {
+            ast::ObjectNamePart::Identifier(ident) => Ok(fold_ident(ident)),
+            ast::ObjectNamePart::Function(_) => Err(SqlError::unsupported(format!("the name {name}"))),
+        })
+        .collect()
+}
+
+fn undefined_relation(full: &str, _name: &ast::ObjectName) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{full}\" does not exist"))
+}
+
+impl SubqueryBinder for Binder<'_> {
+    fn bind_subquery(
+        &self,
+        query: &ast::Query,
+        outer: &dyn Scope,
+        _ctx: &BindContext<'_>,
+    ) -> SqlResult<BoundSubquery> {
+        let at = {
+            let mut subqueries = self.subqueries.borrow_mut();
+            subqueries.push(None);
+            subqueries.len() - 1
+        };
+        let bound = self.bind_query(query, Some(outer))?;
+        let columns = bound.columns.into_iter().map(|c| (c.ty, c.typmod, c.name)).collect();
+        let correlated = bound.plan.correlated;
+        self.subqueries.borrow_mut()[at] = Some(bound.plan);
+        Ok(BoundSubquery { id: SubqueryId(u32::try_from(at).expect("few subqueries")), columns, correlated })
+    }
+}

@@ -1,0 +1,612 @@
+//! FROM: tables, views, subqueries, functions and the joins between them.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
+use types::{CastContext, PgType, TypeMod};
+
+use super::binder::{Binder, NamedRelation, object_name};
+use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource, VisibleColumn};
+use super::point_plan::{SelectPlan, TableFunction};
+use super::refuse::refuse;
+use super::visit::outer_columns;
+use crate::expr::{
+    Aggregates, BoundExpr, CompareOp, Scope, bind_comparison, bind_condition, bind_expr, coerce, common_type,
+    fold_ident, resolve_unknown,
+};
+
+/// The joins of FROM as written, RIGHT turned into LEFT.
+pub(super) enum FromTree {
+    Relation(usize),
+    Join { left: Box<FromTree>, right: Box<FromTree>, left_outer: bool, on: Vec<BoundExpr> },
+}
+
+impl FromTree {
+    /// The relations in it.
+    pub(super) fn relations(&self, into: &mut Vec<usize>) {
+        match self {
+            FromTree::Relation(index) => into.push(*index),
+            FromTree::Join { left, right, .. } => {
+                left.relations(into);
+                right.relations(into);
+            }
+        }
+    }
+}
+
+/// The columns of a table as a relation shows them.
+pub(super) fn table_columns(table: &Table) -> Vec<RelationColumn> {
+    table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| RelationColumn {
+            name: if column.dropped { String::new() } else { column.name.to_string() },
+            ty: column.ty,
+            typmod: column.typmod,
+            table_oid: table.oid,
+            attnum: i16::try_from(i + 1).expect("a table has few columns"),
+        })
+        .collect()
+}
+
+impl Binder<'_> {
+    /// Adds the relations of a FROM list to the level.
+    pub(super) fn bind_from(
+        &self,
+        level: &mut Level,
+        from: &[ast::TableWithJoins],
+        outer: Option<&dyn Scope>,
+        namespace: &mut Namespace,
+    ) -> SqlResult<Vec<FromTree>> {
+        let mut trees = Vec::with_capacity(from.len());
+        for item in from {
+            let (tree, names) = self.bind_joined(level, item, outer, namespace)?;
+            check_aliases(level, namespace, &names)?;
+            namespace.relations.extend(names.relations);
+            namespace.columns.extend(names.columns);
+            trees.push(tree);
+        }
+        Ok(trees)
+    }
+
+    fn bind_joined(
+        &self,
+        level: &mut Level,
+        item: &ast::TableWithJoins,
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<(FromTree, Namespace)> {
+        let ast::TableWithJoins { relation, joins } = item;
+        let (mut tree, mut names) = self.bind_factor(level, relation, outer, before)?;
+        for join in joins {
+            let ast::Join { relation, global, join_operator } = join;
+            refuse(*global, "GLOBAL JOIN")?;
+            let mut visible = before.clone();
+            visible.relations.extend(&names.relations);
+            visible.columns.extend(names.columns.iter().cloned());
+            let (right, right_names) = self.bind_factor(level, relation, outer, &visible)?;
+            check_aliases(level, &names, &right_names)?;
+            let (constraint, side) = self.join_kind(join_operator)?;
+            let (on, merged) = self.bind_constraint(level, constraint, &names, &right_names, outer, side)?;
+            names = merged;
+            tree = match side {
+                Side::Inner => join_tree(tree, right, false, on),
+                Side::Left => join_tree(tree, right, true, on),
+                Side::Right => join_tree(right, tree, true, on),
+            };
+        }
+        Ok((tree, names))
+    }
+
+    fn join_kind<'j>(&self, operator: &'j JoinOperator) -> SqlResult<(Option<&'j JoinConstraint>, Side)> {
+        Ok(match operator {
+            JoinOperator::Join(c) | JoinOperator::Inner(c) => (Some(c), Side::Inner),
+            JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => (Some(c), Side::Left),
+            JoinOperator::Right(c) | JoinOperator::RightOuter(c) => (Some(c), Side::Right),
+            JoinOperator::CrossJoin(JoinConstraint::None) => (None, Side::Inner),
+            JoinOperator::FullOuter(_) => return Err(self.not_here("FULL JOIN")),
+            JoinOperator::CrossJoin(_)
+            | JoinOperator::Semi(_)
+            | JoinOperator::LeftSemi(_)
+            | JoinOperator::RightSemi(_)
+            | JoinOperator::Anti(_)
+            | JoinOperator::LeftAnti(_)
+            | JoinOperator::RightAnti(_)
+            | JoinOperator::CrossApply
+            | JoinOperator::OuterApply
+            | JoinOperator::AsOf { .. }
+            | JoinOperator::StraightJoin(_)
+            | JoinOperator::ArrayJoin
+            | JoinOperator::LeftArrayJoin
+            | JoinOperator::InnerArrayJoin => return Err(SqlError::unsupported("this kind of JOIN")),
+        })
+    }
+
+    fn bind_constraint(
+        &self,
+        level: &Level,
+        constraint: Option<&JoinConstraint>,
+        left: &Namespace,
+        right: &Namespace,
+        outer: Option<&dyn Scope>,
+        side: Side,
+    ) -> SqlResult<(Vec<BoundExpr>, Namespace)> {
+        let mut all = left.clone();
+        all.relations.extend(&right.relations);
+        let names: Vec<String> = match constraint {
+            None => Vec::new(),
+            Some(JoinConstraint::None) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a JOIN needs ON, USING or NATURAL"));
+            }
+            Some(JoinConstraint::On(condition)) => {
+                all.columns.extend(right.columns.iter().cloned());
+                let scope = LevelScope { level, namespace: &all, outer };
+                let ctx = self.expressions(Aggregates::Forbidden("JOIN conditions"));
+                let on = bind_condition(condition, &scope, &ctx, "JOIN/ON")?;
+                return Ok((on.into_conjuncts(), all));
+            }
+            Some(JoinConstraint::Using(columns)) => columns
+                .iter()
+                .map(|name| {
+                    let mut parts = object_name(name)?;
+                    match parts.len() {
+                        1 => Ok(parts.remove(0)),
+                        _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "USING takes bare column names")),
+                    }
+                })
+                .collect::<SqlResult<_>>()?,
+            Some(JoinConstraint::Natural) => {
+                let common = |c: &&VisibleColumn| right.columns.iter().any(|r| r.name == c.name);
+                left.columns.iter().filter(common).map(|c| c.name.clone()).collect()
+            }
+        };
+        let mut on = Vec::new();
+        let mut merged = Vec::new();
+        for name in &names {
+            let l = using_column(left, name, "left")?;
+            let r = using_column(right, name, "right")?;
+            level.mark_used(l.slot);
+            level.mark_used(r.slot);
+            if l.ty != r.ty {
+                return Err(self.not_here("USING over columns of different types"));
+            }
+            let ctx = self.expressions(Aggregates::Forbidden("JOIN conditions"));
+            let column = |c: &VisibleColumn| BoundExpr::column(c.slot, c.ty, c.typmod);
+            on.push(bind_comparison(CompareOp::Eq, column(l), column(r), &ctx)?);
+            merged.push(if side == Side::Right { r.clone() } else { l.clone() });
+        }
+        let rest = |from: &Namespace| {
+            from.columns.iter().filter(|c| !names.contains(&c.name)).cloned().collect::<Vec<_>>()
+        };
+        merged.extend(rest(left));
+        merged.extend(rest(right));
+        all.columns = merged;
+        Ok((on, all))
+    }
+
+    fn bind_factor(
+        &self,
+        level: &mut Level,
+        factor: &TableFactor,
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<(FromTree, Namespace)> {
+        let index = match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+            } => {
+                refuse(!with_hints.is_empty() || !index_hints.is_empty(), "a table hint")?;
+                refuse(version.is_some(), "a table version")?;
+                refuse(!partitions.is_empty(), "PARTITION")?;
+                refuse(json_path.is_some(), "a path within a table")?;
+                refuse(sample.is_some(), "TABLESAMPLE")?;
+                match args {
+                    Some(ast::TableFunctionArgs { args, settings }) => {
+                        refuse(settings.is_some(), "SETTINGS")?;
+                        self.bind_function(
+                            level,
+                            name,
+                            args,
+                            *with_ordinality,
+                            alias.as_ref(),
+                            outer,
+                            before,
+                        )?
+                    }
+                    None => {
+                        refuse(*with_ordinality, "WITH ORDINALITY on a table")?;
+                        self.bind_named(level, name, alias.as_ref())?
+                    }
+                }
+            }
+            TableFactor::Derived { lateral, subquery, alias, sample } => {
+                refuse(sample.is_some(), "TABLESAMPLE")?;
+                self.bind_derived(level, *lateral, subquery, alias.as_ref(), outer, before)?
+            }
+            TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
+                self.bind_function(level, name, args, *with_ordinality, alias.as_ref(), outer, before)?
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset, with_offset_alias, with_ordinality } => {
+                refuse(*with_offset || with_offset_alias.is_some(), "WITH OFFSET")?;
+                self.bind_unnest(level, array_exprs, *with_ordinality, alias.as_ref(), outer, before)?
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                if alias.is_some() {
+                    return Err(self.not_here("an alias of a join"));
+                }
+                return self.bind_joined(level, table_with_joins, outer, before);
+            }
+            TableFactor::TableFunction { .. }
+            | TableFactor::JsonTable { .. }
+            | TableFactor::OpenJsonTable { .. }
+            | TableFactor::Pivot { .. }
+            | TableFactor::Unpivot { .. }
+            | TableFactor::MatchRecognize { .. }
+            | TableFactor::XmlTable { .. }
+            | TableFactor::SemanticView { .. } => {
+                return Err(SqlError::unsupported("this kind of FROM item"));
+            }
+        };
+        Ok((FromTree::Relation(index), level.namespace_of(index)))
+    }
+
+    fn bind_named(
+        &self,
+        level: &mut Level,
+        name: &ast::ObjectName,
+        alias: Option<&ast::TableAlias>,
+    ) -> SqlResult<usize> {
+        let relation = match self.find_relation(name)? {
+            NamedRelation::Found(relation) => relation,
+            NamedRelation::System => return Err(self.not_here(format!("{name} is a system catalog"))),
+        };
+        let own = relation.name().to_owned();
+        let schema = alias.is_none().then(|| self.ctx.catalog.schema_name(relation.schema()).to_owned());
+        self.note_access(relation.oid(), Privileges::SELECT);
+        let (mut columns, source) = match relation {
+            CatalogRelation::Table(table) => (table_columns(table), RelationSource::Table(table.clone())),
+            CatalogRelation::View(view) => {
+                let plan = self.bind_view(view)?;
+                (view_columns(view), RelationSource::Derived(Box::new(plan)))
+            }
+            CatalogRelation::Sequence(_) => return Err(self.not_here("a sequence is read as a table")),
+            CatalogRelation::Index(..) => {
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is an index")));
+            }
+        };
+        let shown = apply_alias(alias, &own, &mut columns)?;
+        Ok(level.add(shown, schema, columns, source, false))
+    }
+
+    fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {
+        let query = crate::parse::parse_query(&view.sql)?;
+        let bound =
+            self.inside_view(view.oid, view.owner, &view.search_path, || self.bind_query(&query, None))?;
+        let same = bound.columns.len() >= view.columns.len()
+            && view.columns.iter().zip(&bound.columns).all(|(v, b)| v.ty == b.ty);
+        if !same {
+            return Err(SqlError::internal(format!("view \"{}\" no longer has its columns", view.name)));
+        }
+        Ok(bound.plan)
+    }
+
+    fn bind_derived(
+        &self,
+        level: &mut Level,
+        lateral: bool,
+        subquery: &ast::Query,
+        alias: Option<&ast::TableAlias>,
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<usize> {
+        let Some(alias) = alias else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "subquery in FROM must have an alias")
+                .with_hint("For example, FROM (SELECT ...) [AS] foo."));
+        };
+        let nothing = Namespace::default();
+        let namespace = if lateral { before } else { &nothing };
+        let bound = self.bind_query(subquery, Some(&LevelScope { level, namespace, outer }))?;
+        let mut columns: Vec<RelationColumn> = bound
+            .columns
+            .into_iter()
+            .map(|c| RelationColumn {
+                name: c.name,
+                ty: c.ty,
+                typmod: c.typmod,
+                table_oid: c.table_oid,
+                attnum: c.attnum,
+            })
+            .collect();
+        let name = apply_alias(Some(alias), "", &mut columns)?;
+        Ok(level.add(name, None, columns, RelationSource::Derived(Box::new(bound.plan)), lateral))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one FROM item")]
+    fn bind_function(
+        &self,
+        level: &mut Level,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<usize> {
+        let parts = object_name(name)?;
+        let function = match parts.as_slice() {
+            [function] => function.as_str(),
+            [schema, function] if schema == "pg_catalog" => function.as_str(),
+            _ => return Err(self.not_here(format!("the function {name} in FROM"))),
+        };
+        let mut exprs = Vec::new();
+        for arg in args {
+            match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => exprs.push(expr.clone()),
+                _ => return Err(SqlError::unsupported("a named argument in FROM")),
+            }
+        }
+        match function {
+            "unnest" => self.bind_unnest(level, &exprs, ordinality, alias, outer, before),
+            "generate_series" => {
+                let bound = self.function_args(level, &exprs, outer, before)?;
+                let function = self.series(bound)?;
+                let ty = match &function {
+                    TableFunction::Series { ty, .. } => *ty,
+                    _ => PgType::Unknown,
+                };
+                self.add_function(level, function, vec![("generate_series".into(), ty)], ordinality, alias)
+            }
+            _ => {
+                let scope = LevelScope { level, namespace: before, outer };
+                let ctx = self.expressions(Aggregates::Forbidden("functions in FROM"));
+                let list = ast::FunctionArguments::List(ast::FunctionArgumentList {
+                    duplicate_treatment: None,
+                    args: args.to_vec(),
+                    clauses: Vec::new(),
+                });
+                let call = ast::Expr::Function(ast::Function {
+                    name: name.clone(),
+                    uses_odbc_syntax: false,
+                    parameters: ast::FunctionArguments::None,
+                    args: list,
+                    filter: None,
+                    null_treatment: None,
+                    over: None,
+                    within_group: Vec::new(),
+                });
+                let bound = resolve_unknown(bind_expr(&call, &scope, &ctx)?, &ctx)?;
+                self.note_effects(&bound);
+                let ty = bound.ty;
+                let column = vec![(function.to_owned(), ty)];
+                self.add_function(level, TableFunction::Scalar(bound), column, ordinality, alias)
+            }
+        }
+    }
+
+    fn function_args(
+        &self,
+        level: &Level,
+        args: &[ast::Expr],
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<Vec<BoundExpr>> {
+        let scope = LevelScope { level, namespace: before, outer };
+        let ctx = self.expressions(Aggregates::Forbidden("functions in FROM"));
+        args.iter().map(|arg| bind_expr(arg, &scope, &ctx)).collect()
+    }
+
+    fn series(&self, mut args: Vec<BoundExpr>) -> SqlResult<TableFunction> {
+        let ctx = self.expressions(Aggregates::Forbidden("functions in FROM"));
+        if !(2..=3).contains(&args.len()) {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                "function generate_series does not exist",
+            ));
+        }
+        let step = if args.len() == 3 { args.pop() } else { None };
+        let over_time = |ty: PgType| matches!(ty, PgType::Timestamp | PgType::TimestampTz | PgType::Date);
+        let (ty, step_ty) = if args.iter().any(|a| over_time(a.ty)) {
+            let plain = args.iter().any(|a| a.ty == PgType::Timestamp);
+            (if plain { PgType::Timestamp } else { PgType::TimestampTz }, PgType::Interval)
+        } else {
+            let types: Vec<PgType> =
+                args.iter().chain(&step).map(|a| a.ty).filter(|ty| *ty != PgType::Unknown).collect();
+            let ty = if types.is_empty() { PgType::Int4 } else { common_type(&types, "generate_series")? };
+            let ty = if ty == PgType::Int2 { PgType::Int4 } else { ty };
+            (ty, ty)
+        };
+        if !matches!(
+            ty,
+            PgType::Int4 | PgType::Int8 | PgType::Numeric | PgType::Timestamp | PgType::TimestampTz
+        ) {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                "function generate_series does not exist",
+            ));
+        }
+        let mut to = |e: BoundExpr, ty| coerce(e, ty, TypeMod::NONE, CastContext::Implicit, &ctx);
+        let stop = to(args.pop().expect("two arguments"), ty)?;
+        let start = to(args.pop().expect("two arguments"), ty)?;
+        let step = step.map(|e| to(e, step_ty)).transpose()?;
+        if step.is_none() && step_ty == PgType::Interval {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                "function generate_series does not exist",
+            ));
+        }
+        Ok(TableFunction::Series { ty, start, stop, step })
+    }
+
+    fn bind_unnest(
+        &self,
+        level: &mut Level,
+        args: &[ast::Expr],
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        outer: Option<&dyn Scope>,
+        before: &Namespace,
+    ) -> SqlResult<usize> {
+        let arrays = self.function_args(level, args, outer, before)?;
+        let mut columns = Vec::new();
+        for array in &arrays {
+            let Some(element) = array.ty.element() else {
+                return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, "function unnest does not exist").with_hint(
+                    "No function matches the given name and argument types. You might need to add explicit type casts.",
+                ));
+            };
+            columns.push(("unnest".to_owned(), element));
+        }
+        self.add_function(level, TableFunction::Unnest(arrays), columns, ordinality, alias)
+    }
+
+    fn add_function(
+        &self,
+        level: &mut Level,
+        function: TableFunction,
+        columns: Vec<(String, PgType)>,
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+    ) -> SqlResult<usize> {
+        let own = columns.first().map_or("unnest".to_owned(), |c| c.0.clone());
+        let single = columns.len() == 1;
+        let mut columns: Vec<RelationColumn> = columns
+            .into_iter()
+            .map(|(name, ty)| RelationColumn {
+                name,
+                ty,
+                typmod: TypeMod::NONE,
+                table_oid: Oid(0),
+                attnum: 0,
+            })
+            .collect();
+        if let (Some(alias), true) = (alias, single) {
+            columns[0].name = fold_ident(&alias.name);
+        }
+        if ordinality {
+            columns.push(RelationColumn {
+                name: "ordinality".into(),
+                ty: PgType::Int8,
+                typmod: TypeMod::NONE,
+                table_oid: Oid(0),
+                attnum: 0,
+            });
+        }
+        let name = apply_alias(alias, &own, &mut columns)?;
+        let mut uses = Vec::new();
+        let mut exprs: Vec<&BoundExpr> = Vec::new();
+        match &function {
+            TableFunction::Series { start, stop, step, .. } => {
+                exprs.extend([Some(start), Some(stop), step.as_ref()].into_iter().flatten())
+            }
+            TableFunction::Unnest(arrays) => exprs.extend(arrays),
+            TableFunction::Scalar(expr) => exprs.push(expr),
+        }
+        for expr in exprs {
+            self.slots_used(expr, 0, &mut uses);
+        }
+        Ok(level.add(name, None, columns, RelationSource::Function { function, ordinality, uses }, true))
+    }
+
+    /// Adds the slots of the row `depth` levels out that `expr` or a subquery in it names.
+    pub(super) fn slots_used(&self, expr: &BoundExpr, depth: usize, into: &mut Vec<usize>) {
+        outer_columns(expr, depth, &|id, f| self.with_subquery(id, |plan| f(plan)), &mut |slot| {
+            if !into.contains(&slot) {
+                into.push(slot);
+            }
+        });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Inner,
+    Left,
+    Right,
+}
+
+fn join_tree(left: FromTree, right: FromTree, left_outer: bool, on: Vec<BoundExpr>) -> FromTree {
+    FromTree::Join { left: Box::new(left), right: Box::new(right), left_outer, on }
+}
+
+fn view_columns(view: &ViewDefinition) -> Vec<RelationColumn> {
+    view.columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| RelationColumn {
+            name: column.name.to_string(),
+            ty: column.ty,
+            typmod: column.typmod,
+            table_oid: view.oid,
+            attnum: i16::try_from(i + 1).expect("a view has few columns"),
+        })
+        .collect()
+}
+
+/// Renames columns as the alias says; answers the relation's name.
+fn apply_alias(
+    alias: Option<&ast::TableAlias>,
+    own: &str,
+    columns: &mut [RelationColumn],
+) -> SqlResult<String> {
+    let Some(ast::TableAlias { explicit: _, name, columns: names, at }) = alias else {
+        return Ok(own.to_owned());
+    };
+    refuse(at.is_some(), "AT in an alias")?;
+    let name = fold_ident(name);
+    let live = columns.iter().filter(|c| !c.name.is_empty()).count();
+    if names.len() > live {
+        return Err(SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            format!("table \"{name}\" has {live} columns available but {} columns specified", names.len()),
+        ));
+    }
+    for (column, new) in columns.iter_mut().filter(|c| !c.name.is_empty()).zip(names) {
+        let ast::TableAliasColumnDef { name, data_type } = new;
+        refuse(data_type.is_some(), "a column definition list")?;
+        column.name = fold_ident(name);
+    }
+    Ok(name)
+}
+
+fn check_aliases(level: &Level, left: &Namespace, right: &Namespace) -> SqlResult<()> {
+    for &new in &right.relations {
+        let new = &level.relations[new];
+        let clash = left.relations.iter().map(|&old| &level.relations[old]).find(|old| {
+            old.name == new.name && (old.schema.is_none() || new.schema.is_none() || old.schema == new.schema)
+        });
+        if clash.is_some() {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_ALIAS,
+                format!("table name \"{}\" specified more than once", new.name),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn using_column<'n>(names: &'n Namespace, name: &str, side: &str) -> SqlResult<&'n VisibleColumn> {
+    let mut matching = names.columns.iter().filter(|column| column.name == name);
+    let column = matching.next().ok_or_else(|| {
+        SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
+        )
+    })?;
+    if matching.next().is_some() {
+        return Err(SqlError::new(
+            SqlState::AMBIGUOUS_COLUMN,
+            format!("common column name \"{name}\" appears more than once in {side} table"),
+        ));
+    }
+    Ok(column)
+}

@@ -1,0 +1,365 @@
+//! INSERT.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{Privileges, Table};
+
+use super::binder::Binder;
+use super::cost::POINT_ROWS_MAX;
+use super::from_clause::table_columns;
+use super::level::{Level, LevelScope, Namespace, RelationSource};
+use super::point_plan::{
+    Arbiter, ConflictAction, ExternalSource, InsertPlan, InsertSource, PointPlan, PointStatement,
+    ReturningPlan, TargetColumn,
+};
+use super::refuse::refuse;
+use super::target::{given, refuse_identity};
+use super::{BoundPlan, Command, PlanContext, PlanKind};
+use crate::expr::{Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident};
+
+pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
+    let binder = Binder::new(*ctx);
+    match bind_with(&binder, insert, false) {
+        Err(error) => match (binder.reason_for(&error), &insert.source) {
+            // The reason may lie in the source: then it is computed elsewhere, and what else is wrong shows again.
+            (Some(reason), Some(source)) if !matches!(*source.body, ast::SetExpr::Values(_)) => {
+                let probe = Binder::new(*ctx);
+                if probe.bind_query(source, None).is_ok() && reason != TOO_MUCH {
+                    return Err(error);
+                }
+                let again = Binder::new(*ctx);
+                let mut plan = bind_with(&again, insert, true)?;
+                if let PlanKind::Point(point) = &mut plan.kind {
+                    point.external = Some(Box::new(ExternalSource { query: source.clone(), reason }));
+                }
+                let source = super::analytic::plan(source, String::new(), ctx)?;
+                super::analytic::merge_accesses(&mut plan.accesses, source.accesses);
+                Ok(plan)
+            }
+            _ => Err(error),
+        },
+        bound => bound,
+    }
+}
+
+const TOO_MUCH: &str = "it would look at too many rows";
+
+fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlResult<BoundPlan> {
+    let ast::Insert {
+        insert_token: _,
+        optimizer_hints: _,
+        or,
+        ignore,
+        into: _,
+        table,
+        table_alias,
+        columns,
+        overwrite,
+        source,
+        assignments,
+        partitioned,
+        after_columns,
+        has_table_keyword,
+        on,
+        returning,
+        output,
+        replace_into,
+        priority,
+        insert_alias,
+        settings,
+        format_clause,
+        multi_table_insert_type,
+        multi_table_into_clauses,
+        multi_table_when_clauses,
+        multi_table_else_clause,
+    } = insert;
+    refuse(or.is_some(), "INSERT OR")?;
+    refuse(*ignore, "INSERT IGNORE")?;
+    refuse(*overwrite || *has_table_keyword, "INSERT OVERWRITE or INSERT TABLE")?;
+    refuse(!assignments.is_empty(), "INSERT … SET")?;
+    refuse(partitioned.is_some() || !after_columns.is_empty(), "INSERT … PARTITION")?;
+    refuse(output.is_some(), "OUTPUT")?;
+    refuse(
+        *replace_into || priority.is_some() || insert_alias.is_some(),
+        "REPLACE, a priority or a row alias",
+    )?;
+    refuse(settings.is_some() || format_clause.is_some(), "SETTINGS or FORMAT")?;
+    refuse(
+        multi_table_insert_type.is_some()
+            || !multi_table_into_clauses.is_empty()
+            || !multi_table_when_clauses.is_empty()
+            || multi_table_else_clause.is_some(),
+        "INSERT into several tables",
+    )?;
+    let name = match table {
+        ast::TableObject::TableName(name) => name,
+        ast::TableObject::TableFunction(_) | ast::TableObject::TableQuery(_) => {
+            return Err(SqlError::unsupported("INSERT into something that is not a table"));
+        }
+    };
+    let table = binder.bind_target(name, Privileges::INSERT, "INSERT into")?;
+    let shown = match table_alias {
+        Some(ast::TableAliasWithoutColumns { explicit: _, alias }) => fold_ident(alias),
+        None => table.name.to_string(),
+    };
+    let explicit = !columns.is_empty();
+    let targets: Vec<usize> = if explicit {
+        let mut targets = Vec::with_capacity(columns.len());
+        for name in columns {
+            let (position, column) = binder.target_column(&table, name)?;
+            if targets.contains(&position) {
+                let message = format!("column \"{}\" specified more than once", column.name);
+                return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            targets.push(position);
+        }
+        targets
+    } else {
+        table.live_columns().map(|(position, _)| position).collect()
+    };
+    let source = match source {
+        None => InsertSource::Values(vec![bind_row(binder, &table, &[], &[])?]),
+        Some(query) => bind_source(binder, &table, &targets, explicit, query, external)?,
+    };
+    let checks = binder.bind_checks(&table, &|_| true)?;
+    let on_conflict = match on {
+        None => None,
+        Some(ast::OnInsert::OnConflict(conflict)) => Some(bind_conflict(binder, &table, &shown, conflict)?),
+        Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
+    };
+    let (returning, output) = match returning {
+        None => (None, Vec::new()),
+        Some(items) => {
+            let (level, namespace) = target_level(&table, &shown, &[]);
+            let scope = LevelScope { level: &level, namespace: &namespace, outer: None };
+            let (project, output) = binder.bind_returning(items, &scope)?;
+            binder.note_access(table.oid, Privileges::SELECT);
+            (Some(ReturningPlan { project }), output)
+        }
+    };
+    let id = binder.next_node();
+    let cost = match &source {
+        InsertSource::Values(rows) => rows.len() as f64,
+        InsertSource::Select { plan, .. } => plan.cost,
+        InsertSource::External { .. } => 1.0,
+    };
+    let plan = InsertPlan { id, table, source, checks, on_conflict, returning };
+    let parameters = if external { binder.ctx.params.known() } else { binder.ctx.params.finish()? };
+    let plan = PointPlan {
+        statement: PointStatement::Insert(Box::new(plan)),
+        subqueries: binder.take_subqueries(),
+        nodes: binder.nodes(),
+        cost,
+        external: None,
+    };
+    Ok(BoundPlan {
+        command: Command::Insert,
+        output,
+        parameters,
+        accesses: binder.accesses(),
+        read_only: false,
+        catalog_version: binder.ctx.catalog.version(),
+        kind: PlanKind::Point(Box::new(plan)),
+    })
+}
+
+/// A level of the target and, after it, relations of the same columns.
+fn target_level(table: &Arc<Table>, name: &str, more: &[&str]) -> (Level, Namespace) {
+    let mut level = Level::default();
+    let mut namespace = Namespace::default();
+    for name in [name].iter().chain(more) {
+        let source = RelationSource::Table(Arc::clone(table));
+        let index = level.add((*name).to_owned(), None, table_columns(table), source, false);
+        let own = level.namespace_of(index);
+        namespace.relations.extend(own.relations);
+        namespace.columns.extend(own.columns);
+    }
+    (level, namespace)
+}
+
+/// The row of one VALUES list: `values` for `targets`, defaults for the rest.
+fn bind_row(
+    binder: &Binder<'_>,
+    table: &Table,
+    targets: &[usize],
+    values: &[ast::Expr],
+) -> SqlResult<Vec<BoundExpr>> {
+    let mut row: Vec<Option<BoundExpr>> = vec![None; table.columns.len()];
+    for (position, value) in targets.iter().zip(values) {
+        let column = &table.columns[*position];
+        let value = given(value);
+        refuse_identity(column, value.is_some(), false)?;
+        row[*position] = Some(binder.bind_assigned(value, column, &EmptyScope, "VALUES")?);
+    }
+    row.into_iter()
+        .zip(&table.columns)
+        .map(|(value, column)| value.map_or_else(|| binder.bind_default(column), Ok))
+        .collect()
+}
+
+fn bind_source(
+    binder: &Binder<'_>,
+    table: &Arc<Table>,
+    targets: &[usize],
+    explicit: bool,
+    query: &ast::Query,
+    external: bool,
+) -> SqlResult<InsertSource> {
+    if let Some(values) = plain_values(query) {
+        let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
+        let mut bound = Vec::with_capacity(rows.len());
+        let width = rows.first().map_or(0, |row| row.content.len());
+        for row in rows {
+            if row.content.len() != width {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
+            }
+            check_width(width, targets.len(), explicit)?;
+            bound.push(bind_row(binder, table, targets, &row.content)?);
+        }
+        return Ok(InsertSource::Values(bound));
+    }
+    let mut row: Vec<Option<BoundExpr>> = vec![None; table.columns.len()];
+    let ctx = binder.expressions(Aggregates::Forbidden("INSERT"));
+    let source = if external {
+        for (i, position) in targets.iter().enumerate() {
+            let column = &table.columns[*position];
+            refuse_identity(column, true, false)?;
+            row[*position] = Some(BoundExpr::column(i, column.ty, column.typmod));
+        }
+        None
+    } else {
+        let bound = binder.bind_query(query, None)?;
+        if bound.plan.cost > POINT_ROWS_MAX && bound.plan.locks.is_empty() {
+            return Err(binder.not_here(TOO_MUCH));
+        }
+        check_width(bound.columns.len(), targets.len(), explicit)?;
+        for (i, shown) in bound.columns.iter().enumerate() {
+            let column = &table.columns[targets[i]];
+            refuse_identity(column, true, false)?;
+            let value = BoundExpr::column(i, shown.ty, shown.typmod);
+            row[targets[i]] = Some(coerce_assignment(value, &column.name, column.ty, column.typmod, &ctx)?);
+        }
+        Some(bound.plan)
+    };
+    let row = row
+        .into_iter()
+        .zip(&table.columns)
+        .map(|(value, column)| value.map_or_else(|| binder.bind_default(column), Ok))
+        .collect::<SqlResult<_>>()?;
+    Ok(match source {
+        Some(plan) => InsertSource::Select { plan: Box::new(plan), row },
+        None => {
+            let columns = targets
+                .iter()
+                .map(|position| {
+                    let column = &table.columns[*position];
+                    TargetColumn { name: column.name.to_string(), ty: column.ty, typmod: column.typmod }
+                })
+                .collect();
+            InsertSource::External { columns, row }
+        }
+    })
+}
+
+/// The lists of a VALUES source without any other clause.
+fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
+    let bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
+        && query.for_clause.is_none()
+        && query.settings.is_none()
+        && query.format_clause.is_none()
+        && query.pipe_operators.is_empty();
+    match &*query.body {
+        ast::SetExpr::Values(values) if bare => Some(values),
+        _ => None,
+    }
+}
+
+fn check_width(given: usize, wanted: usize, explicit: bool) -> SqlResult<()> {
+    if given > wanted {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more expressions than target columns"));
+    }
+    if given < wanted && explicit {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "INSERT has more target columns than expressions"));
+    }
+    Ok(())
+}
+
+fn bind_conflict(
+    binder: &Binder<'_>,
+    table: &Arc<Table>,
+    shown: &str,
+    conflict: &ast::OnConflict,
+) -> SqlResult<ConflictAction> {
+    let ast::OnConflict { conflict_target, action } = conflict;
+    let arbiter = match conflict_target {
+        None => Arbiter::Any,
+        Some(ast::ConflictTarget::Columns(columns)) => {
+            let mut positions = Vec::with_capacity(columns.len());
+            for column in columns {
+                let name = fold_ident(column);
+                let (position, _) = table.column(&name).ok_or_else(|| {
+                    SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+                })?;
+                positions.push(position);
+            }
+            let matching: Vec<usize> = (0..table.indexes.len())
+                .filter(|i| {
+                    let index = &table.indexes[*i];
+                    index.unique
+                        && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
+                        && index.column_positions().all(|c| positions.contains(&c))
+                })
+                .collect();
+            if matching.is_empty() {
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                ));
+            }
+            Arbiter::Indexes(matching)
+        }
+        Some(ast::ConflictTarget::OnConstraint(name)) => {
+            let parts = super::binder::object_name(name)?;
+            let wanted = parts.last().expect("a name has a part");
+            let found =
+                table.indexes.iter().position(|i| i.constraint.is_some() && i.name == wanted.as_str());
+            match found {
+                Some(index) => Arbiter::Indexes(vec![index]),
+                None => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!("constraint \"{wanted}\" for table \"{}\" does not exist", table.name),
+                    ));
+                }
+            }
+        }
+    };
+    let ast::DoUpdate { assignments, selection } = match action {
+        ast::OnConflictAction::DoNothing => return Ok(ConflictAction::Nothing(arbiter)),
+        ast::OnConflictAction::DoUpdate(update) => update,
+    };
+    if arbiter == Arbiter::Any {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+        )
+        .with_hint("For example, ON CONFLICT (column_name)."));
+    }
+    let (level, namespace) = target_level(table, shown, &["excluded"]);
+    let scope = LevelScope { level: &level, namespace: &namespace, outer: None };
+    let assignments = binder.bind_assignments(table, assignments, &scope)?;
+    let ctx = binder.expressions(Aggregates::Forbidden("WHERE"));
+    let condition = selection.as_ref().map(|e| bind_condition(e, &scope, &ctx, "WHERE")).transpose()?;
+    binder.note_access(table.oid, Privileges::UPDATE);
+    binder.note_access(table.oid, Privileges::SELECT);
+    Ok(ConflictAction::Update { arbiter, assignments, condition })
+}

@@ -1,0 +1,159 @@
+//! From a parsed query or DML statement to a plan: names resolved, path chosen, access paths fixed.
+//!
+//! [`bind`] gives every statement a [`BoundPlan`]. What the *point path* takes carries a [`PointPlan`], which is immutable,
+//! `Send + Sync`, and runs any number of times for one version of the catalog. Everything else is [`PlanKind::Analytic`]
+//! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
+//!
+//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `grouping` (binding), `path` and
+//! `join_order` (access paths), `insert`, `update`, `delete` (DML), `analytic` (what goes elsewhere).
+
+mod analytic;
+mod binder;
+mod cost;
+mod delete;
+mod from_clause;
+mod grouping;
+mod insert;
+mod join_order;
+mod level;
+mod ordering;
+mod path;
+mod point_plan;
+mod refuse;
+mod select;
+mod target;
+mod update;
+mod visit;
+
+use base::{Oid, SqlError, SqlResult};
+use sqlparser::ast;
+use tenant::catalog::{Catalog, Privileges};
+use types::{FormatContext, PgType, TypeMod};
+
+use crate::expr::ParamTypes;
+
+pub use cost::POINT_ROWS_MAX;
+pub use point_plan::{
+    AccessPath, AggregatePlan, Arbiter, CheckPlan, ConflictAction, DeletePlan, DistinctPlan, ExternalSource,
+    InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy, Node, NodeId, NodeKind,
+    PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode, SelectPlan, SortColumn,
+    TableFunction, TargetColumn, UpdatePlan,
+};
+
+/// Live row counts, for the choice of paths. An estimate will do.
+pub trait TableRows {
+    /// Rows of the table now.
+    fn rows(&self, table: Oid) -> u64;
+}
+
+/// Everything binding looks at.
+#[derive(Clone, Copy)]
+pub struct PlanContext<'a> {
+    pub catalog: &'a Catalog,
+    /// As [`Catalog::search_path`] gives it.
+    pub search_path: &'a [Oid],
+    pub params: &'a ParamTypes,
+    /// Settings for reading literals, and the catalog's type names.
+    pub format: &'a FormatContext,
+    pub rows: &'a dyn TableRows,
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputColumn {
+    pub name: String,
+    pub ty: PgType,
+    pub typmod: TypeMod,
+    /// The table it comes from unchanged, else `Oid(0)`.
+    pub table_oid: Oid,
+    /// That table's column, counted from 1, else 0.
+    pub attnum: i16,
+}
+
+/// A relation the statement touches, and what the role needs on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelationAccess {
+    pub relation: Oid,
+    pub privileges: Privileges,
+    /// Whose privileges count: `None` for the current role, a view's owner for what stands in the view.
+    pub as_role: Option<Oid>,
+}
+
+/// Which command tag and counting rule a statement has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Command {
+    /// The command tag for `rows` rows.
+    pub fn tag(self, rows: u64) -> String {
+        match self {
+            Command::Select => format!("SELECT {rows}"),
+            Command::Insert => format!("INSERT 0 {rows}"),
+            Command::Update => format!("UPDATE {rows}"),
+            Command::Delete => format!("DELETE {rows}"),
+        }
+    }
+}
+
+/// A bound statement.
+#[derive(Debug)]
+pub struct BoundPlan {
+    pub command: Command,
+    /// The columns of the result; empty for DML without RETURNING. For [`PlanKind::Analytic`] they are unknown here and
+    /// this is empty: the analytical planner describes them.
+    pub output: Vec<OutputColumn>,
+    /// Types of the parameters; for [`PlanKind::Analytic`] `Unknown` where only the analytical planner can tell.
+    pub parameters: Vec<PgType>,
+    /// Each relation once for each role it is checked as.
+    pub accesses: Vec<RelationAccess>,
+    /// Neither changes rows nor locks them.
+    pub read_only: bool,
+    /// The version of the catalog it was bound against.
+    pub catalog_version: u64,
+    pub kind: PlanKind,
+}
+
+/// Who runs a statement.
+#[derive(Debug)]
+pub enum PlanKind {
+    Point(Box<PointPlan>),
+    /// The analytical path; never DML, never a query that locks rows.
+    Analytic {
+        reason: String,
+    },
+}
+
+impl BoundPlan {
+    /// The point plan, if it is one.
+    pub fn point(&self) -> Option<&PointPlan> {
+        match &self.kind {
+            PlanKind::Point(plan) => Some(plan),
+            PlanKind::Analytic { .. } => None,
+        }
+    }
+
+    /// A query that must run on the analytical path first; its rows are given to [`crate::exec::run`].
+    pub fn external_source(&self) -> Option<&ExternalSource> {
+        self.point()?.external.as_deref()
+    }
+}
+
+/// Binds a query, INSERT, UPDATE or DELETE.
+///
+/// # Errors
+/// PostgreSQL's, for the client; 0A000 for a clause neither path has; XX000 for any other kind of statement.
+pub fn bind(statement: &ast::Statement, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
+    match statement {
+        ast::Statement::Query(query) => select::bind_query_statement(query, ctx),
+        ast::Statement::Insert(insert) => insert::bind_insert(insert, ctx),
+        ast::Statement::Update(update) => update::bind_update(update, ctx),
+        ast::Statement::Delete(delete) => delete::bind_delete(delete, ctx),
+        ast::Statement::Merge { .. } => Err(SqlError::unsupported("MERGE")),
+        _ => Err(SqlError::internal("a statement without rows reached the planner")),
+    }
+}

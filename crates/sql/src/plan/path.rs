@@ -1,0 +1,310 @@
+//! Access paths: which index finds the rows of one table, given conditions and the slots already filled.
+
+use std::sync::Arc;
+
+use tenant::catalog::{Index, Table};
+use types::{PgType, TypeMod};
+
+use super::binder::Binder;
+use super::cost::{ARRAY_ITEMS, selectivity};
+use super::join_order::OrderWish;
+use super::point_plan::{AccessPath, KeyPart, ProbeFit, RangeBound};
+use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
+
+/// A path for one table.
+pub(super) struct Choice {
+    pub(super) path: AccessPath,
+    /// The conjuncts it satisfies by itself.
+    pub(super) consumed: Vec<usize>,
+    /// Rows it yields before the filter.
+    pub(super) examined: f64,
+    /// Rows after the filter.
+    pub(super) rows: f64,
+    pub(super) cost: f64,
+    /// It yields the rows in the wished order.
+    pub(super) ordered: bool,
+}
+
+/// What a conjunct says about one column.
+struct Probe<'e> {
+    conjunct: usize,
+    column: usize,
+    fit: ProbeFit,
+    kind: ProbeKind<'e>,
+}
+
+enum ProbeKind<'e> {
+    Equal(&'e BoundExpr),
+    OneOf(&'e [BoundExpr]),
+    AnyOf(&'e BoundExpr),
+    Lower(&'e BoundExpr, bool),
+    Upper(&'e BoundExpr, bool),
+}
+
+impl ProbeKind<'_> {
+    fn is_exact(&self) -> bool {
+        matches!(self, ProbeKind::Equal(_) | ProbeKind::OneOf(_) | ProbeKind::AnyOf(_))
+    }
+}
+
+impl Binder<'_> {
+    /// The cheapest path to the rows of `table`, whose column 0 is slot `first`. `bound` says which slots are filled when
+    /// it runs.
+    pub(super) fn choose_path(
+        &self,
+        table: &Arc<Table>,
+        first: usize,
+        conjuncts: &[&BoundExpr],
+        bound: &dyn Fn(usize) -> bool,
+        wish: Option<&OrderWish>,
+    ) -> Choice {
+        let probes = self.probes(table, first, conjuncts, bound);
+        let mut best = self.full_scan(table, conjuncts);
+        if wish.is_some() {
+            best.cost += best.rows * SORT_COST;
+        }
+        for (position, index) in table.indexes.iter().enumerate() {
+            if let Some(choice) = self.index_path(table, first, position, index, conjuncts, &probes, wish)
+                && choice.cost < best.cost
+            {
+                best = choice;
+            }
+        }
+        best
+    }
+
+    fn full_scan(&self, table: &Table, conjuncts: &[&BoundExpr]) -> Choice {
+        let now = self.table_rows_now(table);
+        let rows = thinned(now, conjuncts.iter().copied());
+        Choice {
+            path: AccessPath::Full { backward: false },
+            consumed: Vec::new(),
+            examined: now,
+            rows,
+            cost: self.table_rows(table),
+            ordered: false,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one candidate of a choice")]
+    fn index_path(
+        &self,
+        table: &Arc<Table>,
+        first: usize,
+        position: usize,
+        index: &Index,
+        conjuncts: &[&BoundExpr],
+        probes: &[Probe<'_>],
+        wish: Option<&OrderWish>,
+    ) -> Option<Choice> {
+        let mut parts = Vec::new();
+        let mut consumed = Vec::new();
+        let mut times = 1.0;
+        let mut single = true;
+        for column in index.column_positions() {
+            // Equality first: it keeps the order and is a single probe.
+            let exact = probes
+                .iter()
+                .filter(|p| p.column == column && p.kind.is_exact())
+                .min_by_key(|p| !matches!(p.kind, ProbeKind::Equal(_)));
+            let Some(probe) = exact else { break };
+            parts.push(match probe.kind {
+                ProbeKind::Equal(expr) => KeyPart::Equal(expr.clone(), probe.fit),
+                ProbeKind::OneOf(items) => {
+                    times *= items.len() as f64;
+                    single = false;
+                    KeyPart::OneOf(items.to_vec(), probe.fit)
+                }
+                ProbeKind::AnyOf(array) => {
+                    times *= ARRAY_ITEMS;
+                    single = false;
+                    KeyPart::AnyOf(array.clone(), probe.fit)
+                }
+                ProbeKind::Lower(..) | ProbeKind::Upper(..) => unreachable!("only exact probes are taken"),
+            });
+            consumed.push(probe.conjunct);
+        }
+        let (mut lower, mut upper) = (None, None);
+        if let Some(column) = index.column_positions().nth(parts.len()) {
+            for probe in probes.iter().filter(|p| p.column == column) {
+                match probe.kind {
+                    ProbeKind::Lower(value, inclusive) if lower.is_none() => {
+                        lower = Some(RangeBound { value: value.clone(), inclusive, fit: probe.fit });
+                        consumed.push(probe.conjunct);
+                    }
+                    ProbeKind::Upper(value, inclusive) if upper.is_none() => {
+                        upper = Some(RangeBound { value: value.clone(), inclusive, fit: probe.fit });
+                        consumed.push(probe.conjunct);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let ends = usize::from(lower.is_some()) + usize::from(upper.is_some());
+        let order = wish.filter(|_| single).and_then(|wish| order_of(table, first, index, parts.len(), wish));
+        if parts.is_empty() && ends == 0 && order.is_none() {
+            return None;
+        }
+        let examined = if parts.is_empty() && ends == 0 {
+            self.table_rows(table)
+        } else {
+            self.index_rows(table, index, parts.len(), ends) * times
+        };
+        let rest = conjuncts.iter().enumerate().filter(|(i, _)| !consumed.contains(i)).map(|(_, c)| *c);
+        let rows = thinned(examined, rest);
+        // An index entry leads to its row by one more descent.
+        let each = if table.is_primary(index) { 1.0 } else { 2.0 };
+        let mut read = examined;
+        let mut cost = 0.5;
+        match (wish, order) {
+            (Some(OrderWish { rows: Some(limit), .. }), Some(_)) => {
+                read = (limit * examined / rows.max(1e-6)).min(examined);
+            }
+            (Some(_), None) => cost += rows * SORT_COST,
+            _ => {}
+        }
+        cost += read * each;
+        let path =
+            AccessPath::Index { index: position, parts, lower, upper, backward: order.unwrap_or(false) };
+        Some(Choice { path, consumed, examined, rows, cost, ordered: order.is_some() })
+    }
+
+    fn probes<'e>(
+        &self,
+        table: &Table,
+        first: usize,
+        conjuncts: &[&'e BoundExpr],
+        bound: &dyn Fn(usize) -> bool,
+    ) -> Vec<Probe<'e>> {
+        let mut probes = Vec::new();
+        let column = |expr: &BoundExpr| indexable_column(expr, first, table.columns.len());
+        let ready = |expr: &BoundExpr| {
+            let mut slots = Vec::new();
+            self.slots_used(expr, 0, &mut slots);
+            slots.into_iter().all(bound) && expr.volatility() != Volatility::Volatile
+        };
+        for (conjunct, condition) in conjuncts.iter().enumerate() {
+            match &condition.kind {
+                ExprKind::Compare { op, left, right, .. } => {
+                    for (op, left, right) in [(*op, left, right), (op.commuted(), right, left)] {
+                        let Some(column) = column(left) else { continue };
+                        let target = &table.columns[column];
+                        let Some(fit) = fit(target.ty, target.typmod, right.ty) else { continue };
+                        if !ready(right) {
+                            continue;
+                        }
+                        let kind = match op {
+                            CompareOp::Eq => ProbeKind::Equal(right),
+                            CompareOp::Gt => ProbeKind::Lower(right, false),
+                            CompareOp::Ge => ProbeKind::Lower(right, true),
+                            CompareOp::Lt => ProbeKind::Upper(right, false),
+                            CompareOp::Le => ProbeKind::Upper(right, true),
+                            CompareOp::Ne => continue,
+                        };
+                        if !kind.is_exact() && matches!(fit, ProbeFit::Blanks(_)) {
+                            continue;
+                        }
+                        probes.push(Probe { conjunct, column, fit, kind });
+                        break;
+                    }
+                }
+                ExprKind::InList { expr, items, negated: false, .. } => {
+                    let Some(column) = column(expr) else { continue };
+                    let target = &table.columns[column];
+                    let fits: Option<Vec<ProbeFit>> =
+                        items.iter().map(|item| fit(target.ty, target.typmod, item.ty)).collect();
+                    let Some(fits) = fits else { continue };
+                    if !items.iter().all(ready) {
+                        continue;
+                    }
+                    // One fit for all: the laxer of the two kinds integers have.
+                    let fit = fits.iter().copied().find(|f| *f != ProbeFit::Same).unwrap_or(ProbeFit::Same);
+                    probes.push(Probe { conjunct, column, fit, kind: ProbeKind::OneOf(items) });
+                }
+                ExprKind::CompareArray { op: CompareOp::Eq, all: false, left, array, .. } => {
+                    let Some(column) = column(left) else { continue };
+                    let target = &table.columns[column];
+                    let Some(element) = array.ty.element() else { continue };
+                    let Some(fit) = fit(target.ty, target.typmod, element) else { continue };
+                    if ready(array) {
+                        probes.push(Probe { conjunct, column, fit, kind: ProbeKind::AnyOf(array) });
+                    }
+                }
+                _ => {}
+            }
+        }
+        probes
+    }
+}
+
+/// Cost of sorting one row, in rows read.
+const SORT_COST: f64 = 0.3;
+
+fn thinned<'e>(rows: f64, rest: impl Iterator<Item = &'e BoundExpr>) -> f64 {
+    rest.fold(rows, |rows, condition| rows * selectivity(condition)).max(rows.min(1.0))
+}
+
+/// The table's column that `expr` is, seen through conversions that keep order and equality.
+fn indexable_column(expr: &BoundExpr, first: usize, columns: usize) -> Option<usize> {
+    let inner = match &expr.kind {
+        ExprKind::Cast { expr: inner, .. } if keeps_keys(inner.ty, expr.ty) => inner,
+        _ => expr,
+    };
+    let slot = inner.as_column()?;
+    (first..first + columns).contains(&slot).then(|| slot - first)
+}
+
+fn keeps_keys(from: PgType, to: PgType) -> bool {
+    let width = |ty| match ty {
+        PgType::Int2 => 2,
+        PgType::Int4 => 4,
+        PgType::Int8 => 8,
+        _ => 0,
+    };
+    (width(from) > 0 && width(to) >= width(from)) || (plain_text(from) && plain_text(to))
+}
+
+fn plain_text(ty: PgType) -> bool {
+    matches!(ty, PgType::Text | PgType::Varchar | PgType::Name)
+}
+
+/// How a value of type `value` is brought to the keys of a column; `None` if it cannot be looked up.
+fn fit(column: PgType, typmod: TypeMod, value: PgType) -> Option<ProbeFit> {
+    if column == PgType::Bpchar && value == PgType::Bpchar {
+        return typmod.as_length().map(|_| ProbeFit::Blanks(typmod));
+    }
+    if matches!(column, PgType::Json | PgType::Jsonb) {
+        return None;
+    }
+    if column == value || (plain_text(column) && plain_text(value)) {
+        return Some(ProbeFit::Same);
+    }
+    let integer = |ty| matches!(ty, PgType::Int2 | PgType::Int4 | PgType::Int8);
+    (integer(column) && integer(value)).then_some(ProbeFit::Integer(column))
+}
+
+/// Whether an index whose first `fixed` columns have one value yields the wished order, and if so whether backwards.
+fn order_of(table: &Table, first: usize, index: &Index, fixed: usize, wish: &OrderWish) -> Option<bool> {
+    let is_fixed = |slot: usize| index.columns[..fixed].iter().any(|c| first + c.column == slot);
+    let mut wanted = wish.keys.iter().filter(|key| !is_fixed(key.slot));
+    let mut backward = None;
+    let mut unique = index.unique;
+    for column in &index.columns[fixed..] {
+        let not_null = table.columns[column.column].not_null || table.is_primary(index);
+        let Some(key) = wanted.next() else { return Some(backward.unwrap_or(false)) };
+        if key.slot != first + column.column {
+            return None;
+        }
+        let turned = key.descending != column.descending;
+        if *backward.get_or_insert(turned) != turned {
+            return None;
+        }
+        let nulls_matter = !not_null && !wish.nulls_excluded;
+        if nulls_matter && key.nulls_first != (column.nulls_first != turned) {
+            return None;
+        }
+        unique &= not_null;
+    }
+    // Behind a whole unique key nothing is left to order.
+    (wanted.next().is_none() || unique).then(|| backward.unwrap_or(false))
+}

@@ -1,0 +1,355 @@
+//! The form of a point plan: what the executor walks.
+//!
+//! A SELECT level has one flat row: every relation of its FROM owns a contiguous range of slots, one for each column of the
+//! table (dropped ones keep theirs), and only the wanted ones are filled. Expressions name slots. A plan holds no values of
+//! parameters and no time, so it may be kept and run again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use sqlparser::ast;
+use tenant::catalog::Table;
+use types::{PgType, TypeMod};
+
+use crate::expr::{AggregateCall, BoundExpr};
+
+/// A statement the point path runs.
+#[derive(Debug)]
+pub struct PointPlan {
+    pub statement: PointStatement,
+    /// By [`crate::expr::SubqueryId`].
+    pub subqueries: Vec<SelectPlan>,
+    /// Nodes in the whole plan; their ids are below this.
+    pub nodes: u32,
+    /// Rows the statement is estimated to look at.
+    pub cost: f64,
+    /// A query the analytical path must run first.
+    pub external: Option<Box<ExternalSource>>,
+}
+
+#[derive(Debug)]
+pub enum PointStatement {
+    Select(Box<SelectPlan>),
+    Insert(Box<InsertPlan>),
+    Update(Box<UpdatePlan>),
+    Delete(Box<DeletePlan>),
+}
+
+/// The part of a DML statement that is a query the point path does not take.
+#[derive(Debug)]
+pub struct ExternalSource {
+    pub query: Box<ast::Query>,
+    pub reason: String,
+}
+
+/// Numbers the nodes of a plan, for EXPLAIN ANALYZE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeId(pub u32);
+
+/// One level of SELECT. Runs as: rows of `from`, grouping, projection, sort, distinct, locks, offset and limit.
+#[derive(Debug)]
+pub struct SelectPlan {
+    pub id: NodeId,
+    /// Slots of the row.
+    pub width: usize,
+    /// A name for each slot, for EXPLAIN.
+    pub slot_names: Arc<[String]>,
+    pub from: Node,
+    pub aggregate: Option<AggregatePlan>,
+    /// The visible columns, then hidden ones that are only sorted by.
+    pub project: Vec<BoundExpr>,
+    pub visible: usize,
+    pub distinct: DistinctPlan,
+    /// Empty when there is no ORDER BY or `from` yields the rows in order.
+    pub sort: Vec<SortColumn>,
+    pub limit: Option<BoundExpr>,
+    pub offset: Option<BoundExpr>,
+    pub locks: Vec<LockPlan>,
+    /// Uses a row of an enclosing query.
+    pub correlated: bool,
+    /// Rows looked at, estimated.
+    pub cost: f64,
+    /// Rows given out, estimated.
+    pub rows: f64,
+}
+
+/// GROUP BY and aggregates. The row after it: the slots of one row of the group, then the keys, then the aggregates.
+#[derive(Debug)]
+pub struct AggregatePlan {
+    pub id: NodeId,
+    pub keys: Vec<BoundExpr>,
+    pub calls: Vec<AggregateCall>,
+    /// Over the row after grouping.
+    pub having: Option<BoundExpr>,
+    /// Without GROUP BY there is one group even of no rows.
+    pub grouped: bool,
+    /// The rows come in an order in which the first one decides (`min` and `max` over an index).
+    pub first_row_decides: bool,
+}
+
+#[derive(Debug)]
+pub enum DistinctPlan {
+    No,
+    /// Over all visible columns.
+    All,
+    /// `DISTINCT ON`: these projected columns.
+    On(Vec<usize>),
+}
+
+/// A projected column to sort by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SortColumn {
+    pub column: usize,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+/// `FOR UPDATE` and its kin on one relation.
+#[derive(Clone, Debug)]
+pub struct LockPlan {
+    pub table: Arc<Table>,
+    /// What the statement calls it.
+    pub name: String,
+    /// Place of the relation's key among those remembered with a row.
+    pub key: usize,
+    pub strength: LockStrength,
+    pub wait: LockWaitPolicy,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LockStrength {
+    KeyShare,
+    Share,
+    NoKeyUpdate,
+    Update,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWaitPolicy {
+    Wait,
+    NoWait,
+    SkipLocked,
+}
+
+/// A source of rows within FROM.
+#[derive(Debug)]
+pub struct Node {
+    pub id: NodeId,
+    pub kind: NodeKind,
+    /// What its rows must satisfy.
+    pub filter: Option<BoundExpr>,
+    /// Rows given out, each time it is run, estimated.
+    pub rows: f64,
+}
+
+#[derive(Debug)]
+pub enum NodeKind {
+    /// One row without columns.
+    OneRow,
+    /// No rows: a condition is constantly false.
+    Scan(Box<ScanNode>),
+    Values {
+        first: usize,
+        rows: Vec<Vec<BoundExpr>>,
+    },
+    /// A subquery in FROM, or a view.
+    Derived {
+        name: String,
+        first: usize,
+        plan: Box<SelectPlan>,
+    },
+    Function {
+        name: String,
+        first: usize,
+        function: TableFunction,
+        /// A number for each row, in the slot after the function's.
+        ordinality: bool,
+    },
+    /// For each row of `left`, the rows of `right`, which may use what `left` filled.
+    NestedLoop {
+        left: Box<Node>,
+        right: Box<Node>,
+        /// Kept with NULLs where `right` has no row.
+        left_outer: bool,
+        /// The slots `right` fills.
+        right_slots: Range<usize>,
+    },
+    /// `right` is read once into a table by its keys.
+    HashJoin {
+        left: Box<Node>,
+        right: Box<Node>,
+        left_keys: Vec<BoundExpr>,
+        right_keys: Vec<BoundExpr>,
+        /// What pairs must satisfy besides.
+        on: Option<BoundExpr>,
+        left_outer: bool,
+        right_slots: Range<usize>,
+    },
+}
+
+/// A function in FROM.
+#[derive(Debug)]
+pub enum TableFunction {
+    /// `generate_series(start, stop[, step])`: integers, numerics or timestamps, by the type of the result.
+    Series { ty: PgType, start: BoundExpr, stop: BoundExpr, step: Option<BoundExpr> },
+    /// `unnest(array, …)`, columns side by side.
+    Unnest(Vec<BoundExpr>),
+    /// Any other function: one row, one column.
+    Scalar(BoundExpr),
+}
+
+/// Rows of a table.
+#[derive(Debug)]
+pub struct ScanNode {
+    pub table: Arc<Table>,
+    /// What the statement calls it.
+    pub name: String,
+    /// Slot of the table's column 0.
+    pub first: usize,
+    /// Columns to decode, ascending.
+    pub wanted: Vec<usize>,
+    pub path: AccessPath,
+    /// Where to remember the key of the current row, for locks and DML.
+    pub key: Option<usize>,
+    /// Rows found by the path before the filter, each time it is run, estimated.
+    pub examined: f64,
+}
+
+/// How the rows of a table are found.
+#[derive(Debug)]
+pub enum AccessPath {
+    /// All rows in key order.
+    Full { backward: bool },
+    /// The entries of an index (or of the table by its primary key) whose first columns have the given values and whose
+    /// next column lies in a range.
+    Index {
+        /// Position in the table's `indexes`.
+        index: usize,
+        parts: Vec<KeyPart>,
+        lower: Option<RangeBound>,
+        upper: Option<RangeBound>,
+        backward: bool,
+    },
+}
+
+/// The values one key column may have. Evaluated without the scanned row; NULL finds nothing.
+#[derive(Debug)]
+pub enum KeyPart {
+    Equal(BoundExpr, ProbeFit),
+    /// `IN (…)`.
+    OneOf(Vec<BoundExpr>, ProbeFit),
+    /// `= ANY (array)`.
+    AnyOf(BoundExpr, ProbeFit),
+}
+
+/// One end of a range.
+#[derive(Debug)]
+pub struct RangeBound {
+    pub value: BoundExpr,
+    pub inclusive: bool,
+    pub fit: ProbeFit,
+}
+
+/// What is done to a value before it is looked up among a column's keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProbeFit {
+    /// It has the column's form.
+    Same,
+    /// An integer of another width: brought to the column's, or beyond its range.
+    Integer(PgType),
+    /// Padded with blanks to `char(n)`'s length.
+    Blanks(TypeMod),
+}
+
+/// INSERT.
+#[derive(Debug)]
+pub struct InsertPlan {
+    pub id: NodeId,
+    pub table: Arc<Table>,
+    pub source: InsertSource,
+    pub checks: Vec<CheckPlan>,
+    pub on_conflict: Option<ConflictAction>,
+    /// Over the new row.
+    pub returning: Option<ReturningPlan>,
+}
+
+#[derive(Debug)]
+pub enum InsertSource {
+    /// Rows of expressions, one for each column of the table.
+    Values(Vec<Vec<BoundExpr>>),
+    /// The query's rows, and over them a value for each column of the table.
+    Select { plan: Box<SelectPlan>, row: Vec<BoundExpr> },
+    /// Rows computed elsewhere, and over them, once cast, a value for each column of the table.
+    External { columns: Vec<TargetColumn>, row: Vec<BoundExpr> },
+}
+
+/// A column that a row from elsewhere is cast to.
+#[derive(Clone, Debug)]
+pub struct TargetColumn {
+    pub name: String,
+    pub ty: PgType,
+    pub typmod: TypeMod,
+}
+
+/// A CHECK constraint over the table's row.
+#[derive(Clone, Debug)]
+pub struct CheckPlan {
+    pub name: String,
+    pub condition: BoundExpr,
+}
+
+/// What decides that rows conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arbiter {
+    /// Any unique index.
+    Any,
+    /// These positions in the table's `indexes`.
+    Indexes(Vec<usize>),
+}
+
+#[derive(Debug)]
+pub enum ConflictAction {
+    Nothing(Arbiter),
+    /// Over a row of the existing row's columns and then those of the row that was to be inserted.
+    Update {
+        arbiter: Arbiter,
+        assignments: Vec<(usize, BoundExpr)>,
+        condition: Option<BoundExpr>,
+    },
+}
+
+/// RETURNING over the level's row (the target's columns hold the new row, or the deleted one).
+#[derive(Debug)]
+pub struct ReturningPlan {
+    pub project: Vec<BoundExpr>,
+}
+
+/// UPDATE. The target is the first relation of `from`: its columns are slots `0..`, its key is remembered at place 0.
+#[derive(Debug)]
+pub struct UpdatePlan {
+    pub id: NodeId,
+    pub table: Arc<Table>,
+    pub width: usize,
+    pub slot_names: Arc<[String]>,
+    pub from: Node,
+    /// The new values, over the level's row.
+    pub assignments: Vec<(usize, BoundExpr)>,
+    pub checks: Vec<CheckPlan>,
+    /// One target row may meet several rows of FROM; only the first counts.
+    pub joined: bool,
+    /// Over the level's row, the target's slots holding the new row.
+    pub returning: Option<ReturningPlan>,
+}
+
+/// DELETE, as UPDATE.
+#[derive(Debug)]
+pub struct DeletePlan {
+    pub id: NodeId,
+    pub table: Arc<Table>,
+    pub width: usize,
+    pub slot_names: Arc<[String]>,
+    pub from: Node,
+    pub joined: bool,
+    /// Over the level's row.
+    pub returning: Option<ReturningPlan>,
+}

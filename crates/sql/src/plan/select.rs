@@ -1,0 +1,814 @@
+//! SELECT and VALUES: binding of one level and putting its plan together.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::Privileges;
+use types::{CastContext, PgType, TypeMod};
+
+use super::analytic;
+use super::binder::{Binder, object_name};
+use super::cost::{POINT_ROWS_MAX, limit_estimate};
+use super::from_clause::FromTree;
+use super::grouping::Grouping;
+use super::join_order::OrderWish;
+use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource};
+use super::ordering::SortItem;
+use super::point_plan::{
+    AggregatePlan, DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, PointPlan, PointStatement,
+    SelectPlan, SortColumn,
+};
+use super::refuse::refuse;
+use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
+use crate::expr::{
+    AggregateKind, Aggregates, BoundExpr, EmptyScope, ExprKind, Scope, bind_condition, bind_expr, coerce,
+    common_type, fold_ident, output_name, resolve_unknown,
+};
+
+/// A bound query level with the columns it shows.
+pub(super) struct BoundQuery {
+    pub(super) plan: SelectPlan,
+    pub(super) columns: Vec<OutputColumn>,
+}
+
+/// What follows the body of a query.
+pub(super) struct Tail<'q> {
+    order_by: Option<&'q ast::OrderBy>,
+    limit: Option<&'q ast::Expr>,
+    offset: Option<&'q ast::Expr>,
+    locks: &'q [ast::LockClause],
+}
+
+pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
+    let binder = Binder::new(*ctx);
+    let bound = match binder.bind_query(query, None) {
+        Ok(bound) => bound,
+        Err(error) => {
+            let Some(reason) = binder.reason_for(&error) else { return Err(error) };
+            if !query.locks.is_empty() {
+                return Err(SqlError::unsupported(format!("a row lock where the query has {reason}")));
+            }
+            return analytic::plan(query, reason, ctx);
+        }
+    };
+    let subqueries = binder.take_subqueries();
+    let read_only = !binder.has_effects();
+    let cost = bound.plan.cost;
+    if cost > POINT_ROWS_MAX && read_only {
+        let reason = format!("it would look at about {cost:.0} rows, more than {POINT_ROWS_MAX}");
+        return analytic::plan(query, reason, ctx);
+    }
+    let plan = PointPlan {
+        statement: PointStatement::Select(Box::new(bound.plan)),
+        subqueries,
+        nodes: binder.nodes(),
+        cost,
+        external: None,
+    };
+    Ok(BoundPlan {
+        command: Command::Select,
+        output: bound.columns,
+        parameters: ctx.params.finish()?,
+        accesses: binder.accesses(),
+        read_only,
+        catalog_version: ctx.catalog.version(),
+        kind: PlanKind::Point(Box::new(plan)),
+    })
+}
+
+/// A select item, bound.
+struct Item {
+    expr: BoundExpr,
+    column: OutputColumn,
+}
+
+impl Binder<'_> {
+    /// Binds a query whose names may also come from `outer`.
+    pub(super) fn bind_query(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<BoundQuery> {
+        let ast::Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators,
+        } = query;
+        refuse(for_clause.is_some(), "FOR XML or JSON")?;
+        refuse(settings.is_some(), "SETTINGS")?;
+        refuse(format_clause.is_some(), "FORMAT")?;
+        refuse(!pipe_operators.is_empty(), "a pipe operator")?;
+        if with.is_some() {
+            return Err(self.not_here("a common table expression"));
+        }
+        let (mut limit, offset) = match limit_clause {
+            None => (None, None),
+            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) => {
+                refuse(!limit_by.is_empty(), "LIMIT BY")?;
+                let offset = offset.as_ref().map(|ast::Offset { value, rows: _ }| value);
+                (limit.as_ref(), offset)
+            }
+            Some(ast::LimitClause::OffsetCommaLimit { offset: _, limit: _ }) => {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "LIMIT #,# syntax is not supported")
+                    .with_hint("Use separate LIMIT and OFFSET clauses."));
+            }
+        };
+        let one = ast::Expr::value(ast::Value::Number("1".into(), false));
+        if let Some(ast::Fetch { with_ties, percent, quantity }) = fetch {
+            refuse(*percent, "FETCH … PERCENT")?;
+            if *with_ties {
+                return Err(self.not_here("WITH TIES"));
+            }
+            limit = Some(quantity.as_ref().unwrap_or(&one));
+        }
+        let tail = Tail { order_by: order_by.as_ref(), limit, offset, locks };
+        match &**body {
+            ast::SetExpr::Select(select) => self.bind_select(select, &tail, outer),
+            ast::SetExpr::Values(values) => self.bind_values(values, &tail, outer),
+            ast::SetExpr::Query(inner) => {
+                if tail.order_by.is_some()
+                    || tail.limit.is_some()
+                    || tail.offset.is_some()
+                    || !locks.is_empty()
+                {
+                    return Err(self.not_here("clauses around a query in parentheses"));
+                }
+                self.bind_query(inner, outer)
+            }
+            ast::SetExpr::SetOperation { left: _, op, set_quantifier: _, right: _ } => {
+                Err(self.not_here(format!("{op}")))
+            }
+            ast::SetExpr::Table(_) => Err(self.not_here("a TABLE command")),
+            ast::SetExpr::Insert(_)
+            | ast::SetExpr::Update(_)
+            | ast::SetExpr::Delete(_)
+            | ast::SetExpr::Merge(_) => {
+                Err(SqlError::unsupported("a data-modifying statement within a query"))
+            }
+        }
+    }
+
+    fn bind_select(
+        &self,
+        select: &ast::Select,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<BoundQuery> {
+        let ast::Select {
+            select_token: _,
+            optimizer_hints,
+            distinct,
+            select_modifiers,
+            top,
+            top_before_distinct: _,
+            projection,
+            exclude,
+            into,
+            from,
+            lateral_views,
+            prewhere,
+            selection,
+            connect_by,
+            group_by,
+            cluster_by,
+            distribute_by,
+            sort_by,
+            having,
+            named_window,
+            qualify,
+            window_before_qualify: _,
+            value_table_mode,
+            flavor,
+        } = select;
+        let _ = optimizer_hints; // Comments to PostgreSQL.
+        refuse(select_modifiers.is_some(), "a modifier of SELECT")?;
+        refuse(top.is_some(), "TOP")?;
+        refuse(exclude.is_some(), "EXCLUDE")?;
+        refuse(into.is_some(), "SELECT INTO")?;
+        refuse(!lateral_views.is_empty(), "LATERAL VIEW")?;
+        refuse(prewhere.is_some(), "PREWHERE")?;
+        refuse(!connect_by.is_empty(), "CONNECT BY")?;
+        refuse(!cluster_by.is_empty(), "CLUSTER BY")?;
+        refuse(!distribute_by.is_empty(), "DISTRIBUTE BY")?;
+        refuse(!sort_by.is_empty(), "SORT BY")?;
+        refuse(qualify.is_some(), "QUALIFY")?;
+        refuse(value_table_mode.is_some(), "SELECT AS")?;
+        refuse(!matches!(flavor, ast::SelectFlavor::Standard), "FROM before SELECT")?;
+        if !named_window.is_empty() {
+            return Err(self.not_here("a window function"));
+        }
+
+        let mut level = Level::default();
+        let mut namespace = Namespace::default();
+        let trees = self.bind_from(&mut level, from, outer, &mut namespace)?;
+        let scope = LevelScope { level: &level, namespace: &namespace, outer };
+        let conditions = self.bind_where(selection.as_ref(), &scope)?;
+        let mut items = self.bind_items(projection, &scope, Aggregates::Allowed)?;
+        let keys = self.bind_group_by(group_by, &items, &scope)?;
+        let ctx = self.expressions(Aggregates::Allowed);
+        let mut having =
+            having.as_ref().map(|having| bind_condition(having, &scope, &ctx, "HAVING")).transpose()?;
+        let mut project: Vec<BoundExpr> = items.iter().map(|item| item.expr.clone()).collect();
+        let outputs: Vec<OutputColumn> = items.drain(..).map(|item| item.column).collect();
+        let visible = project.len();
+        let sort = self.bind_order_by(tail.order_by, &mut project, &outputs, &scope)?;
+        let distinct = self.bind_distinct(distinct.as_ref(), &mut project, &outputs, &sort, &scope)?;
+        if matches!(distinct, DistinctPlan::All) && project.len() > visible {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+            ));
+        }
+
+        let aggregates = project.iter().chain(&having).any(BoundExpr::contains_aggregate);
+        let aggregate = if aggregates || !keys.is_empty() || having.is_some() {
+            let grouped = !keys.is_empty();
+            let mut grouping = Grouping::new(self, &level, keys);
+            for expr in project.iter_mut().chain(&mut having) {
+                grouping.rewrite(expr)?;
+            }
+            let (keys, calls) = grouping.finish();
+            Some(AggregatePlan {
+                id: self.next_node(),
+                keys,
+                calls,
+                having,
+                grouped,
+                first_row_decides: false,
+            })
+        } else {
+            None
+        };
+        let parts = Parts { conditions, aggregate, project, visible, distinct, sort };
+        let plan = self.finish_level(level, trees, parts, tail, outer)?;
+        Ok(BoundQuery { plan, columns: outputs })
+    }
+
+    pub(super) fn bind_where(
+        &self,
+        selection: Option<&ast::Expr>,
+        scope: &dyn Scope,
+    ) -> SqlResult<Vec<BoundExpr>> {
+        let ctx = self.expressions(Aggregates::Forbidden("WHERE"));
+        match selection {
+            Some(condition) => Ok(bind_condition(condition, scope, &ctx, "WHERE")?.into_conjuncts()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The select list, or RETURNING, as expressions and columns.
+    pub(super) fn bind_returning(
+        &self,
+        items: &[ast::SelectItem],
+        scope: &LevelScope<'_>,
+    ) -> SqlResult<(Vec<BoundExpr>, Vec<OutputColumn>)> {
+        let items = self.bind_items(items, scope, Aggregates::Forbidden("RETURNING"))?;
+        Ok(items.into_iter().map(|item| (item.expr, item.column)).unzip())
+    }
+
+    fn bind_items(
+        &self,
+        projection: &[ast::SelectItem],
+        scope: &LevelScope<'_>,
+        aggregates: Aggregates,
+    ) -> SqlResult<Vec<Item>> {
+        let ctx = self.expressions(aggregates);
+        let mut items = Vec::with_capacity(projection.len());
+        for item in projection {
+            let (expr, name) = match item {
+                ast::SelectItem::UnnamedExpr(expr) => {
+                    if let ast::Expr::QualifiedWildcard(name, _) = expr {
+                        self.expand_qualified(name, scope, &mut items)?;
+                        continue;
+                    }
+                    (expr, output_name(expr))
+                }
+                ast::SelectItem::ExprWithAlias { expr, alias } => (expr, fold_ident(alias)),
+                ast::SelectItem::ExprWithAliases { expr: _, aliases: _ } => {
+                    return Err(SqlError::unsupported("several aliases of one expression"));
+                }
+                ast::SelectItem::QualifiedWildcard(kind, options) => {
+                    refuse_wildcard_options(options)?;
+                    match kind {
+                        ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                            self.expand_qualified(name, scope, &mut items)?;
+                        }
+                        ast::SelectItemQualifiedWildcardKind::Expr(_) => {
+                            return Err(SqlError::unsupported("(expression).*"));
+                        }
+                    }
+                    continue;
+                }
+                ast::SelectItem::Wildcard(options) => {
+                    refuse_wildcard_options(options)?;
+                    if scope.namespace.relations.is_empty() {
+                        return Err(SqlError::new(
+                            SqlState::SYNTAX_ERROR,
+                            "SELECT * with no tables specified is not valid",
+                        ));
+                    }
+                    for column in &scope.namespace.columns {
+                        items.push(star_item(scope.level, column.slot, column.name.clone()));
+                    }
+                    continue;
+                }
+            };
+            let expr = resolve_unknown(bind_expr(expr, scope, &ctx)?, &ctx)?;
+            self.note_effects(&expr);
+            let (table_oid, attnum) = match expr.as_column() {
+                Some(slot) => {
+                    let column = scope.level.column_of(slot).1;
+                    (column.table_oid, column.attnum)
+                }
+                None => (Oid(0), 0),
+            };
+            let column = OutputColumn { name, ty: expr.ty, typmod: expr.typmod, table_oid, attnum };
+            items.push(Item { expr, column });
+        }
+        Ok(items)
+    }
+
+    fn expand_qualified(
+        &self,
+        name: &ast::ObjectName,
+        scope: &LevelScope<'_>,
+        items: &mut Vec<Item>,
+    ) -> SqlResult<()> {
+        let parts = object_name(name)?;
+        let qualifier: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let Some(index) = scope.relation_named(&qualifier)? else {
+            return Err(crate::expr::missing_from_entry(qualifier.last().unwrap_or(&"")));
+        };
+        let relation = &scope.level.relations[index];
+        for (i, column) in relation.columns.iter().enumerate().filter(|(_, c)| !c.name.is_empty()) {
+            items.push(star_item(scope.level, relation.first + i, column.name.clone()));
+        }
+        Ok(())
+    }
+
+    fn bind_group_by(
+        &self,
+        group_by: &ast::GroupByExpr,
+        items: &[Item],
+        scope: &LevelScope<'_>,
+    ) -> SqlResult<Vec<BoundExpr>> {
+        let exprs = match group_by {
+            ast::GroupByExpr::All(_) => return Err(SqlError::unsupported("GROUP BY ALL")),
+            ast::GroupByExpr::Expressions(exprs, modifiers) => {
+                refuse(!modifiers.is_empty(), "a modifier of GROUP BY")?;
+                exprs
+            }
+        };
+        let ctx = self.expressions(Aggregates::Forbidden("GROUP BY"));
+        let mut keys: Vec<BoundExpr> = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            if matches!(expr, ast::Expr::Rollup(_) | ast::Expr::Cube(_) | ast::Expr::GroupingSets(_)) {
+                return Err(self.not_here("grouping sets"));
+            }
+            let key = match self.output_reference(expr, items.len(), "GROUP BY", &|name| {
+                if scope.namespace.columns.iter().any(|column| column.name == name) {
+                    return Vec::new();
+                }
+                (0..items.len()).filter(|i| items[*i].column.name == name).collect()
+            })? {
+                Some(index) => items[index].expr.clone(),
+                None => resolve_unknown(bind_expr(expr, scope, &ctx)?, &ctx)?,
+            };
+            if key.contains_aggregate() {
+                return Err(SqlError::new(
+                    SqlState::GROUPING_ERROR,
+                    "aggregate functions are not allowed in GROUP BY",
+                ));
+            }
+            check_comparable(key.ty, "equality")?;
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    fn bind_distinct(
+        &self,
+        distinct: Option<&ast::Distinct>,
+        project: &mut Vec<BoundExpr>,
+        outputs: &[OutputColumn],
+        sort: &[SortColumn],
+        scope: &LevelScope<'_>,
+    ) -> SqlResult<DistinctPlan> {
+        let on = match distinct {
+            None | Some(ast::Distinct::All) => return Ok(DistinctPlan::No),
+            Some(ast::Distinct::Distinct) => {
+                for column in outputs {
+                    check_comparable(column.ty, "equality")?;
+                }
+                return Ok(DistinctPlan::All);
+            }
+            Some(ast::Distinct::On(exprs)) => exprs,
+        };
+        let mut columns = Vec::with_capacity(on.len());
+        for expr in on {
+            let column = self.bind_sort_expr(expr, project, outputs, scope, "SELECT DISTINCT ON")?;
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        let leading = &sort[..columns.len().min(sort.len())];
+        if !leading.iter().all(|s| columns.contains(&s.column)) {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+            ));
+        }
+        Ok(DistinctPlan::On(columns))
+    }
+
+    fn bind_values(
+        &self,
+        values: &ast::Values,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<BoundQuery> {
+        let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
+        let nothing = Level::default();
+        let namespace = Namespace::default();
+        let before = LevelScope { level: &nothing, namespace: &namespace, outer };
+        let ctx = self.expressions(Aggregates::Forbidden("VALUES"));
+        let mut bound: Vec<Vec<BoundExpr>> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let row: Vec<BoundExpr> =
+                row.content.iter().map(|expr| bind_expr(expr, &before, &ctx)).collect::<SqlResult<_>>()?;
+            if bound.first().is_some_and(|first| first.len() != row.len()) {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
+            }
+            bound.push(row);
+        }
+        let width = bound.first().map_or(0, Vec::len);
+        let mut columns = Vec::with_capacity(width);
+        for i in 0..width {
+            let types: Vec<PgType> =
+                bound.iter().map(|row| row[i].ty).filter(|ty| *ty != PgType::Unknown).collect();
+            let ty = if types.is_empty() { PgType::Text } else { common_type(&types, "VALUES")? };
+            let first = bound[0][i].typmod;
+            let typmod = if bound.iter().all(|row| row[i].ty == ty && row[i].typmod == first) {
+                first
+            } else {
+                TypeMod::NONE
+            };
+            for row in &mut bound {
+                let expr = std::mem::replace(&mut row[i], BoundExpr::constant(types::Datum::Null, ty));
+                row[i] = coerce(expr, ty, typmod, CastContext::Implicit, &ctx)?;
+                self.note_effects(&row[i]);
+            }
+            let name = format!("column{}", i + 1);
+            columns.push(RelationColumn { name, ty, typmod, table_oid: Oid(0), attnum: 0 });
+        }
+        let correlated = nothing.correlated();
+        let mut level = Level::default();
+        let source = RelationSource::Values(bound);
+        let index = level.add("*VALUES*".into(), None, columns, source, false);
+        let namespace = level.namespace_of(index);
+        let scope = LevelScope { level: &level, namespace: &namespace, outer };
+        let outputs: Vec<OutputColumn> =
+            (0..width).map(|slot| star_item(&level, slot, format!("column{}", slot + 1)).column).collect();
+        let mut project: Vec<BoundExpr> =
+            outputs.iter().enumerate().map(|(i, c)| BoundExpr::column(i, c.ty, c.typmod)).collect();
+        let visible = project.len();
+        let sort = self.bind_order_by(tail.order_by, &mut project, &outputs, &scope)?;
+        let parts = Parts {
+            conditions: Vec::new(),
+            aggregate: None,
+            project,
+            visible,
+            distinct: DistinctPlan::No,
+            sort,
+        };
+        let mut plan = self.finish_level(level, vec![FromTree::Relation(index)], parts, tail, outer)?;
+        plan.correlated |= correlated;
+        Ok(BoundQuery { plan, columns: outputs })
+    }
+
+    /// Chooses the access paths and puts the level's plan together.
+    fn finish_level(
+        &self,
+        mut level: Level,
+        trees: Vec<FromTree>,
+        parts: Parts,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<SelectPlan> {
+        let Parts { conditions, mut aggregate, project, visible, distinct, mut sort } = parts;
+        let limit = self.bind_count(tail.limit, "LIMIT")?;
+        let offset = self.bind_count(tail.offset, "OFFSET")?;
+        let locks = self.bind_locks(tail.locks, &mut level, &aggregate, &distinct)?;
+        for expr in &conditions {
+            self.note_effects(expr);
+        }
+
+        let width = level.width;
+        let slot_names = level.slot_names();
+        let correlated = level.correlated();
+        let limit_rows = limit_estimate(limit.as_ref(), offset.as_ref());
+        let (wish, decides) = match &aggregate {
+            Some(aggregate) => (min_max_wish(aggregate), true),
+            None => (sort_wish(&project, &sort, limit_rows), false),
+        };
+        let sub_costs = SubCosts::of(self, &project, aggregate.as_ref());
+        let chosen = self.plan_from(&mut level, trees, conditions, wish.as_ref())?;
+        let mut cost = chosen.cost;
+        let mut rows = chosen.node.rows;
+        if decides {
+            let aggregate = aggregate.as_mut().expect("only aggregates decide by the first row");
+            aggregate.first_row_decides = wish.is_some() && chosen.ordered;
+            if aggregate.first_row_decides {
+                cost = cost.min(1.0);
+            }
+            rows = if aggregate.grouped { (rows / 4.0).max(1.0) } else { 1.0 };
+        } else if chosen.ordered && matches!(distinct, DistinctPlan::No | DistinctPlan::All) {
+            sort.clear();
+        }
+        cost += sub_costs.once + sub_costs.each * rows;
+        if let Some(limit) = limit_rows {
+            let unsorted = sort.is_empty() && aggregate.is_none() && locks.is_empty();
+            if unsorted && rows > limit {
+                cost *= (limit / rows).max(0.0);
+                cost = cost.max(1.0);
+            }
+            rows = rows.min(limit);
+        }
+        let _ = outer;
+        Ok(SelectPlan {
+            id: self.next_node(),
+            width,
+            slot_names,
+            from: chosen.node,
+            aggregate,
+            project,
+            visible,
+            distinct,
+            sort,
+            limit,
+            offset,
+            locks,
+            correlated,
+            cost,
+            rows,
+        })
+    }
+
+    fn bind_count(&self, expr: Option<&ast::Expr>, place: &'static str) -> SqlResult<Option<BoundExpr>> {
+        let Some(expr) = expr else { return Ok(None) };
+        if let ast::Expr::Identifier(ident) = expr
+            && ident.quote_style.is_none()
+            && ident.value.eq_ignore_ascii_case("all")
+        {
+            return Ok(None);
+        }
+        let ctx = self.expressions(Aggregates::Forbidden(place));
+        let bound = bind_expr(expr, &EmptyScope, &ctx).map_err(|error| {
+            if error.state() == SqlState::UNDEFINED_COLUMN {
+                let message = format!("argument of {place} must not contain variables");
+                return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+            }
+            error
+        })?;
+        let from = bound.ty;
+        let count =
+            coerce(bound, PgType::Int8, TypeMod::NONE, CastContext::Assignment, &ctx).map_err(|error| {
+                if error.state() != SqlState::CANNOT_COERCE {
+                    return error;
+                }
+                let message = format!("argument of {place} must be type bigint, not type {}", from.name());
+                SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+            })?;
+        let null = matches!(count.kind, ExprKind::Const(types::Datum::Null));
+        Ok((!null).then_some(count))
+    }
+
+    fn bind_locks(
+        &self,
+        clauses: &[ast::LockClause],
+        level: &mut Level,
+        aggregate: &Option<AggregatePlan>,
+        distinct: &DistinctPlan,
+    ) -> SqlResult<Vec<LockPlan>> {
+        let mut locks: Vec<LockPlan> = Vec::new();
+        for ast::LockClause { lock_type, of, nonblock } in clauses {
+            let (strength, word) = match lock_type {
+                ast::LockType::Share => (LockStrength::Share, "FOR SHARE"),
+                ast::LockType::Update => (LockStrength::Update, "FOR UPDATE"),
+            };
+            let wait = match nonblock {
+                None => LockWaitPolicy::Wait,
+                Some(ast::NonBlock::Nowait) => LockWaitPolicy::NoWait,
+                Some(ast::NonBlock::SkipLocked) => LockWaitPolicy::SkipLocked,
+            };
+            let clash = match (aggregate, distinct) {
+                (Some(a), _) if a.grouped => Some("GROUP BY clause"),
+                (Some(a), _) if a.calls.is_empty() => Some("HAVING clause"),
+                (Some(_), _) => Some("aggregate functions"),
+                (None, DistinctPlan::All | DistinctPlan::On(_)) => Some("DISTINCT clause"),
+                (None, DistinctPlan::No) => None,
+            };
+            if let Some(clash) = clash {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("{word} is not allowed with {clash}"),
+                ));
+            }
+            let targets = match of {
+                None => (0..level.relations.len()).collect::<Vec<_>>(),
+                Some(name) => {
+                    let parts = object_name(name)?;
+                    let found = level.relations.iter().position(|r| parts.len() == 1 && r.name == parts[0]);
+                    vec![found.ok_or_else(|| {
+                        SqlError::new(
+                            SqlState::UNDEFINED_TABLE,
+                            format!("relation \"{name}\" in {word} clause not found in FROM clause"),
+                        )
+                    })?]
+                }
+            };
+            for index in targets {
+                let relation = &mut level.relations[index];
+                let table = match &relation.source {
+                    Some(RelationSource::Table(table)) => Arc::clone(table),
+                    Some(RelationSource::Derived(_)) => {
+                        return Err(SqlError::unsupported(format!("{word} of a view or a subquery")));
+                    }
+                    _ if of.is_none() => continue,
+                    _ => {
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("{word} cannot be applied to a function"),
+                        ));
+                    }
+                };
+                let key = *relation.key.get_or_insert_with(|| self.next_key());
+                self.note_access(table.oid, Privileges::UPDATE);
+                self.set_effects();
+                match locks.iter_mut().find(|lock| lock.key == key) {
+                    Some(lock) => lock.strength = lock.strength.max(strength),
+                    None => locks.push(LockPlan { table, name: relation.name.clone(), key, strength, wait }),
+                }
+            }
+        }
+        Ok(locks)
+    }
+
+    /// The place in the select list that a bare number or name stands for.
+    pub(super) fn output_reference(
+        &self,
+        expr: &ast::Expr,
+        columns: usize,
+        place: &str,
+        named: &dyn Fn(&str) -> Vec<usize>,
+    ) -> SqlResult<Option<usize>> {
+        match expr {
+            ast::Expr::Value(ast::ValueWithSpan { value, span: _ }) => match value {
+                ast::Value::Number(text, _) => match text.parse::<usize>() {
+                    Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
+                    Ok(position) => Err(SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        format!("{place} position {position} is not in select list"),
+                    )),
+                    Err(_) => {
+                        Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
+                    }
+                },
+                ast::Value::SingleQuotedString(_) | ast::Value::Boolean(_) => {
+                    Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
+                }
+                _ => Ok(None),
+            },
+            ast::Expr::Identifier(ident) => {
+                let name = fold_ident(ident);
+                Ok(named(&name).first().copied())
+            }
+            ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Identifier(_)) => {
+                self.output_reference(inner, columns, place, named)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The bound clauses of a level, before its paths are chosen.
+struct Parts {
+    conditions: Vec<BoundExpr>,
+    aggregate: Option<AggregatePlan>,
+    project: Vec<BoundExpr>,
+    visible: usize,
+    distinct: DistinctPlan,
+    sort: Vec<SortColumn>,
+}
+
+fn star_item(level: &Level, slot: usize, name: String) -> Item {
+    level.mark_used(slot);
+    let column = level.column_of(slot).1;
+    let output = OutputColumn {
+        name,
+        ty: column.ty,
+        typmod: column.typmod,
+        table_oid: column.table_oid,
+        attnum: column.attnum,
+    };
+    Item { expr: BoundExpr::column(slot, column.ty, column.typmod), column: output }
+}
+
+fn refuse_wildcard_options(options: &ast::WildcardAdditionalOptions) -> SqlResult<()> {
+    let ast::WildcardAdditionalOptions {
+        wildcard_token: _,
+        opt_ilike,
+        opt_exclude,
+        opt_except,
+        opt_replace,
+        opt_rename,
+        opt_alias,
+    } = options;
+    let any = opt_ilike.is_some()
+        || opt_exclude.is_some()
+        || opt_except.is_some()
+        || opt_replace.is_some()
+        || opt_rename.is_some()
+        || opt_alias.is_some();
+    refuse(any, "an option of *")
+}
+
+/// Types without equality or order cannot be grouped or sorted by.
+pub(super) fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
+    let json = |ty: PgType| ty == PgType::Json || ty.element() == Some(PgType::Json);
+    if !json(ty) {
+        return Ok(());
+    }
+    let error = SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("could not identify an {operator} operator for type {}", ty.name()),
+    );
+    if operator == "ordering" {
+        return Err(error.with_hint("Use an explicit ordering operator or modify the query."));
+    }
+    Err(error)
+}
+
+/// The order in which the first row answers a lone `min` or `max` of a column.
+fn min_max_wish(aggregate: &AggregatePlan) -> Option<OrderWish> {
+    let [call] = aggregate.calls.as_slice() else { return None };
+    let descending = match call.kind {
+        AggregateKind::Min => false,
+        AggregateKind::Max => true,
+        _ => return None,
+    };
+    if aggregate.grouped || call.filter.is_some() {
+        return None;
+    }
+    let [arg] = call.args.as_slice() else { return None };
+    let slot = arg.as_column()?;
+    Some(OrderWish {
+        keys: vec![SortItem { slot, descending, nulls_first: false }],
+        rows: Some(1.0),
+        nulls_excluded: true,
+    })
+}
+
+fn sort_wish(project: &[BoundExpr], sort: &[SortColumn], rows: Option<f64>) -> Option<OrderWish> {
+    if sort.is_empty() {
+        return None;
+    }
+    let keys = sort
+        .iter()
+        .map(|s| {
+            project[s.column].as_column().map(|slot| SortItem {
+                slot,
+                descending: s.descending,
+                nulls_first: s.nulls_first,
+            })
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(OrderWish { keys, rows, nulls_excluded: false })
+}
+
+/// What the subqueries of the select list cost.
+struct SubCosts {
+    once: f64,
+    each: f64,
+}
+
+impl SubCosts {
+    fn of(binder: &Binder<'_>, project: &[BoundExpr], aggregate: Option<&AggregatePlan>) -> SubCosts {
+        let mut costs = SubCosts { once: 0.0, each: 0.0 };
+        for expr in project.iter().chain(aggregate.and_then(|a| a.having.as_ref())) {
+            let (once, each) = binder.subquery_costs(expr);
+            costs.once += once;
+            costs.each += each;
+        }
+        costs
+    }
+}

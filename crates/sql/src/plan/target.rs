@@ -1,0 +1,260 @@
+//! The table a DML statement changes: its name, defaults, constraints and the columns assigned to.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{Column, Identity, Privileges, Relation, Table};
+use types::{Datum, TypeMod};
+
+use super::binder::{Binder, NamedRelation, object_name};
+use super::point_plan::CheckPlan;
+use crate::expr::{
+    Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, TableScope, bind_expr, bind_sql_text,
+    coerce_assignment, coerce_condition,
+};
+
+impl Binder<'_> {
+    /// The table that is changed.
+    ///
+    /// # Errors
+    /// 42P01; 42809 for an index or a sequence; 0A000 for a view; 42501 for a system catalog.
+    pub(super) fn bind_target(
+        &self,
+        name: &ast::ObjectName,
+        privilege: Privileges,
+        verb: &str,
+    ) -> SqlResult<Arc<Table>> {
+        let relation = match self.find_relation(name)? {
+            NamedRelation::Found(relation) => relation,
+            NamedRelation::System => {
+                let message = format!("permission denied: \"{name}\" is a system catalog");
+                return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+            }
+        };
+        match relation {
+            Relation::Table(table) => {
+                self.note_access(table.oid, privilege);
+                self.set_effects();
+                Ok(Arc::clone(table))
+            }
+            Relation::View(view) => Err(SqlError::unsupported(format!("{verb} view \"{}\"", view.name))),
+            Relation::Sequence(s) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot change sequence \"{}\"", s.name),
+            )),
+            Relation::Index(..) => {
+                let name = relation.name();
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index")))
+            }
+        }
+    }
+
+    /// Position and definition of a column that is assigned to.
+    ///
+    /// # Errors
+    /// 42703.
+    pub(super) fn target_column<'t>(
+        &self,
+        table: &'t Table,
+        name: &ast::ObjectName,
+    ) -> SqlResult<(usize, &'t Column)> {
+        let parts = object_name(name)?;
+        if parts.len() > 1 && table.column(&parts[0]).is_some() {
+            return Err(SqlError::unsupported("assignment to a field of a column"));
+        }
+        table.column(&parts[0]).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{}\" of relation \"{}\" does not exist", parts[0], table.name),
+            )
+        })
+    }
+
+    /// What a column gets when nothing is said.
+    pub(super) fn bind_default(&self, column: &Column) -> SqlResult<BoundExpr> {
+        if column.dropped {
+            return Ok(BoundExpr::constant(Datum::Null, column.ty));
+        }
+        let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "DEFAULT expressions");
+        let text = match (&column.default, column.identity, column.sequence) {
+            (Some(text), _, _) => text.to_string(),
+            (None, Some(_), Some(sequence)) => format!("nextval('{}'::regclass)", sequence.0),
+            _ => return Ok(BoundExpr::new(column.ty, TypeMod::NONE, ExprKind::Const(Datum::Null))),
+        };
+        let bound = bind_sql_text(&text, &EmptyScope, &ctx)?;
+        coerce_assignment(bound, &column.name, column.ty, column.typmod, &ctx)
+    }
+
+    /// The value assigned to a column; `None` stands for DEFAULT.
+    pub(super) fn bind_assigned(
+        &self,
+        value: Option<&ast::Expr>,
+        column: &Column,
+        scope: &dyn Scope,
+        place: &'static str,
+    ) -> SqlResult<BoundExpr> {
+        let Some(value) = value else { return self.bind_default(column) };
+        let ctx = self.expressions(Aggregates::Forbidden(place));
+        let bound = bind_expr(value, scope, &ctx)?;
+        coerce_assignment(bound, &column.name, column.ty, column.typmod, &ctx)
+    }
+
+    /// The CHECK constraints of a table that name any of the columns for which `changed` holds, over its row.
+    pub(super) fn bind_checks(
+        &self,
+        table: &Table,
+        changed: &dyn Fn(usize) -> bool,
+    ) -> SqlResult<Vec<CheckPlan>> {
+        let scope = TableScope {
+            table: &table.name,
+            columns: table
+                .columns
+                .iter()
+                .map(|c| (if c.dropped { "" } else { c.name.as_str() }, c.ty, c.typmod))
+                .collect(),
+        };
+        let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "CHECK constraints");
+        let mut checks: Vec<CheckPlan> = Vec::with_capacity(table.checks.len());
+        for check in &table.checks {
+            if !check.columns.is_empty() && !check.columns.iter().any(|c| changed(*c)) {
+                continue;
+            }
+            let condition = bind_sql_text(&check.expression, &scope, &ctx)?;
+            let condition = coerce_condition(condition, "CHECK", &ctx)?;
+            checks.push(CheckPlan { name: check.name.to_string(), condition });
+        }
+        // PostgreSQL checks them in the order of their names.
+        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(checks)
+    }
+
+    /// SET: columns and their new values.
+    pub(super) fn bind_assignments(
+        &self,
+        table: &Table,
+        assignments: &[ast::Assignment],
+        scope: &dyn Scope,
+    ) -> SqlResult<Vec<(usize, BoundExpr)>> {
+        let mut bound: Vec<(usize, BoundExpr)> = Vec::with_capacity(assignments.len());
+        for ast::Assignment { target, value } in assignments {
+            match target {
+                ast::AssignmentTarget::ColumnName(name) => {
+                    let (position, column) = self.target_column(table, name)?;
+                    let value = given(value);
+                    refuse_identity(column, value.is_some(), true)?;
+                    add(&mut bound, position, self.bind_assigned(value, column, scope, "UPDATE")?, column)?;
+                }
+                ast::AssignmentTarget::Tuple(names) => {
+                    let columns: Vec<(usize, &Column)> =
+                        names.iter().map(|name| self.target_column(table, name)).collect::<SqlResult<_>>()?;
+                    for (i, value) in self.tuple_values(value, &columns, scope)?.into_iter().enumerate() {
+                        add(&mut bound, columns[i].0, value, columns[i].1)?;
+                    }
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    /// The values of `(a, b) = …`: a row, or a subquery, which then runs once for each column.
+    fn tuple_values(
+        &self,
+        value: &ast::Expr,
+        columns: &[(usize, &Column)],
+        scope: &dyn Scope,
+    ) -> SqlResult<Vec<BoundExpr>> {
+        let items: &[ast::Expr] = match value {
+            ast::Expr::Tuple(items) => items,
+            ast::Expr::Nested(inner) if columns.len() == 1 => std::slice::from_ref(inner),
+            ast::Expr::Subquery(query) => return self.tuple_of_query(query, columns, scope),
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+                ));
+            }
+        };
+        if items.len() != columns.len() {
+            return Err(wrong_count());
+        }
+        let mut values = Vec::with_capacity(items.len());
+        for (item, (_, column)) in items.iter().zip(columns) {
+            let value = given(item);
+            refuse_identity(column, value.is_some(), true)?;
+            values.push(self.bind_assigned(value, column, scope, "UPDATE")?);
+        }
+        Ok(values)
+    }
+
+    fn tuple_of_query(
+        &self,
+        query: &ast::Query,
+        columns: &[(usize, &Column)],
+        scope: &dyn Scope,
+    ) -> SqlResult<Vec<BoundExpr>> {
+        use crate::expr::{SubqueryBinder, SubqueryExpr, SubqueryTest};
+        let ctx = self.expressions(Aggregates::Forbidden("UPDATE"));
+        let mut values = Vec::with_capacity(columns.len());
+        for (i, (_, column)) in columns.iter().enumerate() {
+            let bound = self.bind_subquery(query, scope, &ctx)?;
+            if bound.columns.len() != columns.len() {
+                return Err(wrong_count());
+            }
+            refuse_identity(column, true, true)?;
+            self.with_subquery_mut(bound.id, |plan| plan.show_only(i));
+            let (ty, typmod, _) = bound.columns[i].clone();
+            let test = SubqueryTest::Scalar;
+            let subquery = SubqueryExpr { id: bound.id, correlated: bound.correlated, test };
+            let expr = BoundExpr::new(ty, typmod, ExprKind::Subquery(Box::new(subquery)));
+            values.push(coerce_assignment(expr, &column.name, column.ty, column.typmod, &ctx)?);
+        }
+        Ok(values)
+    }
+}
+
+/// The expression a column is given; `None` for the word DEFAULT.
+pub(super) fn given(expr: &ast::Expr) -> Option<&ast::Expr> {
+    match expr {
+        ast::Expr::Identifier(ident)
+            if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") =>
+        {
+            None
+        }
+        _ => Some(expr),
+    }
+}
+
+/// # Errors
+/// 428C9 for a value given to a column GENERATED ALWAYS AS IDENTITY.
+pub(super) fn refuse_identity(column: &Column, has_value: bool, update: bool) -> SqlResult<()> {
+    if !has_value || column.identity != Some(Identity::Always) {
+        return Ok(());
+    }
+    let name = &column.name;
+    let message = match update {
+        true => format!("column \"{name}\" can only be updated to DEFAULT"),
+        false => format!("cannot insert a non-DEFAULT value into column \"{name}\""),
+    };
+    let error = SqlError::new(SqlState::GENERATED_ALWAYS, message)
+        .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
+    Err(if update { error } else { error.with_hint("Use OVERRIDING SYSTEM VALUE to override.") })
+}
+
+fn add(
+    bound: &mut Vec<(usize, BoundExpr)>,
+    position: usize,
+    value: BoundExpr,
+    column: &Column,
+) -> SqlResult<()> {
+    if bound.iter().any(|(p, _)| *p == position) {
+        let message = format!("multiple assignments to same column \"{}\"", column.name);
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    bound.push((position, value));
+    Ok(())
+}
+
+fn wrong_count() -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, "number of columns does not match number of values")
+}

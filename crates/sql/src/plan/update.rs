@@ -1,0 +1,178 @@
+//! UPDATE.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{Privileges, Table};
+
+use super::binder::Binder;
+use super::from_clause::{FromTree, table_columns};
+use super::level::{Level, LevelScope, Namespace, RelationSource};
+use super::point_plan::{Node, PointPlan, PointStatement, ReturningPlan, UpdatePlan};
+use super::refuse::refuse;
+use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
+use crate::expr::{BoundExpr, fold_ident};
+
+pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
+    let ast::Update {
+        update_token: _,
+        optimizer_hints: _,
+        table,
+        assignments,
+        from,
+        selection,
+        returning,
+        output,
+        or,
+        order_by,
+        limit,
+    } = update;
+    refuse(output.is_some(), "OUTPUT")?;
+    refuse(or.is_some(), "UPDATE OR")?;
+    refuse(!order_by.is_empty() || limit.is_some(), "ORDER BY or LIMIT of UPDATE")?;
+    let from = match from {
+        None => &[][..],
+        Some(ast::UpdateTableFromKind::AfterSet(from)) => from,
+        Some(ast::UpdateTableFromKind::BeforeSet(_)) => {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"FROM\""));
+        }
+    };
+    let binder = Binder::new(*ctx);
+    let mut target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
+    let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
+    let conditions = target.with_scope(|scope| binder.bind_where(selection.as_ref(), scope))?;
+    let (returning, output) = target.bind_returning(&binder, returning.as_deref())?;
+    target.note_reads(&binder, &conditions);
+    let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
+    let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !from.is_empty());
+    let slot_names = target.level.slot_names();
+    let (from, cost) = target.plan(&binder, conditions)?;
+    let id = binder.next_node();
+    let plan = UpdatePlan { id, table, width, slot_names, from, assignments: set, checks, joined, returning };
+    finish(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output, cost)
+}
+
+/// The level of an UPDATE or DELETE: the target, whose columns are slots `0..`, and the relations beside it.
+pub(super) struct ChangedLevel {
+    pub(super) table: Arc<Table>,
+    pub(super) level: Level,
+    namespace: Namespace,
+    /// What RETURNING's `*` is over: the target first, then the rest.
+    trees: Vec<FromTree>,
+}
+
+impl ChangedLevel {
+    pub(super) fn bind(
+        binder: &Binder<'_>,
+        target: &ast::TableWithJoins,
+        privilege: Privileges,
+        verb: &str,
+        from: &[ast::TableWithJoins],
+    ) -> SqlResult<ChangedLevel> {
+        let ast::TableWithJoins { relation, joins } = target;
+        refuse(!joins.is_empty(), "a join as the target")?;
+        let ast::TableFactor::Table {
+            name,
+            alias,
+            args,
+            with_hints,
+            version,
+            with_ordinality,
+            partitions,
+            json_path,
+            sample,
+            index_hints,
+        } = relation
+        else {
+            return Err(SqlError::unsupported(format!("{verb} something that is not a table")));
+        };
+        let extra = args.is_some()
+            || !with_hints.is_empty()
+            || version.is_some()
+            || *with_ordinality
+            || !partitions.is_empty()
+            || json_path.is_some()
+            || sample.is_some()
+            || !index_hints.is_empty();
+        refuse(extra, "a clause of the target table")?;
+        let table = binder.bind_target(name, privilege, verb)?;
+        let (shown, schema) = match alias {
+            None => {
+                let schema = binder.ctx.catalog.schema_name(table.schema).to_owned();
+                (table.name.to_string(), Some(schema))
+            }
+            Some(ast::TableAlias { explicit: _, name, columns, at }) => {
+                refuse(!columns.is_empty() || at.is_some(), "column aliases of the target table")?;
+                (fold_ident(name), None)
+            }
+        };
+        let mut level = Level::default();
+        let source = RelationSource::Table(Arc::clone(&table));
+        let index = level.add(shown, schema, table_columns(&table), source, false);
+        level.relations[index].key = Some(binder.next_key());
+        let mut namespace = level.namespace_of(index);
+        let mut trees = vec![FromTree::Relation(index)];
+        trees.extend(binder.bind_from(&mut level, from, None, &mut namespace)?);
+        Ok(ChangedLevel { table, level, namespace, trees })
+    }
+
+    pub(super) fn with_scope<T>(&self, f: impl FnOnce(&LevelScope<'_>) -> T) -> T {
+        f(&LevelScope { level: &self.level, namespace: &self.namespace, outer: None })
+    }
+
+    pub(super) fn bind_returning(
+        &self,
+        binder: &Binder<'_>,
+        items: Option<&[ast::SelectItem]>,
+    ) -> SqlResult<(Option<ReturningPlan>, Vec<OutputColumn>)> {
+        let Some(items) = items else { return Ok((None, Vec::new())) };
+        let (project, output) = self.with_scope(|scope| binder.bind_returning(items, scope))?;
+        Ok((Some(ReturningPlan { project }), output))
+    }
+
+    /// Notes SELECT on the target if any of its columns is read.
+    pub(super) fn note_reads(&self, binder: &Binder<'_>, conditions: &[BoundExpr]) {
+        for condition in conditions {
+            binder.note_effects(condition);
+        }
+        if (0..self.table.columns.len()).any(|slot| self.level.is_used(slot)) {
+            binder.note_access(self.table.oid, Privileges::SELECT);
+        }
+    }
+
+    /// The source of the rows to change, every column of the target filled.
+    pub(super) fn plan(mut self, binder: &Binder<'_>, conditions: Vec<BoundExpr>) -> SqlResult<(Node, f64)> {
+        for slot in 0..self.table.columns.len() {
+            self.level.mark_used(slot);
+        }
+        let chosen = binder.plan_from(&mut self.level, self.trees, conditions, None)?;
+        Ok((chosen.node, chosen.cost))
+    }
+}
+
+/// Wraps the plan of a change.
+pub(super) fn finish(
+    binder: &Binder<'_>,
+    command: Command,
+    statement: PointStatement,
+    output: Vec<OutputColumn>,
+    cost: f64,
+) -> SqlResult<BoundPlan> {
+    let plan = PointPlan {
+        statement,
+        subqueries: binder.take_subqueries(),
+        nodes: binder.nodes(),
+        cost,
+        external: None,
+    };
+    Ok(BoundPlan {
+        command,
+        output,
+        parameters: binder.ctx.params.finish()?,
+        accesses: binder.accesses(),
+        read_only: false,
+        catalog_version: binder.ctx.catalog.version(),
+        kind: PlanKind::Point(Box::new(plan)),
+    })
+}
