@@ -58,6 +58,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// A cursor at the place `at`. Touches no page.
+    #[inline]
     pub fn new(root: TreeRoot, at: Seek<'_>) -> Cursor {
         let mut cursor = Cursor { root, place: Place::Start, key: Vec::new(), hint: None };
         cursor.seek(at);
@@ -65,6 +66,7 @@ impl Cursor {
     }
 
     /// Moves to the place `at`. Touches no page.
+    #[inline]
     pub fn seek(&mut self, at: Seek<'_>) {
         self.hint = None;
         self.key.clear();
@@ -83,6 +85,7 @@ impl Cursor {
     }
 
     /// The place, to seek another cursor to it.
+    #[inline]
     pub fn position(&self) -> Seek<'_> {
         match self.place {
             Place::Start => Seek::Start,
@@ -93,6 +96,7 @@ impl Cursor {
     }
 
     /// The tree's root may have appeared since the cursor was made: tells the cursor of it. Keeps the place.
+    #[inline]
     pub fn set_root(&mut self, root: TreeRoot) {
         self.root = root;
     }
@@ -136,6 +140,7 @@ impl Cursor {
     /// All entries from the cursor to the end of the leaf it is in (of the next one that has any) whose keys lie
     /// within `end`; the cursor moves behind them. `None` when there are none left. The cheapest way through many
     /// entries: one look at the tree a leaf.
+    #[inline]
     pub fn next_leaf<'p, P: ReadPages>(
         &mut self,
         pages: &'p P,
@@ -172,6 +177,7 @@ impl Cursor {
     }
 
     /// Finds the neighbouring entry from the root down.
+    #[inline]
     fn locate<'p, P: ReadPages>(
         &self,
         pages: &'p P,

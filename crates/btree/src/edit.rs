@@ -15,6 +15,7 @@ pub(crate) struct Payload<'a> {
 }
 
 impl Payload<'static> {
+    #[inline]
     pub(crate) fn child(no: PageNo) -> Payload<'static> {
         Payload { aux: no.0, stored: &[] }
     }
@@ -33,14 +34,17 @@ pub(crate) struct Frame {
 pub(crate) struct NodeMut<'p>(pub(crate) &'p mut PageBytes);
 
 impl NodeMut<'_> {
+    #[inline]
     pub(crate) fn as_node(&self) -> Node<'_> {
         Node(self.0)
     }
 
+    #[inline]
     fn put_u16(&mut self, at: usize, value: usize) {
         let value = u16::try_from(value).expect("an offset within a page");
         self.0[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
+    #[inline]
     fn put_u32(&mut self, at: usize, value: u32) {
         self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
@@ -50,31 +54,35 @@ impl NodeMut<'_> {
         self.0[..HEADER_LEN].fill(0);
         self.0[0] = if frame.level == 0 { LEAF } else { INNER };
         self.0[1] = frame.level;
-        self.put_u16(4, PAGE_SIZE - prefix.len());
+        self.put_u16(4, PAGE_SIZE);
         self.put_u16(8, prefix.len());
         self.put_u32(12, frame.tree.0);
         self.put_u32(16, frame.leftmost.0);
-        self.0[PAGE_SIZE - prefix.len()..].copy_from_slice(prefix);
+        self.0[HEADER_LEN..HEADER_LEN + prefix.len()].copy_from_slice(prefix);
     }
 
+    #[inline]
     pub(crate) fn set_leftmost(&mut self, child: PageNo) {
         self.put_u32(16, child.0);
     }
 
+    #[inline]
     pub(crate) fn set_insert_pattern(&mut self, last_insert: usize, run: u8) {
         self.put_u16(10, last_insert);
         self.0[20] = run;
     }
 
     /// Remembers that an insert took slot `at`, to recognise ascending keys when the node fills up.
+    #[inline]
     pub(crate) fn note_insert(&mut self, at: usize) {
         let node = self.as_node();
         let run = if at == node.last_insert() + 1 { node.ascending_run().saturating_add(1) } else { 0 };
         self.set_insert_pattern(at, run);
     }
 
+    #[inline]
     fn write_slot(&mut self, i: usize, slot: Slot) {
-        let at = HEADER_LEN + SLOT_LEN * i;
+        let at = self.as_node().slot_at(i);
         let bytes: &mut [u8; SLOT_LEN] =
             (&mut self.0[at..at + SLOT_LEN]).try_into().expect("a slot's length");
         bytes[..4].copy_from_slice(&slot.head.to_le_bytes());
@@ -84,6 +92,7 @@ impl NodeMut<'_> {
     }
 
     /// Puts an entry at slot `i`. The gap must hold it: `SLOT_LEN`, the key's rest and the stored bytes.
+    #[inline]
     pub(crate) fn insert(&mut self, i: usize, suffix: &[u8], payload: Payload<'_>) {
         let node = self.as_node();
         let (count, rest) = (node.count(), rest_of(suffix));
@@ -92,8 +101,8 @@ impl NodeMut<'_> {
         let offset = node.heap_start() - len;
         self.0[offset..offset + rest.len()].copy_from_slice(rest);
         self.0[offset + rest.len()..offset + len].copy_from_slice(payload.stored);
-        let at = HEADER_LEN + SLOT_LEN * i;
-        self.0.copy_within(at..HEADER_LEN + SLOT_LEN * count, at + SLOT_LEN);
+        let (at, end) = (self.as_node().slot_at(i), self.as_node().slot_at(count));
+        self.0.copy_within(at..end, at + SLOT_LEN);
         self.put_u16(2, count + 1);
         self.put_u16(4, offset);
         self.write_slot(
@@ -103,23 +112,25 @@ impl NodeMut<'_> {
     }
 
     /// Takes the entry at slot `i` out; its heap bytes are dead until the next rebuild.
+    #[inline]
     pub(crate) fn remove(&mut self, i: usize) {
         let node = self.as_node();
         let (count, slot) = (node.count(), node.slot(i));
         let stored = if node.is_leaf() { slot.stored_len() } else { 0 };
         let dead = node.heap_dead() + rest_len(slot.suffix_len) + stored;
-        let at = HEADER_LEN + SLOT_LEN * i;
-        self.0.copy_within(at + SLOT_LEN..HEADER_LEN + SLOT_LEN * count, at);
+        let (at, end) = (self.as_node().slot_at(i), self.as_node().slot_at(count));
+        self.0.copy_within(at + SLOT_LEN..end, at);
         self.put_u16(2, count - 1);
         self.put_u16(6, dead);
         if count == 1 {
             // Nothing is live: the whole heap is free again.
-            self.put_u16(4, PAGE_SIZE - self.as_node().prefix_len());
+            self.put_u16(4, PAGE_SIZE);
             self.put_u16(6, 0);
         }
     }
 
     /// Overwrites the value at slot `i` of a leaf if the new one is not longer; says whether it did.
+    #[inline]
     pub(crate) fn overwrite_if_not_longer(&mut self, i: usize, payload: Payload<'_>) -> bool {
         let node = self.as_node();
         let (slot, dead) = (node.slot(i), node.heap_dead());
@@ -144,6 +155,7 @@ pub(crate) struct NodeBuilder<'p> {
 }
 
 impl<'p> NodeBuilder<'p> {
+    #[inline]
     pub(crate) fn new(page: &'p mut PageBytes, frame: Frame, prefix: &[u8]) -> NodeBuilder<'p> {
         assert!(prefix.len() <= CAPACITY);
         let mut node = NodeMut(page);
@@ -152,11 +164,13 @@ impl<'p> NodeBuilder<'p> {
     }
 
     /// Appends an entry; its key starts with the prefix.
+    #[inline]
     pub(crate) fn push(&mut self, key: &[u8], payload: Payload<'_>) {
         let count = self.node.as_node().count();
         self.node.insert(count, &key[self.prefix_len..], payload);
     }
 
+    #[inline]
     pub(crate) fn finish(self) -> NodeMut<'p> {
         self.node
     }

@@ -25,6 +25,7 @@ pub enum Put {
 /// is. `Err` changed nothing.
 ///
 /// Panics if the key is longer than [`KEY_LEN_MAX`] or the value longer than [`ROW_LEN_MAX`].
+#[inline]
 pub fn put<P: WritePages>(
     pages: &mut P,
     root: &mut TreeRoot,
@@ -42,6 +43,7 @@ pub fn put<P: WritePages>(
 /// Inserts `key` with `value` unless the key is there; says whether it did. `Err` changed nothing.
 ///
 /// Panics as [`put`] does.
+#[inline]
 pub fn insert_new<P: WritePages>(
     pages: &mut P,
     root: &mut TreeRoot,
@@ -93,11 +95,13 @@ fn with_payload<P: WritePages, R>(
 }
 
 /// Bytes a leaf keeps of a value of `len`.
+#[inline]
 fn stored_len(len: usize) -> usize {
     if len <= INLINE_VALUE_LEN_MAX { len } else { crate::value::DESCRIPTOR_LEN }
 }
 
 /// Whether an entry fits the gap of a node as it is.
+#[inline]
 pub(crate) fn fits(node: Node<'_>, key: &[u8], stored_len: usize) -> bool {
     let prefix = node.prefix();
     key.starts_with(prefix) && SLOT_LEN + rest_of(&key[prefix.len()..]).len() + stored_len <= node.gap()
@@ -117,6 +121,7 @@ fn insert_at<P: WritePages>(
         let prefix_len = leaf.as_node().prefix_len();
         leaf.insert(slot, &key[prefix_len..], Payload { aux: value.len() as u32, stored: value });
         leaf.note_insert(slot);
+        split::tighten_if_due(page);
         return Ok(());
     }
     path.own(pages)?;

@@ -12,16 +12,19 @@ pub struct LeafRun<'p> {
 }
 
 impl<'p> LeafRun<'p> {
+    #[inline]
     pub(crate) fn new(leaf: Node<'p>, start: usize, end: usize) -> LeafRun<'p> {
         LeafRun { leaf, start, end }
     }
 
     /// Number of entries.
+    #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
     /// Whether the run has no entry; a cursor never returns such a run.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -41,6 +44,7 @@ impl<'p> LeafRun<'p> {
     }
 
     /// Calls `each` with every key and value, in order. The key lives in `scratch`.
+    #[inline]
     pub fn for_each(&self, scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8], Value<'p>)) {
         let prefix = self.leaf.prefix();
         scratch.clear();

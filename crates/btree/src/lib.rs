@@ -42,6 +42,7 @@ pub struct TreeRoot(pub Option<PageNo>);
 /// The value of `key`, or `None`. A long value is only named: [`Value::read`] gets its bytes.
 ///
 /// Panics if the key is longer than [`base::limits::KEY_LEN_MAX`].
+#[inline]
 pub fn get<'p, P: ReadPages>(
     pages: &'p P,
     root: TreeRoot,
@@ -53,6 +54,7 @@ pub fn get<'p, P: ReadPages>(
 }
 
 /// Whether the tree has an entry for `key`.
+#[inline]
 pub fn contains<P: ReadPages>(pages: &P, root: TreeRoot, key: &[u8]) -> Result<bool, PageFault> {
     get(pages, root, key).map(|found| found.is_some())
 }

@@ -84,7 +84,37 @@ fn insert_if_fits(page: &mut PageBytes, slot: usize, key: &[u8], payload: Payloa
     let prefix_len = node.as_node().prefix_len();
     node.insert(slot, &key[prefix_len..], payload);
     node.note_insert(slot);
+    tighten_if_due(page);
     true
+}
+
+/// Rebuilds a node that has just grown to one of a few sizes with the longest prefix its keys share. A node begins
+/// with the prefix of its first keys or none; without this its heads would all be alike until it first fills.
+#[inline]
+pub(crate) fn tighten_if_due(page: &mut PageBytes) {
+    if matches!(Node(page).count(), 4 | 16 | 64) {
+        tighten(page);
+    }
+}
+
+#[cold]
+fn tighten(page: &mut PageBytes) {
+    let node = Node(page);
+    let first = node.key(0);
+    let prefix_len = common_len(&first, &node.key(node.count() - 1));
+    if prefix_len <= node.prefix_len() {
+        return;
+    }
+    let image = *page;
+    let node = Node(&image);
+    let frame = Frame { level: node.level(), tree: node.tree(), leftmost: node.leftmost() };
+    let mut builder = NodeBuilder::new(page, frame, &first[..prefix_len]);
+    let mut key = first;
+    for i in 0..node.count() {
+        node.key_into(i, &mut key);
+        builder.push(&key, payload_of(node, i));
+    }
+    builder.finish().set_insert_pattern(node.last_insert(), node.ascending_run());
 }
 
 /// Carries the insert pattern of `before` over to a node rebuilt from it with a new entry at `slot`.

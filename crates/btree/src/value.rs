@@ -29,6 +29,7 @@ pub struct Chain {
 }
 
 impl Chain {
+    #[inline]
     pub(crate) fn descriptor(self) -> [u8; DESCRIPTOR_LEN] {
         let mut bytes = [0; DESCRIPTOR_LEN];
         bytes[..4].copy_from_slice(&self.len.to_le_bytes());
@@ -49,6 +50,7 @@ impl<'p> Value<'p> {
     }
 
     /// Bytes of the value; needs no page.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Value::Inline(bytes) => bytes.len(),
@@ -57,11 +59,13 @@ impl<'p> Value<'p> {
     }
 
     /// Whether the value has no bytes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The bytes: borrowed from the leaf, or gathered from the chain's pages, any of which may be a `Miss`.
+    #[inline]
     pub fn read<P: ReadPages>(self, pages: &'p P) -> Result<Cow<'p, [u8]>, PageFault> {
         match self {
             Value::Inline(bytes) => Ok(Cow::Borrowed(bytes)),
@@ -71,6 +75,7 @@ impl<'p> Value<'p> {
 
     /// As [`Value::read`], for a caller whose pages live shorter than the leaf's bytes. Appends to `out`, which on
     /// `Err` holds what it held.
+    #[inline]
     pub fn append_to<P: ReadPages>(self, pages: &P, out: &mut Vec<u8>) -> Result<(), PageFault> {
         match self {
             Value::Inline(bytes) => out.extend_from_slice(bytes),

@@ -1,0 +1,123 @@
+//! Cost of the tree's operations on resident pages of a live map: 500,000 rows of 300 bytes. Prints nanoseconds an
+//! operation. Run with `cargo bench -p btree`.
+
+use std::ops::Bound;
+use std::time::Instant;
+
+use btree::{Cursor, Seek, TreeRoot, Value, check, get, put, remove};
+use storage::PageMap;
+
+const ROWS: u64 = 500_000;
+const ROW_LEN: usize = 300;
+
+/// A key as a one-column integer key is encoded: a tag and eight bytes.
+fn key(n: u64) -> [u8; 9] {
+    let mut key = [1; 9];
+    key[1..].copy_from_slice(&(n ^ (1 << 63)).to_be_bytes());
+    key
+}
+
+/// A cheap sequence without visible order.
+struct Shuffle(u64);
+
+impl Shuffle {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % ROWS
+    }
+}
+
+fn measure(name: &str, count: u64, mut each: impl FnMut(u64)) {
+    let start = Instant::now();
+    for i in 0..count {
+        each(i);
+    }
+    println!("{name:<44} {:>8.1} ns", start.elapsed().as_nanos() as f64 / count as f64);
+}
+
+fn main() {
+    let mut pages = PageMap::new_empty();
+    let mut root = TreeRoot::default();
+    let row = [7u8; ROW_LEN];
+    measure("append", ROWS, |i| {
+        put(&mut pages, &mut root, &key(i), &row).expect("resident");
+    });
+    let report = check(&pages, root).expect("sound");
+    let fill = report.leaf_bytes_used as f64 / report.leaf_bytes_capacity() as f64;
+    println!("{} pages, depth {}, leaves {:.1} % full", report.pages.len(), report.depth, 100.0 * fill);
+
+    let mut shuffle = Shuffle(88_172_645_463_325_252);
+    let mut sum = 0u64;
+    for _ in 0..2 {
+        measure("get, random", 1_000_000, |_| {
+            let Some(Value::Inline(value)) = get(&pages, root, &key(shuffle.next())).expect("resident")
+            else {
+                panic!("a row is missing");
+            };
+            sum += u64::from(value[100]);
+        });
+    }
+    measure("get, random, each key from the value before", 1_000_000, |_| {
+        let n = (shuffle.next() + sum % 3) % ROWS;
+        let Some(Value::Inline(value)) = get(&pages, root, &key(n)).expect("resident") else {
+            panic!("a row is missing");
+        };
+        sum += u64::from(value[100]);
+    });
+    let mut other = [8u8; ROW_LEN];
+    for _ in 0..2 {
+        measure("update, random, same length", 1_000_000, |i| {
+            other[0] = i as u8;
+            put(&mut pages, &mut root, &key(shuffle.next()), &other).expect("resident");
+        });
+    }
+    measure("get and update, random", 1_000_000, |_| {
+        let key = key(shuffle.next());
+        let Some(Value::Inline(value)) = get(&pages, root, &key).expect("resident") else {
+            panic!("a row is missing");
+        };
+        other[1] = value[0];
+        put(&mut pages, &mut root, &key, &other).expect("resident");
+    });
+    let mut cursor = Cursor::new(root, Seek::Start);
+    measure("cursor, next", ROWS, |_| {
+        let entry = cursor.next(&pages).expect("resident").expect("one more");
+        sum += u64::from(entry.key[8]);
+    });
+    measure("cursor, prev", ROWS, |_| {
+        let entry = cursor.prev(&pages).expect("resident").expect("one more");
+        sum += u64::from(entry.key[8]);
+    });
+    let start = Instant::now();
+    let (mut cursor, mut scratch, mut rows) = (Cursor::new(root, Seek::Start), Vec::new(), 0u64);
+    while let Some(run) = cursor.next_leaf(&pages, Bound::Unbounded).expect("resident") {
+        run.for_each(&mut scratch, |key, value| {
+            rows += 1;
+            sum += u64::from(key[8]) + value.len() as u64;
+        });
+    }
+    println!("{:<44} {:>8.1} ns", "leaf at a time, a row", start.elapsed().as_nanos() as f64 / rows as f64);
+    measure("remove and insert, random", 500_000, |_| {
+        let key = key(shuffle.next());
+        remove(&mut pages, root, &key).expect("resident");
+        put(&mut pages, &mut root, &key, &row).expect("resident");
+    });
+    let snapshot = pages.snapshot();
+    measure("update after a snapshot, random", 200_000, |_| {
+        put(&mut pages, &mut root, &key(shuffle.next()), &other).expect("resident");
+    });
+    drop(snapshot);
+
+    // An index: small entries, random order.
+    let (mut pages, mut root) = (PageMap::new_empty(), TreeRoot::default());
+    measure("insert, random order, 9-byte keys, no value", ROWS, |i| {
+        let scattered = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        put(&mut pages, &mut root, &key(scattered), &[]).expect("resident");
+    });
+    let report = check(&pages, root).expect("sound");
+    let fill = report.leaf_bytes_used as f64 / report.leaf_bytes_capacity() as f64;
+    println!("{} pages, depth {}, leaves {:.1} % full", report.pages.len(), report.depth, 100.0 * fill);
+    std::hint::black_box(sum);
+}
