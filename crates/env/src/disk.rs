@@ -87,6 +87,17 @@ pub trait FileOps: Send + Sync {
     fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes.
     fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `buf`; after `Ok` these bytes survive power loss.
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.write_some_at(&buf[done..], offset + done as u64)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => done += n,
+            }
+        }
+        self.sync_data()
+    }
     fn sync_data(&self) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;

@@ -173,7 +173,9 @@ impl fmt::Debug for IoBuf {
 impl Drop for IoBuf {
     fn drop(&mut self) {
         let Some(raw) = self.raw.take() else { return };
-        let Some(class) = class_of(raw.capacity).filter(|class| IO_ALIGN << class == raw.capacity) else { return };
+        let Some(class) = class_of(raw.capacity).filter(|class| IO_ALIGN << class == raw.capacity) else {
+            return;
+        };
         // While the thread ends its pool may be gone; the buffer is then simply freed.
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()

@@ -8,6 +8,7 @@
 //! buffers until completion, so dropping one is always sound.
 
 mod block_on;
+mod blocking;
 mod clock;
 mod disk;
 mod entropy;

@@ -56,10 +56,8 @@ impl Listener {
     /// descriptors: log it, wait a little, go on.
     pub fn accept(&self) -> impl Future<Output = io::Result<(Socket, SocketAddr)>> + Send + '_ {
         std::future::poll_fn(move |cx| {
-            self.accept.start_if_idle(cx.waker(), || Request::Accept {
-                listener: self.ops.clone(),
-                accepted: None,
-            });
+            self.accept
+                .start_if_idle(cx.waker(), || Request::Accept { listener: self.ops.clone(), accepted: None });
             let Some((result, request)) = self.accept.poll(cx.waker()) else { return Poll::Pending };
             Poll::Ready(result.and_then(|_| match request {
                 Request::Accept { accepted: Some((socket, peer)), .. } => {

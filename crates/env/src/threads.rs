@@ -136,7 +136,9 @@ impl ShutdownSignal {
         let guard = self.0.state.lock().expect("no panic under this lock");
         match duration_max {
             None => {
-                drop(self.0.changed.wait_while(guard, |state| state.0 == 0).expect("no panic under this lock"));
+                drop(
+                    self.0.changed.wait_while(guard, |state| state.0 == 0).expect("no panic under this lock"),
+                );
                 true
             }
             Some(limit) => {

@@ -223,14 +223,17 @@ impl Promise {
             PromiseKey::WorkMemory => self.memory.work_memory = value.bytes(0)?,
             PromiseKey::WorkMemoryMax => self.memory.work_memory_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::ConnectionsMax => {
-                self.connections_max = value.limit(|value| value.whole(0, CONNECTIONS_MAX))?.map(|n| n as u32);
+                self.connections_max =
+                    value.limit(|value| value.whole(0, CONNECTIONS_MAX))?.map(|n| n as u32);
             }
             PromiseKey::StorageMax => self.storage_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::TempMax => self.temp_max = value.limit(|value| value.bytes(0))?,
             PromiseKey::StatementTimeout => {
                 self.statement_timeout = value.limit(Value::duration)?.filter(|time| time.0 > 0);
             }
-            PromiseKey::Penalty => self.penalty_micros = value.decimal(6, 1_000_000_000_000_000, "a price of 0 or more")?,
+            PromiseKey::Penalty => {
+                self.penalty_micros = value.decimal(6, 1_000_000_000_000_000, "a price of 0 or more")?
+            }
         }
         Ok(())
     }
@@ -460,7 +463,9 @@ mod tests {
     fn options_are_read_and_shown() {
         let mut promise = Promise::default();
         assert_eq!(promise.to_string(), "");
-        for (key, value) in [("cpu", "0.5"), ("CPU_MAX", "1"), ("iops", "200"), ("memory", "2GB"), ("penalty", "1.25")] {
+        for (key, value) in
+            [("cpu", "0.5"), ("CPU_MAX", "1"), ("iops", "200"), ("memory", "2GB"), ("penalty", "1.25")]
+        {
             promise.set(key, value).unwrap();
         }
         promise.set("statement_timeout", "30s").unwrap();

@@ -16,10 +16,10 @@ use std::task::Waker;
 use base::Nanos;
 
 use crate::{Clock, Env};
-pub use remote_waker::RemoteWaker;
 pub(crate) use remote_waker::Notify;
-pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout_at};
+pub use remote_waker::RemoteWaker;
 use timer::Timers;
+pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout_at};
 
 /// A completion backend of one thread.
 pub(crate) trait Driver {
@@ -168,4 +168,9 @@ impl Inner {
 /// Outside [`Reactor::enter`].
 pub fn now() -> Nanos {
     with_current(|inner| inner.clock.now())
+}
+
+/// Tells the current thread's reactors apart; 0 outside any. Only the simulation needs it.
+pub(crate) fn current_key() -> usize {
+    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |inner| Rc::as_ptr(inner) as usize))
 }

@@ -56,7 +56,11 @@ impl SystemClock {
             TickRate { first, rate: AtomicU64::new(rate as u64), span: AtomicU64::new(span.0) }
         };
         #[cfg(not(target_arch = "x86_64"))]
-        let ticks = TickRate { first: (0, origin), rate: AtomicU64::new(1 << 32), span: AtomicU64::new(u64::MAX / 2) };
+        let ticks = TickRate {
+            first: (0, origin),
+            rate: AtomicU64::new(1 << 32),
+            span: AtomicU64::new(u64::MAX / 2),
+        };
         SystemClock { origin, ticks }
     }
 

@@ -50,7 +50,9 @@ impl Disk for SystemDisk {
             match with_direct.open(path) {
                 // tmpfs and some overlays know no O_DIRECT.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                result => return Ok(File::new(Arc::new(SystemFile { file: at(path, result)?, direct: true }))),
+                result => {
+                    return Ok(File::new(Arc::new(SystemFile { file: at(path, result)?, direct: true })));
+                }
             }
             if mode == OpenMode::CreateNew {
                 // The refused open may have made the file already.

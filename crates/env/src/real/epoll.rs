@@ -185,7 +185,8 @@ impl Driver for EpollDriver {
 
     fn cancel(&mut self, op: &Arc<Op>) {
         let holds = |held: &Option<Arc<Op>>| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, op));
-        let found = self.waiting.iter_mut().find(|(_, interest)| holds(&interest.read) || holds(&interest.write));
+        let found =
+            self.waiting.iter_mut().find(|(_, interest)| holds(&interest.read) || holds(&interest.write));
         let Some((&raw, interest)) = found else { return };
         if holds(&interest.read) {
             interest.read = None;

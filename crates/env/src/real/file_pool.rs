@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::threads::SystemThreads;
-use crate::disk::File;
-use crate::reactor::op::{Op, Request};
+use crate::blocking::perform;
+use crate::reactor::op::Op;
 use crate::threads::Threads;
 
 /// Blocking operations at a time in the process; devices behind a sandbox gain little from more.
@@ -30,7 +30,9 @@ pub(super) fn run(op: Arc<Op>, to: Arc<dyn Report>) {
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..THREADS {
             let receiver = receiver.clone();
-            SystemThreads.spawn("files", None, Box::new(move || serve(&receiver))).expect("a thread for files");
+            SystemThreads
+                .spawn("files", None, Box::new(move || serve(&receiver)))
+                .expect("a thread for files");
         }
         sender
     });
@@ -45,30 +47,5 @@ fn serve(jobs: &Mutex<Receiver<Job>>) {
         let result = perform(&mut request);
         op.lock().request = request;
         to.report(op, result);
-    }
-}
-
-/// Does a file request, blocking.
-pub(crate) fn perform(request: &mut Request) -> io::Result<usize> {
-    match request {
-        Request::Read { file, buf, offset, done } => {
-            while *done < buf.len() {
-                match file.read_some_at(&mut buf[*done..], *offset + *done as u64)? {
-                    0 => break,
-                    n => *done += n,
-                }
-            }
-            Ok(*done)
-        }
-        Request::Write { file, buf, offset, done, durable } => {
-            File::new(file.clone()).write_at(buf, *offset)?;
-            *done = buf.len();
-            if *durable {
-                file.sync_data()?;
-            }
-            Ok(*done)
-        }
-        Request::Sync { file } => file.sync_data().map(|()| 0),
-        _ => unreachable!("only file requests come here"),
     }
 }

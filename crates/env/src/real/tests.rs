@@ -45,8 +45,7 @@ fn bytes_arrive_in_order_and_the_end_is_seen() {
         block_on(env, async {
             let (near, far) = pair(env).await;
             let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
-            let (sending, received) =
-                futures::join!(near.send(sent.clone()), recv_exactly(&far, sent.len()));
+            let (sending, received) = futures::join!(near.send(sent.clone()), recv_exactly(&far, sent.len()));
             sending.0.unwrap();
             assert!(sending.1.is_empty() && sending.1.capacity() >= sent.len());
             assert!(received == sent);
@@ -62,7 +61,8 @@ fn dropped_receive_loses_no_byte() {
         block_on(env, async {
             let (near, far) = pair(env).await;
             for round in 0..50u8 {
-                let waited = timeout_at(Some(env.now() + Nanos::from_micros(300)), far.recv(Vec::new())).await;
+                let waited =
+                    timeout_at(Some(env.now() + Nanos::from_micros(300)), far.recv(Vec::new())).await;
                 assert_eq!(waited.err(), Some(Elapsed));
                 near.send(vec![round; 5]).await.0.unwrap();
                 if round % 3 == 0 {
@@ -89,9 +89,11 @@ fn quiesced_socket_moves_to_another_thread() {
             far
         });
         let env = env.clone();
-        std::thread::spawn(move || block_on(&env, async { assert_eq!(recv_exactly(&far, 4).await, b"kept") }))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || {
+            block_on(&env, async { assert_eq!(recv_exactly(&far, 4).await, b"kept") })
+        })
+        .join()
+        .unwrap();
     });
 }
 
@@ -174,7 +176,9 @@ fn forgotten_timers_do_not_pile_up() {
         reactor.enter(|| {
             let mut cx = Context::from_waker(Waker::noop());
             for _ in 0..10_000 {
-                assert!(pin!(crate::sleep_until(env.now() + Nanos::from_secs(60))).poll(&mut cx).is_pending());
+                assert!(
+                    pin!(crate::sleep_until(env.now() + Nanos::from_secs(60))).poll(&mut cx).is_pending()
+                );
             }
         });
         assert_eq!(reactor.next_deadline(), None);

@@ -62,7 +62,10 @@ impl UringDriver {
     pub(super) fn new() -> io::Result<UringDriver> {
         let ring = build_ring()?;
         if !ring.params().is_feature_ext_arg() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring of this kernel has no timed wait"));
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "io_uring of this kernel has no timed wait",
+            ));
         }
         // Saves a descriptor look-up an enter; older kernels do without.
         let _ = ring.submitter().register_ring_fd();
@@ -109,7 +112,8 @@ impl UringDriver {
             }
             None => self.ring.submit_and_wait(1),
             Some(limit) => {
-                let limit = Timespec::new().sec(limit.0 / 1_000_000_000).nsec((limit.0 % 1_000_000_000) as u32);
+                let limit =
+                    Timespec::new().sec(limit.0 / 1_000_000_000).nsec((limit.0 % 1_000_000_000) as u32);
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
             }
         };

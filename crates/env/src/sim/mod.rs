@@ -1,1 +1,229 @@
-//! A simulated machine.
+//! A simulated machine: virtual time, seeded randomness, a disk that loses what was not synced, an in-memory network.
+//!
+//! Single-threaded and deterministic: the same seed and the same calls give the same run, which
+//! [`World::fingerprint`] checks. Time moves only when a reactor waits ([`crate::block_on`], [`crate::Reactor::turn`]),
+//! when the harness says so ([`World::advance_to_next_event`]), and by half a microsecond at each reading of the
+//! processor's counter, so that code which polls without end sees time pass.
+//!
+//! What can go wrong is listed at the head of [`disk`] and [`net`].
+
+mod disk;
+mod driver;
+mod machine;
+mod net;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::{ByteCount, Nanos};
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+
+pub use disk::{DiskFault, DiskOp, PowerCut};
+
+use crate::{Env, ShutdownSignal};
+
+/// Shortest and longest time something takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latency {
+    pub min: Nanos,
+    pub max: Nanos,
+}
+
+/// How slow the machine is. The default is a fast SSD and a local network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Speeds {
+    pub read: Latency,
+    pub write: Latency,
+    pub sync: Latency,
+    pub network: Latency,
+}
+
+impl Default for Speeds {
+    fn default() -> Speeds {
+        let between = |min, max| Latency { min: Nanos::from_micros(min), max: Nanos::from_micros(max) };
+        Speeds {
+            read: between(60, 200),
+            write: between(15, 60),
+            sync: between(80, 900),
+            network: between(10, 80),
+        }
+    }
+}
+
+/// The simulated machine; see the module's description. Clones share it.
+#[derive(Clone)]
+pub struct World(Arc<Machine>);
+
+/// What the parts of a world share. One thread uses it; the locks are there because an [`Env`] is `Sync`.
+struct Machine {
+    now: AtomicU64,
+    random: Mutex<StdRng>,
+    speeds: Mutex<Speeds>,
+    disk: Mutex<disk::DiskState>,
+    net: Mutex<net::NetState>,
+    /// The next instant at which something happens in each driver, by the driver's number.
+    deadlines: Mutex<BTreeMap<u64, Nanos>>,
+    drivers_made: AtomicU64,
+    /// Processor time by reactor.
+    cpu: Mutex<BTreeMap<usize, Nanos>>,
+    fingerprint: AtomicU64,
+    shutdown: ShutdownSignal,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A test that failed under the lock is reported by its own panic; its `Drop`s may still come here.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Machine {
+    fn now(&self) -> Nanos {
+        Nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    fn advance_to(&self, instant: Nanos) {
+        self.now.fetch_max(instant.0, Ordering::Relaxed);
+    }
+
+    fn draw<R>(&self, draw: impl FnOnce(&mut StdRng) -> R) -> R {
+        draw(&mut lock(&self.random))
+    }
+
+    fn delay(&self, latency: Latency) -> Nanos {
+        Nanos(self.draw(|random| random.random_range(latency.min.0..=latency.max.0.max(latency.min.0))))
+    }
+
+    /// Mixes what happened into the fingerprint.
+    fn note(&self, what: u64, amount: u64) {
+        let mut mixed = self.fingerprint.load(Ordering::Relaxed);
+        for word in [what, amount, self.now().0] {
+            mixed = (mixed.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+        self.fingerprint.store(mixed, Ordering::Relaxed);
+    }
+
+    /// The first instant after now at which a driver, a timer or the network has something to do.
+    fn next_event(&self) -> Option<Nanos> {
+        let now = self.now();
+        let of_drivers = lock(&self.deadlines).values().copied().filter(|due| *due > now).min();
+        let of_network = lock(&self.net).next_delivery(now);
+        of_drivers.into_iter().chain(of_network).min()
+    }
+}
+
+impl World {
+    /// A machine with an empty disk. `seed` decides every draw.
+    pub fn new(seed: u64) -> World {
+        World(Arc::new(Machine {
+            now: AtomicU64::new(0),
+            random: Mutex::new(StdRng::seed_from_u64(seed)),
+            speeds: Mutex::default(),
+            disk: Mutex::default(),
+            net: Mutex::default(),
+            deadlines: Mutex::default(),
+            drivers_made: AtomicU64::new(1),
+            cpu: Mutex::default(),
+            fingerprint: AtomicU64::new(seed),
+            shutdown: ShutdownSignal::default(),
+        }))
+    }
+
+    /// The machine as an environment.
+    pub fn env(&self) -> Env {
+        machine::env(&self.0)
+    }
+
+    /// Virtual time since the world began.
+    pub fn now(&self) -> Nanos {
+        self.0.now()
+    }
+
+    /// A number that two runs share only if the same happened at the same instants.
+    pub fn fingerprint(&self) -> u64 {
+        self.0.fingerprint.load(Ordering::Relaxed)
+    }
+
+    /// A random word of the world's sequence, for the harness's own choices.
+    pub fn random(&self) -> u64 {
+        self.0.draw(|random| random.next_u64())
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, duration: Nanos) {
+        self.0.advance_to(self.now() + duration);
+    }
+
+    /// Moves time to the next completion, timer or delivery of any reactor, for a harness that turns several reactors
+    /// without waiting. False if nothing is ever going to happen.
+    pub fn advance_to_next_event(&self) -> bool {
+        let next = self.0.next_event();
+        next.into_iter().for_each(|instant| self.0.advance_to(instant));
+        next.is_some()
+    }
+
+    /// Changes how slow the machine is.
+    pub fn set_speeds(&self, speeds: Speeds) {
+        *lock(&self.0.speeds) = speeds;
+    }
+
+    /// Cuts the power and turns it on again at once: the disk keeps what `policy` says, every open file fails from now
+    /// on with EIO, locks are released, and every connection and listener is gone. Drop the reactors of the time before.
+    pub fn power_cut(&self, policy: PowerCut) {
+        self.0.note(1, 0);
+        let mut disk = lock(&self.0.disk);
+        let mut random = lock(&self.0.random);
+        disk.power_cut(policy, &mut random);
+        drop((disk, random));
+        lock(&self.0.net).reset();
+    }
+
+    /// Turns the power off at the `operations`-th changing disk operation from now, before it takes effect: it and all
+    /// after it fail with EIO until [`World::power_cut`] decides what is left and turns the power on.
+    pub fn cut_power_after(&self, operations: u64) {
+        lock(&self.0.disk).cut_after = Some(operations);
+    }
+
+    /// Whether [`World::cut_power_after`] has struck.
+    pub fn is_powered_off(&self) -> bool {
+        lock(&self.0.disk).powered_off
+    }
+
+    /// Changing disk operations so far: writes, syncs, and changes of names.
+    pub fn disk_changes(&self) -> u64 {
+        lock(&self.0.disk).changes
+    }
+
+    /// Makes one operation fail; see [`DiskFault`].
+    pub fn inject(&self, fault: DiskFault) {
+        lock(&self.0.disk).faults.push(fault);
+    }
+
+    /// Limits the disk's size; writes and allocations beyond fail with ENOSPC.
+    pub fn set_disk_capacity(&self, capacity: ByteCount) {
+        lock(&self.0.disk).capacity = capacity.0;
+    }
+
+    /// Flips one bit of a stored file, durably: rot.
+    ///
+    /// # Panics
+    /// If the file does not exist.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) {
+        lock(&self.0.disk).flip_bit(path, offset, bit);
+    }
+
+    /// Breaks every connection: both ends see a reset.
+    pub fn disconnect_all(&self) {
+        self.0.note(2, 0);
+        lock(&self.0.net).disconnect_all();
+    }
+
+    /// Asks the server to end, as SIGTERM would.
+    pub fn request_shutdown(&self) {
+        self.0.shutdown.request();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,11 @@ fn idle_tenants_cost_a_pick_nothing() {
     let capacity = (scheduler.heap.capacity(), scheduler.accounts.capacity());
     run_busy(&mut scheduler, 20, Nanos::from_millis(20), |_| Nanos::from_micros(10));
     assert_eq!(scheduler.runnable_count(), 20);
-    assert_eq!((scheduler.heap.capacity(), scheduler.accounts.capacity()), capacity, "the run path allocates nothing");
+    assert_eq!(
+        (scheduler.heap.capacity(), scheduler.accounts.capacity()),
+        capacity,
+        "the run path allocates nothing"
+    );
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Worker {
             before_wait: None,
             raised: None,
             reconciled_at: env.now(),
-            thread_cpu: env.clock.thread_cpu(),
+            thread_cpu: reactor.enter(|| env.clock.thread_cpu()),
             env: env.clone(),
             reactor,
         })

@@ -1,0 +1,724 @@
+//! The simulated disk: what was written, what of it is durable, and what a power cut may leave.
+//!
+//! Legal images after a power cut, by [`PowerCut::Random`] (with [`PowerCut::DropUnsynced`] always the oldest):
+//! * each 512-byte sector written since its last sync holds its durable content or that of any write since, each sector
+//!   by itself: so writes are lost, reordered and torn at sectors, never within one;
+//! * a file's length is the durable one or any it had since; bytes between are what their sectors say, else zeros;
+//! * in each directory the changes of names since its last `sync_dir` are kept up to some point and lost after it; a
+//!   rename within a directory is one change. A file whose name is lost is gone, synced or not.
+//!
+//! Durable are: a file's bytes and length after its sync; the bytes of one durable write, and a length it extended;
+//! names after `sync_dir`; everything `create_dir_all` and `write_small_atomic` promise. After a failed sync the bytes
+//! it was to make durable stay in doubt for ever, until written again: a later sync does not save them.
+//!
+//! Injected: EIO, ENOSPC, short transfers ([`DiskFault`]), a limited capacity, rot, the power going off at the n-th
+//! change. Blocking calls take no virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use base::ByteCount;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::{Machine, lock};
+use crate::disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+
+const SECTOR: usize = 512;
+type Sector = [u8; SECTOR];
+
+/// What a power cut leaves of what was not synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PowerCut {
+    /// Nothing.
+    DropUnsynced,
+    /// A random legal image; see the module's description.
+    Random,
+}
+
+/// A kind of disk operation, for [`DiskFault`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskOp {
+    Read,
+    Write,
+    Sync,
+    /// `set_len` and `allocate`.
+    Resize,
+    /// Opening, creating, renaming, removing, `sync_dir`.
+    Name,
+}
+
+/// One failure to come: of the operations of a kind on paths that contain a text, the first `after` succeed and the next
+/// one fails.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskFault {
+    pub op: DiskOp,
+    pub path_contains: String,
+    pub after: u64,
+    /// The error; `None` makes a read or write transfer only a part, one sector at least.
+    pub errno: Option<i32>,
+}
+
+impl DiskFault {
+    /// The next operation of this kind fails with EIO.
+    pub fn eio(op: DiskOp, path_contains: &str) -> DiskFault {
+        DiskFault { op, path_contains: path_contains.to_owned(), after: 0, errno: Some(libc::EIO) }
+    }
+}
+
+#[derive(Default)]
+struct Inode {
+    /// By sector number; an absent one is zeros.
+    sectors: BTreeMap<u64, Box<Sector>>,
+    len: u64,
+    durable_len: u64,
+    /// Lengths it had since `durable_len`, without the present one.
+    lens_between: Vec<u64>,
+    unsynced: BTreeMap<u64, Unsynced>,
+}
+
+/// A sector written and not yet durable.
+struct Unsynced {
+    /// What it may also hold after a power cut: the durable content first (`None`: zeros), then what was written since,
+    /// without the present content.
+    may_hold: Vec<Option<Box<Sector>>>,
+    /// A sync of the present content has failed.
+    in_doubt: bool,
+}
+
+/// The length and the number of contents kept for a sector written often, so that a busy one stays bounded.
+const VERSIONS_MAX: usize = 4;
+
+impl Inode {
+    fn read(&self, buf: &mut [u8], offset: u64) -> usize {
+        let n = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buf.len());
+        let mut done = 0;
+        while done < n {
+            let at = offset + done as u64;
+            let within = (at % SECTOR as u64) as usize;
+            let piece = (SECTOR - within).min(n - done);
+            let into = &mut buf[done..done + piece];
+            match self.sectors.get(&(at / SECTOR as u64)) {
+                Some(sector) => into.copy_from_slice(&sector[within..within + piece]),
+                None => into.fill(0),
+            }
+            done += piece;
+        }
+        n
+    }
+
+    fn write(&mut self, buf: &[u8], offset: u64, durable: bool) {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let within = (at % SECTOR as u64) as usize;
+            let piece = (SECTOR - within).min(buf.len() - done);
+            let number = at / SECTOR as u64;
+            self.change_sector(number, durable, |sector| {
+                sector[within..within + piece].copy_from_slice(&buf[done..done + piece]);
+            });
+            done += piece;
+        }
+        let end = offset + buf.len() as u64;
+        if end > self.len {
+            self.change_len(end);
+        }
+        if durable && end > self.durable_len {
+            self.durable_len = end;
+            self.lens_between.retain(|len| *len > end);
+        }
+    }
+
+    fn change_sector(&mut self, number: u64, durable: bool, change: impl FnOnce(&mut Sector)) {
+        let before = self.sectors.get(&number).cloned();
+        change(self.sectors.entry(number).or_insert_with(|| Box::new([0; SECTOR])));
+        if durable {
+            self.unsynced.remove(&number);
+            return;
+        }
+        let entry = self.unsynced.entry(number).or_insert(Unsynced { may_hold: Vec::new(), in_doubt: false });
+        if entry.may_hold.len() >= VERSIONS_MAX {
+            // The durable one, at the front, must stay possible.
+            entry.may_hold.remove(1);
+        }
+        entry.may_hold.push(before);
+        entry.in_doubt = false;
+    }
+
+    fn change_len(&mut self, len: u64) {
+        self.lens_between.push(self.len);
+        self.len = len;
+    }
+
+    fn set_len(&mut self, len: u64) {
+        if len < self.len {
+            // What is cut off reads as zeros if the file grows again.
+            let first_cut = len.div_ceil(SECTOR as u64);
+            let cut: Vec<u64> = self.sectors.range(first_cut..).map(|(number, _)| *number).collect();
+            for number in cut {
+                self.change_sector(number, false, |sector| sector.fill(0));
+            }
+            let within = (len % SECTOR as u64) as usize;
+            if within > 0 {
+                self.change_sector(len / SECTOR as u64, false, |sector| sector[within..].fill(0));
+            }
+        }
+        if len != self.len {
+            self.change_len(len);
+        }
+    }
+
+    fn sync(&mut self) {
+        self.unsynced.retain(|_, unsynced| unsynced.in_doubt);
+        self.durable_len = self.len;
+        self.lens_between.clear();
+    }
+
+    fn fail_sync(&mut self) {
+        self.unsynced.values_mut().for_each(|unsynced| unsynced.in_doubt = true);
+    }
+
+    fn power_cut(&mut self, policy: PowerCut, random: &mut StdRng) {
+        for (number, mut unsynced) in std::mem::take(&mut self.unsynced) {
+            let kept = match policy {
+                PowerCut::DropUnsynced => 0,
+                PowerCut::Random => random.random_range(0..=unsynced.may_hold.len()),
+            };
+            if kept == unsynced.may_hold.len() {
+                continue;
+            }
+            match unsynced.may_hold.swap_remove(kept) {
+                Some(sector) => drop(self.sectors.insert(number, sector)),
+                None => drop(self.sectors.remove(&number)),
+            }
+        }
+        let lens = std::mem::take(&mut self.lens_between);
+        self.len = match policy {
+            PowerCut::DropUnsynced => self.durable_len,
+            PowerCut::Random => match random.random_range(0..lens.len() + 2) {
+                0 => self.durable_len,
+                1 => self.len,
+                between => lens[between - 2],
+            },
+        };
+        self.durable_len = self.len;
+        // A length that was lost takes its bytes with it.
+        let within = (self.len % SECTOR as u64) as usize;
+        self.sectors.split_off(&self.len.div_ceil(SECTOR as u64));
+        if within > 0
+            && let Some(last) = self.sectors.get_mut(&(self.len / SECTOR as u64))
+        {
+            last[within..].fill(0);
+        }
+    }
+
+    fn stored(&self) -> u64 {
+        (self.sectors.len() * SECTOR) as u64
+    }
+}
+
+type InodeNo = u64;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Node {
+    Dir,
+    File(InodeNo),
+}
+
+/// A change of names in one directory.
+enum NameChange {
+    Set(String, Node),
+    Unset(String),
+    Rename(String, String),
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, Node>) {
+        match self {
+            NameChange::Set(name, node) => drop(names.insert(name.clone(), node.clone())),
+            NameChange::Unset(name) => drop(names.remove(name)),
+            NameChange::Rename(from, to) => {
+                if let Some(node) = names.remove(from) {
+                    names.insert(to.clone(), node);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Directory {
+    names: BTreeMap<String, Node>,
+    durable: BTreeMap<String, Node>,
+    changes: Vec<NameChange>,
+}
+
+impl Directory {
+    fn change(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.changes.push(change);
+    }
+
+    fn sync(&mut self) {
+        self.durable.clone_from(&self.names);
+        self.changes.clear();
+    }
+}
+
+pub(super) struct DiskState {
+    dirs: BTreeMap<PathBuf, Directory>,
+    inodes: BTreeMap<InodeNo, Inode>,
+    inodes_made: InodeNo,
+    locks: BTreeSet<PathBuf>,
+    /// Power cuts so far: what was opened before the last one fails.
+    generation: u64,
+    pub(super) faults: Vec<DiskFault>,
+    pub(super) capacity: u64,
+    pub(super) cut_after: Option<u64>,
+    pub(super) powered_off: bool,
+    pub(super) changes: u64,
+}
+
+impl Default for DiskState {
+    fn default() -> DiskState {
+        DiskState {
+            dirs: BTreeMap::from([(PathBuf::from("/"), Directory::default())]),
+            inodes: BTreeMap::new(),
+            inodes_made: 0,
+            locks: BTreeSet::new(),
+            generation: 0,
+            faults: Vec::new(),
+            capacity: 1 << 40,
+            cut_after: None,
+            powered_off: false,
+            changes: 0,
+        }
+    }
+}
+
+fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+/// An absolute path without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => normal.push(name),
+            Component::ParentDir => drop(normal.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    normal
+}
+
+fn split(path: &Path) -> io::Result<(PathBuf, String)> {
+    let path = normal(path);
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((path.parent().expect("a path with a name has a parent").to_path_buf(), name.to_owned()))
+}
+
+impl DiskState {
+    /// Checks power and faults before an operation. `Ok(true)` asks for a short transfer.
+    fn admit(&mut self, op: DiskOp, path: &Path) -> io::Result<bool> {
+        if self.powered_off {
+            return Err(errno(libc::EIO));
+        }
+        if op != DiskOp::Read {
+            self.changes += 1;
+            if let Some(left) = &mut self.cut_after {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.cut_after = None;
+                    self.powered_off = true;
+                    return Err(errno(libc::EIO));
+                }
+            }
+        }
+        let text = path.to_string_lossy();
+        let matching =
+            self.faults.iter().position(|fault| fault.op == op && text.contains(&fault.path_contains));
+        let Some(position) = matching else { return Ok(false) };
+        if self.faults[position].after > 0 {
+            self.faults[position].after -= 1;
+            return Ok(false);
+        }
+        match self.faults.remove(position).errno {
+            Some(code) => Err(errno(code)),
+            None => Ok(true),
+        }
+    }
+
+    fn check_room(&self, more: u64) -> io::Result<()> {
+        let used: u64 = self.inodes.values().map(Inode::stored).sum();
+        if used + more > self.capacity { Err(errno(libc::ENOSPC)) } else { Ok(()) }
+    }
+
+    fn dir(&mut self, path: &Path) -> io::Result<&mut Directory> {
+        self.dirs.get_mut(path).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    fn node(&self, path: &Path) -> Option<Node> {
+        let path = normal(path);
+        if path == Path::new("/") {
+            return Some(Node::Dir);
+        }
+        let (dir, name) = split(&path).ok()?;
+        self.dirs.get(&dir)?.names.get(&name).cloned()
+    }
+
+    fn inode(&mut self, number: InodeNo, generation: u64) -> io::Result<&mut Inode> {
+        if generation != self.generation || self.powered_off {
+            return Err(errno(libc::EIO));
+        }
+        self.inodes.get_mut(&number).ok_or_else(|| errno(libc::EIO))
+    }
+
+    fn make_inode(&mut self) -> InodeNo {
+        self.inodes_made += 1;
+        self.inodes.insert(self.inodes_made, Inode::default());
+        self.inodes_made
+    }
+
+    pub(super) fn power_cut(&mut self, policy: PowerCut, random: &mut StdRng) {
+        self.generation += 1;
+        self.powered_off = false;
+        self.cut_after = None;
+        self.locks.clear();
+        for dir in self.dirs.values_mut() {
+            let kept = match policy {
+                PowerCut::DropUnsynced => 0,
+                PowerCut::Random => random.random_range(0..=dir.changes.len()),
+            };
+            let mut names = dir.durable.clone();
+            dir.changes.drain(..).take(kept).for_each(|change| change.apply(&mut names));
+            dir.durable.clone_from(&names);
+            dir.names = names;
+        }
+        // A directory whose name is lost is gone with all it held.
+        let mut alive = BTreeSet::from([PathBuf::from("/")]);
+        for path in self.dirs.keys() {
+            if let Ok((parent, name)) = split(path)
+                && alive.contains(&parent)
+                && self.dirs[&parent].names.get(&name) == Some(&Node::Dir)
+            {
+                alive.insert(path.clone());
+            }
+        }
+        self.dirs.retain(|path, _| alive.contains(path));
+        for (path, dir) in &mut self.dirs {
+            // The name of a directory that was removed and came back stands for an empty one no more.
+            dir.names.retain(|name, node| *node != Node::Dir || alive.contains(&path.join(name)));
+            dir.durable.clone_from(&dir.names);
+        }
+        let held: BTreeSet<InodeNo> = self
+            .dirs
+            .values()
+            .flat_map(|dir| dir.names.values())
+            .filter_map(|node| if let Node::File(number) = node { Some(*number) } else { None })
+            .collect();
+        self.inodes.retain(|number, _| held.contains(number));
+        self.inodes.values_mut().for_each(|inode| inode.power_cut(policy, random));
+    }
+
+    pub(super) fn flip_bit(&mut self, path: &Path, offset: u64, bit: u8) {
+        let Some(Node::File(number)) = self.node(path) else { panic!("{} does not exist", path.display()) };
+        let inode = self.inodes.get_mut(&number).expect("a named file has its inode");
+        assert!(offset < inode.len, "the file ends before the bit");
+        let sector = inode.sectors.entry(offset / SECTOR as u64).or_insert_with(|| Box::new([0; SECTOR]));
+        sector[(offset % SECTOR as u64) as usize] ^= 1 << (bit % 8);
+    }
+}
+
+pub(super) struct SimDisk(pub(super) Arc<Machine>);
+
+struct SimFile {
+    machine: Arc<Machine>,
+    path: PathBuf,
+    inode: InodeNo,
+    generation: u64,
+    writable: bool,
+    direct: bool,
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
+        let mut disk = lock(&self.0.disk);
+        let (dir, name) = split(path)?;
+        let existing = disk.node(path);
+        let inode = match (existing, mode) {
+            (Some(Node::Dir), _) => return Err(errno(libc::EISDIR)),
+            (Some(Node::File(_)), OpenMode::CreateNew) => return Err(errno(libc::EEXIST)),
+            (None, OpenMode::Read | OpenMode::ReadWrite) => return Err(errno(libc::ENOENT)),
+            (Some(Node::File(number)), _) => number,
+            (None, OpenMode::Create | OpenMode::CreateNew) => {
+                disk.dir(&dir)?;
+                disk.admit(DiskOp::Name, path)?;
+                let number = disk.make_inode();
+                disk.dir(&dir)?.change(NameChange::Set(name, Node::File(number)));
+                number
+            }
+        };
+        if disk.powered_off {
+            return Err(errno(libc::EIO));
+        }
+        let generation = disk.generation;
+        drop(disk);
+        let writable = mode != OpenMode::Read;
+        let path = path.to_path_buf();
+        Ok(File::new(Arc::new(SimFile {
+            machine: self.0.clone(),
+            path,
+            inode,
+            generation,
+            writable,
+            direct,
+        })))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let disk = lock(&self.0.disk);
+        let directory = disk.dirs.get(&normal(dir)).ok_or_else(|| errno(libc::ENOENT))?;
+        let entries = directory.names.iter().map(|(name, node)| DirEntry {
+            name: name.clone(),
+            is_dir: *node == Node::Dir,
+            len: match node {
+                Node::Dir => ByteCount(0),
+                Node::File(number) => ByteCount(disk.inodes[number].len),
+            },
+        });
+        Ok(entries.collect())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        let (dir, name) = split(path)?;
+        match disk.node(path) {
+            None => Err(errno(libc::ENOENT)),
+            Some(Node::Dir) => Err(errno(libc::EISDIR)),
+            Some(Node::File(_)) => {
+                disk.admit(DiskOp::Name, path)?;
+                // The inode stays: it may be open, and a power cut may bring the name back.
+                disk.dir(&dir)?.change(NameChange::Unset(name));
+                Ok(())
+            }
+        }
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        let (dir, name) = split(path)?;
+        if disk.node(path) != Some(Node::Dir) {
+            return Err(errno(libc::ENOENT));
+        }
+        disk.admit(DiskOp::Name, path)?;
+        disk.dir(&dir)?.change(NameChange::Unset(name));
+        let path = normal(path);
+        // Below the removed name nothing can be reached again, so nothing of it need be kept for a power cut except
+        // that the name itself may come back; it is then found empty.
+        let below: Vec<PathBuf> = disk.dirs.keys().filter(|dir| dir.starts_with(&path)).cloned().collect();
+        for dir in below {
+            disk.dirs.remove(&dir);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        let ((dir_from, name_from), (dir_to, name_to)) = (split(from)?, split(to)?);
+        let node = disk.node(from).ok_or_else(|| errno(libc::ENOENT))?;
+        disk.dir(&dir_to)?;
+        disk.admit(DiskOp::Name, from)?;
+        if dir_from == dir_to {
+            disk.dir(&dir_to)?.change(NameChange::Rename(name_from, name_to));
+        } else {
+            disk.dir(&dir_to)?.change(NameChange::Set(name_to, node.clone()));
+            disk.dir(&dir_from)?.change(NameChange::Unset(name_from));
+        }
+        if node == Node::Dir {
+            let (from, to) = (normal(from), normal(to));
+            let moved: Vec<PathBuf> =
+                disk.dirs.keys().filter(|dir| dir.starts_with(&from)).cloned().collect();
+            for old in moved {
+                let directory = disk.dirs.remove(&old).expect("just listed");
+                let rest = old.strip_prefix(&from).expect("just filtered");
+                let new = if rest == Path::new("") { to.clone() } else { to.join(rest) };
+                disk.dirs.insert(new, directory);
+            }
+        }
+        Ok(())
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        let mut at = PathBuf::from("/");
+        for component in normal(path).components().skip(1) {
+            let name = component.as_os_str().to_str().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+            let child = at.join(&name);
+            match disk.node(&child) {
+                Some(Node::Dir) => {}
+                Some(Node::File(_)) => return Err(errno(libc::EEXIST)),
+                None => {
+                    disk.admit(DiskOp::Name, &child)?;
+                    let above = disk.dir(&at)?;
+                    above.change(NameChange::Set(name, Node::Dir));
+                    above.sync();
+                    disk.dirs.insert(child.clone(), Directory::default());
+                }
+            }
+            at = child;
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        disk.admit(DiskOp::Name, dir)?;
+        disk.dir(&normal(dir))?.sync();
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        lock(&self.0.disk).node(path).is_some()
+    }
+
+    fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
+        let disk = lock(&self.0.disk);
+        let used: u64 = disk.inodes.values().map(Inode::stored).sum();
+        Ok(ByteCount(disk.capacity.saturating_sub(used)))
+    }
+
+    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
+        let mut disk = lock(&self.0.disk);
+        let path = normal(path);
+        if !disk.locks.insert(path.clone()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let generation = disk.generation;
+        Ok(DirLock::new(Box::new(HeldLock { machine: self.0.clone(), path, generation })))
+    }
+
+    fn write_small_atomic(&self, path: &Path, bytes: &[u8], _unix_mode: u32) -> io::Result<()> {
+        let mut disk = lock(&self.0.disk);
+        let (dir, name) = split(path)?;
+        disk.dir(&dir)?;
+        disk.check_room(bytes.len() as u64)?;
+        for op in [DiskOp::Write, DiskOp::Sync, DiskOp::Name] {
+            disk.admit(op, path)?;
+        }
+        let number = disk.make_inode();
+        disk.inodes.get_mut(&number).expect("just made").write(bytes, 0, true);
+        let directory = disk.dir(&dir)?;
+        directory.change(NameChange::Set(name, Node::File(number)));
+        directory.sync();
+        Ok(())
+    }
+}
+
+struct HeldLock {
+    machine: Arc<Machine>,
+    path: PathBuf,
+    generation: u64,
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        let mut disk = lock(&self.machine.disk);
+        if disk.generation == self.generation {
+            disk.locks.remove(&self.path);
+        }
+    }
+}
+
+impl SimFile {
+    fn check_direct(&self, len: usize, offset: u64) -> io::Result<()> {
+        let unit = crate::IO_ALIGN as u64;
+        let aligned = offset.is_multiple_of(unit) && (len as u64).is_multiple_of(unit);
+        if self.direct && !aligned { Err(errno(libc::EINVAL)) } else { Ok(()) }
+    }
+
+    fn write(&self, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
+        self.check_direct(buf.len(), offset)?;
+        if !self.writable {
+            return Err(errno(libc::EBADF));
+        }
+        let mut disk = lock(&self.machine.disk);
+        disk.inode(self.inode, self.generation)?;
+        let short = disk.admit(DiskOp::Write, &self.path)?;
+        disk.check_room(buf.len() as u64)?;
+        let len = if short { shorten(buf.len()) } else { buf.len() };
+        disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable && !short);
+        Ok(len)
+    }
+}
+
+fn shorten(len: usize) -> usize {
+    (len / 2 / SECTOR * SECTOR).max(SECTOR.min(len))
+}
+
+impl FileOps for SimFile {
+    fn raw_fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check_direct(buf.len(), offset)?;
+        let mut disk = lock(&self.machine.disk);
+        let short = disk.admit(DiskOp::Read, &self.path)?;
+        let len = if short { shorten(buf.len()) } else { buf.len() };
+        Ok(disk.inode(self.inode, self.generation)?.read(&mut buf[..len], offset))
+    }
+    fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.write(buf, offset, false)
+    }
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let written = self.write(buf, offset, true)?;
+        if written < buf.len() {
+            // A short durable write is continued; what it wrote first is made durable by the sync at the end.
+            self.write(&buf[written..], offset + written as u64, false)?;
+            return self.sync_data();
+        }
+        Ok(())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let mut disk = lock(&self.machine.disk);
+        let admitted = disk.admit(DiskOp::Sync, &self.path);
+        let inode = disk.inode(self.inode, self.generation)?;
+        match admitted {
+            Ok(_) => {
+                inode.sync();
+                Ok(())
+            }
+            Err(error) => {
+                inode.fail_sync();
+                Err(error)
+            }
+        }
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut disk = lock(&self.machine.disk);
+        disk.admit(DiskOp::Resize, &self.path)?;
+        disk.inode(self.inode, self.generation)?.set_len(len);
+        Ok(())
+    }
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut disk = lock(&self.machine.disk);
+        disk.admit(DiskOp::Resize, &self.path)?;
+        let end = offset + len;
+        let present = disk.inode(self.inode, self.generation)?.len;
+        disk.check_room(end.saturating_sub(present))?;
+        if end > present {
+            disk.inode(self.inode, self.generation)?.set_len(end);
+        }
+        Ok(())
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(lock(&self.machine.disk).inode(self.inode, self.generation)?.len)
+    }
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+}

@@ -1,0 +1,152 @@
+//! A reactor's driver in the simulation. A file operation takes effect at the instant it completes, so operations in
+//! flight together may take effect in any order; a socket operation is tried again whenever the reactor turns.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use base::Nanos;
+
+use super::{Machine, lock};
+use crate::blocking::perform;
+use crate::net::{RECV_SPARE_MIN, recv_into, send_rest};
+use crate::reactor::op::{Op, OpState, Request};
+use crate::reactor::{Driver, Notify};
+
+pub(super) struct SimDriver {
+    machine: Arc<Machine>,
+    number: u64,
+    /// File operations by the instant they complete and their order of submission.
+    files: BTreeMap<(Nanos, u64), Arc<Op>>,
+    /// Socket operations that would block, in order of submission.
+    sockets: Vec<Arc<Op>>,
+    submitted: u64,
+    timer: Option<Nanos>,
+}
+
+struct NobodySleeps;
+
+impl Notify for NobodySleeps {
+    fn notify(&self) {}
+}
+
+impl SimDriver {
+    pub(super) fn new(machine: Arc<Machine>) -> SimDriver {
+        let number = machine.drivers_made.fetch_add(1, Ordering::Relaxed);
+        SimDriver { machine, number, files: BTreeMap::new(), sockets: Vec::new(), submitted: 0, timer: None }
+    }
+
+    /// Tells the world when this driver next has something to do.
+    fn publish(&self) {
+        let file = self.files.first_key_value().map(|((due, _), _)| *due);
+        let next = file.into_iter().chain(self.timer).min();
+        let mut deadlines = lock(&self.machine.deadlines);
+        match next {
+            Some(next) => deadlines.insert(self.number, next),
+            None => deadlines.remove(&self.number),
+        };
+    }
+
+    fn complete_due(&mut self, wakers: &mut Vec<Waker>) -> usize {
+        let now = self.machine.now();
+        let mut done = 0;
+        while let Some(first) = self.files.first_entry()
+            && first.key().0 <= now
+        {
+            let op = first.remove();
+            let mut state = op.lock();
+            let result = perform(&mut state.request);
+            self.machine.note(3, result.as_ref().map_or(u64::MAX, |n| *n as u64));
+            wakers.extend(state.complete(result));
+            done += 1;
+        }
+        let machine = &self.machine;
+        self.sockets.retain(|op| {
+            let mut state = op.lock();
+            match attempt(&mut state.request) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+                result => {
+                    machine.note(4, result.as_ref().map_or(u64::MAX, |n| *n as u64));
+                    wakers.extend(state.complete(result));
+                    done += 1;
+                    false
+                }
+            }
+        });
+        done
+    }
+}
+
+fn attempt(request: &mut Request) -> io::Result<usize> {
+    match request {
+        Request::Recv { socket, buf, .. } => recv_into(&**socket, buf, RECV_SPARE_MIN),
+        Request::Send { socket, buf, sent } => send_rest(&**socket, buf, sent),
+        Request::Accept { listener, accepted } => {
+            *accepted = Some(listener.try_accept()?);
+            Ok(0)
+        }
+        _ => unreachable!("only socket requests are tried"),
+    }
+}
+
+impl Driver for SimDriver {
+    fn submit(&mut self, op: &Arc<Op>, state: &mut OpState) -> bool {
+        let speeds = *lock(&self.machine.speeds);
+        let latency = match &state.request {
+            Request::Read { .. } => speeds.read,
+            Request::Write { durable: false, .. } => speeds.write,
+            Request::Write { durable: true, .. } | Request::Sync { .. } => speeds.sync,
+            _ => {
+                self.sockets.push(op.clone());
+                return false;
+            }
+        };
+        self.submitted += 1;
+        let due = self.machine.now() + self.machine.delay(latency);
+        self.files.insert((due, self.submitted), op.clone());
+        self.publish();
+        false
+    }
+
+    fn cancel(&mut self, op: &Arc<Op>) {
+        // Completed at the next turn, by making it due; a socket operation is simply taken out.
+        if let Some(position) = self.sockets.iter().position(|waiting| Arc::ptr_eq(waiting, op)) {
+            let op = self.sockets.remove(position);
+            let cancelled = Err(io::Error::from_raw_os_error(libc::ECANCELED));
+            let waker = op.lock().complete(cancelled);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+        let mut done = self.complete_due(wakers);
+        if done == 0 && wait != Some(Nanos(0)) {
+            let limit = wait.map(|wait| self.machine.now() + wait);
+            let next = self.machine.next_event().into_iter().chain(limit).min();
+            let Some(next) = next else {
+                return Err(io::Error::other("the simulation is stuck: nothing is ever going to happen"));
+            };
+            self.machine.advance_to(next);
+            done = self.complete_due(wakers);
+        }
+        self.publish();
+        Ok(done)
+    }
+
+    fn notifier(&self) -> Arc<dyn Notify> {
+        Arc::new(NobodySleeps)
+    }
+
+    fn note_deadline(&mut self, next: Option<Nanos>) {
+        self.timer = next;
+        self.publish();
+    }
+}
+
+impl Drop for SimDriver {
+    fn drop(&mut self) {
+        lock(&self.machine.deadlines).remove(&self.number);
+    }
+}

@@ -1,0 +1,365 @@
+//! The simulated machine against models of what it promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use base::{ByteCount, Nanos};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{File, IoBuf, OpenMode, Reactor, Socket, block_on, sleep, sleep_until, timeout_at};
+
+fn create(env: &Env, path: &str) -> File {
+    let path = Path::new(path);
+    env.disk.create_dir_all(path.parent().unwrap()).unwrap();
+    let file = env.disk.open(path, OpenMode::Create, false).unwrap();
+    env.disk.sync_dir(path.parent().unwrap()).unwrap();
+    file
+}
+
+fn content(env: &Env, path: &str) -> Vec<u8> {
+    env.disk.read_small(Path::new(path)).unwrap()
+}
+
+#[test]
+fn time_moves_only_while_somebody_waits() {
+    let world = World::new(1);
+    let env = world.env();
+    let woke = block_on(&env, async {
+        sleep(Nanos::from_secs(3600)).await;
+        crate::now()
+    });
+    assert_eq!(woke, Nanos::from_secs(3600));
+    assert_eq!(world.now(), woke);
+}
+
+#[test]
+#[should_panic(expected = "nothing is ever going to happen")]
+fn waiting_for_nothing_is_found() {
+    block_on(&World::new(1).env(), std::future::pending::<()>());
+}
+
+#[test]
+fn only_synced_bytes_survive_and_names_need_their_own_sync() {
+    let world = World::new(2);
+    let env = world.env();
+    let file = create(&env, "/d/kept");
+    file.write_at(&[1; 2000], 0).unwrap();
+    file.sync_data_blocking().unwrap();
+    file.write_at(&[2; 1000], 500).unwrap();
+    let unnamed = env.disk.open(Path::new("/d/unnamed"), OpenMode::CreateNew, false).unwrap();
+    unnamed.write_at(b"synced", 0).unwrap();
+    unnamed.sync_data_blocking().unwrap();
+    world.power_cut(PowerCut::DropUnsynced);
+    assert_eq!(content(&env, "/d/kept"), [1; 2000]);
+    assert!(!env.disk.exists(Path::new("/d/unnamed")));
+    let stale = file.write_at(&[3; 10], 0).unwrap_err();
+    assert_eq!(stale.raw_os_error(), Some(libc::EIO), "files of the time before the cut are dead");
+}
+
+#[test]
+fn durable_write_survives_alone() {
+    let world = World::new(3);
+    let env = world.env();
+    let file = create(&env, "/d/f");
+    block_on(&env, async {
+        file.write_all_at(IoBuf::copy_of(&[7; 512]), 0).await.0.unwrap();
+        file.write_all_at_durable(IoBuf::copy_of(&[8; 512]), 512).await.0.unwrap();
+    });
+    world.power_cut(PowerCut::DropUnsynced);
+    let bytes = content(&env, "/d/f");
+    assert_eq!((&bytes[..512], &bytes[512..]), (&[0; 512][..], &[8; 512][..]));
+}
+
+#[test]
+fn failed_sync_leaves_its_bytes_in_doubt_for_ever() {
+    let world = World::new(4);
+    let env = world.env();
+    let file = create(&env, "/d/f");
+    file.write_at(&[1; 512], 0).unwrap();
+    world.inject(DiskFault::eio(DiskOp::Sync, "/d/f"));
+    assert!(file.sync_data_blocking().is_err());
+    file.sync_data_blocking().unwrap();
+    world.power_cut(PowerCut::DropUnsynced);
+    assert_eq!(content(&env, "/d/f"), [0; 512]);
+}
+
+#[test]
+fn small_file_is_old_or_new_whatever_fails() {
+    let world = World::new(5);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/d")).unwrap();
+    let path = Path::new("/d/control");
+    env.disk.write_small_atomic(path, b"old", 0o600).unwrap();
+    for op in [DiskOp::Write, DiskOp::Sync, DiskOp::Name] {
+        world.inject(DiskFault::eio(op, "control"));
+        assert!(env.disk.write_small_atomic(path, b"newer", 0o600).is_err());
+        assert_eq!(env.disk.read_small(path).unwrap(), b"old");
+    }
+    env.disk.write_small_atomic(path, b"newer", 0o600).unwrap();
+    world.power_cut(PowerCut::DropUnsynced);
+    assert_eq!(env.disk.read_small(path).unwrap(), b"newer");
+}
+
+#[test]
+fn power_goes_off_at_the_counted_change() {
+    let world = World::new(6);
+    let env = world.env();
+    let file = create(&env, "/d/f");
+    file.write_at(&[1; 512], 0).unwrap();
+    file.sync_data_blocking().unwrap();
+    world.cut_power_after(3);
+    file.write_at(&[2; 512], 0).unwrap();
+    file.sync_data_blocking().unwrap();
+    assert!(file.write_at(&[3; 512], 0).is_err());
+    assert!(world.is_powered_off());
+    assert!(file.sync_data_blocking().is_err());
+    assert!(env.disk.open(Path::new("/d/f"), OpenMode::Read, false).is_err());
+    world.power_cut(PowerCut::Random);
+    assert_eq!(content(&env, "/d/f"), [2; 512]);
+}
+
+#[test]
+fn full_disk_short_transfers_and_rot_are_seen() {
+    let world = World::new(7);
+    let env = world.env();
+    let file = create(&env, "/d/f");
+    file.write_at(&[1; 4096], 0).unwrap();
+    world.set_disk_capacity(ByteCount(8192));
+    let error = file.write_at(&[2; 8192], 4096).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    for op in [DiskOp::Write, DiskOp::Read] {
+        world.inject(DiskFault { op, path_contains: String::new(), after: 0, errno: None });
+    }
+    file.write_at(&[5; 2048], 0).unwrap();
+    let mut back = [0; 2048];
+    file.read_at(&mut back, 0).unwrap();
+    assert_eq!(back, [5; 2048], "short transfers are continued");
+    world.flip_bit(Path::new("/d/f"), 100, 3);
+    file.read_at(&mut back, 0).unwrap();
+    assert_eq!(back[100], 5 ^ 8);
+}
+
+#[test]
+fn lock_is_exclusive_until_dropped_or_the_power_goes() {
+    let world = World::new(8);
+    let env = world.env();
+    let lock = env.disk.lock_exclusive(Path::new("/lock")).unwrap();
+    assert!(env.disk.lock_exclusive(Path::new("/lock")).is_err());
+    world.power_cut(PowerCut::DropUnsynced);
+    let second = env.disk.lock_exclusive(Path::new("/lock")).unwrap();
+    drop(lock);
+    assert!(env.disk.lock_exclusive(Path::new("/lock")).is_err(), "a dead lock's drop releases nothing");
+    drop(second);
+    env.disk.lock_exclusive(Path::new("/lock")).unwrap();
+}
+
+async fn echo(socket: Socket) {
+    loop {
+        let (received, bytes) = socket.recv(Vec::new()).await;
+        if !matches!(received, Ok(n) if n > 0) || socket.send(bytes).await.0.is_err() {
+            return;
+        }
+    }
+}
+
+fn run_echo(seed: u64) -> (u64, Nanos) {
+    let world = World::new(seed);
+    let env = world.env();
+    block_on(&env, async {
+        let listener = env.net.listen("127.0.0.1:5433".parse().unwrap()).unwrap();
+        let near = env.net.connect("127.0.0.1:5433".parse().unwrap()).unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        let client = async {
+            let sent: Vec<u8> = (0..1_000_000u32).map(|i| (i >> 6) as u8).collect();
+            let receive = async {
+                let mut got = Vec::new();
+                while got.len() < sent.len() {
+                    let (received, buf) = near.recv(got).await;
+                    assert!(received.unwrap() > 0);
+                    got = buf;
+                }
+                got
+            };
+            let (sending, got) = futures::join!(near.send(sent.clone()), receive);
+            sending.0.unwrap();
+            assert!(got == sent);
+            near.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(near.recv(Vec::new()).await.0.unwrap(), 0);
+        };
+        futures::join!(client, echo(far));
+    });
+    (world.fingerprint(), world.now())
+}
+
+#[test]
+fn echo_is_whole_and_replays_by_its_seed() {
+    assert_eq!(run_echo(42), run_echo(42));
+    assert_ne!(run_echo(42).0, run_echo(43).0);
+}
+
+#[test]
+fn broken_connections_are_reset_and_closed_ports_refuse() {
+    let world = World::new(9);
+    let env = world.env();
+    let addr = "127.0.0.1:0".parse().unwrap();
+    let listener = env.net.listen(addr).unwrap();
+    let addr = listener.local_addr().unwrap();
+    block_on(&env, async {
+        let near = env.net.connect(addr).unwrap();
+        let (far, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer, near.local_addr().unwrap());
+        let waited = timeout_at(Some(env.now() + Nanos::from_millis(5)), far.recv(Vec::new())).await;
+        assert!(waited.is_err());
+        world.disconnect_all();
+        assert_eq!(far.recv(Vec::new()).await.0.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(near.send(vec![1]).await.0.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+    assert!(env.net.listen(addr).is_err(), "the port is in use");
+    drop(listener);
+    assert!(env.net.connect(addr).is_err());
+}
+
+#[test]
+fn harness_steps_several_reactors() {
+    let world = World::new(10);
+    let env = world.env();
+    let reactors = [Reactor::new(&env).unwrap(), Reactor::new(&env).unwrap()];
+    let mut sleeps = [10, 20].map(|ms| Some(Box::pin(sleep_until(Nanos::from_millis(ms)))));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut finished_at = Vec::new();
+    while finished_at.len() < 2 {
+        for (reactor, sleep) in reactors.iter().zip(&mut sleeps) {
+            reactor.turn(Some(Nanos(0))).unwrap();
+            let poll = |sleep: &mut std::pin::Pin<Box<crate::Sleep>>| sleep.as_mut().poll(&mut cx).is_ready();
+            if reactor.enter(|| sleep.as_mut().is_some_and(poll)) {
+                finished_at.push(world.now());
+                *sleep = None;
+            }
+            reactor.turn(Some(Nanos(0))).unwrap();
+        }
+        assert!(world.advance_to_next_event() || finished_at.len() == 2);
+    }
+    assert_eq!(finished_at, [Nanos::from_millis(10), Nanos::from_millis(20)]);
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write { sector: u64, value: u8, sectors: u64, durable: bool },
+    SetLen(u64),
+    Sync,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (0..12u64, 1..=255u8, 1..4u64, prop::bool::weighted(0.2))
+            .prop_map(|(sector, value, sectors, durable)| Change::Write { sector, value, sectors, durable }),
+        1 => (0..12u64).prop_map(Change::SetLen),
+        2 => Just(Change::Sync),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// After any changes and a power cut each sector holds its durable value or one written since, whole.
+    #[test]
+    fn power_cut_leaves_a_legal_image(seed: u64, changes in prop::collection::vec(change(), 1..40), drop_all: bool) {
+        let world = World::new(seed);
+        let env = world.env();
+        let file = create(&env, "/d/f");
+        // The model: for each sector the values it may hold, the durable one first and the present one last.
+        let mut may_hold: BTreeMap<u64, Vec<u8>> = (0..16).map(|sector| (sector, vec![0])).collect();
+        // The lengths it may have, the durable one first, and the present one.
+        let (mut lens, mut len_now) = (vec![0u64], 0);
+        block_on(&env, async {
+            for change in &changes {
+                match *change {
+                    Change::Write { sector, value, sectors, durable } => {
+                        let buf = IoBuf::copy_of(&vec![value; sectors as usize * 512]);
+                        let end = (sector + sectors) * 512;
+                        if durable {
+                            file.write_all_at_durable(buf, sector * 512).await.0.unwrap();
+                        } else {
+                            file.write_all_at(buf, sector * 512).await.0.unwrap();
+                        }
+                        for number in sector..sector + sectors {
+                            let values = may_hold.get_mut(&number).unwrap();
+                            if durable { values.clear(); }
+                            values.push(value);
+                        }
+                        if end > len_now {
+                            len_now = end;
+                            lens.push(end);
+                        }
+                        if durable && end > lens[0] {
+                            lens.retain(|len| *len > end);
+                            lens.insert(0, end);
+                        }
+                    }
+                    Change::SetLen(sectors) => {
+                        file.set_len(sectors * 512).unwrap();
+                        len_now = sectors * 512;
+                        lens.push(len_now);
+                        (sectors..16).for_each(|number| may_hold.get_mut(&number).unwrap().push(0));
+                    }
+                    Change::Sync => {
+                        file.sync_data().await.unwrap();
+                        may_hold.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+                        lens = vec![len_now];
+                    }
+                }
+            }
+        });
+        let present = content(&env, "/d/f");
+        prop_assert_eq!(present.len() as u64, len_now);
+        world.power_cut(if drop_all { PowerCut::DropUnsynced } else { PowerCut::Random });
+        let after = content(&env, "/d/f");
+        let len = after.len() as u64;
+        prop_assert!(lens.contains(&len), "length {} of {:?}", len, lens);
+        if drop_all {
+            prop_assert_eq!(len, lens[0]);
+        }
+        for (number, sector) in after.chunks(512).enumerate() {
+            prop_assert!(sector.iter().all(|byte| *byte == sector[0]), "sector {number} is torn within");
+            let values = &may_hold[&(number as u64)];
+            prop_assert!(values.contains(&sector[0]), "sector {number} holds {} of {values:?}", sector[0]);
+            if drop_all {
+                prop_assert_eq!(sector[0], values[0]);
+            }
+        }
+    }
+
+    /// After any changes of names and a power cut each directory is as it was at some point since its last sync.
+    #[test]
+    fn names_after_a_power_cut_are_those_of_some_moment(
+        seed: u64,
+        changes in prop::collection::vec((0..4u8, 0..5u8, 0..5u8), 1..30),
+        drop_all: bool,
+    ) {
+        let world = World::new(seed);
+        let env = world.env();
+        let dir = Path::new("/d");
+        env.disk.create_dir_all(dir).unwrap();
+        let path = |name: u8| PathBuf::from(format!("/d/{name}"));
+        let list = || -> BTreeSet<String> { env.disk.list(dir).unwrap().into_iter().map(|entry| entry.name).collect() };
+        let mut moments = vec![list()];
+        for (kind, name, other) in changes {
+            match kind {
+                0 => drop(env.disk.open(&path(name), OpenMode::Create, false).unwrap()),
+                1 => drop(env.disk.remove(&path(name))),
+                2 => drop(env.disk.rename(&path(name), &path(other))),
+                _ => {
+                    env.disk.sync_dir(dir).unwrap();
+                    moments.clear();
+                }
+            }
+            moments.push(list());
+        }
+        world.power_cut(if drop_all { PowerCut::DropUnsynced } else { PowerCut::Random });
+        prop_assert!(moments.contains(&list()), "{:?} is none of {moments:?}", list());
+        if drop_all {
+            prop_assert_eq!(list(), moments[0].clone());
+        }
+    }
+}
