@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::SqlResult;
+use base::{SqlError, SqlResult};
 use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
@@ -73,4 +73,58 @@ pub enum AnalyticEvent {
     Rows(Vec<Row>),
     /// The end.
     Done(SqlResult<()>),
+}
+
+/// Where the session stands with a request it sent out.
+#[derive(Debug, Default)]
+pub(super) enum AnalyticState {
+    #[default]
+    Idle,
+    /// A description is awaited.
+    Describing,
+    Described { parameters: Vec<PgType>, fields: Vec<Field> },
+    /// Rows go to the client as they come; the description goes first if the protocol asks for one.
+    Streaming { describe: bool, rows: u64 },
+    /// Rows are gathered.
+    Gathering { fields: Vec<Field>, rows: Vec<Row> },
+    /// All rows have gone to the client.
+    Streamed { rows: u64 },
+    /// All rows are here.
+    Gathered { fields: Vec<Field>, rows: Vec<Row> },
+    Failed(SqlError),
+}
+
+impl super::Session {
+    /// An event of the analytical request this session paused for. After [`AnalyticEvent::Done`], make the paused call again.
+    pub fn analytic_event(&mut self, event: AnalyticEvent, out: &mut dyn super::Reply) {
+        let state = std::mem::take(&mut self.analytic);
+        self.analytic = match (state, event) {
+            (AnalyticState::Describing, AnalyticEvent::Columns { parameters, fields }) => {
+                AnalyticState::Described { parameters, fields }
+            }
+            (AnalyticState::Streaming { describe, rows }, AnalyticEvent::Columns { fields, .. }) => {
+                if describe {
+                    out.row_description(&fields);
+                }
+                AnalyticState::Streaming { describe: false, rows }
+            }
+            (AnalyticState::Gathering { rows, .. }, AnalyticEvent::Columns { fields, .. }) => {
+                AnalyticState::Gathering { fields, rows }
+            }
+            (AnalyticState::Streaming { describe, rows }, AnalyticEvent::Encoded { rows: more, bytes }) => {
+                out.encoded_rows(&bytes);
+                AnalyticState::Streaming { describe, rows: rows + more }
+            }
+            (AnalyticState::Gathering { fields, mut rows }, AnalyticEvent::Rows(more)) => {
+                rows.extend(more);
+                AnalyticState::Gathering { fields, rows }
+            }
+            (_, AnalyticEvent::Done(Err(error))) => AnalyticState::Failed(error),
+            (AnalyticState::Streaming { rows, .. }, AnalyticEvent::Done(Ok(()))) => AnalyticState::Streamed { rows },
+            (AnalyticState::Gathering { fields, rows }, AnalyticEvent::Done(Ok(()))) => {
+                AnalyticState::Gathered { fields, rows }
+            }
+            (state, _) => state,
+        };
+    }
 }

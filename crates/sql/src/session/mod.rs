@@ -5,26 +5,52 @@
 //! stay). Nothing here blocks.
 
 mod analytic;
+mod context;
+mod copying;
+mod cursor;
+mod explain;
+mod extended;
 mod host;
+mod planning;
+mod prepared;
+mod privilege;
 mod reply;
+mod role;
+mod run;
+mod script;
+mod setting;
+mod setting_statement;
+mod transaction;
+mod utility;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{Lsn, Nanos, PageNo, SessionId, SqlError, SqlResult, TenantId};
-use tenant::Tenant;
+use base::{Lsn, Nanos, Oid, SessionId, SqlError, SqlResult, TenantId};
+use rustc_hash::FxHashMap;
+use tenant::{RedoSink, Tenant};
+use types::FormatContext;
 
 pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver};
 pub use host::{BackendRow, LockRow, SessionHost};
 pub use reply::{CopyShape, Field, Format, Reply, encode_row, write_value};
+pub use setting::SERVER_VERSION;
+
+use analytic::AnalyticState;
+use context::Sequences;
+use copying::CopyIn;
+use prepared::{Portal, Prepared};
+use script::Script;
+use setting::{Id, Settings};
+use transaction::Transaction;
 
 /// Why a call could not finish in this turn. All but `Error` mean: await it, then make the same call again.
-#[derive(Debug)]
 pub enum Pause {
     /// Another transaction holds a lock.
     Lock(tenant::LockWait),
-    /// A page is not resident: load it.
-    Miss(PageNo),
+    /// A page is on disk only: read it and hand it to [`Tenant::page_loaded`].
+    Page(tenant::PageRequest),
     /// Run this on an analytical thread and feed its events to [`Session::analytic_event`].
     Analytic(Box<AnalyticRequest>),
     /// `pg_sleep`: await this long.
@@ -36,6 +62,20 @@ pub enum Pause {
     Yield,
     /// The call failed. The session has noted it (an open transaction is failed); tell the client.
     Error(SqlError),
+}
+
+impl std::fmt::Debug for Pause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Pause::Lock(wait) => f.debug_tuple("Lock").field(wait).finish(),
+            Pause::Page(_) => f.write_str("Page"),
+            Pause::Analytic(request) => f.debug_tuple("Analytic").field(request).finish(),
+            Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),
+            Pause::Host(statement) => f.debug_tuple("Host").field(statement).finish(),
+            Pause::Yield => f.write_str("Yield"),
+            Pause::Error(error) => f.debug_tuple("Error").field(error).finish(),
+        }
+    }
 }
 
 impl From<SqlError> for Pause {
@@ -101,153 +141,150 @@ pub struct Bind<'a> {
     pub result_formats: &'a [i16],
 }
 
+/// The tenant of a session and the log its commits go to, for the length of one call.
+pub struct Home<'a> {
+    pub tenant: &'a mut Tenant,
+    pub redo: &'a mut dyn RedoSink,
+}
+
 /// A session of one tenant.
 pub struct Session {
     start: SessionStart,
+    settings: RefCell<Settings>,
+    /// The current role; differs from the authenticated one after SET ROLE.
+    role: Oid,
+    role_name: String,
+    /// The role that SET SESSION AUTHORIZATION or the login chose; RESET ROLE goes back to it.
+    session_role: Oid,
+    transaction: Transaction,
+    statements: FxHashMap<String, Prepared>,
+    portals: FxHashMap<String, Portal>,
+    script: Option<Script>,
+    analytic: AnalyticState,
+    host_outcome: Option<SqlResult<HostOutcome>>,
+    copy_in: Option<CopyIn>,
+    observed: Option<Lsn>,
+    sequences: RefCell<Sequences>,
+    /// Where `pg_sleep` of the running statement ends.
+    sleep_until: Option<Nanos>,
+    /// Microseconds since 2000-01-01 UTC.
+    transaction_start: i64,
+    statement_start: i64,
+    /// Built from the settings; renewed when one of them changes.
+    format: FormatContext,
+    format_stale: bool,
 }
 
 impl Session {
+    /// Opens a session for an authenticated role.
+    ///
     /// # Errors
-    /// 22023 or 42704 for a start-up parameter that is not a setting or has a bad value (the session must end).
-    pub fn new(start: SessionStart) -> SqlResult<Session> {
-        Ok(Session { start })
+    /// 28000 when the role is not there (any more); 22023 or 42704 for a start-up parameter that is not a setting or has a
+    /// bad value. The session must end.
+    pub fn new(start: SessionStart, tenant: &Tenant) -> SqlResult<Session> {
+        let mut settings = Settings::new();
+        let role = role::session_role(&start, tenant)?;
+        for (name, value) in role::initial_settings(&start, tenant) {
+            settings.set_initial(&name, &value)?;
+        }
+        settings.set_by_server(Id::session_authorization, &start.user);
+        settings.set_by_server(Id::is_superuser, if role::is_superuser(tenant, role) { "on" } else { "off" });
+        settings.take_reports();
+        let now = start.host.wall_clock();
+        Ok(Session {
+            role,
+            role_name: start.user.clone(),
+            session_role: role,
+            format: settings.format_context(now),
+            settings: RefCell::new(settings),
+            transaction: Transaction::Idle,
+            statements: FxHashMap::default(),
+            portals: FxHashMap::default(),
+            script: None,
+            analytic: AnalyticState::Idle,
+            host_outcome: None,
+            copy_in: None,
+            observed: None,
+            sequences: RefCell::default(),
+            sleep_until: None,
+            transaction_start: now,
+            statement_start: now,
+            format_stale: true,
+            start,
+        })
     }
 
     /// The settings a client is told at start-up (`server_version`, `TimeZone`, …) in order.
     pub fn parameter_statuses(&self) -> Vec<(&'static str, String)> {
-        unimplemented!()
-    }
-
-    /// Runs a simple Query message: all its statements, each answered with its rows and CommandComplete. The same `sql` is
-    /// passed again after a pause. ReadyForQuery is the caller's.
-    pub fn query(&mut self, tenant: &mut Tenant, sql: &str, out: &mut dyn Reply) -> Result<Executed, Pause> {
-        let _ = (tenant, sql, out);
-        unimplemented!()
-    }
-
-    /// Parse.
-    pub fn parse(
-        &mut self,
-        tenant: &mut Tenant,
-        name: &str,
-        sql: &str,
-        parameter_oids: &[u32],
-        out: &mut dyn Reply,
-    ) -> Result<(), Pause> {
-        let _ = (tenant, name, sql, parameter_oids, out);
-        unimplemented!()
-    }
-
-    /// Bind.
-    pub fn bind(&mut self, tenant: &mut Tenant, bind: Bind<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
-        let _ = (tenant, bind, out);
-        unimplemented!()
-    }
-
-    /// Describe of a prepared statement: ParameterDescription, then RowDescription or NoData.
-    pub fn describe_statement(&mut self, tenant: &mut Tenant, name: &str, out: &mut dyn Reply) -> Result<(), Pause> {
-        let _ = (tenant, name, out);
-        unimplemented!()
-    }
-
-    /// Describe of a portal: RowDescription or NoData.
-    pub fn describe_portal(&mut self, tenant: &mut Tenant, name: &str, out: &mut dyn Reply) -> Result<(), Pause> {
-        let _ = (tenant, name, out);
-        unimplemented!()
-    }
-
-    /// Execute: up to `rows_max` rows (`None`: all), then PortalSuspended or CommandComplete.
-    pub fn execute(
-        &mut self,
-        tenant: &mut Tenant,
-        portal: &str,
-        rows_max: Option<u32>,
-        out: &mut dyn Reply,
-    ) -> Result<Executed, Pause> {
-        let _ = (tenant, portal, rows_max, out);
-        unimplemented!()
-    }
-
-    /// Close of a prepared statement; not an error when there is none of that name.
-    pub fn close_statement(&mut self, name: &str, out: &mut dyn Reply) {
-        let _ = (name, out);
-        unimplemented!()
-    }
-
-    /// Close of a portal; not an error when there is none of that name.
-    pub fn close_portal(&mut self, name: &str, out: &mut dyn Reply) {
-        let _ = (name, out);
-        unimplemented!()
-    }
-
-    /// Sync: ends the implicit transaction of the messages since the last one. ReadyForQuery is the caller's.
-    pub fn sync(&mut self, tenant: &mut Tenant, out: &mut dyn Reply) -> Result<(), Pause> {
-        let _ = (tenant, out);
-        unimplemented!()
-    }
-
-    /// A piece of a COPY's input; pieces may split rows anywhere.
-    pub fn copy_data(&mut self, tenant: &mut Tenant, data: &[u8]) -> Result<(), Pause> {
-        let _ = (tenant, data);
-        unimplemented!()
-    }
-
-    /// The end of a COPY's input: CommandComplete. An error aborts the COPY.
-    pub fn copy_done(&mut self, tenant: &mut Tenant, out: &mut dyn Reply) -> Result<(), Pause> {
-        let _ = (tenant, out);
-        unimplemented!()
-    }
-
-    /// The client gave the COPY up with `message`; the error to tell it.
-    pub fn copy_fail(&mut self, tenant: &mut Tenant, message: &str) -> SqlError {
-        let _ = (tenant, message);
-        unimplemented!()
-    }
-
-    /// An event of the analytical request this session paused for. After [`AnalyticEvent::Done`], make the paused call again.
-    pub fn analytic_event(&mut self, event: AnalyticEvent, out: &mut dyn Reply) {
-        let _ = (event, out);
-        unimplemented!()
-    }
-
-    /// The outcome of the host statement this session paused for; then make the paused call again.
-    pub fn host_done(&mut self, outcome: SqlResult<HostOutcome>) {
-        let _ = outcome;
-        unimplemented!()
-    }
-
-    /// A pause ended with an error instead of what was awaited (cancelled, timed out, a page that cannot be read): undoes the
-    /// statement, fails an open transaction. The caller tells the client.
-    pub fn fail(&mut self, tenant: &mut Tenant, error: &SqlError) {
-        let _ = (tenant, error);
-        unimplemented!()
+        self.settings.borrow().reported()
     }
 
     /// `I` idle, `T` in a transaction, `E` in a failed one.
     pub fn transaction_status(&self) -> u8 {
-        unimplemented!()
+        match &self.transaction {
+            Transaction::Idle | Transaction::Implicit(_) => b'I',
+            Transaction::Block(_) => b'T',
+            Transaction::Failed(_) => b'E',
+        }
     }
 
     /// The newest commit that a reply since the last [`Session::reset_observed`] could have read or made: replies leave only
-    /// when the log is durable through it. `None` when there is nothing to wait for (`synchronous_commit = off` included).
+    /// when the log is durable through it. `None` when there is nothing to wait for.
     pub fn observed(&self) -> Option<Lsn> {
-        unimplemented!()
+        self.observed
     }
 
     /// Forgets what was observed, once the replies have left.
     pub fn reset_observed(&mut self) {
-        unimplemented!()
+        self.observed = None;
+    }
+
+    fn observe(&mut self, lsn: Lsn) {
+        if lsn > Lsn(0) && self.observed.is_none_or(|seen| seen < lsn) {
+            self.observed = Some(lsn);
+        }
     }
 
     /// Time limits in force now.
     pub fn timeouts(&self) -> Timeouts {
-        unimplemented!()
+        let settings = self.settings.borrow();
+        Timeouts {
+            statement: settings.duration(Id::statement_timeout),
+            lock: settings.duration(Id::lock_timeout),
+            idle_in_transaction: settings.duration(Id::idle_in_transaction_session_timeout),
+            idle: settings.duration(Id::idle_session_timeout),
+        }
+    }
+
+    /// `application_name` now, for `pg_stat_activity`.
+    pub fn application_name(&self) -> String {
+        self.settings.borrow().get(Id::application_name).to_owned()
+    }
+
+    /// The outcome of the host statement this session paused for; then make the paused call again.
+    pub fn host_done(&mut self, outcome: SqlResult<HostOutcome>) {
+        self.host_outcome = Some(outcome);
+    }
+
+    /// A pause ended with an error instead of what was awaited (cancelled, timed out, a page that cannot be read): gives up
+    /// what was under way and fails an open transaction. The caller tells the client.
+    pub fn fail(&mut self, home: &mut Home<'_>, _error: &SqlError) {
+        self.analytic = AnalyticState::Idle;
+        self.host_outcome = None;
+        self.sleep_until = None;
+        self.copy_in = None;
+        self.script = None;
+        home.tenant.cancel_wait(self.start.id);
+        self.fail_transaction(home);
     }
 
     /// The connection is gone: rolls back and gives every lock back.
-    pub fn end(&mut self, tenant: &mut Tenant) {
-        let _ = tenant;
-        unimplemented!()
+    pub fn end(&mut self, home: &mut Home<'_>) {
+        self.copy_in = None;
+        self.script = None;
+        home.tenant.cancel_wait(self.start.id);
+        self.abort(home);
+        home.tenant.release_session_locks(self.start.id);
     }
 
     /// Who and where the session is.

@@ -1,0 +1,283 @@
+//! COPY: the statement's beginning, its data, its end.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{Privileges, Table};
+use types::{Datum, Row};
+
+use super::context::StatementHost;
+use super::reply::{CopyShape, Field, Format};
+use super::run::{Ran, pause};
+use super::transaction::Transaction;
+use super::{Home, Pause, Reply, Session};
+use crate::copy::{CopyColumn, CopyReader, CopyWriter};
+use crate::exec::{self, Flow, RowSink};
+use crate::expr::{BoundExpr, ParamTypes};
+use crate::parse::{CopyDirection, CopySource, CopyStatement, CopyTextFormat, ParsedStatement};
+use crate::plan::{self, PlanContext};
+
+/// A `COPY … FROM STDIN` under way.
+pub(super) struct CopyIn {
+    reader: CopyReader,
+    target: plan::CopyTarget,
+    filter: Option<BoundExpr>,
+    rows: u64,
+    /// Rows read and not stored yet, when storing them had to wait.
+    waiting: std::collections::VecDeque<Row>,
+    finished: bool,
+}
+
+/// Rows on their way out, in COPY's form.
+struct CopyRows<'a> {
+    writer: CopyWriter,
+    context: types::FormatContext,
+    buffer: Vec<u8>,
+    out: &'a mut dyn Reply,
+}
+
+impl RowSink for CopyRows<'_> {
+    fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
+        self.buffer.clear();
+        self.writer.row(row, &self.context, &mut self.buffer);
+        self.out.copy_data(&self.buffer);
+        Ok(Flow::Continue)
+    }
+}
+
+fn column_of(field: &Field) -> CopyColumn {
+    CopyColumn { name: field.name.clone(), ty: field.ty, modifier: field.modifier }
+}
+
+impl Session {
+    pub(super) fn begin_copy(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &CopyStatement,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        match statement.direction {
+            CopyDirection::ToClient => self.copy_to_client(home, statement, out),
+            CopyDirection::FromClient => self.copy_from_client(home, statement, out),
+        }
+    }
+
+    fn copy_to_client(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &CopyStatement,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        let query = match &statement.source {
+            CopySource::Query { query, .. } => (**query).clone(),
+            CopySource::Table { name, columns } => select_all(name, columns.as_deref())?,
+        };
+        let parsed = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query))));
+        let planned = self.planned(home, &parsed, &[], None)?.expect("a query is planned");
+        // An analytical source is gathered first; a point plan streams.
+        let gathered = if planned.query.is_some() { Some(self.keep_rows(home, &planned, &[])?) } else { None };
+        self.check_access(home, &planned.bound)?;
+        let fields = match &gathered {
+            Some((fields, _, _)) => fields.clone(),
+            None => planned.fields.clone().unwrap_or_default(),
+        };
+        let columns: Vec<CopyColumn> = fields.iter().map(column_of).collect();
+        let writer = CopyWriter::new(columns, &statement.options)?;
+        out.copy_out(shape(statement, fields.len()));
+        let mut buffer = Vec::new();
+        writer.begin(&mut buffer);
+        if !buffer.is_empty() {
+            out.copy_data(&buffer);
+        }
+        let context = self.format_for(home);
+        let mut sink = CopyRows { writer, context, buffer, out };
+        let count = match gathered {
+            Some((_, rows, _)) => {
+                for row in &rows {
+                    sink.row(row)?;
+                }
+                rows.len() as u64
+            }
+            None => self.run_point(home, &planned, &[], &mut sink)?,
+        };
+        let CopyRows { writer, mut buffer, out, .. } = sink;
+        buffer.clear();
+        writer.end(&mut buffer);
+        if !buffer.is_empty() {
+            out.copy_data(&buffer);
+        }
+        out.copy_done();
+        Ok(Ran::Tag(format!("COPY {count}")))
+    }
+
+    fn copy_from_client(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &CopyStatement,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        let CopySource::Table { name, columns } = &statement.source else {
+            return Err(SqlError::internal("a query was read as the target of a COPY").into());
+        };
+        let catalog = self.catalog(home);
+        let path = self.search_path(&catalog);
+        let (schema, name) = super::privilege::split_name(name)?;
+        let table = Arc::clone(catalog.resolve_table(schema, name, &path)?);
+        self.check_privilege(&catalog, table.oid, Privileges::INSERT)?;
+        let positions = copied_columns(&table, columns.as_deref())?;
+        let copied: Vec<CopyColumn> = positions
+            .iter()
+            .map(|position| {
+                let column = &table.columns[*position];
+                CopyColumn { name: column.name.to_string(), ty: column.ty, modifier: column.typmod }
+            })
+            .collect();
+        let count = copied.len();
+        let reader = CopyReader::new(name, copied, statement.options.clone())?;
+        self.refresh_format(&catalog);
+        let params = ParamTypes::none();
+        let context = PlanContext {
+            catalog: &catalog,
+            search_path: &path,
+            params: &params,
+            format: &self.format,
+            rows: &*home.tenant,
+        };
+        let target = plan::bind_copy_target(&table, &positions, &context)?;
+        let filter = match &statement.filter {
+            Some(filter) => Some(plan::bind_table_condition(&table, filter, &context)?),
+            None => None,
+        };
+        out.copy_in(shape(statement, count));
+        self.copy_in = Some(CopyIn {
+            reader,
+            target,
+            filter,
+            rows: 0,
+            waiting: std::collections::VecDeque::new(),
+            finished: false,
+        });
+        Ok(Ran::CopyIn)
+    }
+
+    /// A piece of a COPY's input; pieces may split rows anywhere. After a pause the same call is made again with no data.
+    pub fn copy_data(&mut self, home: &mut Home<'_>, data: &[u8]) -> Result<(), Pause> {
+        let Some(copy) = &mut self.copy_in else { return Ok(()) };
+        copy.reader.push(data);
+        self.store_copied(home)
+    }
+
+    /// The end of a COPY's input: CommandComplete. An error aborts the COPY.
+    pub fn copy_done(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
+        let Some(copy) = &mut self.copy_in else { return Ok(()) };
+        if !copy.finished {
+            copy.finished = true;
+            if let Err(error) = copy.reader.finish() {
+                self.copy_in = None;
+                self.script = None;
+                self.fail_transaction(home);
+                return Err(error.into());
+            }
+        }
+        self.store_copied(home)?;
+        let rows = self.copy_in.as_ref().map_or(0, |copy| copy.rows);
+        if !self.script_continues() && matches!(self.transaction, Transaction::Implicit(_)) && self.script.is_some() {
+            self.commit_implicit(home)?;
+        }
+        self.copy_in = None;
+        out.command_complete(&format!("COPY {rows}"));
+        Ok(())
+    }
+
+    /// The client gave the COPY up with `message`; the error to tell it.
+    pub fn copy_fail(&mut self, home: &mut Home<'_>, message: &str) -> SqlError {
+        self.copy_in = None;
+        self.script = None;
+        self.fail_transaction(home);
+        SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
+    }
+
+    /// Stores the rows that are whole.
+    fn store_copied(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let Some(mut copy) = self.copy_in.take() else { return Ok(()) };
+        let outcome = self.store_rows(home, &mut copy);
+        if let Err(Pause::Error(_)) = outcome {
+            self.script = None;
+            self.fail_transaction(home);
+        } else {
+            self.copy_in = Some(copy);
+        }
+        outcome
+    }
+
+    fn store_rows(&mut self, home: &mut Home<'_>, copy: &mut CopyIn) -> Result<(), Pause> {
+        loop {
+            if copy.waiting.is_empty() {
+                let Some(row) = copy.reader.next_row(&self.format)? else { return Ok(()) };
+                copy.waiting.push_back(row);
+            }
+            let row = copy.waiting.front().expect("filled just above");
+            let Some(open) = self.transaction.open() else {
+                return Err(SqlError::internal("a COPY lost its transaction").into());
+            };
+            let mark = open.txn.mark();
+            let host =
+                StatementHost::new(&self.start, &self.settings, &self.role_name, &self.sequences, self.sleep_until);
+            let env = exec::ExecEnv {
+                session: &host,
+                format: &self.format,
+                statement_start: self.statement_start,
+                source: None,
+            };
+            let mut view = home.tenant.view(&mut open.txn, home.redo);
+            match exec::insert_copied(&copy.target, copy.filter.as_ref(), row, &env, &mut view) {
+                Ok(stored) => {
+                    copy.rows += u64::from(stored);
+                    copy.waiting.pop_front();
+                }
+                Err(interrupt) => {
+                    home.tenant.rollback_statement(&mut open.txn, mark);
+                    return Err(pause(interrupt, home.tenant, &open.txn));
+                }
+            }
+        }
+    }
+}
+
+fn shape(statement: &CopyStatement, columns: usize) -> CopyShape {
+    let binary = statement.options.format == CopyTextFormat::Binary;
+    CopyShape {
+        format: if binary { Format::Binary } else { Format::Text },
+        columns: u16::try_from(columns).expect("columns fit the protocol"),
+    }
+}
+
+/// Positions of the columns copied: those named, or all.
+fn copied_columns(table: &Table, names: Option<&[String]>) -> SqlResult<Vec<usize>> {
+    let Some(names) = names else { return Ok(table.live_columns().map(|(position, _)| position).collect()) };
+    let mut positions = Vec::new();
+    for name in names {
+        let (position, _) = table.column(name).ok_or_else(|| {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })?;
+        if positions.contains(&position) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+/// `SELECT columns FROM name`, for a COPY of a table.
+fn select_all(name: &[String], columns: Option<&[String]>) -> SqlResult<ast::Query> {
+    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let relation = name.iter().map(quoted).collect::<Vec<_>>().join(".");
+    let columns = columns.map_or("*".to_owned(), |c| c.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    crate::parse::parse_query(&format!("select {columns} from {relation}"))
+}
+
+/// Oid of nothing: a field that stands for no table's column.
+pub(super) const NO_TABLE: Oid = Oid(0);

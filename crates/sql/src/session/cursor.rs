@@ -1,0 +1,202 @@
+//! DECLARE, FETCH, MOVE, CLOSE. A cursor's rows are gathered at its DECLARE, so it shows that moment whatever happens after,
+//! as PostgreSQL's do; they are held in memory until it is closed.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+
+use super::prepared::{KeptRows, Portal, PortalRows, with_formats};
+use super::reply::{Field, Format};
+use super::run::{Ran, Run, write_row};
+use super::transaction::Transaction;
+use super::{Home, Pause, Reply, Session};
+use crate::parse::{CursorStatement, FetchDirection, ParsedStatement};
+
+impl Session {
+    pub(super) fn cursor_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &CursorStatement,
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        let tag = match statement {
+            CursorStatement::Declare { name, query, sql, binary, scroll, hold } => {
+                self.declare(home, name, query, sql, *binary, *scroll, *hold)?;
+                "DECLARE CURSOR".to_owned()
+            }
+            CursorStatement::Close(None) => {
+                self.portals.retain(|_, portal| !portal.cursor);
+                "CLOSE CURSOR ALL".to_owned()
+            }
+            CursorStatement::Close(Some(name)) => {
+                self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+                "CLOSE CURSOR".to_owned()
+            }
+            CursorStatement::Fetch { name, direction, only_move } => {
+                let count = self.fetch(home, name, *direction, *only_move, run, out)?;
+                format!("{} {count}", if *only_move { "MOVE" } else { "FETCH" })
+            }
+        };
+        Ok(Ran::Tag(tag))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a DECLARE, each used once")]
+    fn declare(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        query: &ast::Query,
+        sql: &str,
+        binary: bool,
+        scroll: Option<bool>,
+        hold: bool,
+    ) -> Result<(), Pause> {
+        if !hold && matches!(self.transaction, Transaction::Implicit(_)) && !self.script_continues() {
+            let message = "DECLARE CURSOR can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        if self.portals.contains_key(name) {
+            let message = format!("cursor \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
+        }
+        let statement = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query.clone()))));
+        let planned = self.planned(home, &statement, &[], None)?.expect("a query is planned");
+        let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
+        let kept = KeptRows { fields: fields.into(), rows, position: 0, tag_word: "FETCH" };
+        let portal = Portal {
+            sql: sql.into(),
+            statement: Some(Arc::new(statement)),
+            plan: None,
+            parameters: Vec::new(),
+            formats: if binary { vec![Format::Binary] } else { Vec::new() },
+            rows: PortalRows::Kept(kept),
+            hold,
+            cursor: true,
+            scroll: scroll != Some(false),
+            created: self.transaction_start,
+        };
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// The columns of a FETCH.
+    pub(super) fn fetch_fields(&self, statement: &CursorStatement) -> Vec<Field> {
+        match statement {
+            CursorStatement::Fetch { name, only_move: false, .. } => match self.portals.get(name).map(|p| &p.rows) {
+                Some(PortalRows::Kept(kept)) => kept.fields.to_vec(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        home: &Home<'_>,
+        name: &str,
+        direction: FetchDirection,
+        only_move: bool,
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> SqlResult<usize> {
+        let context = self.format_for(home);
+        let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
+        let scroll = portal.scroll;
+        let cursor_formats = portal.formats.clone();
+        let PortalRows::Kept(kept) = &mut portal.rows else { return Err(no_cursor(name)) };
+        let walk = walk(kept.position, kept.rows.len(), direction);
+        if walk.backward && !scroll {
+            return Err(SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cursor can only scan forward",
+            )
+            .with_hint("Declare it with SCROLL option to enable backward scan."));
+        }
+        kept.position = walk.position;
+        if only_move {
+            return Ok(walk.rows.len());
+        }
+        let formats = if cursor_formats.is_empty() { run.formats } else { &cursor_formats };
+        let fields = with_formats(&kept.fields, formats)?;
+        if run.describe {
+            out.row_description(&fields);
+        }
+        for row in &walk.rows {
+            write_row(&kept.rows[*row], &fields, &context, out);
+        }
+        Ok(walk.rows.len())
+    }
+}
+
+/// Where a FETCH goes: the rows it gives (from 0) and the position it leaves.
+#[derive(Debug, PartialEq)]
+struct Walk {
+    rows: Vec<usize>,
+    position: usize,
+    backward: bool,
+}
+
+/// Positions: 0 before the first of `count` rows, `count + 1` behind the last.
+fn walk(position: usize, count: usize, direction: FetchDirection) -> Walk {
+    let (at, end) = (position as i128, count as i128 + 1);
+    let single = |target: i128, backward: bool| {
+        let target = target.clamp(0, end);
+        let rows = if target > 0 && target < end { vec![target as usize - 1] } else { Vec::new() };
+        Walk { rows, position: target as usize, backward }
+    };
+    match direction {
+        FetchDirection::Absolute(n) => {
+            let target = if n < 0 { end + i128::from(n) } else { i128::from(n) };
+            single(target, target < at)
+        }
+        FetchDirection::Relative(n) => single(at + i128::from(n), n < 0),
+        // Zero fetches the current row again.
+        FetchDirection::Forward(Some(0)) | FetchDirection::Backward(Some(0)) => single(at, false),
+        FetchDirection::Forward(Some(n)) if n < 0 => backward(at, n.checked_neg()),
+        FetchDirection::Backward(Some(n)) if n < 0 => forward(at, end, n.checked_neg()),
+        FetchDirection::Forward(n) => forward(at, end, n),
+        FetchDirection::Backward(n) => backward(at, n),
+    }
+}
+
+fn forward(at: i128, end: i128, count: Option<i64>) -> Walk {
+    let last = count.map_or(end, |count| (at + i128::from(count)).min(end));
+    let rows = (at + 1..=last.min(end - 1)).map(|row| row as usize - 1).collect();
+    Walk { rows, position: last as usize, backward: false }
+}
+
+fn backward(at: i128, count: Option<i64>) -> Walk {
+    let last = count.map_or(0, |count| (at - i128::from(count)).max(0));
+    let rows = (last.max(1)..at).rev().map(|row| row as usize - 1).collect();
+    Walk { rows, position: last as usize, backward: true }
+}
+
+fn no_cursor(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_walks_both_ways_and_stops_at_its_ends() {
+        use FetchDirection::{Absolute, Backward, Forward, Relative};
+        let go = |position, direction| {
+            let walk = walk(position, 3, direction);
+            (walk.rows, walk.position)
+        };
+        assert_eq!(go(0, Forward(Some(2))), (vec![0, 1], 2));
+        assert_eq!(go(2, Forward(None)), (vec![2], 4));
+        assert_eq!(go(4, Backward(Some(1))), (vec![2], 3));
+        assert_eq!(go(4, Backward(None)), (vec![2, 1, 0], 0));
+        assert_eq!(go(1, Absolute(-1)), (vec![2], 3));
+        assert_eq!(go(1, Absolute(9)), (vec![], 4));
+        assert_eq!(go(2, Relative(-1)), (vec![0], 1));
+        assert_eq!(go(2, Forward(Some(0))), (vec![1], 2));
+        assert_eq!(go(2, Forward(Some(-1))), (vec![0], 1));
+        assert_eq!(go(0, Forward(Some(9))), (vec![0, 1, 2], 4));
+    }
+}

@@ -1,0 +1,399 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use types::PgType;
+
+use super::prepared::{KeptRows, Portal, PortalRows, Prepared, formats, read_parameters, with_formats};
+use super::reply::{Field, Format};
+use super::run::{Ran, Run};
+use super::script::no_statement;
+use super::transaction::{Transaction, failed_block};
+use super::{Bind, Executed, Home, Pause, Reply, Session};
+use crate::parse::{self, ParsedStatement};
+
+impl Session {
+    /// Parse.
+    pub fn parse(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        sql: &str,
+        parameter_oids: &[u32],
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        self.begin_statement();
+        let prepared = self.prepare(home, name, sql, parameter_oids);
+        let prepared = self.failing(home, prepared)?;
+        self.statements.insert(name.to_owned(), prepared);
+        out.parse_complete();
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        sql: &str,
+        parameter_oids: &[u32],
+    ) -> Result<Prepared, Pause> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        }
+        let statement = parse::parse_one(sql)?.map(|script| Arc::new(script.statement));
+        let declared: Vec<PgType> = parameter_oids.iter().map(|oid| declared_type(*oid)).collect::<SqlResult<_>>()?;
+        self.refuse_in_failed_block(statement.as_deref())?;
+        let plan = match &statement {
+            Some(statement) if !matches!(self.transaction, Transaction::Failed(_)) => {
+                self.planned(home, statement, &declared, None)?
+            }
+            _ => None,
+        };
+        Ok(Prepared { sql: sql.into(), statement, declared, plan, by_sql: false })
+    }
+
+    /// A failed block takes only statements that end it.
+    fn refuse_in_failed_block(&self, statement: Option<&ParsedStatement>) -> SqlResult<()> {
+        let ends = matches!(statement, None | Some(ParsedStatement::Transaction(_)));
+        if matches!(self.transaction, Transaction::Failed(_)) && !ends {
+            return Err(failed_block());
+        }
+        Ok(())
+    }
+
+    /// On an error outside of a statement's run, fails the transaction as a statement's error would.
+    fn failing<T>(&mut self, home: &mut Home<'_>, outcome: Result<T, Pause>) -> Result<T, Pause> {
+        if let Err(Pause::Error(_)) = outcome {
+            self.fail_transaction(home);
+        }
+        outcome
+    }
+
+    /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
+    fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+        let Some(statement) = prepared.statement.clone() else { return Ok(()) };
+        self.refuse_in_failed_block(Some(&statement))?;
+        if matches!(self.transaction, Transaction::Failed(_)) {
+            return Ok(());
+        }
+        let prepared = &self.statements[name];
+        if prepared.plan.is_none() && super::planning::plannable(&statement).is_none() {
+            return Ok(());
+        }
+        let (declared, known) = (prepared.declared.clone(), prepared.plan.clone());
+        let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else { return Ok(()) };
+        drop(known);
+        if planned.parameters.contains(&PgType::Unknown) || (columns && planned.fields.is_none()) {
+            self.statements.get_mut(name).expect("looked up above").plan = None;
+            let undescribed = Arc::clone(&planned);
+            match self.described(home, planned) {
+                Ok(described) => planned = described,
+                Err(pause) => {
+                    self.statements.get_mut(name).expect("looked up above").plan = Some(undescribed);
+                    return Err(pause);
+                }
+            }
+        }
+        self.statements.get_mut(name).expect("looked up above").plan = Some(planned);
+        Ok(())
+    }
+
+    /// Bind.
+    pub fn bind(&mut self, home: &mut Home<'_>, bind: Bind<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
+        let portal = self.make_portal(home, bind);
+        let portal = self.failing(home, portal)?;
+        self.portals.insert(bind.portal.to_owned(), portal);
+        out.bind_complete();
+        Ok(())
+    }
+
+    fn make_portal(&mut self, home: &mut Home<'_>, bind: Bind<'_>) -> Result<Portal, Pause> {
+        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
+            let message = format!("cursor \"{}\" already exists", bind.portal);
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
+        }
+        self.plan_of(home, bind.statement, false)?;
+        if self.format_stale {
+            self.format_for(home);
+        }
+        let prepared = &self.statements[bind.statement];
+        let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
+        let name = bind.statement;
+        let parameters = read_parameters(name, bind.parameters, bind.parameter_formats, types, &self.format)?;
+        Ok(Portal {
+            sql: Arc::clone(&prepared.sql),
+            statement: prepared.statement.clone(),
+            plan: prepared.plan.clone(),
+            parameters,
+            formats: formats(bind.result_formats)?,
+            rows: PortalRows::Fresh,
+            hold: false,
+            cursor: false,
+            scroll: false,
+            created: self.transaction_start,
+        })
+    }
+
+    /// Describe of a prepared statement: ParameterDescription, then RowDescription or NoData.
+    pub fn describe_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        let planned = self.plan_of(home, name, true);
+        self.failing(home, planned)?;
+        let prepared = &self.statements[name];
+        let plan = prepared.plan.clone();
+        let statement = prepared.statement.clone();
+        let parameters: Vec<u32> =
+            plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
+        out.parameter_description(&parameters);
+        let fields = match plan.and_then(|plan| plan.fields.clone()) {
+            Some(fields) => fields,
+            None => self.own_fields(home, statement.as_deref()),
+        };
+        describe(&fields, out);
+        Ok(())
+    }
+
+    /// Describe of a portal: RowDescription or NoData.
+    pub fn describe_portal(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        let fields = self.portal_fields(home, name);
+        let fields = self.failing(home, fields)?;
+        describe(&fields, out);
+        Ok(())
+    }
+
+    fn portal_fields(&mut self, home: &mut Home<'_>, name: &str) -> Result<Vec<Field>, Pause> {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        if let PortalRows::Kept(kept) = &portal.rows {
+            return Ok(with_formats(&kept.fields, &portal.formats)?);
+        }
+        let (statement, formats) = (portal.statement.clone(), portal.formats.clone());
+        let fields = match portal.plan.clone() {
+            Some(planned) if planned.fields.is_some() => planned.fields.clone().unwrap_or_default(),
+            Some(planned) => {
+                let described = self.described(home, planned)?;
+                let fields = described.fields.clone().unwrap_or_default();
+                self.portals.get_mut(name).expect("looked up above").plan = Some(described);
+                fields
+            }
+            None => self.own_fields(home, statement.as_deref()),
+        };
+        Ok(with_formats(&fields, &formats)?)
+    }
+
+    /// The columns of a statement that the session answers itself: SHOW, EXPLAIN, FETCH, EXECUTE.
+    fn own_fields(&mut self, home: &Home<'_>, statement: Option<&ParsedStatement>) -> Vec<Field> {
+        match statement {
+            Some(ParsedStatement::Setting(statement)) => super::setting_statement::fields(statement),
+            Some(ParsedStatement::Cursor(statement)) => self.fetch_fields(statement),
+            Some(ParsedStatement::Host(statement)) => super::utility::host_fields(statement),
+            Some(ParsedStatement::Ast(statement)) => {
+                if matches!(super::explain::parse(statement), Ok(Some(_))) {
+                    return super::explain::fields();
+                }
+                let name = super::script::parse_execute(statement).map(|(name, _)| name);
+                let prepared = name.and_then(|name| self.statements.get(&name));
+                let _ = home;
+                prepared.and_then(|p| p.plan.as_ref()?.fields.clone()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Execute: up to `rows_max` rows (`None`: all), then PortalSuspended or CommandComplete.
+    pub fn execute(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        rows_max: Option<u32>,
+        out: &mut dyn Reply,
+    ) -> Result<Executed, Pause> {
+        // The portal is taken out for the run, so that the run may change the session; it is put back unless it failed.
+        let Some((key, mut portal)) = self.portals.remove_entry(name) else {
+            let failed = self.failing::<Executed>(home, Err(no_portal(name).into()));
+            return failed;
+        };
+        if portal.rows.is_fresh() && self.sleep_until.is_none() {
+            self.begin_statement();
+        }
+        let outcome = self.execute_portal(home, &mut portal, rows_max, out);
+        let over = matches!(&outcome, Err(Pause::Error(_))) || (self.ended_now() && !portal.hold);
+        if !over {
+            self.portals.insert(key, portal);
+        }
+        outcome
+    }
+
+    /// Whether the transaction that portals live in has just ended.
+    fn ended_now(&self) -> bool {
+        matches!(self.transaction, Transaction::Idle)
+    }
+
+    fn execute_portal(
+        &mut self,
+        home: &mut Home<'_>,
+        portal: &mut Portal,
+        rows_max: Option<u32>,
+        out: &mut dyn Reply,
+    ) -> Result<Executed, Pause> {
+        let Some(statement) = portal.statement.clone() else {
+            out.empty_query();
+            return Ok(Executed::Complete);
+        };
+        if matches!(portal.rows, PortalRows::Done) {
+            let message = "portal cannot be run anymore";
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        }
+        // A plan bound before the catalog changed is bound again; the parameters keep their types.
+        if let Some(known) = portal.plan.clone()
+            && !matches!(self.transaction, Transaction::Failed(_))
+        {
+            let renewed = self.planned(home, &statement, &known.parameters, Some(&known));
+            let renewed = renewed.map_err(Pause::from);
+            portal.plan = self.failing(home, renewed)?;
+        }
+        if rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)) {
+            if portal.plan.is_some() {
+                return self.execute_in_parts(home, portal, &statement, rows_max, out);
+            }
+        }
+        let run = Run {
+            statement: &statement,
+            sql: &portal.sql,
+            planned: portal.plan.as_ref(),
+            parameters: &portal.parameters,
+            formats: &portal.formats,
+            describe: false,
+        };
+        let ran = self.run_statement(home, &run, out)?;
+        let executed = Executed::of(&ran);
+        match ran {
+            Ran::Tag(tag) => out.command_complete(&tag),
+            Ran::Ended(tag) => out.command_complete(tag),
+            Ran::CopyIn => {}
+        }
+        portal.rows = PortalRows::Done;
+        Ok(executed)
+    }
+
+    /// Runs a portal to its end in memory the first time, and gives out the next part of it each time.
+    fn execute_in_parts(
+        &mut self,
+        home: &mut Home<'_>,
+        portal: &mut Portal,
+        statement: &Arc<ParsedStatement>,
+        rows_max: Option<u32>,
+        out: &mut dyn Reply,
+    ) -> Result<Executed, Pause> {
+        if portal.rows.is_fresh() {
+            let planned = portal.plan.clone().expect("the caller looked");
+            let kept = self.keep_in_statement(home, &planned, statement, &portal.parameters)?;
+            portal.rows = PortalRows::Kept(kept);
+        }
+        let PortalRows::Kept(kept) = &mut portal.rows else { unreachable!("kept just above") };
+        let left = kept.rows.len() - kept.position.min(kept.rows.len());
+        let count = rows_max.map_or(left, |max| left.min(max as usize));
+        let fields = with_formats(&kept.fields, &portal.formats)?;
+        for row in &kept.rows[kept.position..kept.position + count] {
+            super::run::write_row(row, &fields, &self.format, out);
+        }
+        kept.position += count;
+        if rows_max.is_some_and(|max| count == max as usize) {
+            out.portal_suspended();
+        } else {
+            out.command_complete(&format!("{} {count}", kept.tag_word));
+            portal.rows = PortalRows::Done;
+        }
+        Ok(Executed::Complete)
+    }
+
+    fn keep_in_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<super::prepared::Planned>,
+        statement: &ParsedStatement,
+        parameters: &[types::Datum],
+    ) -> Result<KeptRows, Pause> {
+        if matches!(self.transaction, Transaction::Failed(_)) {
+            return Err(failed_block().into());
+        }
+        let _ = statement;
+        self.begin_implicit(home);
+        let open = self.transaction.open().expect("a transaction was just begun");
+        let mark = open.txn.mark();
+        let outcome = self.keep_rows(home, planned, parameters);
+        if let Some(open) = self.transaction.open() {
+            if outcome.is_ok() {
+                open.used = true;
+                let observed = open.txn.observed();
+                self.observe(observed);
+            } else {
+                home.tenant.rollback_statement(&mut open.txn, mark);
+            }
+        }
+        let (fields, rows, tag) = self.failing(home, outcome)?;
+        let tag_word = match tag.split(' ').next() {
+            Some("INSERT") => "INSERT 0",
+            Some("UPDATE") => "UPDATE",
+            Some("DELETE") => "DELETE",
+            _ => "SELECT",
+        };
+        Ok(KeptRows { fields: fields.into(), rows, position: 0, tag_word })
+    }
+
+    /// Close of a prepared statement; not an error when there is none of that name.
+    pub fn close_statement(&mut self, name: &str, out: &mut dyn Reply) {
+        self.statements.remove(name);
+        out.close_complete();
+    }
+
+    /// Close of a portal; not an error when there is none of that name.
+    pub fn close_portal(&mut self, name: &str, out: &mut dyn Reply) {
+        self.portals.remove(name);
+        out.close_complete();
+    }
+
+    /// Sync: ends the implicit transaction of the messages since the last one. ReadyForQuery is the caller's.
+    pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
+        let committed = self.commit_implicit(home);
+        self.report_settings(out);
+        committed
+    }
+}
+
+fn describe(fields: &[Field], out: &mut dyn Reply) {
+    if fields.is_empty() {
+        out.no_data();
+    } else {
+        out.row_description(fields);
+    }
+}
+
+/// The type a client declared for a parameter; 0 and `unknown` leave it to us.
+fn declared_type(oid: u32) -> SqlResult<PgType> {
+    if oid == 0 {
+        return Ok(PgType::Unknown);
+    }
+    PgType::from_oid(oid).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
+    })
+}
+
+/// 34000.
+pub(super) fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+/// A single text format for every column.
+pub(super) const TEXT: &[Format] = &[];

@@ -1,0 +1,203 @@
+//! Binding statements, and keeping what was bound while catalog and search path stay the same.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::Tenant;
+use tenant::catalog::Catalog;
+use types::PgType;
+
+use super::analytic::{AnalyticRequest, AnalyticState, Deliver, QueryContext};
+use super::prepared::{Planned, fields_of};
+use super::setting::Id;
+use super::{Home, Pause, Session};
+use crate::expr::ParamTypes;
+use crate::parse::ParsedStatement;
+use crate::plan::{self, PlanContext, PlanKind, TableRows};
+
+/// The tenant's row counts, for the choice of paths.
+struct LiveRows<'a> {
+    tenant: &'a Tenant,
+    catalog: &'a Catalog,
+}
+
+impl TableRows for LiveRows<'_> {
+    fn rows(&self, table: Oid) -> u64 {
+        self.catalog.table(table).map_or(0, |table| self.tenant.row_count(table))
+    }
+}
+
+/// The query, INSERT, UPDATE or DELETE in a statement, if it is one.
+pub(super) fn plannable(statement: &ParsedStatement) -> Option<&ast::Statement> {
+    let ParsedStatement::Ast(statement) = statement else { return None };
+    matches!(
+        **statement,
+        ast::Statement::Query(_)
+            | ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)
+            | ast::Statement::Merge(_)
+    )
+    .then_some(statement)
+}
+
+impl Session {
+    /// The catalog this session sees: with its own transaction's DDL.
+    pub(super) fn catalog(&mut self, home: &Home<'_>) -> Arc<Catalog> {
+        match self.transaction.open() {
+            Some(open) => Arc::clone(home.tenant.catalog_of(&open.txn)),
+            None => Arc::clone(home.tenant.catalog()),
+        }
+    }
+
+    /// The schemas that unqualified names are looked up in.
+    pub(super) fn search_path(&self, catalog: &Catalog) -> Vec<Oid> {
+        let names = self.settings.borrow().search_path(&self.role_name);
+        catalog.search_path(names.iter().map(String::as_str), &self.role_name)
+    }
+
+    /// Renews the form of values after a setting or the catalog changed.
+    pub(super) fn refresh_format(&mut self, catalog: &Arc<Catalog>) {
+        if self.format_stale || self.format.names.is_none() {
+            self.format = self.settings.borrow().format_context(self.transaction_start);
+            self.format_stale = false;
+        }
+        self.format.names = Some(Arc::clone(catalog) as Arc<dyn types::CatalogNames>);
+    }
+
+    /// A plan for the statement that holds now: `known` if it still does, else a new one.
+    ///
+    /// # Errors
+    /// What binding says: unknown names, wrong types, unsupported clauses.
+    pub(super) fn planned(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &ParsedStatement,
+        declared: &[PgType],
+        known: Option<&Arc<Planned>>,
+    ) -> SqlResult<Option<Arc<Planned>>> {
+        let Some(statement) = plannable(statement) else { return Ok(None) };
+        let catalog = self.catalog(home);
+        if let Some(known) = known
+            && known.bound.catalog_version == catalog.version()
+            && known.search_path == self.search_path(&catalog)
+        {
+            return Ok(Some(Arc::clone(known)));
+        }
+        self.bind_statement(home, &catalog, statement, declared).map(|planned| Some(Arc::new(planned)))
+    }
+
+    pub(super) fn bind_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        catalog: &Arc<Catalog>,
+        statement: &ast::Statement,
+        declared: &[PgType],
+    ) -> SqlResult<Planned> {
+        self.refresh_format(catalog);
+        let search_path = self.search_path(catalog);
+        let params = ParamTypes::new(declared);
+        let rows = LiveRows { tenant: home.tenant, catalog };
+        let context =
+            PlanContext { catalog, search_path: &search_path, params: &params, format: &self.format, rows: &rows };
+        let bound = plan::bind(statement, &context)?;
+        let analytic = matches!(bound.kind, PlanKind::Analytic { .. });
+        let query = match statement {
+            ast::Statement::Query(query) if analytic => Some(Arc::new((**query).clone())),
+            _ => None,
+        };
+        let fields = (!analytic).then(|| fields_of(&bound.output));
+        Ok(Planned { parameters: bound.parameters.clone(), bound, search_path, fields, query })
+    }
+
+    /// Has the analytical planner tell the parameters and columns that binding could not.
+    ///
+    /// # Errors
+    /// A pause the first time; what the planner says.
+    pub(super) fn described(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: Arc<Planned>,
+    ) -> Result<Arc<Planned>, Pause> {
+        if planned.is_described() {
+            return Ok(planned);
+        }
+        if let AnalyticState::Described { parameters, fields } =
+            std::mem::replace(&mut self.analytic, AnalyticState::Idle)
+        {
+            let Planned { bound, search_path, query, .. } = match Arc::try_unwrap(planned) {
+                Ok(planned) => planned,
+                Err(shared) => {
+                    // Someone else holds the undescribed plan: bind once more rather than copy it.
+                    let query = shared.query.clone().expect("only a query is described elsewhere");
+                    let catalog = self.catalog(home);
+                    let statement = ast::Statement::Query(Box::new((*query).clone()));
+                    self.bind_statement(home, &catalog, &statement, &shared.parameters)?
+                }
+            };
+            if let Some(index) = parameters.iter().position(|ty| *ty == PgType::Unknown) {
+                let message = format!("could not determine data type of parameter ${}", index + 1);
+                return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message).into());
+            }
+            return Ok(Arc::new(Planned { bound, search_path, parameters, fields: Some(fields), query }));
+        }
+        let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
+        self.analytic = AnalyticState::Describing;
+        Err(Pause::Analytic(Box::new(request)))
+    }
+
+    /// A request for the analytical path, with everything it may look at frozen now.
+    pub(super) fn analytic_request(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Planned,
+        parameters: Vec<types::Datum>,
+        deliver: Deliver,
+    ) -> Result<AnalyticRequest, Pause> {
+        let query = planned.query.clone().ok_or_else(|| SqlError::internal("a plan without a query was sent out"))?;
+        let reason = match &planned.bound.kind {
+            PlanKind::Analytic { reason } => reason.clone(),
+            PlanKind::Point(_) => String::new(),
+        };
+        self.query_request(home, query, planned.parameters.clone(), parameters, reason, deliver)
+    }
+
+    pub(super) fn query_request(
+        &mut self,
+        home: &mut Home<'_>,
+        query: Arc<ast::Query>,
+        parameter_types: Vec<PgType>,
+        parameters: Vec<types::Datum>,
+        reason: String,
+        deliver: Deliver,
+    ) -> Result<AnalyticRequest, Pause> {
+        let catalog = self.catalog(home);
+        self.refresh_format(&catalog);
+        self.begin_implicit(home);
+        let context = Arc::new(self.query_context(home));
+        let open = self.transaction.open().expect("a transaction was just begun");
+        let view = home.tenant.snapshot_view(&mut open.txn)?;
+        let observed = open.txn.observed();
+        self.observe(observed);
+        Ok(AnalyticRequest { query, parameter_types, parameters, view, context, deliver, reason })
+    }
+
+    fn query_context(&mut self, home: &Home<'_>) -> QueryContext {
+        let settings = self.settings.borrow();
+        QueryContext {
+            database: self.start.database.clone(),
+            user: self.role_name.clone(),
+            session_user: settings.get(Id::session_authorization).to_owned(),
+            pid: self.start.id.0,
+            search_path: settings.search_path(&self.role_name),
+            transaction_start: self.transaction_start,
+            statement_start: self.statement_start,
+            format: self.format.clone(),
+            settings: settings.all(),
+            backends: self.start.host.backends(),
+            locks: super::utility::lock_rows(home.tenant),
+            databases: self.start.host.databases(),
+        }
+    }
+}

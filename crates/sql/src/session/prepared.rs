@@ -1,0 +1,183 @@
+//! Prepared statements and portals: a statement's text, its plan for one version of the catalog, and a run of it.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use types::{Datum, FormatContext, PgType, Row};
+
+use super::reply::{Field, Format};
+use crate::parse::ParsedStatement;
+use crate::plan::{BoundPlan, OutputColumn};
+
+/// A statement that was parsed, with what is known about its parameters and result so far.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) sql: Arc<str>,
+    /// `None` for an empty text.
+    pub(super) statement: Option<Arc<ParsedStatement>>,
+    /// As the client declared them; [`PgType::Unknown`] where it left them open.
+    pub(super) declared: Vec<PgType>,
+    pub(super) plan: Option<Arc<Planned>>,
+    /// Made by SQL's PREPARE rather than by a Parse message.
+    pub(super) by_sql: bool,
+}
+
+/// A bound statement and what it was bound against: it holds while both are unchanged.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) bound: BoundPlan,
+    pub(super) search_path: Vec<Oid>,
+    /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
+    pub(super) parameters: Vec<PgType>,
+    /// The result's columns; `None` while only the analytical planner can tell and has not yet.
+    pub(super) fields: Option<Vec<Field>>,
+    /// The query, for the analytical path.
+    pub(super) query: Option<Arc<ast::Query>>,
+}
+
+impl Planned {
+    /// Whether client and planner know all there is to know.
+    pub(super) fn is_described(&self) -> bool {
+        self.fields.is_some() && !self.parameters.contains(&PgType::Unknown)
+    }
+}
+
+/// A run of a statement that has begun or is about to.
+#[derive(Debug)]
+pub(super) struct Portal {
+    pub(super) sql: Arc<str>,
+    pub(super) statement: Option<Arc<ParsedStatement>>,
+    pub(super) plan: Option<Arc<Planned>>,
+    pub(super) parameters: Vec<Datum>,
+    pub(super) formats: Vec<Format>,
+    pub(super) rows: PortalRows,
+    /// A cursor made by DECLARE WITH HOLD outlives its transaction.
+    pub(super) hold: bool,
+    /// Made by DECLARE, so that FETCH may use it.
+    pub(super) cursor: bool,
+    pub(super) scroll: bool,
+    pub(super) created: i64,
+}
+
+/// What a portal has to give.
+#[derive(Debug, Default)]
+pub(super) enum PortalRows {
+    /// Not run yet.
+    #[default]
+    Fresh,
+    /// All rows, and the position: rows before it were given out.
+    Kept(KeptRows),
+    /// Run to its end.
+    Done,
+}
+
+/// A result kept in memory, for cursors and row-limited portals.
+#[derive(Debug, Default)]
+pub(super) struct KeptRows {
+    pub(super) fields: Arc<[Field]>,
+    pub(super) rows: Vec<Row>,
+    /// 0: before the first; `rows.len() + 1`: behind the last; else the current row, counted from 1.
+    pub(super) position: usize,
+    pub(super) tag_word: &'static str,
+}
+
+/// The fields of a result, in the formats asked for.
+pub(super) fn fields_of(output: &[OutputColumn]) -> Vec<Field> {
+    output
+        .iter()
+        .map(|column| Field {
+            name: column.name.clone(),
+            table_oid: column.table_oid.0,
+            attribute: column.attnum,
+            ty: column.ty,
+            modifier: column.typmod,
+            format: Format::Text,
+        })
+        .collect()
+}
+
+/// Applies format codes: none (all text), one for all, or one each.
+///
+/// # Errors
+/// 08P01 when their number fits neither.
+pub(super) fn with_formats(fields: &[Field], formats: &[Format]) -> SqlResult<Vec<Field>> {
+    let formats = spread(formats, fields.len()).ok_or_else(|| {
+        let (given, wanted) = (formats.len(), fields.len());
+        let message = format!("bind message has {given} result formats but query has {wanted} columns");
+        SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
+    })?;
+    Ok(fields.iter().zip(formats).map(|(field, format)| Field { format, ..field.clone() }).collect())
+}
+
+/// One format for each of `count` values.
+fn spread(formats: &[Format], count: usize) -> Option<Vec<Format>> {
+    match formats {
+        [] => Some(vec![Format::Text; count]),
+        [one] => Some(vec![*one; count]),
+        many if many.len() == count => Some(many.to_vec()),
+        _ => None,
+    }
+}
+
+/// The formats of a Bind message's codes.
+///
+/// # Errors
+/// 22023 for an unknown code.
+pub(super) fn formats(codes: &[i16]) -> SqlResult<Vec<Format>> {
+    codes.iter().map(|code| Format::from_code(*code)).collect()
+}
+
+/// Reads a Bind message's parameters.
+///
+/// # Errors
+/// 08P01 for a wrong number of them; what the types' input functions say.
+pub(super) fn read_parameters(
+    name: &str,
+    values: &[Option<&[u8]>],
+    codes: &[i16],
+    types: &[PgType],
+    context: &FormatContext,
+) -> SqlResult<Vec<Datum>> {
+    if values.len() != types.len() {
+        return Err(SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!(
+                "bind message supplies {} parameters, but prepared statement \"{name}\" requires {}",
+                values.len(),
+                types.len()
+            ),
+        ));
+    }
+    if codes.len() > 1 && codes.len() != values.len() {
+        return Err(SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!("bind message has {} parameter formats but {} parameters", codes.len(), values.len()),
+        ));
+    }
+    let code = |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
+    let mut parameters = Vec::with_capacity(values.len());
+    for (index, (value, ty)) in values.iter().zip(types).enumerate() {
+        parameters.push(match value {
+            None => Datum::Null,
+            Some(bytes) => read_parameter(bytes, Format::from_code(code(index))?, *ty, context)?,
+        });
+    }
+    Ok(parameters)
+}
+
+fn read_parameter(bytes: &[u8], format: Format, ty: PgType, context: &FormatContext) -> SqlResult<Datum> {
+    if format == Format::Binary {
+        return types::parse_binary(bytes, ty, types::TypeMod::NONE, context);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let bad = bytes[error.valid_up_to()];
+        let message = format!("invalid byte sequence for encoding \"UTF8\": 0x{bad:02x}");
+        SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message)
+    })?;
+    if text.contains('\0') {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
+    }
+    types::parse_text(text, ty, types::TypeMod::NONE, context)
+}

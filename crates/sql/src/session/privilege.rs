@@ -1,0 +1,233 @@
+//! Who may do what: checks before a statement runs, and GRANT and REVOKE.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use tenant::catalog::{Catalog, PUBLIC, Privileges, Relation};
+
+use super::{Home, Pause, Reply, Session};
+use crate::parse::{GrantStatement, GrantTarget};
+use crate::plan::BoundPlan;
+
+/// `[schema.]name` from its parts.
+///
+/// # Errors
+/// 0A000 for a name with a database in it, 42601 for a longer one.
+pub(crate) fn split_name(parts: &[String]) -> SqlResult<(Option<&str>, &str)> {
+    match parts {
+        [name] => Ok((None, name)),
+        [schema, name] => Ok((Some(schema), name)),
+        _ => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("cross-database references are not implemented: \"{}\"", parts.join(".")),
+        )),
+    }
+}
+
+/// 42501 for an object of a kind.
+pub(crate) fn denied(kind: &str, name: &str) -> SqlError {
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {kind} {name}"))
+}
+
+fn acl_of(relation: &Relation) -> Option<&tenant::catalog::Acl> {
+    match relation {
+        Relation::Table(table) | Relation::Index(table, _) => table.acl.as_ref(),
+        Relation::View(view) => view.acl.as_ref(),
+        Relation::Sequence(sequence) => sequence.acl.as_ref(),
+    }
+}
+
+impl Session {
+    /// Checks that the role may do all that a plan does.
+    pub(super) fn check_access(&mut self, home: &Home<'_>, bound: &BoundPlan) -> SqlResult<()> {
+        if bound.accesses.is_empty() {
+            return Ok(());
+        }
+        let catalog = self.catalog(home);
+        for access in &bound.accesses {
+            let role = access.as_role.unwrap_or(self.role);
+            if !self.may(&catalog, role, access.relation, access.privileges) {
+                let relation = catalog.relation(access.relation);
+                return Err(denied(relation.map_or("relation", Relation::kind), relation.map_or("", Relation::name)));
+            }
+        }
+        Ok(())
+    }
+
+    fn may(&self, catalog: &Catalog, role: Oid, relation: Oid, privileges: Privileges) -> bool {
+        if self.start.administrator && role == self.role {
+            return true;
+        }
+        match catalog.relation(relation) {
+            Some(found) => catalog.has_privileges(role, found.owner(), acl_of(found), privileges),
+            // Not in the catalog: one of the server's own views, open to all.
+            None => true,
+        }
+    }
+
+    /// 42501 unless the role has the privileges on a relation.
+    pub(crate) fn check_privilege(
+        &self,
+        catalog: &Catalog,
+        relation: Oid,
+        privileges: Privileges,
+    ) -> SqlResult<()> {
+        if self.may(catalog, self.role, relation, privileges) {
+            return Ok(());
+        }
+        let found = catalog.relation(relation);
+        Err(denied(found.map_or("relation", Relation::kind), found.map_or("", Relation::name)))
+    }
+
+    /// 42501 unless the role owns an object, itself or as a member of its owner.
+    pub(crate) fn check_owner(&self, catalog: &Catalog, owner: Oid, kind: &str, name: &str) -> SqlResult<()> {
+        if self.acts_for(catalog, owner) {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {kind} {name}")))
+    }
+
+    /// Whether the role is that one, a member of it, or a superuser.
+    pub(crate) fn acts_for(&self, catalog: &Catalog, owner: Oid) -> bool {
+        self.start.administrator
+            || catalog.role(self.role).is_some_and(|role| role.attributes.superuser)
+            || catalog.roles_of(self.role, false).contains(&owner)
+    }
+
+    /// 42501 unless the role may make objects in a schema.
+    pub(crate) fn check_create_in(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
+        let Some(found) = catalog.schema(schema) else { return Ok(()) };
+        let may = self.acts_for(catalog, found.owner)
+            || catalog.has_privileges(self.role, found.owner, found.acl.as_ref(), Privileges::CREATE);
+        if may { Ok(()) } else { Err(denied("schema", &found.name)) }
+    }
+
+    /// The role that makes objects now.
+    pub(crate) fn role(&self) -> Oid {
+        self.role
+    }
+
+    pub(super) fn grant_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &GrantStatement,
+        out: &mut dyn Reply,
+    ) -> Result<String, Pause> {
+        let (grant, privileges, target, grantees, grant_option) = match statement {
+            GrantStatement::Membership(membership) => return self.role_statement(home, membership),
+            GrantStatement::Privileges { grant, privileges, target, grantees, grant_option, cascade: _ } => {
+                (*grant, privileges, target, grantees, *grant_option)
+            }
+        };
+        let catalog = self.catalog(home);
+        let grantees = grantee_oids(&catalog, grantees, &self.role_name)?;
+        for (object, kind, name, all) in self.targets(&catalog, target)? {
+            let wanted = named_privileges(privileges, all, kind)?;
+            self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
+            let grantor = owner_of(&catalog, object);
+            self.ddl(home, |ddl| {
+                for grantee in &grantees {
+                    if grant {
+                        ddl.grant(object, *grantee, grantor, wanted, grant_option)?;
+                    } else {
+                        ddl.revoke(object, *grantee, wanted, grant_option)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        let _ = out;
+        Ok(if grant { "GRANT" } else { "REVOKE" }.into())
+    }
+
+    /// Oid, kind, name and full set of privileges of each object named.
+    fn targets(
+        &self,
+        catalog: &Catalog,
+        target: &GrantTarget,
+    ) -> SqlResult<Vec<(Oid, &'static str, String, Privileges)>> {
+        let path = self.search_path(catalog);
+        let relations = |names: &[Vec<String>], all: Privileges| {
+            names
+                .iter()
+                .map(|parts| {
+                    let (schema, name) = split_name(parts)?;
+                    let found = catalog.resolve_relation(schema, name, &path)?;
+                    // GRANT ON TABLE takes sequences too, as PostgreSQL's does.
+                    let all = if matches!(found, Relation::Sequence(_)) { Privileges::SEQUENCE } else { all };
+                    Ok((found.oid(), found.kind(), name.to_owned(), all))
+                })
+                .collect::<SqlResult<Vec<_>>>()
+        };
+        let schema_oid = |name: &String| {
+            catalog.schema_named(name).map(|schema| schema.oid).ok_or_else(|| {
+                SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+            })
+        };
+        let all_in = |schemas: &[String], sequences: bool| {
+            let mut found = Vec::new();
+            for name in schemas {
+                let schema = schema_oid(name)?;
+                for relation in catalog.relations().filter(|relation| relation.schema() == schema) {
+                    match relation {
+                        Relation::Sequence(s) if sequences => {
+                            found.push((s.oid, "sequence", s.name.to_string(), Privileges::SEQUENCE));
+                        }
+                        Relation::Table(_) | Relation::View(_) if !sequences => {
+                            let name = relation.name().to_owned();
+                            found.push((relation.oid(), relation.kind(), name, Privileges::TABLE));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Ok(found)
+        };
+        match target {
+            GrantTarget::Tables(names) => relations(names, Privileges::TABLE),
+            GrantTarget::Sequences(names) => relations(names, Privileges::SEQUENCE),
+            GrantTarget::AllTables(schemas) => all_in(schemas, false),
+            GrantTarget::AllSequences(schemas) => all_in(schemas, true),
+            GrantTarget::Schemas(names) => names
+                .iter()
+                .map(|name| Ok((schema_oid(name)?, "schema", name.clone(), Privileges::SCHEMA)))
+                .collect(),
+            GrantTarget::Databases(_) => Err(SqlError::unsupported("a privilege on a database")
+                .with_hint("Roles live in one tenant's database; none can reach another's.")),
+            GrantTarget::Types(_) => Err(SqlError::unsupported("a privilege on a type")),
+        }
+    }
+}
+
+fn owner_of(catalog: &Catalog, object: Oid) -> Oid {
+    match (catalog.relation(object), catalog.schema(object)) {
+        (Some(relation), _) => relation.owner(),
+        (_, Some(schema)) => schema.owner,
+        _ => PUBLIC,
+    }
+}
+
+fn grantee_oids(catalog: &Catalog, names: &[String], current: &str) -> SqlResult<Vec<Oid>> {
+    names
+        .iter()
+        .map(|name| match name.as_str() {
+            "public" => Ok(PUBLIC),
+            "current_user" | "current_role" | "session_user" => Ok(catalog.resolve_role(current)?.oid),
+            name => Ok(catalog.resolve_role(name)?.oid),
+        })
+        .collect()
+}
+
+fn named_privileges(words: &[String], all: Privileges, kind: &str) -> SqlResult<Privileges> {
+    let mut wanted = Privileges::NONE;
+    for word in words {
+        let named = Privileges::NAMED.iter().find(|(_, _, name)| name == word);
+        let (privilege, _, _) = named.ok_or_else(|| {
+            SqlError::new(SqlState::SYNTAX_ERROR, format!("unrecognized privilege type \"{}\"", word.to_lowercase()))
+        })?;
+        if !all.contains(*privilege) {
+            let message = format!("invalid privilege type {word} for {kind}");
+            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+        }
+        wanted = wanted.union(*privilege);
+    }
+    Ok(if words.is_empty() { all } else { wanted })
+}

@@ -1,0 +1,390 @@
+//! Running one statement: its checks, its turn, its undoing when it must wait.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult};
+use tenant::{Interrupt, Tenant, Txn};
+use types::{Datum, Row};
+
+use super::analytic::{AnalyticState, Deliver};
+use super::context::StatementHost;
+use super::prepared::{Planned, PortalRows, with_formats};
+use super::reply::{Field, Format, write_value};
+use super::transaction::{Transaction, failed_block};
+use super::{Executed, Home, Pause, Reply, Session};
+use crate::ddl;
+use crate::exec::{self, Flow, RowSink};
+use crate::parse::{ParsedStatement, TransactionStatement, Utility};
+use crate::plan::{Command, PlanKind};
+
+/// How a statement ended that did not pause.
+#[derive(Debug)]
+pub(super) enum Ran {
+    /// With this command tag.
+    Tag(String),
+    /// `COPY FROM STDIN` has begun.
+    CopyIn,
+    /// A COMMIT, ROLLBACK or the like: nothing of the script is left to commit.
+    Ended(&'static str),
+}
+
+/// What a statement is run with.
+pub(super) struct Run<'a> {
+    pub(super) statement: &'a ParsedStatement,
+    pub(super) sql: &'a str,
+    pub(super) planned: Option<&'a Arc<Planned>>,
+    pub(super) parameters: &'a [Datum],
+    pub(super) formats: &'a [Format],
+    /// The simple protocol sends a description before the rows.
+    pub(super) describe: bool,
+}
+
+/// The pause an interrupt of the tenant stands for.
+pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pause {
+    match interrupt {
+        Interrupt::Wait(wait) => Pause::Lock(wait),
+        Interrupt::Miss(page) => match tenant.page_request(txn, page) {
+            Ok(Some(request)) => Pause::Page(request),
+            // It has come in meanwhile.
+            Ok(None) => Pause::Yield,
+            Err(error) => Pause::Error(error),
+        },
+        Interrupt::Error(error) => Pause::Error(error),
+    }
+}
+
+/// Whether a statement may run in a failed block.
+fn ends_failed_block(statement: &ParsedStatement) -> bool {
+    matches!(
+        statement,
+        ParsedStatement::Transaction(
+            TransactionStatement::Commit { .. }
+                | TransactionStatement::Rollback { .. }
+                | TransactionStatement::RollbackTo(_)
+        )
+    )
+}
+
+impl Session {
+    /// Runs a statement to its end or to a pause. Whatever it wrote to `out` and changed is undone unless it ends well.
+    pub(super) fn run_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        if matches!(self.transaction, Transaction::Failed(_)) && !ends_failed_block(run.statement) {
+            return Err(failed_block().into());
+        }
+        let mark = out.mark();
+        let outcome = match run.statement {
+            ParsedStatement::Transaction(statement) => {
+                let tag = self.transaction_statement(home, statement, out);
+                tag.map(|tag| if self.transaction.is_block() { Ran::Tag(tag.into()) } else { Ran::Ended(tag) })
+            }
+            _ => self.run_within(home, run, out),
+        };
+        match outcome {
+            Ok(ran) => {
+                self.report_settings(out);
+                Ok(ran)
+            }
+            // What an analytical thread has sent is the client's already.
+            Err(Pause::Analytic(request)) => Err(Pause::Analytic(request)),
+            Err(other) => {
+                out.rewind(mark);
+                if matches!(other, Pause::Error(_)) {
+                    self.analytic = AnalyticState::Idle;
+                    self.host_outcome = None;
+                    self.sleep_until = None;
+                    self.fail_transaction(home);
+                }
+                Err(other)
+            }
+        }
+    }
+
+    /// Runs a statement that stands in a transaction, begun for it if there is none.
+    fn run_within(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
+        self.begin_implicit(home);
+        let open = self.transaction.open().expect("a transaction was just begun");
+        let mark = open.txn.mark();
+        let settings = self.settings.borrow().mark();
+        let outcome = self.dispatch(home, run, out);
+        if let Some(open) = self.transaction.open() {
+            match &outcome {
+                Ok(_) => {
+                    open.used = true;
+                    let observed = open.txn.observed();
+                    self.observe(observed);
+                }
+                Err(_) => {
+                    home.tenant.rollback_statement(&mut open.txn, mark);
+                    self.settings.borrow_mut().roll_back_to(settings);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
+        if let Some(planned) = run.planned {
+            return self.run_planned(home, planned, run, out);
+        }
+        let tag = match run.statement {
+            ParsedStatement::Ast(statement) => {
+                if let Some(explain) = super::explain::parse(statement)? {
+                    return self.run_explain(home, &explain, run, out);
+                }
+                if let Some(execute) = super::script::parse_execute(statement) {
+                    return self.run_execute(home, execute, run, out);
+                }
+                ddl::run(self, home, statement, run.sql, out)?
+            }
+            ParsedStatement::Transaction(_) => unreachable!("transaction statements run outside of one"),
+            ParsedStatement::Setting(statement) => return self.setting_statement(home, statement, run, out),
+            ParsedStatement::Cursor(statement) => return self.cursor_statement(home, statement, run, out),
+            ParsedStatement::Copy(statement) => return self.begin_copy(home, statement, out),
+            ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
+            ParsedStatement::Grant(statement) => self.grant_statement(home, statement, out)?,
+            ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement)?,
+            ParsedStatement::Host(statement) => return self.host_statement(statement, run, out),
+            ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
+            ParsedStatement::Utility(statement) => self.utility_statement(home, statement, out)?,
+            ParsedStatement::Prepare { name, types, statement, sql } => {
+                self.prepare_by_sql(home, name, types, statement, sql)?
+            }
+        };
+        Ok(Ran::Tag(tag))
+    }
+
+    fn run_planned(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        self.check_access(home, &planned.bound)?;
+        match &planned.bound.kind {
+            PlanKind::Point(_) => {
+                let fields = planned.fields.as_deref().unwrap_or_default();
+                let mut sink = ClientRows::new(fields, run, &self.format_for(home), out)?;
+                let rows = self.run_point(home, planned, run.parameters, &mut sink)?;
+                Ok(Ran::Tag(planned.bound.command.tag(rows)))
+            }
+            PlanKind::Analytic { .. } => {
+                let rows = self.stream_analytic(home, planned, run)?;
+                Ok(Ran::Tag(Command::Select.tag(rows)))
+            }
+        }
+    }
+
+    /// The form of values now.
+    pub(super) fn format_for(&mut self, home: &Home<'_>) -> types::FormatContext {
+        let catalog = self.catalog(home);
+        self.refresh_format(&catalog);
+        self.format.clone()
+    }
+
+    /// Runs a point plan, its analytical source first where it has one; the number of rows it found or changed.
+    pub(super) fn run_point(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        parameters: &[Datum],
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Pause> {
+        let plan = planned.bound.point().expect("the caller has a point plan");
+        let source = match planned.bound.external_source() {
+            None => None,
+            Some(source) => {
+                let query = Arc::new((*source.query).clone());
+                let types = planned.parameters.clone();
+                Some(self.gather(home, query, types, parameters, source.reason.clone())?)
+            }
+        };
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        let host = StatementHost::new(&self.start, &self.settings, &self.role_name, &self.sequences, self.sleep_until);
+        let mut view = home.tenant.view(&mut open.txn, home.redo);
+        let env = exec::ExecEnv {
+            session: &host,
+            format: &self.format,
+            statement_start: self.statement_start,
+            source: source.as_ref().map(|(_, rows)| rows.as_slice()),
+        };
+        match exec::run(plan, parameters, &env, &mut view, sink) {
+            Ok(done) => {
+                self.sleep_until = None;
+                Ok(done.rows)
+            }
+            Err(interrupt) => {
+                if let Some((_, rows)) = source {
+                    // The statement is run again: what was gathered for it still holds.
+                    self.analytic = AnalyticState::Gathered { fields: Vec::new(), rows };
+                }
+                let slept = host.into_pause();
+                if let Some(Pause::Sleep(until)) = slept {
+                    let now = self.start.host.now();
+                    self.sleep_until = Some(until);
+                    return Err(Pause::Sleep(until - now));
+                }
+                Err(slept.unwrap_or_else(|| pause(interrupt, home.tenant, &open.txn)))
+            }
+        }
+    }
+
+    /// Sends a query to the analytical path, its rows straight to the client; their number once they have gone.
+    fn stream_analytic(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        run: &Run<'_>,
+    ) -> Result<u64, Pause> {
+        match std::mem::take(&mut self.analytic) {
+            AnalyticState::Streamed { rows } => Ok(rows),
+            AnalyticState::Failed(error) => Err(error.into()),
+            _ => {
+                let deliver = Deliver::Client(run.formats.to_vec());
+                let request = self.analytic_request(home, planned, run.parameters.to_vec(), deliver)?;
+                self.analytic = AnalyticState::Streaming { describe: run.describe, rows: 0 };
+                Err(Pause::Analytic(Box::new(request)))
+            }
+        }
+    }
+
+    /// Sends a query to the analytical path and gathers its rows; gives them once they are here.
+    pub(super) fn gather(
+        &mut self,
+        home: &mut Home<'_>,
+        query: Arc<sqlparser::ast::Query>,
+        parameter_types: Vec<types::PgType>,
+        parameters: &[Datum],
+        reason: String,
+    ) -> Result<(Vec<Field>, Vec<Row>), Pause> {
+        match std::mem::take(&mut self.analytic) {
+            AnalyticState::Gathered { fields, rows } => Ok((fields, rows)),
+            AnalyticState::Failed(error) => Err(error.into()),
+            _ => {
+                let request =
+                    self.query_request(home, query, parameter_types, parameters.to_vec(), reason, Deliver::Session)?;
+                self.analytic = AnalyticState::Gathering { fields: Vec::new(), rows: Vec::new() };
+                Err(Pause::Analytic(Box::new(request)))
+            }
+        }
+    }
+
+    /// All rows of a planned query, with their fields: for cursors and row-limited portals.
+    pub(super) fn keep_rows(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        parameters: &[Datum],
+    ) -> Result<(Vec<Field>, Vec<Row>, String), Pause> {
+        self.check_access(home, &planned.bound)?;
+        if let Some(query) = planned.query.clone() {
+            let types = planned.parameters.clone();
+            let (fields, rows) = self.gather(home, query, types, parameters, String::new())?;
+            let tag = Command::Select.tag(rows.len() as u64);
+            return Ok((fields, rows, tag));
+        }
+        let mut sink = KeepRows(Vec::new());
+        let count = self.run_point(home, planned, parameters, &mut sink)?;
+        let fields = planned.fields.clone().unwrap_or_default();
+        Ok((fields, sink.0, planned.bound.command.tag(count)))
+    }
+
+    /// Tells the client which reported settings changed.
+    pub(super) fn report_settings(&mut self, out: &mut dyn Reply) {
+        for (name, value) in self.settings.borrow_mut().take_reports() {
+            out.parameter_status(name, &value);
+            self.format_stale = true;
+        }
+    }
+
+    /// Sends a small result made by the session itself.
+    pub(super) fn send_rows(
+        &mut self,
+        home: &Home<'_>,
+        fields: &[Field],
+        rows: &[Row],
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> SqlResult<()> {
+        let context = self.format_for(home);
+        let mut sink = ClientRows::new(fields, run, &context, out)?;
+        for row in rows {
+            sink.write(row);
+        }
+        Ok(())
+    }
+}
+
+/// Rows on their way to the client.
+struct ClientRows<'a> {
+    fields: Vec<Field>,
+    context: types::FormatContext,
+    out: &'a mut dyn Reply,
+}
+
+impl<'a> ClientRows<'a> {
+    fn new(
+        fields: &[Field],
+        run: &Run<'_>,
+        context: &types::FormatContext,
+        out: &'a mut dyn Reply,
+    ) -> SqlResult<ClientRows<'a>> {
+        let fields = with_formats(fields, run.formats)?;
+        if run.describe && !fields.is_empty() {
+            out.row_description(&fields);
+        }
+        Ok(ClientRows { fields, context: context.clone(), out })
+    }
+
+    fn write(&mut self, row: &[Datum]) {
+        write_row(row, &self.fields, &self.context, self.out);
+    }
+}
+
+/// Sends one row.
+pub(super) fn write_row(row: &[Datum], fields: &[Field], context: &types::FormatContext, out: &mut dyn Reply) {
+    let buffer = out.begin_row(row.len());
+    for (value, field) in row.iter().zip(fields) {
+        write_value(value, field.ty, field.format, context, buffer);
+    }
+    out.end_row();
+}
+
+impl RowSink for ClientRows<'_> {
+    fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
+        self.write(row);
+        Ok(Flow::Continue)
+    }
+}
+
+/// Rows that stay with the session.
+struct KeepRows(Vec<Row>);
+
+impl RowSink for KeepRows {
+    fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
+        self.0.push(row.to_vec());
+        Ok(Flow::Continue)
+    }
+}
+
+impl Executed {
+    pub(super) fn of(ran: &Ran) -> Executed {
+        if matches!(ran, Ran::CopyIn) { Executed::CopyIn } else { Executed::Complete }
+    }
+}
+
+impl PortalRows {
+    pub(super) fn is_fresh(&self) -> bool {
+        matches!(self, PortalRows::Fresh)
+    }
+}
+
+/// What ends a statement that the session cannot take at all.
+pub(super) fn refused(what: &str) -> SqlError {
+    SqlError::unsupported(what)
+}

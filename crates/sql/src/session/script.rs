@@ -1,0 +1,268 @@
+//! The simple protocol: a script of statements in one implicit transaction, and SQL's PREPARE and EXECUTE.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use types::{Datum, PgType};
+
+use super::prepared::{Planned, Prepared};
+use super::run::{Ran, Run};
+use super::transaction::Transaction;
+use super::{Executed, Home, Pause, Reply, Session};
+use crate::expr::{BindContext, EmptyScope, ParamTypes, bind_expr, bind_type, coerce_assignment};
+use crate::parse::{self, ParsedStatement, ScriptStatement};
+
+/// A Query message under way.
+pub(super) struct Script {
+    statements: Vec<ScriptStatement>,
+    next: usize,
+    /// The plan of the statement that runs, kept while it pauses.
+    planned: Option<Arc<Planned>>,
+    /// The statement ran; its transaction is to be committed before its tag goes out.
+    finished: Option<String>,
+}
+
+impl Session {
+    /// Runs a simple Query message: all its statements, each answered with its rows and CommandComplete. The same `sql` is
+    /// passed again after a pause. ReadyForQuery is the caller's.
+    pub fn query(&mut self, home: &mut Home<'_>, sql: &str, out: &mut dyn Reply) -> Result<Executed, Pause> {
+        if self.script.is_none() {
+            self.begin_statement();
+            // A simple Query destroys the unnamed statement and portal, as PostgreSQL's does.
+            self.statements.remove("");
+            self.portals.remove("");
+            let statements = match parse::parse_script(sql) {
+                Ok(statements) => statements,
+                Err(error) => {
+                    self.fail_transaction(home);
+                    return Err(error.into());
+                }
+            };
+            if statements.is_empty() {
+                out.empty_query();
+                return Ok(Executed::Complete);
+            }
+            self.script = Some(Script { statements, next: 0, planned: None, finished: None });
+        }
+        let outcome = self.run_script(home, out);
+        if !matches!(&outcome, Ok(Executed::CopyIn)) && !matches!(&outcome, Err(p) if !matches!(p, Pause::Error(_))) {
+            self.script = None;
+        }
+        outcome
+    }
+
+    fn run_script(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<Executed, Pause> {
+        loop {
+            let Some(mut script) = self.script.take() else { return Ok(Executed::Complete) };
+            let outcome = self.script_step(home, &mut script, out);
+            let finished = script.next == script.statements.len();
+            if !finished || outcome.is_err() {
+                self.script = Some(script);
+            }
+            match outcome? {
+                Executed::CopyIn => return Ok(Executed::CopyIn),
+                Executed::Complete if finished => return Ok(Executed::Complete),
+                Executed::Complete => {}
+            }
+        }
+    }
+
+    /// Runs the next statement of the script and, after the last one, commits.
+    fn script_step(
+        &mut self,
+        home: &mut Home<'_>,
+        script: &mut Script,
+        out: &mut dyn Reply,
+    ) -> Result<Executed, Pause> {
+        let last = script.next + 1 == script.statements.len();
+        if script.finished.is_none() {
+            let ScriptStatement { statement, sql } = &script.statements[script.next];
+            if script.planned.is_none() && !matches!(self.transaction, Transaction::Failed(_)) {
+                match self.planned(home, statement, &[], None) {
+                    Ok(planned) => script.planned = planned,
+                    Err(error) => {
+                        self.fail_transaction(home);
+                        return Err(error.into());
+                    }
+                }
+                if let Some(planned) = &script.planned
+                    && !planned.parameters.is_empty()
+                {
+                    self.fail_transaction(home);
+                    let message = "there is no parameter $1";
+                    return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message).into());
+                }
+            }
+            let run = Run {
+                statement,
+                sql,
+                planned: script.planned.as_ref(),
+                parameters: &[],
+                formats: &[],
+                describe: true,
+            };
+            let ran = self.run_statement(home, &run, out)?;
+            script.planned = None;
+            match ran {
+                Ran::CopyIn => {
+                    // COPY's own end answers for it.
+                    script.next += 1;
+                    return Ok(Executed::CopyIn);
+                }
+                Ran::Ended(tag) => {
+                    script.next += 1;
+                    out.command_complete(tag);
+                    self.begin_statement();
+                    return Ok(Executed::Complete);
+                }
+                Ran::Tag(tag) => script.finished = Some(tag),
+            }
+        }
+        if last {
+            self.commit_implicit(home)?;
+        }
+        script.next += 1;
+        out.command_complete(&script.finished.take().expect("set just above"));
+        self.begin_statement();
+        Ok(Executed::Complete)
+    }
+
+    /// Whether statements of a script wait behind the one that runs.
+    pub(super) fn script_continues(&self) -> bool {
+        self.script.as_ref().is_some_and(|script| script.next < script.statements.len())
+    }
+
+    /// Notes the time a statement begins.
+    pub(super) fn begin_statement(&mut self) {
+        self.statement_start = self.start.host.wall_clock();
+    }
+
+    /// SQL's PREPARE.
+    pub(super) fn prepare_by_sql(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        types: &[ast::DataType],
+        statement: &ParsedStatement,
+        sql: &str,
+    ) -> Result<String, Pause> {
+        if self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        }
+        let catalog = self.catalog(home);
+        self.refresh_format(&catalog);
+        let params = ParamTypes::none();
+        let context = BindContext::simple(&params, &self.format, "PREPARE");
+        let declared: Vec<PgType> =
+            types.iter().map(|ty| bind_type(ty, &context).map(|(ty, _)| ty)).collect::<SqlResult<_>>()?;
+        let plan = self.planned(home, statement, &declared, None)?;
+        if plan.is_none() {
+            return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
+        }
+        let prepared = Prepared {
+            sql: sql.into(),
+            statement: Some(Arc::new(statement.clone())),
+            declared,
+            plan,
+            by_sql: true,
+        };
+        self.statements.insert(name.to_owned(), prepared);
+        Ok("PREPARE".into())
+    }
+
+    /// SQL's EXECUTE.
+    pub(super) fn run_execute(
+        &mut self,
+        home: &mut Home<'_>,
+        execute: (String, &[ast::Expr]),
+        run: &Run<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<Ran, Pause> {
+        let (name, arguments) = execute;
+        let prepared = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
+        let (statement, declared) = (prepared.statement.clone(), prepared.declared.clone());
+        let known = prepared.plan.clone();
+        let sql = Arc::clone(&prepared.sql);
+        let statement = statement.ok_or_else(|| no_statement(&name))?;
+        let planned = self.planned(home, &statement, &declared, known.as_ref())?;
+        let Some(planned) = planned else {
+            return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());
+        };
+        let planned = self.described(home, planned)?;
+        let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
+        if let Some(prepared) = self.statements.get_mut(&name) {
+            prepared.plan = Some(Arc::clone(&planned));
+        }
+        let inner = Run {
+            statement: &statement,
+            sql: &sql,
+            planned: Some(&planned),
+            parameters: &parameters,
+            formats: run.formats,
+            describe: run.describe,
+        };
+        self.run_planned_by_name(home, &inner, out)
+    }
+
+    fn evaluate_arguments(
+        &mut self,
+        home: &mut Home<'_>,
+        name: &str,
+        arguments: &[ast::Expr],
+        types: &[PgType],
+    ) -> Result<Vec<Datum>, Pause> {
+        if arguments.len() != types.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!("Expected {} parameters but got {}.", types.len(), arguments.len()))
+            .into());
+        }
+        let catalog = self.catalog(home);
+        self.refresh_format(&catalog);
+        let params = ParamTypes::none();
+        let mut context = BindContext::simple(&params, &self.format, "EXECUTE parameters");
+        context.fold_stable = true;
+        let mut values = Vec::with_capacity(arguments.len());
+        for (argument, ty) in arguments.iter().zip(types) {
+            let bound = bind_expr(argument, &EmptyScope, &context)?;
+            let bound = coerce_assignment(bound, *ty, types::TypeMod::NONE, "parameter", &context)?;
+            values.push(self.evaluate_constant(&bound)?);
+        }
+        Ok(values)
+    }
+
+    /// DEALLOCATE.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) -> SqlResult<String> {
+        let Some(name) = name else {
+            self.statements.clear();
+            return Ok("DEALLOCATE ALL".into());
+        };
+        self.statements.remove(name).ok_or_else(|| no_statement(name))?;
+        Ok("DEALLOCATE".into())
+    }
+}
+
+/// The name and arguments of an EXECUTE.
+pub(super) fn parse_execute(statement: &ast::Statement) -> Option<(String, &[ast::Expr])> {
+    match statement {
+        ast::Statement::Execute { name: Some(name), parameters, .. } => {
+            let name = name.0.last()?.as_ident().map(crate::expr::fold_ident)?;
+            Some((name, parameters))
+        }
+        _ => None,
+    }
+}
+
+/// 26000.
+pub(super) fn no_statement(name: &str) -> SqlError {
+    let message = if name.is_empty() {
+        "unnamed prepared statement does not exist".to_owned()
+    } else {
+        format!("prepared statement \"{name}\" does not exist")
+    };
+    SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+}

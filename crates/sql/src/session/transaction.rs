@@ -1,0 +1,350 @@
+//! The session's transaction: implicit around lone statements, or a block between BEGIN and COMMIT.
+
+use base::{SqlError, SqlResult, SqlState};
+use tenant::{Isolation, Savepoint, Txn};
+
+use super::run::pause;
+use super::setting::{Id, Lasting};
+use super::{Home, Pause, Reply, Session};
+use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
+
+/// Where the session stands.
+pub(super) enum Transaction {
+    Idle,
+    /// Begun by a statement outside a block; ends at Sync or at the script's end.
+    Implicit(Box<Open>),
+    Block(Box<Open>),
+    /// A block in which a statement failed: only its end or a ROLLBACK TO is taken.
+    Failed(Box<Open>),
+}
+
+/// An open transaction with what the session needs to go back to its savepoints.
+pub(super) struct Open {
+    pub(super) txn: Txn,
+    savepoints: Vec<SessionSavepoint>,
+    /// Whether a statement has run: the isolation can be chosen only before.
+    pub(super) used: bool,
+}
+
+struct SessionSavepoint {
+    name: String,
+    savepoint: Savepoint,
+    settings: usize,
+}
+
+/// The tenant's isolation for a level as written.
+fn isolation(level: IsolationLevel) -> Isolation {
+    match level {
+        IsolationLevel::ReadUncommitted | IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+        IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
+        IsolationLevel::Serializable => Isolation::Serializable,
+    }
+}
+
+impl Transaction {
+    pub(super) fn open(&mut self) -> Option<&mut Open> {
+        match self {
+            Transaction::Idle => None,
+            Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => Some(open),
+        }
+    }
+
+    pub(super) fn is_block(&self) -> bool {
+        matches!(self, Transaction::Block(_) | Transaction::Failed(_))
+    }
+}
+
+impl Session {
+    /// Opens the implicit transaction of a statement unless one is open.
+    pub(super) fn begin_implicit(&mut self, home: &mut Home<'_>) {
+        if matches!(self.transaction, Transaction::Idle) {
+            let open = self.open_transaction(home, TransactionModes::default(), true);
+            self.transaction = Transaction::Implicit(open);
+        }
+    }
+
+    fn open_transaction(&mut self, home: &mut Home<'_>, modes: TransactionModes, implicit: bool) -> Box<Open> {
+        let mut settings = self.settings.borrow_mut();
+        let level = modes.isolation.unwrap_or_else(|| settings.isolation(Id::default_transaction_isolation));
+        let read_only = modes.read_only.unwrap_or_else(|| settings.flag(Id::default_transaction_read_only));
+        settings.set_by_server(Id::transaction_isolation, level.as_str());
+        settings.set_by_server(Id::transaction_read_only, if read_only { "on" } else { "off" });
+        drop(settings);
+        self.transaction_start = self.statement_start;
+        self.format.now = self.transaction_start;
+        let txn = home.tenant.begin(self.start.id, isolation(level), read_only, implicit);
+        Box::new(Open { txn, savepoints: Vec::new(), used: false })
+    }
+
+    /// Commits the implicit transaction, if one is open.
+    ///
+    /// # Errors
+    /// What the commit says; the transaction is then rolled back. A pause keeps it open.
+    pub(super) fn commit_implicit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        if matches!(self.transaction, Transaction::Implicit(_)) { self.commit(home) } else { Ok(()) }
+    }
+
+    /// Commits the open transaction and ends it.
+    fn commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        match home.tenant.commit(&mut open.txn, home.redo) {
+            Ok(committed) => {
+                self.transaction = Transaction::Idle;
+                self.end_of_transaction(true);
+                if let Some(lsn) = committed
+                    && self.settings.borrow().get(Id::synchronous_commit) != "off"
+                {
+                    self.observe(lsn);
+                }
+                Ok(())
+            }
+            Err(interrupt) => {
+                let pause = pause(interrupt, home.tenant, &open.txn);
+                if matches!(pause, Pause::Error(_)) {
+                    self.abort(home);
+                }
+                Err(pause)
+            }
+        }
+    }
+
+    /// Rolls the open transaction back and ends it, if there is one.
+    pub(super) fn abort(&mut self, home: &mut Home<'_>) {
+        match std::mem::replace(&mut self.transaction, Transaction::Idle) {
+            Transaction::Idle => {}
+            Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => {
+                home.tenant.abort(open.txn);
+                self.end_of_transaction(false);
+            }
+        }
+    }
+
+    /// Settings, portals and session state at a transaction's end.
+    fn end_of_transaction(&mut self, committed: bool) {
+        let mut settings = self.settings.borrow_mut();
+        if committed {
+            settings.commit();
+        } else {
+            settings.roll_back_to(0);
+        }
+        drop(settings);
+        self.format_stale = true;
+        self.portals.retain(|_, portal| portal.hold && (committed || portal.created < self.transaction_start));
+    }
+
+    /// A statement failed: a block waits for its end, an implicit transaction is gone.
+    pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
+        match std::mem::replace(&mut self.transaction, Transaction::Idle) {
+            Transaction::Block(open) => self.transaction = Transaction::Failed(open),
+            other => {
+                self.transaction = other;
+                if !matches!(self.transaction, Transaction::Failed(_)) {
+                    self.abort(home);
+                }
+            }
+        }
+    }
+
+    /// Runs a transaction statement; its command tag.
+    pub(super) fn transaction_statement(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &TransactionStatement,
+        out: &mut dyn Reply,
+    ) -> Result<&'static str, Pause> {
+        match statement {
+            TransactionStatement::Begin { modes, start } => {
+                self.begin_block(home, *modes, out)?;
+                Ok(if *start { "START TRANSACTION" } else { "BEGIN" })
+            }
+            TransactionStatement::Commit { chain } => self.end_block(home, true, *chain, out),
+            TransactionStatement::Rollback { chain } => self.end_block(home, false, *chain, out),
+            TransactionStatement::Savepoint(name) => {
+                self.need_block("SAVEPOINT")?;
+                let settings = self.settings.borrow().mark();
+                let Transaction::Block(open) = &mut self.transaction else { return Err(failed_block().into()) };
+                let savepoint = open.txn.savepoint();
+                open.savepoints.push(SessionSavepoint { name: name.clone(), savepoint, settings });
+                Ok("SAVEPOINT")
+            }
+            TransactionStatement::Release(name) => {
+                self.need_block("RELEASE SAVEPOINT")?;
+                let Transaction::Block(open) = &mut self.transaction else { return Err(failed_block().into()) };
+                let at = find(&open.savepoints, name)?;
+                open.txn.release_savepoint(&open.savepoints[at].savepoint);
+                open.savepoints.truncate(at);
+                Ok("RELEASE")
+            }
+            TransactionStatement::RollbackTo(name) => {
+                self.need_block("ROLLBACK TO SAVEPOINT")?;
+                self.roll_back_to(home, name)?;
+                Ok("ROLLBACK")
+            }
+            TransactionStatement::SetTransaction { modes, session } => {
+                self.set_transaction(home, *modes, *session, out)?;
+                Ok("SET")
+            }
+        }
+    }
+
+    fn begin_block(
+        &mut self,
+        home: &mut Home<'_>,
+        modes: TransactionModes,
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        match std::mem::replace(&mut self.transaction, Transaction::Idle) {
+            Transaction::Idle => {
+                let open = self.open_transaction(home, modes, false);
+                self.transaction = Transaction::Block(open);
+            }
+            // A BEGIN within a script takes over what the script did before it, as in PostgreSQL.
+            Transaction::Implicit(open) if !open.used => {
+                home.tenant.abort(open.txn);
+                let open = self.open_transaction(home, modes, false);
+                self.transaction = Transaction::Block(open);
+            }
+            Transaction::Implicit(mut open) => {
+                open.txn.make_explicit();
+                self.transaction = Transaction::Block(open);
+            }
+            block => {
+                self.transaction = block;
+                out.notice(&warning(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress"));
+            }
+        }
+        Ok(())
+    }
+
+    fn end_block(
+        &mut self,
+        home: &mut Home<'_>,
+        commit: bool,
+        chain: bool,
+        out: &mut dyn Reply,
+    ) -> Result<&'static str, Pause> {
+        let chained = match &mut self.transaction {
+            Transaction::Idle => None,
+            Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => {
+                Some((open.txn.isolation(), open.txn.is_read_only()))
+            }
+        };
+        if !self.transaction.is_block() {
+            if chain {
+                let word = if commit { "COMMIT" } else { "ROLLBACK" };
+                let message = format!("{word} AND CHAIN can only be used in transaction blocks");
+                return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
+            }
+            out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
+        }
+        let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
+            self.commit(home)?;
+            "COMMIT"
+        } else {
+            // The end of a failed block is a rollback, whatever was asked.
+            self.abort(home);
+            "ROLLBACK"
+        };
+        if chain && let Some((level, read_only)) = chained {
+            let level = match level {
+                Isolation::ReadCommitted => IsolationLevel::ReadCommitted,
+                Isolation::RepeatableRead => IsolationLevel::RepeatableRead,
+                Isolation::Serializable => IsolationLevel::Serializable,
+            };
+            let modes =
+                TransactionModes { isolation: Some(level), read_only: Some(read_only), deferrable: None };
+            let open = self.open_transaction(home, modes, false);
+            self.transaction = Transaction::Block(open);
+        }
+        Ok(tag)
+    }
+
+    fn need_block(&self, what: &str) -> SqlResult<()> {
+        if self.transaction.is_block() {
+            return Ok(());
+        }
+        let message = format!("{what} can only be used in transaction blocks");
+        Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message))
+    }
+
+    fn roll_back_to(&mut self, home: &mut Home<'_>, name: &str) -> Result<(), Pause> {
+        let (Transaction::Block(open) | Transaction::Failed(open)) = &mut self.transaction else {
+            return Err(failed_block().into());
+        };
+        let at = find(&open.savepoints, name)?;
+        home.tenant.rollback_to(&mut open.txn, &open.savepoints[at].savepoint);
+        self.settings.borrow_mut().roll_back_to(open.savepoints[at].settings);
+        // The savepoint itself stays; those made after it are gone.
+        open.savepoints.truncate(at + 1);
+        self.format_stale = true;
+        self.transaction = match std::mem::replace(&mut self.transaction, Transaction::Idle) {
+            Transaction::Failed(open) => Transaction::Block(open),
+            other => other,
+        };
+        Ok(())
+    }
+
+    fn set_transaction(
+        &mut self,
+        home: &mut Home<'_>,
+        modes: TransactionModes,
+        session: bool,
+        out: &mut dyn Reply,
+    ) -> Result<(), Pause> {
+        if session {
+            let mut settings = self.settings.borrow_mut();
+            if let Some(level) = modes.isolation {
+                settings.set("default_transaction_isolation", Some(level.as_str()), Lasting::Session)?;
+            }
+            if let Some(read_only) = modes.read_only {
+                let value = if read_only { "on" } else { "off" };
+                settings.set("default_transaction_read_only", Some(value), Lasting::Session)?;
+            }
+            return Ok(());
+        }
+        let Transaction::Block(open) = &mut self.transaction else {
+            let message = "SET TRANSACTION can only be used in transaction blocks";
+            out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            return Ok(());
+        };
+        let current = open.txn.isolation();
+        let wanted = modes.isolation.map_or(current, isolation);
+        let read_only = modes.read_only.unwrap_or(open.txn.is_read_only());
+        if open.used && (wanted != current || (open.txn.is_read_only() && !read_only)) {
+            let message = if wanted == current {
+                "transaction read-write mode must be set before any query"
+            } else {
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query"
+            };
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        open.txn.set_isolation(wanted)?;
+        open.txn.set_read_only(read_only);
+        let mut settings = self.settings.borrow_mut();
+        if let Some(level) = modes.isolation {
+            settings.set_by_server(Id::transaction_isolation, level.as_str());
+        }
+        settings.set_by_server(Id::transaction_read_only, if read_only { "on" } else { "off" });
+        Ok(())
+    }
+}
+
+fn find(savepoints: &[SessionSavepoint], name: &str) -> SqlResult<usize> {
+    savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+        let message = format!("savepoint \"{name}\" does not exist");
+        SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, message)
+    })
+}
+
+/// 25P02, for everything but the end of a failed block.
+pub(super) fn failed_block() -> SqlError {
+    SqlError::new(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+/// A WARNING.
+pub(super) fn warning(state: SqlState, message: &str) -> SqlError {
+    SqlError::new(state, message).with_severity(base::Severity::Warning)
+}
