@@ -110,6 +110,10 @@ impl DataFile {
         for page in &set_pages {
             used.append_page(page_of(page));
         }
+        if let Some(slot) = used.shrink_to_highest().filter(|slot| *slot >= superblock.slot_count) {
+            let (at, what) = (offset_of(superblock.slot()), "free set uses slots beyond the file");
+            return Err(Corrupt::at(path, at, what, slot.into(), superblock.slot_count.into()).into());
+        }
         let shared = MapShared::new(Some(Arc::clone(&reader)));
         let root = read_map(&reader, &superblock, &shared).await?;
         let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);

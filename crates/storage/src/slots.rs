@@ -90,6 +90,14 @@ impl SlotSet {
         self.0.extend(page.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))));
     }
 
+    /// The highest slot in the set; gives back the memory above it.
+    pub(crate) fn shrink_to_highest(&mut self) -> Option<u32> {
+        let words = self.0.iter().rposition(|word| *word != 0).map_or(0, |i| i + 1);
+        self.0.truncate(words);
+        self.0.shrink_to_fit();
+        self.0.last().map(|word| words as u32 * 64 - 1 - word.leading_zeros())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let bits = |(i, &word): (usize, &u64)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
@@ -363,6 +371,8 @@ mod tests {
         note(&mut slots, many.clone(), many);
         root(&mut slots);
         assert_eq!(slots.used_by_durable_root(), 2 + pages);
-        assert_eq!(slots.taken, slots.durable);
+        assert!(slots.taken.iter().eq(slots.durable.iter()));
+        let highest = slots.durable.iter().last();
+        assert_eq!(slots.durable.shrink_to_highest(), highest);
     }
 }

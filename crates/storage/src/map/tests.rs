@@ -241,6 +241,13 @@ fn cost_of_page_lookups_and_copies() {
                 map.page_mut(*no).expect("resident")[0] = 3;
             }
         });
+        timed("a snapshot, one change, its drop", 2000, &mut || {
+            for i in 0..2000 {
+                let snapshot = map.snapshot();
+                map.page_mut(pages[i * 31 % count]).expect("resident")[0] = 4;
+                drop(snapshot);
+            }
+        });
         assert!(sum != 1);
     }
 }
