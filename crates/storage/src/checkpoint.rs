@@ -181,7 +181,7 @@ impl Checkpoint {
     /// writes all of it again.
     pub fn finish(mut self, map: &mut PageMap, file: &mut DataFile) -> bool {
         assert!(file.slots.is_none() && Arc::ptr_eq(&file.reader, &self.reader), "begun with another file");
-        map.end_checkpoint();
+        map.end_checkpoint(matches!(self.stage, Stage::Published));
         match self.stage {
             Stage::Published => file.generation = self.generation,
             Stage::Idle | Stage::Written(_) => self.give_up(),

@@ -32,6 +32,12 @@ pub struct PageMap {
     page_limit: u32,
     free_pages: Vec<PageNo>,
     pages: u64,
+    /// Pages made or changed after `checkpointed`.
+    changed: u64,
+    /// Those of `changed` that a running checkpoint writes.
+    changed_being_written: u64,
+    /// Last epoch whose changes a checkpoint has begun to write.
+    checkpointed: Epoch,
     left_behind: LeftBehind,
     shared: Arc<MapShared>,
 }
@@ -100,7 +106,19 @@ impl PageMap {
         });
         free_pages.reverse();
         let left_behind = LeftBehind::default();
-        PageMap { root, height, epoch: epoch.next(), page_limit, free_pages, pages, left_behind, shared }
+        PageMap {
+            root,
+            height,
+            epoch: epoch.next(),
+            page_limit,
+            free_pages,
+            pages,
+            changed: 0,
+            changed_being_written: 0,
+            checkpointed: epoch,
+            left_behind,
+            shared,
+        }
     }
 
     /// A clone of the map as it is now, in constant time. Every page changed from here on is copied first, once.
@@ -113,6 +131,12 @@ impl PageMap {
     /// Pages in the map, in memory or not.
     pub fn page_count(&self) -> u64 {
         self.pages
+    }
+
+    /// Pages that a checkpoint would write if it began now; what tells when one is due. After a checkpoint that was
+    /// given up, pages changed on both sides of its start count twice.
+    pub fn changed_pages(&self) -> u64 {
+        self.changed
     }
 
     /// Bytes that this map and all its snapshots hold in memory: frames, versions and map nodes.
@@ -171,11 +195,17 @@ impl PageMap {
         assert!(self.left_behind.checkpoint.is_none(), "one checkpoint at a time");
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);
+        self.checkpointed = snapshot.epoch;
+        self.changed_being_written = std::mem::take(&mut self.changed);
         (snapshot, std::mem::take(&mut self.left_behind.slots), self.shared.take_released())
     }
 
     /// The checkpoint has published its locations, or has given up; either way it publishes none from here on.
-    pub(crate) fn end_checkpoint(&mut self) {
+    pub(crate) fn end_checkpoint(&mut self, published: bool) {
+        let begun = std::mem::take(&mut self.changed_being_written);
+        if !published {
+            self.changed += begun;
+        }
         self.left_behind.checkpoint = None;
         let written = std::mem::take(&mut self.left_behind.being_written);
         self.left_behind.slots.extend(written.iter().filter_map(|w| w.location()).map(|l| l.slot));
@@ -187,8 +217,9 @@ impl PageMap {
         if found.and_then(Entry::data).is_none() {
             return Err(fault_of(found, no));
         }
-        let epoch = self.epoch;
+        let (epoch, checkpointed) = (self.epoch, self.checkpointed);
         let Writing { entry, left_behind, shared } = self.entry_mut(no);
+        let first_change = entry.born <= checkpointed;
         let version = entry.version.as_mut().expect("found above");
         match Arc::get_mut(version) {
             // Whoever shared it is gone: the bytes are the owner's alone again, and their place on disk is stale.
@@ -204,6 +235,7 @@ impl PageMap {
                 left_behind.note(old.born, BeingWritten::Page(old.version.expect("found above")));
             }
         }
+        self.changed += u64::from(first_change);
         let mut data = self.root.find(self.height, no).and_then(Entry::data).expect("found above");
         // SAFETY: as in `page_mut`; the entry is of the current epoch now.
         Ok(unsafe { data.as_mut() })
@@ -300,6 +332,7 @@ impl WritePages for PageMap {
         assert!(entry.version.is_none(), "{no:?} is in use and was on the free list");
         *entry = Entry::new(version, epoch);
         self.pages += 1;
+        self.changed += 1;
         no
     }
 
@@ -308,9 +341,13 @@ impl WritePages for PageMap {
         assert!(held, "{no:?} is not a page of this map");
         let Writing { entry, left_behind, .. } = self.entry_mut(no);
         let old = std::mem::take(entry);
+        let born = old.born;
         left_behind.note(old.born, BeingWritten::Page(old.version.expect("held")));
         self.free_pages.push(no);
         self.pages -= 1;
+        if born > self.checkpointed {
+            self.changed -= 1;
+        }
     }
 }
 
