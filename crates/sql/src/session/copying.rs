@@ -237,7 +237,7 @@ impl Session {
                     copy.waiting.pop_front();
                 }
                 Err(interrupt) => {
-                    home.tenant.rollback_statement(&mut open.txn, mark);
+                    home.tenant.rollback_statement(&mut open.txn, &mark);
                     return Err(pause(interrupt, home.tenant, &open.txn));
                 }
             }

@@ -339,7 +339,7 @@ impl Session {
                 let observed = open.txn.observed();
                 self.observe(observed);
             } else {
-                home.tenant.rollback_statement(&mut open.txn, mark);
+                home.tenant.rollback_statement(&mut open.txn, &mark);
             }
         }
         let (fields, rows, tag) = self.failing(home, outcome)?;

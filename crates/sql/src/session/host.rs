@@ -48,6 +48,8 @@ pub trait SessionHost: Send + Sync {
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.
     fn terminate_backend(&self, pid: SessionId) -> bool;
+    /// A password as it is stored: PostgreSQL's `SCRAM-SHA-256$…` form. One that has this form already is kept.
+    fn password_verifier(&self, password: &str) -> String;
     /// Names of all databases, for `\l`.
     fn databases(&self) -> Vec<String>;
 }

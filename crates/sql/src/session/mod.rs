@@ -274,7 +274,9 @@ impl Session {
         self.sleep_until = None;
         self.copy_in = None;
         self.script = None;
-        home.tenant.cancel_wait(self.start.id);
+        if let Some(open) = self.transaction.open() {
+            home.tenant.cancel_wait(&mut open.txn);
+        }
         self.fail_transaction(home);
     }
 
@@ -282,9 +284,8 @@ impl Session {
     pub fn end(&mut self, home: &mut Home<'_>) {
         self.copy_in = None;
         self.script = None;
-        home.tenant.cancel_wait(self.start.id);
         self.abort(home);
-        home.tenant.release_session_locks(self.start.id);
+        home.tenant.end_session(self.start.id);
     }
 
     /// Who and where the session is.

@@ -110,7 +110,7 @@ impl Session {
         let open = self.transaction.open().expect("a transaction was just begun");
         let mark = open.txn.mark();
         let settings = self.settings.borrow().mark();
-        let outcome = self.dispatch(home, run, out);
+        let outcome = self.dispatch(home, run, out).and_then(|ran| self.finish_statement(home).map(|()| ran));
         if let Some(open) = self.transaction.open() {
             match &outcome {
                 Ok(_) => {
@@ -119,12 +119,19 @@ impl Session {
                     self.observe(observed);
                 }
                 Err(_) => {
-                    home.tenant.rollback_statement(&mut open.txn, mark);
+                    home.tenant.rollback_statement(&mut open.txn, &mark);
                     self.settings.borrow_mut().roll_back_to(settings);
                 }
             }
         }
         outcome
+    }
+
+    /// Checks what is due at a statement's end: foreign keys.
+    pub(super) fn finish_statement(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        let finished = home.tenant.view(&mut open.txn, home.redo).finish_statement();
+        finished.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {

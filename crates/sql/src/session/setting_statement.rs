@@ -114,7 +114,7 @@ impl Session {
                 self.portals.clear();
                 self.statements.clear();
                 self.settings.borrow_mut().reset_all();
-                home.tenant.release_session_locks(self.start.id);
+                home.tenant.end_session(self.start.id);
                 self.sequences.borrow_mut().clear();
                 self.set_role(home, None)?;
             }

@@ -3,7 +3,6 @@
 use base::{SqlError, SqlResult, SqlState};
 use tenant::{Isolation, Savepoint, Txn};
 
-use super::run::pause;
 use super::setting::{Id, Lasting};
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
@@ -79,33 +78,25 @@ impl Session {
     /// Commits the implicit transaction, if one is open.
     ///
     /// # Errors
-    /// What the commit says; the transaction is then rolled back. A pause keeps it open.
-    pub(super) fn commit_implicit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+    /// What the commit says; the transaction is then rolled back.
+    pub(super) fn commit_implicit(&mut self, home: &mut Home<'_>) -> SqlResult<()> {
         if matches!(self.transaction, Transaction::Implicit(_)) { self.commit(home) } else { Ok(()) }
     }
 
-    /// Commits the open transaction and ends it.
-    fn commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
-        let Some(open) = self.transaction.open() else { return Ok(()) };
-        match home.tenant.commit(&mut open.txn, home.redo) {
-            Ok(committed) => {
-                self.transaction = Transaction::Idle;
-                self.end_of_transaction(true);
-                if let Some(lsn) = committed
-                    && self.settings.borrow().get(Id::synchronous_commit) != "off"
-                {
-                    self.observe(lsn);
-                }
-                Ok(())
-            }
-            Err(interrupt) => {
-                let pause = pause(interrupt, home.tenant, &open.txn);
-                if matches!(pause, Pause::Error(_)) {
-                    self.abort(home);
-                }
-                Err(pause)
-            }
+    /// Commits the open transaction and ends it; on an error it has been rolled back.
+    fn commit(&mut self, home: &mut Home<'_>) -> SqlResult<()> {
+        let (Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open)) =
+            std::mem::replace(&mut self.transaction, Transaction::Idle)
+        else {
+            return Ok(());
+        };
+        let outcome = home.tenant.commit(open.txn, home.redo);
+        self.end_of_transaction(outcome.is_ok());
+        let committed = outcome?;
+        if committed.commit.is_none() || self.settings.borrow().get(Id::synchronous_commit) != "off" {
+            self.observe(committed.wait_for);
         }
+        Ok(())
     }
 
     /// Rolls the open transaction back and ends it, if there is one.
