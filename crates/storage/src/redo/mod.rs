@@ -22,6 +22,9 @@ mod scan;
 mod segment;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use durable::WaitDurable;
 pub use error::{LogFailed, RedoError};
 pub use flusher::{Flushed, LogFlusher};

@@ -1,0 +1,504 @@
+//! Logs on the simulated disk: what comes back after power cuts at every point, and what is refused.
+//!
+//! The model: a tenant's commits are bytes made from its id and the commit number. After any crash the logs must hold,
+//! for each tenant, a dense run of commits behind its root that ends no earlier than the last one known durable.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use base::{ByteCount, CommitNo, Lsn, TenantId};
+use env::sim::{DiskFault, DiskOp, PowerCut, World};
+use env::{Env, OpenMode, block_on};
+
+use super::format::{BLOCK_LEN, SEGMENT_HEADER_LEN};
+use super::{Flushed, LogDir, LogFlusher, LogOptions, LogWriter, RedoError, RedoIndex, recover};
+
+const SMALL: LogOptions = LogOptions { segment_len: ByteCount::from_mib(1), spare_segments_max: 1 };
+
+fn dir() -> PathBuf {
+    PathBuf::from("/data/log")
+}
+
+fn open(env: &Env) -> Result<(LogDir, RedoIndex), RedoError> {
+    LogDir::open(env, &dir(), SMALL)
+}
+
+/// The bytes of a commit: of a length that depends on both numbers, now and then longer than a group.
+fn record(tenant: TenantId, commit: CommitNo) -> Vec<u8> {
+    let mix = (tenant.0 << 32 | commit.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let len = match mix >> 56 {
+        0..4 => 300_000 + (mix as usize >> 8) % 400_000,
+        4..30 => (mix as usize >> 8) % 60_000,
+        _ => (mix as usize >> 8) % 600,
+    };
+    (0..len).map(|i| (mix >> (i % 7 * 8)) as u8 ^ i as u8).collect()
+}
+
+fn flush_all(env: &Env, flusher: &mut LogFlusher) {
+    block_on(env, async { while flusher.flush_once().await.expect("the disk works") != Flushed::Nothing {} });
+}
+
+fn assert_holds(index: &RedoIndex, tenant: TenantId, after: CommitNo, last: CommitNo) {
+    let mut expected = after;
+    for item in index.records_after(tenant, after).expect("no gap") {
+        let (commit, bytes) = item.expect("readable");
+        expected = expected.next();
+        assert_eq!(commit, expected);
+        assert!(bytes == record(tenant, commit), "bytes of commit {commit} of tenant {tenant}");
+    }
+    assert_eq!(expected, last, "last commit of tenant {tenant}");
+}
+
+/// Appends commits `first..=last` of each tenant in turn, and makes them durable.
+fn fill(env: &Env, log: &LogWriter, flusher: &mut LogFlusher, tenants: u64, first: u64, last: u64) {
+    for commit in first..=last {
+        for tenant in 1..=tenants {
+            let (tenant, commit) = (TenantId(tenant), CommitNo(commit));
+            log.append(tenant, commit, &record(tenant, commit));
+        }
+        if commit % 8 == 0 {
+            flush_all(env, flusher);
+        }
+    }
+    flush_all(env, flusher);
+}
+
+#[test]
+fn records_of_several_logs_come_back_in_commit_order() {
+    let world = World::new(1);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let mut workers = [logs.writer(), logs.writer()];
+    // Each tenant moves to the other worker after every five commits, its commits being durable.
+    for commit in 1..=60u64 {
+        for tenant in 1..=5u64 {
+            let (log, _) = &workers[((commit / 5 + tenant) % 2) as usize];
+            log.append(TenantId(tenant), CommitNo(commit), &record(TenantId(tenant), CommitNo(commit)));
+        }
+        workers.iter_mut().for_each(|(_, flusher)| flush_all(&env, flusher));
+    }
+    drop(workers);
+    world.power_cut(PowerCut::DropUnsynced);
+    let (_, index) = open(&env).expect("sound logs");
+    for tenant in 1..=5 {
+        assert_holds(&index, TenantId(tenant), CommitNo(0), CommitNo(60));
+        assert_holds(&index, TenantId(tenant), CommitNo(41), CommitNo(60));
+    }
+    assert_eq!(index.tenants().count(), 5);
+    assert_holds(&recover(&env, &[dir()]).expect("sound logs"), TenantId(3), CommitNo(7), CommitNo(60));
+}
+
+#[test]
+fn waiters_wake_when_their_position_is_durable() {
+    let world = World::new(2);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let end = log.append(TenantId(1), CommitNo(1), b"one");
+    assert_eq!((log.durable(), log.appended()), (Lsn(0), end));
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        waited.expect("durable");
+        assert_eq!(flushed.expect("flushed"), Flushed::Group(ByteCount(BLOCK_LEN as u64)));
+    });
+    assert_eq!(log.durable(), end);
+    assert_eq!(log.backlog(), ByteCount(0));
+    assert_eq!(block_on(&env, flusher.flush_once()).expect("flushed"), Flushed::Nothing);
+}
+
+/// Polls both in turn until both have ended.
+async fn futures_join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    let (mut a_out, mut b_out) = (None, None);
+    std::future::poll_fn(move |cx| {
+        if a_out.is_none()
+            && let std::task::Poll::Ready(out) = a.as_mut().poll(cx)
+        {
+            a_out = Some(out);
+        }
+        if b_out.is_none()
+            && let std::task::Poll::Ready(out) = b.as_mut().poll(cx)
+        {
+            b_out = Some(out);
+        }
+        if a_out.is_some() && b_out.is_some() {
+            return std::task::Poll::Ready((a_out.take().expect("some"), b_out.take().expect("some")));
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+#[test]
+fn failed_write_closes_the_log_and_tells_everyone() {
+    let world = World::new(3);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 3);
+    let durable = log.durable();
+    world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
+    let end = log.append(TenantId(1), CommitNo(4), b"lost");
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        assert!(waited.is_err() && flushed.is_err());
+    });
+    let later = log.append(TenantId(1), CommitNo(5), b"nowhere");
+    assert!(block_on(&env, log.wait_durable(later)).is_err());
+    assert!(block_on(&env, flusher.flush_once()).is_err());
+    assert!(block_on(&env, log.wait_durable(durable)).is_ok(), "what was durable before still is");
+    assert!(log.failure().is_some());
+}
+
+#[test]
+fn dropped_flusher_leaves_no_one_waiting() {
+    let world = World::new(4);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, flusher) = logs.writer();
+    let end = log.append(TenantId(1), CommitNo(1), b"one");
+    drop(flusher);
+    assert!(block_on(&env, log.wait_durable(end)).is_err());
+}
+
+#[test]
+fn prepared_record_lets_others_pass_and_is_nothing_without_its_commit() {
+    let world = World::new(5);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let long: Vec<u8> = (0..900_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let mut prepare = |tenant: u64, passing: u64| {
+        block_on(&env, async {
+            let mut prepare = std::pin::pin!(log.prepare(TenantId(tenant), long.clone()));
+            let mut commit = passing;
+            loop {
+                let polled =
+                    std::future::poll_fn(|cx| std::task::Poll::Ready(prepare.as_mut().poll(cx))).await;
+                if let std::task::Poll::Ready(prepared) = polled {
+                    return (prepared.expect("the disk works"), commit);
+                }
+                commit += 1;
+                let end = log.append(TenantId(9), CommitNo(commit), b"short");
+                assert!(matches!(flusher.flush_once().await, Ok(Flushed::Group(_))));
+                assert!(log.durable() >= end, "a short commit does not wait for the long one");
+            }
+        })
+    };
+    let (committed, passed) = prepare(1, 0);
+    let (given_up, passed_more) = prepare(2, passed);
+    assert!(passed >= 7);
+    log.append_prepared(committed, CommitNo(1));
+    drop(given_up);
+    flush_all(&env, &mut flusher);
+    drop(flusher);
+    world.power_cut(PowerCut::Random);
+    let (logs, index) = open(&env).expect("sound");
+    let records: Vec<_> = index.records_after(TenantId(1), CommitNo(0)).expect("dense").collect();
+    assert_eq!(records.len(), 1);
+    assert!(records[0].as_ref().expect("readable").1 == long);
+    assert_eq!(index.last_commit(TenantId(2)), None);
+    assert_eq!(index.last_commit(TenantId(9)), Some(CommitNo(passed_more)));
+    // Fragments are kept as long as their commit is.
+    logs.release_through(TenantId(9), CommitNo(passed_more));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    let index = recover(&env, &[dir()]).expect("sound");
+    assert_eq!(index.records_after(TenantId(1), CommitNo(0)).expect("dense").count(), 1);
+    logs.release_through(TenantId(1), CommitNo(1));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(logs.usage().live_segments, 0);
+}
+
+#[test]
+fn segments_are_reused_and_their_old_bytes_never_look_alive() {
+    let world = World::new(6);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let mut most = 0;
+    for round in 0..12u64 {
+        fill(&env, &log, &mut flusher, 4, round * 20 + 1, round * 20 + 20);
+        for tenant in 1..=4 {
+            log.release_through(TenantId(tenant), CommitNo(round * 20 + 20));
+        }
+        most = most.max(logs.usage().live_segments);
+        block_on(&env, logs.prepare_ahead()).expect("the disk works");
+        assert_eq!(logs.usage().live_segments, 1, "only the open segment is kept");
+    }
+    let files = env.disk.list(&dir()).expect("listed").len();
+    assert!(files <= most + 3, "{files} files for at most {most} segments in use");
+    fill(&env, &log, &mut flusher, 4, 241, 241);
+    drop(flusher);
+    world.power_cut(PowerCut::Random);
+    let (logs, index) = open(&env).expect("sound");
+    for tenant in 1..=4 {
+        assert_holds(&index, TenantId(tenant), CommitNo(240), CommitNo(241));
+        logs.forget(TenantId(tenant));
+    }
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(logs.usage().live_segments, 0);
+    let (log, mut flusher) = logs.writer();
+    log.append(TenantId(7), CommitNo(1), &record(TenantId(7), CommitNo(1)));
+    flush_all(&env, &mut flusher);
+    drop(flusher);
+    let (_, index) = open(&env).expect("sound");
+    assert_eq!(index.tenants().collect::<Vec<_>>(), [(TenantId(7), CommitNo(1))]);
+}
+
+#[test]
+fn missing_commit_is_refused_with_its_place() {
+    let world = World::new(7);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    for commit in [1, 2, 4] {
+        log.append(TenantId(1), CommitNo(commit), &record(TenantId(1), CommitNo(commit)));
+    }
+    flush_all(&env, &mut flusher);
+    drop(flusher);
+    let (_, index) = open(&env).expect("readable");
+    let gap = index.records_after(TenantId(1), CommitNo(0)).err().expect("refused");
+    assert!(matches!(gap, RedoError::Gap { missing: CommitNo(3), next: CommitNo(4), .. }), "{gap}");
+    assert!(gap.to_string().contains("00000000.redo: offset "), "{gap}");
+    assert!(index.records_after(TenantId(1), CommitNo(2)).is_err(), "the root does not cover it");
+    assert_eq!(index.records_after(TenantId(1), CommitNo(3)).expect("covered").count(), 1);
+    assert_eq!(index.records_after(TenantId(1), CommitNo(9)).expect("covered").count(), 0);
+}
+
+/// A log of 60 one-block groups of one tenant in one segment.
+fn one_segment(world: &World) -> PathBuf {
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    for commit in 1..=60 {
+        log.append(TenantId(1), CommitNo(commit), &[commit as u8; 100]);
+        flush_all(&env, &mut flusher);
+    }
+    dir().join("00000000.redo")
+}
+
+fn group_at(number: u64) -> u64 {
+    SEGMENT_HEADER_LEN + number * BLOCK_LEN as u64
+}
+
+#[test]
+fn damaged_group_before_a_whole_one_is_refused_with_its_place() {
+    for (at, bit) in [(0, 0), (9, 3), (30, 1), (44, 7), (100, 2), (180, 5)] {
+        let world = World::new(8);
+        let file = one_segment(&world);
+        world.flip_bit(&file, group_at(20) + at, bit);
+        let error = open(&world.env()).err().expect("refused");
+        let RedoError::Corrupt(corrupt) = error else { panic!("{error}") };
+        assert_eq!((corrupt.file, corrupt.offset), (Some(file), Some(group_at(20))));
+    }
+}
+
+#[test]
+fn torn_tail_is_closed_for_good() {
+    let world = World::new(9);
+    let file = one_segment(&world);
+    let env = world.env();
+    world.flip_bit(&file, group_at(59) + 150, 4);
+    assert_eq!(recover(&env, &[dir()]).expect("a tail").last_commit(TenantId(1)), Some(CommitNo(59)));
+    let (_, index) = open(&env).expect("a tail");
+    assert_eq!(index.last_commit(TenantId(1)), Some(CommitNo(59)));
+    // Were the missing bits to arrive late, the group would still stay dead.
+    world.flip_bit(&file, group_at(59) + 150, 4);
+    assert_eq!(open(&env).expect("closed").1.last_commit(TenantId(1)), Some(CommitNo(59)));
+}
+
+#[test]
+fn one_copy_of_a_segments_header_is_enough_and_none_is_refused() {
+    for copy in 0..2 {
+        let world = World::new(10);
+        let file = one_segment(&world);
+        world.flip_bit(&file, copy * BLOCK_LEN as u64 + 17, 1);
+        assert_eq!(open(&world.env()).expect("one copy").1.last_commit(TenantId(1)), Some(CommitNo(60)));
+        world.flip_bit(&file, (1 - copy) * BLOCK_LEN as u64 + 17, 1);
+        assert!(matches!(open(&world.env()), Err(RedoError::Corrupt(_))));
+    }
+}
+
+#[test]
+fn newer_format_is_refused() {
+    let world = World::new(11);
+    let path = one_segment(&world);
+    let file = world.env().disk.open(&path, OpenMode::ReadWrite, false).expect("there");
+    let mut block = vec![0; BLOCK_LEN];
+    file.read_at(&mut block, 0).expect("readable");
+    block[8..12].copy_from_slice(&(super::FORMAT_VERSION + 1).to_le_bytes());
+    let crc = crc32c::crc32c(&block[..48]);
+    block[48..52].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(&block, 0).expect("writable");
+    let error = open(&world.env()).err().expect("refused");
+    assert!(matches!(error, RedoError::NewerFormat { found: 2, supported: 1, .. }), "{error}");
+}
+
+#[test]
+fn lost_segment_in_the_middle_is_refused() {
+    let world = World::new(12);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 4, 1, 120);
+    assert!(logs.usage().live_segments > 3);
+    drop(flusher);
+    env.disk.remove(&dir().join("00000001.redo")).expect("there");
+    assert!(matches!(open(&env), Err(RedoError::Corrupt(_))));
+}
+
+/// A server's use of the logs, as far as they care: tenants with homes and roots, commits, flushes, releases, restarts.
+struct Server {
+    world: World,
+    env: Env,
+    seed: u64,
+    logs: Option<(LogDir, Vec<(LogWriter, LogFlusher)>)>,
+    tenants: BTreeMap<TenantId, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    /// The durable root covers this commit.
+    root: CommitNo,
+    /// The newest commit known durable.
+    durable: CommitNo,
+    appended: CommitNo,
+    home: usize,
+    /// Appended and not known durable.
+    pending: VecDeque<(CommitNo, Lsn)>,
+}
+
+impl Server {
+    fn new(seed: u64) -> Server {
+        let world = World::new(seed);
+        let tenants = (1..=6).map(|id| (TenantId(id), Tenant::default())).collect();
+        Server { env: world.env(), world, seed, logs: None, tenants }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    /// Opens the logs and checks them against what is known. `Err` when the power went off meanwhile.
+    fn start(&mut self) -> Result<(), ()> {
+        let opened = open(&self.env);
+        let (logs, index) = match opened {
+            Ok(opened) => opened,
+            Err(RedoError::Io { .. }) if self.world.is_powered_off() => return Err(()),
+            Err(error) => panic!("{error}"),
+        };
+        for (id, tenant) in &mut self.tenants {
+            let last = index.last_commit(*id).unwrap_or_default().max(tenant.root);
+            assert!(last >= tenant.durable, "tenant {id}: durable commit {} is lost", tenant.durable);
+            assert!(last <= tenant.appended, "tenant {id}: commit {last} was never appended");
+            assert_holds(&index, *id, tenant.root, last);
+            (tenant.durable, tenant.appended) = (last, last);
+            tenant.pending.clear();
+        }
+        // The number of workers changes from start to start.
+        let workers = 1 + self.draw(3) as usize;
+        self.logs = Some((logs.clone(), (0..workers).map(|_| logs.writer()).collect()));
+        for id in 1..=6 {
+            self.tenants.get_mut(&TenantId(id)).expect("there").home = id as usize % workers;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), ()> {
+        let choice = self.draw(100);
+        let id = TenantId(1 + self.draw(6));
+        let (logs, workers) = self.logs.as_mut().expect("started");
+        let tenant = self.tenants.get_mut(&id).expect("there");
+        match choice {
+            0..60 => {
+                tenant.appended = tenant.appended.next();
+                let end = workers[tenant.home].0.append(id, tenant.appended, &record(id, tenant.appended));
+                tenant.pending.push_back((tenant.appended, end));
+            }
+            60..80 => {
+                let home = tenant.home;
+                block_on(&self.env, workers[home].1.flush_once()).map_err(drop)?;
+                let durable = workers[home].0.durable();
+                for tenant in self.tenants.values_mut().filter(|tenant| tenant.home == home) {
+                    while let Some((commit, _)) = tenant.pending.pop_front_if(|(_, end)| *end <= durable) {
+                        tenant.durable = commit;
+                    }
+                }
+            }
+            80..88 => {
+                // A checkpoint: the root is made of a snapshot whose commits are durable.
+                tenant.root = tenant.durable;
+                logs.release_through(id, tenant.root);
+            }
+            88..94 => block_on(&self.env, logs.prepare_ahead()).map_err(drop)?,
+            94..98 => {
+                if tenant.pending.is_empty() {
+                    tenant.home = (tenant.home + 1) % workers.len();
+                }
+            }
+            _ => {
+                self.logs = None;
+                self.start()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until the power goes off, at the latest after `steps`, and starts again.
+    fn run_and_crash(&mut self, changes: u64, steps: usize, policy: PowerCut) {
+        self.world.cut_power_after(changes);
+        let ended = (self.logs.is_some() || self.start().is_ok()) && (0..steps).all(|_| self.step().is_ok());
+        assert!(ended || self.world.is_powered_off(), "an operation failed without cause");
+        self.logs = None;
+        self.world.power_cut(policy);
+        self.start().expect("the power is on");
+    }
+}
+
+#[test]
+fn acknowledged_commits_survive_a_power_cut_at_every_change_of_the_disk() {
+    for changes in 1..160 {
+        let mut server = Server::new(100);
+        let policy = if changes % 2 == 0 { PowerCut::Random } else { PowerCut::DropUnsynced };
+        server.run_and_crash(changes, 400, policy);
+    }
+}
+
+#[test]
+fn acknowledged_commits_survive_crash_after_crash() {
+    for seed in 0..24 {
+        let mut server = Server::new(seed);
+        for _ in 0..12 {
+            let changes = 1 + server.draw(150);
+            let policy = if server.draw(3) == 0 { PowerCut::DropUnsynced } else { PowerCut::Random };
+            server.run_and_crash(changes, 300, policy);
+        }
+    }
+}
+
+#[test]
+fn group_written_in_part_is_a_tail() {
+    let world = World::new(13);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    log.append(TenantId(1), CommitNo(1), &[1; 100]);
+    flush_all(&env, &mut flusher);
+    log.append(TenantId(1), CommitNo(2), &[2; 30_000]);
+    flush_all(&env, &mut flusher);
+    drop((log, flusher, logs));
+    // Every subset of the group's sectors that lacks one is a legal image after a crash.
+    let path: &Path = &dir().join("00000000.redo");
+    let file = env.disk.open(path, OpenMode::ReadWrite, false).expect("there");
+    let mut group = vec![0; 8 * BLOCK_LEN];
+    file.read_at(&mut group, group_at(1)).expect("readable");
+    for sector in 0..(30_000 + 88) / 512 {
+        let mut torn = group.clone();
+        torn[sector * 512..(sector + 1) * 512].fill(0);
+        file.write_at(&torn, group_at(1)).expect("writable");
+        assert_eq!(recover(&env, &[dir()]).expect("a tail").last_commit(TenantId(1)), Some(CommitNo(1)));
+    }
+    file.write_at(&group, group_at(1)).expect("writable");
+    assert_eq!(recover(&env, &[dir()]).expect("whole").last_commit(TenantId(1)), Some(CommitNo(2)));
+}
