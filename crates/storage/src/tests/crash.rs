@@ -12,7 +12,7 @@ use crate::{DataFile, FileError};
 /// Images tried for each place of the cut.
 const IMAGES: usize = 3;
 
-fn change_some(store: &mut Store, rng: &mut StdRng) {
+pub(super) fn change_some(store: &mut Store, rng: &mut StdRng) {
     for _ in 0..rng.random_range(1..80) {
         match (rng.random_range(0..10), store.pick(rng.random_range(0..10_000))) {
             (0..4, _) | (_, None) => {

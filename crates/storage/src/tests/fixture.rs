@@ -65,7 +65,11 @@ pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -
 impl Store {
     pub(super) fn create() -> Store {
         let disk = JournalFile::default();
-        let env = disk.env();
+        Store::create_in(disk.env(), disk)
+    }
+
+    /// In an environment; `disk` is unused unless the environment is its own.
+    pub(super) fn create_in(env: Env, disk: JournalFile) -> Store {
         let (file, map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
         let durable = BTreeMap::from([(CommitNo(0), Model::new())]);
         Store { disk, env, map, file, model: Model::new(), commit: CommitNo(0), durable }
@@ -73,7 +77,14 @@ impl Store {
 
     /// Opens the bytes of `disk`; `durable` says what each root may hold.
     pub(super) fn open(disk: JournalFile, durable: BTreeMap<CommitNo, Model>) -> Result<Store, FileError> {
-        let env = disk.env();
+        Store::open_in(disk.env(), disk, durable)
+    }
+
+    pub(super) fn open_in(
+        env: Env,
+        disk: JournalFile,
+        durable: BTreeMap<CommitNo, Model>,
+    ) -> Result<Store, FileError> {
         let (file, map, root) = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT))?;
         if root.commit != CommitNo(0) {
             assert_eq!(root, root_of(root.commit));
@@ -83,7 +94,7 @@ impl Store {
     }
 
     pub(super) fn reopen(self) -> Store {
-        Store::open(self.disk, self.durable).expect("opens again")
+        Store::open_in(self.env, self.disk, self.durable).expect("opens again")
     }
 
     pub(super) fn allocate(&mut self, value: u64) -> PageNo {

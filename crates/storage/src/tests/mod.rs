@@ -8,3 +8,4 @@ mod fixture;
 mod journal_disk;
 mod model;
 mod rot;
+mod simulated;

@@ -1,0 +1,56 @@
+//! Storage in the simulated machine: seeded power cuts, one after the other, on the same file.
+
+use std::path::Path;
+
+use env::block_on;
+use env::sim::{PowerCut, World};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::crash::change_some;
+use super::fixture::*;
+use super::journal_disk::JournalFile;
+
+#[test]
+fn a_file_survives_power_cut_after_power_cut() {
+    // Roots that a cut lost, and roots published before it: both must be met. The cut never tears the superblock
+    // here, for a durable write is one operation; `crash.rs` does that.
+    let (mut lost, mut published) = (0, 0);
+    for seed in 0..40 {
+        let world = World::new(seed);
+        let mut rng = StdRng::seed_from_u64(seed);
+        let dir = Path::new(PATH).parent().expect("a directory");
+        world.env().disk.create_dir_all(dir).expect("made");
+        let mut store = Store::create_in(world.env(), JournalFile::default());
+        for cut in 0..12 {
+            change_some(&mut store, &mut rng);
+            if rng.random() {
+                store.checkpoint();
+                change_some(&mut store, &mut rng);
+            }
+            let durable = store.durable.keys().next_back().copied().expect("the empty root");
+            world.cut_power_after(rng.random_range(0..12));
+            let mut checkpoint = store.begin();
+            let written = block_on(&store.env, checkpoint.run());
+            // Even if it failed, for its superblock may have reached the disk.
+            store.durable.insert(store.commit, store.model.clone());
+            checkpoint.finish(&mut store.map, &mut store.file);
+            let newest = store.commit;
+            let models = std::mem::take(&mut store.durable);
+            drop(store);
+            world.power_cut([PowerCut::DropUnsynced, PowerCut::Random][cut % 2]);
+            store = Store::open_in(world.env(), JournalFile::default(), models).expect("opens after a cut");
+            assert!(store.commit >= durable, "seed {seed}, cut {cut}: a durable root was lost");
+            assert!(
+                written.is_err() || store.commit == newest,
+                "seed {seed}, cut {cut}: a published root was lost"
+            );
+            lost += usize::from(store.commit < newest);
+            published += usize::from(written.is_ok());
+            store.durable.retain(|commit, _| *commit <= store.commit);
+            store.verify();
+            store.check();
+        }
+    }
+    assert!(lost > 20 && published > 20, "lost {lost}, published {published}");
+}
