@@ -1,1 +1,44 @@
-//! tenant
+//! A tenant's database: catalog, rows, constraints, transactions, locks.
+//!
+//! Level 4. Knows no SQL text: defaults, checks and view queries are kept as text for the layer above. Holds no thread and
+//! no clock, and never waits: an operation that would have to returns an [`Interrupt`], its caller takes the statement
+//! back ([`Txn::mark`], [`Tenant::rollback_statement`]), waits, and runs the statement again.
+//!
+//! A [`Tenant`] belongs to one home thread at a time. What a statement executes against is a [`View`]: the live pages (or
+//! the transaction's snapshot) with the transaction's own changes over them. Changes collect in the transaction's
+//! overlay and reach the live pages in one turn at commit, so live pages are transaction-consistent between turns.
+//! A broken invariant panics; the worker's edge closes and reopens the tenant.
+
+pub mod catalog;
+mod commit;
+mod cursor;
+pub mod ddl;
+mod foreign_key;
+mod history;
+mod interrupt;
+pub mod locks;
+mod overlay;
+mod pending;
+mod redo_record;
+pub mod row;
+mod row_lock;
+mod sequence;
+mod snapshot_view;
+mod tenant;
+mod trees;
+mod txn;
+mod unique;
+mod view;
+mod write;
+
+pub use commit::Committed;
+pub use cursor::{Direction, Scan};
+pub use interrupt::{Interrupt, Step};
+pub use row_lock::RowLocked;
+pub use sequence::SequenceValue;
+pub use snapshot_view::SnapshotScan;
+pub use snapshot_view::SnapshotView;
+pub use tenant::{OpenError, PageRequest, RedoSink, Tenant, TenantMemory};
+pub use txn::{Isolation, Mark, Savepoint, Txn};
+pub use view::{Access, View};
+pub use write::{Arbiter, Inserted, Updated};

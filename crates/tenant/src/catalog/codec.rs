@@ -1,0 +1,283 @@
+//! Bytes of catalog records: little-endian, field after field, lists and texts behind their length.
+//!
+//! A record starts with [`RECORD_VERSION`]; a newer one is refused, so that an older server never drops what it does not
+//! know.
+
+use base::{Oid, TreeId};
+use compact_str::CompactString;
+use types::{Datum, PgType, TypeMod};
+
+use super::*;
+use crate::row::RowLayout;
+
+/// Version of the record forms in this file.
+pub(crate) const RECORD_VERSION: u8 = 1;
+
+/// The bytes are not a record of this version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+pub(crate) trait Encode {
+    fn encode(&self, out: &mut Vec<u8>);
+}
+
+pub(crate) trait Decode: Sized {
+    fn decode(input: &mut &[u8]) -> Result<Self, Malformed>;
+}
+
+/// Takes the first `n` bytes.
+pub(crate) fn take<'a>(input: &mut &'a [u8], n: usize) -> Result<&'a [u8], Malformed> {
+    let (head, rest) = input.split_at_checked(n).ok_or(Malformed("record ends early"))?;
+    *input = rest;
+    Ok(head)
+}
+
+macro_rules! little_endian {
+    ($($ty:ty),*) => {$(
+        impl Encode for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+        impl Decode for $ty {
+            fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+                let bytes = take(input, size_of::<$ty>())?;
+                Ok(<$ty>::from_le_bytes(bytes.try_into().expect("taken at this length")))
+            }
+        }
+    )*};
+}
+little_endian!(u8, u16, u32, u64, i32, i64, f64);
+
+macro_rules! fields {
+    ($ty:ident { $($field:ident),* $(,)? } $(derived { $($derived:ident : $value:expr),* })?) => {
+        impl Encode for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $(self.$field.encode(out);)*
+            }
+        }
+        impl Decode for $ty {
+            fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+                Ok($ty { $($field: Decode::decode(input)?,)* $($($derived: $value),*)? })
+            }
+        }
+    };
+}
+
+macro_rules! newtypes {
+    ($($ty:ident),*) => {$(
+        impl Encode for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                self.0.encode(out);
+            }
+        }
+        impl Decode for $ty {
+            fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+                Ok($ty(Decode::decode(input)?))
+            }
+        }
+    )*};
+}
+newtypes!(Oid, TreeId, TypeMod, Privileges, Acl);
+
+macro_rules! choices {
+    ($ty:ident { $($variant:ident = $tag:literal),* $(,)? }) => {
+        impl Encode for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.push(match self { $($ty::$variant => $tag),* });
+            }
+        }
+        impl Decode for $ty {
+            fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+                match u8::decode(input)? {
+                    $($tag => Ok($ty::$variant),)*
+                    _ => Err(Malformed(concat!("unknown ", stringify!($ty)))),
+                }
+            }
+        }
+    };
+}
+
+impl Encode for bool {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+}
+impl Decode for bool {
+    fn decode(input: &mut &[u8]) -> Result<bool, Malformed> {
+        match u8::decode(input)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed("not a truth value")),
+        }
+    }
+}
+
+impl Encode for usize {
+    fn encode(&self, out: &mut Vec<u8>) {
+        u32::try_from(*self).expect("positions and lengths of the catalog fit four bytes").encode(out);
+    }
+}
+impl Decode for usize {
+    fn decode(input: &mut &[u8]) -> Result<usize, Malformed> {
+        Ok(u32::decode(input)? as usize)
+    }
+}
+
+impl Encode for str {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.len().encode(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+}
+fn decode_str<'a>(input: &mut &'a [u8]) -> Result<&'a str, Malformed> {
+    let len = usize::decode(input)?;
+    std::str::from_utf8(take(input, len)?).map_err(|_| Malformed("text is not UTF-8"))
+}
+macro_rules! texts {
+    ($($ty:ty),*) => {$(
+        impl Encode for $ty {
+            fn encode(&self, out: &mut Vec<u8>) {
+                str::encode(self, out);
+            }
+        }
+        impl Decode for $ty {
+            fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+                decode_str(input).map(Into::into)
+            }
+        }
+    )*};
+}
+texts!(CompactString, Box<str>, Arc<str>);
+
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
+        if let Some(value) = self {
+            value.encode(out);
+        }
+    }
+}
+impl<T: Decode> Decode for Option<T> {
+    fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+        if bool::decode(input)? { T::decode(input).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.len().encode(out);
+        self.iter().for_each(|item| item.encode(out));
+    }
+}
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+        let len = usize::decode(input)?;
+        if len > input.len() {
+            return Err(Malformed("list is longer than its record"));
+        }
+        (0..len).map(|_| T::decode(input)).collect()
+    }
+}
+
+impl<A: Encode, B: Encode> Encode for (A, B) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+}
+impl<A: Decode, B: Decode> Decode for (A, B) {
+    fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok((A::decode(input)?, B::decode(input)?))
+    }
+}
+
+impl<T: Encode> Encode for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        T::encode(self, out);
+    }
+}
+impl<T: Decode> Decode for Box<T> {
+    fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
+        T::decode(input).map(Box::new)
+    }
+}
+
+/// Enums have oids of their tenant; built-in types have PostgreSQL's fixed ones, so the oid names the type.
+const TAG_BUILT_IN: u8 = 0;
+const TAG_ENUM: u8 = 1;
+const TAG_ENUM_ARRAY: u8 = 2;
+
+impl Encode for PgType {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            PgType::Enum(oid) => (TAG_ENUM, *oid).encode(out),
+            PgType::Array(types::ElementType::Enum(oid)) => (TAG_ENUM_ARRAY, *oid).encode(out),
+            other => (TAG_BUILT_IN, Oid(other.oid())).encode(out),
+        }
+    }
+}
+impl Decode for PgType {
+    fn decode(input: &mut &[u8]) -> Result<PgType, Malformed> {
+        let (tag, oid) = <(u8, Oid)>::decode(input)?;
+        match tag {
+            TAG_BUILT_IN => PgType::from_oid(oid.0).ok_or(Malformed("unknown type")),
+            TAG_ENUM => Ok(PgType::Enum(oid)),
+            TAG_ENUM_ARRAY => Ok(PgType::Array(types::ElementType::Enum(oid))),
+            _ => Err(Malformed("unknown type")),
+        }
+    }
+}
+
+impl Encode for Datum {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut bytes = Vec::new();
+        crate::row::value::encode_tagged(self, &mut bytes);
+        bytes.len().encode(out);
+        out.extend_from_slice(&bytes);
+    }
+}
+impl Decode for Datum {
+    fn decode(input: &mut &[u8]) -> Result<Datum, Malformed> {
+        let len = usize::decode(input)?;
+        crate::row::value::decode_tagged(take(input, len)?).ok_or(Malformed("unreadable value"))
+    }
+}
+
+choices!(Identity { Always = 1, ByDefault = 2 });
+choices!(ReferentialAction { NoAction = 1, Restrict = 2, Cascade = 3, SetNull = 4, SetDefault = 5 });
+choices!(MatchType { Simple = 1, Full = 2 });
+
+fields!(Schema { oid, name, owner, acl });
+fields!(AclItem { grantee, grantor, privileges, grant_options });
+fields!(Column { name, ty, typmod, not_null, default, identity, sequence, dropped, missing });
+fields!(IndexConstraint { oid, primary });
+fields!(IndexColumn { column, descending, nulls_first });
+fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree });
+fields!(CheckConstraint { oid, name, expression, columns });
+fields!(ForeignKey {
+    oid,
+    name,
+    columns,
+    referenced_table,
+    referenced_columns,
+    referenced_index,
+    on_delete,
+    on_update,
+    match_type
+});
+fields!(ReferencedBy { table, constraint });
+fields!(Table {
+    oid, schema, name, owner, columns, tree, primary_key, indexes, checks, foreign_keys, referenced_by, acl
+} derived { layout: RowLayout::default() });
+fields!(ViewColumn { name, ty, typmod });
+fields!(Dependency { object, column });
+fields!(ViewDefinition { oid, schema, name, owner, sql, columns, depends_on, search_path, acl });
+fields!(Sequence { oid, schema, name, owner, ty, start, increment, min, max, cache, cycle, owned_by, acl });
+fields!(EnumLabel { oid, order, label });
+fields!(EnumType { oid, array_oid, schema, name, owner, labels, acl });
+fields!(RoleAttributes { superuser, inherit, create_role, create_db, login, replication, bypass_rls });
+fields!(Membership { role, grantor, admin_option });
+fields!(Role { oid, name, scram_verifier, attributes, connection_limit, valid_until, member_of, settings });
+fields!(ColumnStatistics { null_fraction, distinct, width, bounds });
+fields!(TableStatistics { rows, columns });

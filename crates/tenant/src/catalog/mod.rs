@@ -1,0 +1,62 @@
+//! The catalog of one tenant: what exists, under which name, owned by whom.
+//!
+//! A [`Catalog`] is a value. Everyone reads it through `Arc<Catalog>`; a transaction with DDL works on its own copy, whose
+//! objects are shared with the original until they change, and commit replaces the tenant's. The records of the catalog
+//! tree are the truth; names, row layouts and this value are derived from them when the tenant is opened.
+
+mod bootstrap;
+mod codec;
+mod lookup;
+mod objects;
+mod privileges;
+mod records;
+mod role;
+mod statistics;
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::Oid;
+use compact_str::CompactString;
+use rustc_hash::FxHashMap;
+
+pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA};
+pub(crate) use codec::{Decode, Encode, Malformed};
+pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
+pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
+pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};
+pub use role::{Membership, Role, RoleAttributes};
+pub use statistics::{ColumnStatistics, TableStatistics};
+pub use table::{
+    CheckConstraint, Column, ForeignKey, Identity, Index, IndexColumn, IndexConstraint, MatchType,
+    ReferencedBy, ReferentialAction, Table,
+};
+
+/// The first oid given to a user's object, as in PostgreSQL.
+pub const FIRST_USER_OID: Oid = Oid(16384);
+
+/// Anything that lives in a schema's table of relation names.
+#[derive(Clone, Debug)]
+pub enum Relation {
+    Table(Arc<Table>),
+    /// An index: its table, and its position in the table's `indexes`.
+    Index(Arc<Table>, usize),
+    View(Arc<ViewDefinition>),
+    Sequence(Arc<Sequence>),
+}
+
+/// Everything that exists in one tenant, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Changes with every change of the catalog; what was planned against another version must be planned again.
+    version: u64,
+    schemas: BTreeMap<Oid, Arc<Schema>>,
+    relations: FxHashMap<Oid, Relation>,
+    relation_names: FxHashMap<(Oid, CompactString), Oid>,
+    enums: BTreeMap<Oid, Arc<EnumType>>,
+    roles: BTreeMap<Oid, Arc<Role>>,
+    /// By object, and column position where the comment is on a column.
+    comments: BTreeMap<(Oid, Option<usize>), Arc<str>>,
+    statistics: FxHashMap<Oid, Arc<TableStatistics>>,
+}

@@ -1,0 +1,253 @@
+//! The records of the catalog tree: one for each object, found by its kind and oid.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | kind (1 byte), oid (4, big-endian), column position + 1 (2, comments only) | version (1), the object's fields |
+//!
+//! The kinds of this file are the catalog; the others in [`RecordKind`] belong to `tenant` and `sequence`.
+
+use base::Oid;
+
+use super::codec::{RECORD_VERSION, take};
+use super::*;
+
+/// What a record of the catalog tree describes. The numbers are on disk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum RecordKind {
+    /// The next oid and tree id to give out; a single record.
+    Counters = 1,
+    Role = 2,
+    Schema = 3,
+    Enum = 4,
+    Sequence = 5,
+    Table = 6,
+    View = 7,
+    Comment = 8,
+    Statistics = 9,
+    /// A sequence's current value, by the sequence's oid. Changes outside transactions.
+    SequenceState = 10,
+    /// A tree's root page and number of entries, by tree id. Written by checkpoints, never logged.
+    Tree = 11,
+}
+
+/// Key of a record in the catalog tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordKey {
+    pub(crate) kind: RecordKind,
+    pub(crate) id: u32,
+    /// Column position; comments only.
+    pub(crate) column: Option<usize>,
+}
+
+impl RecordKind {
+    const ALL: [RecordKind; 11] = [
+        RecordKind::Counters,
+        RecordKind::Role,
+        RecordKind::Schema,
+        RecordKind::Enum,
+        RecordKind::Sequence,
+        RecordKind::Table,
+        RecordKind::View,
+        RecordKind::Comment,
+        RecordKind::Statistics,
+        RecordKind::SequenceState,
+        RecordKind::Tree,
+    ];
+
+    pub(crate) fn key(self, id: u32) -> RecordKey {
+        RecordKey { kind: self, id, column: None }
+    }
+}
+
+impl RecordKey {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut out = vec![self.kind as u8];
+        out.extend_from_slice(&self.id.to_be_bytes());
+        if let Some(column) = self.column {
+            let number = u16::try_from(column + 1).expect("a table has at most 1600 columns");
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Result<RecordKey, Malformed> {
+        let tag = take(&mut bytes, 1)?[0];
+        let kind = RecordKind::ALL
+            .into_iter()
+            .find(|k| *k as u8 == tag)
+            .ok_or(Malformed("unknown kind of record"))?;
+        let id = u32::from_be_bytes(take(&mut bytes, 4)?.try_into().expect("taken at this length"));
+        let column = match bytes {
+            [] => None,
+            [high, low] => Some(usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(1)),
+            _ => return Err(Malformed("key is too long")),
+        };
+        Ok(RecordKey { kind, id, column })
+    }
+}
+
+/// A change of the catalog tree: the record's key, and its new value or `None` where it goes away.
+pub(crate) type RecordChange = (RecordKey, Option<Vec<u8>>);
+
+/// An object as a record's value.
+pub(crate) fn encode_record(object: &impl Encode) -> Vec<u8> {
+    let mut out = vec![RECORD_VERSION];
+    object.encode(&mut out);
+    out
+}
+
+/// The object of a record's value.
+pub(crate) fn decode_record<T: Decode>(mut value: &[u8]) -> Result<T, Malformed> {
+    if u8::decode(&mut value)? != RECORD_VERSION {
+        return Err(Malformed("record was written by a newer version"));
+    }
+    let object = T::decode(&mut value)?;
+    if value.is_empty() { Ok(object) } else { Err(Malformed("record goes on after its end")) }
+}
+
+impl Catalog {
+    /// What turns `self`'s records into `new`'s. Objects that are still shared between the two cost one comparison.
+    pub(crate) fn changes_to(&self, new: &Catalog) -> Vec<RecordChange> {
+        let mut changes = Vec::new();
+        for (oid, schema) in &new.schemas {
+            if !self.schemas.get(oid).is_some_and(|old| Arc::ptr_eq(old, schema)) {
+                changes.push((RecordKind::Schema.key(oid.0), Some(encode_record(&**schema))));
+            }
+        }
+        for (oid, ty) in &new.enums {
+            if !self.enums.get(oid).is_some_and(|old| Arc::ptr_eq(old, ty)) {
+                changes.push((RecordKind::Enum.key(oid.0), Some(encode_record(&**ty))));
+            }
+        }
+        for (oid, role) in &new.roles {
+            if !self.roles.get(oid).is_some_and(|old| Arc::ptr_eq(old, role)) {
+                changes.push((RecordKind::Role.key(oid.0), Some(encode_record(&**role))));
+            }
+        }
+        for (oid, relation) in &new.relations {
+            if self.relations.get(oid).is_some_and(|old| old.is_same(relation)) {
+                continue;
+            }
+            match relation {
+                Relation::Table(t) => changes.push((RecordKind::Table.key(oid.0), Some(encode_record(&**t)))),
+                Relation::View(v) => changes.push((RecordKind::View.key(oid.0), Some(encode_record(&**v)))),
+                Relation::Sequence(s) => {
+                    changes.push((RecordKind::Sequence.key(oid.0), Some(encode_record(&**s))));
+                }
+                Relation::Index(..) => {}
+            }
+        }
+        for (&(oid, column), text) in &new.comments {
+            if !self.comments.get(&(oid, column)).is_some_and(|old| Arc::ptr_eq(old, text)) {
+                let key = RecordKey { kind: RecordKind::Comment, id: oid.0, column };
+                changes.push((key, Some(encode_record(text))));
+            }
+        }
+        for (oid, statistics) in &new.statistics {
+            if !self.statistics.get(oid).is_some_and(|old| Arc::ptr_eq(old, statistics)) {
+                changes.push((RecordKind::Statistics.key(oid.0), Some(encode_record(&**statistics))));
+            }
+        }
+        self.push_removals(new, &mut changes);
+        changes.sort_by_cached_key(|(key, _)| key.to_bytes());
+        changes
+    }
+
+    fn push_removals(&self, new: &Catalog, changes: &mut Vec<RecordChange>) {
+        let mut gone = |kind: RecordKind, oid: Oid| changes.push((kind.key(oid.0), None));
+        self.schemas
+            .keys()
+            .filter(|o| !new.schemas.contains_key(o))
+            .for_each(|o| gone(RecordKind::Schema, *o));
+        self.enums.keys().filter(|o| !new.enums.contains_key(o)).for_each(|o| gone(RecordKind::Enum, *o));
+        self.roles.keys().filter(|o| !new.roles.contains_key(o)).for_each(|o| gone(RecordKind::Role, *o));
+        self.statistics
+            .keys()
+            .filter(|o| !new.statistics.contains_key(o))
+            .for_each(|o| gone(RecordKind::Statistics, *o));
+        for (oid, relation) in self.relations.iter().filter(|(o, _)| !new.relations.contains_key(o)) {
+            match relation {
+                Relation::Table(_) => gone(RecordKind::Table, *oid),
+                Relation::View(_) => gone(RecordKind::View, *oid),
+                Relation::Sequence(_) => gone(RecordKind::Sequence, *oid),
+                Relation::Index(..) => {}
+            }
+        }
+        for &(oid, column) in self.comments.keys().filter(|k| !new.comments.contains_key(k)) {
+            changes.push((RecordKey { kind: RecordKind::Comment, id: oid.0, column }, None));
+        }
+    }
+
+    /// Takes over one record; those of kinds that are not the catalog's are left alone.
+    pub(crate) fn apply_record(&mut self, key: RecordKey, value: Option<&[u8]>) -> Result<(), Malformed> {
+        let oid = Oid(key.id);
+        match (key.kind, value) {
+            (RecordKind::Schema, Some(v)) => self.put_schema(decode_record(v)?),
+            (RecordKind::Schema, None) => self.remove_schema(oid),
+            (RecordKind::Enum, Some(v)) => self.put_enum(decode_record(v)?),
+            (RecordKind::Enum, None) => self.remove_enum(oid),
+            (RecordKind::Role, Some(v)) => self.put_role(decode_record(v)?),
+            (RecordKind::Role, None) => self.remove_role(oid),
+            (RecordKind::Table, Some(v)) => self.put_table(decode_record(v)?),
+            (RecordKind::View, Some(v)) => self.put_view(decode_record(v)?),
+            (RecordKind::Sequence, Some(v)) => self.put_sequence(decode_record(v)?),
+            (RecordKind::Table | RecordKind::View | RecordKind::Sequence, None) => self.remove_relation(oid),
+            (RecordKind::Comment, Some(v)) => {
+                self.comments.insert((oid, key.column), decode_record(v)?);
+            }
+            (RecordKind::Comment, None) => {
+                self.comments.remove(&(oid, key.column));
+            }
+            (RecordKind::Statistics, Some(v)) => {
+                self.statistics.insert(oid, Arc::new(decode_record(v)?));
+            }
+            (RecordKind::Statistics, None) => {
+                self.statistics.remove(&oid);
+            }
+            (RecordKind::Counters | RecordKind::SequenceState | RecordKind::Tree, _) => return Ok(()),
+        }
+        self.version += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applying_the_changes_between_two_catalogs_turns_one_into_the_other() {
+        let old = Catalog::bootstrap("owner", None);
+        let mut new = old.clone();
+        let mut table = Table::new(Oid(16384), PUBLIC_SCHEMA, "t", OWNER_ROLE, base::TreeId(7));
+        let mut column = Column::new("a", types::PgType::Int4, types::TypeMod::NONE);
+        column.missing = Some(Box::new(types::Datum::Int4(5)));
+        table.columns.push(column);
+        new.put_table(table);
+        new.comments.insert((Oid(16384), Some(0)), "a comment".into());
+        new.remove_schema(INFORMATION_SCHEMA);
+
+        let mut replayed = old.clone();
+        for (key, value) in old.changes_to(&new) {
+            let key = RecordKey::from_bytes(&key.to_bytes()).unwrap();
+            replayed.apply_record(key, value.as_deref()).unwrap();
+        }
+        assert_eq!(
+            format!("{:?}", replayed.tables().collect::<Vec<_>>()),
+            format!("{:?}", new.tables().collect::<Vec<_>>())
+        );
+        assert_eq!(replayed.comment(Oid(16384), Some(0)), Some("a comment"));
+        assert!(replayed.schema(INFORMATION_SCHEMA).is_none());
+        let rest = new.changes_to(&new.clone());
+        assert!(rest.is_empty(), "{rest:?}");
+    }
+
+    #[test]
+    fn a_newer_record_is_refused() {
+        let mut value = encode_record(&Box::<str>::from("x"));
+        assert_eq!(decode_record::<Box<str>>(&value).as_deref(), Ok("x"));
+        value[0] += 1;
+        assert!(decode_record::<Box<str>>(&value).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Roles, their attributes and who is a member of whom.
+
+use base::Oid;
+use compact_str::CompactString;
+
+/// A user or group of one tenant.
+#[derive(Clone, Debug)]
+pub struct Role {
+    pub oid: Oid,
+    pub name: CompactString,
+    /// `SCRAM-SHA-256$…`, PostgreSQL's stored form; `None` refuses password logins.
+    pub scram_verifier: Option<Box<str>>,
+    pub attributes: RoleAttributes,
+    /// Connections allowed at a time; `None` for no limit.
+    pub connection_limit: Option<u32>,
+    /// `VALID UNTIL`, microseconds since 2000-01-01 UTC; `None` for ever.
+    pub valid_until: Option<i64>,
+    pub member_of: Vec<Membership>,
+    /// `ALTER ROLE … SET`: settings applied when a session of this role starts.
+    pub settings: Vec<(CompactString, Box<str>)>,
+}
+
+/// The yes-or-no attributes of a role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleAttributes {
+    pub superuser: bool,
+    pub inherit: bool,
+    pub create_role: bool,
+    pub create_db: bool,
+    pub login: bool,
+    pub replication: bool,
+    pub bypass_rls: bool,
+}
+
+impl Default for RoleAttributes {
+    /// `CREATE ROLE` without options.
+    fn default() -> RoleAttributes {
+        RoleAttributes {
+            superuser: false,
+            inherit: true,
+            create_role: false,
+            create_db: false,
+            login: false,
+            replication: false,
+            bypass_rls: false,
+        }
+    }
+}
+
+/// Membership in another role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Membership {
+    pub role: Oid,
+    pub grantor: Oid,
+    pub admin_option: bool,
+}

@@ -1,0 +1,231 @@
+//! Tables: columns, indexes and constraints. A table's record holds all of them, so one catalog record changes when a
+//! table does. `referenced_by` repeats the foreign keys of other tables; whoever changes one side changes both.
+
+use base::{Oid, TreeId};
+use compact_str::CompactString;
+use types::{Datum, PgType, TypeMod};
+
+use super::Acl;
+use crate::row::RowLayout;
+
+/// A table of a tenant. Shared as `Arc<Table>` and never changed in place: DDL replaces it.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub oid: Oid,
+    pub schema: Oid,
+    pub name: CompactString,
+    pub owner: Oid,
+    /// In attribute order; a dropped column keeps its place, so attribute number = position + 1 for ever.
+    pub columns: Vec<Column>,
+    /// The tree that holds the rows, clustered on the primary key or on a hidden row id.
+    pub tree: TreeId,
+    /// Position of the primary key in `indexes`; `None` for a table clustered on hidden row ids.
+    pub primary_key: Option<usize>,
+    /// In order of creation. The primary key's entry stands for the table's own tree and has no tree of its own.
+    pub indexes: Vec<Index>,
+    pub checks: Vec<CheckConstraint>,
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Foreign keys of any table, this one included, that reference this table.
+    pub referenced_by: Vec<ReferencedBy>,
+    /// `None` stands for the owner's default privileges.
+    pub acl: Option<Acl>,
+    /// Derived from the columns; see [`Table::refresh_layout`].
+    pub layout: RowLayout,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: CompactString,
+    pub ty: PgType,
+    pub typmod: TypeMod,
+    pub not_null: bool,
+    /// SQL text of the default expression.
+    pub default: Option<Box<str>>,
+    pub identity: Option<Identity>,
+    /// The sequence owned by this column (`serial`, identity), dropped with it.
+    pub sequence: Option<Oid>,
+    pub dropped: bool,
+    /// What rows written before the column was added have in it; `None` stands for NULL.
+    pub missing: Option<Box<Datum>>,
+}
+
+/// How an identity column treats values given by the user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Identity {
+    Always,
+    ByDefault,
+}
+
+/// An index; the primary key and unique constraints are indexes too.
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub oid: Oid,
+    pub name: CompactString,
+    pub columns: Vec<IndexColumn>,
+    pub unique: bool,
+    /// `NULLS NOT DISTINCT`: two NULLs violate uniqueness.
+    pub nulls_not_distinct: bool,
+    /// The constraint this index enforces, if it was made by one.
+    pub constraint: Option<IndexConstraint>,
+    /// The tree of the entries; for the primary key the table's own tree.
+    pub tree: TreeId,
+}
+
+/// A primary key or unique constraint; it has the name of its index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexConstraint {
+    pub oid: Oid,
+    pub primary: bool,
+}
+
+/// A key column of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexColumn {
+    /// Position in the table's columns.
+    pub column: usize,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+impl IndexColumn {
+    /// Ascending, NULLs last: PostgreSQL's default.
+    pub const fn ascending(column: usize) -> IndexColumn {
+        IndexColumn { column, descending: false, nulls_first: false }
+    }
+}
+
+/// A CHECK constraint. The text is evaluated by the layer above; it is kept here to be shown and dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckConstraint {
+    pub oid: Oid,
+    pub name: CompactString,
+    /// SQL text of the condition, without the outer parentheses.
+    pub expression: Box<str>,
+    /// Positions of the columns the condition names.
+    pub columns: Vec<usize>,
+}
+
+/// A foreign key of the table that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    pub oid: Oid,
+    pub name: CompactString,
+    /// Positions in the referencing table, in the order of `referenced_columns`.
+    pub columns: Vec<usize>,
+    pub referenced_table: Oid,
+    /// Positions in the referenced table, in the key order of `referenced_index`.
+    pub referenced_columns: Vec<usize>,
+    /// The primary key or unique index that makes the referenced columns unique.
+    pub referenced_index: Oid,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+    pub match_type: MatchType,
+}
+
+/// What happens to referencing rows when the referenced key goes away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReferentialAction {
+    NoAction,
+    Restrict,
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+/// How NULLs in some of the referencing columns are treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MatchType {
+    /// Any NULL satisfies the constraint.
+    Simple,
+    /// All columns NULL, or none.
+    Full,
+}
+
+/// The other side of a foreign key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReferencedBy {
+    pub table: Oid,
+    pub constraint: Oid,
+}
+
+impl Column {
+    /// A nullable column without default.
+    pub fn new(name: impl Into<CompactString>, ty: PgType, typmod: TypeMod) -> Column {
+        Column {
+            name: name.into(),
+            ty,
+            typmod,
+            not_null: false,
+            default: None,
+            identity: None,
+            sequence: None,
+            dropped: false,
+            missing: None,
+        }
+    }
+}
+
+impl Table {
+    /// Position and definition of the column called `name`.
+    pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
+        self.columns.iter().enumerate().find(|(_, c)| !c.dropped && c.name == name)
+    }
+
+    /// The columns that were not dropped, with their positions.
+    pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, c)| !c.dropped)
+    }
+
+    /// The primary key's index.
+    pub fn primary_index(&self) -> Option<&Index> {
+        self.primary_key.map(|i| &self.indexes[i])
+    }
+
+    /// Whether `index` is the primary key, and so the table's own tree.
+    pub fn is_primary(&self, index: &Index) -> bool {
+        index.tree == self.tree
+    }
+
+    /// The indexes with a tree of their own: all but the primary key.
+    pub fn secondary_indexes(&self) -> impl Iterator<Item = &Index> {
+        self.indexes.iter().filter(|i| i.tree != self.tree)
+    }
+
+    pub fn index(&self, oid: Oid) -> Option<&Index> {
+        self.indexes.iter().find(|i| i.oid == oid)
+    }
+
+    pub fn foreign_key(&self, oid: Oid) -> Option<&ForeignKey> {
+        self.foreign_keys.iter().find(|k| k.oid == oid)
+    }
+
+    /// Whether a constraint of this table is called `name`.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        self.checks.iter().any(|c| c.name == name)
+            || self.foreign_keys.iter().any(|k| k.name == name)
+            || self.indexes.iter().any(|i| i.constraint.is_some() && i.name == name)
+    }
+
+    /// Brings the derived row layout in line with the columns; call after changing them.
+    pub fn refresh_layout(&mut self) {
+        self.layout = RowLayout::of(&self.columns);
+    }
+
+    /// Names of the given columns, separated by commas, as PostgreSQL's details list them.
+    pub fn column_names(&self, columns: impl IntoIterator<Item = usize>) -> String {
+        let names: Vec<&str> = columns.into_iter().map(|c| self.columns[c].name.as_str()).collect();
+        names.join(", ")
+    }
+}
+
+impl Index {
+    pub fn is_primary(&self) -> bool {
+        self.constraint.is_some_and(|c| c.primary)
+    }
+
+    /// Positions of the key columns in the table.
+    pub fn column_positions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.columns.iter().map(|c| c.column)
+    }
+}

@@ -1,0 +1,469 @@
+//! Ending transactions: commit in one turn, abort, going back within one; and applying redo.
+//!
+//! From the first change of a live page on nothing fails: what could (conflicts, deferred checks) is decided before, and
+//! the pages were brought in while the statements ran. A page that is missing all the same is read blocking.
+
+use std::sync::Arc;
+
+use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
+use btree::{Cleared, Put};
+use storage::PageFault;
+
+use crate::catalog::{Malformed, RecordChange, RecordKey, RecordKind, decode_record, encode_record};
+use crate::interrupt::{Interrupt, Step};
+use crate::locks::{Acquired, Scope, WaitPolicy};
+use crate::overlay::Change;
+use crate::pending::hash_of;
+use crate::redo_record::{Part, RecordWriter, parts};
+use crate::row::keys::Key;
+use crate::sequence::SequenceState;
+use crate::tenant::{OpenError, RedoSink, Tenant};
+use crate::trees::{CATALOG_TREE, TreeState};
+use crate::txn::{Build, Isolation, Mark, Savepoint, Txn};
+
+/// A transaction that is over. Not durable yet: the reply waits for `wait_for`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// The position to which the log must be durable before the reply leaves: that of the transaction's own record, or
+    /// of the newest commit it read. `Lsn(0)` for nothing to wait for.
+    pub wait_for: Lsn,
+    /// The commit's number; `None` if nothing was written.
+    pub commit: Option<CommitNo>,
+}
+
+/// Pages of a dropped tree released within the commit; the rest goes with [`Tenant::reclaim`].
+const DROP_PAGES_AT_COMMIT: usize = 64;
+
+impl Tenant {
+    /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
+    /// survive power loss when the log is durable through [`Committed::wait_for`].
+    ///
+    /// Errors: 40001 for SERIALIZABLE; the transaction is then aborted. Panics if foreign key checks are still due.
+    pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
+        assert!(txn.checks.is_empty(), "the last statement was finished");
+        if !txn.has_changes() {
+            let wait_for = txn.observed;
+            self.end(txn);
+            return Ok(Committed { wait_for, commit: None });
+        }
+        if let Err(error) = self.validate(&txn) {
+            self.abort(txn);
+            return Err(error);
+        }
+        let records = self.catalog_changes(&txn);
+        let commit = self.committed.next();
+        let lsn = self.append_record(&txn, commit, &records, redo);
+        self.apply_transaction(&mut txn, commit, lsn, &records);
+        self.end(txn);
+        Ok(Committed { wait_for: lsn, commit: Some(commit) })
+    }
+
+    fn validate(&self, txn: &Txn) -> Result<(), SqlError> {
+        let Some(snapshot) = txn.snapshot_commit().filter(|_| txn.isolation == Isolation::Serializable)
+        else {
+            return Ok(());
+        };
+        if txn.reads.iter().any(|(tree, range)| self.history.range_changed_since(*tree, range, snapshot)) {
+            return Err(SqlError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to read/write dependencies among transactions",
+            )
+            .with_detail("Reason code: Canceled on identification as a pivot, during commit attempt.")
+            .with_hint("The transaction might succeed if retried."));
+        }
+        Ok(())
+    }
+
+    fn catalog_changes(&self, txn: &Txn) -> Vec<RecordChange> {
+        let mut records = match &txn.catalog {
+            Some(catalog) => {
+                let mut records = self.catalog.changes_to(catalog);
+                records.push((RecordKind::Counters.key(0), Some(encode_record(&self.counters))));
+                for sequence in self.catalog.sequences().filter(|s| catalog.sequence(s.oid).is_none()) {
+                    records.push((RecordKind::SequenceState.key(sequence.oid.0), None));
+                }
+                records
+            }
+            None => Vec::new(),
+        };
+        let catalog = txn.catalog.as_ref().unwrap_or(&self.catalog);
+        for (oid, state) in txn.sequences.iter().filter(|(oid, _)| catalog.sequence(**oid).is_some()) {
+            records.push((RecordKind::SequenceState.key(oid.0), Some(state.record())));
+        }
+        records
+    }
+
+    /// A small commit of its own, of catalog records only. Returns its position in the log.
+    pub(crate) fn commit_records(&mut self, records: Vec<RecordChange>, redo: &mut dyn RedoSink) -> Lsn {
+        let commit = self.committed.next();
+        let mut record = std::mem::take(&mut self.record_buffer);
+        write_records(&mut RecordWriter::new(&mut record), &records);
+        let lsn = redo.append(self.id, commit, &record);
+        self.record_buffer = record;
+        self.apply_records(&records);
+        self.committed = commit;
+        self.pending.add(lsn, Vec::new(), Vec::new());
+        lsn
+    }
+
+    fn append_record(
+        &mut self,
+        txn: &Txn,
+        commit: CommitNo,
+        records: &[RecordChange],
+        redo: &mut dyn RedoSink,
+    ) -> Lsn {
+        let mut record = std::mem::take(&mut self.record_buffer);
+        let mut writer = RecordWriter::new(&mut record);
+        write_records(&mut writer, records);
+        for tree in self.changed_trees(txn, Stage::BeforeBuilds) {
+            write_changes(&mut writer, txn, tree);
+        }
+        for build in builds_to_log(txn) {
+            writer.build(build);
+            if let Build::Cluster { tree, .. } = build {
+                write_changes(&mut writer, txn, *tree);
+            }
+        }
+        txn.dropped_trees.iter().for_each(|tree| writer.drop_tree(*tree));
+        let lsn = redo.append(self.id, commit, &record);
+        if record.capacity() > 1 << 20 {
+            record = Vec::new();
+        }
+        self.record_buffer = record;
+        lsn
+    }
+
+    /// Trees of the overlay whose changes are applied: not those that are gone by the transaction's end, unless a rewrite
+    /// read them.
+    fn changed_trees(&self, txn: &Txn, stage: Stage) -> Vec<TreeId> {
+        let trees = txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree);
+        let built = |tree: &TreeId| txn.built.iter().any(|build| build.tree() == *tree);
+        let rewritten = |tree: &TreeId| {
+            txn.built.iter().any(|b| matches!(b, Build::Cluster { from, .. } if from == tree))
+        };
+        match stage {
+            Stage::BeforeBuilds => trees
+                .filter(|tree| !built(tree) && (rewritten(tree) || !txn.dropped_trees.contains(tree)))
+                .collect(),
+            Stage::Live => trees.filter(|tree| !txn.dropped_trees.contains(tree)).collect(),
+        }
+    }
+
+    fn apply_transaction(&mut self, txn: &mut Txn, commit: CommitNo, lsn: Lsn, records: &[RecordChange]) {
+        let mut hashes = Vec::new();
+        let trees = self.changed_trees(txn, Stage::Live);
+        let wants_history = self.history.is_wanted();
+        for tree in &trees {
+            let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
+            hashes.reserve(changes.len());
+            let mut state = self.trees.get(*tree);
+            for (key, change) in changes {
+                self.apply_change(&mut state, key, change);
+                hashes.push(hash_of(*tree, key));
+                if wants_history {
+                    self.history.record(*tree, key, commit);
+                }
+            }
+            state.dirty = true;
+            self.trees.set(*tree, state);
+        }
+        self.apply_records(records);
+        for (oid, state) in &txn.sequences {
+            if txn.catalog.as_ref().unwrap_or(&self.catalog).sequence(*oid).is_some() {
+                self.sequences.insert(*oid, SequenceState { logged_ahead: 0, ..*state });
+                self.sequence_log.insert(*oid, lsn);
+            }
+        }
+        if let Some(catalog) = txn.catalog.take() {
+            let gone = self.catalog.sequences().filter(|s| catalog.sequence(s.oid).is_none());
+            for oid in gone.map(|s| s.oid).collect::<Vec<_>>() {
+                self.sequences.remove(&oid);
+                self.sequence_log.remove(&oid);
+            }
+            self.catalog = catalog;
+        }
+        for tree in std::mem::take(&mut txn.dropped_trees) {
+            self.drop_tree(tree);
+        }
+        txn.built.clear();
+        self.committed = commit;
+        self.pending.add(lsn, hashes, trees);
+    }
+
+    fn apply_records(&mut self, records: &[RecordChange]) {
+        for (key, value) in records {
+            let key = key.to_bytes();
+            match value {
+                Some(value) => self.put_now(CATALOG_TREE, &key, value),
+                None => self.remove_now(CATALOG_TREE, &key),
+            }
+        }
+    }
+
+    #[inline]
+    fn apply_change(&mut self, state: &mut TreeState, key: &[u8], change: &Change) {
+        match change {
+            Change::Put(value) => self.put_in(state, key, value),
+            Change::Delete => self.remove_in(state, key),
+        }
+    }
+
+    fn put_in(&mut self, state: &mut TreeState, key: &[u8], value: &[u8]) {
+        loop {
+            match btree::put(&mut self.pages, &mut state.root, key, value) {
+                Ok(Put::Inserted) => return state.entries += 1,
+                Ok(Put::Replaced) => return,
+                Err(fault) => self.load_now(fault),
+            }
+        }
+    }
+
+    fn remove_in(&mut self, state: &mut TreeState, key: &[u8]) {
+        loop {
+            match btree::remove(&mut self.pages, state.root, key) {
+                Ok(removed) => return state.entries -= u64::from(removed),
+                Err(fault) => self.load_now(fault),
+            }
+        }
+    }
+
+    /// Puts an entry into a live tree.
+    pub(crate) fn put_now(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
+        let mut state = self.trees.get(tree);
+        self.put_in(&mut state, key, value);
+        self.trees.set(tree, TreeState { dirty: true, ..state });
+    }
+
+    pub(crate) fn remove_now(&mut self, tree: TreeId, key: &[u8]) {
+        let mut state = self.trees.get(tree);
+        self.remove_in(&mut state, key);
+        self.trees.set(tree, TreeState { dirty: true, ..state });
+    }
+
+    /// Brings a missing page in while a commit is being applied, which cannot stop. The snapshot shares the page's frame
+    /// with the live map.
+    #[cold]
+    fn load_now(&mut self, fault: PageFault) {
+        let PageFault::Miss(page) = fault else { panic!("tenant {}: {fault}", self.id) };
+        if let Err(error) = self.pages.snapshot().read_blocking(page) {
+            panic!("tenant {}: {error}", self.id);
+        }
+    }
+
+    /// Gives up a tree: its pages are released, now or bit by bit.
+    pub(crate) fn drop_tree(&mut self, tree: TreeId) {
+        self.row_ids.remove(&tree);
+        self.gone_trees.push(tree);
+        if let Some(state) = self.trees.remove(tree)
+            && state.root.0.is_some()
+        {
+            self.garbage.push((tree, state));
+            // What is not in memory is left to a caller that can wait.
+            let _ = self.reclaim(DROP_PAGES_AT_COMMIT);
+        }
+    }
+
+    /// Releases up to about `pages_max` pages of dropped trees; true if there is more to do. Call it in turns of its own
+    /// until it says false.
+    pub fn reclaim(&mut self, pages_max: usize) -> Step<bool> {
+        let Some((tree, mut state)) = self.garbage.pop() else { return Ok(false) };
+        let result = btree::clear(&mut self.pages, &mut state.root, pages_max);
+        match result {
+            Ok(Cleared::All) => {
+                self.gone_trees.push(tree);
+                return Ok(!self.garbage.is_empty());
+            }
+            _ => self.garbage.push((tree, state)),
+        }
+        result?;
+        Ok(true)
+    }
+
+    // ---- going back ----
+
+    /// Takes a statement back, so that it can be run again after a wait or the transaction can go on without it. Locks
+    /// gained stay.
+    pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
+        self.flush_deferred(txn);
+        txn.overlay.undo_to(mark.overlay);
+        txn.checks.clear();
+        txn.catalog.clone_from(&mark.catalog);
+        txn.wrote_catalog = txn.catalog.is_some();
+        for build in txn.built.split_off(mark.built) {
+            self.drop_tree(build.tree());
+        }
+        txn.dropped_trees.truncate(mark.dropped_trees);
+        txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
+    }
+
+    /// `ROLLBACK TO SAVEPOINT`: takes back everything since, locks included.
+    pub fn rollback_to(&mut self, txn: &mut Txn, savepoint: &Savepoint) {
+        self.settle_wait(txn);
+        self.rollback_statement(txn, &savepoint.mark);
+        for (tag, modes) in txn.held.split_off(savepoint.held) {
+            self.locks.release(txn.session, &tag, modes);
+        }
+    }
+
+    /// Takes everything back and lets go of the locks.
+    pub fn abort(&mut self, mut txn: Txn) {
+        for build in std::mem::take(&mut txn.built) {
+            self.drop_tree(build.tree());
+        }
+        self.end(txn);
+    }
+
+    /// The session does not wait for a lock any more: a timeout, a cancel. Call before anything else with the transaction.
+    pub fn cancel_wait(&mut self, txn: &mut Txn) {
+        self.settle_wait(txn);
+    }
+
+    /// Lets go of the session's own advisory locks; at the session's end.
+    pub fn end_session(&mut self, session: base::SessionId) {
+        self.locks.release_session(session);
+    }
+
+    fn end(&mut self, mut txn: Txn) {
+        self.settle_wait(&mut txn);
+        for (tag, modes) in &txn.held {
+            self.locks.release(txn.session, tag, *modes);
+        }
+        if txn.frozen.is_some() {
+            self.history.end();
+        }
+        self.open_transactions -= 1;
+    }
+
+    /// Finds out whether the lock waited for was granted; if not, leaves the queue.
+    pub(crate) fn settle_wait(&mut self, txn: &mut Txn) {
+        if let Some((tag, mode)) = txn.waiting.take()
+            && self.locks.settle(txn.session, &tag)
+        {
+            txn.held.push((tag, mode.bit()));
+        }
+    }
+
+    /// Puts the locks into the table that a statement took for granted because nothing was locked. It is still the same
+    /// turn, so they are free.
+    fn flush_deferred(&mut self, txn: &mut Txn) {
+        for (tag, mode) in std::mem::take(&mut txn.deferred) {
+            match self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, WaitPolicy::NoWait) {
+                Acquired::Gained => txn.held.push((tag, mode.bit())),
+                Acquired::AlreadyHeld => {}
+                other => panic!("a lock that was free in this turn is not: {other:?}"),
+            }
+        }
+    }
+
+    // ---- redo ----
+
+    /// Applies the record of commit `commit`, which must be the next one. For recovery: the tenant is owned across waits.
+    pub async fn replay(&mut self, commit: CommitNo, record: &[u8]) -> Result<(), OpenError> {
+        let id = self.id;
+        let failed = move |what| OpenError::Redo { tenant: id, commit, what };
+        if commit != self.committed.next() {
+            return Err(failed("it is not the next one"));
+        }
+        for part in parts(record).map_err(|Malformed(what)| failed(what))? {
+            match part {
+                Part::Changes { tree, changes } => {
+                    for (key, value) in changes {
+                        if tree == CATALOG_TREE {
+                            self.replay_record(key, value).map_err(|Malformed(what)| failed(what))?;
+                        }
+                        self.replay_change(tree, key, value).await?;
+                    }
+                }
+                Part::Build(build) => loop {
+                    match self.build(&build) {
+                        Ok(()) => break,
+                        Err(Interrupt::Miss(page)) => self.load_fault(PageFault::Miss(page)).await?,
+                        Err(_) => return Err(failed("a tree cannot be built again")),
+                    }
+                },
+                Part::DropTree(tree) => self.drop_tree(tree),
+            }
+        }
+        self.committed = commit;
+        Ok(())
+    }
+
+    async fn replay_change(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), OpenError> {
+        let mut state = self.trees.get(tree);
+        loop {
+            let result = match value {
+                Some(value) => {
+                    btree::put(&mut self.pages, &mut state.root, key, value).map(|put| match put {
+                        Put::Inserted => state.entries += 1,
+                        Put::Replaced => {}
+                    })
+                }
+                None => btree::remove(&mut self.pages, state.root, key)
+                    .map(|removed| state.entries -= u64::from(removed)),
+            };
+            match result {
+                Ok(()) => break,
+                Err(fault) => self.load_fault(fault).await?,
+            }
+        }
+        self.trees.set(tree, TreeState { dirty: true, ..state });
+        Ok(())
+    }
+
+    fn replay_record(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), Malformed> {
+        let key = RecordKey::from_bytes(key)?;
+        match (key.kind, value) {
+            (RecordKind::Counters, Some(value)) => self.counters = decode_record(value)?,
+            (RecordKind::SequenceState, Some(value)) => {
+                self.sequences.insert(base::Oid(key.id), SequenceState::of_record(value)?);
+            }
+            (RecordKind::SequenceState, None) => {
+                self.sequences.remove(&base::Oid(key.id));
+            }
+            (_, value) => Arc::make_mut(&mut self.catalog).apply_record(key, value)?,
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// In a record: before anything is built from the changes.
+    BeforeBuilds,
+    /// In the live pages, where what was built is there already.
+    Live,
+}
+
+/// Index builds of trees that are gone by the end need no replay; rewrites do, for later ones may read them.
+fn builds_to_log(txn: &Txn) -> impl Iterator<Item = &Build> {
+    txn.built.iter().filter(|build| match build {
+        Build::Index { tree, .. } => !txn.dropped_trees.contains(tree),
+        Build::Cluster { .. } => true,
+    })
+}
+
+fn write_records(writer: &mut RecordWriter<'_>, records: &[RecordChange]) {
+    if records.is_empty() {
+        return;
+    }
+    let changes: Vec<(Key, Change)> = records
+        .iter()
+        .map(|(key, value)| {
+            let change = value.as_ref().map_or(Change::Delete, |value| Change::Put(value.clone().into()));
+            (Key::from_vec(key.to_bytes()), change)
+        })
+        .collect();
+    writer.changes(CATALOG_TREE, changes.iter().map(|(key, change)| (&key[..], change)));
+}
+
+fn write_changes(writer: &mut RecordWriter<'_>, txn: &Txn, tree: TreeId) {
+    if let Some(changes) = txn.overlay.changes().of(tree) {
+        writer.changes(tree, changes.iter().map(|(key, change)| (&key[..], change)));
+    }
+}

@@ -1,0 +1,268 @@
+//! Scans: the live tree (or a snapshot's) and the transaction's own changes as one ordered sequence of rows.
+//!
+//! A scan holds no borrow between calls. It sees the statement's own changes as far as they lie ahead of it, so a statement
+//! that changes what it scans collects the rows first and changes them afterwards.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base::TreeId;
+use btree::{Cursor, Seek};
+
+use crate::catalog::{Index, Table};
+use crate::interrupt::Step;
+use crate::overlay::{Change, first_in, last_in};
+use crate::row::RowRef;
+use crate::row::keys::{Key, KeyRange, table_key_of_entry};
+use crate::trees::Pages;
+use crate::view::{Access, State, View, disagreement, source};
+
+/// In which order keys are visited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    #[default]
+    Forward,
+    Backward,
+}
+
+/// A scan under way; move it with [`View::next`].
+#[derive(Clone, Debug)]
+pub struct Scan {
+    table: Arc<Table>,
+    /// The index scanned, if it is not the table's own tree.
+    index: Option<Box<Index>>,
+    /// The table key of the index entry last visited.
+    table_key: Key,
+    walk: Walk,
+}
+
+/// The entries of one tree with the transaction's changes.
+#[derive(Clone, Debug)]
+struct Walk {
+    tree: TreeId,
+    /// What is still to be visited; shrinks from the side the scan comes from.
+    range: KeyRange,
+    direction: Direction,
+    cursor: Cursor,
+    state: State,
+    /// An entry of the tree the cursor has passed but the scan has not: own changes came before it.
+    ahead: Option<(Key, Vec<u8>)>,
+    started: bool,
+}
+
+impl Scan {
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+}
+
+/// Where the next entry is.
+enum Found {
+    /// In `Walk::ahead`.
+    Ahead,
+    /// In the transaction's changes, under this key.
+    Own(Key),
+}
+
+impl View<'_> {
+    /// A scan over `range`, in the order of `access`'s keys or against it. Touches no page yet.
+    pub fn scan(
+        &mut self,
+        table: &Arc<Table>,
+        access: Access<'_>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Scan {
+        self.scan_state(table, access, range, direction, State::Statement)
+    }
+
+    pub(crate) fn scan_state(
+        &mut self,
+        table: &Arc<Table>,
+        access: Access<'_>,
+        range: KeyRange,
+        direction: Direction,
+        state: State,
+    ) -> Scan {
+        let index = match access {
+            Access::Index(index) if !table.is_primary(index) => Some(Box::new(index.clone())),
+            _ => None,
+        };
+        let tree = index.as_ref().map_or(table.tree, |index| index.tree);
+        if state == State::Statement {
+            self.txn.note_read(tree, || range.clone());
+        }
+        let pending = self.tenant.pending.of_tree(tree);
+        self.txn.observe(pending);
+        let (_, root) = source(self.tenant, self.txn, tree, state);
+        Scan {
+            table: Arc::clone(table),
+            index,
+            table_key: Key::new(),
+            walk: Walk {
+                tree,
+                range,
+                direction,
+                cursor: Cursor::new(root, Seek::Start),
+                state,
+                ahead: None,
+                started: false,
+            },
+        }
+    }
+
+    /// The scan's next row; `None` at its end. After an interrupt the statement starts anew, and so do its scans.
+    pub fn next<'v>(&'v mut self, scan: &'v mut Scan) -> Step<Option<RowRef<'v>>> {
+        let Some(index) = &scan.index else {
+            let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
+            return Ok(Some(RowRef::new(&scan.table, key, value)));
+        };
+        let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
+        let table_key = table_key_of_entry(&key, &value).ok_or_else(|| disagreement(&scan.table, index))?;
+        scan.table_key = Key::from_slice(table_key);
+        self.txn.note_point_read(scan.table.tree, &scan.table_key);
+        match self.read(scan.table.tree, &scan.table_key, scan.walk.state)? {
+            Some(bytes) => Ok(Some(RowRef::new(&scan.table, Cow::Borrowed(&scan.table_key), bytes))),
+            None => Err(disagreement(&scan.table, index).into()),
+        }
+    }
+
+    /// The scan's next row as values of `columns` and its key; `None` at its end.
+    pub fn next_columns(
+        &mut self,
+        scan: &mut Scan,
+        columns: &[usize],
+        out: &mut Vec<types::Datum>,
+    ) -> Step<Option<Key>> {
+        match self.next(scan)? {
+            None => Ok(None),
+            Some(row) => {
+                row.columns_into(columns, out)?;
+                Ok(Some(Key::from_slice(row.key())))
+            }
+        }
+    }
+}
+
+type EntryBytes<'v> = (Cow<'v, [u8]>, Cow<'v, [u8]>);
+
+fn next_entry<'v>(view: &'v View<'_>, scan: &'v mut Walk) -> Step<Option<EntryBytes<'v>>> {
+    let (pages, root) = source(view.tenant, view.txn, scan.tree, scan.state);
+    scan.start(root);
+    let Some(changes) = view.txn.overlay.changes().of(scan.tree) else {
+        return scan.next_in_tree(pages);
+    };
+    let found = loop {
+        let in_tree = scan.peek_tree(pages)?;
+        let own = match scan.direction {
+            Direction::Forward => first_in(changes, &scan.range),
+            Direction::Backward => last_in(changes, &scan.range),
+        };
+        let Some((own_key, change)) = own else {
+            match in_tree {
+                false => return Ok(None),
+                true => break Found::Ahead,
+            }
+        };
+        let order = match &scan.ahead {
+            None => std::cmp::Ordering::Greater,
+            Some((key, _)) if scan.direction == Direction::Forward => key[..].cmp(&own_key[..]),
+            Some((key, _)) => own_key[..].cmp(&key[..]),
+        };
+        if order.is_lt() {
+            break Found::Ahead;
+        }
+        if order.is_eq() {
+            scan.ahead = None;
+        }
+        scan.pass(own_key.clone());
+        if matches!(change, Change::Put(_)) {
+            break Found::Own(own_key.clone());
+        }
+    };
+    match found {
+        Found::Own(key) => match changes.get(&key) {
+            Some(Change::Put(value)) => Ok(Some((Cow::Owned(key.to_vec()), Cow::Borrowed(value)))),
+            _ => unreachable!("found a moment ago"),
+        },
+        Found::Ahead => {
+            let (key, value) = scan.ahead.take().expect("looked at above");
+            scan.pass(key.clone());
+            Ok(Some((Cow::Owned(key.to_vec()), Cow::Owned(value))))
+        }
+    }
+}
+
+impl Walk {
+    fn start(&mut self, root: btree::TreeRoot) {
+        self.cursor.set_root(root);
+        if !self.started {
+            self.started = true;
+            self.cursor.seek(match (self.direction, &self.range.to) {
+                (Direction::Forward, _) => Seek::Before(&self.range.from),
+                (Direction::Backward, Some(to)) => Seek::Before(to),
+                (Direction::Backward, None) => Seek::End,
+            });
+        }
+    }
+
+    /// The next entry of the tree alone.
+    #[inline]
+    fn next_in_tree<'v>(&'v mut self, pages: Pages<'v>) -> Step<Option<EntryBytes<'v>>> {
+        if let Some((key, value)) = self.ahead.take() {
+            return Ok(Some((Cow::Owned(key.to_vec()), Cow::Owned(value))));
+        }
+        // Each arm reads its own pages, so that values are borrowed from them and not from `pages`.
+        let value = match pages {
+            Pages::Live(pages) => match step(&mut self.cursor, pages, self.direction)? {
+                Some(value) => value.read(pages)?,
+                None => return Ok(None),
+            },
+            Pages::Frozen(pages) => match step(&mut self.cursor, pages, self.direction)? {
+                Some(value) => value.read(pages)?,
+                None => return Ok(None),
+            },
+        };
+        let (Seek::After(key) | Seek::Before(key)) = self.cursor.position() else {
+            unreachable!("the cursor stands at an entry")
+        };
+        let within = match self.direction {
+            Direction::Forward => self.range.to.as_ref().is_none_or(|to| key < &to[..]),
+            Direction::Backward => key >= &self.range.from[..],
+        };
+        Ok(within.then_some((Cow::Borrowed(key), value)))
+    }
+
+    /// Fills `ahead` with the tree's next entry; false if it has none left in the range.
+    fn peek_tree(&mut self, pages: Pages<'_>) -> Step<bool> {
+        if self.ahead.is_none() {
+            self.ahead =
+                self.next_in_tree(pages)?.map(|(key, value)| (Key::from_slice(&key), value.into_owned()));
+        }
+        Ok(self.ahead.is_some())
+    }
+
+    /// Takes a key and what lies before it out of the range.
+    fn pass(&mut self, key: Key) {
+        match self.direction {
+            Direction::Forward => {
+                self.range.from = key;
+                self.range.from.push(0);
+            }
+            Direction::Backward => self.range.to = Some(key),
+        }
+    }
+}
+
+#[inline]
+fn step<'p, P: storage::ReadPages>(
+    cursor: &mut Cursor,
+    pages: &'p P,
+    direction: Direction,
+) -> Result<Option<btree::Value<'p>>, storage::PageFault> {
+    let entry = match direction {
+        Direction::Forward => cursor.next(pages)?,
+        Direction::Backward => cursor.prev(pages)?,
+    };
+    Ok(entry.map(|entry| entry.value))
+}

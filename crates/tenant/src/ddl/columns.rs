@@ -1,0 +1,250 @@
+//! Columns: adding, dropping, renaming, and their properties.
+
+use std::sync::Arc;
+
+use base::limits::TABLE_COLUMNS_MAX;
+use base::{Oid, SqlError, SqlResult, SqlState};
+
+use super::drop::still_needed;
+use super::{Behavior, Ddl, Dropped};
+use crate::catalog::{Column, Identity, Table};
+use crate::cursor::Direction;
+use crate::interrupt::Step;
+use crate::row::keys::KeyRange;
+use crate::view::{Access, State};
+
+impl Ddl<'_> {
+    /// Adds a column at the end. Existing rows are not touched: they show the column's `missing` value. A NOT NULL column
+    /// without one is refused unless the table is empty.
+    ///
+    /// Errors: 42701, 54011, 23502.
+    pub fn add_column(&mut self, table: Oid, column: Column) -> Step<usize> {
+        let mut table = self.open_table(table)?;
+        if table.column(&column.name).is_some() {
+            return Err(duplicate_column(&table, &column.name).into());
+        }
+        if table.columns.len() == TABLE_COLUMNS_MAX {
+            return Err(SqlError::new(
+                SqlState::TOO_MANY_COLUMNS,
+                format!("tables can have at most {TABLE_COLUMNS_MAX} columns"),
+            )
+            .into());
+        }
+        let position = table.columns.len();
+        let unfilled = column.not_null && column.missing.is_none();
+        table.columns.push(column);
+        let (oid, name) = (table.oid, table.columns[position].name.clone());
+        let (nobody, shown) =
+            (!unfilled || self.is_empty_table(&Arc::new(table.clone()))?, table.name.clone());
+        if !nobody {
+            return Err(SqlError::new(
+                SqlState::NOT_NULL_VIOLATION,
+                format!("column \"{name}\" of relation \"{shown}\" contains null values"),
+            )
+            .with_table(shown.as_str())
+            .with_column(name.as_str())
+            .into());
+        }
+        debug_assert_eq!(oid, table.oid);
+        self.edit().put_table(table);
+        Ok(position)
+    }
+
+    fn is_empty_table(&mut self, table: &Arc<Table>) -> Step<bool> {
+        let mut scan =
+            self.view.scan_state(table, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
+        Ok(self.view.next(&mut scan)?.is_none())
+    }
+
+    /// Drops a column with the indexes, constraints and sequences that need it; its bytes stay in old rows, unseen.
+    ///
+    /// Errors: 42703, and 2BP01 where a view or another table's foreign key needs it.
+    pub fn drop_column(&mut self, table: Oid, name: &str, behavior: Behavior) -> Step<Dropped> {
+        let oid = table;
+        let table = self.view.table(oid)?;
+        let (position, _) = table.column(name).ok_or_else(|| undefined_column(&table, name))?;
+        let what = format!("column {name} of table {}", table.name);
+        let views = self.views_of_column(oid, position);
+        let broken: Vec<Oid> = table
+            .indexes
+            .iter()
+            .filter(|i| i.constraint.is_some() && i.column_positions().any(|c| c == position))
+            .map(|i| i.oid)
+            .collect();
+        let mut references = Vec::new();
+        for by in table.referenced_by.iter().filter(|by| by.table != oid) {
+            let other = self.view.table(by.table)?;
+            if let Some(key) = other.foreign_key(by.constraint)
+                && broken.contains(&key.referenced_index)
+            {
+                references.push((
+                    by.table,
+                    by.constraint,
+                    format!("constraint {} on table {}", key.name, other.name),
+                ));
+            }
+        }
+        let mut names: Vec<String> = views
+            .iter()
+            .filter_map(|v| self.catalog().view(*v))
+            .map(|v| format!("view {}", v.name))
+            .collect();
+        names.extend(references.iter().map(|(.., name)| name.clone()));
+        if behavior == Behavior::Restrict && !names.is_empty() {
+            let lines: Vec<String> = names.iter().map(|n| format!("{n} depends on {what}")).collect();
+            return Err(still_needed(&what, &lines).into());
+        }
+        for (table, constraint, _) in references {
+            self.remove_foreign_key(table, constraint)?;
+        }
+        let mut dropped = self.drop_relations(&views, Behavior::Cascade)?;
+        dropped.cascaded.splice(0..0, names);
+        self.forget_column(oid, position)?;
+        Ok(dropped)
+    }
+
+    /// Marks a column dropped and takes out everything of its own table that names it.
+    pub(super) fn forget_column(&mut self, oid: Oid, position: usize) -> Step<()> {
+        let table = self.open_table(oid)?;
+        let uses = |columns: &[usize]| columns.contains(&position);
+        for key in table
+            .foreign_keys
+            .iter()
+            .filter(|k| uses(&k.columns) || (k.referenced_table == oid && uses(&k.referenced_columns)))
+        {
+            self.remove_foreign_key(oid, key.oid)?;
+        }
+        if table.primary_index().is_some_and(|i| i.column_positions().any(|c| c == position)) {
+            self.drop_primary_key(oid)?;
+        }
+        let mut table = self.open_table(oid)?;
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            table.indexes.drain(..).partition(|i| i.column_positions().any(|c| c == position));
+        table.indexes = kept;
+        table.primary_key = table.indexes.iter().position(|i| i.is_primary());
+        self.view.txn.dropped_trees.extend(gone.iter().map(|i| i.tree));
+        table.checks.retain(|check| !uses(&check.columns));
+        let column = &mut table.columns[position];
+        let sequence = column.sequence.take();
+        *column = Column {
+            name: format!("........pg.dropped.{}........", position + 1).into(),
+            not_null: false,
+            default: None,
+            identity: None,
+            sequence: None,
+            dropped: true,
+            missing: None,
+            ty: column.ty,
+            typmod: column.typmod,
+        };
+        self.edit().put_table(table);
+        self.edit().set_comment(oid, Some(position), None);
+        let owned = self.catalog().sequences().filter(|s| s.owned_by == Some((oid, position))).map(|s| s.oid);
+        for sequence in owned.chain(sequence).collect::<Vec<_>>() {
+            if self.catalog().sequence(sequence).is_some() {
+                self.edit().remove_relation(sequence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Errors: 42703, 42701.
+    pub fn rename_column(&mut self, table: Oid, name: &str, new: &str) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        if table.column(new).is_some() {
+            return Err(duplicate_column(&table, new).into());
+        }
+        let (position, _) = table.column(name).ok_or_else(|| undefined_column(&table, name))?;
+        table.columns[position].name = new.into();
+        self.edit().put_table(table);
+        Ok(())
+    }
+
+    /// The default's SQL text; `None` for no default.
+    pub fn set_default(&mut self, table: Oid, position: usize, default: Option<&str>) -> Step<()> {
+        self.change_column(table, position, |column| column.default = default.map(Into::into))
+    }
+
+    /// The identity property.
+    pub fn set_identity(&mut self, table: Oid, position: usize, identity: Option<Identity>) -> Step<()> {
+        self.change_column(table, position, |column| column.identity = identity)
+    }
+
+    /// The sequence that goes with the column (`serial`, identity).
+    pub fn set_column_sequence(&mut self, table: Oid, position: usize, sequence: Option<Oid>) -> Step<()> {
+        self.change_column(table, position, |column| column.sequence = sequence)
+    }
+
+    /// A change of the type that leaves stored values as they are (a longer `varchar`, say); others need
+    /// [`Ddl::rewrite_table`].
+    pub fn set_column_type(
+        &mut self,
+        table: Oid,
+        position: usize,
+        ty: types::PgType,
+        typmod: types::TypeMod,
+    ) -> Step<()> {
+        self.change_column(table, position, |column| {
+            column.ty = ty;
+            column.typmod = typmod;
+        })
+    }
+
+    fn change_column(&mut self, table: Oid, position: usize, change: impl FnOnce(&mut Column)) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        change(&mut table.columns[position]);
+        self.edit().put_table(table);
+        Ok(())
+    }
+
+    /// `SET NOT NULL`. Errors: 23502 where a row has NULL there.
+    pub fn set_not_null(&mut self, table: Oid, position: usize) -> Step<()> {
+        let mut table = Arc::new(self.open_table(table)?);
+        let mut scan =
+            self.view.scan_state(&table, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
+        while let Some(row) = self.view.next(&mut scan)? {
+            if row.column(position)?.is_null() {
+                return Err(super::build::contains_nulls(&table, position).into());
+            }
+        }
+        Arc::make_mut(&mut table).columns[position].not_null = true;
+        self.edit().put_table(Arc::unwrap_or_clone(table));
+        Ok(())
+    }
+
+    /// `DROP NOT NULL`. Errors: 42P16 for a column of the primary key.
+    pub fn drop_not_null(&mut self, table: Oid, position: usize) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        if table.primary_index().is_some_and(|i| i.column_positions().any(|c| c == position)) {
+            let name = &table.columns[position].name;
+            return Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("column \"{name}\" is in a primary key"),
+            )
+            .into());
+        }
+        table.columns[position].not_null = false;
+        self.edit().put_table(table);
+        Ok(())
+    }
+
+    /// The position of a column. Errors: 42703.
+    pub fn column_position(&self, table: Oid, name: &str) -> SqlResult<usize> {
+        let table = self.view.table(table)?;
+        table.column(name).map(|(i, _)| i).ok_or_else(|| undefined_column(&table, name))
+    }
+}
+
+fn duplicate_column(table: &Table, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DUPLICATE_COLUMN,
+        format!("column \"{name}\" of relation \"{}\" already exists", table.name),
+    )
+}
+
+fn undefined_column(table: &Table, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+    )
+}

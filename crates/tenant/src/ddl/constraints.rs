@@ -1,0 +1,364 @@
+//! Constraints: primary keys, unique, CHECK and foreign keys.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use types::CastContext;
+
+use super::{Behavior, Ddl, Dropped, NewIndex};
+use crate::catalog::{
+    CheckConstraint, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
+    ReferentialAction, Table,
+};
+use crate::cursor::Direction;
+use crate::interrupt::Step;
+use crate::row::keys::KeyRange;
+use crate::txn::Build;
+use crate::view::{Access, State};
+
+/// A primary key or unique constraint to add.
+#[derive(Clone, Debug)]
+pub struct NewUnique {
+    /// `None` for PostgreSQL's made-up name.
+    pub name: Option<String>,
+    /// Positions of the columns.
+    pub columns: Vec<usize>,
+    pub nulls_not_distinct: bool,
+}
+
+/// A foreign key to add.
+#[derive(Clone, Debug)]
+pub struct NewForeignKey {
+    /// `None` for PostgreSQL's made-up name.
+    pub name: Option<String>,
+    pub columns: Vec<usize>,
+    pub referenced_table: Oid,
+    /// `None` for the referenced table's primary key.
+    pub referenced_columns: Option<Vec<usize>>,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+    pub match_type: MatchType,
+    /// Whether the rows that are there are checked; a restore that fills tables later has none.
+    pub validate: bool,
+}
+
+impl Ddl<'_> {
+    /// Makes the columns the primary key: NOT NULL, unique, and what the table is clustered on from now on. A table with
+    /// rows is rewritten.
+    ///
+    /// Errors: 42P16 where it has one, 23502, 23505, 42P07; 0A000 for a second rewrite in one transaction.
+    pub fn add_primary_key(&mut self, table: Oid, new: NewUnique) -> Step<Oid> {
+        let old = Arc::new(self.open_table(table)?);
+        if old.primary_key.is_some() {
+            return Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("multiple primary keys for table \"{}\" are not allowed", old.name),
+            )
+            .into());
+        }
+        let name = self.constraint_name(&old, new.name, &format!("{}_pkey", old.name))?;
+        self.require_free_name(old.schema, &name)?;
+        let mut table = (*old).clone();
+        for column in &new.columns {
+            table.columns[*column].not_null = true;
+        }
+        let (oid, constraint) = (self.new_oid(), self.new_oid());
+        table.primary_key = Some(table.indexes.len());
+        table.indexes.push(Index {
+            oid,
+            name: name.into(),
+            columns: new.columns.iter().map(|c| IndexColumn::ascending(*c)).collect(),
+            unique: true,
+            nulls_not_distinct: false,
+            constraint: Some(IndexConstraint { oid: constraint, primary: true }),
+            tree: table.tree,
+        });
+        self.recluster(&old, table)?;
+        Ok(oid)
+    }
+
+    /// Drops the primary key: the table is clustered on row ids again.
+    pub(super) fn drop_primary_key(&mut self, oid: Oid) -> Step<()> {
+        let old = Arc::new(self.open_table(oid)?);
+        let Some(at) = old.primary_key else { return Ok(()) };
+        let mut table = (*old).clone();
+        let gone = table.indexes.remove(at);
+        table.primary_key = None;
+        self.edit().remove_comments(gone.oid);
+        self.recluster(&old, table)
+    }
+
+    /// Gives a table whose key has changed a new tree with the old one's rows, and its indexes new trees that hold the new
+    /// keys.
+    fn recluster(&mut self, old: &Arc<Table>, mut table: Table) -> Step<()> {
+        let twice =
+            |b: &Build| matches!(b, Build::Cluster { table: rewritten, .. } if *rewritten == table.oid);
+        if self.view.txn.built.iter().any(twice) {
+            return Err(
+                SqlError::unsupported("changing a table's primary key twice in one transaction").into()
+            );
+        }
+        let tree = self.new_tree();
+        for index in &mut table.indexes {
+            if index.is_primary() {
+                index.tree = tree;
+            } else {
+                self.view.txn.dropped_trees.push(index.tree);
+                index.tree = self.view.tenant.next_tree();
+            }
+        }
+        table.tree = tree;
+        table.refresh_layout();
+        let table = Arc::new(table);
+        self.cluster(old, &table)?;
+        self.view.txn.dropped_trees.push(old.tree);
+        // The new tree has to be read through the new definition while the indexes are filled.
+        self.edit().put_table((*table).clone());
+        for index in table.secondary_indexes() {
+            self.build_index(&table, index)?;
+        }
+        Ok(())
+    }
+
+    /// Errors: 23505, 42P07.
+    pub fn add_unique(&mut self, table: Oid, new: NewUnique) -> Step<Oid> {
+        let opened = self.open_table(table)?;
+        let columns: Vec<&str> = new.columns.iter().map(|c| opened.columns[*c].name.as_str()).collect();
+        let default = format!("{}_{}_key", opened.name, columns.join("_"));
+        let name = match new.name {
+            Some(name) => self.constraint_name(&opened, Some(name), "")?,
+            None => self.free_relation_name(opened.schema, &default),
+        };
+        let constraint = IndexConstraint { oid: self.new_oid(), primary: false };
+        let index = NewIndex {
+            name: Some(name),
+            columns: new.columns.iter().map(|c| IndexColumn::ascending(*c)).collect(),
+            unique: true,
+            nulls_not_distinct: new.nulls_not_distinct,
+        };
+        self.add_index(table, index, Some(constraint))
+    }
+
+    /// Adds a CHECK whose condition the caller has found true for all rows. `columns` are those it names.
+    ///
+    /// Errors: 42710 where the table has a constraint of that name.
+    pub fn add_check(
+        &mut self,
+        table: Oid,
+        name: Option<String>,
+        expression: &str,
+        columns: Vec<usize>,
+    ) -> Step<Oid> {
+        let mut table = self.open_table(table)?;
+        let default = match columns[..] {
+            [one] => format!("{}_{}_check", table.name, table.columns[one].name),
+            _ => format!("{}_check", table.name),
+        };
+        let name = match name {
+            Some(name) => self.constraint_name(&table, Some(name), "")?,
+            None => self.free_name(&default, |name| table.has_constraint(name)),
+        };
+        let oid = self.new_oid();
+        table.checks.push(CheckConstraint { oid, name: name.into(), expression: expression.into(), columns });
+        self.edit().put_table(table);
+        Ok(oid)
+    }
+
+    /// Adds a foreign key; both tables wait for it.
+    ///
+    /// Errors: 42830 where the referenced columns are not unique, 42804 where types do not compare, 23503, 42710; 0A000
+    /// for SET DEFAULT.
+    pub fn add_foreign_key(&mut self, table: Oid, new: NewForeignKey) -> Step<Oid> {
+        let mut referencing = self.open_table(table)?;
+        let referenced = if new.referenced_table == table {
+            referencing.clone()
+        } else {
+            self.open_table(new.referenced_table)?
+        };
+        if [new.on_delete, new.on_update].contains(&ReferentialAction::SetDefault) {
+            return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
+        }
+        let (columns, index) = match_columns(&referencing, &referenced, &new)?;
+        let names: Vec<&str> = new.columns.iter().map(|c| referencing.columns[*c].name.as_str()).collect();
+        let default = format!("{}_{}_fkey", referencing.name, names.join("_"));
+        let name = match new.name {
+            Some(name) => self.constraint_name(&referencing, Some(name), "")?,
+            None => self.free_name(&default, |name| referencing.has_constraint(name)),
+        };
+        let oid = self.new_oid();
+        referencing.foreign_keys.push(ForeignKey {
+            oid,
+            name: name.into(),
+            columns: columns.iter().map(|(c, _)| *c).collect(),
+            referenced_table: new.referenced_table,
+            referenced_columns: columns.iter().map(|(_, r)| *r).collect(),
+            referenced_index: index,
+            on_delete: new.on_delete,
+            on_update: new.on_update,
+            match_type: new.match_type,
+        });
+        let by = ReferencedBy { table, constraint: oid };
+        if new.referenced_table == table {
+            referencing.referenced_by.push(by);
+        } else {
+            let mut referenced = referenced;
+            referenced.referenced_by.push(by);
+            self.edit().put_table(referenced);
+        }
+        self.edit().put_table(referencing);
+        if new.validate {
+            self.check_all_references(table, oid)?;
+        }
+        Ok(oid)
+    }
+
+    fn check_all_references(&mut self, table: Oid, constraint: Oid) -> Step<()> {
+        let table = self.view.table(table)?;
+        let key = table.foreign_key(constraint).expect("just added").clone();
+        let mut only_this = (*table).clone();
+        only_this.foreign_keys = vec![key];
+        let mut scan =
+            self.view.scan_state(&table, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
+        loop {
+            let row = match self.view.next(&mut scan)? {
+                Some(row) => row.to_row()?,
+                None => return Ok(()),
+            };
+            self.view.check_references_later(&only_this, &row, None);
+            self.view.finish_statement()?;
+        }
+    }
+
+    /// Drops a constraint by name.
+    ///
+    /// Errors: 42704 where there is none, 2BP01 where a foreign key needs it.
+    pub fn drop_constraint(&mut self, table: Oid, name: &str, behavior: Behavior) -> Step<Dropped> {
+        let mut opened = self.open_table(table)?;
+        if let Some(at) = opened.checks.iter().position(|c| c.name == name) {
+            let gone = opened.checks.remove(at);
+            self.edit().put_table(opened);
+            self.edit().remove_comments(gone.oid);
+            return Ok(Dropped::default());
+        }
+        if let Some(key) = opened.foreign_keys.iter().find(|k| k.name == name) {
+            self.remove_foreign_key(table, key.oid)?;
+            return Ok(Dropped::default());
+        }
+        let Some(index) = opened.indexes.iter().find(|i| i.constraint.is_some() && i.name == name) else {
+            return Err(undefined_constraint(&opened, name).into());
+        };
+        let what = format!("constraint {name} on table {}", opened.name);
+        let dropped = self.drop_references_to(table, index.oid, behavior, &what)?;
+        if index.is_primary() {
+            self.drop_primary_key(table)?;
+        } else {
+            self.remove_index(table, index.oid)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Errors: 42704, 42710, 42P07.
+    pub fn rename_constraint(&mut self, table: Oid, name: &str, new: &str) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        self.constraint_name(&table, Some(new.to_owned()), "")?;
+        if let Some(check) = table.checks.iter_mut().find(|c| c.name == name) {
+            check.name = new.into();
+        } else if let Some(key) = table.foreign_keys.iter_mut().find(|k| k.name == name) {
+            key.name = new.into();
+        } else {
+            self.require_free_name(table.schema, new)?;
+            let Some(index) = table.indexes.iter_mut().find(|i| i.constraint.is_some() && i.name == name)
+            else {
+                return Err(undefined_constraint(&table, name).into());
+            };
+            index.name = new.into();
+        }
+        self.edit().put_table(table);
+        Ok(())
+    }
+
+    /// The given name, if the table has no constraint of it yet; or `default`.
+    fn constraint_name(&self, table: &Table, name: Option<String>, default: &str) -> SqlResult<String> {
+        let Some(name) = name else {
+            return Ok(self.free_relation_name(table.schema, default));
+        };
+        if table.has_constraint(&name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_OBJECT,
+                format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
+            ));
+        }
+        Ok(name)
+    }
+}
+
+/// Pairs the columns of a foreign key in the order of the unique index that backs it.
+fn match_columns(
+    referencing: &Table,
+    referenced: &Table,
+    new: &NewForeignKey,
+) -> SqlResult<(Vec<(usize, usize)>, Oid)> {
+    let wanted = match &new.referenced_columns {
+        Some(columns) => columns.clone(),
+        None => match referenced.primary_index() {
+            Some(index) => index.column_positions().collect(),
+            None => {
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("there is no primary key for referenced table \"{}\"", referenced.name),
+                ));
+            }
+        },
+    };
+    if wanted.len() != new.columns.len() {
+        return Err(SqlError::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            "number of referencing and referenced columns for foreign key disagree",
+        ));
+    }
+    let same = |index: &&Index| {
+        index.unique
+            && index.columns.len() == wanted.len()
+            && index.column_positions().all(|column| wanted.contains(&column))
+    };
+    let primary = referenced.primary_index().filter(same);
+    let Some(index) = primary.or_else(|| referenced.indexes.iter().find(same)) else {
+        return Err(SqlError::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                referenced.name
+            ),
+        ));
+    };
+    let mut pairs = Vec::new();
+    for column in index.column_positions() {
+        let at = wanted.iter().position(|w| *w == column).expect("the index has just these columns");
+        let (from, to) = (&referencing.columns[new.columns[at]], &referenced.columns[column]);
+        let comparable = from.ty == to.ty
+            || types::cast_allowed(from.ty, to.ty) == Some(CastContext::Implicit)
+            || types::cast_allowed(to.ty, from.ty) == Some(CastContext::Implicit);
+        if !comparable {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                "foreign key constraint cannot be implemented".to_owned(),
+            )
+            .with_detail(format!(
+                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                from.name,
+                to.name,
+                from.ty.name(),
+                to.ty.name()
+            )));
+        }
+        pairs.push((new.columns[at], column));
+    }
+    Ok((pairs, index.oid))
+}
+
+fn undefined_constraint(table: &Table, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+    )
+}

@@ -1,0 +1,149 @@
+//! Indexes.
+
+use std::sync::Arc;
+
+use base::limits::INDEX_COLUMNS_MAX;
+use base::{Oid, SqlError, SqlState};
+
+use super::drop::still_needed;
+use super::{Behavior, Ddl, Dropped};
+use crate::catalog::{Index, IndexColumn, IndexConstraint, Relation};
+use crate::interrupt::Step;
+use crate::locks::{TableLock, WaitPolicy};
+
+/// An index to make.
+#[derive(Clone, Debug)]
+pub struct NewIndex {
+    /// `None` for PostgreSQL's made-up name.
+    pub name: Option<String>,
+    pub columns: Vec<IndexColumn>,
+    pub unique: bool,
+    pub nulls_not_distinct: bool,
+}
+
+impl Ddl<'_> {
+    /// Makes an index and fills it from the table's rows; writers wait meanwhile.
+    ///
+    /// Errors: 42P07 where the name is taken, 23505 where rows are not unique, 54011 for too many columns.
+    pub fn create_index(&mut self, table: Oid, new: NewIndex) -> Step<Oid> {
+        self.view.lock_table(table, TableLock::Share, WaitPolicy::Wait)?;
+        self.add_index(table, new, None)
+    }
+
+    pub(super) fn add_index(
+        &mut self,
+        oid: Oid,
+        new: NewIndex,
+        constraint: Option<IndexConstraint>,
+    ) -> Step<Oid> {
+        let mut table = (*self.view.table(oid)?).clone();
+        if new.columns.len() > INDEX_COLUMNS_MAX {
+            return Err(SqlError::new(
+                SqlState::TOO_MANY_COLUMNS,
+                format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index"),
+            )
+            .into());
+        }
+        let name = match new.name {
+            Some(name) => {
+                self.require_free_name(table.schema, &name)?;
+                name
+            }
+            None => {
+                let columns: Vec<&str> =
+                    new.columns.iter().map(|c| table.columns[c.column].name.as_str()).collect();
+                let suffix = if constraint.is_some() { "key" } else { "idx" };
+                self.free_relation_name(
+                    table.schema,
+                    &format!("{}_{}_{suffix}", table.name, columns.join("_")),
+                )
+            }
+        };
+        let index = Index {
+            oid: self.new_oid(),
+            name: name.into(),
+            columns: new.columns,
+            unique: new.unique,
+            nulls_not_distinct: new.nulls_not_distinct,
+            constraint,
+            tree: self.new_tree(),
+        };
+        table.indexes.push(index.clone());
+        table.refresh_layout();
+        let shared = Arc::new(table);
+        self.build_index(&shared, &index)?;
+        self.edit().put_table(Arc::unwrap_or_clone(shared));
+        Ok(index.oid)
+    }
+
+    /// Drops an index that no constraint made.
+    ///
+    /// Errors: 2BP01 for a constraint's index, or one that a foreign key needs.
+    pub fn drop_index(&mut self, oid: Oid, behavior: Behavior) -> Step<Dropped> {
+        let Some(Relation::Index(table, at)) = self.catalog().relation(oid).cloned() else {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("index with OID {oid} does not exist"),
+            )
+            .into());
+        };
+        let index = table.indexes[at].clone();
+        if index.constraint.is_some() {
+            return Err(SqlError::new(
+                SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!(
+                    "cannot drop index {} because constraint {} on table {} requires it",
+                    index.name, index.name, table.name
+                ),
+            )
+            .with_hint(format!("You can drop constraint {} on table {} instead.", index.name, table.name))
+            .into());
+        }
+        let dropped = self.drop_references_to(table.oid, oid, behavior, &format!("index {}", index.name))?;
+        self.remove_index(table.oid, oid)?;
+        Ok(dropped)
+    }
+
+    /// Drops the foreign keys that need an index. Errors: 2BP01 under RESTRICT.
+    pub(super) fn drop_references_to(
+        &mut self,
+        table: Oid,
+        index: Oid,
+        behavior: Behavior,
+        what: &str,
+    ) -> Step<Dropped> {
+        let mut dropped = Dropped::default();
+        let mut keys = Vec::new();
+        for by in &self.view.table(table)?.referenced_by {
+            let other = self.view.table(by.table)?;
+            if let Some(key) = other.foreign_key(by.constraint)
+                && key.referenced_index == index
+            {
+                keys.push((by.table, by.constraint));
+                dropped.cascaded.push(format!("constraint {} on table {}", key.name, other.name));
+            }
+        }
+        if behavior == Behavior::Restrict && !keys.is_empty() {
+            let lines: Vec<String> =
+                dropped.cascaded.iter().map(|n| format!("{n} depends on {what}")).collect();
+            return Err(still_needed(what, &lines).into());
+        }
+        for (table, constraint) in keys {
+            self.remove_foreign_key(table, constraint)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Takes a secondary index out of its table.
+    pub(super) fn remove_index(&mut self, table: Oid, index: Oid) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        let at = table.indexes.iter().position(|i| i.oid == index).expect("found by the caller");
+        let gone = table.indexes.remove(at);
+        assert_ne!(gone.tree, table.tree, "the primary key is not dropped as an index");
+        table.primary_key = table.indexes.iter().position(Index::is_primary);
+        self.view.txn.dropped_trees.push(gone.tree);
+        self.edit().put_table(table);
+        self.edit().remove_comments(index);
+        Ok(())
+    }
+}

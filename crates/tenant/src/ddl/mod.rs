@@ -1,0 +1,136 @@
+//! Changing the catalog: the primitives that DDL statements are made of.
+//!
+//! A transaction with DDL holds the tenant-wide DDL lock to its end and works on its own copy of the catalog, which commit
+//! makes the tenant's. Names, privileges and defaults are the caller's to judge; what depends on what is judged here.
+
+mod build;
+mod columns;
+mod constraints;
+mod drop;
+mod indexes;
+mod schemas;
+mod sequences;
+mod tables;
+mod types_and_views;
+mod users;
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState, TreeId};
+
+use crate::catalog::{Catalog, Table};
+use crate::interrupt::Step;
+use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
+use crate::view::View;
+
+pub use constraints::{NewForeignKey, NewUnique};
+pub use drop::Dropped;
+pub use indexes::NewIndex;
+pub use tables::NewTable;
+pub use types_and_views::LabelSide;
+
+/// What happens to objects that depend on what is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Behavior {
+    /// They stop it: 2BP01.
+    #[default]
+    Restrict,
+    Cascade,
+}
+
+impl View<'_> {
+    /// The right to change the catalog, held to the transaction's end. Waits while another transaction has it.
+    ///
+    /// Errors: 25006 in a read-only transaction, and 40001 in a snapshot transaction whose catalog is not the newest.
+    pub fn ddl(&mut self) -> Step<Ddl<'_>> {
+        if self.txn.read_only {
+            return Err(SqlError::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                "cannot change the catalog in a read-only transaction",
+            )
+            .into());
+        }
+        self.tenant.lock(self.txn, LockTag::Ddl, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
+        if self.txn.catalog.is_none() {
+            if self.txn.frozen.as_ref().is_some_and(|f| !Arc::ptr_eq(&f.catalog, &self.tenant.catalog)) {
+                return Err(crate::row_lock::serialization_failure().into());
+            }
+            self.txn.catalog = Some(Arc::new((*self.tenant.catalog).clone()));
+        }
+        self.txn.wrote_catalog = true;
+        Ok(Ddl { view: self.reborrow() })
+    }
+}
+
+/// The right to change the catalog.
+pub struct Ddl<'a> {
+    pub(crate) view: View<'a>,
+}
+
+impl<'a> Ddl<'a> {
+    /// The view it was got from, to read rows and lock tables.
+    pub fn view(&mut self) -> View<'_> {
+        self.view.reborrow()
+    }
+
+    /// The catalog as changed so far.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        self.view.catalog()
+    }
+
+    /// The transaction's own copy, to change.
+    pub(crate) fn edit(&mut self) -> &mut Catalog {
+        Arc::make_mut(self.view.txn.catalog.as_mut().expect("made by `View::ddl`"))
+    }
+
+    pub(crate) fn new_oid(&mut self) -> Oid {
+        self.view.tenant.next_oid()
+    }
+
+    pub(crate) fn new_tree(&mut self) -> TreeId {
+        self.view.tenant.next_tree()
+    }
+
+    /// Locks a table against everyone; what most forms of ALTER and DROP need.
+    pub(crate) fn lock_exclusive(&mut self, table: Oid) -> Step<()> {
+        self.view.lock_table(table, TableLock::AccessExclusive, WaitPolicy::Wait)
+    }
+
+    /// A table to change: locked, and cloned from the catalog. Put it back with [`Catalog::put_table`].
+    pub(crate) fn open_table(&mut self, oid: Oid) -> Step<Table> {
+        self.lock_exclusive(oid)?;
+        Ok((*self.view.table(oid)?).clone())
+    }
+
+    /// Errors: 42P07 where a relation of the schema has the name.
+    pub(crate) fn require_free_name(&self, schema: Oid, name: &str) -> SqlResult<()> {
+        if self.catalog().relation_in(schema, name).is_some() {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_TABLE,
+                format!("relation \"{name}\" already exists"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// `base`, or `base` with the smallest number behind it that no relation of the schema has: PostgreSQL's choice of
+    /// names for indexes and sequences.
+    pub fn free_relation_name(&self, schema: Oid, base: &str) -> String {
+        self.free_name(base, |name| self.catalog().relation_in(schema, name).is_some())
+    }
+
+    pub(crate) fn free_name(&self, base: &str, taken: impl Fn(&str) -> bool) -> String {
+        let base = clip(base);
+        if !taken(&base) {
+            return base;
+        }
+        (1..).map(|n| clip(&format!("{base}{n}"))).find(|name| !taken(name)).expect("names do not run out")
+    }
+}
+
+/// A made-up name at the length PostgreSQL allows.
+fn clip(name: &str) -> String {
+    let mut name = name.to_owned();
+    name.truncate(name.floor_char_boundary(base::limits::IDENTIFIER_LEN_MAX));
+    name
+}

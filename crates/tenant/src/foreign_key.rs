@@ -1,0 +1,303 @@
+//! Foreign keys: collected while a statement changes rows, checked and carried out at its end.
+//!
+//! A referencing row locks the row it references FOR KEY SHARE, so a reference and the deletion of its target never both
+//! commit. Checks read the newest state, as PostgreSQL's do, whatever the transaction's snapshot.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlState};
+use types::{CastContext, Datum, FormatContext};
+
+use crate::catalog::{ForeignKey, Index, MatchType, ReferentialAction, Table};
+use crate::cursor::Direction;
+use crate::interrupt::Step;
+use crate::locks::{LockMode, LockTag, RowLock, WaitPolicy};
+use crate::row::keys::{ColumnRange, Key, KeyRange};
+use crate::view::{Access, State, View};
+
+/// A check that is due at the statement's end.
+#[derive(Clone, Debug)]
+pub(crate) enum PendingCheck {
+    /// A row of `table` now has these values in the columns of one of its foreign keys.
+    Reference { table: Oid, constraint: Oid, values: Vec<Datum> },
+    /// The row of `table` that had `old` in the referenced columns is gone, or has `new` there.
+    Referenced { table: Oid, referencing: Oid, constraint: Oid, old: Vec<Datum>, new: Option<Vec<Datum>> },
+}
+
+impl View<'_> {
+    /// Remembers to check the foreign keys of a new or changed row.
+    pub(crate) fn check_references_later(&mut self, table: &Table, row: &[Datum], old: Option<&[Datum]>) {
+        for key in &table.foreign_keys {
+            if old.is_some_and(|old| key.columns.iter().all(|c| old[*c] == row[*c])) {
+                continue;
+            }
+            let values: Vec<Datum> = key.columns.iter().map(|c| row[*c].clone()).collect();
+            let nulls = values.iter().filter(|v| v.is_null()).count();
+            if nulls == values.len() || (nulls > 0 && key.match_type == MatchType::Simple) {
+                continue;
+            }
+            self.txn.checks.push(PendingCheck::Reference { table: table.oid, constraint: key.oid, values });
+        }
+    }
+
+    /// Remembers to look for rows that reference a row that is gone or has a new key.
+    pub(crate) fn check_referencing_later(&mut self, table: &Table, old: &[Datum], new: Option<&[Datum]>) {
+        for by in &table.referenced_by {
+            let catalog = Arc::clone(self.catalog());
+            let Some(key) = catalog.table(by.table).and_then(|t| t.foreign_key(by.constraint)) else {
+                continue;
+            };
+            let of = |row: &[Datum]| -> Vec<Datum> {
+                key.referenced_columns.iter().map(|c| row[*c].clone()).collect()
+            };
+            let (old, new) = (of(old), new.map(of));
+            if new.as_ref() == Some(&old) || old.iter().any(Datum::is_null) {
+                continue;
+            }
+            let (referencing, constraint) = (by.table, by.constraint);
+            self.txn.checks.push(PendingCheck::Referenced {
+                table: table.oid,
+                referencing,
+                constraint,
+                old,
+                new,
+            });
+        }
+    }
+
+    /// Ends a statement that changed rows: carries out what its foreign keys ask for. Call after the last change.
+    ///
+    /// Errors: 23503, and those of the changes that cascade.
+    pub fn finish_statement(&mut self) -> Step<()> {
+        while !self.txn.checks.is_empty() {
+            for check in std::mem::take(&mut self.txn.checks) {
+                match check {
+                    PendingCheck::Reference { table, constraint, values } => {
+                        self.check_reference(table, constraint, &values)?;
+                    }
+                    PendingCheck::Referenced { table, referencing, constraint, old, new } => {
+                        self.act_on_references(table, referencing, constraint, &old, new.as_deref())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_reference(&mut self, table: Oid, constraint: Oid, values: &[Datum]) -> Step<()> {
+        let table = self.table(table)?;
+        let Some(key) = table.foreign_key(constraint) else { return Ok(()) };
+        let referenced = self.table(key.referenced_table)?;
+        if values.iter().any(Datum::is_null) {
+            return Err(mixed_nulls(&table, key).into());
+        }
+        let wanted = cast_values(values, (&table, &key.columns), (&referenced, &key.referenced_columns))?;
+        let found = match &wanted {
+            Some(wanted) => self.find_referenced(&referenced, key, wanted)?,
+            None => None,
+        };
+        let Some(found) = found else {
+            let error = SqlError::new(
+                SqlState::FOREIGN_KEY_VIOLATION,
+                format!(
+                    "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                    table.name, key.name
+                ),
+            )
+            .with_detail(format!(
+                "Key {} is not present in table \"{}\".",
+                self.show_key(&table, &key.columns, values),
+                referenced.name
+            ));
+            return Err(self.located(error, &table, key).into());
+        };
+        let tag = LockTag::Row(referenced.tree, found);
+        self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::KeyShare), WaitPolicy::Wait)?;
+        Ok(())
+    }
+
+    /// The key of the referenced row, if it is there.
+    fn find_referenced(
+        &mut self,
+        referenced: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Step<Option<Key>> {
+        let index = referenced.index(key.referenced_index).ok_or_else(|| {
+            SqlError::internal(format!("foreign key \"{}\" references an index that is gone", key.name))
+        })?;
+        let index_key = ColumnRange::equal(values).key_range(&index.columns).from;
+        if referenced.is_primary(index) {
+            let found = self.read(referenced.tree, &index_key, State::Newest)?.is_some();
+            return Ok(found.then_some(index_key));
+        }
+        self.unique_owner(index, &index_key, State::Newest)
+    }
+
+    fn act_on_references(
+        &mut self,
+        table: Oid,
+        referencing: Oid,
+        constraint: Oid,
+        old: &[Datum],
+        new: Option<&[Datum]>,
+    ) -> Step<()> {
+        let (table, referencing) = (self.table(table)?, self.table(referencing)?);
+        let Some(key) = referencing.foreign_key(constraint) else { return Ok(()) };
+        let action = if new.is_some() { key.on_update } else { key.on_delete };
+        let there_again =
+            |view: &mut Self| view.find_referenced(&table, key, old).map(|found| found.is_some());
+        if action == ReferentialAction::NoAction && there_again(self)? {
+            return Ok(());
+        }
+        let Some(values) = cast_values(old, (&table, &key.referenced_columns), (&referencing, &key.columns))?
+        else {
+            return Ok(());
+        };
+        let rows = self.referencing_rows(&referencing, key, &values, action)?;
+        for row in rows {
+            match (action, new) {
+                (ReferentialAction::NoAction | ReferentialAction::Restrict, _) => {
+                    return Err(self.still_referenced(&table, &referencing, key, old).into());
+                }
+                (ReferentialAction::Cascade, None) => {
+                    self.delete(&referencing, &row)?;
+                }
+                (ReferentialAction::Cascade, Some(new)) => {
+                    let new =
+                        cast_values(new, (&table, &key.referenced_columns), (&referencing, &key.columns))?;
+                    let new =
+                        new.ok_or_else(|| SqlError::internal("a referenced value has no counterpart"))?;
+                    self.set_columns(&referencing, &row, &key.columns, &new)?;
+                }
+                (ReferentialAction::SetNull, _) => {
+                    let nulls = vec![Datum::Null; key.columns.len()];
+                    self.set_columns(&referencing, &row, &key.columns, &nulls)?;
+                }
+                (ReferentialAction::SetDefault, _) => {
+                    return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of the rows that reference these values; one is enough where any is an error.
+    fn referencing_rows(
+        &mut self,
+        referencing: &Arc<Table>,
+        key: &ForeignKey,
+        values: &[Datum],
+        action: ReferentialAction,
+    ) -> Step<Vec<Key>> {
+        let any = matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
+        let (access, range) = match index_of(referencing, &key.columns) {
+            Some((index, order)) => {
+                let ordered: Vec<Datum> = order.iter().map(|i| values[*i].clone()).collect();
+                (Access::Index(index), ColumnRange::equal(&ordered).key_range(&index.columns))
+            }
+            None => (Access::Table, KeyRange::all()),
+        };
+        let mut scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
+        let mut found = Vec::new();
+        while let Some(row) = self.next(&mut scan)? {
+            let mut equal = true;
+            for (column, value) in key.columns.iter().zip(values) {
+                let have = row.column(*column)?;
+                equal &= !have.is_null() && types::compare(&have, value).is_eq();
+            }
+            if equal {
+                found.push(Key::from_slice(row.key()));
+                if any {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn set_columns(&mut self, table: &Table, key: &[u8], columns: &[usize], values: &[Datum]) -> Step<()> {
+        let Some(bytes) = self.read(table.tree, key, State::Newest)? else { return Ok(()) };
+        let mut row = crate::row::decode_row(table, &bytes)?;
+        for (column, value) in columns.iter().zip(values) {
+            row[*column] = value.clone();
+        }
+        self.update(table, key, &row)?;
+        Ok(())
+    }
+
+    fn still_referenced(
+        &self,
+        table: &Table,
+        referencing: &Table,
+        key: &ForeignKey,
+        old: &[Datum],
+    ) -> SqlError {
+        let error = SqlError::new(
+            SqlState::FOREIGN_KEY_VIOLATION,
+            format!(
+                "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+                table.name, key.name, referencing.name
+            ),
+        )
+        .with_detail(format!(
+            "Key {} is still referenced from table \"{}\".",
+            self.show_key(table, &key.referenced_columns, old),
+            referencing.name
+        ));
+        self.located(error, referencing, key)
+    }
+
+    fn located(&self, error: SqlError, table: &Table, key: &ForeignKey) -> SqlError {
+        error
+            .with_schema(self.catalog().schema_name(table.schema))
+            .with_table(table.name.as_str())
+            .with_constraint(key.name.as_str())
+    }
+}
+
+/// An index whose first columns are exactly these, in any order; and for each of its columns the position among them.
+fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<usize>)> {
+    table.indexes.iter().find_map(|index| {
+        let first: Vec<usize> = index.column_positions().take(columns.len()).collect();
+        let order: Vec<usize> = first.iter().filter_map(|c| columns.iter().position(|x| x == c)).collect();
+        (order.len() == columns.len()).then_some((index, order))
+    })
+}
+
+/// Values of one table's columns as values of another's; `None` where one of them has no counterpart in its type, so that
+/// nothing can equal it.
+fn cast_values(
+    values: &[Datum],
+    (from, from_columns): (&Table, &[usize]),
+    (to, to_columns): (&Table, &[usize]),
+) -> Step<Option<Vec<Datum>>> {
+    let mut out = Vec::with_capacity(values.len());
+    for ((value, from_column), to_column) in values.iter().zip(from_columns).zip(to_columns) {
+        let (from_type, to_type) = (from.columns[*from_column].ty, to.columns[*to_column].ty);
+        if from_type == to_type || value.is_null() {
+            out.push(value.clone());
+            continue;
+        }
+        let typmod = types::TypeMod::NONE;
+        let format = FormatContext::default();
+        match types::cast(value.clone(), from_type, to_type, typmod, CastContext::Assignment, &format) {
+            Ok(cast) => out.push(cast),
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(out))
+}
+
+fn mixed_nulls(table: &Table, key: &ForeignKey) -> SqlError {
+    SqlError::new(
+        SqlState::FOREIGN_KEY_VIOLATION,
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            table.name, key.name
+        ),
+    )
+    .with_detail("MATCH FULL does not allow mixing of null and nonnull key values.")
+    .with_table(table.name.as_str())
+    .with_constraint(key.name.as_str())
+}

@@ -1,0 +1,48 @@
+//! Locks of one tenant: rows in four modes, tables in eight, advisory locks, and the one that serialises DDL.
+//!
+//! One hash table holds them all; a tenant without locks pays one load. A session is the owner of its locks, be they for
+//! its transaction or (advisory ones) for itself, so it never waits for itself. Waiters queue in order and are granted
+//! by whoever lets go; a cycle is found when a wait would close it, and the closer fails with 40P01.
+
+mod deadlock;
+mod list;
+mod mode;
+mod table;
+mod wait;
+
+pub use list::LockRecord;
+pub use mode::{LockMode, RowLock, TableLock};
+pub(crate) use table::{Acquired, LockTable, Scope, not_available};
+pub use wait::LockWait;
+
+use base::{Oid, TreeId};
+
+use crate::row::keys::Key;
+
+/// What a lock is on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LockTag {
+    Table(Oid),
+    /// A key of a tree: a row, or a unique index's key.
+    Row(TreeId, Key),
+    Advisory(AdvisoryKey),
+    /// Changing the catalog.
+    Ddl,
+}
+
+/// The key of an advisory lock; the two forms never meet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AdvisoryKey {
+    Big(i64),
+    Pair(i32, i32),
+}
+
+/// What to do where a lock is held by another session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitPolicy {
+    Wait,
+    /// Fail with 55P03.
+    NoWait,
+    /// Leave the row out.
+    SkipLocked,
+}

@@ -1,0 +1,257 @@
+//! The table of locks: who holds what, who waits for what, and handing over.
+
+use std::collections::VecDeque;
+
+use base::{SessionId, SqlError, SqlState};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::wait::{LockWait, WaitEnd};
+use super::{LockMode, LockTag, WaitPolicy};
+
+/// How long a lock is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    Transaction,
+    /// Advisory locks only; counted, and released one by one or at the session's end.
+    Session,
+}
+
+/// What came of asking for a lock.
+#[derive(Debug)]
+pub(crate) enum Acquired {
+    /// The session did not hold it in this mode and scope before.
+    Gained,
+    AlreadyHeld,
+    /// Queued; resolves when granted.
+    Queued(LockWait),
+    /// Held by another session, and the policy was not to wait.
+    Busy,
+    /// Waiting would close a circle.
+    Deadlock(SqlError),
+}
+
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) session: SessionId,
+    /// Modes held until the transaction's end, a bit each.
+    pub(super) transaction: u8,
+    /// Modes held by the session itself, a bit each.
+    pub(super) own: u8,
+}
+
+impl Holder {
+    fn modes(&self) -> u8 {
+        self.transaction | self.own
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) session: SessionId,
+    pub(super) mode: LockMode,
+    pub(super) scope: Scope,
+    end: WaitEnd,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) holders: SmallVec<[Holder; 1]>,
+    pub(super) queue: VecDeque<Waiter>,
+}
+
+/// All locks of a tenant. A session has at most one transaction and waits for at most one lock.
+#[derive(Debug, Default)]
+pub(crate) struct LockTable {
+    pub(super) entries: FxHashMap<LockTag, Entry>,
+    /// What each waiting session waits for.
+    pub(super) waits: FxHashMap<SessionId, LockTag>,
+    /// How often a session took each advisory lock for itself.
+    session_counts: FxHashMap<(SessionId, LockTag, u8), u32>,
+}
+
+impl LockTable {
+    /// Whether nothing is locked; one load.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Asks for a lock. A session that waits already must be settled before it may wait again.
+    pub(crate) fn acquire(
+        &mut self,
+        session: SessionId,
+        tag: &LockTag,
+        mode: LockMode,
+        scope: Scope,
+        policy: WaitPolicy,
+    ) -> Acquired {
+        let Some(entry) = self.entries.get_mut(tag) else {
+            let mut entry = Entry::default();
+            entry.hold(session, mode, scope);
+            self.entries.insert(tag.clone(), entry);
+            self.count(session, tag, mode, scope);
+            return Acquired::Gained;
+        };
+        let mine = entry.holders.iter().find(|h| h.session == session);
+        let held = mine.map_or(0, |h| if scope == Scope::Transaction { h.transaction } else { h.own });
+        if mode.is_covered_by(held) {
+            self.count(session, tag, mode, scope);
+            return Acquired::AlreadyHeld;
+        }
+        // Who holds a part already goes ahead of the queue: waiting behind someone who waits for it would deadlock.
+        let conflict = entry.conflicts_with_holders(session, mode)
+            || (mine.is_none() && entry.queue.iter().any(|w| mode.conflicts() & w.mode.bit() != 0));
+        if !conflict {
+            entry.hold(session, mode, scope);
+            self.count(session, tag, mode, scope);
+            return Acquired::Gained;
+        }
+        if policy != WaitPolicy::Wait {
+            return Acquired::Busy;
+        }
+        if let Some(cycle) = self.cycle_closed_by(session, tag, mode) {
+            return Acquired::Deadlock(super::deadlock::error(&cycle));
+        }
+        assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
+        let blocked_by = self.blockers(session, tag, mode);
+        let (wait, end) = LockWait::new(blocked_by);
+        let entry = self.entries.get_mut(tag).expect("found above");
+        let waiter = Waiter { session, mode, scope, end };
+        if entry.holders.iter().any(|h| h.session == session) {
+            entry.queue.push_front(waiter);
+        } else {
+            entry.queue.push_back(waiter);
+        }
+        self.waits.insert(session, tag.clone());
+        Acquired::Queued(wait)
+    }
+
+    /// Ends a session's wait: true if the lock was granted meanwhile, else the session leaves the queue.
+    pub(crate) fn settle(&mut self, session: SessionId, tag: &LockTag) -> bool {
+        if self.waits.remove(&session).is_none() {
+            return true;
+        }
+        let entry = self.entries.get_mut(tag).expect("a queue with a waiter exists");
+        entry.queue.retain(|w| w.session != session);
+        self.hand_over(tag);
+        false
+    }
+
+    /// Whether `session` is in a queue.
+    pub(crate) fn is_waiting(&self, session: SessionId) -> bool {
+        self.waits.contains_key(&session)
+    }
+
+    /// Lets go of modes held until the transaction's end.
+    pub(crate) fn release(&mut self, session: SessionId, tag: &LockTag, modes: u8) {
+        let Some(entry) = self.entries.get_mut(tag) else { return };
+        if let Some(holder) = entry.holders.iter_mut().find(|h| h.session == session) {
+            holder.transaction &= !modes;
+        }
+        entry.holders.retain(|h| h.modes() != 0);
+        if entry.holders.is_empty() && entry.queue.is_empty() {
+            self.entries.remove(tag);
+        } else if !entry.queue.is_empty() {
+            self.hand_over(tag);
+        }
+    }
+
+    /// Lets go of one taking of a session's own advisory lock; false if it did not hold it.
+    pub(crate) fn release_own(&mut self, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
+        let key = (session, tag.clone(), mode.bit());
+        let Some(count) = self.session_counts.get_mut(&key) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.session_counts.remove(&key);
+            self.drop_own(session, tag, mode.bit());
+        }
+        true
+    }
+
+    /// Lets go of all of a session's own advisory locks.
+    pub(crate) fn release_session(&mut self, session: SessionId) {
+        let mine: Vec<_> = self.session_counts.keys().filter(|(s, ..)| *s == session).cloned().collect();
+        for key in mine {
+            self.session_counts.remove(&key);
+            self.drop_own(session, &key.1, key.2);
+        }
+    }
+
+    fn drop_own(&mut self, session: SessionId, tag: &LockTag, modes: u8) {
+        if let Some(entry) = self.entries.get_mut(tag)
+            && let Some(holder) = entry.holders.iter_mut().find(|h| h.session == session)
+        {
+            holder.own &= !modes;
+        }
+        self.release(session, tag, 0);
+    }
+
+    fn count(&mut self, session: SessionId, tag: &LockTag, mode: LockMode, scope: Scope) {
+        if scope == Scope::Session {
+            *self.session_counts.entry((session, tag.clone(), mode.bit())).or_default() += 1;
+        }
+    }
+
+    /// Grants from the head of the queue as long as the head can have its lock.
+    fn hand_over(&mut self, tag: &LockTag) {
+        let Some(entry) = self.entries.get_mut(tag) else { return };
+        let mut granted: SmallVec<[(SessionId, LockMode, Scope); 2]> = SmallVec::new();
+        while let Some(next) = entry.queue.front() {
+            if entry.conflicts_with_holders(next.session, next.mode) {
+                break;
+            }
+            let next = entry.queue.pop_front().expect("looked at above");
+            entry.hold(next.session, next.mode, next.scope);
+            self.waits.remove(&next.session);
+            granted.push((next.session, next.mode, next.scope));
+            next.end.end();
+        }
+        if entry.holders.is_empty() && entry.queue.is_empty() {
+            self.entries.remove(tag);
+        }
+        for (session, mode, scope) in granted {
+            self.count(session, tag, mode, scope);
+        }
+    }
+
+    /// The sessions that a request has to wait for.
+    pub(super) fn blockers(&self, session: SessionId, tag: &LockTag, mode: LockMode) -> Vec<SessionId> {
+        let Some(entry) = self.entries.get(tag) else { return Vec::new() };
+        let conflicts = mode.conflicts();
+        let holders = entry.holders.iter().filter(|h| h.session != session && h.modes() & conflicts != 0);
+        let mut blockers: Vec<SessionId> = holders.map(|h| h.session).collect();
+        let holds_part = entry.holders.iter().any(|h| h.session == session);
+        if !holds_part {
+            let ahead = entry.queue.iter().take_while(|w| w.session != session);
+            blockers.extend(ahead.filter(|w| w.mode.bit() & conflicts != 0).map(|w| w.session));
+        }
+        blockers
+    }
+}
+
+impl Entry {
+    fn conflicts_with_holders(&self, session: SessionId, mode: LockMode) -> bool {
+        let conflicts = mode.conflicts();
+        self.holders.iter().any(|h| h.session != session && h.modes() & conflicts != 0)
+    }
+
+    fn hold(&mut self, session: SessionId, mode: LockMode, scope: Scope) {
+        let holder = match self.holders.iter_mut().position(|h| h.session == session) {
+            Some(i) => &mut self.holders[i],
+            None => {
+                self.holders.push(Holder { session, transaction: 0, own: 0 });
+                self.holders.last_mut().expect("pushed")
+            }
+        };
+        match scope {
+            Scope::Transaction => holder.transaction |= mode.bit(),
+            Scope::Session => holder.own |= mode.bit(),
+        }
+    }
+}
+
+/// The error of a lock that is held while the statement said NOWAIT.
+pub(crate) fn not_available(what: &str, name: &str) -> SqlError {
+    SqlError::new(SqlState::LOCK_NOT_AVAILABLE, format!("could not obtain lock on {what} \"{name}\""))
+}

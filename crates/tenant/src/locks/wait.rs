@@ -1,0 +1,64 @@
+//! The handle a session waits on for a lock.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use base::SessionId;
+
+/// Resolves when the lock is granted or the wait is given up. Hold it beside the transaction; to give up (a timeout, a
+/// cancel), call [`crate::Tenant::cancel_wait`].
+#[derive(Debug)]
+pub struct LockWait {
+    state: Arc<Mutex<State>>,
+    /// Sessions that hold what is waited for, for `pg_blocking_pids` and log lines.
+    pub blocked_by: Vec<SessionId>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    over: bool,
+    waker: Option<Waker>,
+}
+
+/// The side of a wait that ends it.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitEnd(Arc<Mutex<State>>);
+
+impl LockWait {
+    pub(crate) fn new(blocked_by: Vec<SessionId>) -> (LockWait, WaitEnd) {
+        let state = Arc::new(Mutex::new(State::default()));
+        (LockWait { state: Arc::clone(&state), blocked_by }, WaitEnd(state))
+    }
+
+    /// Whether the wait is over already.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).over
+    }
+}
+
+impl WaitEnd {
+    /// Wakes the waiter.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.over = true;
+        if let Some(waker) = state.waker.take() {
+            drop(state);
+            waker.wake();
+        }
+    }
+}
+
+impl Future for LockWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.over {
+            return Poll::Ready(());
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

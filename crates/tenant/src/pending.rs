@@ -1,0 +1,112 @@
+//! Commits that are visible but not yet durable, so that a reply waits for exactly what it could have read.
+//!
+//! Only a filter: hashes may collide, and then a reply waits for a commit it did not read, at most one flush longer.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use base::{Lsn, TreeId};
+use rustc_hash::{FxHashMap, FxHasher};
+
+/// What was written by commits that are not durable yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// By hash of tree and key, the newest such commit's position.
+    keys: FxHashMap<u64, Lsn>,
+    /// By tree, likewise: for scans, which also see what is not there.
+    trees: FxHashMap<TreeId, Lsn>,
+    commits: VecDeque<Commit>,
+}
+
+#[derive(Debug)]
+struct Commit {
+    lsn: Lsn,
+    keys: Box<[u64]>,
+    trees: Box<[TreeId]>,
+}
+
+/// The hash under which a key is remembered.
+#[inline]
+pub(crate) fn hash_of(tree: TreeId, key: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u32(tree.0);
+    hasher.write(key);
+    hasher.finish()
+}
+
+impl Pending {
+    /// Whether everything visible is durable; one compare.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    /// Remembers a commit whose record ends at `lsn`.
+    pub(crate) fn add(&mut self, lsn: Lsn, keys: Vec<u64>, trees: Vec<TreeId>) {
+        for key in &keys {
+            self.keys.insert(*key, lsn);
+        }
+        for tree in &trees {
+            self.trees.insert(*tree, lsn);
+        }
+        self.commits.push_back(Commit { lsn, keys: keys.into(), trees: trees.into() });
+    }
+
+    /// Forgets the commits that are durable now that the log is durable through `lsn`.
+    pub(crate) fn durable(&mut self, lsn: Lsn) {
+        while self.commits.front().is_some_and(|commit| commit.lsn <= lsn) {
+            let commit = self.commits.pop_front().expect("looked at above");
+            for key in &commit.keys {
+                if self.keys.get(key) == Some(&commit.lsn) {
+                    self.keys.remove(key);
+                }
+            }
+            for tree in &commit.trees {
+                if self.trees.get(tree) == Some(&commit.lsn) {
+                    self.trees.remove(tree);
+                }
+            }
+        }
+        if self.commits.is_empty() && self.keys.capacity() > 1 << 12 {
+            *self = Pending::default();
+        }
+    }
+
+    /// The newest commit that wrote this key; `Lsn(0)` if all of its writes are durable.
+    #[inline]
+    pub(crate) fn of_key(&self, tree: TreeId, key: &[u8]) -> Lsn {
+        if self.is_empty() { Lsn(0) } else { self.keys.get(&hash_of(tree, key)).copied().unwrap_or_default() }
+    }
+
+    /// The newest commit that wrote into this tree.
+    #[inline]
+    pub(crate) fn of_tree(&self, tree: TreeId) -> Lsn {
+        if self.is_empty() { Lsn(0) } else { self.trees.get(&tree).copied().unwrap_or_default() }
+    }
+
+    /// The newest commit of all.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.commits.back().map_or(Lsn(0), |commit| commit.lsn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_pending_until_its_newest_commit_is_durable() {
+        let tree = TreeId(20);
+        let mut pending = Pending::default();
+        pending.add(Lsn(10), vec![hash_of(tree, b"a"), hash_of(tree, b"b")], vec![tree]);
+        pending.add(Lsn(20), vec![hash_of(tree, b"a")], vec![tree]);
+        assert_eq!(pending.of_key(tree, b"b"), Lsn(10));
+        pending.durable(Lsn(10));
+        assert_eq!(pending.of_key(tree, b"b"), Lsn(0));
+        assert_eq!(pending.of_key(tree, b"a"), Lsn(20));
+        assert_eq!(pending.of_tree(tree), Lsn(20));
+        pending.durable(Lsn(20));
+        assert!(pending.is_empty());
+        assert!(pending.keys.is_empty() && pending.trees.is_empty());
+    }
+}

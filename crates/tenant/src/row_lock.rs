@@ -1,0 +1,160 @@
+//! A transaction's side of the locks: rows, tables, advisory locks, and the one for DDL.
+
+use base::{Oid, SqlError, SqlState, TreeId};
+
+use crate::catalog::Table;
+use crate::interrupt::{Interrupt, Step};
+use crate::locks::{
+    Acquired, AdvisoryKey, LockMode, LockTag, RowLock, Scope, TableLock, WaitPolicy, not_available,
+};
+use crate::row::keys::Key;
+use crate::tenant::Tenant;
+use crate::txn::Txn;
+use crate::view::{State, View};
+
+/// What came of locking a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowLocked {
+    Locked,
+    /// Another session holds it, and the policy was to leave such rows out.
+    Skipped,
+    /// There is no such row any more.
+    Gone,
+}
+
+impl View<'_> {
+    /// Locks a row until the transaction's end. The row is as it was read in this turn: nothing comes between.
+    ///
+    /// Errors: 55P03 under NOWAIT, 40P01, and 40001 where a snapshot transaction's row has been changed since.
+    pub fn lock_row(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        mode: RowLock,
+        policy: WaitPolicy,
+    ) -> Step<RowLocked> {
+        let tag = LockTag::Row(table.tree, Key::from_slice(key));
+        if !self.tenant.lock(self.txn, tag, LockMode::Row(mode), policy)? {
+            return match policy {
+                WaitPolicy::SkipLocked => Ok(RowLocked::Skipped),
+                _ => Err(SqlError::new(
+                    SqlState::LOCK_NOT_AVAILABLE,
+                    format!("could not obtain lock on row in relation \"{}\"", table.name),
+                )
+                .into()),
+            };
+        }
+        self.require_unchanged(table.tree, key)?;
+        match self.read(table.tree, key, State::Newest)? {
+            Some(_) => Ok(RowLocked::Locked),
+            None => Ok(RowLocked::Gone),
+        }
+    }
+
+    /// Errors: 40001 where the key was written after the transaction's snapshot.
+    pub(crate) fn require_unchanged(&self, tree: TreeId, key: &[u8]) -> Step<()> {
+        match self.txn.snapshot_commit() {
+            Some(snapshot) if self.tenant.history.changed_since(tree, key, snapshot) => {
+                Err(serialization_failure().into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks a table until the transaction's end. Every statement does before it uses one: `AccessShare` to read,
+    /// `RowShare` for `FOR UPDATE` and its kin, `RowExclusive` to write.
+    ///
+    /// Errors: 55P03 under NOWAIT, 40P01.
+    pub fn lock_table(&mut self, table: Oid, mode: TableLock, policy: WaitPolicy) -> Step<()> {
+        if self.tenant.lock(self.txn, LockTag::Table(table), LockMode::Table(mode), policy)? {
+            return Ok(());
+        }
+        let name = self.catalog().relation(table).map_or_else(|| table.to_string(), |r| r.name().to_owned());
+        Err(not_available("relation", &name).into())
+    }
+
+    /// `pg_advisory_xact_lock` and its kin: until the transaction's end. False if it is held and the policy is not to
+    /// wait.
+    pub fn lock_advisory(&mut self, key: AdvisoryKey, shared: bool, policy: WaitPolicy) -> Step<bool> {
+        self.tenant.lock(self.txn, LockTag::Advisory(key), advisory_mode(shared), policy)
+    }
+
+    /// `pg_advisory_lock` and its kin: until unlocked as often as locked, or the session's end. False as above.
+    pub fn lock_advisory_for_session(
+        &mut self,
+        key: AdvisoryKey,
+        shared: bool,
+        policy: WaitPolicy,
+    ) -> Step<bool> {
+        let (tenant, txn) = (&mut *self.tenant, &mut *self.txn);
+        let tag = LockTag::Advisory(key);
+        if let Some((waited, mode)) = &txn.waiting
+            && *waited == tag
+            && *mode == advisory_mode(shared)
+            && !tenant.locks.is_waiting(txn.session)
+        {
+            // Granted while the statement waited; counted then.
+            txn.waiting = None;
+            return Ok(true);
+        }
+        tenant.settle_wait(txn);
+        match tenant.locks.acquire(txn.session, &tag, advisory_mode(shared), Scope::Session, policy) {
+            Acquired::Gained | Acquired::AlreadyHeld => Ok(true),
+            Acquired::Busy => Ok(false),
+            Acquired::Deadlock(error) => Err(error.into()),
+            Acquired::Queued(wait) => {
+                txn.waiting = Some((tag, advisory_mode(shared)));
+                Err(Interrupt::Wait(wait))
+            }
+        }
+    }
+
+    /// `pg_advisory_unlock`; false if the session does not hold it.
+    pub fn unlock_advisory(&mut self, key: AdvisoryKey, shared: bool) -> bool {
+        self.tenant.locks.release_own(self.txn.session, &LockTag::Advisory(key), advisory_mode(shared))
+    }
+
+    /// `pg_advisory_unlock_all`.
+    pub fn unlock_advisory_all(&mut self) {
+        self.tenant.locks.release_session(self.txn.session);
+    }
+}
+
+impl Tenant {
+    /// Asks for a lock until the transaction's end; false if it is held and the policy is not to wait.
+    pub(crate) fn lock(
+        &mut self,
+        txn: &mut Txn,
+        tag: LockTag,
+        mode: LockMode,
+        policy: WaitPolicy,
+    ) -> Step<bool> {
+        if self.locks.is_empty() && txn.implicit {
+            txn.deferred.push((tag, mode));
+            return Ok(true);
+        }
+        if txn.waiting.is_some() {
+            self.settle_wait(txn);
+        }
+        match self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, policy) {
+            Acquired::Gained => txn.held.push((tag, mode.bit())),
+            Acquired::AlreadyHeld => {}
+            Acquired::Busy => return Ok(false),
+            Acquired::Deadlock(error) => return Err(error.into()),
+            Acquired::Queued(wait) => {
+                txn.waiting = Some((tag, mode));
+                return Err(Interrupt::Wait(wait));
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn advisory_mode(shared: bool) -> LockMode {
+    LockMode::Table(if shared { TableLock::Share } else { TableLock::Exclusive })
+}
+
+/// What a snapshot transaction gets that comes too late.
+pub(crate) fn serialization_failure() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+}

@@ -1,0 +1,169 @@
+//! The current values of sequences: outside transactions, and never given out twice, crashes included.
+//!
+//! What is logged runs ahead by [`LOG_AHEAD`] values, so most calls of `nextval` log nothing; a crash skips what was logged
+//! but not given out. A sequence made or restarted by a transaction lives in the transaction until it commits.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+
+use crate::catalog::{Decode, Encode, Malformed, RecordKind, Sequence, decode_record, encode_record};
+use crate::interrupt::Step;
+use crate::view::View;
+
+/// Values logged ahead, as PostgreSQL's `SEQ_LOG_VALS`.
+const LOG_AHEAD: u32 = 32;
+
+/// A sequence's position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SequenceState {
+    /// The last value given out, or the one to give out next if `called` is false.
+    pub(crate) last: i64,
+    pub(crate) called: bool,
+    /// Values that may be given out before the log must be written again.
+    pub(crate) logged_ahead: u32,
+}
+
+/// What a sequence shows of its state (`SELECT * FROM seq`, `pg_sequences`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SequenceValue {
+    pub last_value: i64,
+    pub is_called: bool,
+}
+
+impl Encode for SequenceState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.last.encode(out);
+        self.called.encode(out);
+    }
+}
+impl Decode for SequenceState {
+    fn decode(input: &mut &[u8]) -> Result<SequenceState, Malformed> {
+        Ok(SequenceState { last: i64::decode(input)?, called: bool::decode(input)?, logged_ahead: 0 })
+    }
+}
+
+impl SequenceState {
+    pub(crate) fn at_start(sequence: &Sequence) -> SequenceState {
+        SequenceState { last: sequence.start, called: false, logged_ahead: 0 }
+    }
+
+    pub(crate) fn record(&self) -> Vec<u8> {
+        encode_record(self)
+    }
+
+    pub(crate) fn of_record(value: &[u8]) -> Result<SequenceState, Malformed> {
+        decode_record(value)
+    }
+
+    /// The state after giving out `steps` more values, stopping short of the sequence's end.
+    fn advanced(self, sequence: &Sequence, steps: u32) -> SequenceState {
+        let mut state = self;
+        for _ in 0..steps {
+            match state.next(sequence) {
+                Ok(next) => state = SequenceState { last: next, called: true, ..state },
+                Err(_) => break,
+            }
+        }
+        state
+    }
+
+    /// The value that comes next. Errors: 2200H at the end of a sequence that does not cycle.
+    fn next(self, sequence: &Sequence) -> SqlResult<i64> {
+        if !self.called {
+            return Ok(self.last);
+        }
+        match self.last.checked_add(sequence.increment) {
+            Some(next) if sequence.increment > 0 && next <= sequence.max && next >= sequence.min => Ok(next),
+            Some(next) if sequence.increment < 0 && next >= sequence.min && next <= sequence.max => Ok(next),
+            _ if sequence.cycle => Ok(if sequence.increment > 0 { sequence.min } else { sequence.max }),
+            _ => Err(exhausted(sequence)),
+        }
+    }
+}
+
+fn exhausted(sequence: &Sequence) -> SqlError {
+    let (bound, value) =
+        if sequence.increment > 0 { ("maximum", sequence.max) } else { ("minimum", sequence.min) };
+    SqlError::new(
+        SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        format!("nextval: reached {bound} value of sequence \"{}\" ({value})", sequence.name),
+    )
+}
+
+impl View<'_> {
+    /// Gives out the next value. Not undone by a rollback; the reply must wait for [`crate::Txn::observed`], as always.
+    ///
+    /// Errors: 42P01 for an unknown sequence, 2200H at its end.
+    pub fn nextval(&mut self, sequence: Oid) -> Step<i64> {
+        let sequence = self.sequence(sequence)?;
+        if let Some(state) = self.txn.sequences.get_mut(&sequence.oid) {
+            let next = state.next(&sequence)?;
+            *state = SequenceState { last: next, called: true, ..*state };
+            return Ok(next);
+        }
+        let state = self.tenant.sequence_state(&sequence);
+        let next = state.next(&sequence)?;
+        let mut state = SequenceState { last: next, called: true, ..state };
+        if state.logged_ahead == 0 {
+            let ahead = state.advanced(&sequence, LOG_AHEAD);
+            self.log_sequence(&sequence, ahead)?;
+            state.logged_ahead = LOG_AHEAD;
+        } else {
+            state.logged_ahead -= 1;
+        }
+        self.tenant.sequences.insert(sequence.oid, state);
+        let logged = self.tenant.sequence_log.get(&sequence.oid).copied().unwrap_or_default();
+        if logged > self.tenant.durable {
+            self.txn.observe(logged);
+        }
+        Ok(next)
+    }
+
+    /// Sets the current value; `is_called` says whether `nextval` continues behind it or gives it out.
+    ///
+    /// Errors: 42P01, and 22003 for a value out of the sequence's bounds.
+    pub fn setval(&mut self, sequence: Oid, value: i64, is_called: bool) -> Step<()> {
+        let sequence = self.sequence(sequence)?;
+        if value < sequence.min || value > sequence.max {
+            return Err(SqlError::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, sequence.min, sequence.max
+                ),
+            )
+            .into());
+        }
+        let state = SequenceState { last: value, called: is_called, logged_ahead: 0 };
+        if let Some(own) = self.txn.sequences.get_mut(&sequence.oid) {
+            *own = state;
+            return Ok(());
+        }
+        self.log_sequence(&sequence, state)?;
+        self.tenant.sequences.insert(sequence.oid, state);
+        self.txn.observe(self.tenant.sequence_log[&sequence.oid]);
+        Ok(())
+    }
+
+    /// The current value, for showing.
+    pub fn sequence_value(&mut self, sequence: Oid) -> Step<SequenceValue> {
+        let sequence = self.sequence(sequence)?;
+        let own = self.txn.sequences.get(&sequence.oid).copied();
+        let state = own.unwrap_or_else(|| self.tenant.sequence_state(&sequence));
+        Ok(SequenceValue { last_value: state.last, is_called: state.called })
+    }
+
+    fn sequence(&self, oid: Oid) -> SqlResult<std::sync::Arc<Sequence>> {
+        self.catalog().sequence(oid).cloned().ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist"))
+        })
+    }
+
+    /// Makes `state` what a restart begins with: a small commit of its own.
+    fn log_sequence(&mut self, sequence: &Sequence, state: SequenceState) -> Step<()> {
+        let key = RecordKind::SequenceState.key(sequence.oid.0);
+        self.tenant.touch_catalog(&key.to_bytes())?;
+        let lsn = self.tenant.commit_records(vec![(key, Some(state.record()))], self.redo);
+        self.tenant.sequence_log.insert(sequence.oid, lsn);
+        Ok(())
+    }
+}

@@ -1,0 +1,638 @@
+//! A tenant as its home holds it: live pages, catalog, locks, and what is committed but not yet durable.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId, TxnId};
+use btree::{Cursor, Seek, TreeRoot};
+use env::Env;
+use rustc_hash::FxHashMap;
+use storage::{
+    Checkpoint, Corrupt, DataFile, FileError, FileReader, LoadedPage, PageFault, PageLocation, PageMap, Root,
+};
+
+use crate::catalog::{
+    Catalog, Decode, Encode, FIRST_USER_OID, Malformed, RecordKey, RecordKind, Relation, decode_record,
+    encode_record,
+};
+use crate::history::History;
+use crate::interrupt::{Interrupt, Step};
+use crate::locks::{LockRecord, LockTable};
+use crate::pending::Pending;
+use crate::sequence::SequenceState;
+use crate::snapshot_view::{Frozen, SnapshotView};
+use crate::trees::{CATALOG_TREE, FIRST_USER_TREE, TreeState, Trees};
+use crate::txn::{Isolation, Txn};
+use crate::view::View;
+
+/// Where redo records go: the worker's log. `append` keeps the record in memory and returns the position to wait for; it
+/// never blocks and never fails.
+pub trait RedoSink {
+    fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;
+}
+
+impl RedoSink for storage::redo::LogWriter {
+    fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        storage::redo::LogWriter::append(self, tenant, commit, record)
+    }
+}
+
+/// One tenant's database, open. Belongs to one thread at a time and may be sent to another between turns.
+pub struct Tenant {
+    pub(crate) id: TenantId,
+    pub(crate) pages: PageMap,
+    file: Option<DataFile>,
+    pub(crate) trees: Trees,
+    pub(crate) catalog: Arc<Catalog>,
+    /// The last commit applied.
+    pub(crate) committed: CommitNo,
+    pub(crate) locks: LockTable,
+    pub(crate) history: History,
+    pub(crate) pending: Pending,
+    /// The log is durable through here.
+    pub(crate) durable: Lsn,
+    pub(crate) sequences: FxHashMap<Oid, SequenceState>,
+    /// By sequence, the log position of what was last logged of it.
+    pub(crate) sequence_log: FxHashMap<Oid, Lsn>,
+    /// By tree, the next hidden row id.
+    pub(crate) row_ids: FxHashMap<TreeId, u64>,
+    pub(crate) counters: Counters,
+    /// Trees that nothing refers to, with pages still to release.
+    pub(crate) garbage: Vec<(TreeId, TreeState)>,
+    /// Trees whose records the next checkpoint removes.
+    pub(crate) gone_trees: Vec<TreeId>,
+    next_txn: u64,
+    /// The newest snapshot, while someone holds it and nothing was committed since.
+    newest_frozen: Weak<Frozen>,
+    /// Transactions begun and not ended.
+    pub(crate) open_transactions: usize,
+    /// Reused for each commit's record.
+    pub(crate) record_buffer: Vec<u8>,
+}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Tenant>();
+    is_send::<Txn>();
+};
+
+/// The next identifiers to give out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Counters {
+    pub(crate) oid: Oid,
+    pub(crate) tree: TreeId,
+}
+
+impl Encode for Counters {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.oid, self.tree).encode(out);
+    }
+}
+impl Decode for Counters {
+    fn decode(input: &mut &[u8]) -> Result<Counters, Malformed> {
+        let (oid, tree) = Decode::decode(input)?;
+        Ok(Counters { oid, tree })
+    }
+}
+
+impl Encode for TreeState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.root.0.map_or(0, |page| page.0).encode(out);
+        self.entries.encode(out);
+    }
+}
+impl Decode for TreeState {
+    fn decode(input: &mut &[u8]) -> Result<TreeState, Malformed> {
+        let page = u32::decode(input)?;
+        let root = TreeRoot((page != 0).then_some(PageNo(page)));
+        Ok(TreeState { root, entries: u64::decode(input)?, dirty: false })
+    }
+}
+
+/// Why a tenant could not be created, opened or replayed.
+#[derive(Debug)]
+pub enum OpenError {
+    File(FileError),
+    /// The pages are whole, but what they say is not a database of this version.
+    Catalog {
+        tenant: TenantId,
+        what: &'static str,
+    },
+    /// A redo record does not follow the state it is applied to.
+    Redo {
+        tenant: TenantId,
+        commit: CommitNo,
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::File(error) => error.fmt(f),
+            OpenError::Catalog { tenant, what } => write!(f, "tenant {tenant}: catalog: {what}"),
+            OpenError::Redo { tenant, commit, what } => {
+                write!(f, "tenant {tenant}: redo record of commit {commit}: {what}")
+            }
+        }
+    }
+}
+impl std::error::Error for OpenError {}
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> OpenError {
+        OpenError::File(error)
+    }
+}
+impl From<Corrupt> for OpenError {
+    fn from(corrupt: Corrupt) -> OpenError {
+        OpenError::File(FileError::Corrupt(corrupt))
+    }
+}
+
+/// A page to read from disk after [`Interrupt::Miss`].
+pub struct PageRequest {
+    reader: Arc<FileReader>,
+    location: PageLocation,
+}
+
+impl PageRequest {
+    /// Reads the page through the calling thread's reactor; hand it to [`Tenant::page_loaded`].
+    pub async fn read(self) -> Result<LoadedPage, FileError> {
+        self.reader.read_page(self.location).await
+    }
+}
+
+/// Where an open tenant's memory goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TenantMemory {
+    /// Frames, versions and map nodes, those only snapshots hold included.
+    pub pages: ByteCount,
+}
+
+/// Version of [`Root::payload`]'s form: this byte, the catalog tree's root page (4), its entries (8).
+const PAYLOAD_VERSION: u8 = 1;
+
+impl Tenant {
+    /// A tenant without a data file, for tests and for what need not outlive the process.
+    pub fn in_memory(id: TenantId, owner: &str) -> Tenant {
+        let mut tenant = Tenant::with_pages(id, PageMap::new_empty(), None);
+        tenant.bootstrap(owner, None);
+        tenant
+    }
+
+    /// Makes a tenant in a new data file at `path`, with its owner role and the built-in schemas. After `Ok` it survives
+    /// power loss.
+    pub async fn create(
+        env: &Env,
+        path: &Path,
+        id: TenantId,
+        owner: &str,
+        scram_verifier: Option<&str>,
+    ) -> Result<Tenant, OpenError> {
+        let (file, pages) = DataFile::create(env, path, id)?;
+        let mut tenant = Tenant::with_pages(id, pages, Some(file));
+        tenant.bootstrap(owner, scram_verifier);
+        let mut checkpoint = tenant.begin_checkpoint()?;
+        let result = checkpoint.run().await;
+        tenant.finish_checkpoint(checkpoint);
+        result?;
+        Ok(tenant)
+    }
+
+    /// Opens the tenant at its newest root. Redo records after [`Tenant::committed`] are to be replayed before use.
+    pub async fn open(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
+        let (file, pages, root) = DataFile::open(env, path, id).await?;
+        let mut tenant = Tenant::with_pages(id, pages, Some(file));
+        tenant.committed = root.commit;
+        tenant.trees.set(CATALOG_TREE, decode_payload(id, &root.payload)?);
+        tenant.load_catalog().await?;
+        tenant.clear_orphans().await?;
+        Ok(tenant)
+    }
+
+    fn with_pages(id: TenantId, pages: PageMap, file: Option<DataFile>) -> Tenant {
+        Tenant {
+            id,
+            pages,
+            file,
+            trees: Trees::default(),
+            catalog: Arc::default(),
+            committed: CommitNo(0),
+            locks: LockTable::default(),
+            history: History::default(),
+            pending: Pending::default(),
+            durable: Lsn(0),
+            sequences: FxHashMap::default(),
+            sequence_log: FxHashMap::default(),
+            row_ids: FxHashMap::default(),
+            counters: Counters { oid: FIRST_USER_OID, tree: FIRST_USER_TREE },
+            garbage: Vec::new(),
+            gone_trees: Vec::new(),
+            next_txn: 1,
+            newest_frozen: Weak::new(),
+            open_transactions: 0,
+            record_buffer: Vec::new(),
+        }
+    }
+
+    fn bootstrap(&mut self, owner: &str, scram_verifier: Option<&str>) {
+        let catalog = Catalog::bootstrap(owner, scram_verifier.map(Into::into));
+        for (key, value) in Catalog::default().changes_to(&catalog) {
+            self.put_now(
+                CATALOG_TREE,
+                &key.to_bytes(),
+                &value.expect("nothing is removed from an empty catalog"),
+            );
+        }
+        self.catalog = Arc::new(catalog);
+    }
+
+    async fn load_catalog(&mut self) -> Result<(), OpenError> {
+        let id = self.id;
+        let malformed = move |Malformed(what)| OpenError::Catalog { tenant: id, what };
+        let mut catalog = Catalog::default();
+        let mut cursor = Cursor::new(self.trees.root(CATALOG_TREE), Seek::Start);
+        loop {
+            let step = cursor.next(&self.pages).and_then(|entry| {
+                entry
+                    .map(|entry| Ok((entry.key.to_vec(), entry.value.read(&self.pages)?.into_owned())))
+                    .transpose()
+            });
+            let (key, value) = match step {
+                Ok(None) => break,
+                Ok(Some(entry)) => entry,
+                Err(fault) => {
+                    // The cursor may have moved past an entry whose overflow pages were missing.
+                    let at = match cursor.position() {
+                        Seek::After(key) => key.to_vec(),
+                        _ => Vec::new(),
+                    };
+                    cursor.seek(Seek::Before(&at));
+                    self.load_fault(fault).await?;
+                    continue;
+                }
+            };
+            let key = RecordKey::from_bytes(&key).map_err(malformed)?;
+            match key.kind {
+                RecordKind::Counters => self.counters = decode_record(&value).map_err(malformed)?,
+                RecordKind::SequenceState => {
+                    let state = SequenceState::of_record(&value).map_err(malformed)?;
+                    self.sequences.insert(Oid(key.id), state);
+                }
+                RecordKind::Tree => self.trees.set(TreeId(key.id), decode_record(&value).map_err(malformed)?),
+                _ => catalog.apply_record(key, Some(&value)).map_err(malformed)?,
+            }
+        }
+        self.catalog = Arc::new(catalog);
+        Ok(())
+    }
+
+    /// Releases trees that no object refers to: dropped ones not yet cleared, and those of DDL that never committed.
+    async fn clear_orphans(&mut self) -> Result<(), OpenError> {
+        let owned = owned_trees(&self.catalog);
+        let orphans: Vec<_> = self.trees.iter().filter(|(tree, _)| !owned.contains(tree)).collect();
+        for (tree, state) in orphans {
+            self.trees.remove(tree);
+            self.garbage.push((tree, state));
+        }
+        while !self.garbage.is_empty() {
+            match self.reclaim(usize::MAX) {
+                Ok(_) => {}
+                Err(Interrupt::Miss(page)) => self.load_fault(PageFault::Miss(page)).await?,
+                Err(_) => {
+                    return Err(OpenError::Catalog { tenant: self.id, what: "a dropped tree is damaged" });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the page of a miss read, for those that own the tenant across a wait: opening and replaying.
+    pub(crate) async fn load_fault(&mut self, fault: PageFault) -> Result<(), OpenError> {
+        match fault {
+            PageFault::Corrupt(corrupt) => Err((*corrupt).into()),
+            PageFault::Miss(page) => {
+                let Some(request) = self.request(page).map_err(|fault| self.open_error(fault))? else {
+                    return Ok(());
+                };
+                let loaded = request.read().await?;
+                self.pages.load(loaded);
+                Ok(())
+            }
+        }
+    }
+
+    fn open_error(&self, fault: PageFault) -> OpenError {
+        match fault {
+            PageFault::Corrupt(corrupt) => (*corrupt).into(),
+            PageFault::Miss(_) => {
+                OpenError::Catalog { tenant: self.id, what: "a page is missing without a file" }
+            }
+        }
+    }
+
+    fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
+        let Some(location) = self.pages.locate(page)? else { return Ok(None) };
+        let reader = self.file.as_ref().ok_or(PageFault::Miss(page))?.reader();
+        Ok(Some(PageRequest { reader, location }))
+    }
+
+    /// What to read after [`Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run again.
+    /// Blocks in the rare case that only the transaction's snapshot still has the page.
+    pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
+        match self.request(page) {
+            Ok(Some(request)) => Ok(Some(request)),
+            live => match &txn.frozen {
+                Some(frozen) => match frozen.pages.read_blocking(page) {
+                    Ok(_) => Ok(None),
+                    Err(error) => Err(io_error(&error)),
+                },
+                None => match live {
+                    Ok(_) => Ok(None),
+                    Err(fault) => Err(SqlError::new(SqlState::DATA_CORRUPTED, fault.to_string())),
+                },
+            },
+        }
+    }
+
+    /// Takes in a page that a [`PageRequest`] read.
+    pub fn page_loaded(&mut self, loaded: LoadedPage) {
+        self.pages.load(loaded);
+    }
+
+    pub fn id(&self) -> TenantId {
+        self.id
+    }
+
+    /// The last commit applied.
+    pub fn committed(&self) -> CommitNo {
+        self.committed
+    }
+
+    /// The committed catalog.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The next oid and a tree id, for DDL. Never given out again, whether the transaction commits or not.
+    pub(crate) fn next_oid(&mut self) -> Oid {
+        let oid = self.counters.oid;
+        self.counters.oid = Oid(oid.0 + 1);
+        oid
+    }
+    pub(crate) fn next_tree(&mut self) -> TreeId {
+        let tree = self.counters.tree;
+        self.counters.tree = TreeId(tree.0 + 1);
+        tree
+    }
+
+    /// Begins a transaction. `implicit` says that it is a single statement which commits by itself. A session has at most
+    /// one at a time: its locks are the session's.
+    pub fn begin(
+        &mut self,
+        session: SessionId,
+        isolation: Isolation,
+        read_only: bool,
+        implicit: bool,
+    ) -> Txn {
+        let id = TxnId(self.next_txn);
+        self.next_txn += 1;
+        self.open_transactions += 1;
+        Txn {
+            id,
+            session,
+            isolation,
+            read_only,
+            implicit,
+            format: None,
+            overlay: Default::default(),
+            catalog: None,
+            frozen: None,
+            reads: Vec::new(),
+            built: Vec::new(),
+            dropped_trees: Vec::new(),
+            sequences: FxHashMap::default(),
+            checks: Vec::new(),
+            held: Vec::new(),
+            waiting: None,
+            deferred: Vec::new(),
+            observed: Lsn(0),
+            wrote_catalog: false,
+        }
+    }
+
+    /// What the next statement of `txn` executes against, within this turn. The first one of a transaction that reads a
+    /// snapshot takes it.
+    pub fn view<'a>(&'a mut self, txn: &'a mut Txn, redo: &'a mut dyn RedoSink) -> View<'a> {
+        if txn.isolation != Isolation::ReadCommitted && txn.frozen.is_none() {
+            self.history.begin(self.committed);
+            txn.frozen = Some(self.freeze());
+            txn.observe(self.pending.newest());
+        }
+        View { tenant: self, txn, redo }
+    }
+
+    /// What an analytic statement of `txn` reads on another thread. The reply must wait for [`Txn::observed`].
+    ///
+    /// Errors: 0A000 in a REPEATABLE READ transaction that built an index or rewrote a table, whose snapshot lacks it.
+    pub fn snapshot_view(&mut self, txn: &mut Txn) -> Result<SnapshotView, SqlError> {
+        let frozen = match (&txn.frozen, txn.isolation) {
+            (Some(frozen), _) => Arc::clone(frozen),
+            (None, Isolation::ReadCommitted) => self.freeze(),
+            (None, _) => {
+                self.history.begin(self.committed);
+                let frozen = self.freeze();
+                txn.frozen = Some(Arc::clone(&frozen));
+                frozen
+            }
+        };
+        if txn.isolation != Isolation::ReadCommitted && !txn.built.is_empty() {
+            return Err(SqlError::unsupported(
+                "an analytical query after index builds in a snapshot transaction",
+            ));
+        }
+        txn.observe(self.pending.newest());
+        let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&frozen.catalog));
+        Ok(SnapshotView::new(frozen, catalog, txn.overlay.changes().clone()))
+    }
+
+    /// SERIALIZABLE: what an analytic query read, to be told before the transaction goes on; all rows of these tables.
+    pub fn note_tables_read(&mut self, txn: &mut Txn, trees: impl IntoIterator<Item = Oid>) {
+        let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&self.catalog));
+        for table in trees.into_iter().filter_map(|oid| catalog.table(oid)) {
+            txn.note_read(table.tree, crate::row::keys::KeyRange::all);
+        }
+    }
+
+    pub(crate) fn freeze(&mut self) -> Arc<Frozen> {
+        if let Some(frozen) = self.newest_frozen.upgrade()
+            && frozen.commit == self.committed
+        {
+            return frozen;
+        }
+        let frozen = Arc::new(Frozen {
+            commit: self.committed,
+            pages: self.pages.snapshot(),
+            trees: self.trees.clone(),
+            catalog: Arc::clone(&self.catalog),
+        });
+        self.newest_frozen = Arc::downgrade(&frozen);
+        frozen
+    }
+
+    /// Snapshots taken from here on are new ones: pages changed without a commit.
+    pub(crate) fn forget_frozen(&mut self) {
+        self.newest_frozen = Weak::new();
+    }
+
+    /// The log is durable through `lsn`: replies that read up to there need not wait any more.
+    pub fn durable(&mut self, lsn: Lsn) {
+        self.durable = lsn;
+        if !self.pending.is_empty() {
+            self.pending.durable(lsn);
+        }
+    }
+
+    /// The newest commit that is not durable yet; `Lsn(0)` for none.
+    pub fn newest_pending(&self) -> Lsn {
+        self.pending.newest()
+    }
+
+    /// Rows of a table, committed ones.
+    pub fn row_count(&self, table: &crate::catalog::Table) -> u64 {
+        self.trees.get(table.tree).entries
+    }
+
+    /// Every lock held or waited for.
+    pub fn lock_records(&self) -> Vec<LockRecord> {
+        self.locks.list()
+    }
+
+    /// Transactions begun and not yet ended.
+    pub fn open_transactions(&self) -> usize {
+        self.open_transactions
+    }
+
+    pub fn memory(&self) -> TenantMemory {
+        TenantMemory { pages: self.pages.resident_bytes() }
+    }
+
+    /// Bytes of the data file and of what is in use in it; `None` while a checkpoint runs or without a file.
+    pub fn file_used(&self) -> Option<(ByteCount, ByteCount)> {
+        self.file.as_ref().and_then(DataFile::used)
+    }
+
+    // ---- checkpoints ----
+
+    /// Begins a checkpoint of the state as it is now: constant time but for the trees that changed since the last one. Run
+    /// it as a task, then [`Tenant::finish_checkpoint`]. When no transaction is open, sequences are written as they are,
+    /// so that closing a tenant leaves no gap in them.
+    pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, OpenError> {
+        if self.open_transactions == 0 {
+            self.settle_sequences();
+        }
+        let mut gone = std::mem::take(&mut self.gone_trees);
+        // A replay may have made a tree anew under the number of one it dropped.
+        gone.retain(|tree| self.trees.get(*tree) == TreeState::default());
+        for tree in gone {
+            self.remove_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes());
+        }
+        let dirty: Vec<_> = self.trees.take_dirty().into_iter().chain(self.garbage.iter().copied()).collect();
+        for (tree, state) in dirty {
+            if tree != CATALOG_TREE {
+                self.put_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes(), &encode_record(&state));
+            }
+        }
+        self.put_now(CATALOG_TREE, &RecordKind::Counters.key(0).to_bytes(), &encode_record(&self.counters));
+        let root = Root { commit: self.committed, payload: self.payload() };
+        self.forget_frozen();
+        let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
+        Ok(Checkpoint::begin(&mut self.pages, file, root)?)
+    }
+
+    /// Ends a checkpoint, whatever its outcome; true if its root was published. Then redo through the commit at which it
+    /// began is not needed any more.
+    pub fn finish_checkpoint(&mut self, checkpoint: Checkpoint) -> bool {
+        let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
+        let published = checkpoint.finish(&mut self.pages, file);
+        if !published {
+            // The records written for it are in the pages, but their trees count as changed until a root has them.
+            let all: Vec<_> = self.trees.iter().collect();
+            all.into_iter()
+                .for_each(|(tree, state)| self.trees.set(tree, TreeState { dirty: true, ..state }));
+        }
+        published
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let mut payload = vec![PAYLOAD_VERSION];
+        self.trees.get(CATALOG_TREE).encode(&mut payload);
+        payload
+    }
+
+    fn settle_sequences(&mut self) {
+        let ahead: Vec<_> =
+            self.sequences.iter().filter(|(_, s)| s.logged_ahead > 0).map(|(o, s)| (*o, *s)).collect();
+        for (oid, state) in ahead {
+            self.put_now(CATALOG_TREE, &RecordKind::SequenceState.key(oid.0).to_bytes(), &state.record());
+            self.sequences.insert(oid, SequenceState { logged_ahead: 0, ..state });
+        }
+    }
+}
+
+pub(crate) fn decode_payload(tenant: TenantId, payload: &[u8]) -> Result<TreeState, OpenError> {
+    let malformed = |what| OpenError::Catalog { tenant, what };
+    match payload.split_first() {
+        Some((&PAYLOAD_VERSION, mut rest)) => {
+            TreeState::decode(&mut rest).map_err(|Malformed(what)| malformed(what))
+        }
+        Some(_) => Err(malformed("the root was written by a newer version")),
+        None => Err(malformed("the file has no root: its creation was cut short")),
+    }
+}
+
+/// The trees that objects of the catalog refer to, and the catalog's own.
+pub(crate) fn owned_trees(catalog: &Catalog) -> rustc_hash::FxHashSet<TreeId> {
+    let tables = catalog.relations().filter_map(|r| if let Relation::Table(t) = r { Some(t) } else { None });
+    let mut trees: rustc_hash::FxHashSet<TreeId> = [CATALOG_TREE].into_iter().collect();
+    for table in tables {
+        trees.insert(table.tree);
+        trees.extend(table.indexes.iter().map(|index| index.tree));
+    }
+    trees
+}
+
+fn io_error(error: &FileError) -> SqlError {
+    let state = match error {
+        FileError::Corrupt(_) => SqlState::DATA_CORRUPTED,
+        _ => SqlState::IO_ERROR,
+    };
+    SqlError::new(state, error.to_string())
+}
+
+impl Tenant {
+    /// The position of a sequence whose catalog entry exists.
+    pub(crate) fn sequence_state(&self, sequence: &crate::catalog::Sequence) -> SequenceState {
+        self.sequences.get(&sequence.oid).copied().unwrap_or_else(|| SequenceState::at_start(sequence))
+    }
+
+    /// Makes sure that the page a catalog record is on is in memory.
+    pub(crate) fn touch_catalog(&self, key: &[u8]) -> Step<()> {
+        btree::contains(&self.pages, self.trees.root(CATALOG_TREE), key)?;
+        Ok(())
+    }
+
+    /// The next hidden row id of a tree. May miss a page the first time.
+    pub(crate) fn next_row_id(&mut self, tree: TreeId) -> Step<u64> {
+        if let Some(next) = self.row_ids.get_mut(&tree) {
+            *next += 1;
+            return Ok(*next - 1);
+        }
+        let mut cursor = Cursor::new(self.trees.root(tree), Seek::End);
+        let last = cursor.prev(&self.pages)?.and_then(|entry| crate::row::keys::row_id_of(entry.key));
+        let id = last.unwrap_or(0) + 1;
+        self.row_ids.insert(tree, id + 1);
+        Ok(id)
+    }
+}

@@ -1,0 +1,84 @@
+//! The trees of a tenant and where their pages are read from.
+//!
+//! Roots and entry counts live in memory and change with commits; a checkpoint writes those that changed into the catalog
+//! tree. They are never logged: page numbers mean nothing to a replay, which allocates its own.
+
+use std::sync::Arc;
+
+use base::{PageNo, TreeId};
+use btree::TreeRoot;
+use rustc_hash::FxHashMap;
+use storage::{PageBytes, PageFault, PageMap, ReadPages, Snapshot};
+
+/// The tree of catalog records.
+pub(crate) const CATALOG_TREE: TreeId = TreeId(1);
+
+/// The first tree id given to a table or index.
+pub(crate) const FIRST_USER_TREE: TreeId = TreeId(16);
+
+/// A tree as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TreeState {
+    pub(crate) root: TreeRoot,
+    /// Entries, kept exact by every change.
+    pub(crate) entries: u64,
+    /// Changed since the last checkpoint began.
+    pub(crate) dirty: bool,
+}
+
+/// All trees of a tenant. Clones are frozen: snapshots hold one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trees(Arc<FxHashMap<TreeId, TreeState>>);
+
+impl Trees {
+    /// A tree that has never been written to is empty.
+    #[inline]
+    pub(crate) fn get(&self, tree: TreeId) -> TreeState {
+        self.0.get(&tree).copied().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn root(&self, tree: TreeId) -> TreeRoot {
+        self.get(tree).root
+    }
+
+    pub(crate) fn set(&mut self, tree: TreeId, state: TreeState) {
+        Arc::make_mut(&mut self.0).insert(tree, state);
+    }
+
+    pub(crate) fn remove(&mut self, tree: TreeId) -> Option<TreeState> {
+        Arc::make_mut(&mut self.0).remove(&tree)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TreeId, TreeState)> + '_ {
+        self.0.iter().map(|(tree, state)| (*tree, *state))
+    }
+
+    /// The trees that changed since the last call, which are clean from now on.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(TreeId, TreeState)> {
+        let mut dirty = Vec::new();
+        for (tree, state) in Arc::make_mut(&mut self.0).iter_mut().filter(|(_, state)| state.dirty) {
+            state.dirty = false;
+            dirty.push((*tree, *state));
+        }
+        dirty.sort_unstable_by_key(|(tree, _)| *tree);
+        dirty
+    }
+}
+
+/// Pages to read: the live ones or a snapshot's.
+#[derive(Clone, Copy)]
+pub(crate) enum Pages<'a> {
+    Live(&'a PageMap),
+    Frozen(&'a Snapshot),
+}
+
+impl ReadPages for Pages<'_> {
+    #[inline]
+    fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
+        match self {
+            Pages::Live(pages) => pages.page(no),
+            Pages::Frozen(pages) => pages.page(no),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! One transaction: its isolation, its changes nobody else sees, what it locked and what it read.
+
+use std::sync::Arc;
+
+use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
+use rustc_hash::FxHashMap;
+use types::FormatContext;
+
+use crate::catalog::Catalog;
+use crate::foreign_key::PendingCheck;
+use crate::locks::{LockMode, LockTag};
+use crate::overlay::{Overlay, OverlayMark};
+use crate::row::keys::{Key, KeyRange};
+use crate::sequence::SequenceState;
+use crate::snapshot_view::Frozen;
+
+/// PostgreSQL's isolation levels; READ UNCOMMITTED is READ COMMITTED.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// Each statement reads what was committed when it (last) began.
+    #[default]
+    ReadCommitted,
+    /// All statements read one snapshot; changing a row changed since is 40001.
+    RepeatableRead,
+    /// As REPEATABLE READ, and committing is 40001 if what was read was changed since.
+    Serializable,
+}
+
+/// A transaction under way. End it with [`crate::Tenant::commit`] or [`crate::Tenant::abort`]; dropping it leaves its locks.
+#[derive(Debug)]
+pub struct Txn {
+    pub(crate) id: TxnId,
+    pub(crate) session: SessionId,
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    /// One statement that commits by itself: locks need to be in the table only once it has waited.
+    pub(crate) implicit: bool,
+    /// How values are written into error details: the session's time zone and the like. `None` for defaults.
+    pub format: Option<Arc<FormatContext>>,
+    pub(crate) overlay: Overlay,
+    /// The catalog with the transaction's own DDL.
+    pub(crate) catalog: Option<Arc<Catalog>>,
+    /// What REPEATABLE READ and SERIALIZABLE read.
+    pub(crate) frozen: Option<Arc<Frozen>>,
+    pub(crate) reads: Vec<(TreeId, KeyRange)>,
+    /// Trees filled by this transaction's DDL, in order; nobody else knows them yet.
+    pub(crate) built: Vec<Build>,
+    /// Trees that its DDL gave up, to be released at commit.
+    pub(crate) dropped_trees: Vec<TreeId>,
+    /// Sequences it made or restarted: their state until commit.
+    pub(crate) sequences: FxHashMap<Oid, SequenceState>,
+    /// Foreign key checks due at the statement's end.
+    pub(crate) checks: Vec<PendingCheck>,
+    pub(crate) held: Vec<(LockTag, u8)>,
+    /// The lock it queued for and has not yet looked after.
+    pub(crate) waiting: Option<(LockTag, LockMode)>,
+    /// Locks known to be free when they were wanted, not yet in the table.
+    pub(crate) deferred: Vec<(LockTag, LockMode)>,
+    /// The newest commit it may have read that was not durable.
+    pub(crate) observed: Lsn,
+    pub(crate) wrote_catalog: bool,
+}
+
+/// A tree filled outside the overlay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Build {
+    /// An index's entries from its table's rows.
+    Index { table: Oid, index: Oid, tree: TreeId },
+    /// A table's rows from its former tree, under new keys.
+    Cluster { table: Oid, from: TreeId, tree: TreeId },
+}
+
+impl Build {
+    pub(crate) fn tree(&self) -> TreeId {
+        match self {
+            Build::Index { tree, .. } | Build::Cluster { tree, .. } => *tree,
+        }
+    }
+}
+
+/// A place in a transaction to go back to: a statement's start.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pub(crate) overlay: OverlayMark,
+    pub(crate) catalog: Option<Arc<Catalog>>,
+    pub(crate) built: usize,
+    pub(crate) dropped_trees: usize,
+    pub(crate) sequences: Option<Box<FxHashMap<Oid, SequenceState>>>,
+}
+
+/// A SAVEPOINT: going back to it also lets go of the locks taken since.
+#[derive(Clone, Debug)]
+pub struct Savepoint {
+    pub(crate) mark: Mark,
+    pub(crate) held: usize,
+}
+
+impl Txn {
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// `SET TRANSACTION READ ONLY` and back; the layer above knows when that is allowed.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        self.read_only = read_only;
+    }
+
+    /// `SET TRANSACTION ISOLATION LEVEL`. Errors: 25001 once a snapshot was taken or something was changed.
+    pub fn set_isolation(&mut self, isolation: Isolation) -> Result<(), SqlError> {
+        if isolation != self.isolation && (self.frozen.is_some() || self.has_changes()) {
+            return Err(SqlError::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            ));
+        }
+        self.isolation = isolation;
+        Ok(())
+    }
+
+    /// From now on the transaction outlives its statement: a statement turned out to be BEGIN's first.
+    pub fn make_explicit(&mut self) {
+        self.implicit = false;
+    }
+
+    /// Whether committing would change anything.
+    pub fn has_changes(&self) -> bool {
+        !self.overlay.is_empty() || self.wrote_catalog || !self.sequences.is_empty()
+    }
+
+    /// Whether it changed the catalog.
+    pub fn has_ddl(&self) -> bool {
+        self.wrote_catalog
+    }
+
+    /// Bytes of keys and values changed so far.
+    pub fn changed_bytes(&self) -> usize {
+        self.overlay.bytes()
+    }
+
+    /// The newest commit that the transaction may have read and that was not durable then: a reply that shows anything it
+    /// read leaves when the log is durable through here. `Lsn(0)` for nothing to wait for.
+    pub fn observed(&self) -> Lsn {
+        self.observed
+    }
+
+    /// Where the statement that begins now can be taken back to with [`crate::Tenant::rollback_statement`].
+    pub fn mark(&mut self) -> Mark {
+        Mark {
+            overlay: self.overlay.mark(),
+            catalog: self.catalog.clone(),
+            built: self.built.len(),
+            dropped_trees: self.dropped_trees.len(),
+            sequences: (!self.sequences.is_empty()).then(|| Box::new(self.sequences.clone())),
+        }
+    }
+
+    /// A savepoint here; it stays valid until the transaction goes back to an earlier one.
+    pub fn savepoint(&mut self) -> Savepoint {
+        Savepoint { mark: self.mark(), held: self.held.len() }
+    }
+
+    /// The commit whose state it reads, where it reads a snapshot.
+    pub(crate) fn snapshot_commit(&self) -> Option<CommitNo> {
+        self.frozen.as_ref().map(|frozen| frozen.commit)
+    }
+
+    pub(crate) fn observe(&mut self, lsn: Lsn) {
+        self.observed = self.observed.max(lsn);
+    }
+
+    /// SERIALIZABLE remembers what it read.
+    pub(crate) fn note_read(&mut self, tree: TreeId, range: impl FnOnce() -> KeyRange) {
+        if self.isolation == Isolation::Serializable {
+            let range = range();
+            if self.reads.last() != Some(&(tree, range.clone())) {
+                self.reads.push((tree, range));
+            }
+        }
+    }
+
+    pub(crate) fn note_point_read(&mut self, tree: TreeId, key: &[u8]) {
+        self.note_read(tree, || {
+            let mut to = Key::from_slice(key);
+            to.push(0);
+            KeyRange { from: Key::from_slice(key), to: Some(to) }
+        });
+    }
+}

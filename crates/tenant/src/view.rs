@@ -1,0 +1,197 @@
+//! What a statement executes against, within one turn of the home: reads and locks. Writes are in `write`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base::{Lsn, Oid, SqlError, SqlResult, SqlState, TreeId};
+use storage::PageFault;
+
+use crate::catalog::{Catalog, Index, Table};
+use crate::interrupt::Step;
+use crate::overlay::Change;
+use crate::row::RowRef;
+use crate::row::keys::{Key, table_key_of_entry};
+use crate::tenant::{RedoSink, Tenant};
+use crate::trees::Pages;
+use crate::txn::Txn;
+
+/// A tenant as a transaction sees it, for one turn. Made by [`Tenant::view`].
+pub struct View<'a> {
+    pub(crate) tenant: &'a mut Tenant,
+    pub(crate) txn: &'a mut Txn,
+    pub(crate) redo: &'a mut dyn RedoSink,
+}
+
+/// Through what a table is scanned.
+#[derive(Clone, Copy, Debug)]
+pub enum Access<'i> {
+    /// The table's own tree: by primary key, or by row id.
+    Table,
+    /// An index; the primary key's is the table's own tree.
+    Index(&'i Index),
+}
+
+/// Which state is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// What the transaction's isolation says.
+    Statement,
+    /// The newest committed state with the transaction's changes, for constraints.
+    Newest,
+}
+
+impl View<'_> {
+    /// The catalog the transaction sees: its own DDL, its snapshot's, or the newest.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        self.txn.catalog.as_ref().unwrap_or_else(|| match &self.txn.frozen {
+            Some(frozen) => &frozen.catalog,
+            None => &self.tenant.catalog,
+        })
+    }
+
+    pub fn txn(&self) -> &Txn {
+        self.txn
+    }
+
+    /// A view for a shorter time, to hand to a function that takes one by value.
+    pub fn reborrow(&mut self) -> View<'_> {
+        View { tenant: self.tenant, txn: self.txn, redo: self.redo }
+    }
+
+    /// The newest commit the transaction may have read that is not durable; see [`Txn::observed`].
+    pub fn observed(&self) -> Lsn {
+        self.txn.observed
+    }
+
+    /// Committed rows of a table; an estimate for planning, blind to the transaction's own changes.
+    pub fn row_count(&self, table: &Table) -> u64 {
+        self.tenant.row_count(table)
+    }
+
+    /// The row with this key of the table's tree ([`crate::row::keys::primary_key`], [`RowRef::key`]).
+    pub fn get<'v>(&'v mut self, table: &'v Table, key: &[u8]) -> Step<Option<RowRef<'v>>> {
+        self.txn.note_point_read(table.tree, key);
+        let found = self.read(table.tree, key, State::Statement)?;
+        Ok(found.map(|bytes| RowRef::new(table, Cow::Owned(key.to_vec()), bytes)))
+    }
+
+    /// The row with this value in a unique index (or the primary key), which has one value for each column and none NULL.
+    pub fn get_unique<'v>(
+        &'v mut self,
+        table: &'v Table,
+        index: &Index,
+        values: &[types::Datum],
+    ) -> Step<Option<RowRef<'v>>> {
+        assert!(index.unique && values.len() == index.columns.len(), "all columns of a unique index");
+        let key = crate::row::keys::ColumnRange::equal(values).key_range(&index.columns).from;
+        if table.is_primary(index) {
+            return self.get(table, &key);
+        }
+        self.txn.note_point_read(index.tree, &key);
+        let Some(table_key) = self.unique_owner(index, &key, State::Statement)? else { return Ok(None) };
+        match self.read(table.tree, &table_key, State::Statement)? {
+            Some(bytes) => Ok(Some(RowRef::new(table, Cow::Owned(table_key.to_vec()), bytes))),
+            None => Err(disagreement(table, index).into()),
+        }
+    }
+
+    /// The key of the row that has this key in a unique index.
+    pub(crate) fn unique_owner(&mut self, index: &Index, key: &[u8], state: State) -> Step<Option<Key>> {
+        let Some(entry) = self.read(index.tree, key, state)? else { return Ok(None) };
+        match table_key_of_entry(key, &entry) {
+            Some(table_key) => Ok(Some(Key::from_slice(table_key))),
+            None => Err(SqlError::new(
+                SqlState::INDEX_CORRUPTED,
+                format!("an entry of index \"{}\" cannot be read", index.name),
+            )
+            .into()),
+        }
+    }
+
+    /// The bytes under a key: the transaction's own, or those of the state it reads.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        state: State,
+    ) -> Result<Option<Cow<'_, [u8]>>, PageFault> {
+        let lsn = self.tenant.pending.of_key(tree, key);
+        if lsn > self.txn.observed {
+            self.txn.observed = lsn;
+        }
+        match self.txn.overlay.changes().get(tree, key) {
+            Some(Change::Put(value)) => return Ok(Some(Cow::Borrowed(value))),
+            Some(Change::Delete) => return Ok(None),
+            None => {}
+        }
+        // Two arms rather than one over `Pages`: the live one is the hot path of every point read.
+        match &self.txn.frozen {
+            Some(frozen) if state == State::Statement && !self.txn.is_built(tree) => {
+                match btree::get(&frozen.pages, frozen.trees.root(tree), key)? {
+                    Some(value) => value.read(&frozen.pages).map(Some),
+                    None => Ok(None),
+                }
+            }
+            _ => match btree::get(&self.tenant.pages, self.tenant.trees.root(tree), key)? {
+                Some(value) => value.read(&self.tenant.pages).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Brings the page of a key into memory, so that commit finds it there.
+    pub(crate) fn touch(&self, tree: TreeId, key: &[u8]) -> Result<(), PageFault> {
+        btree::contains(&self.tenant.pages, self.tenant.trees.root(tree), key).map(drop)
+    }
+
+    /// Errors: 25006 in a read-only transaction; `command` is the statement's tag.
+    pub fn require_writable(&self, command: &str) -> SqlResult<()> {
+        if self.txn.read_only {
+            return Err(SqlError::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                format!("cannot execute {command} in a read-only transaction"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The table as it is now in the transaction's catalog. Errors: 42P01.
+    pub fn table(&self, oid: Oid) -> SqlResult<Arc<Table>> {
+        self.catalog().table(oid).cloned().ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist"))
+        })
+    }
+}
+
+/// The pages and tree root that a transaction's scan of `tree` reads.
+pub(crate) fn source<'v>(
+    tenant: &'v Tenant,
+    txn: &'v Txn,
+    tree: TreeId,
+    state: State,
+) -> (Pages<'v>, btree::TreeRoot) {
+    match &txn.frozen {
+        Some(frozen) if state == State::Statement && !txn.is_built(tree) => {
+            (Pages::Frozen(&frozen.pages), frozen.trees.root(tree))
+        }
+        _ => (Pages::Live(&tenant.pages), tenant.trees.root(tree)),
+    }
+}
+
+impl Txn {
+    /// Whether this transaction's DDL filled the tree, so that only the live pages have it.
+    #[inline]
+    pub(crate) fn is_built(&self, tree: TreeId) -> bool {
+        !self.built.is_empty() && self.built.iter().any(|build| build.tree() == tree)
+    }
+}
+
+/// An index has an entry for a row that is not there.
+#[cold]
+pub(crate) fn disagreement(table: &Table, index: &Index) -> SqlError {
+    SqlError::new(
+        SqlState::INDEX_CORRUPTED,
+        format!("index \"{}\" does not agree with table \"{}\"", index.name, table.name),
+    )
+}

@@ -1,0 +1,225 @@
+//! Changing rows: the table's entry, its index entries, the locks that go with them, and the checks that are due at the
+//! statement's end. All of it goes into the transaction's overlay.
+
+use base::SqlError;
+use smallvec::SmallVec;
+use types::Datum;
+
+use crate::catalog::Table;
+use crate::interrupt::{Interrupt, Step};
+use crate::locks::{LockMode, LockTag, RowLock, WaitPolicy};
+use crate::row::keys::{Entry, Key, index_entry, index_entry_of_bytes, row_id_key, table_key};
+use crate::row::{decode_row, encode_row};
+use crate::view::{State, View};
+
+/// Which conflicts of an insert are told instead of failing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arbiter {
+    /// Any unique index or the primary key.
+    Any,
+    /// The unique index or primary key with this oid.
+    Index(base::Oid),
+}
+
+/// What came of an insert that may conflict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// The new row's key.
+    Row(Key),
+    /// The key of a row that has the same unique value. It is not locked.
+    Conflict(Key),
+}
+
+/// What came of changing a row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Updated {
+    /// The row's key, which is another one if key columns changed.
+    Row(Key),
+    /// There is no such row any more.
+    Gone,
+}
+
+impl View<'_> {
+    /// Inserts a row: one value for each column in attribute order, cast to the column's type, dropped columns NULL.
+    /// Defaults and CHECK are the caller's; foreign keys are checked by [`View::finish_statement`].
+    ///
+    /// Errors: 23502, 23505, 54000; waits where another transaction holds one of the keys.
+    pub fn insert(&mut self, table: &Table, row: &[Datum]) -> Step<Key> {
+        match self.insert_with(table, row, None)? {
+            Inserted::Row(key) => Ok(key),
+            Inserted::Conflict(_) => unreachable!("without an arbiter a conflict is an error"),
+        }
+    }
+
+    /// As [`View::insert`], but a row that conflicts on `arbiter` is told, and nothing changed. For ON CONFLICT.
+    ///
+    /// Errors also: 40001 where the conflicting row is newer than the transaction's snapshot.
+    pub fn insert_or_conflict(&mut self, table: &Table, row: &[Datum], arbiter: Arbiter) -> Step<Inserted> {
+        self.insert_with(table, row, Some(arbiter))
+    }
+
+    fn insert_with(&mut self, table: &Table, row: &[Datum], arbiter: Option<Arbiter>) -> Step<Inserted> {
+        self.require_not_null(table, row)?;
+        let key = match table_key(table, row)? {
+            Some(key) => {
+                let index = table.primary_index().expect("the key is the primary key's");
+                self.lock_key(table.tree, &key)?;
+                if self.read(table.tree, &key, State::Newest)?.is_some() {
+                    if arbiter.is_some_and(|a| a == Arbiter::Any || a == Arbiter::Index(index.oid)) {
+                        self.require_unchanged(table.tree, &key)?;
+                        return Ok(Inserted::Conflict(key));
+                    }
+                    return Err(self.unique_violation(table, index, row).into());
+                }
+                key
+            }
+            None => {
+                let key = row_id_key(self.tenant.next_row_id(table.tree)?);
+                self.touch(table.tree, &key)?;
+                key
+            }
+        };
+        let mut entries: SmallVec<[Entry; 4]> = SmallVec::new();
+        for index in table.secondary_indexes() {
+            let entry = index_entry(index, row, &key)?;
+            if entry.exclusive {
+                self.lock_key(index.tree, &entry.key)?;
+                if let Some(owner) = self.unique_owner(index, &entry.key, State::Newest)? {
+                    if arbiter.is_some_and(|a| a == Arbiter::Any || a == Arbiter::Index(index.oid)) {
+                        self.require_unchanged(table.tree, &owner)?;
+                        return Ok(Inserted::Conflict(owner));
+                    }
+                    return Err(self.unique_violation(table, index, row).into());
+                }
+            } else {
+                self.touch(index.tree, &entry.key)?;
+            }
+            entries.push(entry);
+        }
+        let mut bytes = Vec::with_capacity(128);
+        encode_row(table, row, &mut bytes)?;
+        self.txn.overlay.put(table.tree, key.clone(), bytes.into_boxed_slice());
+        for (index, entry) in table.secondary_indexes().zip(entries) {
+            self.txn.overlay.put(index.tree, entry.key, Box::from(&entry.value[..]));
+        }
+        self.check_references_later(table, row, None);
+        Ok(Inserted::Row(key))
+    }
+
+    /// Replaces the row with this key by `row`, complete as for [`View::insert`].
+    ///
+    /// Errors as of `insert`, and 40001 where a snapshot transaction's row has been changed since.
+    pub fn update(&mut self, table: &Table, key: &[u8], row: &[Datum]) -> Step<Updated> {
+        let Some(old) = self.read(table.tree, key, State::Newest)? else {
+            self.require_unchanged(table.tree, key)?;
+            return Ok(Updated::Gone);
+        };
+        let old = old.into_owned();
+        self.require_not_null(table, row)?;
+        let new_key = table_key(table, row)?.unwrap_or_else(|| Key::from_slice(key));
+        let moved = new_key[..] != *key;
+        let mut changes: SmallVec<[(usize, Entry, Entry); 4]> = SmallVec::new();
+        let mut key_changed = moved;
+        for (i, index) in table.indexes.iter().enumerate().filter(|(_, index)| !table.is_primary(index)) {
+            let before = index_entry_of_bytes(table, index, &old, key)?;
+            let after = index_entry(index, row, &new_key)?;
+            if before != after {
+                key_changed |= index.unique && before.key != after.key;
+                changes.push((i, before, after));
+            }
+        }
+        let mode = if key_changed { RowLock::Update } else { RowLock::NoKeyUpdate };
+        self.lock_written(table, key, mode)?;
+        if moved {
+            self.lock_key(table.tree, &new_key)?;
+            if self.read(table.tree, &new_key, State::Newest)?.is_some() {
+                let index = table.primary_index().expect("only a primary key moves");
+                return Err(self.unique_violation(table, index, row).into());
+            }
+        }
+        for (i, before, after) in &changes {
+            let index = &table.indexes[*i];
+            if before.exclusive && before.key != after.key {
+                self.lock_key(index.tree, &before.key)?;
+            }
+            if after.exclusive && before.key != after.key {
+                self.lock_key(index.tree, &after.key)?;
+                if self.read(index.tree, &after.key, State::Newest)?.is_some() {
+                    return Err(self.unique_violation(table, index, row).into());
+                }
+            } else {
+                self.touch(index.tree, &after.key)?;
+            }
+        }
+        let mut bytes = Vec::with_capacity(old.len() + 16);
+        encode_row(table, row, &mut bytes)?;
+        if moved {
+            self.txn.overlay.delete(table.tree, Key::from_slice(key));
+        }
+        self.txn.overlay.put(table.tree, new_key.clone(), bytes.into_boxed_slice());
+        for (i, before, after) in changes {
+            let tree = table.indexes[i].tree;
+            if before.key != after.key {
+                self.txn.overlay.delete(tree, before.key);
+            }
+            self.txn.overlay.put(tree, after.key, Box::from(&after.value[..]));
+        }
+        if !table.foreign_keys.is_empty() || !table.referenced_by.is_empty() {
+            let old = decode_row(table, &old)?;
+            self.check_references_later(table, row, Some(&old));
+            self.check_referencing_later(table, &old, Some(row));
+        }
+        Ok(Updated::Row(new_key))
+    }
+
+    /// Deletes the row with this key; false if there is none any more. Foreign keys are checked by
+    /// [`View::finish_statement`].
+    ///
+    /// Errors: 40001 where a snapshot transaction's row has been changed since.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Step<bool> {
+        let Some(old) = self.read(table.tree, key, State::Newest)? else {
+            self.require_unchanged(table.tree, key)?;
+            return Ok(false);
+        };
+        let old = old.into_owned();
+        self.lock_written(table, key, RowLock::Update)?;
+        for index in table.secondary_indexes() {
+            let entry = index_entry_of_bytes(table, index, &old, key)?;
+            if entry.exclusive {
+                self.lock_key(index.tree, &entry.key)?;
+            }
+            self.touch(index.tree, &entry.key)?;
+            self.txn.overlay.delete(index.tree, entry.key);
+        }
+        self.txn.overlay.delete(table.tree, Key::from_slice(key));
+        if !table.referenced_by.is_empty() {
+            let old = decode_row(table, &old)?;
+            self.check_referencing_later(table, &old, None);
+        }
+        Ok(true)
+    }
+
+    /// Locks a row that is about to be changed, and makes sure a snapshot transaction does not change what it never saw.
+    fn lock_written(&mut self, table: &Table, key: &[u8], mode: RowLock) -> Step<()> {
+        let tag = LockTag::Row(table.tree, Key::from_slice(key));
+        self.tenant.lock(self.txn, tag, LockMode::Row(mode), WaitPolicy::Wait)?;
+        self.require_unchanged(table.tree, key)
+    }
+
+    /// Locks a key of a unique tree against anyone else who would insert or delete it.
+    fn lock_key(&mut self, tree: base::TreeId, key: &Key) -> Step<()> {
+        let tag = LockTag::Row(tree, key.clone());
+        self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Update), WaitPolicy::Wait)?;
+        Ok(())
+    }
+}
+
+impl Interrupt {
+    /// The error, if it is one.
+    pub fn into_error(self) -> Option<SqlError> {
+        match self {
+            Interrupt::Error(error) => Some(error),
+            Interrupt::Wait(_) | Interrupt::Miss(_) => None,
+        }
+    }
+}
