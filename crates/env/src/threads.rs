@@ -9,7 +9,8 @@ use base::{ByteCount, Nanos};
 /// How the kernel is to schedule a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Priority {
-    /// A worker: nice -20 with a slice of 100 µs of its own, so that it preempts a raised proxy within tens of µs.
+    /// A worker: nice -20 with a slice of 100 µs of its own, so that it preempts a raised proxy within tens of µs. Set by
+    /// a thread on itself it also makes its timers exact.
     Worker,
     /// The default of the operating system.
     Normal,

@@ -1,5 +1,6 @@
 //! The operating system's own clock, disk, network and threads (Linux).
 
+mod buffer_ring;
 mod clock;
 mod disk;
 mod epoll;

@@ -56,6 +56,28 @@ fn bytes_arrive_in_order_and_the_end_is_seen() {
 }
 
 #[test]
+fn idle_receives_share_the_rings_buffers_and_survive_their_exhaustion() {
+    on_both(|env| {
+        block_on(env, async {
+            let mut pairs = Vec::new();
+            for _ in 0..300 {
+                pairs.push(pair(env).await);
+            }
+            for round in 0..3u8 {
+                let receives = pairs.iter().enumerate().map(|(i, (_, far))| async move {
+                    let got = recv_exactly(far, 20_000).await;
+                    assert!(got == vec![i as u8 ^ round; 20_000]);
+                });
+                let sends = pairs.iter().enumerate().map(|(i, (near, _))| async move {
+                    near.send(vec![i as u8 ^ round; 20_000]).await.0.unwrap();
+                });
+                futures::join!(futures::future::join_all(receives), futures::future::join_all(sends));
+            }
+        });
+    });
+}
+
+#[test]
 fn dropped_receive_loses_no_byte() {
     on_both(|env| {
         block_on(env, async {

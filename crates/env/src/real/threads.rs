@@ -132,6 +132,12 @@ impl ThreadOps for SystemThread {
             deadline: 0,
             period: 0,
         };
+        // SAFETY: a plain system call.
+        if priority == Priority::Worker && unsafe { libc::gettid() } == self.tid {
+            // Timers of other threads may be 50 µs late to save wake-ups; a worker's quanta may not.
+            // SAFETY: sets a number of the calling thread.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+        }
         // SAFETY: the structure's size is in its first field, as the kernel wants it.
         let result = unsafe { libc::syscall(libc::SYS_sched_setattr, self.tid, &raw const attributes, 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

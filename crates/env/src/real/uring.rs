@@ -10,8 +10,9 @@ use std::task::Waker;
 
 use base::Nanos;
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 
+use super::buffer_ring::{self, BufferRing};
 use super::event_fd::EventFd;
 use crate::net::RECV_SPARE_MIN;
 use crate::reactor::op::{Op, OpState, Request};
@@ -56,6 +57,8 @@ pub(super) struct UringDriver {
     wake_armed: bool,
     /// Operations whose reference the kernel holds.
     in_flight: usize,
+    /// For receives without a buffer of their own. Dropped after the ring, which is declared first.
+    buffers: Option<BufferRing>,
 }
 
 impl UringDriver {
@@ -70,7 +73,8 @@ impl UringDriver {
         // Saves a descriptor look-up an enter; older kernels do without.
         let _ = ring.submitter().register_ring_fd();
         let wake = Arc::new(EventFd::new()?);
-        Ok(UringDriver { ring, wake, wake_count: Box::new(0), wake_armed: false, in_flight: 0 })
+        let buffers = BufferRing::register(&ring);
+        Ok(UringDriver { ring, wake, wake_count: Box::new(0), wake_armed: false, in_flight: 0, buffers })
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
@@ -85,7 +89,8 @@ impl UringDriver {
     }
 
     fn start(&mut self, op: &Arc<Op>, state: &mut OpState) {
-        let entry = entry_for(&mut state.request).user_data(Arc::into_raw(op.clone()) as u64);
+        let entry =
+            entry_for(&mut state.request, self.buffers.is_some()).user_data(Arc::into_raw(op.clone()) as u64);
         self.in_flight += 1;
         self.push(&entry);
     }
@@ -123,6 +128,18 @@ impl UringDriver {
         }
     }
 
+    /// Makes room for a received piece and copies it from its provided buffer; `progress` then counts it.
+    fn take_out(&mut self, id: u16, request: &mut Request, result: i32) {
+        let buffers = self.buffers.as_mut().expect("the kernel names a buffer we provided");
+        if let (Request::Recv { buf, .. }, Ok(len)) = (request, usize::try_from(result)) {
+            debug_assert_eq!(buf.len(), buf.capacity(), "else the receive had a buffer of its own");
+            let before = buf.len();
+            buf.extend_from_slice(buffers.bytes(id, len));
+            buf.truncate(before);
+        }
+        buffers.provide(id);
+    }
+
     fn collect(&mut self, wakers: &mut Vec<Waker>) -> usize {
         let mut done = 0;
         loop {
@@ -135,6 +152,9 @@ impl UringDriver {
                     // SAFETY: `start` made the pointer from an `Arc<Op>`, and each submission completes once.
                     let op = unsafe { Arc::from_raw(pointer as *const Op) };
                     let mut state = op.lock();
+                    if let Some(id) = cqueue::buffer_select(entry.flags()) {
+                        self.take_out(id, &mut state.request, entry.result());
+                    }
                     match progress(&mut state.request, entry.result()) {
                         Some(result) => {
                             done += 1;
@@ -163,11 +183,17 @@ fn len_u32(len: usize) -> u32 {
 }
 
 /// The ring entry for what is left of a request.
-fn entry_for(request: &mut Request) -> squeue::Entry {
+fn entry_for(request: &mut Request, can_select: bool) -> squeue::Entry {
     match request {
         Request::None => unreachable!("an operation is started with a request"),
         Request::Recv { socket, buf, .. } => {
             if buf.capacity() == buf.len() {
+                if can_select {
+                    return opcode::Recv::new(fd(socket.raw_fd()), std::ptr::null_mut(), 0)
+                        .buf_group(buffer_ring::GROUP)
+                        .build()
+                        .flags(squeue::Flags::BUFFER_SELECT);
+                }
                 buf.reserve(RECV_SPARE_MIN);
             }
             let spare = buf.spare_capacity_mut();
@@ -205,11 +231,20 @@ fn progress(request: &mut Request, result: i32) -> Option<io::Result<usize>> {
         if matches!(-result, libc::EINTR | libc::EAGAIN) {
             return None;
         }
+        if let Request::Recv { buf, .. } = request
+            && -result == libc::ENOBUFS
+        {
+            // No provided buffer was free: go on with one of its own.
+            buf.reserve(RECV_SPARE_MIN);
+            return None;
+        }
         return Some(Err(io::Error::from_raw_os_error(-result)));
     };
     match request {
         Request::Recv { buf, .. } => {
-            // SAFETY: the kernel wrote `n` bytes into the spare capacity that `entry_for` gave it.
+            assert!(n <= buf.capacity() - buf.len());
+            // SAFETY: `n` bytes were written into the spare capacity: by the kernel, to which `entry_for` gave it, or by
+            // `take_out`.
             unsafe { buf.set_len(buf.len() + n) };
             Some(Ok(n))
         }
@@ -271,6 +306,7 @@ impl Drop for UringDriver {
             if self.enter(Some(Nanos::from_millis(100))).is_err() {
                 // The ring is unusable: leak rather than free memory the kernel may still write to.
                 std::mem::forget(std::mem::take(&mut self.wake_count));
+                std::mem::forget(self.buffers.take());
                 break;
             }
             let before = self.in_flight;

@@ -22,6 +22,8 @@ pub(super) struct SimDriver {
     files: BTreeMap<(Nanos, u64), Arc<Op>>,
     /// Socket operations that would block, in order of submission.
     sockets: Vec<Arc<Op>>,
+    /// Operations cancelled since the last turn, which completes them.
+    cancelled: Vec<Arc<Op>>,
     submitted: u64,
     timer: Option<Nanos>,
 }
@@ -35,7 +37,15 @@ impl Notify for NobodySleeps {
 impl SimDriver {
     pub(super) fn new(machine: Arc<Machine>) -> SimDriver {
         let number = machine.drivers_made.fetch_add(1, Ordering::Relaxed);
-        SimDriver { machine, number, files: BTreeMap::new(), sockets: Vec::new(), submitted: 0, timer: None }
+        SimDriver {
+            machine,
+            number,
+            files: BTreeMap::new(),
+            sockets: Vec::new(),
+            cancelled: Vec::new(),
+            submitted: 0,
+            timer: None,
+        }
     }
 
     /// Tells the world when this driver next has something to do.
@@ -51,7 +61,10 @@ impl SimDriver {
 
     fn complete_due(&mut self, wakers: &mut Vec<Waker>) -> usize {
         let now = self.machine.now();
-        let mut done = 0;
+        let mut done = self.cancelled.len();
+        for op in self.cancelled.drain(..) {
+            wakers.extend(op.lock().complete(Err(io::Error::from_raw_os_error(libc::ECANCELED))));
+        }
         while let Some(first) = self.files.first_entry()
             && first.key().0 <= now
         {
@@ -111,12 +124,9 @@ impl Driver for SimDriver {
     }
 
     fn cancel(&mut self, op: &Arc<Op>) {
-        // Completed at the next turn, by making it due; a socket operation is simply taken out.
+        // File operations end soon by themselves.
         if let Some(position) = self.sockets.iter().position(|waiting| Arc::ptr_eq(waiting, op)) {
-            let op = self.sockets.remove(position);
-            let cancelled = Err(io::Error::from_raw_os_error(libc::ECANCELED));
-            let waker = op.lock().complete(cancelled);
-            waker.into_iter().for_each(Waker::wake);
+            self.cancelled.push(self.sockets.remove(position));
         }
     }
 

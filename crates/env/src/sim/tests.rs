@@ -211,6 +211,9 @@ fn broken_connections_are_reset_and_closed_ports_refuse() {
         assert_eq!(peer, near.local_addr().unwrap());
         let waited = timeout_at(Some(env.now() + Nanos::from_millis(5)), far.recv(Vec::new())).await;
         assert!(waited.is_err());
+        far.quiesce().await;
+        near.send(b"kept".to_vec()).await.0.unwrap();
+        assert_eq!(far.recv(Vec::new()).await.1, b"kept");
         world.disconnect_all();
         assert_eq!(far.recv(Vec::new()).await.0.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
         assert_eq!(near.send(vec![1]).await.0.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);

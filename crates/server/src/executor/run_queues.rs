@@ -83,7 +83,7 @@ impl RunQueues {
 
     /// Charges a poll.
     pub(super) fn charge_poll(&mut self, index: usize, used: Nanos, now: Nanos) {
-        let Some(queue) = self.queues[index].as_mut() else { return };
+        let queue = self.queues[index].as_mut().expect("a popped queue exists");
         if queue.polls == 0 {
             self.touched.push(index);
         }
@@ -91,6 +91,15 @@ impl RunQueues {
         queue.polled += used;
         queue.account.add_poll(used);
         self.scheduler.charge(queue.account.tenant, used, now);
+    }
+
+    /// Counts the running of a proxy among the polls that share the worker's own work.
+    pub(super) fn count_proxy_run(&mut self, index: usize) {
+        let queue = self.queues[index].as_mut().expect("a popped queue exists");
+        if queue.polls == 0 {
+            self.touched.push(index);
+        }
+        queue.polls += 1;
     }
 
     /// Charges processor time measured exactly, on another thread's clock.

@@ -261,6 +261,7 @@ impl Worker {
                 Work::Proxy(proxy) => {
                     *completions += self.run_proxy(&proxy, now)?;
                     let mut queues = local.queues.borrow_mut();
+                    queues.count_proxy_run(index);
                     if proxy.wants_to_run() || proxy.leave_queue() {
                         let account = proxy.account.clone();
                         queues.push(&account, Work::Proxy(proxy), now);
