@@ -6,7 +6,7 @@ use storage::{PageFault, WritePages};
 
 use crate::TreeRoot;
 use crate::edit::{Frame, NodeMut, Payload};
-use crate::node::{CHAIN_BIT, Node, SLOT_LEN, rest_of};
+use crate::node::{CHAIN_BIT, Node, SLOT_LEN, rest_of, starts_with};
 use crate::overflow;
 use crate::path::{self, Path};
 use crate::split;
@@ -104,7 +104,7 @@ fn stored_len(len: usize) -> usize {
 #[inline]
 pub(crate) fn fits(node: Node<'_>, key: &[u8], stored_len: usize) -> bool {
     let prefix = node.prefix();
-    key.starts_with(prefix) && SLOT_LEN + rest_of(&key[prefix.len()..]).len() + stored_len <= node.gap()
+    starts_with(key, prefix) && SLOT_LEN + rest_of(&key[prefix.len()..]).len() + stored_len <= node.gap()
 }
 
 fn insert_at<P: WritePages>(

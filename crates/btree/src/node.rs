@@ -85,6 +85,27 @@ pub(crate) fn rest_len(suffix_len: usize) -> usize {
     suffix_len.saturating_sub(HEAD_LEN)
 }
 
+/// Whether `key` starts with `prefix`. Prefixes are a few bytes, for which a call to the library's comparison would be the
+/// greater part of the work.
+#[inline]
+pub(crate) fn starts_with(key: &[u8], prefix: &[u8]) -> bool {
+    let len = prefix.len();
+    if key.len() < len {
+        return false;
+    }
+    let word =
+        |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let half =
+        |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    match len {
+        // Two words that may overlap cover all of it.
+        8..=16 => word(key, 0) == word(prefix, 0) && word(key, len - 8) == word(prefix, len - 8),
+        4..8 => half(key, 0) == half(prefix, 0) && half(key, len - 4) == half(prefix, len - 4),
+        0..4 => (0..len).all(|i| key[i] == prefix[i]),
+        _ => key[..len] == *prefix,
+    }
+}
+
 /// Length of the longest common prefix.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
@@ -267,7 +288,11 @@ impl<'p> Node<'p> {
     #[inline]
     fn compare_rest(self, i: usize, suffix: &[u8]) -> Ordering {
         let slot = self.slot(i);
-        self.rest(slot).cmp(rest_of(suffix)).then(slot.suffix_len.cmp(&suffix.len()))
+        if slot.suffix_len.min(suffix.len()) <= HEAD_LEN {
+            // One rest is empty: the heap need not be touched.
+            return slot.suffix_len.cmp(&suffix.len());
+        }
+        self.rest(slot).cmp(rest_of(suffix))
     }
 
     /// Whether key `i` is `key`.
@@ -276,16 +301,16 @@ impl<'p> Node<'p> {
         let prefix = self.prefix();
         let slot = self.slot(i);
         key.len() == prefix.len() + slot.suffix_len
-            && key.starts_with(prefix)
+            && starts_with(key, prefix)
             && slot.head == head_of(&key[prefix.len()..])
-            && self.rest(slot) == rest_of(&key[prefix.len()..])
+            && (slot.suffix_len <= HEAD_LEN || self.rest(slot) == rest_of(&key[prefix.len()..]))
     }
 
     /// Where `key` is (`Ok`), or the slot it would take (`Err`).
     #[inline]
     pub(crate) fn search(self, key: &[u8]) -> Result<usize, usize> {
         let prefix = self.prefix();
-        if !prefix.is_empty() && !key.starts_with(prefix) {
+        if !starts_with(key, prefix) {
             // All keys start with the prefix, so the key is before or behind all of them.
             return Err(if key < prefix { 0 } else { self.count() });
         }
