@@ -6,5 +6,8 @@
 //!
 //! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`.
 
+pub mod exec;
+pub mod explain;
 pub mod expr;
 pub mod parse;
+pub mod plan;

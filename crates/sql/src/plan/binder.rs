@@ -6,7 +6,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
 
-use super::point_plan::{NodeId, SelectPlan};
+use super::point_plan::{NodeId, SelectPlan, TableUse};
 use super::{PlanContext, RelationAccess};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
@@ -21,6 +21,7 @@ pub(super) struct Binder<'a> {
     pub(super) ctx: PlanContext<'a>,
     subqueries: RefCell<Vec<Option<SelectPlan>>>,
     accesses: RefCell<Vec<RelationAccess>>,
+    tables: RefCell<Vec<(Oid, TableUse)>>,
     nodes: Cell<u32>,
     keys: Cell<usize>,
     /// Why the point path cannot take the statement, once something said so.
@@ -50,6 +51,7 @@ impl<'a> Binder<'a> {
             ctx,
             subqueries: RefCell::default(),
             accesses: RefCell::default(),
+            tables: RefCell::default(),
             nodes: Cell::new(0),
             keys: Cell::new(0),
             elsewhere: RefCell::default(),
@@ -139,6 +141,19 @@ impl<'a> Binder<'a> {
 
     pub(super) fn accesses(&self) -> Vec<RelationAccess> {
         self.accesses.borrow().clone()
+    }
+
+    pub(super) fn tables(&self) -> Vec<(Oid, TableUse)> {
+        self.tables.borrow().clone()
+    }
+
+    /// Notes what the statement does with a table; the most counts.
+    pub(super) fn note_table(&self, table: Oid, what: TableUse) {
+        let mut tables = self.tables.borrow_mut();
+        match tables.iter_mut().find(|(oid, _)| *oid == table) {
+            Some((_, known)) => *known = what.max(*known),
+            None => tables.push((table, what)),
+        }
     }
 
     /// Notes that the statement needs `privileges` on `relation`.

@@ -7,7 +7,7 @@ use types::{CastContext, PgType, TypeMod};
 
 use super::binder::{Binder, NamedRelation, object_name};
 use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource, VisibleColumn};
-use super::point_plan::{SelectPlan, TableFunction};
+use super::point_plan::{SelectPlan, TableFunction, TableUse};
 use super::refuse::refuse;
 use super::visit::outer_columns;
 use crate::expr::{
@@ -19,19 +19,6 @@ use crate::expr::{
 pub(super) enum FromTree {
     Relation(usize),
     Join { left: Box<FromTree>, right: Box<FromTree>, left_outer: bool, on: Vec<BoundExpr> },
-}
-
-impl FromTree {
-    /// The relations in it.
-    pub(super) fn relations(&self, into: &mut Vec<usize>) {
-        match self {
-            FromTree::Relation(index) => into.push(*index),
-            FromTree::Join { left, right, .. } => {
-                left.relations(into);
-                right.relations(into);
-            }
-        }
-    }
 }
 
 /// The columns of a table as a relation shows them.
@@ -274,7 +261,10 @@ impl Binder<'_> {
         let schema = alias.is_none().then(|| self.ctx.catalog.schema_name(relation.schema()).to_owned());
         self.note_access(relation.oid(), Privileges::SELECT);
         let (mut columns, source) = match relation {
-            CatalogRelation::Table(table) => (table_columns(table), RelationSource::Table(table.clone())),
+            CatalogRelation::Table(table) => {
+                self.note_table(table.oid, TableUse::Read);
+                (table_columns(table), RelationSource::Table(table.clone()))
+            }
             CatalogRelation::View(view) => {
                 let plan = self.bind_view(view)?;
                 (view_columns(view), RelationSource::Derived(Box::new(plan)))
@@ -285,7 +275,7 @@ impl Binder<'_> {
             }
         };
         let shown = apply_alias(alias, &own, &mut columns)?;
-        Ok(level.add(shown, schema, columns, source, false))
+        Ok(level.add(shown, schema, columns, source))
     }
 
     fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {
@@ -328,7 +318,7 @@ impl Binder<'_> {
             })
             .collect();
         let name = apply_alias(Some(alias), "", &mut columns)?;
-        Ok(level.add(name, None, columns, RelationSource::Derived(Box::new(bound.plan)), lateral))
+        Ok(level.add(name, None, columns, RelationSource::Derived(Box::new(bound.plan))))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one FROM item")]
@@ -434,7 +424,7 @@ impl Binder<'_> {
                 "function generate_series does not exist",
             ));
         }
-        let mut to = |e: BoundExpr, ty| coerce(e, ty, TypeMod::NONE, CastContext::Implicit, &ctx);
+        let to = |e: BoundExpr, ty| coerce(e, ty, TypeMod::NONE, CastContext::Implicit, &ctx);
         let stop = to(args.pop().expect("two arguments"), ty)?;
         let start = to(args.pop().expect("two arguments"), ty)?;
         let step = step.map(|e| to(e, step_ty)).transpose()?;
@@ -514,7 +504,7 @@ impl Binder<'_> {
         for expr in exprs {
             self.slots_used(expr, 0, &mut uses);
         }
-        Ok(level.add(name, None, columns, RelationSource::Function { function, ordinality, uses }, true))
+        Ok(level.add(name, None, columns, RelationSource::Function { function, ordinality, uses }))
     }
 
     /// Adds the slots of the row `depth` levels out that `expr` or a subquery in it names.

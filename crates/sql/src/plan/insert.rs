@@ -150,6 +150,7 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
     let plan = PointPlan {
         statement: PointStatement::Insert(Box::new(plan)),
         subqueries: binder.take_subqueries(),
+        tables: binder.tables(),
         nodes: binder.nodes(),
         cost,
         external: None,
@@ -171,7 +172,7 @@ fn target_level(table: &Arc<Table>, name: &str, more: &[&str]) -> (Level, Namesp
     let mut namespace = Namespace::default();
     for name in [name].iter().chain(more) {
         let source = RelationSource::Table(Arc::clone(table));
-        let index = level.add((*name).to_owned(), None, table_columns(table), source, false);
+        let index = level.add((*name).to_owned(), None, table_columns(table), source);
         let own = level.namespace_of(index);
         namespace.relations.extend(own.relations);
         namespace.columns.extend(own.columns);
@@ -311,21 +312,20 @@ fn bind_conflict(
                 })?;
                 positions.push(position);
             }
-            let matching: Vec<usize> = (0..table.indexes.len())
-                .filter(|i| {
+            let matching = (0..table.indexes.len())
+                .find(|i| {
                     let index = &table.indexes[*i];
                     index.unique
                         && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
                         && index.column_positions().all(|c| positions.contains(&c))
-                })
-                .collect();
-            if matching.is_empty() {
+                });
+            let Some(matching) = matching else {
                 return Err(SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,
                     "there is no unique or exclusion constraint matching the ON CONFLICT specification",
                 ));
-            }
-            Arbiter::Indexes(matching)
+            };
+            Arbiter::Index(table.indexes[matching].oid)
         }
         Some(ast::ConflictTarget::OnConstraint(name)) => {
             let parts = super::binder::object_name(name)?;
@@ -333,7 +333,7 @@ fn bind_conflict(
             let found =
                 table.indexes.iter().position(|i| i.constraint.is_some() && i.name == wanted.as_str());
             match found {
-                Some(index) => Arbiter::Indexes(vec![index]),
+                Some(index) => Arbiter::Index(table.indexes[index].oid),
                 None => {
                     return Err(SqlError::new(
                         SqlState::UNDEFINED_OBJECT,

@@ -21,8 +21,6 @@ pub(super) struct Relation {
     pub(super) first: usize,
     /// Taken when the relation's node is made.
     pub(super) source: Option<RelationSource>,
-    /// May use what relations before it filled.
-    pub(super) lateral: bool,
     /// Where the key of its current row is to be remembered.
     pub(super) key: Option<usize>,
 }
@@ -79,7 +77,6 @@ impl Level {
         schema: Option<String>,
         columns: Vec<RelationColumn>,
         source: RelationSource,
-        lateral: bool,
     ) -> usize {
         let first = self.width;
         self.width += columns.len();

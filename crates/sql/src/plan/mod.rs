@@ -37,7 +37,7 @@ pub use point_plan::{
     AccessPath, AggregatePlan, Arbiter, CheckPlan, ConflictAction, DeletePlan, DistinctPlan, ExternalSource,
     InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy, Node, NodeId, NodeKind,
     PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode, SelectPlan, SortColumn,
-    TableFunction, TargetColumn, UpdatePlan,
+    TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
 
 /// Live row counts, for the choice of paths. An estimate will do.

@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::Oid;
 use sqlparser::ast;
 use tenant::catalog::Table;
 use types::{PgType, TypeMod};
@@ -19,12 +20,22 @@ pub struct PointPlan {
     pub statement: PointStatement,
     /// By [`crate::expr::SubqueryId`].
     pub subqueries: Vec<SelectPlan>,
+    /// The tables to lock before anything is read, each once.
+    pub tables: Vec<(Oid, TableUse)>,
     /// Nodes in the whole plan; their ids are below this.
     pub nodes: u32,
     /// Rows the statement is estimated to look at.
     pub cost: f64,
     /// A query the analytical path must run first.
     pub external: Option<Box<ExternalSource>>,
+}
+
+/// What a statement does with a table; each takes PostgreSQL's table lock for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TableUse {
+    Read,
+    LockRows,
+    Write,
 }
 
 #[derive(Debug)]
@@ -43,7 +54,7 @@ pub struct ExternalSource {
 }
 
 /// Numbers the nodes of a plan, for EXPLAIN ANALYZE.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub u32);
 
 /// One level of SELECT. Runs as: rows of `from`, grouping, projection, sort, distinct, locks, offset and limit.
@@ -299,12 +310,12 @@ pub struct CheckPlan {
 }
 
 /// What decides that rows conflict.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arbiter {
     /// Any unique index.
     Any,
-    /// These positions in the table's `indexes`.
-    Indexes(Vec<usize>),
+    /// The unique index or primary key with this oid.
+    Index(Oid),
 }
 
 #[derive(Debug)]

@@ -19,6 +19,7 @@ use super::point_plan::{
     AggregatePlan, DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, PointPlan, PointStatement,
     SelectPlan, SortColumn,
 };
+use super::point_plan::TableUse;
 use super::refuse::refuse;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
@@ -62,6 +63,7 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
     let plan = PointPlan {
         statement: PointStatement::Select(Box::new(bound.plan)),
         subqueries,
+        tables: binder.tables(),
         nodes: binder.nodes(),
         cost,
         external: None,
@@ -473,7 +475,7 @@ impl Binder<'_> {
         let correlated = nothing.correlated();
         let mut level = Level::default();
         let source = RelationSource::Values(bound);
-        let index = level.add("*VALUES*".into(), None, columns, source, false);
+        let index = level.add("*VALUES*".into(), None, columns, source);
         let namespace = level.namespace_of(index);
         let scope = LevelScope { level: &level, namespace: &namespace, outer };
         let outputs: Vec<OutputColumn> =
@@ -653,6 +655,7 @@ impl Binder<'_> {
                 };
                 let key = *relation.key.get_or_insert_with(|| self.next_key());
                 self.note_access(table.oid, Privileges::UPDATE);
+                self.note_table(table.oid, TableUse::LockRows);
                 self.set_effects();
                 match locks.iter_mut().find(|lock| lock.key == key) {
                     Some(lock) => lock.strength = lock.strength.max(strength),

@@ -8,7 +8,7 @@ use tenant::catalog::{Column, Identity, Privileges, Relation, Table};
 use types::{Datum, TypeMod};
 
 use super::binder::{Binder, NamedRelation, object_name};
-use super::point_plan::CheckPlan;
+use super::point_plan::{CheckPlan, TableUse};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, TableScope, bind_expr, bind_sql_text,
     coerce_assignment, coerce_condition,
@@ -35,6 +35,7 @@ impl Binder<'_> {
         match relation {
             Relation::Table(table) => {
                 self.note_access(table.oid, privilege);
+                self.note_table(table.oid, TableUse::Write);
                 self.set_effects();
                 Ok(Arc::clone(table))
             }

@@ -39,7 +39,7 @@ pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlRes
         }
     };
     let binder = Binder::new(*ctx);
-    let mut target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
+    let target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
     let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
     let conditions = target.with_scope(|scope| binder.bind_where(selection.as_ref(), scope))?;
     let (returning, output) = target.bind_returning(&binder, returning.as_deref())?;
@@ -109,7 +109,7 @@ impl ChangedLevel {
         };
         let mut level = Level::default();
         let source = RelationSource::Table(Arc::clone(&table));
-        let index = level.add(shown, schema, table_columns(&table), source, false);
+        let index = level.add(shown, schema, table_columns(&table), source);
         level.relations[index].key = Some(binder.next_key());
         let mut namespace = level.namespace_of(index);
         let mut trees = vec![FromTree::Relation(index)];
@@ -162,6 +162,7 @@ pub(super) fn finish(
     let plan = PointPlan {
         statement,
         subqueries: binder.take_subqueries(),
+        tables: binder.tables(),
         nodes: binder.nodes(),
         cost,
         external: None,

@@ -1,0 +1,152 @@
+//! GROUP BY and aggregates, by a hash table of groups in order of their first rows.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use types::{Datum, Row};
+
+use super::node::Emit;
+use super::row_key::{push_key, row_key};
+use super::select::compare_nullable;
+use super::{Cx, Flow, Halt, Run};
+use crate::expr::{Accumulator, AggregateCall, eval, eval_filter};
+use crate::plan::{AggregatePlan, Node};
+
+/// One group: a row of it, its keys, the states of its aggregates.
+struct Group {
+    row: Row,
+    keys: Row,
+    states: Vec<State>,
+}
+
+/// One aggregate over one group.
+struct State {
+    accumulator: Accumulator,
+    /// The arguments met, for DISTINCT.
+    seen: Option<FxHashSet<Box<[u8]>>>,
+    /// Sort keys and arguments, for ORDER BY within the aggregate.
+    waiting: Vec<(Row, Row)>,
+}
+
+impl State {
+    fn new(call: &AggregateCall) -> State {
+        State { accumulator: call.start(), seen: call.distinct.then(FxHashSet::default), waiting: Vec::new() }
+    }
+}
+
+impl Run<'_, '_> {
+    /// Emits a row for each group: the slots of one of its rows, then its keys, then its aggregates.
+    pub(super) fn aggregate(
+        &self,
+        plan: &AggregatePlan,
+        from: &Node,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: Emit<'_>,
+    ) -> Halt<Flow> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut by_key: FxHashMap<Box<[u8]>, usize> = FxHashMap::default();
+        let start = |row: &[Datum], keys: Row| Group {
+            row: row.to_vec(),
+            keys,
+            states: plan.calls.iter().map(State::new).collect(),
+        };
+        if !plan.grouped {
+            groups.push(start(row, Row::new()));
+        }
+        let mut keys = Row::with_capacity(plan.keys.len());
+        let mut key = Vec::new();
+        let mut args = Row::new();
+        let mut first = true;
+        self.node(from, cx, row, &mut |row| {
+            let at = if plan.grouped {
+                self.project(&plan.keys, cx, row, &mut keys)?;
+                key.clear();
+                keys.iter().for_each(|value| push_key(value, &mut key));
+                match by_key.get(key.as_slice()) {
+                    Some(at) => *at,
+                    None => {
+                        by_key.insert(key.as_slice().into(), groups.len());
+                        groups.push(start(row, std::mem::take(&mut keys)));
+                        groups.len() - 1
+                    }
+                }
+            } else {
+                if std::mem::take(&mut first) {
+                    groups[0].row.clone_from_slice(row);
+                }
+                0
+            };
+            let mut decided = plan.first_row_decides;
+            for (call, state) in plan.calls.iter().zip(&mut groups[at].states) {
+                decided &= self.accumulate(call, state, cx, row, &mut args)?;
+            }
+            Ok(if decided { Flow::Stop } else { Flow::More })
+        })?;
+        let mut out = Row::new();
+        for group in groups {
+            out.clear();
+            out.extend(group.row);
+            out.extend(group.keys);
+            for (call, state) in plan.calls.iter().zip(group.states) {
+                out.push(finish(call, state)?);
+            }
+            if let Some(having) = &plan.having
+                && !eval_filter(having, &cx.row(&out)).map_err(|error| self.halt(error))?
+            {
+                continue;
+            }
+            if emit(&mut out)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    /// Gives a row to an aggregate; answers whether its first argument had a value.
+    fn accumulate(
+        &self,
+        call: &AggregateCall,
+        state: &mut State,
+        cx: &Cx<'_>,
+        row: &[Datum],
+        args: &mut Row,
+    ) -> Halt<bool> {
+        let ctx = cx.row(row);
+        if let Some(filter) = &call.filter
+            && !eval_filter(filter, &ctx).map_err(|error| self.halt(error))?
+        {
+            return Ok(false);
+        }
+        self.project(&call.args, cx, row, args)?;
+        let valued = args.first().is_some_and(|value| !value.is_null());
+        if let Some(seen) = &mut state.seen
+            && !seen.insert(row_key(args))
+        {
+            return Ok(valued);
+        }
+        if call.order_by.is_empty() {
+            state.accumulator.add(args)?;
+            return Ok(valued);
+        }
+        let mut keys = Row::with_capacity(call.order_by.len());
+        for key in &call.order_by {
+            keys.push(eval(&key.expr, &ctx).map_err(|error| self.halt(error))?);
+        }
+        state.waiting.push((keys, args.clone()));
+        Ok(valued)
+    }
+}
+
+fn finish(call: &AggregateCall, mut state: State) -> Halt<Datum> {
+    state.waiting.sort_by(|(a, _), (b, _)| {
+        call.order_by
+            .iter()
+            .zip(a.iter().zip(b))
+            .map(|(key, (a, b))| compare_nullable(a, b, key.descending, key.nulls_first))
+            .find(|order| order.is_ne())
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    for (_, args) in &state.waiting {
+        state.accumulator.add(args)?;
+    }
+    Ok(state.accumulator.finish()?)
+}

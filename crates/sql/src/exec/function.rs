@@ -1,0 +1,151 @@
+//! Functions in FROM.
+
+use base::{SqlError, SqlState};
+use types::{Datum, PgType, TypeMod};
+
+use super::node::Emit;
+use super::{Cx, Flow, Halt, Run};
+use crate::expr::{BoundExpr, eval};
+use crate::plan::TableFunction;
+
+impl Run<'_, '_> {
+    pub(super) fn function(
+        &self,
+        function: &TableFunction,
+        first: usize,
+        ordinality: bool,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: Emit<'_>,
+    ) -> Halt<Flow> {
+        let value = |expr: &BoundExpr, row: &[Datum]| eval(expr, &cx.row(row)).map_err(|error| self.halt(error));
+        let mut number = 0;
+        let mut give = |row: &mut Vec<Datum>, width: usize| {
+            number += 1;
+            if ordinality {
+                row[first + width] = Datum::Int8(number);
+            }
+            emit(row)
+        };
+        match function {
+            TableFunction::Scalar(expr) => {
+                row[first] = value(expr, row)?;
+                give(row, 1)
+            }
+            TableFunction::Unnest(arrays) => {
+                let mut columns = Vec::with_capacity(arrays.len());
+                for array in arrays {
+                    columns.push(match value(array, row)? {
+                        Datum::Array(array) => array.items,
+                        _ => Vec::new(),
+                    });
+                }
+                let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+                for i in 0..rows {
+                    for (j, column) in columns.iter().enumerate() {
+                        row[first + j] = column.get(i).cloned().unwrap_or(Datum::Null);
+                    }
+                    self.examine()?;
+                    if give(row, columns.len())? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+            TableFunction::Series { ty, start, stop, step } => {
+                let start = value(start, row)?;
+                let stop = value(stop, row)?;
+                let step = step.as_ref().map(|step| value(step, row)).transpose()?;
+                let Some(mut series) = Series::new(*ty, start, stop, step, cx)? else { return Ok(Flow::More) };
+                while let Some(next) = series.next()? {
+                    row[first] = next;
+                    self.examine()?;
+                    if give(row, 1)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+        }
+    }
+}
+
+/// `generate_series` under way.
+struct Series<'a> {
+    ty: PgType,
+    next: Option<Datum>,
+    stop: Datum,
+    step: Datum,
+    down: bool,
+    format: &'a types::FormatContext,
+}
+
+impl<'a> Series<'a> {
+    fn new(
+        ty: PgType,
+        start: Datum,
+        stop: Datum,
+        step: Option<Datum>,
+        cx: &Cx<'a>,
+    ) -> Result<Option<Series<'a>>, SqlError> {
+        let format = cx.stmt.format;
+        let step = match step {
+            Some(step) => step,
+            None => types::cast(
+                Datum::Int4(1),
+                PgType::Int4,
+                ty,
+                TypeMod::NONE,
+                types::CastContext::Implicit,
+                format,
+            )?,
+        };
+        if start.is_null() || stop.is_null() || step.is_null() {
+            return Ok(None);
+        }
+        let zero = match &step {
+            Datum::Interval(_) => Datum::Interval(types::Interval::default()),
+            _ => types::cast(
+                Datum::Int4(0),
+                PgType::Int4,
+                ty,
+                TypeMod::NONE,
+                types::CastContext::Implicit,
+                format,
+            )?,
+        };
+        let order = types::compare(&step, &zero);
+        if order.is_eq() {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
+        }
+        Ok(Some(Series { ty, next: Some(start), stop, step, down: order.is_lt(), format }))
+    }
+
+    fn next(&mut self) -> Result<Option<Datum>, SqlError> {
+        let Some(value) = self.next.take() else { return Ok(None) };
+        let order = types::compare(&value, &self.stop);
+        if if self.down { order.is_lt() } else { order.is_gt() } {
+            return Ok(None);
+        }
+        // Beyond the type's range there is nothing more.
+        self.next = match (&value, &self.step) {
+            (Datum::Int4(a), Datum::Int4(b)) => a.checked_add(*b).map(Datum::Int4),
+            (Datum::Int8(a), Datum::Int8(b)) => a.checked_add(*b).map(Datum::Int8),
+            _ => Some(advance(&value, &self.step, self.format)?),
+        };
+        let _ = self.ty;
+        Ok(Some(value))
+    }
+}
+
+fn advance(value: &Datum, step: &Datum, format: &types::FormatContext) -> Result<Datum, SqlError> {
+    match (value, step) {
+        (Datum::Timestamp(at), Datum::Interval(step)) => {
+            Ok(Datum::Timestamp(types::datetime::arith::timestamp_add(*at, step)?))
+        }
+        (Datum::TimestampTz(at), Datum::Interval(step)) => {
+            Ok(Datum::TimestampTz(types::datetime::arith::timestamptz_add(*at, step, &format.time_zone)?))
+        }
+        _ => types::arith::add(value, step),
+    }
+}

@@ -1,0 +1,272 @@
+//! Runs point plans within one turn of the tenant's home.
+//!
+//! Rows are pushed: each node of FROM fills its slots of the level's row and calls on. Nothing of the tenant is borrowed
+//! while an expression is evaluated, so functions with effects reach the tenant through the session; both share the view
+//! in a `RefCell`. What must wait ends the run; the caller takes the statement back, waits, and runs it anew.
+
+mod aggregate;
+mod change;
+mod conflict;
+mod function;
+mod hash_join;
+mod insert;
+mod node;
+mod path;
+mod row_key;
+mod select;
+mod subquery;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use base::{Nanos, SqlError, SqlResult};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tenant::locks::{TableLock, WaitPolicy};
+use tenant::{Interrupt, View};
+use types::{Datum, FormatContext, PgType, Row};
+
+use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
+use crate::plan::{NodeId, PointPlan, PointStatement, TableUse};
+
+/// What a sink says to a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    More,
+    /// No further rows are wanted.
+    Stop,
+}
+
+/// Takes the rows of a result.
+pub trait RowSink {
+    /// One row; the slice is good for this call only.
+    ///
+    /// # Errors
+    /// End the statement.
+    fn row(&mut self, row: &[Datum]) -> SqlResult<Flow>;
+}
+
+/// The session a statement runs in.
+#[derive(Clone, Copy)]
+pub struct ExecEnv<'a> {
+    /// Settings; its `now` is the transaction's start.
+    pub format: &'a FormatContext,
+    /// Microseconds since 2000-01-01 UTC.
+    pub statement_start: i64,
+    pub session: &'a dyn SessionContext,
+}
+
+/// Rows from the analytical path for [`PointPlan::external`].
+#[derive(Clone, Copy)]
+pub struct ExternalRows<'a> {
+    pub types: &'a [PgType],
+    pub rows: &'a [Row],
+}
+
+/// What bounds and watches a run.
+#[derive(Clone, Copy, Default)]
+pub struct ExecLimits<'a> {
+    /// Rows of tables it may look at before it ends with [`ExecError::Outgrew`]; `None` for no limit. Only for plans that
+    /// change nothing: set it for `read_only` ones, and run those that outgrow it on the analytical path.
+    pub rows_examined_max: Option<u64>,
+    /// Measures the nodes, for EXPLAIN ANALYZE.
+    pub profile: Option<&'a Profile<'a>>,
+}
+
+/// How a run ended that came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExecDone {
+    /// Rows given out by a query, or changed by DML: the number in the command tag.
+    pub rows: u64,
+    /// Rows of tables and index entries looked at.
+    pub examined: u64,
+}
+
+/// How a run ended before its end. The caller undoes the statement.
+#[derive(Debug)]
+pub enum ExecError {
+    /// A lock, a page, or an error.
+    Interrupt(Interrupt),
+    /// The [`SessionContext`] raised [`EvalError::Interrupted`] and has kept why.
+    Session,
+    /// More rows were looked at than [`ExecLimits::rows_examined_max`].
+    Outgrew,
+}
+
+impl From<Interrupt> for ExecError {
+    fn from(interrupt: Interrupt) -> ExecError {
+        ExecError::Interrupt(interrupt)
+    }
+}
+
+impl From<SqlError> for ExecError {
+    fn from(error: SqlError) -> ExecError {
+        ExecError::Interrupt(Interrupt::Error(error))
+    }
+}
+
+/// Counts and times of a plan's nodes, by [`NodeId`].
+pub struct Profile<'a> {
+    pub clock: &'a dyn Fn() -> Nanos,
+    nodes: RefCell<Vec<NodeProfile>>,
+}
+
+/// What one node did.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NodeProfile {
+    /// Times it was started.
+    pub loops: u64,
+    /// Rows it gave out, over all loops.
+    pub rows: u64,
+    /// Rows its filter took out, over all loops.
+    pub filtered: u64,
+    /// Time spent in it, its children and not in what it fed.
+    pub time: Nanos,
+}
+
+impl<'a> Profile<'a> {
+    pub fn new(plan: &PointPlan, clock: &'a dyn Fn() -> Nanos) -> Profile<'a> {
+        Profile { clock, nodes: RefCell::new(vec![NodeProfile::default(); plan.nodes as usize]) }
+    }
+
+    pub fn node(&self, id: NodeId) -> NodeProfile {
+        self.nodes.borrow()[id.0 as usize]
+    }
+
+    fn update(&self, id: NodeId, f: impl FnOnce(&mut NodeProfile)) {
+        f(&mut self.nodes.borrow_mut()[id.0 as usize]);
+    }
+}
+
+type Halt<T> = Result<T, ExecError>;
+/// The key of a table's row.
+type Key = SmallVec<[u8; 24]>;
+
+/// Runs a plan. `params` are of the plan's parameter types.
+///
+/// Deferred to the statement's end and checked here: foreign keys. Row locks and changes go into the view's transaction;
+/// after an error the caller rolls the statement back.
+///
+/// # Errors
+/// See [`ExecError`].
+pub fn run(
+    plan: &PointPlan,
+    params: &[Datum],
+    env: &ExecEnv<'_>,
+    view: &RefCell<View<'_>>,
+    external: Option<ExternalRows<'_>>,
+    sink: &mut dyn RowSink,
+    limits: ExecLimits<'_>,
+) -> Result<ExecDone, ExecError> {
+    {
+        let mut view = view.borrow_mut();
+        for (table, what) in &plan.tables {
+            let mode = match what {
+                TableUse::Read => TableLock::AccessShare,
+                TableUse::LockRows => TableLock::RowShare,
+                TableUse::Write => TableLock::RowExclusive,
+            };
+            view.lock_table(*table, mode, WaitPolicy::Wait)?;
+        }
+    }
+    let run = Run {
+        plan,
+        view,
+        examined: Cell::new(0),
+        limits,
+        keys: RefCell::default(),
+        kept: RefCell::default(),
+        interrupt: RefCell::default(),
+    };
+    let stmt = StatementCtx {
+        params,
+        format: env.format,
+        statement_start: env.statement_start,
+        session: env.session,
+        subqueries: &run,
+    };
+    let cx = Cx { stmt: &stmt, outer: None };
+    let rows = match &plan.statement {
+        PointStatement::Select(select) => {
+            let mut given = 0;
+            run.select(select, &cx, &mut |row| {
+                given += 1;
+                Ok(sink.row(row)?)
+            })?;
+            given
+        }
+        PointStatement::Insert(insert) => run.insert(insert, &cx, external, sink)?,
+        PointStatement::Update(update) => run.update(update, &cx, sink)?,
+        PointStatement::Delete(delete) => run.delete(delete, &cx, sink)?,
+    };
+    if !matches!(plan.statement, PointStatement::Select(_)) {
+        view.borrow_mut().finish_statement()?;
+    }
+    Ok(ExecDone { rows, examined: run.examined.get() })
+}
+
+/// One execution of one plan.
+struct Run<'a, 'v> {
+    plan: &'a PointPlan,
+    view: &'a RefCell<View<'v>>,
+    examined: Cell<u64>,
+    limits: ExecLimits<'a>,
+    /// Keys of the current rows of the relations that are locked or changed.
+    keys: RefCell<Vec<Key>>,
+    /// Rows of uncorrelated subqueries and derived tables.
+    kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
+    /// Why a subquery stopped, while the reason passes through an expression.
+    interrupt: RefCell<Option<ExecError>>,
+}
+
+/// What expressions of one level are evaluated in, but for the row.
+#[derive(Clone, Copy)]
+struct Cx<'a> {
+    stmt: &'a StatementCtx<'a>,
+    /// The enclosing level's row.
+    outer: Option<&'a EvalCtx<'a>>,
+}
+
+impl<'a> Cx<'a> {
+    #[inline]
+    fn row<'b>(&self, row: &'b [Datum]) -> EvalCtx<'b>
+    where
+        'a: 'b,
+    {
+        EvalCtx { row, outer: self.outer, stmt: self.stmt }
+    }
+}
+
+impl Run<'_, '_> {
+    /// What an expression's failure means for the run.
+    #[cold]
+    fn halt(&self, error: EvalError) -> ExecError {
+        match error {
+            EvalError::Sql(error) => error.into(),
+            EvalError::Interrupted => self.interrupt.borrow_mut().take().unwrap_or(ExecError::Session),
+        }
+    }
+
+    /// Counts a row looked at.
+    #[inline]
+    fn examine(&self) -> Halt<()> {
+        let examined = self.examined.get() + 1;
+        self.examined.set(examined);
+        match self.limits.rows_examined_max {
+            Some(max) if examined > max => Err(ExecError::Outgrew),
+            _ => Ok(()),
+        }
+    }
+
+    fn remember_key(&self, place: usize, key: Key) {
+        let mut keys = self.keys.borrow_mut();
+        if keys.len() <= place {
+            keys.resize(place + 1, Key::new());
+        }
+        keys[place] = key;
+    }
+
+    fn remembered_key(&self, place: usize) -> Key {
+        self.keys.borrow().get(place).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,160 @@
+//! The nodes of FROM.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use types::{Datum, Row};
+
+use super::{Cx, Flow, Halt, Key, Run};
+use crate::expr::eval_filter;
+use crate::plan::{Node, NodeId, NodeKind, SelectPlan};
+
+/// Takes a row of a level and says whether more are wanted.
+pub(super) type Emit<'e> = &'e mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>;
+
+impl Run<'_, '_> {
+    /// Calls `emit` for each row of `node` that satisfies its filter.
+    pub(super) fn node(&self, node: &Node, cx: &Cx<'_>, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
+        if let Some(profile) = self.limits.profile {
+            let start = (profile.clock)();
+            let mut away = base::Nanos(0);
+            let (mut rows, mut filtered) = (0, 0);
+            let flow = self.kind(node, cx, row, &mut |row| {
+                if !self.passes(node, cx, row)? {
+                    filtered += 1;
+                    return Ok(Flow::More);
+                }
+                rows += 1;
+                let left = (profile.clock)();
+                let flow = emit(row);
+                away += (profile.clock)() - left;
+                flow
+            });
+            let spent = (profile.clock)() - start - away;
+            profile.update(node.id, |n| {
+                n.loops += 1;
+                n.rows += rows;
+                n.filtered += filtered;
+                n.time += spent;
+            });
+            return flow;
+        }
+        if node.filter.is_none() {
+            return self.kind(node, cx, row, emit);
+        }
+        self.kind(node, cx, row, &mut |row| match self.passes(node, cx, row)? {
+            true => emit(row),
+            false => Ok(Flow::More),
+        })
+    }
+
+    #[inline]
+    fn passes(&self, node: &Node, cx: &Cx<'_>, row: &[Datum]) -> Halt<bool> {
+        match &node.filter {
+            Some(filter) => eval_filter(filter, &cx.row(row)).map_err(|error| self.halt(error)),
+            None => Ok(true),
+        }
+    }
+
+    fn kind(&self, node: &Node, cx: &Cx<'_>, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
+        match &node.kind {
+            NodeKind::OneRow => emit(row),
+            NodeKind::Scan(scan) => self.scan(scan, cx, row, emit),
+            NodeKind::Values { first, rows } => {
+                for exprs in rows {
+                    for (i, expr) in exprs.iter().enumerate() {
+                        let value = crate::expr::eval(expr, &cx.row(&[])).map_err(|error| self.halt(error))?;
+                        row[first + i] = value;
+                    }
+                    if emit(row)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+            NodeKind::Derived { first, plan, .. } => {
+                for values in self.derived(node.id, plan, cx, row)?.iter() {
+                    row[*first..first + values.len()].clone_from_slice(values);
+                    if emit(row)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+            NodeKind::Function { first, function, ordinality, .. } => {
+                self.function(function, *first, *ordinality, cx, row, emit)
+            }
+            NodeKind::NestedLoop { left, right, left_outer, right_slots } => {
+                self.node(left, cx, row, &mut |row| {
+                    let mut matched = false;
+                    let flow = self.node(right, cx, row, &mut |row| {
+                        matched = true;
+                        emit(row)
+                    })?;
+                    if *left_outer && !matched && flow == Flow::More {
+                        self.clear(right, right_slots, row);
+                        return emit(row);
+                    }
+                    Ok(flow)
+                })
+            }
+            NodeKind::HashJoin { left, right, left_keys, right_keys, on, left_outer, right_slots } => {
+                let table = self.build(right, right_keys, right_slots, cx, row)?;
+                self.node(left, cx, row, &mut |row| {
+                    let matched =
+                        self.probe_table(&table, left_keys, on.as_ref(), right_slots, cx, row, emit)?;
+                    match matched {
+                        None => Ok(Flow::Stop),
+                        Some(false) if *left_outer => {
+                            self.clear(right, right_slots, row);
+                            emit(row)
+                        }
+                        Some(_) => Ok(Flow::More),
+                    }
+                })
+            }
+        }
+    }
+
+    /// Fills the slots of an outer join's missing side with NULL.
+    fn clear(&self, node: &Node, slots: &Range<usize>, row: &mut [Datum]) {
+        row[slots.clone()].fill(Datum::Null);
+        self.forget_keys(node);
+    }
+
+    fn forget_keys(&self, node: &Node) {
+        match &node.kind {
+            NodeKind::Scan(scan) => {
+                if let Some(place) = scan.key {
+                    self.remember_key(place, Key::new());
+                }
+            }
+            NodeKind::NestedLoop { left, right, .. } | NodeKind::HashJoin { left, right, .. } => {
+                self.forget_keys(left);
+                self.forget_keys(right);
+            }
+            _ => {}
+        }
+    }
+
+    /// The rows of a subquery in FROM; kept for the statement unless they depend on other rows.
+    fn derived(&self, id: NodeId, plan: &SelectPlan, cx: &Cx<'_>, row: &[Datum]) -> Halt<Rc<Vec<Row>>> {
+        if !plan.correlated
+            && let Some(rows) = self.kept.borrow().get(&id)
+        {
+            return Ok(Rc::clone(rows));
+        }
+        let outer = cx.row(row);
+        let inner = Cx { stmt: cx.stmt, outer: Some(&outer) };
+        let mut rows = Vec::new();
+        self.select(plan, &inner, &mut |row| {
+            rows.push(row.to_vec());
+            Ok(Flow::More)
+        })?;
+        let rows = Rc::new(rows);
+        if !plan.correlated {
+            self.kept.borrow_mut().insert(id, Rc::clone(&rows));
+        }
+        Ok(rows)
+    }
+}

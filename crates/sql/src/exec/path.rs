@@ -1,0 +1,262 @@
+//! Access paths: from values to the rows of a table.
+
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
+use tenant::{Access, Direction};
+use types::{Datum, PgType};
+
+use super::{Cx, Flow, Halt, Key, Run};
+use crate::expr::{BoundExpr, eval_ref};
+use crate::plan::{AccessPath, KeyPart, ProbeFit, RangeBound, ScanNode};
+
+/// A probe brought to the form of a column's keys.
+enum Fitted {
+    Value(Datum),
+    /// NULL, or equal to no value of the column.
+    Nothing,
+    /// Less than every value of the column.
+    Below,
+    /// Greater than every value of the column.
+    Above,
+}
+
+type Values = SmallVec<[Datum; 4]>;
+
+impl Run<'_, '_> {
+    /// Fills the scan's slots with each row in turn.
+    pub(super) fn scan(
+        &self,
+        scan: &ScanNode,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        match &scan.path {
+            AccessPath::Full { backward } => self.scan_range(scan, None, KeyRange::all(), *backward, row, emit),
+            AccessPath::Index { index, parts, lower, upper, backward } => {
+                let mut values = Values::new();
+                let single = parts.iter().all(|part| matches!(part, KeyPart::Equal(..)));
+                if single {
+                    for part in parts {
+                        let KeyPart::Equal(expr, fit) = part else { continue };
+                        match self.probe(expr, *fit, cx, row)? {
+                            Fitted::Value(value) => values.push(value),
+                            _ => return Ok(Flow::More),
+                        }
+                    }
+                    let ends = (lower.as_ref(), upper.as_ref());
+                    return self.find(scan, *index, &values, ends, *backward, cx, row, emit);
+                }
+                let mut sets: Vec<Vec<Datum>> = Vec::with_capacity(parts.len());
+                for part in parts {
+                    sets.push(self.probe_set(part, cx, row)?);
+                }
+                if sets.iter().any(Vec::is_empty) {
+                    return Ok(Flow::More);
+                }
+                let mut at = vec![0; sets.len()];
+                loop {
+                    values.clear();
+                    values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
+                    let ends = (lower.as_ref(), upper.as_ref());
+                    if self.find(scan, *index, &values, ends, *backward, cx, row, emit)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                    // The next combination, the last part turning fastest.
+                    let Some(turn) = (0..at.len()).rev().find(|i| at[*i] + 1 < sets[*i].len()) else {
+                        return Ok(Flow::More);
+                    };
+                    at[turn] += 1;
+                    at[turn + 1..].fill(0);
+                }
+            }
+        }
+    }
+
+    /// The rows whose first index columns are `values` and whose next one lies between the ends.
+    #[expect(clippy::too_many_arguments, reason = "one probe of an index")]
+    fn find(
+        &self,
+        scan: &ScanNode,
+        index: usize,
+        values: &[Datum],
+        (lower, upper): (Option<&RangeBound>, Option<&RangeBound>),
+        backward: bool,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        let definition = &scan.table.indexes[index];
+        let primary = scan.table.is_primary(definition);
+        if primary && values.len() == definition.columns.len() {
+            return self.get(scan, &primary_key(&scan.table, values), row, emit);
+        }
+        let mut low = None;
+        let mut high = None;
+        if let Some(bound) = lower {
+            match self.probe(&bound.value, bound.fit, cx, row)? {
+                Fitted::Value(value) => low = Some((value, bound.inclusive)),
+                Fitted::Below => low = Some((least(bound.fit), true)),
+                Fitted::Nothing | Fitted::Above => return Ok(Flow::More),
+            }
+        }
+        if let Some(bound) = upper {
+            match self.probe(&bound.value, bound.fit, cx, row)? {
+                Fitted::Value(value) => high = Some((value, bound.inclusive)),
+                Fitted::Above => high = Some((greatest(bound.fit), true)),
+                Fitted::Nothing | Fitted::Below => return Ok(Flow::More),
+            }
+        }
+        fn bound(end: &Option<(Datum, bool)>) -> Bound<&Datum> {
+            match end {
+                None => Bound::Unbounded,
+                Some((value, true)) => Bound::Included(value),
+                Some((value, false)) => Bound::Excluded(value),
+            }
+        }
+        let (from, to) = (bound(&low), bound(&high));
+        let range = ColumnRange { equal: values, from, to }.key_range(&definition.columns);
+        if range.is_empty() {
+            return Ok(Flow::More);
+        }
+        self.scan_range(scan, (!primary).then_some(index), range, backward, row, emit)
+    }
+
+    /// The one row with this key.
+    fn get(
+        &self,
+        scan: &ScanNode,
+        key: &[u8],
+        row: &mut Vec<Datum>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        self.examine()?;
+        {
+            let mut view = self.view.borrow_mut();
+            let Some(found) = view.get(&scan.table, key)? else { return Ok(Flow::More) };
+            for &column in &scan.wanted {
+                row[scan.first + column] = found.column(column)?;
+            }
+        }
+        if let Some(place) = scan.key {
+            self.remember_key(place, Key::from_slice(key));
+        }
+        emit(row)
+    }
+
+    fn scan_range(
+        &self,
+        scan: &ScanNode,
+        index: Option<usize>,
+        range: KeyRange,
+        backward: bool,
+        row: &mut Vec<Datum>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        let access = index.map_or(Access::Table, |index| Access::Index(&scan.table.indexes[index]));
+        let direction = if backward { Direction::Backward } else { Direction::Forward };
+        let mut cursor = self.view.borrow_mut().scan(&scan.table, access, range, direction);
+        loop {
+            self.examine()?;
+            {
+                let mut view = self.view.borrow_mut();
+                let Some(found) = view.next(&mut cursor)? else { return Ok(Flow::More) };
+                for &column in &scan.wanted {
+                    row[scan.first + column] = found.column(column)?;
+                }
+                if let Some(place) = scan.key {
+                    self.remember_key(place, Key::from_slice(found.key()));
+                }
+            }
+            if emit(row)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+    }
+
+    fn probe(&self, expr: &BoundExpr, fit: ProbeFit, cx: &Cx<'_>, row: &[Datum]) -> Halt<Fitted> {
+        let ctx = cx.row(row);
+        let value = eval_ref(expr, &ctx).map_err(|error| self.halt(error))?;
+        Ok(fitted(value.into_owned(), fit))
+    }
+
+    /// The values a key column may have: each once, in order.
+    fn probe_set(&self, part: &KeyPart, cx: &Cx<'_>, row: &[Datum]) -> Halt<Vec<Datum>> {
+        let mut values = Vec::new();
+        let mut add = |fitted| {
+            if let Fitted::Value(value) = fitted {
+                values.push(value);
+            }
+        };
+        match part {
+            KeyPart::Equal(expr, fit) => add(self.probe(expr, *fit, cx, row)?),
+            KeyPart::OneOf(items, fit) => {
+                for item in items {
+                    add(self.probe(item, *fit, cx, row)?);
+                }
+            }
+            KeyPart::AnyOf(array, fit) => {
+                let ctx = cx.row(row);
+                let array = eval_ref(array, &ctx).map_err(|error| self.halt(error))?;
+                if let Datum::Array(array) = &*array {
+                    array.items.iter().for_each(|item| add(fitted(item.clone(), *fit)));
+                }
+            }
+        }
+        values.sort_by(types::compare);
+        values.dedup_by(|a, b| types::equal(a, b));
+        Ok(values)
+    }
+}
+
+fn fitted(value: Datum, fit: ProbeFit) -> Fitted {
+    if value.is_null() {
+        return Fitted::Nothing;
+    }
+    match fit {
+        ProbeFit::Same => Fitted::Value(value),
+        ProbeFit::Integer(ty) => {
+            let Some(n) = value.as_i64() else { return Fitted::Nothing };
+            let narrowed = match ty {
+                PgType::Int2 => i16::try_from(n).map(Datum::Int2).ok(),
+                PgType::Int4 => i32::try_from(n).map(Datum::Int4).ok(),
+                _ => Some(Datum::Int8(n)),
+            };
+            match narrowed {
+                Some(value) => Fitted::Value(value),
+                None if n < 0 => Fitted::Below,
+                None => Fitted::Above,
+            }
+        }
+        ProbeFit::Blanks(typmod) => {
+            let (Some(text), Some(length)) = (value.as_str(), typmod.as_length()) else { return Fitted::Nothing };
+            let text = text.trim_end_matches(' ');
+            let count = text.chars().count();
+            if count > length {
+                return Fitted::Nothing;
+            }
+            let mut padded = compact_str::CompactString::new(text);
+            padded.extend(std::iter::repeat_n(' ', length - count));
+            Fitted::Value(Datum::Text(padded))
+        }
+    }
+}
+
+/// The least value of an integer column: a bound that only leaves NULLs out.
+fn least(fit: ProbeFit) -> Datum {
+    match fit {
+        ProbeFit::Integer(PgType::Int2) => Datum::Int2(i16::MIN),
+        ProbeFit::Integer(PgType::Int4) => Datum::Int4(i32::MIN),
+        _ => Datum::Int8(i64::MIN),
+    }
+}
+
+fn greatest(fit: ProbeFit) -> Datum {
+    match fit {
+        ProbeFit::Integer(PgType::Int2) => Datum::Int2(i16::MAX),
+        ProbeFit::Integer(PgType::Int4) => Datum::Int4(i32::MAX),
+        _ => Datum::Int8(i64::MAX),
+    }
+}

@@ -1,0 +1,184 @@
+//! One level of SELECT: projection, sort, DISTINCT, locks, OFFSET and LIMIT.
+
+use std::cmp::Ordering;
+
+use base::{SqlError, SqlState};
+use rustc_hash::FxHashSet;
+use tenant::RowLocked;
+use tenant::locks::{RowLock, WaitPolicy};
+use types::{Datum, Row};
+
+use super::row_key::{push_key, row_key};
+use super::{Cx, Flow, Halt, Key, Run};
+use crate::expr::{BoundExpr, eval};
+use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
+
+/// Takes the rows of a finished level.
+pub(super) type Take<'e> = &'e mut dyn FnMut(&[Datum]) -> Halt<Flow>;
+
+/// A projected row waiting to be sorted, with the keys of the rows it came from.
+struct Sorted {
+    row: Row,
+    keys: Vec<Key>,
+}
+
+/// The end of a level: which projected rows go out.
+struct Tail {
+    offset: u64,
+    limit: Option<u64>,
+    given: u64,
+    seen: Option<FxHashSet<Box<[u8]>>>,
+}
+
+impl Run<'_, '_> {
+    /// Gives the rows of a level to `take` until it wants no more.
+    pub(super) fn select(&self, plan: &SelectPlan, cx: &Cx<'_>, take: Take<'_>) -> Halt<()> {
+        let limit = self.count(plan.limit.as_ref(), cx, "LIMIT")?;
+        let offset = self.count(plan.offset.as_ref(), cx, "OFFSET")?.unwrap_or(0);
+        if limit == Some(0) {
+            return Ok(());
+        }
+        let distinct = !matches!(plan.distinct, DistinctPlan::No);
+        let mut tail = Tail { offset, limit, given: 0, seen: distinct.then(FxHashSet::default) };
+        let mut out = Row::with_capacity(plan.project.len());
+        if plan.sort.is_empty() {
+            self.source(plan, cx, &mut |row| {
+                self.project(&plan.project, cx, row, &mut out)?;
+                self.give(plan, &mut tail, &out, None, take)
+            })?;
+            return Ok(());
+        }
+        let mut rows: Vec<Sorted> = Vec::new();
+        self.source(plan, cx, &mut |row| {
+            self.project(&plan.project, cx, row, &mut out)?;
+            let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
+            rows.push(Sorted { row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())), keys });
+            Ok(Flow::More)
+        })?;
+        rows.sort_by(|a, b| compare_rows(&a.row, &b.row, &plan.sort));
+        for sorted in rows {
+            if self.give(plan, &mut tail, &sorted.row, Some(&sorted.keys), take)? == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that are projected: those of FROM, or of its groups.
+    fn source(
+        &self,
+        plan: &SelectPlan,
+        cx: &Cx<'_>,
+        emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
+    ) -> Halt<Flow> {
+        let mut row = vec![Datum::Null; plan.width];
+        match &plan.aggregate {
+            None => self.node(&plan.from, cx, &mut row, emit),
+            Some(aggregate) => self.aggregate(aggregate, &plan.from, cx, &mut row, emit),
+        }
+    }
+
+    #[inline]
+    pub(super) fn project(&self, exprs: &[BoundExpr], cx: &Cx<'_>, row: &[Datum], out: &mut Row) -> Halt<()> {
+        out.clear();
+        let ctx = cx.row(row);
+        for expr in exprs {
+            out.push(eval(expr, &ctx).map_err(|error| self.halt(error))?);
+        }
+        Ok(())
+    }
+
+    fn give(
+        &self,
+        plan: &SelectPlan,
+        tail: &mut Tail,
+        row: &[Datum],
+        keys: Option<&[Key]>,
+        take: Take<'_>,
+    ) -> Halt<Flow> {
+        if let Some(seen) = &mut tail.seen {
+            let key = match &plan.distinct {
+                DistinctPlan::On(columns) => {
+                    let mut key = Vec::new();
+                    columns.iter().for_each(|column| push_key(&row[*column], &mut key));
+                    key.into_boxed_slice()
+                }
+                _ => row_key(&row[..plan.visible]),
+            };
+            if !seen.insert(key) {
+                return Ok(Flow::More);
+            }
+        }
+        for (i, lock) in plan.locks.iter().enumerate() {
+            let key = keys.map_or_else(|| self.remembered_key(lock.key), |keys| keys[i].clone());
+            if !key.is_empty() && !self.lock(lock, &key)? {
+                return Ok(Flow::More);
+            }
+        }
+        if tail.offset > 0 {
+            tail.offset -= 1;
+            return Ok(Flow::More);
+        }
+        tail.given += 1;
+        let flow = take(&row[..plan.visible])?;
+        if tail.limit.is_some_and(|limit| tail.given >= limit) {
+            return Ok(Flow::Stop);
+        }
+        Ok(flow)
+    }
+
+    /// Locks a row; false if it is to be left out.
+    fn lock(&self, lock: &LockPlan, key: &[u8]) -> Halt<bool> {
+        let mode = match lock.strength {
+            LockStrength::KeyShare => RowLock::KeyShare,
+            LockStrength::Share => RowLock::Share,
+            LockStrength::NoKeyUpdate => RowLock::NoKeyUpdate,
+            LockStrength::Update => RowLock::Update,
+        };
+        let policy = match lock.wait {
+            LockWaitPolicy::Wait => WaitPolicy::Wait,
+            LockWaitPolicy::NoWait => WaitPolicy::NoWait,
+            LockWaitPolicy::SkipLocked => WaitPolicy::SkipLocked,
+        };
+        let locked = self.view.borrow_mut().lock_row(&lock.table, key, mode, policy)?;
+        Ok(matches!(locked, RowLocked::Locked))
+    }
+
+    /// The value of LIMIT or OFFSET; `None` for no limit.
+    fn count(&self, expr: Option<&BoundExpr>, cx: &Cx<'_>, place: &str) -> Halt<Option<u64>> {
+        let Some(expr) = expr else { return Ok(None) };
+        let value = eval(expr, &cx.row(&[])).map_err(|error| self.halt(error))?;
+        let Some(value) = value.as_i64() else { return Ok(None) };
+        match u64::try_from(value) {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => {
+                let state = match place {
+                    "LIMIT" => SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE,
+                    _ => SqlState::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE,
+                };
+                Err(SqlError::new(state, format!("{place} must not be negative")).into())
+            }
+        }
+    }
+}
+
+/// Order of two rows by these columns.
+pub(super) fn compare_rows(a: &[Datum], b: &[Datum], sort: &[SortColumn]) -> Ordering {
+    sort.iter()
+        .map(|s| compare_nullable(&a[s.column], &b[s.column], s.descending, s.nulls_first))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+/// Order of two values, either of which may be NULL.
+pub(super) fn compare_nullable(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => if nulls_first { Ordering::Less } else { Ordering::Greater },
+        (false, true) => if nulls_first { Ordering::Greater } else { Ordering::Less },
+        (false, false) => {
+            let order = types::compare(a, b);
+            if descending { order.reverse() } else { order }
+        }
+    }
+}
