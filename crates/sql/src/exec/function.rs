@@ -18,7 +18,8 @@ impl Run<'_, '_> {
         row: &mut Vec<Datum>,
         emit: Emit<'_>,
     ) -> Halt<Flow> {
-        let value = |expr: &BoundExpr, row: &[Datum]| eval(expr, &cx.row(row)).map_err(|error| self.halt(error));
+        let value =
+            |expr: &BoundExpr, row: &[Datum]| eval(expr, &cx.row(row)).map_err(|error| self.halt(error));
         let mut number = 0;
         let mut give = |row: &mut Vec<Datum>, width: usize| {
             number += 1;
@@ -56,7 +57,9 @@ impl Run<'_, '_> {
                 let start = value(start, row)?;
                 let stop = value(stop, row)?;
                 let step = step.as_ref().map(|step| value(step, row)).transpose()?;
-                let Some(mut series) = Series::new(*ty, start, stop, step, cx)? else { return Ok(Flow::More) };
+                let Some(mut series) = Series::new(*ty, start, stop, step, cx)? else {
+                    return Ok(Flow::More);
+                };
                 while let Some(next) = series.next()? {
                     row[first] = next;
                     self.examine()?;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use types::{Datum, PgType, Row};
 
+use super::node::Emit;
 use super::row_key::push_key;
 use super::{Cx, Flow, Halt, Run};
-use super::node::Emit;
 use crate::expr::{BoundExpr, eval_filter, eval_ref};
 use crate::plan::Node;
 

@@ -63,7 +63,8 @@ impl Run<'_, '_> {
             NodeKind::Values { first, rows } => {
                 for exprs in rows {
                     for (i, expr) in exprs.iter().enumerate() {
-                        let value = crate::expr::eval(expr, &cx.row(&[])).map_err(|error| self.halt(error))?;
+                        let value =
+                            crate::expr::eval(expr, &cx.row(&[])).map_err(|error| self.halt(error))?;
                         row[first + i] = value;
                     }
                     if emit(row)? == Flow::Stop {

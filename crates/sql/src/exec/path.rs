@@ -34,7 +34,9 @@ impl Run<'_, '_> {
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
         match &scan.path {
-            AccessPath::Full { backward } => self.scan_range(scan, None, KeyRange::all(), *backward, row, emit),
+            AccessPath::Full { backward } => {
+                self.scan_range(scan, None, KeyRange::all(), *backward, row, emit)
+            }
             AccessPath::Index { index, parts, lower, upper, backward } => {
                 let mut values = Values::new();
                 let single = parts.iter().all(|part| matches!(part, KeyPart::Equal(..)));
@@ -231,7 +233,9 @@ fn fitted(value: Datum, fit: ProbeFit) -> Fitted {
             }
         }
         ProbeFit::Blanks(typmod) => {
-            let (Some(text), Some(length)) = (value.as_str(), typmod.as_length()) else { return Fitted::Nothing };
+            let (Some(text), Some(length)) = (value.as_str(), typmod.as_length()) else {
+                return Fitted::Nothing;
+            };
             let text = text.trim_end_matches(' ');
             let count = text.chars().count();
             if count > length {

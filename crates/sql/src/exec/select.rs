@@ -52,7 +52,10 @@ impl Run<'_, '_> {
         self.source(plan, cx, &mut |row| {
             self.project(&plan.project, cx, row, &mut out)?;
             let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
-            rows.push(Sorted { row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())), keys });
+            rows.push(Sorted {
+                row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())),
+                keys,
+            });
             Ok(Flow::More)
         })?;
         rows.sort_by(|a, b| compare_rows(&a.row, &b.row, &plan.sort));
@@ -174,8 +177,20 @@ pub(super) fn compare_rows(a: &[Datum], b: &[Datum], sort: &[SortColumn]) -> Ord
 pub(super) fn compare_nullable(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
-        (true, false) => if nulls_first { Ordering::Less } else { Ordering::Greater },
-        (false, true) => if nulls_first { Ordering::Greater } else { Ordering::Less },
+        (true, false) => {
+            if nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        (false, true) => {
+            if nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
         (false, false) => {
             let order = types::compare(a, b);
             if descending { order.reverse() } else { order }

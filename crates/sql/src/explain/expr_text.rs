@@ -70,7 +70,9 @@ pub(super) fn text(expr: &BoundExpr, names: &Names) -> String {
         ExprKind::Extreme { greatest, args, .. } => {
             format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args, ", "))
         }
-        ExprKind::Cast { expr: inner, .. } => format!("({})::{}", of(inner), format_type(expr.ty, expr.typmod)),
+        ExprKind::Cast { expr: inner, .. } => {
+            format!("({})::{}", of(inner), format_type(expr.ty, expr.typmod))
+        }
         ExprKind::Array { items, .. } => format!("ARRAY[{}]", list(items, ", ")),
         ExprKind::Subscript { array, index } => format!("{}[{}]", of(array), of(index)),
         ExprKind::Slice { array, lower, upper } => {

@@ -11,8 +11,9 @@ use sqlparser::ast;
 use crate::exec::{ExecDone, Profile};
 use crate::expr::{AggregateCall, AggregateKind, BoundExpr};
 use crate::plan::{
-    AccessPath, AggregatePlan, BoundPlan, ConflictAction, DistinctPlan, InsertPlan, InsertSource, KeyPart, Node,
-    NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode, SelectPlan, TableFunction,
+    AccessPath, AggregatePlan, BoundPlan, ConflictAction, DistinctPlan, InsertPlan, InsertSource, KeyPart,
+    Node, NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode, SelectPlan,
+    TableFunction,
 };
 
 use expr_text::{Names, text};
@@ -156,7 +157,8 @@ struct Tree<'a> {
 impl Tree<'_> {
     /// A node's line: its name, its estimate, and what it did.
     fn line(&mut self, depth: usize, what: &str, rows: Option<f64>, node: Option<NodeId>) {
-        let indent = if depth == 0 { String::new() } else { format!("{}->  ", "      ".repeat(depth - 1) + "  ") };
+        let indent =
+            if depth == 0 { String::new() } else { format!("{}->  ", "      ".repeat(depth - 1) + "  ") };
         let mut line = format!("{indent}{what}");
         if let (Some(rows), false) = (rows, self.options.costs_off) {
             line.push_str(&format!("  (rows={:.0})", rows.max(1.0)));

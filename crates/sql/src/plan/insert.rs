@@ -312,13 +312,12 @@ fn bind_conflict(
                 })?;
                 positions.push(position);
             }
-            let matching = (0..table.indexes.len())
-                .find(|i| {
-                    let index = &table.indexes[*i];
-                    index.unique
-                        && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
-                        && index.column_positions().all(|c| positions.contains(&c))
-                });
+            let matching = (0..table.indexes.len()).find(|i| {
+                let index = &table.indexes[*i];
+                index.unique
+                    && positions.iter().all(|p| index.column_positions().any(|c| c == *p))
+                    && index.column_positions().all(|c| positions.contains(&c))
+            });
             let Some(matching) = matching else {
                 return Err(SqlError::new(
                     SqlState::INVALID_COLUMN_REFERENCE,

@@ -81,15 +81,7 @@ impl Level {
         let first = self.width;
         self.width += columns.len();
         self.used.borrow_mut().resize(self.width, false);
-        self.relations.push(Relation {
-            name,
-            schema,
-            columns,
-            first,
-            source: Some(source),
-            lateral,
-            key: None,
-        });
+        self.relations.push(Relation { name, schema, columns, first, source: Some(source), key: None });
         self.relations.len() - 1
     }
 

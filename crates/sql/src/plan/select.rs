@@ -15,11 +15,11 @@ use super::grouping::Grouping;
 use super::join_order::OrderWish;
 use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource};
 use super::ordering::SortItem;
+use super::point_plan::TableUse;
 use super::point_plan::{
     AggregatePlan, DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, PointPlan, PointStatement,
     SelectPlan, SortColumn,
 };
-use super::point_plan::TableUse;
 use super::refuse::refuse;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
