@@ -80,6 +80,7 @@ pub trait Disk: Send + Sync {
 }
 
 /// What a platform does for one open file; see [`File`].
+#[expect(clippy::len_without_is_empty, reason = "a fallible size of something outside the process")]
 pub trait FileOps: Send + Sync {
     /// The descriptor, for completion rings; `None` in a simulation.
     fn raw_fd(&self) -> Option<RawFd>;

@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 
-use base::{TenantId, WorkerId};
+use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Socket};
 use server::executor::{Worker, WorkerHandle};
 
@@ -87,10 +86,11 @@ fn main() {
         driver.spawn(TenantId::SYSTEM, ask(socket, len, answered.clone(), stop.clone())).detach();
     }
     let server_cpu = || server.accounts().iter().map(|account| account.used().0).sum::<u64>();
-    std::thread::sleep(Duration::from_millis(500));
-    let (start, cpu_start, count_start) = (Instant::now(), server_cpu(), answered.load(Ordering::Relaxed));
-    std::thread::sleep(Duration::from_secs(seconds as u64));
-    let (elapsed, cpu) = (start.elapsed().as_secs_f64(), server_cpu() - cpu_start);
+    let pass = |time: Nanos| env::block_on(&env, env::sleep(time));
+    pass(Nanos::from_millis(500));
+    let (start, cpu_start, count_start) = (env.now(), server_cpu(), answered.load(Ordering::Relaxed));
+    pass(Nanos::from_secs(seconds as u64));
+    let (elapsed, cpu) = ((env.now() - start).as_secs_f64(), server_cpu() - cpu_start);
     let count = answered.load(Ordering::Relaxed) - count_start;
     stop.store(true, Ordering::Relaxed);
     println!(

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
@@ -54,7 +53,7 @@ fn main() {
     let late = env::block_on(&env, rounds).expect("the task ends");
     stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    std::thread::sleep(Duration::from_millis(5));
+    env::block_on(&env, env::sleep(Nanos::from_millis(5)));
     let at = |part: f64| late[((late.len() - 1) as f64 * part) as usize];
     println!(
         "{} wake-ups: late by {} µs at the median, {} at p99, {} at p99.9, {} at most",

@@ -121,6 +121,7 @@ impl Clock for SystemClock {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests {
     use super::*;
 

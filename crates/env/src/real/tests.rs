@@ -44,7 +44,7 @@ fn bytes_arrive_in_order_and_the_end_is_seen() {
     on_both(|env| {
         block_on(env, async {
             let (near, far) = pair(env).await;
-            let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+            let sent: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
             let (sending, received) = futures::join!(near.send(sent.clone()), recv_exactly(&far, sent.len()));
             sending.0.unwrap();
             assert!(sending.1.is_empty() && sending.1.capacity() >= sent.len());

@@ -21,7 +21,6 @@ impl Threads for SystemThreads {
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<JoinHandle> {
         let builder = std::thread::Builder::new().name(name.to_owned());
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that starts threads")]
         let handle = builder.spawn(move || {
             if let Some(core) = core {
                 // A core taken away since start-up leaves the thread unpinned, which is slower but right.
@@ -193,6 +192,7 @@ fn listen_for_signals() -> ShutdownSignal {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests {
     use super::*;
 

@@ -133,6 +133,17 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Takes a tenant's account out if only this table and the worker's queue hold it.
+    pub(super) fn retire(&self, tenant: TenantId) -> bool {
+        let mut accounts = lock(&self.accounts);
+        // New holders come from this table alone, which is locked.
+        let unused = accounts.by_tenant.get(&tenant).is_some_and(|account| Arc::strong_count(account) <= 2);
+        if unused {
+            accounts.by_tenant.remove(&tenant);
+        }
+        unused
+    }
+
     pub(super) fn account(self: &Arc<Self>, tenant: TenantId) -> Account {
         let mut accounts = lock(&self.accounts);
         if let Some(account) = accounts.by_tenant.get(&tenant) {
@@ -183,9 +194,8 @@ impl WorkerHandle {
         self.0.send(Message::SetPromise(tenant, promise));
     }
 
-    /// Forgets a dropped tenant, whose tasks have all ended.
+    /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.
     pub fn forget(&self, tenant: TenantId) {
-        lock(&self.0.accounts).by_tenant.remove(&tenant);
         self.0.send(Message::Forget(tenant));
     }
 

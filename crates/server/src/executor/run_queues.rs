@@ -146,16 +146,13 @@ impl RunQueues {
         }
     }
 
-    /// Forgets a tenant without work.
+    /// Forgets a tenant whose account nobody else holds, so that no work of it is left.
     pub(super) fn forget(&mut self, tenant: TenantId) {
-        let Some(&index) = self.by_tenant.get(&tenant) else { return };
-        let queue = self.queues[index].as_ref().expect("a known tenant has a queue");
-        if queue.work.is_empty() {
-            self.touched.retain(|touched| *touched != index);
-            self.by_tenant.remove(&tenant);
-            self.queues[index] = None;
-            self.scheduler.remove(tenant);
-        }
+        let Some(index) = self.by_tenant.remove(&tenant) else { return };
+        let queue = self.queues[index].take().expect("a known tenant has a queue");
+        assert!(queue.work.is_empty(), "work holds its account");
+        self.touched.retain(|touched| *touched != index);
+        self.scheduler.remove(tenant);
     }
 
     /// Takes all work out, for the worker's end.

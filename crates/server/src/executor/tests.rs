@@ -161,6 +161,27 @@ fn charges_add_up_to_the_threads_time() {
 }
 
 #[test]
+fn dropped_tenant_is_forgotten_once_its_tasks_have_ended() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let (to, from) = futures::channel::oneshot::channel::<()>();
+    let task = handle.spawn(A, async move { from.await.is_ok() });
+    worker.turn(Some(Nanos(0))).unwrap();
+    handle.forget(A);
+    worker.turn(Some(Nanos(0))).unwrap();
+    let known = || handle.accounts().iter().any(|account| account.tenant() == A);
+    assert!(known(), "its task still lives");
+    to.send(()).unwrap();
+    turn_until(&mut worker, || task.is_finished());
+    drop(task);
+    handle.forget(A);
+    worker.turn(Some(Nanos(0))).unwrap();
+    assert!(!known());
+    let again = handle.spawn(A, async {});
+    turn_until(&mut worker, || again.is_finished());
+}
+
+#[test]
 fn hook_runs_between_polling_and_waiting() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

@@ -226,7 +226,11 @@ impl Worker {
             match message {
                 Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
                 Message::SetPromise(tenant, promise) => queues.scheduler.set_promise(tenant, &promise),
-                Message::Forget(tenant) => queues.forget(tenant),
+                Message::Forget(tenant) => {
+                    if self.local.shared.retire(tenant) {
+                        queues.forget(tenant);
+                    }
+                }
             }
         }
         self.mail = mail;
