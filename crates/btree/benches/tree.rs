@@ -71,6 +71,12 @@ fn main() {
             sum += u64::from(value[100]);
         });
     }
+    measure("get, random, and read the row", 1_000_000, |_| {
+        let Some(Value::Inline(value)) = get(&pages, root, &key(shuffle.next())).expect("resident") else {
+            panic!("a row is missing");
+        };
+        sum += value.iter().step_by(8).map(|byte| u64::from(*byte)).sum::<u64>();
+    });
     measure("get, random, of 2,000 rows", 1_000_000, |_| {
         let Some(Value::Inline(value)) = get(&pages, root, &key(shuffle.next() % 2000)).expect("resident")
         else {

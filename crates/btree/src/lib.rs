@@ -19,12 +19,15 @@ mod leaf_run;
 mod node;
 mod overflow;
 mod path;
+mod prefetch;
 mod remove;
 mod split;
 mod value;
 
 use base::PageNo;
 use storage::{PageFault, ReadPages};
+
+use prefetch::prefetch;
 
 pub use check::{TreeReport, check, check_each};
 pub use clear::{Cleared, clear};
@@ -39,6 +42,9 @@ pub use value::{Chain, Value};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeRoot(pub Option<PageNo>);
 
+/// Bytes of a value asked for ahead of its reader.
+const VALUE_PREFETCH_MAX: usize = 512;
+
 /// The value of `key`, or `None`. A long value is only named: [`Value::read`] gets its bytes.
 ///
 /// Panics if the key is longer than [`base::limits::KEY_LEN_MAX`].
@@ -50,7 +56,13 @@ pub fn get<'p, P: ReadPages>(
 ) -> Result<Option<Value<'p>>, PageFault> {
     let Some(root) = root.0 else { return Ok(None) };
     let leaf = path::find_leaf(pages, root, key)?;
-    Ok(leaf.search(key).ok().map(|slot| leaf.value(slot)))
+    let Ok(slot) = leaf.search(key) else { return Ok(None) };
+    let value = leaf.value(slot);
+    if let Value::Inline(bytes) = value {
+        // The caller is about to decode it, line after line.
+        prefetch(&bytes[..bytes.len().min(VALUE_PREFETCH_MAX)]);
+    }
+    Ok(Some(value))
 }
 
 /// Whether the tree has an entry for `key`.

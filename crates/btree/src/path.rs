@@ -2,13 +2,14 @@
 
 use base::PageNo;
 use smallvec::SmallVec;
-use storage::{PageBytes, PageFault, ReadPages, WritePages};
+use storage::{PageFault, ReadPages, WritePages};
 
 use crate::node::{HEADER_LEN, Node, SLOT_LEN};
+use crate::prefetch::prefetch;
 
-/// Cache lines that hold the header, a short prefix and the slots of 27 rows: a full leaf of rows of 300 bytes.
-#[cfg(target_arch = "x86_64")]
-const PREFETCH_LINES: usize = (HEADER_LEN + 8 + 27 * SLOT_LEN).div_ceil(64);
+/// Bytes that hold the header, a short prefix and the slots of 27 rows: a full leaf of rows of 300 bytes. Asked for all at
+/// once, instead of one line after the other as a binary search would come by them.
+const PREFETCH_LEN: usize = HEADER_LEN + 8 + 27 * SLOT_LEN;
 
 /// One inner node passed on the way down, and which of its children was taken.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ fn open<P: ReadPages>(
     parent_level: Option<u8>,
 ) -> Result<Node<'_>, PageFault> {
     let page = pages.page(no)?;
-    prefetch(page);
+    prefetch(&page[..PREFETCH_LEN]);
     let node = Node::open(page, no, root)?;
     // Levels fall by one at each step, so that even a damaged tree has no endless path.
     match parent_level {
@@ -113,20 +114,6 @@ pub(crate) fn step<'p, P: ReadPages>(
         return Ok(Some(node));
     }
     Ok(None)
-}
-
-/// Asks for the lines where a leaf of some dozens of rows has its header and slots all at once, instead of one after the
-/// other as a binary search would come by them.
-#[inline]
-fn prefetch(page: &PageBytes) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..PREFETCH_LINES {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, and the address is within the page.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(page.as_ptr().add(line * 64).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = page;
 }
 
 impl Path {
