@@ -1,7 +1,8 @@
 //! Aggregates: their definitions and what they accumulate.
 
-use base::SqlResult;
-use types::{Datum, PgType};
+use base::{SqlError, SqlResult, SqlState};
+use types::datetime::interval;
+use types::{Datum, Interval, Numeric, PgType, arith};
 
 use super::tree::BoundExpr;
 
@@ -49,29 +50,335 @@ pub struct SortKey {
 
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
-pub struct Accumulator(());
+pub struct Accumulator {
+    kind: AggregateKind,
+    /// The type of the result.
+    ty: PgType,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Count(i64),
+    /// Sums of smallint and integer, exact in 64 bits for more rows than there can be.
+    IntSum {
+        sum: i64,
+        count: i64,
+    },
+    /// Sums of bigint: beyond 64 bits, never beyond 128.
+    WideSum {
+        sum: i128,
+        count: i64,
+    },
+    NumericSum {
+        sum: Numeric,
+        count: i64,
+    },
+    FloatSum {
+        sum: f64,
+        count: i64,
+    },
+    IntervalSum {
+        sum: Interval,
+        count: i64,
+    },
+    /// Count, sum and sum of squares, exact.
+    NumericMoments {
+        count: i64,
+        sum: Numeric,
+        squares: Numeric,
+    },
+    /// Count, sum and sum of squared deviations (Youngs and Cramer).
+    FloatMoments {
+        count: f64,
+        sum: f64,
+        deviations: f64,
+    },
+    /// min, max, bool_and, bool_or, bit_and, bit_or: NULL until the first value.
+    Value(Datum),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+    Items(Vec<Datum>),
+}
 
 impl AggregateCall {
     /// The state before any row.
     pub fn start(&self) -> Accumulator {
-        unimplemented!()
+        use AggregateKind as K;
+        let arg = self.args.first().map_or(PgType::Unknown, |arg| arg.ty);
+        let state = match self.kind {
+            K::CountRows | K::Count => State::Count(0),
+            K::Sum | K::Avg => match arg {
+                PgType::Int2 | PgType::Int4 => State::IntSum { sum: 0, count: 0 },
+                PgType::Int8 => State::WideSum { sum: 0, count: 0 },
+                PgType::Numeric => State::NumericSum { sum: Numeric::ZERO, count: 0 },
+                PgType::Interval => State::IntervalSum { sum: Interval::default(), count: 0 },
+                _ => State::FloatSum { sum: 0.0, count: 0 },
+            },
+            K::StddevSamp | K::StddevPop | K::VarSamp | K::VarPop => match arg {
+                PgType::Float4 | PgType::Float8 => {
+                    State::FloatMoments { count: 0.0, sum: 0.0, deviations: 0.0 }
+                }
+                _ => State::NumericMoments { count: 0, sum: Numeric::ZERO, squares: Numeric::ZERO },
+            },
+            K::Min | K::Max | K::BoolAnd | K::BoolOr | K::BitAnd | K::BitOr => State::Value(Datum::Null),
+            K::StringAgg if self.ty == PgType::Bytea => State::Bytes(None),
+            K::StringAgg => State::Text(None),
+            K::ArrayAgg => State::Items(Vec::new()),
+        };
+        Accumulator { kind: self.kind, ty: self.ty, state }
     }
+}
+
+fn out_of_range(ty: &str) -> SqlError {
+    SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{ty} out of range"))
 }
 
 impl Accumulator {
     /// Takes one row's arguments (those of the call, evaluated). NULLs are ignored where PostgreSQL ignores them.
+    ///
+    /// # Errors
+    /// 22003 if a sum leaves its type's range.
     pub fn add(&mut self, args: &[Datum]) -> SqlResult<()> {
-        let _ = args;
-        unimplemented!()
+        let value = match (self.kind, args.first()) {
+            (AggregateKind::CountRows, _) => &Datum::Void,
+            (_, Some(value)) => value,
+            (_, None) => return Err(SqlError::internal("an aggregate without its argument")),
+        };
+        if value.is_null() && self.kind != AggregateKind::ArrayAgg {
+            return Ok(());
+        }
+        match &mut self.state {
+            State::Count(n) => *n += 1,
+            State::IntSum { sum, count } => {
+                let v = value.as_i64().unwrap_or(0);
+                *sum = sum.checked_add(v).ok_or_else(|| out_of_range("bigint"))?;
+                *count += 1;
+            }
+            State::WideSum { sum, count } => {
+                *sum += i128::from(value.as_i64().unwrap_or(0));
+                *count += 1;
+            }
+            State::NumericSum { sum, count } => {
+                if let Datum::Numeric(n) = value {
+                    *sum = sum.add(n)?;
+                    *count += 1;
+                }
+            }
+            State::FloatSum { sum, count } => {
+                let v = arith::to_f64(value).unwrap_or(f64::NAN);
+                // A float4 sum is kept as one, as PostgreSQL does.
+                let total =
+                    if self.ty == PgType::Float4 { f64::from(*sum as f32 + v as f32) } else { *sum + v };
+                if total.is_infinite() && sum.is_finite() && v.is_finite() {
+                    return Err(arith::float_overflow());
+                }
+                *sum = total;
+                *count += 1;
+            }
+            State::IntervalSum { sum, count } => {
+                if let Datum::Interval(i) = value {
+                    *sum = interval::add(sum, i)?;
+                    *count += 1;
+                }
+            }
+            State::NumericMoments { count, sum, squares } => {
+                let v = arith::to_numeric(value).unwrap_or(Numeric::NAN);
+                *squares = squares.add(&v.mul(&v)?)?;
+                *sum = sum.add(&v)?;
+                *count += 1;
+            }
+            State::FloatMoments { count, sum, deviations } => {
+                let v = arith::to_f64(value).unwrap_or(f64::NAN);
+                *count += 1.0;
+                *sum += v;
+                if *count > 1.0 {
+                    let off = v * *count - *sum;
+                    *deviations += off * off / (*count * (*count - 1.0));
+                } else if !v.is_finite() {
+                    *deviations = f64::NAN;
+                }
+            }
+            State::Value(best) => combine(self.kind, best, value),
+            State::Text(joined) => {
+                let delimiter = args.get(1).and_then(Datum::as_str).unwrap_or("");
+                let piece = value.as_str().unwrap_or("");
+                match joined {
+                    Some(text) => {
+                        text.push_str(delimiter);
+                        text.push_str(piece);
+                    }
+                    None => *joined = Some(piece.to_owned()),
+                }
+            }
+            State::Bytes(joined) => {
+                let Datum::Bytea(piece) = value else { return Ok(()) };
+                match joined {
+                    Some(bytes) => {
+                        if let Some(Datum::Bytea(delimiter)) = args.get(1) {
+                            bytes.extend_from_slice(delimiter);
+                        }
+                        bytes.extend_from_slice(piece);
+                    }
+                    None => *joined = Some(piece.to_vec()),
+                }
+            }
+            State::Items(items) => items.push(value.clone()),
+        }
+        Ok(())
     }
 
     /// The aggregate's value.
+    ///
+    /// # Errors
+    /// 22003 if it leaves its type's range.
     pub fn finish(self) -> SqlResult<Datum> {
-        unimplemented!()
+        let average = self.kind == AggregateKind::Avg;
+        Ok(match self.state {
+            State::Count(n) => Datum::Int8(n),
+            State::IntSum { count: 0, .. }
+            | State::WideSum { count: 0, .. }
+            | State::NumericSum { count: 0, .. }
+            | State::FloatSum { count: 0, .. }
+            | State::IntervalSum { count: 0, .. } => Datum::Null,
+            State::IntSum { sum, count } if average => {
+                Datum::Numeric(Numeric::from(sum).div(&Numeric::from(count))?)
+            }
+            State::IntSum { sum, .. } => Datum::Int8(sum),
+            State::WideSum { sum, count } => {
+                let sum = Numeric::from_i128(sum, 0);
+                Datum::Numeric(if average { sum.div(&Numeric::from(count))? } else { sum })
+            }
+            State::NumericSum { sum, count } => {
+                Datum::Numeric(if average { sum.div(&Numeric::from(count))? } else { sum })
+            }
+            State::FloatSum { sum, count } => {
+                let value = if average { sum / count as f64 } else { sum };
+                if self.ty == PgType::Float4 { Datum::Float4(value as f32) } else { Datum::Float8(value) }
+            }
+            State::IntervalSum { sum, count } => {
+                Datum::Interval(if average { interval::div(&sum, count as f64)? } else { sum })
+            }
+            State::NumericMoments { count, sum, squares } => {
+                numeric_deviation(self.kind, count, &sum, &squares)?
+            }
+            State::FloatMoments { count, deviations, .. } => float_deviation(self.kind, count, deviations),
+            State::Value(value) => value,
+            State::Text(text) => text.map_or(Datum::Null, Datum::text),
+            State::Bytes(bytes) => bytes.map_or(Datum::Null, |b| Datum::Bytea(b.into())),
+            State::Items(items) => match (items.is_empty(), self.ty) {
+                (false, PgType::Array(element)) => Datum::array(element, items),
+                _ => Datum::Null,
+            },
+        })
     }
 
     /// Bytes the state holds on the heap, for memory accounting.
     pub fn heap_bytes(&self) -> usize {
-        unimplemented!()
+        match &self.state {
+            State::NumericSum { sum, .. } => sum.heap_bytes(),
+            State::NumericMoments { sum, squares, .. } => sum.heap_bytes() + squares.heap_bytes(),
+            State::Value(value) => value.heap_bytes(),
+            State::Text(text) => text.as_ref().map_or(0, String::capacity),
+            State::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::capacity),
+            State::Items(items) => {
+                items.capacity() * std::mem::size_of::<Datum>()
+                    + items.iter().map(Datum::heap_bytes).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn combine(kind: AggregateKind, best: &mut Datum, value: &Datum) {
+    use AggregateKind as K;
+    if best.is_null() {
+        *best = value.clone();
+        return;
+    }
+    let bits = |f: fn(i64, i64) -> i64, a: &Datum| {
+        let v = f(a.as_i64().unwrap_or(0), value.as_i64().unwrap_or(0));
+        match a {
+            Datum::Int2(_) => Datum::Int2(v as i16),
+            Datum::Int4(_) => Datum::Int4(v as i32),
+            _ => Datum::Int8(v),
+        }
+    };
+    match kind {
+        K::Min if types::compare(value, best).is_lt() => *best = value.clone(),
+        K::Max if types::compare(value, best).is_gt() => *best = value.clone(),
+        K::BoolAnd => *best = Datum::Bool(best.as_bool() == Some(true) && value.as_bool() == Some(true)),
+        K::BoolOr => *best = Datum::Bool(best.as_bool() == Some(true) || value.as_bool() == Some(true)),
+        K::BitAnd => *best = bits(|a, b| a & b, best),
+        K::BitOr => *best = bits(|a, b| a | b, best),
+        _ => {}
+    }
+}
+
+fn is_sample(kind: AggregateKind) -> bool {
+    matches!(kind, AggregateKind::StddevSamp | AggregateKind::VarSamp)
+}
+
+fn is_root(kind: AggregateKind) -> bool {
+    matches!(kind, AggregateKind::StddevSamp | AggregateKind::StddevPop)
+}
+
+fn numeric_deviation(kind: AggregateKind, count: i64, sum: &Numeric, squares: &Numeric) -> SqlResult<Datum> {
+    let sample = is_sample(kind);
+    if count == 0 || sample && count == 1 {
+        return Ok(Datum::Null);
+    }
+    if !sum.is_finite() {
+        return Ok(Datum::Numeric(Numeric::NAN));
+    }
+    let n = Numeric::from(count);
+    let numerator = n.mul(squares)?.sub(&sum.mul(sum)?)?;
+    if numerator.signum() <= 0 {
+        return Ok(Datum::Numeric(Numeric::ZERO));
+    }
+    let divisor = if sample { n.mul(&Numeric::from(count - 1))? } else { n.mul(&n)? };
+    let variance = numerator.div(&divisor)?;
+    Ok(Datum::Numeric(if is_root(kind) { variance.sqrt()? } else { variance }))
+}
+
+fn float_deviation(kind: AggregateKind, count: f64, deviations: f64) -> Datum {
+    let sample = is_sample(kind);
+    if count == 0.0 || sample && count == 1.0 {
+        return Datum::Null;
+    }
+    let variance = deviations / if sample { count - 1.0 } else { count };
+    Datum::Float8(if is_root(kind) { variance.sqrt() } else { variance })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::TypeMod;
+
+    fn run(kind: AggregateKind, arg: PgType, ty: PgType, values: Vec<Datum>) -> String {
+        let args = vec![BoundExpr::column(0, arg, TypeMod::NONE)];
+        let call = AggregateCall { kind, args, distinct: false, filter: None, order_by: Vec::new(), ty };
+        let mut state = call.start();
+        for value in values {
+            state.add(&[value]).unwrap();
+        }
+        types::to_text(&state.finish().unwrap(), ty, &types::FormatContext::default())
+    }
+
+    #[test]
+    fn results_have_postgresqls_types_and_scales() {
+        use AggregateKind as K;
+        use PgType as T;
+        let ints = || vec![Datum::Int4(1), Datum::Null, Datum::Int4(2), Datum::Int4(4)];
+        assert_eq!(run(K::Sum, T::Int4, T::Int8, ints()), "7");
+        assert_eq!(run(K::Avg, T::Int4, T::Numeric, ints()), "2.3333333333333333");
+        assert_eq!(run(K::Count, T::Int4, T::Int8, ints()), "3");
+        assert_eq!(run(K::Max, T::Int4, T::Int4, ints()), "4");
+        assert_eq!(run(K::StddevSamp, T::Int4, T::Numeric, ints()), "1.5275252316519467");
+        assert_eq!(run(K::VarPop, T::Int4, T::Numeric, ints()), "1.5555555555555556");
+        assert_eq!(run(K::ArrayAgg, T::Int4, T::Array(types::ElementType::Int4), ints()), "{1,NULL,2,4}");
+        assert_eq!(run(K::Sum, T::Int4, T::Int8, vec![]), "");
+        let big = vec![Datum::Int8(i64::MAX), Datum::Int8(i64::MAX)];
+        assert_eq!(run(K::Sum, T::Int8, T::Numeric, big), "18446744073709551614");
     }
 }

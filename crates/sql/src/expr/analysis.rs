@@ -24,7 +24,9 @@ impl BoundExpr {
                 f(left);
                 f(right);
             }
-            ExprKind::And(parts) | ExprKind::Or(parts) | ExprKind::Coalesce(parts) => parts.iter().for_each(f),
+            ExprKind::And(parts) | ExprKind::Or(parts) | ExprKind::Coalesce(parts) => {
+                parts.iter().for_each(f)
+            }
             ExprKind::Not(expr)
             | ExprKind::IsNull { expr, .. }
             | ExprKind::IsBool { expr, .. }
@@ -201,7 +203,9 @@ impl BoundExpr {
         let mut volatility = Volatility::Immutable;
         self.walk(&mut |node| {
             volatility = volatility.max(match &node.kind {
-                ExprKind::Call { function, .. } | ExprKind::CallArray { function, .. } => function.0.volatility,
+                ExprKind::Call { function, .. } | ExprKind::CallArray { function, .. } => {
+                    function.0.volatility
+                }
                 ExprKind::Cast { expr, .. } => super::coerce::cast_volatility(expr.ty, node.ty),
                 ExprKind::Param(_) | ExprKind::Subquery(_) => Volatility::Stable,
                 _ => Volatility::Immutable,

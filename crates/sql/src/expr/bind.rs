@@ -1,30 +1,39 @@
 //! Binding of parsed expressions.
 
-use base::SqlResult;
-use sqlparser::ast;
-use types::{PgType, TypeMod};
+use base::{SqlError, SqlResult, SqlState};
+use compact_str::CompactString;
+use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+use types::{CastContext, Datum, ElementType, Numeric, PgType, TypeMod};
 
 use super::bind_context::BindContext;
-use super::scope::Scope;
-use super::tree::{BoundExpr, CompareOp};
+use super::bind_operator::{
+    bind_array_comparison, bind_binary, bind_in, bind_like, bind_operator, call_named,
+};
+use super::bind_type::bind_type;
+use super::coerce::{coerce, coerce_condition, common_type};
+use super::fold::fold;
+use super::scope::{Scope, undefined_column};
+use super::tree::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest};
+use super::{bind_call, bind_operator};
 
 /// Binds `expr`. Its type may still be `Unknown` (a string literal, NULL, a parameter): coerce it.
 ///
 /// # Errors
 /// 42703, 42702, 42P01 for names; 42883 for functions and operators; 0A000 for what the point path lacks.
-pub fn bind_expr(expr: &ast::Expr, scope: &dyn Scope, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
-    let _ = (expr, scope, ctx);
-    unimplemented!()
+pub fn bind_expr(expr: &Expr, scope: &dyn Scope, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
+    Binder { scope, ctx }.bind(expr)
 }
 
 /// Binds `expr` as the condition of `place` (`WHERE`).
 pub fn bind_condition(
-    expr: &ast::Expr,
+    expr: &Expr,
     scope: &dyn Scope,
     ctx: &BindContext<'_>,
     place: &str,
 ) -> SqlResult<BoundExpr> {
-    super::coerce_condition(bind_expr(expr, scope, ctx)?, place, ctx)
+    coerce_condition(bind_expr(expr, scope, ctx)?, place, ctx)
 }
 
 /// `left op right` with PostgreSQL's operator resolution.
@@ -34,33 +43,646 @@ pub fn bind_comparison(
     right: BoundExpr,
     ctx: &BindContext<'_>,
 ) -> SqlResult<BoundExpr> {
-    let _ = (op, left, right, ctx);
-    unimplemented!()
+    bind_operator::bind_comparison(op, left, right, ctx)
 }
 
 /// Parses and binds the text of a DEFAULT or CHECK expression as the catalog keeps it.
 pub fn bind_sql_text(sql: &str, scope: &dyn Scope, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
-    let _ = (sql, scope, ctx);
-    unimplemented!()
-}
-
-/// The type a parsed type name stands for.
-///
-/// # Errors
-/// 42704 for an unknown type; 22023 for a bad modifier; 0A000 for types there are none of here.
-pub fn bind_type(ty: &ast::DataType, ctx: &BindContext<'_>) -> SqlResult<(PgType, TypeMod)> {
-    let _ = (ty, ctx);
-    unimplemented!()
-}
-
-/// The name PostgreSQL gives an output column without an alias.
-pub fn output_name(expr: &ast::Expr) -> String {
-    let _ = expr;
-    unimplemented!()
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(sql)
+        .and_then(|mut parser| parser.parse_expr())
+        .map_err(|e| {
+            SqlError::new(SqlState::SYNTAX_ERROR, format!("stored expression cannot be parsed: {e}"))
+        })?;
+    bind_expr(&parsed, scope, ctx)
 }
 
 /// An identifier as SQL reads it: folded to lower case unless quoted, cut to 63 bytes.
 pub fn fold_ident(ident: &ast::Ident) -> String {
-    let _ = ident;
-    unimplemented!()
+    let mut name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+    if name.len() > base::limits::IDENTIFIER_LEN_MAX {
+        let mut end = base::limits::IDENTIFIER_LEN_MAX;
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        name.truncate(end);
+    }
+    name
+}
+
+/// A scope, and what its expressions are bound with.
+#[derive(Clone, Copy)]
+pub(super) struct Binder<'a> {
+    pub(super) scope: &'a dyn Scope,
+    pub(super) ctx: &'a BindContext<'a>,
+}
+
+impl Binder<'_> {
+    pub(super) fn bind(&self, expr: &Expr) -> SqlResult<BoundExpr> {
+        let ctx = self.ctx;
+        match expr {
+            Expr::Nested(inner) => self.bind(inner),
+            Expr::Identifier(ident) => self.column(std::slice::from_ref(ident)),
+            Expr::CompoundIdentifier(parts) => self.column(parts),
+            Expr::Value(value) => self.literal(&value.value),
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            Expr::UnaryOp { op, expr } => self.unary(*op, expr),
+            Expr::IsNull(e) => self.is_null(e, false),
+            Expr::IsNotNull(e) => self.is_null(e, true),
+            Expr::IsTrue(e) => self.is_bool(e, true, false, "IS TRUE"),
+            Expr::IsNotTrue(e) => self.is_bool(e, true, true, "IS NOT TRUE"),
+            Expr::IsFalse(e) => self.is_bool(e, false, false, "IS FALSE"),
+            Expr::IsNotFalse(e) => self.is_bool(e, false, true, "IS NOT FALSE"),
+            Expr::IsUnknown(e) => self.is_unknown(e, false),
+            Expr::IsNotUnknown(e) => self.is_unknown(e, true),
+            Expr::IsDistinctFrom(a, b) => self.distinct(a, b, false),
+            Expr::IsNotDistinctFrom(a, b) => self.distinct(a, b, true),
+            Expr::InList { expr, list, negated } => {
+                if let Expr::Tuple(_) = unnest(expr) {
+                    return self.tuple_in_list(expr, list, *negated);
+                }
+                let value = self.bind(expr)?;
+                let items = list.iter().map(|item| self.bind(item)).collect::<SqlResult<Vec<_>>>()?;
+                bind_in(value, items, *negated, ctx)
+            }
+            Expr::InSubquery { expr, subquery, negated } => {
+                let any = self.quantified_subquery(expr, CompareOp::Eq, subquery, false)?;
+                Ok(if *negated { negate(any) } else { any })
+            }
+            Expr::Between { expr, negated, low, high } => {
+                let (value, low, high) = (self.bind(expr)?, self.bind(low)?, self.bind(high)?);
+                let (from, to) =
+                    if *negated { (CompareOp::Lt, CompareOp::Gt) } else { (CompareOp::Ge, CompareOp::Le) };
+                let parts = vec![
+                    bind_comparison(from, value.clone(), low, ctx)?,
+                    bind_comparison(to, value, high, ctx)?,
+                ];
+                Ok(BoundExpr::boolean(if *negated { ExprKind::Or(parts) } else { ExprKind::And(parts) }))
+            }
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~" } else { "~~" }, expr, pattern, escape_char.as_ref())
+            }
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_ref())
+            }
+            Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let mut args = vec![self.bind(pattern)?];
+                args.extend(escape_char.as_ref().map(|e| self.literal(&e.value)).transpose()?);
+                let pattern = call_named("similar_to_escape", args, ctx)?;
+                let matched = bind_operator("~", vec![self.bind(expr)?, pattern], ctx)?;
+                Ok(if *negated { negate(matched) } else { matched })
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false),
+            Expr::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true),
+            Expr::Cast { kind, expr, data_type, format: None, array: false }
+                if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) =>
+            {
+                let (ty, typmod) = bind_type(data_type, ctx)?;
+                self.explicit_cast(expr, ty, typmod)
+            }
+            Expr::TypedString(typed) => {
+                let (ty, typmod) = bind_type(&typed.data_type, ctx)?;
+                let text = string_value(&typed.value.value).ok_or_else(|| {
+                    SqlError::new(SqlState::SYNTAX_ERROR, "a typed literal must be a string")
+                })?;
+                coerce(unknown(&text), ty, typmod, CastContext::Explicit, ctx)
+            }
+            Expr::Interval(interval) => self.interval(interval),
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref())
+            }
+            Expr::Exists { subquery, negated } => {
+                let bound = self.subquery(subquery)?;
+                Ok(BoundExpr::boolean(ExprKind::Subquery(Box::new(SubqueryExpr {
+                    id: bound.id,
+                    correlated: bound.correlated,
+                    test: SubqueryTest::Exists { negated: *negated },
+                }))))
+            }
+            Expr::Subquery(query) => {
+                let bound = self.single_column(query)?;
+                let (ty, typmod, _) = bound.columns[0];
+                let subquery =
+                    SubqueryExpr { id: bound.id, correlated: bound.correlated, test: SubqueryTest::Scalar };
+                Ok(BoundExpr::new(ty, typmod, ExprKind::Subquery(Box::new(subquery))))
+            }
+            Expr::Array(array) => self.array(&array.elem),
+            Expr::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain),
+            Expr::Function(function) => bind_call::bind_function(self, function),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                call_named("timezone", vec![self.bind(time_zone)?, self.bind(timestamp)?], ctx)
+            }
+            Expr::Extract { field, expr, .. } => {
+                call_named("extract", vec![unknown(&field_name(field)), self.bind(expr)?], ctx)
+            }
+            Expr::Ceil { expr, field } => self.rounding("ceil", expr, field),
+            Expr::Floor { expr, field } => self.rounding("floor", expr, field),
+            Expr::Position { expr, r#in } => {
+                call_named("position", vec![self.bind(r#in)?, self.bind(expr)?], ctx)
+            }
+            Expr::Substring { expr, substring_from, substring_for, .. } => {
+                let mut args = vec![self.bind(expr)?];
+                match (substring_from, substring_for) {
+                    (Some(from), _) => args.push(self.bind(from)?),
+                    (None, Some(_)) => args.push(BoundExpr::constant(Datum::Int4(1), PgType::Int4)),
+                    (None, None) => {}
+                }
+                if let Some(length) = substring_for {
+                    args.push(self.bind(length)?);
+                }
+                call_named("substring", args, ctx)
+            }
+            Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+                let name = match trim_where {
+                    None | Some(ast::TrimWhereField::Both) => "btrim",
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                };
+                let mut args = vec![self.bind(expr)?];
+                if let Some(what) = trim_what {
+                    args.push(self.bind(what)?);
+                }
+                for what in trim_characters.iter().flatten() {
+                    args.push(self.bind(what)?);
+                }
+                call_named(name, args, ctx)
+            }
+            Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut args = vec![self.bind(expr)?, self.bind(overlay_what)?, self.bind(overlay_from)?];
+                if let Some(length) = overlay_for {
+                    args.push(self.bind(length)?);
+                }
+                call_named("overlay", args, ctx)
+            }
+            Expr::Collate { expr, collation } => {
+                let name = collation.to_string().replace('"', "").to_lowercase();
+                let known = ["c", "posix", "default", "c.utf-8", "c.utf8", "ucs_basic"];
+                if known.contains(&name.trim_start_matches("pg_catalog.")) {
+                    self.bind(expr)
+                } else {
+                    Err(SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
+                    ))
+                }
+            }
+            Expr::Tuple(_) => Err(SqlError::unsupported("a row expression here")),
+            other => Err(SqlError::unsupported(format!("the expression {other}"))),
+        }
+    }
+
+    fn column(&self, parts: &[ast::Ident]) -> SqlResult<BoundExpr> {
+        let names: Vec<String> = parts.iter().map(fold_ident).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (name, qualifier) = names.split_last().expect("an identifier has a part");
+        let column = self.scope.resolve(qualifier, name)?.ok_or_else(|| undefined_column(qualifier, name))?;
+        let kind = match column.depth {
+            0 => ExprKind::Column(column.index),
+            depth => ExprKind::Outer { depth, index: column.index },
+        };
+        Ok(BoundExpr::new(column.ty, column.typmod, kind))
+    }
+
+    pub(super) fn literal(&self, value: &Value) -> SqlResult<BoundExpr> {
+        Ok(match value {
+            Value::Number(text, _) => number(text)?,
+            Value::Boolean(b) => BoundExpr::constant(Datum::Bool(*b), PgType::Bool),
+            Value::Null => BoundExpr::constant(Datum::Null, PgType::Unknown),
+            Value::Placeholder(name) => {
+                let number: Option<usize> = name.strip_prefix('$').and_then(|n| n.parse().ok());
+                let index =
+                    number.and_then(|n| n.checked_sub(1)).filter(|n| *n < 65_535).ok_or_else(|| {
+                        SqlError::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+                    })?;
+                let ty = self.ctx.params.get(index)?;
+                BoundExpr::new(ty, TypeMod::NONE, ExprKind::Param(index))
+            }
+            other => match string_value(other) {
+                Some(text) => unknown(&text),
+                None => return Err(SqlError::unsupported(format!("the literal {other}"))),
+            },
+        })
+    }
+
+    fn binary(&self, left: &Expr, op: &BinaryOperator, right: &Expr) -> SqlResult<BoundExpr> {
+        match op {
+            BinaryOperator::And | BinaryOperator::Or => {
+                // Long chains lean to the left: take them apart without recursion.
+                let mut parts = vec![right];
+                let mut rest = left;
+                while let Expr::BinaryOp { left, op: inner, right } = rest
+                    && inner == op
+                {
+                    parts.push(right);
+                    rest = left;
+                }
+                parts.push(rest);
+                let word = if *op == BinaryOperator::And { "AND" } else { "OR" };
+                let parts = parts
+                    .into_iter()
+                    .rev()
+                    .map(|part| coerce_condition(self.bind(part)?, word, self.ctx))
+                    .collect::<SqlResult<Vec<_>>>()?;
+                Ok(BoundExpr::boolean(if word == "AND" { ExprKind::And(parts) } else { ExprKind::Or(parts) }))
+            }
+            _ => {
+                if let (Expr::Tuple(a), Expr::Tuple(b)) = (unnest(left), unnest(right)) {
+                    return self.tuple_comparison(a, op, b);
+                }
+                let name = operator_name(op);
+                bind_binary(&name, self.bind(left)?, self.bind(right)?, self.ctx)
+            }
+        }
+    }
+
+    fn unary(&self, op: UnaryOperator, expr: &Expr) -> SqlResult<BoundExpr> {
+        let name = match op {
+            UnaryOperator::Not => {
+                return Ok(negate(coerce_condition(self.bind(expr)?, "NOT", self.ctx)?));
+            }
+            UnaryOperator::Minus => {
+                if let Expr::Value(value) = expr
+                    && let Value::Number(text, _) = &value.value
+                {
+                    // So that the least bigint is one.
+                    return number(&format!("-{text}"));
+                }
+                "-"
+            }
+            UnaryOperator::Plus => "+",
+            UnaryOperator::BitwiseNot => "~",
+            UnaryOperator::PGAbs => "@",
+            UnaryOperator::PGSquareRoot => "|/",
+            UnaryOperator::PGCubeRoot => "||/",
+            other => return Err(SqlError::unsupported(format!("the operator {other}"))),
+        };
+        bind_operator(name, vec![self.bind(expr)?], self.ctx)
+    }
+
+    fn is_null(&self, expr: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+        let expr = super::coerce::resolve_unknown(self.bind(expr)?, self.ctx)?;
+        Ok(fold(BoundExpr::boolean(ExprKind::IsNull { expr: Box::new(expr), negated }), self.ctx))
+    }
+
+    fn is_unknown(&self, expr: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+        let expr = coerce_condition(self.bind(expr)?, "IS UNKNOWN", self.ctx)?;
+        Ok(BoundExpr::boolean(ExprKind::IsNull { expr: Box::new(expr), negated }))
+    }
+
+    fn is_bool(&self, expr: &Expr, value: bool, negated: bool, place: &str) -> SqlResult<BoundExpr> {
+        let expr = coerce_condition(self.bind(expr)?, place, self.ctx)?;
+        Ok(BoundExpr::boolean(ExprKind::IsBool { expr: Box::new(expr), value, negated }))
+    }
+
+    fn distinct(&self, a: &Expr, b: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+        let equal = bind_comparison(CompareOp::Eq, self.bind(a)?, self.bind(b)?, self.ctx)?;
+        match equal.kind {
+            ExprKind::Compare { collate, left, right, .. } => {
+                Ok(BoundExpr::boolean(ExprKind::IsDistinct { collate, left, right, negated }))
+            }
+            // Folded: compare again without folding.
+            _ => {
+                let (left, right, collate) =
+                    bind_operator::unify(self.bind(a)?, self.bind(b)?, "=", self.ctx)?;
+                let (left, right) = (Box::new(left), Box::new(right));
+                Ok(BoundExpr::boolean(ExprKind::IsDistinct { collate, left, right, negated }))
+            }
+        }
+    }
+
+    fn like(
+        &self,
+        operator: &str,
+        expr: &Expr,
+        pattern: &Expr,
+        escape: Option<&ast::ValueWithSpan>,
+    ) -> SqlResult<BoundExpr> {
+        let mut pattern = self.bind(pattern)?;
+        if let Some(escape) = escape {
+            pattern = call_named("like_escape", vec![pattern, self.literal(&escape.value)?], self.ctx)?;
+        }
+        bind_like(operator, self.bind(expr)?, pattern, self.ctx)
+    }
+
+    fn quantified(&self, left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> SqlResult<BoundExpr> {
+        let name = operator_name(op);
+        if let Expr::Subquery(query) = unnest(right) {
+            let op = bind_operator::compare_op(&name)
+                .ok_or_else(|| SqlError::unsupported(format!("{name} ANY/ALL (subquery)")))?;
+            return self.quantified_subquery(left, op, query, all);
+        }
+        bind_array_comparison(&name, self.bind(left)?, self.bind(right)?, all, self.ctx)
+    }
+
+    fn subquery(&self, query: &ast::Query) -> SqlResult<super::BoundSubquery> {
+        match self.ctx.subqueries {
+            Some(binder) => binder.bind_subquery(query, self.scope, self.ctx),
+            None => {
+                let place = match self.ctx.aggregates {
+                    super::Aggregates::Forbidden(place) => place,
+                    super::Aggregates::Allowed => "this expression",
+                };
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {place}")))
+            }
+        }
+    }
+
+    pub(super) fn single_column(&self, query: &ast::Query) -> SqlResult<super::BoundSubquery> {
+        let bound = self.subquery(query)?;
+        if bound.columns.len() == 1 {
+            Ok(bound)
+        } else {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, "subquery must return only one column"))
+        }
+    }
+
+    fn quantified_subquery(
+        &self,
+        left: &Expr,
+        op: CompareOp,
+        query: &ast::Query,
+        all: bool,
+    ) -> SqlResult<BoundExpr> {
+        let bound = self.subquery(query)?;
+        let lefts: Vec<&Expr> = match unnest(left) {
+            Expr::Tuple(parts) => parts.iter().collect(),
+            single => vec![single],
+        };
+        if lefts.len() != bound.columns.len() {
+            let what = if bound.columns.len() > lefts.len() { "many" } else { "few" };
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("subquery has too {what} columns")));
+        }
+        if lefts.len() > 1 && op != CompareOp::Eq {
+            return Err(SqlError::unsupported("a row comparison with a subquery other than ="));
+        }
+        let mut columns = Vec::with_capacity(lefts.len());
+        for (left, (ty, typmod, _)) in lefts.into_iter().zip(&bound.columns) {
+            let left = self.bind(left)?;
+            // A stand-in column tells which conversion the subquery's side needs.
+            let stand_in = BoundExpr::column(0, *ty, *typmod);
+            let (left, right, collate) = bind_operator::unify(left, stand_in, op.symbol(), self.ctx)?;
+            let cast = matches!(right.kind, ExprKind::Cast { .. }).then_some((*ty, right.ty));
+            columns.push(SubqueryColumn { op, collate, left, cast });
+        }
+        Ok(BoundExpr::boolean(ExprKind::Subquery(Box::new(SubqueryExpr {
+            id: bound.id,
+            correlated: bound.correlated,
+            test: SubqueryTest::Compare { all, columns },
+        }))))
+    }
+
+    /// Row comparisons go column by column: `=` all, `<>` any, `<` by the first that differs.
+    fn tuple_comparison(&self, a: &[Expr], op: &BinaryOperator, b: &[Expr]) -> SqlResult<BoundExpr> {
+        if a.len() != b.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "unequal number of entries in row expressions",
+            ));
+        }
+        let op = bind_operator::compare_op(&operator_name(op))
+            .ok_or_else(|| SqlError::unsupported("this operator on rows"))?;
+        let compare =
+            |op: CompareOp, i: usize| bind_comparison(op, self.bind(&a[i])?, self.bind(&b[i])?, self.ctx);
+        match op {
+            CompareOp::Eq | CompareOp::Ne => {
+                let parts = (0..a.len()).map(|i| compare(op, i)).collect::<SqlResult<Vec<_>>>()?;
+                Ok(BoundExpr::boolean(if op == CompareOp::Eq {
+                    ExprKind::And(parts)
+                } else {
+                    ExprKind::Or(parts)
+                }))
+            }
+            _ => {
+                let strict = match op {
+                    CompareOp::Le => CompareOp::Lt,
+                    CompareOp::Ge => CompareOp::Gt,
+                    other => other,
+                };
+                let last = a.len() - 1;
+                let mut result = compare(op, last)?;
+                for i in (0..last).rev() {
+                    let tie = BoundExpr::boolean(ExprKind::And(vec![compare(CompareOp::Eq, i)?, result]));
+                    result = BoundExpr::boolean(ExprKind::Or(vec![compare(strict, i)?, tie]));
+                }
+                Ok(result)
+            }
+        }
+    }
+
+    fn tuple_in_list(&self, expr: &Expr, list: &[Expr], negated: bool) -> SqlResult<BoundExpr> {
+        let Expr::Tuple(left) = unnest(expr) else { unreachable!("the caller saw a tuple") };
+        let parts = list
+            .iter()
+            .map(|item| match unnest(item) {
+                Expr::Tuple(right) => self.tuple_comparison(left, &BinaryOperator::Eq, right),
+                _ => {
+                    Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"))
+                }
+            })
+            .collect::<SqlResult<Vec<_>>>()?;
+        let any = BoundExpr::boolean(ExprKind::Or(parts));
+        Ok(if negated { negate(any) } else { any })
+    }
+
+    fn explicit_cast(&self, expr: &Expr, ty: PgType, typmod: TypeMod) -> SqlResult<BoundExpr> {
+        // `ARRAY[]::int[]` needs the type to be bound at all.
+        if let (Expr::Array(array), PgType::Array(element)) = (unnest(expr), ty)
+            && array.elem.is_empty()
+        {
+            return Ok(BoundExpr::constant(Datum::array(element, Vec::new()), ty));
+        }
+        let bound = self.bind(expr)?;
+        let bound = coerce(bound, ty, typmod, CastContext::Explicit, self.ctx)?;
+        Ok(bound)
+    }
+
+    fn interval(&self, interval: &ast::Interval) -> SqlResult<BoundExpr> {
+        let value = self.bind(&interval.value)?;
+        let typmod = match interval.fractional_seconds_precision {
+            Some(digits) if digits <= 6 => TypeMod::precision(digits as u8),
+            _ => TypeMod::NONE,
+        };
+        let unit = interval.last_field.as_ref().or(interval.leading_field.as_ref());
+        let Some(Datum::Text(text)) = value.as_const() else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "an interval literal must be a string"));
+        };
+        let bare = text.trim().parse::<f64>().is_ok();
+        let text = match unit {
+            Some(unit) if bare => format!("{text} {}", field_name(unit)),
+            _ => text.to_string(),
+        };
+        coerce(unknown(&text), PgType::Interval, typmod, CastContext::Explicit, self.ctx)
+    }
+
+    fn case(
+        &self,
+        operand: Option<&Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> SqlResult<BoundExpr> {
+        let operand = operand.map(|e| self.bind(e)).transpose()?;
+        let mut tests = Vec::with_capacity(conditions.len());
+        let mut results = Vec::with_capacity(conditions.len() + 1);
+        for when in conditions {
+            let condition = self.bind(&when.condition)?;
+            tests.push(match &operand {
+                Some(operand) => bind_comparison(CompareOp::Eq, operand.clone(), condition, self.ctx)?,
+                None => coerce_condition(condition, "CASE/WHEN", self.ctx)?,
+            });
+            results.push(self.bind(&when.result)?);
+        }
+        let has_else = otherwise.is_some();
+        if let Some(otherwise) = otherwise {
+            results.push(self.bind(otherwise)?);
+        }
+        let (mut results, ty) = unify_all(results, "CASE", self.ctx)?;
+        let otherwise = if has_else { results.pop().map(Box::new) } else { None };
+        let whens = tests.into_iter().zip(results).collect();
+        Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Case { whens, otherwise }))
+    }
+
+    fn array(&self, items: &[Expr]) -> SqlResult<BoundExpr> {
+        if items.is_empty() {
+            return Err(SqlError::new(
+                SqlState::INDETERMINATE_DATATYPE,
+                "cannot determine type of empty array",
+            )
+            .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
+        }
+        let items = items.iter().map(|item| self.bind(item)).collect::<SqlResult<Vec<_>>>()?;
+        let (items, ty) = unify_all(items, "ARRAY", self.ctx)?;
+        let element = ElementType::from_type(ty)
+            .ok_or_else(|| SqlError::unsupported("an array of more than one dimension"))?;
+        Ok(fold(
+            BoundExpr::new(PgType::Array(element), TypeMod::NONE, ExprKind::Array { element, items }),
+            self.ctx,
+        ))
+    }
+
+    fn access(&self, root: &Expr, chain: &[ast::AccessExpr]) -> SqlResult<BoundExpr> {
+        let mut value = self.bind(root)?;
+        for access in chain {
+            let ast::AccessExpr::Subscript(subscript) = access else {
+                return Err(SqlError::unsupported("a field of a composite value"));
+            };
+            let index = |e: &Expr| {
+                coerce(self.bind(e)?, PgType::Int4, TypeMod::NONE, CastContext::Assignment, self.ctx)
+            };
+            if value.ty == PgType::Jsonb
+                && let ast::Subscript::Index { index } = subscript
+            {
+                value = bind_binary("->", value, self.bind(index)?, self.ctx)?;
+                continue;
+            }
+            let Some(element) = value.ty.element() else {
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!(
+                        "cannot subscript type {} because it does not support subscripting",
+                        super::coerce::type_name(value.ty, self.ctx)
+                    ),
+                ));
+            };
+            value = match subscript {
+                ast::Subscript::Index { index: at } => {
+                    let index = Box::new(index(at)?);
+                    let kind = ExprKind::Subscript { array: Box::new(value), index };
+                    BoundExpr::new(element, TypeMod::NONE, kind)
+                }
+                ast::Subscript::Slice { lower_bound, upper_bound, stride: None } => {
+                    let lower = lower_bound.as_ref().map(&index).transpose()?.map(Box::new);
+                    let upper = upper_bound.as_ref().map(&index).transpose()?.map(Box::new);
+                    let (ty, typmod) = (value.ty, value.typmod);
+                    BoundExpr::new(ty, typmod, ExprKind::Slice { array: Box::new(value), lower, upper })
+                }
+                _ => return Err(SqlError::unsupported("a slice with a stride")),
+            };
+        }
+        Ok(value)
+    }
+
+    fn rounding(&self, name: &str, expr: &Expr, field: &ast::CeilFloorKind) -> SqlResult<BoundExpr> {
+        if !matches!(field, ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime)) {
+            return Err(SqlError::unsupported(format!("{name} to a field")));
+        }
+        call_named(name, vec![self.bind(expr)?], self.ctx)
+    }
+}
+
+/// All of `exprs` as their common type, which is the second answer.
+pub(super) fn unify_all(
+    exprs: Vec<BoundExpr>,
+    place: &str,
+    ctx: &BindContext<'_>,
+) -> SqlResult<(Vec<BoundExpr>, PgType)> {
+    let types: Vec<PgType> = exprs.iter().map(|e| e.ty).collect();
+    let ty = common_type(&types, place)?;
+    let exprs = exprs
+        .into_iter()
+        .map(|e| coerce(e, ty, TypeMod::NONE, CastContext::Implicit, ctx))
+        .collect::<SqlResult<Vec<_>>>()?;
+    Ok((exprs, ty))
+}
+
+pub(super) fn negate(expr: BoundExpr) -> BoundExpr {
+    match expr.kind {
+        ExprKind::InList { collate, expr, items, negated } => {
+            BoundExpr::boolean(ExprKind::InList { collate, expr, items, negated: !negated })
+        }
+        _ => BoundExpr::boolean(ExprKind::Not(Box::new(expr))),
+    }
+}
+
+fn unnest(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => unnest(inner),
+        other => other,
+    }
+}
+
+/// A literal whose type is not known yet.
+pub(super) fn unknown(text: &str) -> BoundExpr {
+    BoundExpr::constant(Datum::Text(CompactString::new(text)), PgType::Unknown)
+}
+
+fn number(text: &str) -> SqlResult<BoundExpr> {
+    if text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+        && let Ok(v) = text.parse::<i64>()
+    {
+        return Ok(match i32::try_from(v) {
+            Ok(v) => BoundExpr::constant(Datum::Int4(v), PgType::Int4),
+            Err(_) => BoundExpr::constant(Datum::Int8(v), PgType::Int8),
+        });
+    }
+    Ok(BoundExpr::constant(Datum::Numeric(Numeric::parse(text)?), PgType::Numeric))
+}
+
+fn string_value(value: &Value) -> Option<String> {
+    match value {
+        Value::SingleQuotedString(s)
+        | Value::EscapedStringLiteral(s)
+        | Value::UnicodeStringLiteral(s)
+        | Value::NationalStringLiteral(s) => Some(s.clone()),
+        Value::DollarQuotedString(s) => Some(s.value.clone()),
+        _ => None,
+    }
+}
+
+/// The name of an operator as PostgreSQL's catalog has it.
+fn operator_name(op: &BinaryOperator) -> String {
+    match op {
+        BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
+        BinaryOperator::NotEq => "<>".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The name of a date field as `date_part` takes it.
+fn field_name(field: &ast::DateTimeField) -> String {
+    match field {
+        ast::DateTimeField::Custom(ident) => ident.value.clone(),
+        ast::DateTimeField::TimezoneHour => "timezone_hour".to_owned(),
+        ast::DateTimeField::TimezoneMinute => "timezone_minute".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
 }

@@ -1,11 +1,17 @@
 //! Evaluation, a row at a time.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
 
-use types::Datum;
+use base::{SqlError, SqlState};
+use smallvec::SmallVec;
+use types::{CastContext, Datum, PgType, TypeMod};
 
 use super::eval_context::{EvalCtx, EvalResult};
-use super::tree::BoundExpr;
+use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryExpr, SubqueryTest};
+
+const NULL: Cow<'static, Datum> = Cow::Owned(Datum::Null);
 
 /// The value of `expr`.
 pub fn eval(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
@@ -14,17 +20,329 @@ pub fn eval(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 /// The value of `expr`, borrowed where it is a column, a parameter or a constant.
 pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a, Datum>> {
-    let _ = (expr, ctx);
-    unimplemented!()
+    match &expr.kind {
+        ExprKind::Const(value) => Ok(Cow::Borrowed(value)),
+        ExprKind::Column(index) => Ok(Cow::Borrowed(&ctx.row[*index])),
+        ExprKind::Param(index) => Ok(Cow::Borrowed(&ctx.stmt.params[*index])),
+        ExprKind::Outer { depth, index } => {
+            let mut at = ctx;
+            for _ in 0..*depth {
+                at = at.outer.ok_or_else(|| SqlError::internal("an enclosing row is missing"))?;
+            }
+            Ok(Cow::Borrowed(&at.row[*index]))
+        }
+        ExprKind::Call { function, args } => call(*function, args, ctx).map(Cow::Owned),
+        ExprKind::Cast { expr: inner, how } => {
+            let value = eval(inner, ctx)?;
+            Ok(Cow::Owned(types::cast(value, inner.ty, expr.ty, expr.typmod, *how, ctx.stmt.format)?))
+        }
+        ExprKind::Case { whens, otherwise } => {
+            for (condition, result) in whens {
+                if eval_filter(condition, ctx)? {
+                    return eval_ref(result, ctx);
+                }
+            }
+            otherwise.as_ref().map_or(Ok(NULL), |e| eval_ref(e, ctx))
+        }
+        ExprKind::Coalesce(args) => {
+            for arg in args {
+                let value = eval_ref(arg, ctx)?;
+                if !value.is_null() {
+                    return Ok(value);
+                }
+            }
+            Ok(NULL)
+        }
+        ExprKind::NullIf { collate, left, right } => {
+            let (a, b) = (eval_ref(left, ctx)?, eval_ref(right, ctx)?);
+            let same = !a.is_null() && !b.is_null() && order(*collate, &a, &b).is_eq();
+            Ok(if same { NULL } else { a })
+        }
+        ExprKind::Extreme { greatest, collate, args } => {
+            let mut best: Option<Cow<'a, Datum>> = None;
+            for arg in args {
+                let value = eval_ref(arg, ctx)?;
+                let better = match &best {
+                    _ if value.is_null() => false,
+                    None => true,
+                    Some(b) => {
+                        order(*collate, &value, b)
+                            == if *greatest { Ordering::Greater } else { Ordering::Less }
+                    }
+                };
+                if better {
+                    best = Some(value);
+                }
+            }
+            Ok(best.unwrap_or(NULL))
+        }
+        ExprKind::Array { element, items } => {
+            let items = items.iter().map(|item| eval(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
+            Ok(Cow::Owned(Datum::array(*element, items)))
+        }
+        ExprKind::Subscript { array, index } => {
+            let (array, index) = (eval_ref(array, ctx)?, eval_ref(index, ctx)?);
+            let (Datum::Array(array), Some(index)) = (&*array, index.as_i64()) else { return Ok(NULL) };
+            let item = usize::try_from(index - 1).ok().and_then(|i| array.items.get(i));
+            Ok(Cow::Owned(item.cloned().unwrap_or_default()))
+        }
+        ExprKind::Slice { array, lower, upper } => {
+            slice(array, lower.as_deref(), upper.as_deref(), ctx).map(Cow::Owned)
+        }
+        ExprKind::Subquery(subquery) => eval_subquery(subquery, ctx).map(Cow::Owned),
+        ExprKind::Aggregate(_) => {
+            Err(SqlError::internal("an aggregate was evaluated as an expression").into())
+        }
+        _ => Ok(Cow::Owned(eval_bool(expr, ctx)?.map_or(Datum::Null, Datum::Bool))),
+    }
+}
+
+fn slice(
+    array: &BoundExpr,
+    lower: Option<&BoundExpr>,
+    upper: Option<&BoundExpr>,
+    ctx: &EvalCtx<'_>,
+) -> EvalResult<Datum> {
+    let Datum::Array(array) = eval(array, ctx)? else { return Ok(Datum::Null) };
+    let len = array.items.len() as i64;
+    let mut bounds = [1, len];
+    for (bound, expr) in bounds.iter_mut().zip([lower, upper]) {
+        if let Some(expr) = expr {
+            match eval_ref(expr, ctx)?.as_i64() {
+                Some(v) => *bound = v,
+                None => return Ok(Datum::Null),
+            }
+        }
+    }
+    let (from, to) = (bounds[0].max(1), bounds[1].min(len));
+    let items = if from > to { Vec::new() } else { array.items[from as usize - 1..to as usize].to_vec() };
+    Ok(Datum::array(array.element, items))
+}
+
+fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let def = function.0;
+    let mut values: SmallVec<[Datum; 3]> = SmallVec::with_capacity(args.len());
+    for arg in args {
+        let value = eval(arg, ctx)?;
+        if def.strict && value.is_null() {
+            return Ok(Datum::Null);
+        }
+        values.push(value);
+    }
+    (def.eval)(&values, ctx)
+}
+
+/// Order of two values that are not NULL.
+#[inline]
+pub(super) fn order(collate: Collate, a: &Datum, b: &Datum) -> Ordering {
+    if collate == Collate::Blanks
+        && let (Datum::Text(a), Datum::Text(b)) = (a, b)
+    {
+        let trim = |s: &str| s.trim_end_matches(' ').len();
+        return a.as_bytes()[..trim(a)].cmp(&b.as_bytes()[..trim(b)]);
+    }
+    types::compare(a, b)
+}
+
+#[inline]
+fn holds(op: CompareOp, collate: Collate, a: &Datum, b: &Datum) -> bool {
+    match (op, collate) {
+        (CompareOp::Eq, Collate::Plain) => types::equal(a, b),
+        (CompareOp::Ne, Collate::Plain) => !types::equal(a, b),
+        _ => op.holds(order(collate, a, b)),
+    }
 }
 
 /// The value of a condition; `None` for NULL.
 pub fn eval_bool(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<Option<bool>> {
-    let _ = (expr, ctx);
-    unimplemented!()
+    match &expr.kind {
+        ExprKind::Compare { op, collate, left, right } => {
+            let a = eval_ref(left, ctx)?;
+            if a.is_null() {
+                return Ok(None);
+            }
+            let b = eval_ref(right, ctx)?;
+            if b.is_null() {
+                return Ok(None);
+            }
+            Ok(Some(holds(*op, *collate, &a, &b)))
+        }
+        ExprKind::And(parts) => {
+            let mut result = Some(true);
+            for part in parts {
+                match eval_bool(part, ctx)? {
+                    Some(false) => return Ok(Some(false)),
+                    None => result = None,
+                    Some(true) => {}
+                }
+            }
+            Ok(result)
+        }
+        ExprKind::Or(parts) => {
+            let mut result = Some(false);
+            for part in parts {
+                match eval_bool(part, ctx)? {
+                    Some(true) => return Ok(Some(true)),
+                    None => result = None,
+                    Some(false) => {}
+                }
+            }
+            Ok(result)
+        }
+        ExprKind::Not(inner) => Ok(eval_bool(inner, ctx)?.map(|b| !b)),
+        ExprKind::IsNull { expr, negated } => Ok(Some(eval_ref(expr, ctx)?.is_null() != *negated)),
+        ExprKind::IsBool { expr, value, negated } => {
+            Ok(Some((eval_bool(expr, ctx)? == Some(*value)) != *negated))
+        }
+        ExprKind::IsDistinct { collate, left, right, negated } => {
+            let (a, b) = (eval_ref(left, ctx)?, eval_ref(right, ctx)?);
+            let distinct = match (a.is_null(), b.is_null()) {
+                (true, true) => false,
+                (false, false) => order(*collate, &a, &b).is_ne(),
+                _ => true,
+            };
+            Ok(Some(distinct != *negated))
+        }
+        ExprKind::InList { collate, expr, items, negated } => {
+            let value = eval_ref(expr, ctx)?;
+            if value.is_null() {
+                return Ok(None);
+            }
+            let mut found = Some(false);
+            for item in items {
+                let item = eval_ref(item, ctx)?;
+                if item.is_null() {
+                    found = None;
+                } else if holds(CompareOp::Eq, *collate, &value, &item) {
+                    found = Some(true);
+                    break;
+                }
+            }
+            Ok(found.map(|f| f != *negated))
+        }
+        ExprKind::CompareArray { op, collate, all, left, array } => {
+            let array = eval_ref(array, ctx)?;
+            let Datum::Array(array) = &*array else { return Ok(None) };
+            let value = eval_ref(left, ctx)?;
+            quantified(
+                *all,
+                array.items.iter().map(|item| {
+                    Ok((!value.is_null() && !item.is_null()).then(|| holds(*op, *collate, &value, item)))
+                }),
+            )
+        }
+        ExprKind::CallArray { function, all, left, array } => {
+            let array = eval_ref(array, ctx)?;
+            let Datum::Array(array) = &*array else { return Ok(None) };
+            let value = eval(left, ctx)?;
+            quantified(
+                *all,
+                array.items.iter().map(|item| {
+                    if value.is_null() || item.is_null() {
+                        return Ok(None);
+                    }
+                    Ok((function.0.eval)(&[value.clone(), item.clone()], ctx)?.as_bool())
+                }),
+            )
+        }
+        _ => match &*eval_ref(expr, ctx)? {
+            Datum::Bool(b) => Ok(Some(*b)),
+            Datum::Null => Ok(None),
+            other => {
+                Err(SqlError::internal(format!("a condition is of type {}", other.natural_type().name()))
+                    .into())
+            }
+        },
+    }
+}
+
+/// `ANY` or `ALL` of some truth values.
+fn quantified(all: bool, truths: impl Iterator<Item = EvalResult<Option<bool>>>) -> EvalResult<Option<bool>> {
+    let mut result = Some(all);
+    for truth in truths {
+        match truth? {
+            Some(t) if t != all => return Ok(Some(t)),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
 }
 
 /// Whether a condition is true (neither false nor NULL).
 pub fn eval_filter(expr: &BoundExpr, ctx: &EvalCtx<'_>) -> EvalResult<bool> {
     Ok(eval_bool(expr, ctx)? == Some(true))
+}
+
+fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let run = |sink: &mut dyn FnMut(&[Datum]) -> EvalResult<ControlFlow<()>>| {
+        ctx.stmt.subqueries.run(subquery.id, ctx, sink)
+    };
+    match &subquery.test {
+        SubqueryTest::Exists { negated } => {
+            let mut found = false;
+            run(&mut |_| {
+                found = true;
+                Ok(ControlFlow::Break(()))
+            })?;
+            Ok(Datum::Bool(found != *negated))
+        }
+        SubqueryTest::Scalar => {
+            let mut value: Option<Datum> = None;
+            run(&mut |row| {
+                if value.is_some() {
+                    return Err(SqlError::new(
+                        SqlState::CARDINALITY_VIOLATION,
+                        "more than one row returned by a subquery used as an expression",
+                    )
+                    .into());
+                }
+                value = Some(row[0].clone());
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(value.unwrap_or_default())
+        }
+        SubqueryTest::Array { element } => {
+            let mut items = Vec::new();
+            run(&mut |row| {
+                items.push(row[0].clone());
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(Datum::array(*element, items))
+        }
+        SubqueryTest::Compare { all, columns } => {
+            let left = columns.iter().map(|c| eval(&c.left, ctx)).collect::<EvalResult<Vec<_>>>()?;
+            let mut result = Some(*all);
+            run(&mut |row| {
+                let mut truth = Some(true);
+                for ((column, a), b) in columns.iter().zip(&left).zip(row) {
+                    let b = match column.cast {
+                        Some((from, to)) => cast_value(b.clone(), from, to, ctx)?,
+                        None => b.clone(),
+                    };
+                    if a.is_null() || b.is_null() {
+                        truth = truth.and_then(|t| if t { None } else { Some(false) });
+                    } else if !holds(column.op, column.collate, a, &b) {
+                        truth = Some(false);
+                        break;
+                    }
+                }
+                // `<> ALL` of rows differs in any column: with one column that is the operator itself.
+                match truth {
+                    Some(t) if t != *all => {
+                        result = Some(t);
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    Some(_) => {}
+                    None => result = None,
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(result.map_or(Datum::Null, Datum::Bool))
+        }
+    }
+}
+
+fn cast_value(d: Datum, from: PgType, to: PgType, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(types::cast(d, from, to, TypeMod::NONE, CastContext::Implicit, ctx.stmt.format)?)
 }

@@ -50,7 +50,13 @@ pub trait SessionContext {
     /// `pg_get_serial_sequence`: the sequence's quoted, qualified name.
     fn serial_sequence(&self, table: &str, column: &str) -> EvalResult<Option<String>>;
     /// Takes an advisory lock; answers false only if `wait` is false and another session holds it.
-    fn advisory_lock(&self, key: AdvisoryKey, shared: bool, transaction: bool, wait: bool) -> EvalResult<bool>;
+    fn advisory_lock(
+        &self,
+        key: AdvisoryKey,
+        shared: bool,
+        transaction: bool,
+        wait: bool,
+    ) -> EvalResult<bool>;
     /// Releases one; false (with a warning) if this session does not hold it.
     fn advisory_unlock(&self, key: AdvisoryKey, shared: bool) -> EvalResult<bool>;
     fn advisory_unlock_all(&self) -> EvalResult<()>;

@@ -7,29 +7,38 @@
 mod aggregate;
 mod analysis;
 mod bind;
+mod bind_call;
 mod bind_context;
+mod bind_operator;
+mod bind_type;
 mod coerce;
 mod eval;
 mod eval_context;
+mod fold;
 mod function;
+mod functions;
+mod output_name;
+mod resolve;
 mod scope;
 mod tree;
 
 pub use aggregate::{Accumulator, AggregateCall, AggregateKind, SortKey};
 pub use analysis::Volatility;
-pub use bind::{
-    bind_comparison, bind_condition, bind_expr, bind_sql_text, bind_type, fold_ident, output_name,
-};
+pub use bind::{bind_comparison, bind_condition, bind_expr, bind_sql_text, fold_ident};
 pub use bind_context::{Aggregates, BindContext, BoundSubquery, ParamTypes, SubqueryBinder};
+pub use bind_type::bind_type;
 pub use coerce::{coerce, coerce_assignment, coerce_condition, common_type, resolve_unknown};
 pub use eval::{eval, eval_bool, eval_filter, eval_ref};
 pub use eval_context::{
     AdvisoryKey, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx, SubqueryEval,
 };
-pub use function::{ArgType, FunctionDef};
+pub use fold::{NoSession, eval_constant_expr};
+pub use function::{ArgType, FunctionDef, Implementation};
+pub use output_name::output_name;
 pub use scope::{
     ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, missing_from_entry, undefined_column,
 };
 pub use tree::{
-    BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryId, SubqueryTest,
+    BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryId,
+    SubqueryTest,
 };

@@ -50,7 +50,12 @@ impl Scope for TableScope<'_> {
             return Err(missing_from_entry(table));
         }
         let found = self.columns.iter().position(|column| column.0 == name && !name.is_empty());
-        Ok(found.map(|index| ColumnRef { depth: 0, index, ty: self.columns[index].1, typmod: self.columns[index].2 }))
+        Ok(found.map(|index| ColumnRef {
+            depth: 0,
+            index,
+            ty: self.columns[index].1,
+            typmod: self.columns[index].2,
+        }))
     }
 }
 

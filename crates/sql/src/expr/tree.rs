@@ -274,8 +274,11 @@ impl BoundExpr {
 
     /// `left op right` of two expressions that already are of one family.
     pub fn compare(op: CompareOp, left: BoundExpr, right: BoundExpr) -> BoundExpr {
-        let collate =
-            if left.ty == PgType::Bpchar && right.ty == PgType::Bpchar { Collate::Blanks } else { Collate::Plain };
+        let collate = if left.ty == PgType::Bpchar && right.ty == PgType::Bpchar {
+            Collate::Blanks
+        } else {
+            Collate::Plain
+        };
         BoundExpr::boolean(ExprKind::Compare { op, collate, left: Box::new(left), right: Box::new(right) })
     }
 

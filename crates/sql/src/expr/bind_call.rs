@@ -1,0 +1,307 @@
+//! Function calls: those with a grammar of their own, aggregates, and all others by name.
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
+use types::{CastContext, ElementType, PgType, TypeMod};
+
+use super::aggregate::{AggregateCall, AggregateKind, SortKey};
+use super::bind::{Binder, fold_ident, unify_all};
+use super::bind_context::Aggregates;
+use super::bind_operator::{bind_comparison, call_named, unify};
+use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
+use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
+
+/// Names that are called without parentheses, with the function they mean.
+const BARE: &[&str] = &[
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_timestamp",
+    "current_user",
+    "localtime",
+    "localtimestamp",
+    "session_user",
+    "user",
+];
+
+pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> SqlResult<BoundExpr> {
+    let parts: Vec<String> =
+        function.name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
+    let name = match &parts[..] {
+        [name] => name.as_str(),
+        [schema, name] if schema == "pg_catalog" => name.as_str(),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("function {} does not exist", function.name),
+            ));
+        }
+    };
+    if function.over.is_some() {
+        return Err(SqlError::unsupported("a window function on the point path"));
+    }
+    if !function.within_group.is_empty() || function.null_treatment.is_some() {
+        return Err(SqlError::unsupported("WITHIN GROUP or a null treatment"));
+    }
+    let list = match &function.args {
+        FunctionArguments::None => {
+            if BARE.contains(&name) {
+                return call_named(name, Vec::new(), binder.ctx);
+            }
+            return Err(SqlError::unsupported(format!("the expression {function}")));
+        }
+        FunctionArguments::Subquery(query) => {
+            if name != "array" {
+                return Err(SqlError::unsupported(format!("a subquery as the argument of {name}")));
+            }
+            return array_subquery(binder, query);
+        }
+        FunctionArguments::List(list) => list,
+    };
+    if let Some(kind) = aggregate_kind(name, list) {
+        return bind_aggregate(binder, name, kind, function, list);
+    }
+    if function.filter.is_some() || list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+        return Err(SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("{name} is not an aggregate function: DISTINCT, FILTER or ORDER BY specified"),
+        ));
+    }
+    let args = list.args.iter().map(|arg| binder.bind(plain_arg(arg)?)).collect::<SqlResult<Vec<_>>>()?;
+    special(binder, name, args)
+}
+
+fn plain_arg(arg: &FunctionArg) -> SqlResult<&Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+        _ => Err(SqlError::unsupported(format!("the argument {arg}"))),
+    }
+}
+
+fn array_subquery(binder: &Binder<'_>, query: &ast::Query) -> SqlResult<BoundExpr> {
+    let bound = binder.single_column(query)?;
+    let element = ElementType::from_type(bound.columns[0].0)
+        .ok_or_else(|| SqlError::unsupported("an array of more than one dimension"))?;
+    let subquery =
+        SubqueryExpr { id: bound.id, correlated: bound.correlated, test: SubqueryTest::Array { element } };
+    Ok(BoundExpr::new(PgType::Array(element), TypeMod::NONE, ExprKind::Subquery(Box::new(subquery))))
+}
+
+fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<BoundExpr> {
+    let ctx = binder.ctx;
+    let some_args = |least: usize| {
+        if args.len() >= least {
+            Ok(())
+        } else {
+            Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{} needs an argument", name.to_uppercase())))
+        }
+    };
+    match name {
+        "coalesce" => {
+            some_args(1)?;
+            let (args, ty) = unify_all(args, "COALESCE", ctx)?;
+            Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Coalesce(args)))
+        }
+        "greatest" | "least" => {
+            some_args(1)?;
+            let (args, ty) = unify_all(args, &name.to_uppercase(), ctx)?;
+            let collate = if ty == PgType::Bpchar { Collate::Blanks } else { Collate::Plain };
+            Ok(BoundExpr::new(
+                ty,
+                TypeMod::NONE,
+                ExprKind::Extreme { greatest: name == "greatest", collate, args },
+            ))
+        }
+        "nullif" => {
+            let [left, right] = <[BoundExpr; 2]>::try_from(args)
+                .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "NULLIF needs two arguments"))?;
+            let ty = left.ty;
+            bind_comparison(CompareOp::Eq, left.clone(), right.clone(), ctx)?;
+            let (left, right, collate) = unify(left, right, "=", ctx)?;
+            let ty = if ty == PgType::Unknown { left.ty } else { ty };
+            let node = BoundExpr::new(
+                left.ty,
+                TypeMod::NONE,
+                ExprKind::NullIf { collate, left: Box::new(left), right: Box::new(right) },
+            );
+            if node.ty == ty { Ok(node) } else { coerce(node, ty, TypeMod::NONE, CastContext::Explicit, ctx) }
+        }
+        _ => {
+            // A type's name called with one argument is a cast, where there is no function of that name.
+            if let [arg] = &args[..]
+                && super::functions::named(name).is_empty()
+                && let Some(ty) = PgType::from_name(name)
+                && name != "unknown"
+                && types::cast_allowed(arg.ty, ty).is_some()
+            {
+                let arg = args.into_iter().next().expect("one argument");
+                return coerce(arg, ty, TypeMod::NONE, CastContext::Explicit, ctx);
+            }
+            call_named(name, args, ctx)
+        }
+    }
+}
+
+fn aggregate_kind(name: &str, list: &ast::FunctionArgumentList) -> Option<AggregateKind> {
+    Some(match name {
+        "count" => match &list.args[..] {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => AggregateKind::CountRows,
+            _ => AggregateKind::Count,
+        },
+        "sum" => AggregateKind::Sum,
+        "avg" => AggregateKind::Avg,
+        "min" => AggregateKind::Min,
+        "max" => AggregateKind::Max,
+        "bool_and" | "every" => AggregateKind::BoolAnd,
+        "bool_or" => AggregateKind::BoolOr,
+        "bit_and" => AggregateKind::BitAnd,
+        "bit_or" => AggregateKind::BitOr,
+        "string_agg" => AggregateKind::StringAgg,
+        "array_agg" => AggregateKind::ArrayAgg,
+        "stddev" | "stddev_samp" => AggregateKind::StddevSamp,
+        "stddev_pop" => AggregateKind::StddevPop,
+        "variance" | "var_samp" => AggregateKind::VarSamp,
+        "var_pop" => AggregateKind::VarPop,
+        _ => return None,
+    })
+}
+
+fn bind_aggregate(
+    binder: &Binder<'_>,
+    name: &str,
+    kind: AggregateKind,
+    function: &ast::Function,
+    list: &ast::FunctionArgumentList,
+) -> SqlResult<BoundExpr> {
+    if let Aggregates::Forbidden(place) = binder.ctx.aggregates {
+        return Err(SqlError::new(
+            SqlState::GROUPING_ERROR,
+            format!("aggregate functions are not allowed in {place}"),
+        ));
+    }
+    let inner_ctx = super::BindContext { aggregates: Aggregates::Forbidden("an aggregate"), ..*binder.ctx };
+    let inner = Binder { scope: binder.scope, ctx: &inner_ctx };
+    let nested = |error: SqlError| {
+        if error.message() == "aggregate functions are not allowed in an aggregate" {
+            SqlError::new(SqlState::GROUPING_ERROR, "aggregate function calls cannot be nested")
+        } else {
+            error
+        }
+    };
+    let mut args = Vec::with_capacity(list.args.len());
+    if kind != AggregateKind::CountRows {
+        for arg in &list.args {
+            args.push(inner.bind(plain_arg(arg)?).map_err(nested)?);
+        }
+    }
+    let (args, ty) = settle_aggregate(name, kind, args, binder)?;
+    let mut order_by = Vec::new();
+    for clause in &list.clauses {
+        let ast::FunctionArgumentClause::OrderBy(keys) = clause else {
+            return Err(SqlError::unsupported(format!("the clause {clause} of an aggregate")));
+        };
+        for key in keys {
+            let expr = resolve_unknown(inner.bind(&key.expr).map_err(nested)?, binder.ctx)?;
+            let descending = key.options.asc == Some(false);
+            let nulls_first = key.options.nulls_first.unwrap_or(descending);
+            order_by.push(SortKey { expr, descending, nulls_first });
+        }
+    }
+    let filter = match &function.filter {
+        Some(filter) => Some(coerce_condition(inner.bind(filter).map_err(nested)?, "FILTER", binder.ctx)?),
+        None => None,
+    };
+    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let call = AggregateCall { kind, args, distinct, filter, order_by, ty };
+    Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Aggregate(Box::new(call))))
+}
+
+/// Converts an aggregate's arguments to the types it takes, and says the type it answers.
+fn settle_aggregate(
+    name: &str,
+    kind: AggregateKind,
+    args: Vec<BoundExpr>,
+    binder: &Binder<'_>,
+) -> SqlResult<(Vec<BoundExpr>, PgType)> {
+    use AggregateKind as K;
+    use PgType as T;
+    let ctx = binder.ctx;
+    let types: Vec<PgType> = args.iter().map(|arg| arg.ty).collect();
+    let undefined = || {
+        let shown: Vec<String> = types.iter().map(|ty| type_name(*ty, ctx)).collect();
+        SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", shown.join(", ")))
+            .with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            )
+    };
+    let wanted = match kind {
+        K::CountRows => 0,
+        K::StringAgg => 2,
+        _ => 1,
+    };
+    if args.len() != wanted {
+        if kind == K::Count && args.is_empty() {
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                "count(*) must be used to call a parameterless aggregate function",
+            ));
+        }
+        return Err(undefined());
+    }
+    let to = |args: Vec<BoundExpr>, ty: PgType| {
+        args.into_iter()
+            .map(|arg| coerce(arg, ty, TypeMod::NONE, CastContext::Implicit, ctx))
+            .collect::<SqlResult<Vec<_>>>()
+    };
+    let Some(&ty) = types.first() else { return Ok((args, T::Int8)) };
+    Ok(match kind {
+        K::CountRows | K::Count => {
+            (args.into_iter().map(|arg| resolve_unknown(arg, ctx)).collect::<SqlResult<Vec<_>>>()?, T::Int8)
+        }
+        K::Sum => match ty {
+            T::Int2 | T::Int4 => (args, T::Int8),
+            T::Int8 | T::Numeric => (args, T::Numeric),
+            T::Float4 | T::Float8 | T::Interval => (args, ty),
+            T::Unknown => (to(args, T::Float8)?, T::Float8),
+            T::Time => (to(args, T::Interval)?, T::Interval),
+            _ => return Err(undefined()),
+        },
+        K::Avg => match ty {
+            T::Int2 | T::Int4 | T::Int8 | T::Numeric => (args, T::Numeric),
+            T::Float4 | T::Float8 => (to(args, T::Float8)?, T::Float8),
+            T::Interval => (args, ty),
+            _ => return Err(undefined()),
+        },
+        K::StddevSamp | K::StddevPop | K::VarSamp | K::VarPop => match ty {
+            T::Int2 | T::Int4 | T::Int8 | T::Numeric => (args, T::Numeric),
+            T::Float4 | T::Float8 => (to(args, T::Float8)?, T::Float8),
+            _ => return Err(undefined()),
+        },
+        K::Min | K::Max => match ty {
+            T::Unknown | T::Varchar | T::Name => (to(args, T::Text)?, T::Text),
+            T::Bool | T::Uuid | T::Json | T::Jsonb | T::Bytea => return Err(undefined()),
+            _ => (args, ty),
+        },
+        K::BoolAnd | K::BoolOr => (to(args, T::Bool).map_err(|_| undefined())?, T::Bool),
+        K::BitAnd | K::BitOr => {
+            if !ty.is_integer() {
+                return Err(undefined());
+            }
+            (args, ty)
+        }
+        K::StringAgg => {
+            let result = if ty == T::Bytea { T::Bytea } else { T::Text };
+            (to(args, result).map_err(|_| undefined())?, result)
+        }
+        K::ArrayAgg => {
+            let args =
+                args.into_iter().map(|arg| resolve_unknown(arg, ctx)).collect::<SqlResult<Vec<_>>>()?;
+            let array = args[0]
+                .ty
+                .array_of()
+                .ok_or_else(|| SqlError::unsupported("an array of more than one dimension"))?;
+            (args, array)
+        }
+    })
+}

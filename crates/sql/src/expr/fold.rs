@@ -1,0 +1,143 @@
+//! Constant folding: a call of constants that can never change becomes its value.
+
+use base::{SqlError, SqlResult, SqlState};
+
+use super::analysis::Volatility;
+use super::bind_context::BindContext;
+use super::eval::eval;
+use super::eval_context::{
+    AdvisoryKey, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx,
+};
+use super::tree::{BoundExpr, ExprKind};
+
+/// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached.
+pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
+    let mut constant = !matches!(expr.kind, ExprKind::Const(_));
+    expr.for_each_child(&mut |child| constant &= matches!(child.kind, ExprKind::Const(_)));
+    let foldable_kind = matches!(
+        expr.kind,
+        ExprKind::Call { .. }
+            | ExprKind::Cast { .. }
+            | ExprKind::Array { .. }
+            | ExprKind::Compare { .. }
+            | ExprKind::Not(_)
+            | ExprKind::IsNull { .. }
+            | ExprKind::InList { .. }
+            | ExprKind::CompareArray { .. }
+    );
+    let most = if ctx.fold_stable { Volatility::Stable } else { Volatility::Immutable };
+    // Only calls with arguments: `pi()` is as cheap to call as to fold, and `now()` must not freeze.
+    let has_children = !matches!(&expr.kind, ExprKind::Call { args, .. } if args.is_empty());
+    if !constant || !foldable_kind || !has_children || expr.volatility() > most {
+        return expr;
+    }
+    match eval_constant(&expr, ctx) {
+        Ok(value) => BoundExpr { kind: ExprKind::Const(value), ..expr },
+        Err(_) => expr,
+    }
+}
+
+fn eval_constant(expr: &BoundExpr, ctx: &BindContext<'_>) -> EvalResult<types::Datum> {
+    let stmt = StatementCtx {
+        params: &[],
+        format: ctx.format,
+        statement_start: ctx.format.now,
+        session: &NoSession,
+        subqueries: &NoSubqueries,
+    };
+    eval(expr, &EvalCtx::new(&stmt, &[]))
+}
+
+/// A session that knows nothing, for expressions that ask it nothing: folding, and checks outside of any session.
+pub struct NoSession;
+
+fn none<T>() -> EvalResult<T> {
+    Err(EvalError::Sql(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "a session function is not supported here",
+    )))
+}
+
+impl SessionContext for NoSession {
+    fn current_user(&self) -> String {
+        String::new()
+    }
+    fn session_user(&self) -> String {
+        String::new()
+    }
+    fn current_database(&self) -> String {
+        String::new()
+    }
+    fn current_schemas(&self, _implicit: bool) -> Vec<String> {
+        Vec::new()
+    }
+    fn version(&self) -> String {
+        String::new()
+    }
+    fn backend_pid(&self) -> i32 {
+        0
+    }
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+    fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> EvalResult<String> {
+        none()
+    }
+    fn sequence_next(&self, _sequence: u32) -> EvalResult<i64> {
+        none()
+    }
+    fn sequence_current(&self, _sequence: u32) -> EvalResult<i64> {
+        none()
+    }
+    fn sequence_last(&self) -> EvalResult<i64> {
+        none()
+    }
+    fn sequence_set(&self, _sequence: u32, _value: i64, _called: bool) -> EvalResult<i64> {
+        none()
+    }
+    fn serial_sequence(&self, _table: &str, _column: &str) -> EvalResult<Option<String>> {
+        none()
+    }
+    fn advisory_lock(
+        &self,
+        _key: AdvisoryKey,
+        _shared: bool,
+        _transaction: bool,
+        _wait: bool,
+    ) -> EvalResult<bool> {
+        none()
+    }
+    fn advisory_unlock(&self, _key: AdvisoryKey, _shared: bool) -> EvalResult<bool> {
+        none()
+    }
+    fn advisory_unlock_all(&self) -> EvalResult<()> {
+        none()
+    }
+    fn signal_backend(&self, _pid: i32, _terminate: bool) -> EvalResult<bool> {
+        none()
+    }
+    fn transaction_id(&self) -> EvalResult<i64> {
+        none()
+    }
+    fn sleep(&self, _seconds: f64) -> EvalResult<()> {
+        none()
+    }
+    fn clock(&self) -> i64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+/// The value of an expression that needs no row, parameter or session (a literal's default, a LIMIT).
+///
+/// # Errors
+/// Those of the evaluation.
+pub fn eval_constant_expr(expr: &BoundExpr, ctx: &BindContext<'_>) -> SqlResult<types::Datum> {
+    match eval_constant(expr, ctx) {
+        Ok(value) => Ok(value),
+        Err(EvalError::Sql(error)) => Err(error),
+        Err(EvalError::Interrupted) => Err(SqlError::internal("a constant expression waited")),
+    }
+}

@@ -1,0 +1,3 @@
+use super::*;
+pub(super) static FUNCTIONS: &[FunctionDef] = &[];
+pub(super) static OPERATORS: &[FunctionDef] = &[];

@@ -1,0 +1,129 @@
+//! The built-in functions and operators, by name.
+
+mod array;
+mod datetime;
+mod format;
+mod json;
+mod math;
+mod operators;
+mod pattern;
+mod session;
+mod string;
+
+use std::sync::LazyLock;
+
+use base::SqlError;
+use rustc_hash::FxHashMap;
+use types::{Datum, Numeric, PgType};
+
+use super::eval_context::{EvalError, EvalResult};
+use super::function::{ArgType, FunctionDef};
+
+type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
+
+static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
+    index(&[
+        array::FUNCTIONS,
+        datetime::FUNCTIONS,
+        format::FUNCTIONS,
+        json::FUNCTIONS,
+        math::FUNCTIONS,
+        pattern::FUNCTIONS,
+        session::FUNCTIONS,
+        string::FUNCTIONS,
+    ])
+});
+
+static OPERATORS: LazyLock<Index> = LazyLock::new(|| {
+    index(&[
+        array::OPERATORS,
+        datetime::OPERATORS,
+        json::OPERATORS,
+        math::OPERATORS,
+        operators::OPERATORS,
+        pattern::OPERATORS,
+    ])
+});
+
+fn index(tables: &[&'static [FunctionDef]]) -> Index {
+    let mut index = Index::default();
+    for def in tables.iter().copied().flatten() {
+        index.entry(def.name).or_default().push(def);
+    }
+    index
+}
+
+/// All functions of that name.
+pub(super) fn named(name: &str) -> &'static [&'static FunctionDef] {
+    FUNCTIONS.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// All operators of that name.
+pub(super) fn operators(name: &str) -> &'static [&'static FunctionDef] {
+    OPERATORS.get(name).map_or(&[], Vec::as_slice)
+}
+
+const BOOL: ArgType = ArgType::Is(PgType::Bool);
+const INT2: ArgType = ArgType::Is(PgType::Int2);
+const INT4: ArgType = ArgType::Is(PgType::Int4);
+const INT8: ArgType = ArgType::Is(PgType::Int8);
+const FLOAT4: ArgType = ArgType::Is(PgType::Float4);
+const FLOAT8: ArgType = ArgType::Is(PgType::Float8);
+const NUMERIC: ArgType = ArgType::Is(PgType::Numeric);
+const TEXT: ArgType = ArgType::Is(PgType::Text);
+const NAME: ArgType = ArgType::Is(PgType::Name);
+const BPCHAR: ArgType = ArgType::Is(PgType::Bpchar);
+const BYTEA: ArgType = ArgType::Is(PgType::Bytea);
+const DATE: ArgType = ArgType::Is(PgType::Date);
+const TIME: ArgType = ArgType::Is(PgType::Time);
+const TIMESTAMP: ArgType = ArgType::Is(PgType::Timestamp);
+const TIMESTAMPTZ: ArgType = ArgType::Is(PgType::TimestampTz);
+const INTERVAL: ArgType = ArgType::Is(PgType::Interval);
+const UUID: ArgType = ArgType::Is(PgType::Uuid);
+const JSON: ArgType = ArgType::Is(PgType::Json);
+const JSONB: ArgType = ArgType::Is(PgType::Jsonb);
+const OID: ArgType = ArgType::Is(PgType::Oid);
+const REGCLASS: ArgType = ArgType::Is(PgType::Regclass);
+const VOID: ArgType = ArgType::Is(PgType::Void);
+const TEXT_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Text));
+const NAME_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Name));
+
+/// A value of another type than its signature says: a defect of the binder.
+#[cold]
+fn wrong(what: &str, got: &Datum) -> EvalError {
+    SqlError::internal(format!("expected {what}, got {}", got.natural_type().name())).into()
+}
+
+fn text(d: &Datum) -> EvalResult<&str> {
+    d.as_str().ok_or_else(|| wrong("text", d))
+}
+
+fn int(d: &Datum) -> EvalResult<i64> {
+    d.as_i64().ok_or_else(|| wrong("an integer", d))
+}
+
+fn float(d: &Datum) -> EvalResult<f64> {
+    match d {
+        Datum::Float8(v) => Ok(*v),
+        Datum::Float4(v) => Ok(f64::from(*v)),
+        _ => Err(wrong("a float", d)),
+    }
+}
+
+fn numeric(d: &Datum) -> EvalResult<&Numeric> {
+    match d {
+        Datum::Numeric(n) => Ok(n),
+        _ => Err(wrong("a numeric", d)),
+    }
+}
+
+fn bytes(d: &Datum) -> EvalResult<&[u8]> {
+    match d {
+        Datum::Bytea(b) => Ok(b),
+        _ => Err(wrong("bytea", d)),
+    }
+}
+
+fn boolean(d: &Datum) -> EvalResult<bool> {
+    d.as_bool().ok_or_else(|| wrong("a boolean", d))
+}
