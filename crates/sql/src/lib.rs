@@ -6,8 +6,11 @@
 //!
 //! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`.
 
+mod copy;
+mod ddl;
 pub mod exec;
 pub mod explain;
 pub mod expr;
 pub mod parse;
 pub mod plan;
+pub mod session;

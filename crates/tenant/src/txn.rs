@@ -126,6 +126,11 @@ impl Txn {
         Ok(())
     }
 
+    /// The catalog the transaction sees where that is not the newest: with its own DDL, or its snapshot's.
+    pub fn catalog(&self) -> Option<&Arc<Catalog>> {
+        self.catalog.as_ref().or(self.frozen.as_ref().map(|frozen| &frozen.catalog))
+    }
+
     /// From now on the transaction outlives its statement: a statement turned out to be BEGIN's first.
     pub fn make_explicit(&mut self) {
         self.implicit = false;

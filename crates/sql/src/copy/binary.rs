@@ -39,7 +39,9 @@ pub(super) fn read_header(data: &[u8]) -> Result<Piece, SqlError> {
     if data[..known] != SIGNATURE[..known] {
         return Err(bad("COPY file signature not recognized"));
     }
-    let (Some(flags), Some(extension)) = (read_i32(data, SIGNATURE.len()), read_i32(data, SIGNATURE.len() + 4)) else {
+    let (Some(flags), Some(extension)) =
+        (read_i32(data, SIGNATURE.len()), read_i32(data, SIGNATURE.len() + 4))
+    else {
         return Ok(Piece::Incomplete);
     };
     // The upper half of the flags are critical: an unknown one must stop the reader.

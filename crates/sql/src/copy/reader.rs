@@ -122,7 +122,12 @@ impl CopyReader {
                 if self.ended {
                     return Ok(false);
                 }
-                text::split(&self.pending[line.0..line.1], self.marks.delimiter, &self.null, &mut self.record);
+                text::split(
+                    &self.pending[line.0..line.1],
+                    self.marks.delimiter,
+                    &self.null,
+                    &mut self.record,
+                );
                 Ok(true)
             }
             CopyTextFormat::Csv => {
@@ -217,7 +222,9 @@ impl CopyReader {
             }
             row.push(match self.record.field(index) {
                 None => Datum::Null,
-                Some(bytes) => self.value(bytes, column, context).map_err(|error| self.located(error, column))?,
+                Some(bytes) => {
+                    self.value(bytes, column, context).map_err(|error| self.located(error, column))?
+                }
             });
         }
         Ok(row)

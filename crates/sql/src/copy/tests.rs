@@ -39,7 +39,9 @@ fn row(id: i32, note: Option<&str>) -> Vec<Datum> {
 
 #[test]
 fn text_knows_null_escapes_and_the_end_marker() {
-    let rows = read(options(CopyTextFormat::Text), &[b"1\ta\\tb\n2\t\\N\n3\t\\\\N\n4\t\\x41\\102\n\\.\n5\tx\n"]).unwrap();
+    let rows =
+        read(options(CopyTextFormat::Text), &[b"1\ta\\tb\n2\t\\N\n3\t\\\\N\n4\t\\x41\\102\n\\.\n5\tx\n"])
+            .unwrap();
     assert_eq!(rows, [row(1, Some("a\tb")), row(2, None), row(3, Some("\\N")), row(4, Some("AB"))]);
 }
 
@@ -56,7 +58,7 @@ fn records_of_the_wrong_shape_are_refused_with_their_line() {
     assert_eq!(error.context(), Some("COPY t, line 2"));
     let error = read(options(CopyTextFormat::Text), &[b"1\ta\tb\n"]).unwrap_err();
     assert_eq!(error.message(), "extra data after last expected column");
-    assert!(read(options(CopyTextFormat::Csv), &[b"1,\"open\n"]).is_err() );
+    assert!(read(options(CopyTextFormat::Csv), &[b"1,\"open\n"]).is_err());
     assert!(read(options(CopyTextFormat::Binary), &[b"PGDUMP"]).is_err());
 }
 

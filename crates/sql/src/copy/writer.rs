@@ -40,7 +40,11 @@ impl CopyWriter {
             columns,
             format: options.format,
             header: options.header,
-            null: options.null.clone().unwrap_or_else(|| if csv { String::new() } else { "\\N".into() }).into_bytes(),
+            null: options
+                .null
+                .clone()
+                .unwrap_or_else(|| if csv { String::new() } else { "\\N".into() })
+                .into_bytes(),
             marks: CsvMarks {
                 delimiter: options.delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
                 quote,
@@ -61,7 +65,9 @@ impl CopyWriter {
                     out.push(self.marks.delimiter);
                 }
                 match self.format {
-                    CopyTextFormat::Csv => csv::write(column.name.as_bytes(), self.marks, &self.null, false, false, out),
+                    CopyTextFormat::Csv => {
+                        csv::write(column.name.as_bytes(), self.marks, &self.null, false, false, out)
+                    }
                     _ => text::escape(column.name.as_bytes(), self.marks.delimiter, out),
                 }
             }

@@ -82,16 +82,40 @@ pub(super) enum AnalyticState {
     Idle,
     /// A description is awaited.
     Describing,
-    Described { parameters: Vec<PgType>, fields: Vec<Field> },
+    Described {
+        parameters: Vec<PgType>,
+        fields: Vec<Field>,
+    },
     /// Rows go to the client as they come; the description goes first if the protocol asks for one.
-    Streaming { describe: bool, rows: u64 },
+    Streaming {
+        describe: bool,
+        rows: u64,
+    },
     /// Rows are gathered.
-    Gathering { fields: Vec<Field>, rows: Vec<Row> },
+    Gathering {
+        fields: Vec<Field>,
+        rows: Vec<Row>,
+    },
     /// All rows have gone to the client.
-    Streamed { rows: u64 },
+    Streamed {
+        rows: u64,
+    },
     /// All rows are here.
-    Gathered { fields: Vec<Field>, rows: Vec<Row> },
+    Gathered {
+        fields: Vec<Field>,
+        rows: Vec<Row>,
+    },
     Failed(SqlError),
+}
+
+impl AnalyticState {
+    /// Whether rows are on their way to the client, or have all gone.
+    pub(super) fn is_streaming(&self) -> bool {
+        matches!(
+            self,
+            AnalyticState::Streaming { .. } | AnalyticState::Streamed { .. } | AnalyticState::Failed(_)
+        )
+    }
 }
 
 impl super::Session {
@@ -120,7 +144,9 @@ impl super::Session {
                 AnalyticState::Gathering { fields, rows }
             }
             (_, AnalyticEvent::Done(Err(error))) => AnalyticState::Failed(error),
-            (AnalyticState::Streaming { rows, .. }, AnalyticEvent::Done(Ok(()))) => AnalyticState::Streamed { rows },
+            (AnalyticState::Streaming { rows, .. }, AnalyticEvent::Done(Ok(()))) => {
+                AnalyticState::Streamed { rows }
+            }
             (AnalyticState::Gathering { fields, rows }, AnalyticEvent::Done(Ok(()))) => {
                 AnalyticState::Gathered { fields, rows }
             }

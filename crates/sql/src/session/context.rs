@@ -1,39 +1,27 @@
-//! The session as functions within expressions see it: who, which settings, the clock.
-//!
-//! What needs the tenant (sequences, advisory locks, transaction ids) is answered by the executor, which has the tenant in
-//! hand; it asks here for the rest, and notes here what a sequence last gave.
+//! The session as functions within expressions see it: who, which settings, the clock, sequences, advisory locks.
 
 use std::cell::{Cell, RefCell};
 
-use base::{Nanos, SessionId, SqlError, SqlState};
+use base::{Nanos, Oid, SessionId, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
+use tenant::locks::{AdvisoryKey as LockKey, WaitPolicy};
+use tenant::{Interrupt, Step, View};
 
+use super::SessionStart;
 use super::setting::{Lasting, SERVER_VERSION, Settings};
-use super::{Pause, SessionStart};
-use crate::expr::{EvalError, EvalResult};
+use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
 
 /// What `currval` and `lastval` answer.
 #[derive(Debug, Default)]
-pub struct Sequences {
+pub(super) struct Sequences {
     last: FxHashMap<u32, i64>,
     newest: Option<u32>,
 }
 
 impl Sequences {
-    /// Notes what `nextval` gave, or `setval` set.
-    pub fn note(&mut self, sequence: u32, value: i64) {
+    fn note(&mut self, sequence: u32, value: i64) {
         self.last.insert(sequence, value);
         self.newest = Some(sequence);
-    }
-
-    /// What the session last got from this sequence.
-    pub fn current(&self, sequence: u32) -> Option<i64> {
-        self.last.get(&sequence).copied()
-    }
-
-    /// What the session last got from any sequence.
-    pub fn newest(&self) -> Option<i64> {
-        self.newest.and_then(|sequence| self.current(sequence))
     }
 
     pub(super) fn clear(&mut self) {
@@ -41,115 +29,228 @@ impl Sequences {
     }
 }
 
-/// The session for the length of one statement's turn.
-pub struct StatementHost<'a> {
-    start: &'a SessionStart,
-    settings: &'a RefCell<Settings>,
-    role: &'a str,
-    /// What sequences last gave this session.
-    pub sequences: &'a RefCell<Sequences>,
+/// The parts of a session that its functions look at.
+#[derive(Clone, Copy)]
+pub(super) struct SessionParts<'a> {
+    pub(super) start: &'a SessionStart,
+    pub(super) settings: &'a RefCell<Settings>,
+    pub(super) role: &'a str,
+    pub(super) sequences: &'a RefCell<Sequences>,
     /// Where the statement's `pg_sleep` ends, once it has begun.
-    sleep_until: Option<Nanos>,
+    pub(super) sleep_until: Option<Nanos>,
+}
+
+/// The session for the length of one statement's turn.
+pub(super) struct StatementHost<'a, 'v> {
+    parts: SessionParts<'a>,
+    view: &'a RefCell<View<'v>>,
+    /// Why the statement must stop, while the reason passes through an expression.
+    interrupt: RefCell<Option<Interrupt>>,
     asleep: Cell<Option<Nanos>>,
 }
 
-impl<'a> StatementHost<'a> {
-    pub(super) fn new(
-        start: &'a SessionStart,
-        settings: &'a RefCell<Settings>,
-        role: &'a str,
-        sequences: &'a RefCell<Sequences>,
-        sleep_until: Option<Nanos>,
-    ) -> StatementHost<'a> {
-        StatementHost { start, settings, role, sequences, sleep_until, asleep: Cell::new(None) }
+/// What a stopped statement waits for.
+pub(super) enum Stopped {
+    Interrupt(Interrupt),
+    /// Until this time.
+    Sleep(Nanos),
+}
+
+impl<'a, 'v> StatementHost<'a, 'v> {
+    pub(super) fn new(parts: SessionParts<'a>, view: &'a RefCell<View<'v>>) -> StatementHost<'a, 'v> {
+        StatementHost { parts, view, interrupt: RefCell::default(), asleep: Cell::default() }
     }
 
-    /// The pause that a function asked for, with the time it ends.
-    pub(super) fn into_pause(self) -> Option<Pause> {
-        self.asleep.get().map(Pause::Sleep)
+    /// What a function stopped the statement for.
+    pub(super) fn stopped(&self) -> Option<Stopped> {
+        match self.interrupt.borrow_mut().take() {
+            Some(interrupt) => Some(Stopped::Interrupt(interrupt)),
+            None => self.asleep.get().map(Stopped::Sleep),
+        }
     }
 
-    pub fn session(&self) -> SessionId {
-        self.start.id
+    /// Keeps an interrupt and answers that there is one.
+    fn keep<T>(&self, outcome: Step<T>) -> EvalResult<T> {
+        outcome.map_err(|interrupt| match interrupt {
+            Interrupt::Error(error) => EvalError::Sql(error),
+            other => {
+                *self.interrupt.borrow_mut() = Some(other);
+                EvalError::Interrupted
+            }
+        })
     }
 
-    pub fn current_user(&self) -> String {
-        self.role.to_owned()
+    fn search_path(&self) -> Vec<String> {
+        self.parts.settings.borrow().search_path(self.parts.role)
+    }
+}
+
+fn lock_key(key: AdvisoryKey) -> LockKey {
+    match key {
+        AdvisoryKey::One(key) => LockKey::Big(key),
+        AdvisoryKey::Two(a, b) => LockKey::Pair(a, b),
+    }
+}
+
+impl SessionContext for StatementHost<'_, '_> {
+    fn current_user(&self) -> String {
+        self.parts.role.to_owned()
     }
 
-    pub fn session_user(&self) -> String {
+    fn session_user(&self) -> String {
         self.setting("session_authorization").unwrap_or_default()
     }
 
-    pub fn current_database(&self) -> String {
-        self.start.database.clone()
+    fn current_database(&self) -> String {
+        self.parts.start.database.clone()
     }
 
-    /// The names of the search path, whether they exist or not.
-    pub fn search_path(&self) -> Vec<String> {
-        self.settings.borrow().search_path(self.role)
+    fn current_schemas(&self, implicit: bool) -> Vec<String> {
+        let view = self.view.borrow();
+        let catalog = view.catalog();
+        let mut schemas: Vec<String> =
+            self.search_path().into_iter().filter(|name| catalog.schema_named(name).is_some()).collect();
+        if implicit && !schemas.iter().any(|name| name == "pg_catalog") {
+            schemas.insert(0, "pg_catalog".into());
+        }
+        schemas
     }
 
-    pub fn version(&self) -> String {
+    fn version(&self) -> String {
         format!("PostgreSQL {SERVER_VERSION} {}, 64-bit", env!("CARGO_PKG_VERSION"))
     }
 
-    pub fn setting(&self, name: &str) -> Option<String> {
-        self.settings.borrow().show(name).ok().map(|(_, value)| value)
+    fn backend_pid(&self) -> i32 {
+        i32::try_from(self.parts.start.id.0).unwrap_or(i32::MAX)
     }
 
-    /// Changes a setting, for the transaction if `local`; its new value.
-    ///
-    /// # Errors
-    /// As SET.
-    pub fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String> {
+    fn setting(&self, name: &str) -> Option<String> {
+        self.parts.settings.borrow().show(name).ok().map(|(_, value)| value)
+    }
+
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String> {
         let lasting = if local { Lasting::Transaction } else { Lasting::Session };
-        let mut settings = self.settings.borrow_mut();
+        let mut settings = self.parts.settings.borrow_mut();
         settings.set(name, Some(value), lasting)?;
         Ok(settings.show(name)?.1)
     }
 
-    /// Cancels or ends another session.
-    ///
-    /// # Errors
-    /// None now; a role without the right to signal gets 42501.
-    pub fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
-        let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(false) };
-        Ok(if terminate { self.start.host.terminate_backend(pid) } else { self.start.host.cancel_backend(pid) })
+    fn sequence_next(&self, sequence: u32) -> EvalResult<i64> {
+        let value = self.keep(self.view.borrow_mut().nextval(Oid(sequence)))?;
+        self.parts.sequences.borrow_mut().note(sequence, value);
+        Ok(value)
     }
 
-    /// Returns once `seconds` have passed since the statement began to sleep.
-    ///
-    /// # Errors
-    /// [`EvalError::Interrupted`] until then; 22003 for a time out of range.
-    pub fn sleep(&self, seconds: f64) -> EvalResult<()> {
+    fn sequence_current(&self, sequence: u32) -> EvalResult<i64> {
+        let last = self.parts.sequences.borrow().last.get(&sequence).copied();
+        last.ok_or_else(|| {
+            let view = self.view.borrow();
+            let name = view.catalog().sequence(Oid(sequence)).map_or(String::new(), |s| s.name.to_string());
+            let message = format!("currval of sequence \"{name}\" is not yet defined in this session");
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into()
+        })
+    }
+
+    fn sequence_last(&self) -> EvalResult<i64> {
+        let sequences = self.parts.sequences.borrow();
+        sequences.newest.and_then(|newest| sequences.last.get(&newest).copied()).ok_or_else(|| {
+            let message = "lastval is not yet defined in this session";
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into()
+        })
+    }
+
+    fn sequence_set(&self, sequence: u32, value: i64, called: bool) -> EvalResult<i64> {
+        self.keep(self.view.borrow_mut().setval(Oid(sequence), value, called))?;
+        if called {
+            self.parts.sequences.borrow_mut().note(sequence, value);
+        }
+        Ok(value)
+    }
+
+    fn serial_sequence(&self, table: &str, column: &str) -> EvalResult<Option<String>> {
+        let view = self.view.borrow();
+        Ok(serial_sequence(&view, table, column, &self.search_path(), self.parts.role)?)
+    }
+
+    fn advisory_lock(
+        &self,
+        key: AdvisoryKey,
+        shared: bool,
+        transaction: bool,
+        wait: bool,
+    ) -> EvalResult<bool> {
+        let policy = if wait { WaitPolicy::Wait } else { WaitPolicy::SkipLocked };
+        let mut view = self.view.borrow_mut();
+        self.keep(if transaction {
+            view.lock_advisory(lock_key(key), shared, policy)
+        } else {
+            view.lock_advisory_for_session(lock_key(key), shared, policy)
+        })
+    }
+
+    fn advisory_unlock(&self, key: AdvisoryKey, shared: bool) -> EvalResult<bool> {
+        Ok(self.view.borrow_mut().unlock_advisory(lock_key(key), shared))
+    }
+
+    fn advisory_unlock_all(&self) -> EvalResult<()> {
+        self.view.borrow_mut().unlock_advisory_all();
+        Ok(())
+    }
+
+    fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
+        let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(false) };
+        let host = &self.parts.start.host;
+        Ok(if terminate { host.terminate_backend(pid) } else { host.cancel_backend(pid) })
+    }
+
+    fn transaction_id(&self) -> EvalResult<i64> {
+        Ok(i64::try_from(self.view.borrow().txn().id().0).unwrap_or(i64::MAX))
+    }
+
+    fn sleep(&self, seconds: f64) -> EvalResult<()> {
         if !(seconds <= 1e9) {
             let message = "the time to sleep is out of range";
             return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message).into());
         }
-        let now = self.start.host.now();
-        match self.sleep_until {
-            Some(until) if now >= until => Ok(()),
-            Some(until) => {
-                self.asleep.set(Some(until));
-                Err(EvalError::Interrupted)
-            }
-            None if seconds <= 0.0 => Ok(()),
-            None => {
-                self.asleep.set(Some(now + Nanos((seconds * 1e9) as u64)));
-                Err(EvalError::Interrupted)
-            }
+        let now = self.parts.start.host.now();
+        match self.parts.sleep_until {
+            Some(until) if now >= until => return Ok(()),
+            Some(until) => self.asleep.set(Some(until)),
+            None if seconds <= 0.0 => return Ok(()),
+            None => self.asleep.set(Some(now + Nanos((seconds * 1e9) as u64))),
         }
+        Err(EvalError::Interrupted)
     }
 
-    /// Microseconds since 2000-01-01 UTC.
-    pub fn clock(&self) -> i64 {
-        self.start.host.wall_clock()
+    fn clock(&self) -> i64 {
+        self.parts.start.host.wall_clock()
     }
 
-    pub fn random(&self) -> u64 {
+    fn random(&self) -> u64 {
         let mut bytes = [0; 8];
-        self.start.host.random(&mut bytes);
+        self.parts.start.host.random(&mut bytes);
         u64::from_le_bytes(bytes)
     }
+}
+
+/// The quoted, qualified name of the sequence behind a serial or identity column.
+fn serial_sequence(
+    view: &View<'_>,
+    table: &str,
+    column: &str,
+    path: &[String],
+    role: &str,
+) -> SqlResult<Option<String>> {
+    let catalog = view.catalog();
+    let parts = super::setting::split_name(table);
+    let (schema, name) = super::privilege::split_name(&parts)?;
+    let path = catalog.search_path(path.iter().map(String::as_str), role);
+    let table = catalog.resolve_table(schema, name, &path)?;
+    let (_, found) = table.column(column).ok_or_else(|| {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    })?;
+    let Some(sequence) = found.sequence.and_then(|oid| catalog.sequence(oid)) else { return Ok(None) };
+    let quote = super::setting_statement::quote_if_needed;
+    Ok(Some(format!("{}.{}", quote(catalog.schema_name(sequence.schema)), quote(&sequence.name))))
 }

@@ -2,30 +2,29 @@
 
 use std::sync::Arc;
 
-use base::{Oid, SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Privileges, Table};
-use types::{Datum, Row};
+use tenant::catalog::{Catalog, Privileges, Table};
+use types::{Datum, PgType, Row};
 
-use super::context::StatementHost;
+use super::prepared::Planned;
 use super::reply::{CopyShape, Field, Format};
-use super::run::{Ran, pause};
+use super::run::Ran;
 use super::transaction::Transaction;
 use super::{Home, Pause, Reply, Session};
 use crate::copy::{CopyColumn, CopyReader, CopyWriter};
 use crate::exec::{self, Flow, RowSink};
-use crate::expr::{BoundExpr, ParamTypes};
 use crate::parse::{CopyDirection, CopySource, CopyStatement, CopyTextFormat, ParsedStatement};
-use crate::plan::{self, PlanContext};
+use crate::plan;
 
 /// A `COPY … FROM STDIN` under way.
 pub(super) struct CopyIn {
     reader: CopyReader,
-    target: plan::CopyTarget,
-    filter: Option<BoundExpr>,
+    /// An INSERT of one row, its columns being the parameters.
+    insert: Arc<Planned>,
     rows: u64,
-    /// Rows read and not stored yet, when storing them had to wait.
-    waiting: std::collections::VecDeque<Row>,
+    /// The row read and not stored yet, when storing it had to wait.
+    waiting: Option<Row>,
     finished: bool,
 }
 
@@ -42,7 +41,7 @@ impl RowSink for CopyRows<'_> {
         self.buffer.clear();
         self.writer.row(row, &self.context, &mut self.buffer);
         self.out.copy_data(&self.buffer);
-        Ok(Flow::Continue)
+        Ok(Flow::More)
     }
 }
 
@@ -76,7 +75,8 @@ impl Session {
         let parsed = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query))));
         let planned = self.planned(home, &parsed, &[], None)?.expect("a query is planned");
         // An analytical source is gathered first; a point plan streams.
-        let gathered = if planned.query.is_some() { Some(self.keep_rows(home, &planned, &[])?) } else { None };
+        let analytic = matches!(planned.bound.kind, plan::PlanKind::Analytic { .. });
+        let gathered = if analytic { Some(self.keep_rows(home, &planned, &[])?) } else { None };
         self.check_access(home, &planned.bound)?;
         let fields = match &gathered {
             Some((fields, _, _)) => fields.clone(),
@@ -99,7 +99,10 @@ impl Session {
                 }
                 rows.len() as u64
             }
-            None => self.run_point(home, &planned, &[], &mut sink)?,
+            None => {
+                let done = self.run_point(home, &planned, &[], &mut sink, exec::ExecLimits::default())?;
+                done.map_or(0, |done| done.rows)
+            }
         };
         let CopyRows { writer, mut buffer, out, .. } = sink;
         buffer.clear();
@@ -134,30 +137,12 @@ impl Session {
             })
             .collect();
         let count = copied.len();
+        let types: Vec<PgType> = copied.iter().map(|column| column.ty).collect();
+        let insert = insert_of_row(&catalog, &table, &copied, statement.filter.as_ref())?;
+        let insert = Arc::new(self.bind_statement(home, &catalog, &insert, &types)?);
         let reader = CopyReader::new(name, copied, statement.options.clone())?;
-        self.refresh_format(&catalog);
-        let params = ParamTypes::none();
-        let context = PlanContext {
-            catalog: &catalog,
-            search_path: &path,
-            params: &params,
-            format: &self.format,
-            rows: &*home.tenant,
-        };
-        let target = plan::bind_copy_target(&table, &positions, &context)?;
-        let filter = match &statement.filter {
-            Some(filter) => Some(plan::bind_table_condition(&table, filter, &context)?),
-            None => None,
-        };
         out.copy_in(shape(statement, count));
-        self.copy_in = Some(CopyIn {
-            reader,
-            target,
-            filter,
-            rows: 0,
-            waiting: std::collections::VecDeque::new(),
-            finished: false,
-        });
+        self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, finished: false });
         Ok(Ran::CopyIn)
     }
 
@@ -182,7 +167,10 @@ impl Session {
         }
         self.store_copied(home)?;
         let rows = self.copy_in.as_ref().map_or(0, |copy| copy.rows);
-        if !self.script_continues() && matches!(self.transaction, Transaction::Implicit(_)) && self.script.is_some() {
+        if !self.script_continues()
+            && matches!(self.transaction, Transaction::Implicit(_))
+            && self.script.is_some()
+        {
             self.commit_implicit(home)?;
         }
         self.copy_in = None;
@@ -213,36 +201,69 @@ impl Session {
 
     fn store_rows(&mut self, home: &mut Home<'_>, copy: &mut CopyIn) -> Result<(), Pause> {
         loop {
-            if copy.waiting.is_empty() {
-                let Some(row) = copy.reader.next_row(&self.format)? else { return Ok(()) };
-                copy.waiting.push_back(row);
-            }
-            let row = copy.waiting.front().expect("filled just above");
+            let row = match copy.waiting.take() {
+                Some(row) => row,
+                None => match copy.reader.next_row(&self.format)? {
+                    Some(row) => row,
+                    None => return Ok(()),
+                },
+            };
             let Some(open) = self.transaction.open() else {
                 return Err(SqlError::internal("a COPY lost its transaction").into());
             };
             let mark = open.txn.mark();
-            let host =
-                StatementHost::new(&self.start, &self.settings, &self.role_name, &self.sequences, self.sleep_until);
-            let env = exec::ExecEnv {
-                session: &host,
-                format: &self.format,
-                statement_start: self.statement_start,
-                source: None,
-            };
-            let mut view = home.tenant.view(&mut open.txn, home.redo);
-            match exec::insert_copied(&copy.target, copy.filter.as_ref(), row, &env, &mut view) {
-                Ok(stored) => {
-                    copy.rows += u64::from(stored);
-                    copy.waiting.pop_front();
-                }
-                Err(interrupt) => {
+            let stored = self.run_point(home, &copy.insert, &row, &mut Discard, exec::ExecLimits::default());
+            match stored {
+                Ok(stored) => copy.rows += stored.map_or(0, |done| done.rows),
+                Err(pause) => {
+                    let open = self.transaction.open().expect("looked up above");
                     home.tenant.rollback_statement(&mut open.txn, &mark);
-                    return Err(pause(interrupt, home.tenant, &open.txn));
+                    copy.waiting = Some(row);
+                    return Err(pause);
                 }
             }
         }
     }
+}
+
+/// For rows that nobody wants.
+pub(super) struct Discard;
+
+impl RowSink for Discard {
+    fn row(&mut self, _row: &[Datum]) -> SqlResult<Flow> {
+        Ok(Flow::More)
+    }
+}
+
+/// `INSERT INTO table (columns) VALUES ($1, …)`, or with a WHERE over those values.
+fn insert_of_row(
+    catalog: &Catalog,
+    table: &Table,
+    columns: &[CopyColumn],
+    filter: Option<&ast::Expr>,
+) -> SqlResult<ast::Statement> {
+    let schema = quoted(catalog.schema_name(table.schema));
+    let name = quoted(&table.name);
+    let names = columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ");
+    let parameters = (1..=columns.len()).map(|n| format!("${n}")).collect::<Vec<_>>().join(", ");
+    let source = match filter {
+        None => format!("values ({parameters})"),
+        Some(filter) => format!("select * from (values ({parameters})) as {name} ({names}) where {filter}"),
+    };
+    // An identity column takes what is copied, as PostgreSQL's COPY has it.
+    let sql = if columns.is_empty() {
+        format!("insert into {schema}.{name} default values")
+    } else {
+        format!("insert into {schema}.{name} ({names}) overriding system value {source}")
+    };
+    match crate::parse::parse_one(&sql)?.map(|script| script.statement) {
+        Some(ParsedStatement::Ast(statement)) => Ok(*statement),
+        _ => Err(SqlError::internal("a COPY's INSERT cannot be read")),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn shape(statement: &CopyStatement, columns: usize) -> CopyShape {
@@ -273,11 +294,8 @@ fn copied_columns(table: &Table, names: Option<&[String]>) -> SqlResult<Vec<usiz
 
 /// `SELECT columns FROM name`, for a COPY of a table.
 fn select_all(name: &[String], columns: Option<&[String]>) -> SqlResult<ast::Query> {
-    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let relation = name.iter().map(quoted).collect::<Vec<_>>().join(".");
-    let columns = columns.map_or("*".to_owned(), |c| c.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    let relation = name.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".");
+    let columns =
+        columns.map_or("*".to_owned(), |c| c.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "));
     crate::parse::parse_query(&format!("select {columns} from {relation}"))
 }
-
-/// Oid of nothing: a field that stands for no table's column.
-pub(super) const NO_TABLE: Oid = Oid(0);

@@ -84,10 +84,12 @@ impl Session {
     /// The columns of a FETCH.
     pub(super) fn fetch_fields(&self, statement: &CursorStatement) -> Vec<Field> {
         match statement {
-            CursorStatement::Fetch { name, only_move: false, .. } => match self.portals.get(name).map(|p| &p.rows) {
-                Some(PortalRows::Kept(kept)) => kept.fields.to_vec(),
-                _ => Vec::new(),
-            },
+            CursorStatement::Fetch { name, only_move: false, .. } => {
+                match self.portals.get(name).map(|p| &p.rows) {
+                    Some(PortalRows::Kept(kept)) => kept.fields.to_vec(),
+                    _ => Vec::new(),
+                }
+            }
             _ => Vec::new(),
         }
     }

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Nanos, SqlError, SqlResult};
 use sqlparser::ast;
 use types::{Datum, Row};
 
 use super::analytic::{AnalyticState, Deliver};
-use super::context::StatementHost;
 use super::prepared::Planned;
 use super::reply::Field;
-use super::run::{Ran, Run, pause};
+use super::run::{Ran, Run};
 use super::setting_statement::text_field;
 use super::{Home, Pause, Reply, Session};
-use crate::exec;
-use crate::explain::{self, ExplainOptions};
+use crate::exec::{ExecLimits, Profile};
+use crate::explain::{self, Analyzed, ExplainOptions};
 use crate::parse::ParsedStatement;
 use crate::plan::PlanKind;
 
@@ -34,36 +33,11 @@ pub(super) fn fields() -> Vec<Field> {
 /// # Errors
 /// 0A000 for a format but text; 42601 for an option that PostgreSQL has not.
 pub(super) fn parse(statement: &ast::Statement) -> SqlResult<Option<Explain<'_>>> {
-    let ast::Statement::Explain { analyze, verbose, statement, format, options, .. } = statement else {
+    if !matches!(statement, ast::Statement::Explain { .. }) {
         return Ok(None);
-    };
-    let mut explain = ExplainOptions { analyze: *analyze, verbose: *verbose, timing: true, costs: true };
-    if let Some(format) = format {
-        let name = format.to_string();
-        if !name.to_uppercase().contains("TEXT") {
-            return Err(SqlError::unsupported(format!("EXPLAIN in the format {name}")));
-        }
     }
-    for option in options.iter().flatten() {
-        let on = !matches!(&option.arg, Some(arg) if matches!(arg.to_string().to_lowercase().as_str(), "false" | "off" | "0"));
-        match option.name.value.to_lowercase().as_str() {
-            "analyze" => explain.analyze = on,
-            "verbose" => explain.verbose = on,
-            "timing" => explain.timing = on,
-            "costs" => explain.costs = on,
-            // What they would add is not counted; without it the plan is complete.
-            "summary" | "settings" | "buffers" | "wal" if !on => {}
-            "format" if option.arg.as_ref().is_some_and(|arg| arg.to_string().eq_ignore_ascii_case("text")) => {}
-            other @ ("summary" | "settings" | "buffers" | "wal" | "format") => {
-                return Err(SqlError::unsupported(format!("the EXPLAIN option {other}")));
-            }
-            other => {
-                let message = format!("unrecognized EXPLAIN option \"{other}\"");
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-            }
-        }
-    }
-    Ok(Some(Explain { statement, options: explain }))
+    let (options, statement) = explain::explain_options(statement)?;
+    Ok(Some(Explain { statement, options }))
 }
 
 impl Session {
@@ -75,14 +49,18 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         let parsed = ParsedStatement::Ast(Box::new(explain.statement.clone()));
+        let began = self.start.host.now();
         let Some(planned) = self.planned(home, &parsed, &[], None)? else {
             return Err(SqlError::unsupported("EXPLAIN of a statement that is not a query or DML").into());
         };
         self.check_access(home, &planned.bound)?;
         let lines = match &planned.bound.kind {
-            PlanKind::Point(_) => self.explain_point(home, &planned, explain.options)?,
-            PlanKind::Analytic { reason } => {
-                let mut lines = vec![format!("Analytical path: {reason}")];
+            PlanKind::Point(_) => {
+                let planning = self.start.host.now() - began;
+                self.explain_point(home, &planned, explain.options, planning)?
+            }
+            PlanKind::Analytic { .. } => {
+                let mut lines = explain::explain(&planned.bound, explain.options, None);
                 lines.extend(self.explain_analytic(home, &planned, explain.options)?);
                 lines
             }
@@ -97,27 +75,25 @@ impl Session {
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         options: ExplainOptions,
+        planning: Nanos,
     ) -> Result<Vec<String>, Pause> {
         let plan = planned.bound.point().expect("the caller looked");
         if !options.analyze {
-            return Ok(explain::describe(plan, options));
+            return Ok(explain::explain(&planned.bound, options, None));
         }
         if planned.bound.external_source().is_some() {
             return Err(SqlError::unsupported("EXPLAIN ANALYZE of DML with an analytical source").into());
         }
-        let open = self.transaction.open().expect("a statement runs in a transaction");
-        let host =
-            StatementHost::new(&self.start, &self.settings, &self.role_name, &self.sequences, self.sleep_until);
-        let env = exec::ExecEnv {
-            session: &host,
-            format: &self.format,
-            statement_start: self.statement_start,
-            source: None,
-        };
-        let mut view = home.tenant.view(&mut open.txn, home.redo);
-        let clock = || self.start.host.now();
-        let lines = explain::analyze(plan, &[], &env, &mut view, &clock, options);
-        lines.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+        let host = Arc::clone(&self.start.host);
+        let clock = move || host.now();
+        let profile = Profile::new(plan, &clock);
+        let limits = ExecLimits { rows_examined_max: None, profile: Some(&profile) };
+        let began = self.start.host.now();
+        let done = self.run_point(home, planned, &[], &mut super::copying::Discard, limits)?;
+        let done = done.ok_or_else(|| SqlError::internal("a statement without a limit outgrew it"))?;
+        let execution = self.start.host.now() - began;
+        let analyzed = Analyzed { profile: &profile, done, planning, execution };
+        Ok(explain::explain(&planned.bound, options, Some(&analyzed)))
     }
 
     fn explain_analytic(

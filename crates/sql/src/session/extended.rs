@@ -6,7 +6,7 @@ use base::{SqlError, SqlResult, SqlState};
 use types::PgType;
 
 use super::prepared::{KeptRows, Portal, PortalRows, Prepared, formats, read_parameters, with_formats};
-use super::reply::{Field, Format};
+use super::reply::Field;
 use super::run::{Ran, Run};
 use super::script::no_statement;
 use super::transaction::{Transaction, failed_block};
@@ -43,7 +43,8 @@ impl Session {
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
         let statement = parse::parse_one(sql)?.map(|script| Arc::new(script.statement));
-        let declared: Vec<PgType> = parameter_oids.iter().map(|oid| declared_type(*oid)).collect::<SqlResult<_>>()?;
+        let declared: Vec<PgType> =
+            parameter_oids.iter().map(|oid| declared_type(*oid)).collect::<SqlResult<_>>()?;
         self.refuse_in_failed_block(statement.as_deref())?;
         let plan = match &statement {
             Some(statement) if !matches!(self.transaction, Transaction::Failed(_)) => {
@@ -51,7 +52,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Prepared { sql: sql.into(), statement, declared, plan, by_sql: false })
+        Ok(Prepared { sql: sql.into(), statement, declared, plan })
     }
 
     /// A failed block takes only statements that end it.
@@ -84,7 +85,9 @@ impl Session {
             return Ok(());
         }
         let (declared, known) = (prepared.declared.clone(), prepared.plan.clone());
-        let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else { return Ok(()) };
+        let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else {
+            return Ok(());
+        };
         drop(known);
         if planned.parameters.contains(&PgType::Unknown) || (columns && planned.fields.is_none()) {
             self.statements.get_mut(name).expect("looked up above").plan = None;
@@ -368,7 +371,7 @@ impl Session {
     pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
         let committed = self.commit_implicit(home);
         self.report_settings(out);
-        committed
+        Ok(committed?)
     }
 }
 
@@ -394,6 +397,3 @@ fn declared_type(oid: u32) -> SqlResult<PgType> {
 pub(super) fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
 }
-
-/// A single text format for every column.
-pub(super) const TEXT: &[Format] = &[];

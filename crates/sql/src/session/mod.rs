@@ -11,6 +11,7 @@ mod cursor;
 mod explain;
 mod extended;
 mod host;
+mod names;
 mod planning;
 mod prepared;
 mod privilege;
@@ -34,6 +35,7 @@ use types::FormatContext;
 pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver};
 pub use host::{BackendRow, LockRow, SessionHost};
+pub use names::PathNames;
 pub use reply::{CopyShape, Field, Format, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
 
@@ -48,7 +50,7 @@ use transaction::Transaction;
 /// Why a call could not finish in this turn. All but `Error` mean: await it, then make the same call again.
 pub enum Pause {
     /// Another transaction holds a lock.
-    Lock(tenant::LockWait),
+    Lock(tenant::locks::LockWait),
     /// A page is on disk only: read it and hand it to [`Tenant::page_loaded`].
     Page(tenant::PageRequest),
     /// Run this on an analytical thread and feed its events to [`Session::analytic_event`].
@@ -173,6 +175,7 @@ pub struct Session {
     /// Built from the settings; renewed when one of them changes.
     format: FormatContext,
     format_stale: bool,
+    names: Option<Arc<PathNames>>,
 }
 
 impl Session {
@@ -210,6 +213,7 @@ impl Session {
             transaction_start: now,
             statement_start: now,
             format_stale: true,
+            names: None,
             start,
         })
     }

@@ -9,6 +9,7 @@ use tenant::catalog::Catalog;
 use types::PgType;
 
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, QueryContext};
+use super::names::PathNames;
 use super::prepared::{Planned, fields_of};
 use super::setting::Id;
 use super::{Home, Pause, Session};
@@ -46,7 +47,7 @@ impl Session {
     /// The catalog this session sees: with its own transaction's DDL.
     pub(super) fn catalog(&mut self, home: &Home<'_>) -> Arc<Catalog> {
         match self.transaction.open() {
-            Some(open) => Arc::clone(home.tenant.catalog_of(&open.txn)),
+            Some(open) => Arc::clone(open.txn.catalog().unwrap_or(home.tenant.catalog())),
             None => Arc::clone(home.tenant.catalog()),
         }
     }
@@ -59,11 +60,16 @@ impl Session {
 
     /// Renews the form of values after a setting or the catalog changed.
     pub(super) fn refresh_format(&mut self, catalog: &Arc<Catalog>) {
-        if self.format_stale || self.format.names.is_none() {
+        let known = self.names.as_ref().is_some_and(|names| names.shows(catalog));
+        if self.format_stale {
             self.format = self.settings.borrow().format_context(self.transaction_start);
+        }
+        if self.format_stale || !known {
+            let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
+            self.names = Some(Arc::clone(&names));
+            self.format.names = Some(names);
             self.format_stale = false;
         }
-        self.format.names = Some(Arc::clone(catalog) as Arc<dyn types::CatalogNames>);
     }
 
     /// A plan for the statement that holds now: `known` if it still does, else a new one.
@@ -99,12 +105,18 @@ impl Session {
         let search_path = self.search_path(catalog);
         let params = ParamTypes::new(declared);
         let rows = LiveRows { tenant: home.tenant, catalog };
-        let context =
-            PlanContext { catalog, search_path: &search_path, params: &params, format: &self.format, rows: &rows };
+        let context = PlanContext {
+            catalog,
+            search_path: &search_path,
+            params: &params,
+            format: &self.format,
+            rows: &rows,
+        };
         let bound = plan::bind(statement, &context)?;
         let analytic = matches!(bound.kind, PlanKind::Analytic { .. });
         let query = match statement {
-            ast::Statement::Query(query) if analytic => Some(Arc::new((**query).clone())),
+            // Kept for the point path too: a query that outgrows it starts over on the analytical path.
+            ast::Statement::Query(query) if bound.read_only => Some(Arc::new((**query).clone())),
             _ => None,
         };
         let fields = (!analytic).then(|| fields_of(&bound.output));
@@ -155,7 +167,8 @@ impl Session {
         parameters: Vec<types::Datum>,
         deliver: Deliver,
     ) -> Result<AnalyticRequest, Pause> {
-        let query = planned.query.clone().ok_or_else(|| SqlError::internal("a plan without a query was sent out"))?;
+        let query =
+            planned.query.clone().ok_or_else(|| SqlError::internal("a plan without a query was sent out"))?;
         let reason = match &planned.bound.kind {
             PlanKind::Analytic { reason } => reason.clone(),
             PlanKind::Point(_) => String::new(),

@@ -19,8 +19,6 @@ pub(super) struct Prepared {
     /// As the client declared them; [`PgType::Unknown`] where it left them open.
     pub(super) declared: Vec<PgType>,
     pub(super) plan: Option<Arc<Planned>>,
-    /// Made by SQL's PREPARE rather than by a Parse message.
-    pub(super) by_sql: bool,
 }
 
 /// A bound statement and what it was bound against: it holds while both are unchanged.
@@ -155,7 +153,8 @@ pub(super) fn read_parameters(
             format!("bind message has {} parameter formats but {} parameters", codes.len(), values.len()),
         ));
     }
-    let code = |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
+    let code =
+        |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
     let mut parameters = Vec::with_capacity(values.len());
     for (index, (value, ty)) in values.iter().zip(types).enumerate() {
         parameters.push(match value {

@@ -1,9 +1,9 @@
 //! Who may do what: checks before a statement runs, and GRANT and REVOKE.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Catalog, PUBLIC, Privileges, Relation};
+use tenant::catalog::{Acl, Catalog, PUBLIC, Privileges, Relation};
 
-use super::{Home, Pause, Reply, Session};
+use super::{Home, Pause, Session};
 use crate::parse::{GrantStatement, GrantTarget};
 use crate::plan::BoundPlan;
 
@@ -46,7 +46,10 @@ impl Session {
             let role = access.as_role.unwrap_or(self.role);
             if !self.may(&catalog, role, access.relation, access.privileges) {
                 let relation = catalog.relation(access.relation);
-                return Err(denied(relation.map_or("relation", Relation::kind), relation.map_or("", Relation::name)));
+                return Err(denied(
+                    relation.map_or("relation", Relation::kind),
+                    relation.map_or("", Relation::name),
+                ));
             }
         }
         Ok(())
@@ -109,7 +112,6 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         statement: &GrantStatement,
-        out: &mut dyn Reply,
     ) -> Result<String, Pause> {
         let (grant, privileges, target, grantees, grant_option) = match statement {
             GrantStatement::Membership(membership) => return self.role_statement(home, membership),
@@ -123,18 +125,16 @@ impl Session {
             let wanted = named_privileges(privileges, all, kind)?;
             self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
             let grantor = owner_of(&catalog, object);
-            self.ddl(home, |ddl| {
-                for grantee in &grantees {
-                    if grant {
-                        ddl.grant(object, *grantee, grantor, wanted, grant_option)?;
-                    } else {
-                        ddl.revoke(object, *grantee, wanted, grant_option)?;
-                    }
+            let mut acl = acl_in(&catalog, object).unwrap_or_else(|| Acl::owner_default(grantor, all));
+            for grantee in &grantees {
+                if grant {
+                    acl.grant(*grantee, grantor, wanted, grant_option);
+                } else {
+                    acl.revoke(*grantee, wanted, grant_option);
                 }
-                Ok(())
-            })?;
+            }
+            self.ddl(home, |ddl| ddl.set_acl(object, acl).map_err(Into::into))?;
         }
-        let _ = out;
         Ok(if grant { "GRANT" } else { "REVOKE" }.into())
     }
 
@@ -197,6 +197,14 @@ impl Session {
     }
 }
 
+/// The access list an object has now; `None` for its owner's defaults.
+fn acl_in(catalog: &Catalog, object: Oid) -> Option<Acl> {
+    match catalog.relation(object) {
+        Some(relation) => acl_of(relation).cloned(),
+        None => catalog.schema(object).and_then(|schema| schema.acl.clone()),
+    }
+}
+
 fn owner_of(catalog: &Catalog, object: Oid) -> Oid {
     match (catalog.relation(object), catalog.schema(object)) {
         (Some(relation), _) => relation.owner(),
@@ -221,7 +229,10 @@ fn named_privileges(words: &[String], all: Privileges, kind: &str) -> SqlResult<
     for word in words {
         let named = Privileges::NAMED.iter().find(|(_, _, name)| name == word);
         let (privilege, _, _) = named.ok_or_else(|| {
-            SqlError::new(SqlState::SYNTAX_ERROR, format!("unrecognized privilege type \"{}\"", word.to_lowercase()))
+            SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("unrecognized privilege type \"{}\"", word.to_lowercase()),
+            )
         })?;
         if !all.contains(*privilege) {
             let message = format!("invalid privilege type {word} for {kind}");

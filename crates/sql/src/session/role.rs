@@ -22,7 +22,8 @@ pub(super) fn session_role(start: &SessionStart, tenant: &Tenant) -> SqlResult<O
 /// Settings a session starts with: its role's first, then what the client asks for.
 pub(super) fn initial_settings(start: &SessionStart, tenant: &Tenant) -> Vec<(String, String)> {
     let role = tenant.catalog().role_named(&start.user);
-    let of_role = role.iter().flat_map(|role| role.settings.iter().map(|(n, v)| (n.to_string(), v.to_string())));
+    let of_role =
+        role.iter().flat_map(|role| role.settings.iter().map(|(n, v)| (n.to_string(), v.to_string())));
     let mut settings: Vec<_> = of_role.collect();
     for (name, value) in &start.parameters {
         match name.as_str() {
@@ -114,16 +115,8 @@ impl Session {
         match statement {
             RoleStatement::Create { name, options, if_not_exists } => {
                 self.need_create_role(&catalog, "create role")?;
-                if catalog.role_named(name).is_some() {
-                    if *if_not_exists {
-                        return Ok("CREATE ROLE".into());
-                    }
-                    let message = format!("role \"{name}\" already exists");
-                    return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
-                }
-                if name == "public" || name == "none" || name.starts_with("pg_") {
-                    let message = format!("role name \"{name}\" is reserved");
-                    return Err(SqlError::new(SqlState::RESERVED_NAME, message).into());
+                if *if_not_exists && catalog.role_named(name).is_some() {
+                    return Ok("CREATE ROLE".into());
                 }
                 let mut role = Role {
                     oid: Oid(0),
@@ -140,7 +133,7 @@ impl Session {
                 self.ddl(home, |ddl| {
                     let oid = ddl.create_role(role)?;
                     for member in members {
-                        ddl.add_membership(member, Membership { role: oid, grantor, admin_option: false })?;
+                        ddl.grant_membership(member, Membership { role: oid, grantor, admin_option: false })?;
                     }
                     Ok(())
                 })?;
@@ -154,18 +147,14 @@ impl Session {
                     self.need_create_role(&catalog, "alter role")?;
                 }
                 self.apply_options(&catalog, &mut role, options)?;
-                self.ddl(home, |ddl| ddl.replace_role(role))?;
+                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
             RoleStatement::Rename { name, to } => {
                 self.need_create_role(&catalog, "rename role")?;
                 let mut role = (**catalog.resolve_role(name)?).clone();
-                if catalog.role_named(to).is_some() {
-                    let message = format!("role \"{to}\" already exists");
-                    return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message).into());
-                }
                 role.name = to.as_str().into();
-                self.ddl(home, |ddl| ddl.replace_role(role))?;
+                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
             RoleStatement::Set { name, setting, value } => {
@@ -181,7 +170,7 @@ impl Session {
                 if let Some(value) = value {
                     role.settings.push((setting.as_str().into(), value.as_str().into()));
                 }
-                self.ddl(home, |ddl| ddl.replace_role(role))?;
+                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
             RoleStatement::Drop { names, if_exists } => {
@@ -198,7 +187,7 @@ impl Session {
                         return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
                     }
                     let oid = role.oid;
-                    self.ddl(home, |ddl| ddl.drop_role(oid))?;
+                    self.ddl(home, |ddl| ddl.drop_role(oid).map_err(Into::into))?;
                 }
                 Ok("DROP ROLE".into())
             }
@@ -210,13 +199,17 @@ impl Session {
                     for member in members {
                         let member = catalog.resolve_role(member)?;
                         if catalog.roles_of(role, false).contains(&member.oid) {
-                            let message = format!("role \"{}\" is a member of role \"{}\"",
-                                catalog.role(role).map_or("", |r| &r.name), member.name);
+                            let message = format!(
+                                "role \"{}\" is a member of role \"{}\"",
+                                catalog.role(role).map_or("", |r| &r.name),
+                                member.name
+                            );
                             return Err(SqlError::new(SqlState(*b"0LP01"), message).into());
                         }
                         let (member, admin_option) = (member.oid, *admin_option);
                         self.ddl(home, |ddl| {
-                            ddl.add_membership(member, Membership { role, grantor, admin_option })
+                            let membership = Membership { role, grantor, admin_option };
+                            ddl.grant_membership(member, membership).map_err(Into::into)
                         })?;
                     }
                 }
@@ -229,7 +222,7 @@ impl Session {
                     for member in members {
                         let member = catalog.resolve_role(member)?.oid;
                         let only = *only_admin_option;
-                        self.ddl(home, |ddl| ddl.remove_membership(member, role, only))?;
+                        self.ddl(home, |ddl| Ok(ddl.revoke_membership(member, role, only)?))?;
                     }
                 }
                 Ok("REVOKE ROLE".into())
@@ -253,8 +246,8 @@ impl Session {
         options: &[RoleOption],
     ) -> SqlResult<Vec<Oid>> {
         let mut members = Vec::new();
-        let superuser = self.start.administrator
-            || catalog.role(self.role).is_some_and(|role| role.attributes.superuser);
+        let superuser =
+            self.start.administrator || catalog.role(self.role).is_some_and(|role| role.attributes.superuser);
         for option in options {
             match option {
                 RoleOption::Superuser(on) => {
@@ -276,8 +269,12 @@ impl Session {
                     role.scram_verifier = Some(self.start.host.password_verifier(password).into());
                 }
                 RoleOption::ValidUntil(text) => {
-                    let until =
-                        types::parse_text(text, types::PgType::TimestampTz, types::TypeMod::NONE, &self.format)?;
+                    let until = types::parse_text(
+                        text,
+                        types::PgType::TimestampTz,
+                        types::TypeMod::NONE,
+                        &self.format,
+                    )?;
                     role.valid_until = match until {
                         types::Datum::TimestampTz(micros) => Some(micros),
                         _ => None,

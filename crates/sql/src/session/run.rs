@@ -1,21 +1,26 @@
 //! Running one statement: its checks, its turn, its undoing when it must wait.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
-use tenant::{Interrupt, Tenant, Txn};
-use types::{Datum, Row};
+use tenant::{Interrupt, Step, Tenant, Txn};
+use types::{Datum, PgType, Row};
 
 use super::analytic::{AnalyticState, Deliver};
-use super::context::StatementHost;
+use super::context::{SessionParts, StatementHost, Stopped};
 use super::prepared::{Planned, PortalRows, with_formats};
 use super::reply::{Field, Format, write_value};
 use super::transaction::{Transaction, failed_block};
 use super::{Executed, Home, Pause, Reply, Session};
 use crate::ddl;
-use crate::exec::{self, Flow, RowSink};
+use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink};
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
 use crate::plan::{Command, PlanKind};
+
+/// Rows a query may look at on the point path; one that wants more starts over on the analytical path, at the cost of the
+/// milliseconds spent so far. At about 0.2 us a row this is some 5 ms of a worker's time.
+const ROWS_EXAMINED_MAX: u64 = 25_000;
 
 /// How a statement ended that did not pause.
 #[derive(Debug)]
@@ -80,7 +85,9 @@ impl Session {
         let outcome = match run.statement {
             ParsedStatement::Transaction(statement) => {
                 let tag = self.transaction_statement(home, statement, out);
-                tag.map(|tag| if self.transaction.is_block() { Ran::Tag(tag.into()) } else { Ran::Ended(tag) })
+                tag.map(
+                    |tag| if self.transaction.is_block() { Ran::Tag(tag.into()) } else { Ran::Ended(tag) },
+                )
             }
             _ => self.run_within(home, run, out),
         };
@@ -153,7 +160,7 @@ impl Session {
             ParsedStatement::Cursor(statement) => return self.cursor_statement(home, statement, run, out),
             ParsedStatement::Copy(statement) => return self.begin_copy(home, statement, out),
             ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
-            ParsedStatement::Grant(statement) => self.grant_statement(home, statement, out)?,
+            ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
             ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement)?,
             ParsedStatement::Host(statement) => return self.host_statement(statement, run, out),
             ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
@@ -165,7 +172,7 @@ impl Session {
         Ok(Ran::Tag(tag))
     }
 
-    fn run_planned(
+    pub(super) fn run_planned(
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
@@ -174,16 +181,25 @@ impl Session {
     ) -> Result<Ran, Pause> {
         self.check_access(home, &planned.bound)?;
         match &planned.bound.kind {
+            // Already sent out, because it outgrew the point path.
+            PlanKind::Point(_) if self.analytic.is_streaming() => self.stream_analytic(home, planned, run),
             PlanKind::Point(_) => {
                 let fields = planned.fields.as_deref().unwrap_or_default();
+                let mark = out.mark();
                 let mut sink = ClientRows::new(fields, run, &self.format_for(home), out)?;
-                let rows = self.run_point(home, planned, run.parameters, &mut sink)?;
-                Ok(Ran::Tag(planned.bound.command.tag(rows)))
+                let limits = ExecLimits {
+                    rows_examined_max: planned.query.is_some().then_some(ROWS_EXAMINED_MAX),
+                    profile: None,
+                };
+                match self.run_point(home, planned, run.parameters, &mut sink, limits)? {
+                    Some(done) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
+                    None => {
+                        out.rewind(mark);
+                        self.stream_analytic(home, planned, run)
+                    }
+                }
             }
-            PlanKind::Analytic { .. } => {
-                let rows = self.stream_analytic(home, planned, run)?;
-                Ok(Ran::Tag(Command::Select.tag(rows)))
-            }
+            PlanKind::Analytic { .. } => self.stream_analytic(home, planned, run),
         }
     }
 
@@ -194,14 +210,15 @@ impl Session {
         self.format.clone()
     }
 
-    /// Runs a point plan, its analytical source first where it has one; the number of rows it found or changed.
+    /// Runs a point plan, its analytical source first where it has one; `None` when a query turned out to look at more rows than the point path should.
     pub(super) fn run_point(
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         parameters: &[Datum],
         sink: &mut dyn RowSink,
-    ) -> Result<u64, Pause> {
+        limits: ExecLimits<'_>,
+    ) -> Result<Option<ExecDone>, Pause> {
         let plan = planned.bound.point().expect("the caller has a point plan");
         let source = match planned.bound.external_source() {
             None => None,
@@ -211,45 +228,58 @@ impl Session {
                 Some(self.gather(home, query, types, parameters, source.reason.clone())?)
             }
         };
-        let open = self.transaction.open().expect("a statement runs in a transaction");
-        let host = StatementHost::new(&self.start, &self.settings, &self.role_name, &self.sequences, self.sleep_until);
-        let mut view = home.tenant.view(&mut open.txn, home.redo);
-        let env = exec::ExecEnv {
-            session: &host,
-            format: &self.format,
-            statement_start: self.statement_start,
-            source: source.as_ref().map(|(_, rows)| rows.as_slice()),
+        let types: Vec<PgType> =
+            source.iter().flat_map(|(fields, _)| fields.iter().map(|field| field.ty)).collect();
+        let external = source.as_ref().map(|(_, rows)| ExternalRows { types: &types, rows });
+        let parts = SessionParts {
+            start: &self.start,
+            settings: &self.settings,
+            role: &self.role_name,
+            sequences: &self.sequences,
+            sleep_until: self.sleep_until,
         };
-        match exec::run(plan, parameters, &env, &mut view, sink) {
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        let (outcome, stopped) = {
+            let view = RefCell::new(home.tenant.view(&mut open.txn, home.redo));
+            let host = StatementHost::new(parts, &view);
+            let env = ExecEnv { session: &host, format: &self.format, statement_start: self.statement_start };
+            let outcome = exec::run(plan, parameters, &env, &view, external, sink, limits);
+            let stopped = host.stopped();
+            (outcome, stopped)
+        };
+        let error = match outcome {
             Ok(done) => {
                 self.sleep_until = None;
-                Ok(done.rows)
+                return Ok(Some(done));
             }
-            Err(interrupt) => {
-                if let Some((_, rows)) = source {
-                    // The statement is run again: what was gathered for it still holds.
-                    self.analytic = AnalyticState::Gathered { fields: Vec::new(), rows };
-                }
-                let slept = host.into_pause();
-                if let Some(Pause::Sleep(until)) = slept {
-                    let now = self.start.host.now();
-                    self.sleep_until = Some(until);
-                    return Err(Pause::Sleep(until - now));
-                }
-                Err(slept.unwrap_or_else(|| pause(interrupt, home.tenant, &open.txn)))
-            }
+            Err(ExecError::Outgrew) => return Ok(None),
+            Err(error) => error,
+        };
+        if let Some((fields, rows)) = source {
+            // The statement is run again: what was gathered for it still holds.
+            self.analytic = AnalyticState::Gathered { fields, rows };
         }
+        Err(match (error, stopped) {
+            (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
+                pause(interrupt, home.tenant, &open.txn)
+            }
+            (_, Some(Stopped::Sleep(until))) => {
+                self.sleep_until = Some(until);
+                Pause::Sleep(until - self.start.host.now())
+            }
+            (_, None) => SqlError::internal("a statement stopped without a reason").into(),
+        })
     }
 
-    /// Sends a query to the analytical path, its rows straight to the client; their number once they have gone.
+    /// Sends a query to the analytical path, its rows straight to the client; ends once they have gone.
     fn stream_analytic(
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         run: &Run<'_>,
-    ) -> Result<u64, Pause> {
+    ) -> Result<Ran, Pause> {
         match std::mem::take(&mut self.analytic) {
-            AnalyticState::Streamed { rows } => Ok(rows),
+            AnalyticState::Streamed { rows } => Ok(Ran::Tag(Command::Select.tag(rows))),
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
                 let deliver = Deliver::Client(run.formats.to_vec());
@@ -273,8 +303,14 @@ impl Session {
             AnalyticState::Gathered { fields, rows } => Ok((fields, rows)),
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
-                let request =
-                    self.query_request(home, query, parameter_types, parameters.to_vec(), reason, Deliver::Session)?;
+                let request = self.query_request(
+                    home,
+                    query,
+                    parameter_types,
+                    parameters.to_vec(),
+                    reason,
+                    Deliver::Session,
+                )?;
                 self.analytic = AnalyticState::Gathering { fields: Vec::new(), rows: Vec::new() };
                 Err(Pause::Analytic(Box::new(request)))
             }
@@ -289,16 +325,36 @@ impl Session {
         parameters: &[Datum],
     ) -> Result<(Vec<Field>, Vec<Row>, String), Pause> {
         self.check_access(home, &planned.bound)?;
-        if let Some(query) = planned.query.clone() {
+        if matches!(planned.bound.kind, PlanKind::Analytic { .. }) {
+            let query =
+                planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
             let types = planned.parameters.clone();
             let (fields, rows) = self.gather(home, query, types, parameters, String::new())?;
             let tag = Command::Select.tag(rows.len() as u64);
             return Ok((fields, rows, tag));
         }
         let mut sink = KeepRows(Vec::new());
-        let count = self.run_point(home, planned, parameters, &mut sink)?;
+        let done = self.run_point(home, planned, parameters, &mut sink, ExecLimits::default())?;
+        let count = done.map_or(0, |done| done.rows);
         let fields = planned.fields.clone().unwrap_or_default();
         Ok((fields, sink.0, planned.bound.command.tag(count)))
+    }
+
+    /// Changes the catalog within the statement's transaction.
+    ///
+    /// # Errors
+    /// What `change` says; a pause while another transaction changes the catalog.
+    pub(crate) fn ddl<T>(
+        &mut self,
+        home: &mut Home<'_>,
+        change: impl FnOnce(&mut tenant::ddl::Ddl<'_>) -> Step<T>,
+    ) -> Result<T, Pause> {
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        let outcome = {
+            let mut view = home.tenant.view(&mut open.txn, home.redo);
+            view.ddl().and_then(|mut ddl| change(&mut ddl))
+        };
+        outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
     /// Tells the client which reported settings changed.
@@ -354,7 +410,12 @@ impl<'a> ClientRows<'a> {
 }
 
 /// Sends one row.
-pub(super) fn write_row(row: &[Datum], fields: &[Field], context: &types::FormatContext, out: &mut dyn Reply) {
+pub(super) fn write_row(
+    row: &[Datum],
+    fields: &[Field],
+    context: &types::FormatContext,
+    out: &mut dyn Reply,
+) {
     let buffer = out.begin_row(row.len());
     for (value, field) in row.iter().zip(fields) {
         write_value(value, field.ty, field.format, context, buffer);
@@ -365,7 +426,7 @@ pub(super) fn write_row(row: &[Datum], fields: &[Field], context: &types::Format
 impl RowSink for ClientRows<'_> {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
         self.write(row);
-        Ok(Flow::Continue)
+        Ok(Flow::More)
     }
 }
 
@@ -375,7 +436,7 @@ struct KeepRows(Vec<Row>);
 impl RowSink for KeepRows {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
         self.0.push(row.to_vec());
-        Ok(Flow::Continue)
+        Ok(Flow::More)
     }
 }
 
@@ -389,9 +450,4 @@ impl PortalRows {
     pub(super) fn is_fresh(&self) -> bool {
         matches!(self, PortalRows::Fresh)
     }
-}
-
-/// What ends a statement that the session cannot take at all.
-pub(super) fn refused(what: &str) -> SqlError {
-    SqlError::unsupported(what)
 }

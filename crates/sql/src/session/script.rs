@@ -10,7 +10,7 @@ use super::prepared::{Planned, Prepared};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
-use crate::expr::{BindContext, EmptyScope, ParamTypes, bind_expr, bind_type, coerce_assignment};
+use crate::expr::{BindContext, EmptyScope, ExprKind, ParamTypes, bind_expr, bind_type, coerce_assignment};
 use crate::parse::{self, ParsedStatement, ScriptStatement};
 
 /// A Query message under way.
@@ -46,7 +46,9 @@ impl Session {
             self.script = Some(Script { statements, next: 0, planned: None, finished: None });
         }
         let outcome = self.run_script(home, out);
-        if !matches!(&outcome, Ok(Executed::CopyIn)) && !matches!(&outcome, Err(p) if !matches!(p, Pause::Error(_))) {
+        if !matches!(&outcome, Ok(Executed::CopyIn))
+            && !matches!(&outcome, Err(p) if !matches!(p, Pause::Error(_)))
+        {
             self.script = None;
         }
         outcome
@@ -161,13 +163,8 @@ impl Session {
         if plan.is_none() {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
         }
-        let prepared = Prepared {
-            sql: sql.into(),
-            statement: Some(Arc::new(statement.clone())),
-            declared,
-            plan,
-            by_sql: true,
-        };
+        let prepared =
+            Prepared { sql: sql.into(), statement: Some(Arc::new(statement.clone())), declared, plan };
         self.statements.insert(name.to_owned(), prepared);
         Ok("PREPARE".into())
     }
@@ -203,7 +200,7 @@ impl Session {
             formats: run.formats,
             describe: run.describe,
         };
-        self.run_planned_by_name(home, &inner, out)
+        self.run_planned(home, &planned, &inner, out)
     }
 
     fn evaluate_arguments(
@@ -229,8 +226,11 @@ impl Session {
         let mut values = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.iter().zip(types) {
             let bound = bind_expr(argument, &EmptyScope, &context)?;
-            let bound = coerce_assignment(bound, *ty, types::TypeMod::NONE, "parameter", &context)?;
-            values.push(self.evaluate_constant(&bound)?);
+            let bound = coerce_assignment(bound, "parameter", *ty, types::TypeMod::NONE, &context)?;
+            let ExprKind::Const(value) = bound.kind else {
+                return Err(SqlError::unsupported("an EXECUTE parameter that is not a constant").into());
+            };
+            values.push(value);
         }
         Ok(values)
     }

@@ -27,8 +27,6 @@ enum Access {
     Session,
     /// Shown, never set.
     ReadOnly,
-    /// Taken at connection start only.
-    Startup,
 }
 
 struct Definition {
@@ -66,7 +64,7 @@ const SERVER_VERSION_NUM: &str = "150008";
 macro_rules! settings {
     ($($id:ident = $definition:expr;)*) => {
         /// Index of each setting that code asks for by name.
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[allow(non_camel_case_types, dead_code, reason = "one for each setting, by the setting's own name; few are asked for by code")]
         #[derive(Clone, Copy)]
         pub(super) enum Id { $($id),* }
         static DEFINITIONS: &[Definition] = &[$($definition),*];
@@ -265,7 +263,10 @@ impl Settings {
     pub(super) fn reset_all(&mut self) {
         for at in 0..DEFINITIONS.len() {
             let transaction = DEFINITIONS[at].name.starts_with("transaction_");
-            if DEFINITIONS[at].access == Access::Session && !transaction && self.values[at] != self.initial[at] {
+            if DEFINITIONS[at].access == Access::Session
+                && !transaction
+                && self.values[at] != self.initial[at]
+            {
                 let initial = self.initial[at].clone();
                 self.put(Key::Known(at), initial, Lasting::Session);
             }
@@ -292,7 +293,9 @@ impl Settings {
         let changes = std::mem::take(&mut self.changes);
         for (index, change) in changes.iter().enumerate().rev() {
             // A local value gives way to what it covered, unless a session-wide SET came after it.
-            let covered = changes[index + 1..].iter().any(|later| later.key == change.key && later.lasting == Lasting::Session);
+            let covered = changes[index + 1..]
+                .iter()
+                .any(|later| later.key == change.key && later.lasting == Lasting::Session);
             if change.lasting == Lasting::Transaction && !covered {
                 self.replace(&change.key, change.before.clone());
             }
@@ -357,7 +360,11 @@ impl Settings {
                 _ => IntervalStyle::Postgres,
             },
             time_zone: parse_time_zone(self.get(Id::time_zone)).expect("checked when set"),
-            bytea_output: if self.get(Id::bytea_output) == "escape" { ByteaOutput::Escape } else { ByteaOutput::Hex },
+            bytea_output: if self.get(Id::bytea_output) == "escape" {
+                ByteaOutput::Escape
+            } else {
+                ByteaOutput::Hex
+            },
             extra_float_digits: self.get(Id::extra_float_digits).parse().expect("checked when set"),
             now,
             names: None,
@@ -394,7 +401,10 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
             Ok(number) => Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
-                format!("{number} is outside the valid range for parameter \"{}\" ({least} .. {most})", definition.name),
+                format!(
+                    "{number} is outside the valid range for parameter \"{}\" ({least} .. {most})",
+                    definition.name
+                ),
             )),
             Err(_) => Err(bad()),
         },
@@ -488,7 +498,10 @@ fn parse_date_style(value: &str) -> Option<(DateFormat, DateOrder)> {
 
 /// A zone by name, or hours east of UTC.
 fn parse_time_zone(value: &str) -> Option<TimeZone> {
-    if value.eq_ignore_ascii_case("utc") || value.eq_ignore_ascii_case("etc/utc") || value.eq_ignore_ascii_case("gmt") {
+    if value.eq_ignore_ascii_case("utc")
+        || value.eq_ignore_ascii_case("etc/utc")
+        || value.eq_ignore_ascii_case("gmt")
+    {
         return Some(TimeZone::UTC);
     }
     if let Ok(hours) = value.parse::<f64>() {
@@ -524,6 +537,23 @@ pub(super) fn split_identifiers(list: &str) -> Vec<String> {
         rest = rest.trim_start().trim_start_matches(',').trim_start();
     }
     names
+}
+
+/// Splits `schema.name`, folding what is not quoted.
+pub(super) fn split_name(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            c => {
+                let last = parts.last_mut().expect("there is always a part");
+                if quoted { last.push(c) } else { last.extend(c.to_lowercase()) }
+            }
+        }
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -567,7 +597,8 @@ mod tests {
     #[test]
     fn bad_values_and_unknown_names_are_refused() {
         let mut settings = Settings::new();
-        let mut state = |name: &str, value: &str| settings.set(name, Some(value), Lasting::Session).unwrap_err().state();
+        let mut state =
+            |name: &str, value: &str| settings.set(name, Some(value), Lasting::Session).unwrap_err().state();
         assert_eq!(state("nonsense", "1"), SqlState::UNDEFINED_OBJECT);
         assert_eq!(state("timezone", "Mars/Olympus"), SqlState::INVALID_PARAMETER_VALUE);
         assert_eq!(state("server_version", "16"), SqlState::CANT_CHANGE_RUNTIME_PARAM);

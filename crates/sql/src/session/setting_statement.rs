@@ -53,7 +53,9 @@ impl Session {
                 let all = self.settings.borrow().all();
                 let rows: Vec<_> = all
                     .into_iter()
-                    .map(|(name, value, about)| vec![Datum::text(name), Datum::text(value), Datum::text(about)])
+                    .map(|(name, value, about)| {
+                        vec![Datum::text(name), Datum::text(value), Datum::text(about)]
+                    })
                     .collect();
                 self.send_rows(home, &fields(statement), &rows, run, out)?;
                 "SHOW"
@@ -141,8 +143,8 @@ fn discard_tag(what: DiscardWhat) -> &'static str {
     }
 }
 
-fn quote_if_needed(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+pub(super) fn quote_if_needed(name: &str) -> String {
+    let plain =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -62,7 +62,12 @@ impl Session {
         }
     }
 
-    fn open_transaction(&mut self, home: &mut Home<'_>, modes: TransactionModes, implicit: bool) -> Box<Open> {
+    fn open_transaction(
+        &mut self,
+        home: &mut Home<'_>,
+        modes: TransactionModes,
+        implicit: bool,
+    ) -> Box<Open> {
         let mut settings = self.settings.borrow_mut();
         let level = modes.isolation.unwrap_or_else(|| settings.isolation(Id::default_transaction_isolation));
         let read_only = modes.read_only.unwrap_or_else(|| settings.flag(Id::default_transaction_read_only));
@@ -120,7 +125,8 @@ impl Session {
         }
         drop(settings);
         self.format_stale = true;
-        self.portals.retain(|_, portal| portal.hold && (committed || portal.created < self.transaction_start));
+        self.portals
+            .retain(|_, portal| portal.hold && (committed || portal.created < self.transaction_start));
     }
 
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
@@ -153,16 +159,19 @@ impl Session {
             TransactionStatement::Savepoint(name) => {
                 self.need_block("SAVEPOINT")?;
                 let settings = self.settings.borrow().mark();
-                let Transaction::Block(open) = &mut self.transaction else { return Err(failed_block().into()) };
+                let Transaction::Block(open) = &mut self.transaction else {
+                    return Err(failed_block().into());
+                };
                 let savepoint = open.txn.savepoint();
                 open.savepoints.push(SessionSavepoint { name: name.clone(), savepoint, settings });
                 Ok("SAVEPOINT")
             }
             TransactionStatement::Release(name) => {
                 self.need_block("RELEASE SAVEPOINT")?;
-                let Transaction::Block(open) = &mut self.transaction else { return Err(failed_block().into()) };
+                let Transaction::Block(open) = &mut self.transaction else {
+                    return Err(failed_block().into());
+                };
                 let at = find(&open.savepoints, name)?;
-                open.txn.release_savepoint(&open.savepoints[at].savepoint);
                 open.savepoints.truncate(at);
                 Ok("RELEASE")
             }
@@ -172,7 +181,7 @@ impl Session {
                 Ok("ROLLBACK")
             }
             TransactionStatement::SetTransaction { modes, session } => {
-                self.set_transaction(home, *modes, *session, out)?;
+                self.set_transaction(*modes, *session, out)?;
                 Ok("SET")
             }
         }
@@ -201,7 +210,10 @@ impl Session {
             }
             block => {
                 self.transaction = block;
-                out.notice(&warning(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress"));
+                out.notice(&warning(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                ));
             }
         }
         Ok(())
@@ -277,7 +289,6 @@ impl Session {
 
     fn set_transaction(
         &mut self,
-        home: &mut Home<'_>,
         modes: TransactionModes,
         session: bool,
         out: &mut dyn Reply,
