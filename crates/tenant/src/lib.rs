@@ -42,3 +42,6 @@ pub use tenant::{OpenError, PageRequest, RedoSink, Tenant, TenantMemory};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Rows in and out, statements taken back, sequences.
+
+use super::*;
+use crate::catalog::Sequence;
+use crate::row::keys::ColumnRange;
+
+#[test]
+fn rows_are_read_back_in_key_order_both_ways() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("name", PgType::Text)], 1);
+    for id in [3, -1, 2] {
+        fixture.insert(t, vec![int(id), text("x")]).unwrap();
+    }
+    let ids: Vec<Datum> = fixture.rows(t).into_iter().map(|mut row| row.swap_remove(0)).collect();
+    assert_eq!(ids, vec![int(-1), int(2), int(3)]);
+    let back = fixture.auto(|view| scan_rows(view, t, None, KeyRange::all(), Direction::Backward)).unwrap();
+    assert_eq!(
+        back.into_iter().map(|mut r| r.swap_remove(0)).collect::<Vec<_>>(),
+        vec![int(3), int(2), int(-1)]
+    );
+    assert_eq!(fixture.tenant.row_count(&fixture.table(t)), 3);
+}
+
+#[test]
+fn own_changes_are_merged_into_scans_in_both_directions() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    for id in [1, 3, 5, 7] {
+        fixture.insert(t, vec![int(id), int(0)]).unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture
+        .run(&mut txn, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(4), int(1)])?;
+            view.insert(&table, &[int(8), int(1)])?;
+            update(view, t, &[int(5)], vec![int(5), int(1)])?;
+            delete(view, t, &[int(1)])?;
+            delete(view, t, &[int(7)])
+        })
+        .unwrap();
+    let expected =
+        vec![vec![int(3), int(0)], vec![int(4), int(1)], vec![int(5), int(1)], vec![int(8), int(1)]];
+    let forward = fixture.run(&mut txn, |view| all_rows(view, t)).unwrap();
+    assert_eq!(forward, expected);
+    let backward =
+        fixture.run(&mut txn, |view| scan_rows(view, t, None, KeyRange::all(), Direction::Backward)).unwrap();
+    assert_eq!(backward, expected.iter().rev().cloned().collect::<Vec<_>>());
+    assert_eq!(fixture.rows(t).len(), 4, "nobody else sees them");
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.rows(t), expected);
+}
+
+#[test]
+fn a_failed_statement_leaves_no_trace_and_savepoints_go_back() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let insert = |id: i32| {
+        move |view: &mut View<'_>| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(id)]).map(drop)
+        }
+    };
+    fixture.run(&mut txn, insert(1)).unwrap();
+    let savepoint = txn.savepoint();
+    fixture.run(&mut txn, insert(2)).unwrap();
+    let failed = fixture.run(&mut txn, |view| {
+        insert(3)(view)?;
+        insert(1)(view)
+    });
+    assert_eq!(error_of(failed).state().as_str(), "23505");
+    assert_eq!(fixture.run(&mut txn, |view| all_rows(view, t)).unwrap().len(), 2);
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    fixture.run(&mut txn, insert(4)).unwrap();
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.rows(t), vec![vec![int(1)], vec![int(4)]]);
+}
+
+#[test]
+fn tables_without_primary_key_keep_equal_rows_apart() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("v", PgType::Int4)], 0);
+    for _ in 0..3 {
+        fixture.insert(t, vec![int(7)]).unwrap();
+    }
+    assert_eq!(fixture.rows(t).len(), 3);
+    fixture
+        .auto(|view| {
+            let table = view.table(t)?;
+            let mut scan = view.scan(&table, Access::Table, KeyRange::all(), Direction::Forward);
+            let key = view.next(&mut scan)?.expect("three rows").key().to_vec();
+            view.delete(&table, &key)
+        })
+        .unwrap();
+    assert_eq!(fixture.rows(t).len(), 2);
+}
+
+#[test]
+fn conditions_on_columns_select_their_range_of_an_index() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("a", PgType::Int4), ("b", PgType::Int4)], 1);
+    let columns = vec![
+        crate::catalog::IndexColumn::ascending(1),
+        crate::catalog::IndexColumn { column: 2, descending: true, nulls_first: true },
+    ];
+    let new = crate::ddl::NewIndex {
+        name: None,
+        columns: columns.clone(),
+        unique: false,
+        nulls_not_distinct: false,
+    };
+    let index = fixture.ddl(|ddl| ddl.create_index(t, new)).unwrap();
+    for (id, a, b) in [(1, 1, Some(10)), (2, 1, Some(20)), (3, 1, None), (4, 2, Some(5)), (5, 1, Some(30))] {
+        fixture.insert(t, vec![int(id), int(a), b.map_or(Datum::Null, int)]).unwrap();
+    }
+    let (one, twenty, thirty) = (int(1), int(20), int(30));
+    let mut ids = |equal: &[Datum], from, to| -> Vec<i32> {
+        let range = ColumnRange { equal, from, to }.key_range(&columns);
+        let rows = fixture.auto(|view| scan_rows(view, t, Some(index), range, Direction::Forward)).unwrap();
+        rows.into_iter().map(|row| if let Datum::Int4(id) = row[0] { id } else { 0 }).collect()
+    };
+    assert_eq!(ids(&[int(1)], Unbounded, Unbounded), [3, 5, 2, 1]);
+    assert_eq!(ids(&[int(1)], Included(&twenty), Unbounded), [5, 2]);
+    assert_eq!(ids(&[int(1)], Excluded(&twenty), Unbounded), [5]);
+    assert_eq!(ids(&[int(1)], Unbounded, Excluded(&thirty)), [2, 1]);
+    assert_eq!(ids(&[int(1), Datum::Null], Unbounded, Unbounded), [3]);
+    assert_eq!(ids(&[], Excluded(&one), Unbounded), [4]);
+}
+
+#[test]
+fn sequences_skip_at_most_what_was_logged_ahead_and_never_repeat() {
+    let mut fixture = Fixture::new();
+    let sequence = Sequence {
+        oid: Oid(0),
+        schema: PUBLIC_SCHEMA,
+        name: "s".into(),
+        owner: OWNER_ROLE,
+        ty: PgType::Int8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: 100,
+        cache: 1,
+        cycle: false,
+        owned_by: None,
+        acl: None,
+    };
+    let s = fixture.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap();
+    let before = fixture.log.records.len();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    for expected in 1..=10 {
+        assert_eq!(fixture.run(&mut txn, |view| view.nextval(s)).unwrap(), expected);
+    }
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.log.records.len(), before + 1, "ten values, one record");
+    let mut copy = fixture.replayed();
+    let next = copy.auto(|view| view.nextval(s)).unwrap();
+    assert!(next > 10 && next <= 10 + 33, "{next}");
+    fixture.auto(|view| view.setval(s, 99, true)).unwrap();
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 100);
+    let error = fixture.auto(|view| view.nextval(s)).unwrap_err();
+    assert_eq!(error.message(), "nextval: reached maximum value of sequence \"s\" (100)");
+}
+
+#[test]
+fn long_rows_and_snapshots_go_through_overflow_pages() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    let long = "abc".repeat(20_000);
+    fixture.insert(t, vec![int(1), text(&long)]).unwrap();
+    let mut txn = fixture.begin(1, Isolation::RepeatableRead);
+    assert_eq!(fixture.run(&mut txn, |view| all_rows(view, t)).unwrap()[0][1], text(&long));
+    fixture.auto(|view| update(view, t, &[int(1)], vec![int(1), text("short")])).unwrap();
+    assert_eq!(fixture.run(&mut txn, |view| all_rows(view, t)).unwrap()[0][1], text(&long));
+    assert_eq!(fixture.rows(t)[0][1], text("short"));
+}

@@ -1,0 +1,163 @@
+//! DDL is transactional, builds what it says, and replays to the same.
+
+use super::*;
+use crate::catalog::IndexColumn;
+use crate::ddl::{Behavior, NewIndex};
+
+fn check_replay(fixture: &mut Fixture, tables: &[Oid]) {
+    let mut copy = fixture.replayed();
+    for table in tables {
+        assert_eq!(copy.rows(*table), fixture.rows(*table));
+        for index in &fixture.table(*table).indexes {
+            let all = |view: &mut View<'_>| {
+                scan_rows(view, *table, Some(index.oid), KeyRange::all(), Direction::Forward)
+            };
+            assert_eq!(copy.auto(all).unwrap(), fixture.auto(all).unwrap(), "index {}", index.name);
+        }
+    }
+}
+
+#[test]
+fn ddl_is_seen_by_others_only_after_commit() {
+    let mut fixture = Fixture::new();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let t = fixture.run(&mut txn, |view| create(&mut view.ddl()?, "t", &[("id", PgType::Int4)], 1)).unwrap();
+    fixture
+        .run(&mut txn, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(1)])
+        })
+        .unwrap();
+    assert!(fixture.tenant.catalog().table(t).is_none());
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.run(&mut other, |view| view.ddl().map(drop)));
+    fixture.commit(txn).unwrap();
+    assert!(wait.is_over());
+    fixture.tenant.abort(other);
+    assert_eq!(fixture.rows(t).len(), 1);
+    check_replay(&mut fixture, &[t]);
+}
+
+#[test]
+fn an_aborted_build_gives_its_pages_back() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    for id in 0..2000 {
+        fixture.insert(t, vec![int(id), text(&format!("value {id}"))]).unwrap();
+    }
+    let pages = fixture.tenant.pages.page_count();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let index = |unique| NewIndex {
+        name: None,
+        columns: vec![IndexColumn::ascending(1)],
+        unique,
+        nulls_not_distinct: false,
+    };
+    fixture.run(&mut txn, |view| view.ddl()?.create_index(t, index(true))).unwrap();
+    assert!(fixture.tenant.pages.page_count() > pages);
+    fixture.tenant.abort(txn);
+    while fixture.tenant.reclaim(1000).unwrap() {}
+    assert_eq!(fixture.tenant.pages.page_count(), pages);
+    fixture.ddl(|ddl| ddl.create_index(t, index(false))).unwrap();
+    check_replay(&mut fixture, &[t]);
+}
+
+#[test]
+fn a_primary_key_added_afterwards_clusters_the_table_and_its_indexes() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 0);
+    for id in [5, 3, 9, 1] {
+        fixture.insert(t, vec![int(id), int(-id)]).unwrap();
+    }
+    let index = NewIndex {
+        name: Some("by_v".to_owned()),
+        columns: vec![IndexColumn::ascending(1)],
+        unique: false,
+        nulls_not_distinct: false,
+    };
+    fixture.ddl(|ddl| ddl.create_index(t, index)).unwrap();
+    let key = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
+    fixture
+        .ddl(|ddl| {
+            let table = ddl.view().table(t)?;
+            ddl.view().insert(&table, &[int(4), int(-4)])?;
+            ddl.add_primary_key(t, key.clone())?;
+            let table = ddl.view().table(t)?;
+            ddl.view().insert(&table, &[int(2), int(-2)]).map(drop)
+        })
+        .unwrap();
+    let ids: Vec<Datum> = fixture.rows(t).into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 9].map(int));
+    assert_eq!(fixture.insert(t, vec![int(9), int(0)]).unwrap_err().state().as_str(), "23505");
+    check_replay(&mut fixture, &[t]);
+    fixture.ddl(|ddl| ddl.drop_constraint(t, "t_pkey", Behavior::Restrict)).unwrap();
+    fixture.insert(t, vec![int(9), int(0)]).unwrap();
+    check_replay(&mut fixture, &[t]);
+    let error = fixture.ddl(|ddl| ddl.add_primary_key(t, key.clone())).unwrap_err();
+    assert_eq!(error.message(), "could not create unique index \"t_pkey\"");
+    assert_eq!(error.detail(), Some("Key (id)=(9) is duplicated."));
+}
+
+#[test]
+fn columns_come_and_go_without_touching_rows() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("gone", PgType::Text)], 1);
+    fixture.insert(t, vec![int(1), text("x")]).unwrap();
+    let mut added = Column::new("added", PgType::Int4, TypeMod::NONE);
+    added.not_null = true;
+    added.missing = Some(Box::new(int(7)));
+    let records = fixture.log.records.len();
+    fixture.ddl(|ddl| ddl.add_column(t, added)).unwrap();
+    fixture.ddl(|ddl| ddl.drop_column(t, "gone", Behavior::Restrict)).unwrap();
+    assert_eq!(fixture.log.records.len(), records + 2);
+    assert_eq!(fixture.rows(t), vec![vec![int(1), Datum::Null, int(7)]]);
+    fixture.insert(t, vec![int(2), Datum::Null, int(8)]).unwrap();
+    check_replay(&mut fixture, &[t]);
+}
+
+#[test]
+fn truncate_and_drop_take_effect_at_commit_and_release_their_pages() {
+    let mut fixture = Fixture::new();
+    let empty = fixture.tenant.pages.page_count();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    for id in 0..500 {
+        fixture.insert(t, vec![int(id), text(&"x".repeat(100))]).unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.run(&mut txn, |view| view.ddl()?.truncate(&[t], false)).unwrap();
+    assert!(fixture.run(&mut txn, |view| all_rows(view, t)).unwrap().is_empty());
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.rows(t).len(), 500);
+    fixture.ddl(|ddl| ddl.truncate(&[t], false)).unwrap();
+    assert!(fixture.rows(t).is_empty());
+    fixture.insert(t, vec![int(1), text("y")]).unwrap();
+    check_replay(&mut fixture, &[t]);
+    fixture.ddl(|ddl| ddl.drop_relations(&[t], Behavior::Restrict)).unwrap();
+    while fixture.tenant.reclaim(1000).unwrap() {}
+    assert_eq!(fixture.tenant.pages.page_count(), empty);
+    assert!(fixture.replayed().tenant.catalog().table(t).is_none());
+}
+
+#[test]
+fn what_others_need_is_dropped_only_with_cascade() {
+    let mut fixture = Fixture::new();
+    let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
+    let child = fixture.create("child", &[("id", PgType::Int4), ("p", PgType::Int4)], 1);
+    let key = crate::ddl::NewForeignKey {
+        name: None,
+        columns: vec![1],
+        referenced_table: parent,
+        referenced_columns: None,
+        on_delete: crate::catalog::ReferentialAction::NoAction,
+        on_update: crate::catalog::ReferentialAction::NoAction,
+        match_type: crate::catalog::MatchType::Simple,
+        validate: true,
+    };
+    fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap();
+    let error = fixture.ddl(|ddl| ddl.drop_relations(&[parent], Behavior::Restrict)).unwrap_err();
+    assert_eq!(error.message(), "cannot drop table parent because other objects depend on it");
+    assert_eq!(error.detail(), Some("constraint child_p_fkey on table child depends on table parent"));
+    let dropped = fixture.ddl(|ddl| ddl.drop_relations(&[parent], Behavior::Cascade)).unwrap();
+    assert_eq!(dropped.cascaded, ["constraint child_p_fkey on table child"]);
+    fixture.insert(child, vec![int(1), int(99)]).unwrap();
+}

@@ -1,0 +1,136 @@
+//! What each isolation level sees, and what it refuses.
+
+use super::*;
+
+fn one_row() -> (Fixture, Oid) {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    fixture.insert(t, vec![int(1), int(0)]).unwrap();
+    (fixture, t)
+}
+
+fn value(view: &mut View<'_>, t: Oid, id: i32) -> Result<Datum, Interrupt> {
+    let table = view.table(t)?;
+    let key = primary_key(&table, &[int(id)]);
+    Ok(match view.get(&table, &key)? {
+        Some(row) => row.column(1)?,
+        None => Datum::Null,
+    })
+}
+
+#[test]
+fn read_committed_sees_each_commit_and_a_snapshot_does_not() {
+    let (mut fixture, t) = one_row();
+    let mut committed = fixture.begin(1, Isolation::ReadCommitted);
+    let mut repeatable = fixture.begin(2, Isolation::RepeatableRead);
+    for txn in [&mut committed, &mut repeatable] {
+        assert_eq!(fixture.run(txn, |view| value(view, t, 1)).unwrap(), int(0));
+    }
+    fixture.auto(|view| update(view, t, &[int(1)], vec![int(1), int(5)])).unwrap();
+    assert_eq!(fixture.run(&mut committed, |view| value(view, t, 1)).unwrap(), int(5));
+    assert_eq!(fixture.run(&mut repeatable, |view| value(view, t, 1)).unwrap(), int(0));
+    let late = fixture.run(&mut repeatable, |view| update(view, t, &[int(1)], vec![int(1), int(6)]));
+    assert_eq!(error_of(late).message(), "could not serialize access due to concurrent update");
+    fixture.tenant.abort(repeatable);
+    fixture.tenant.abort(committed);
+}
+
+#[test]
+fn a_waiting_update_sees_the_row_as_the_other_left_it() {
+    let (mut fixture, t) = one_row();
+    let add = |view: &mut View<'_>| {
+        let Datum::Int4(v) = value(view, t, 1)? else { panic!("the row is there") };
+        update(view, t, &[int(1)], vec![int(1), int(v + 1)])
+    };
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut first, add).unwrap();
+    let wait = wait_of(fixture.run(&mut second, add));
+    assert!(!wait.is_over());
+    fixture.commit(first).unwrap();
+    assert!(wait.is_over());
+    fixture.run(&mut second, add).unwrap();
+    fixture.commit(second).unwrap();
+    assert_eq!(fixture.rows(t), vec![vec![int(1), int(2)]]);
+}
+
+#[test]
+fn serializable_refuses_write_skew_and_phantoms() {
+    let (mut fixture, t) = one_row();
+    fixture.insert(t, vec![int(2), int(0)]).unwrap();
+    let mut first = fixture.begin(1, Isolation::Serializable);
+    let mut second = fixture.begin(2, Isolation::Serializable);
+    fixture.run(&mut first, |view| value(view, t, 2)).unwrap();
+    fixture.run(&mut second, |view| all_rows(view, t)).unwrap();
+    fixture.run(&mut first, |view| update(view, t, &[int(1)], vec![int(1), int(1)])).unwrap();
+    fixture
+        .run(&mut second, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(3), int(2)])
+        })
+        .unwrap();
+    fixture.commit(first).unwrap();
+    assert_eq!(fixture.commit(second).unwrap_err().state().as_str(), "40001");
+
+    let mut reader = fixture.begin(1, Isolation::Serializable);
+    fixture.run(&mut reader, |view| all_rows(view, t)).unwrap();
+    fixture.insert(t, vec![int(9), int(9)]).unwrap();
+    fixture.commit(reader).unwrap();
+}
+
+#[test]
+fn replies_wait_for_exactly_the_commits_they_could_have_read() {
+    let (mut fixture, t) = one_row();
+    fixture.insert(t, vec![int(2), int(0)]).unwrap();
+    fixture.tenant.durable(Lsn(fixture.log.records.len() as u64));
+    let before = Lsn(fixture.log.records.len() as u64);
+    fixture.auto(|view| update(view, t, &[int(1)], vec![int(1), int(5)])).unwrap();
+    let observed = |fixture: &mut Fixture, id: i32| {
+        let mut txn = fixture.begin(5, Isolation::ReadCommitted);
+        fixture.run(&mut txn, |view| value(view, t, id)).unwrap();
+        let observed = txn.observed();
+        fixture.tenant.abort(txn);
+        observed
+    };
+    assert_eq!(observed(&mut fixture, 2), Lsn(0));
+    assert_eq!(observed(&mut fixture, 1), Lsn(before.0 + 1));
+    fixture.tenant.durable(Lsn(before.0 + 1));
+    assert_eq!(observed(&mut fixture, 1), Lsn(0));
+}
+
+#[test]
+fn an_analytic_view_is_frozen_and_has_the_transactions_own_changes() {
+    let (mut fixture, t) = one_row();
+    for id in 2..500 {
+        fixture.insert(t, vec![int(id), int(id)]).unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture
+        .run(&mut txn, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(-5), int(1)])?;
+            view.insert(&table, &[int(1000), int(1)])?;
+            delete(view, t, &[int(100)])
+        })
+        .unwrap();
+    let own = fixture.run(&mut txn, |view| all_rows(view, t)).unwrap();
+    let frozen = fixture.tenant.snapshot_view(&mut txn).unwrap();
+    fixture.auto(|view| delete(view, t, &[int(200)])).unwrap();
+    let table = fixture.table(t);
+    let rows = std::thread::spawn(move || {
+        let mut rows = Vec::new();
+        let mut scan = frozen.scan(&table, KeyRange::all());
+        while scan
+            .next_leaf(&mut |row| {
+                rows.push(row.to_row()?);
+                Ok(())
+            })
+            .unwrap()
+        {}
+        rows
+    })
+    .join()
+    .unwrap();
+    assert_eq!(rows, own);
+    fixture.commit(txn).unwrap();
+}

@@ -1,0 +1,136 @@
+//! Waits, deadlocks, NOWAIT and SKIP LOCKED, advisory locks.
+
+use super::*;
+use crate::RowLocked;
+use crate::locks::{AdvisoryKey, RowLock, TableLock, WaitPolicy};
+
+fn two_rows() -> (Fixture, Oid) {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    fixture.insert(t, vec![int(1), int(0)]).unwrap();
+    fixture.insert(t, vec![int(2), int(0)]).unwrap();
+    (fixture, t)
+}
+
+fn lock(
+    view: &mut View<'_>,
+    t: Oid,
+    id: i32,
+    mode: RowLock,
+    policy: WaitPolicy,
+) -> Result<RowLocked, Interrupt> {
+    let table = view.table(t)?;
+    let key = primary_key(&table, &[int(id)]);
+    view.lock_row(&table, &key, mode, policy)
+}
+
+#[test]
+fn a_circle_of_waits_fails_the_one_that_closes_it() {
+    let (mut fixture, t) = two_rows();
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut first, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait)).unwrap();
+    fixture.run(&mut second, |view| lock(view, t, 2, RowLock::Update, WaitPolicy::Wait)).unwrap();
+    let wait = wait_of(fixture.run(&mut first, |view| lock(view, t, 2, RowLock::Update, WaitPolicy::Wait)));
+    assert_eq!(wait.blocked_by, vec![SessionId(2)]);
+    let error =
+        error_of(fixture.run(&mut second, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait)));
+    assert_eq!(error.state().as_str(), "40P01");
+    assert_eq!(error.message(), "deadlock detected");
+    assert!(error.detail().unwrap().starts_with("Process 2 waits for ShareLock on transaction"));
+    fixture.tenant.abort(second);
+    assert!(wait.is_over());
+    fixture.run(&mut first, |view| lock(view, t, 2, RowLock::Update, WaitPolicy::Wait)).unwrap();
+    fixture.tenant.abort(first);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn nowait_fails_and_skip_locked_leaves_out() {
+    let (mut fixture, t) = two_rows();
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut first, |view| lock(view, t, 1, RowLock::NoKeyUpdate, WaitPolicy::Wait)).unwrap();
+    let taken =
+        fixture.run(&mut second, |view| lock(view, t, 1, RowLock::KeyShare, WaitPolicy::NoWait)).unwrap();
+    assert_eq!(taken, RowLocked::Locked, "a key share does not mind an update that leaves the key");
+    let skipped =
+        fixture.run(&mut second, |view| lock(view, t, 1, RowLock::Share, WaitPolicy::SkipLocked)).unwrap();
+    assert_eq!(skipped, RowLocked::Skipped);
+    let error =
+        error_of(fixture.run(&mut second, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::NoWait)));
+    assert_eq!(error.message(), "could not obtain lock on row in relation \"t\"");
+    assert_eq!(error.state().as_str(), "55P03");
+    fixture.tenant.abort(first);
+    fixture.tenant.abort(second);
+}
+
+#[test]
+fn a_given_up_wait_lets_those_behind_it_through() {
+    let (mut fixture, t) = two_rows();
+    let mut sessions: Vec<Txn> = (1..=3).map(|s| fixture.begin(s, Isolation::ReadCommitted)).collect();
+    let share = |view: &mut View<'_>| view.lock_table(t, TableLock::Share, WaitPolicy::Wait);
+    fixture.run(&mut sessions[0], share).unwrap();
+    let exclusive = |view: &mut View<'_>| view.lock_table(t, TableLock::AccessExclusive, WaitPolicy::Wait);
+    let _given_up = wait_of(fixture.run(&mut sessions[1], exclusive));
+    let behind = wait_of(fixture.run(&mut sessions[2], share));
+    assert!(!behind.is_over());
+    fixture.tenant.cancel_wait(&mut sessions[1]);
+    assert!(behind.is_over());
+    fixture.run(&mut sessions[2], share).unwrap();
+    sessions.into_iter().for_each(|txn| fixture.tenant.abort(txn));
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn a_single_statement_takes_its_locks_only_when_it_has_to_wait() {
+    let (mut fixture, t) = two_rows();
+    let mut single = fixture.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
+    let step = |view: &mut View<'_>| {
+        update(view, t, &[int(1)], vec![int(1), int(1)])?;
+        update(view, t, &[int(2)], vec![int(2), int(1)])
+    };
+    fixture.run(&mut single, step).unwrap();
+    assert!(fixture.tenant.lock_records().is_empty());
+    fixture.commit(single).unwrap();
+
+    let mut holder = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut holder, |view| update(view, t, &[int(2)], vec![int(2), int(7)])).unwrap();
+    let mut single = fixture.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
+    let wait = wait_of(fixture.run(&mut single, step));
+    let mut third = fixture.begin(3, Isolation::ReadCommitted);
+    let blocked =
+        fixture.run(&mut third, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::SkipLocked)).unwrap();
+    assert_eq!(blocked, RowLocked::Skipped, "the lock on the first row was kept");
+    fixture.tenant.abort(third);
+    fixture.commit(holder).unwrap();
+    assert!(wait.is_over());
+    fixture.run(&mut single, step).unwrap();
+    fixture.commit(single).unwrap();
+    assert_eq!(fixture.rows(t), vec![vec![int(1), int(1)], vec![int(2), int(1)]]);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn advisory_locks_of_a_session_outlive_its_transactions_and_are_counted() {
+    let (mut fixture, _) = two_rows();
+    let key = AdvisoryKey::Big(42);
+    let take = |view: &mut View<'_>| view.lock_advisory_for_session(key, false, WaitPolicy::NoWait);
+    for _ in 0..2 {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        assert!(fixture.run(&mut txn, take).unwrap());
+        fixture.commit(txn).unwrap();
+    }
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    assert!(!fixture.run(&mut other, take).unwrap());
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    assert!(fixture.run(&mut txn, |view| Ok(view.unlock_advisory(key, false))).unwrap());
+    assert!(!fixture.run(&mut other, take).unwrap());
+    assert!(fixture.run(&mut txn, |view| Ok(view.unlock_advisory(key, false))).unwrap());
+    assert!(!fixture.run(&mut txn, |view| Ok(view.unlock_advisory(key, false))).unwrap());
+    assert!(fixture.run(&mut other, take).unwrap());
+    fixture.commit(txn).unwrap();
+    fixture.commit(other).unwrap();
+    fixture.tenant.end_session(SessionId(2));
+    assert!(fixture.tenant.lock_records().is_empty());
+}

@@ -1,0 +1,204 @@
+//! Tests of the tenant as a whole, through its public interface.
+
+mod basics;
+mod constraints;
+mod ddl;
+mod isolation;
+mod locking;
+mod model;
+mod recovery;
+
+use std::sync::Arc;
+
+use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
+use types::{Datum, PgType, Row, TypeMod};
+
+use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Table};
+use crate::ddl::{Ddl, NewTable, NewUnique};
+use crate::locks::LockWait;
+use crate::row::keys::{KeyRange, primary_key};
+use crate::{Access, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
+
+/// A log that keeps records in memory.
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) records: Vec<(CommitNo, Vec<u8>)>,
+}
+
+impl RedoSink for Log {
+    fn append(&mut self, _: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        self.records.push((commit, record.to_vec()));
+        Lsn(self.records.len() as u64)
+    }
+}
+
+/// A tenant and its log.
+pub(crate) struct Fixture {
+    pub(crate) tenant: Tenant,
+    pub(crate) log: Log,
+}
+
+pub(crate) const TENANT: TenantId = TenantId(77);
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture { tenant: Tenant::in_memory(TENANT, "owner"), log: Log::default() }
+    }
+
+    pub(crate) fn begin(&mut self, session: u32, isolation: Isolation) -> Txn {
+        self.tenant.begin(SessionId(session), isolation, false, false)
+    }
+
+    /// Runs a statement in a transaction; an error or wait takes the statement back.
+    pub(crate) fn run<T>(
+        &mut self,
+        txn: &mut Txn,
+        statement: impl FnOnce(&mut View<'_>) -> Result<T, Interrupt>,
+    ) -> Result<T, Interrupt> {
+        let mark = txn.mark();
+        let mut view = self.tenant.view(txn, &mut self.log);
+        let result = statement(&mut view).and_then(|value| view.finish_statement().map(|()| value));
+        if result.is_err() {
+            self.tenant.rollback_statement(txn, &mark);
+        }
+        result
+    }
+
+    pub(crate) fn commit(&mut self, txn: Txn) -> Result<crate::Committed, SqlError> {
+        self.tenant.commit(txn, &mut self.log)
+    }
+
+    /// Runs a statement that commits by itself.
+    pub(crate) fn auto<T>(
+        &mut self,
+        statement: impl FnOnce(&mut View<'_>) -> Result<T, Interrupt>,
+    ) -> Result<T, SqlError> {
+        let mut txn = self.tenant.begin(SessionId(1_000_000), Isolation::ReadCommitted, false, true);
+        match self.run(&mut txn, statement) {
+            Ok(value) => self.commit(txn).map(|_| value),
+            Err(interrupt) => {
+                self.tenant.abort(txn);
+                Err(interrupt.into_error().expect("nothing to wait for"))
+            }
+        }
+    }
+
+    pub(crate) fn ddl<T>(
+        &mut self,
+        change: impl FnOnce(&mut Ddl<'_>) -> Result<T, Interrupt>,
+    ) -> Result<T, SqlError> {
+        self.auto(|view| change(&mut view.ddl()?))
+    }
+
+    /// A table with these columns, the first `key` of them its primary key.
+    pub(crate) fn create(&mut self, name: &str, columns: &[(&str, PgType)], key: usize) -> Oid {
+        self.ddl(|ddl| create(ddl, name, columns, key)).unwrap()
+    }
+
+    pub(crate) fn table(&self, oid: Oid) -> Arc<Table> {
+        Arc::clone(self.tenant.catalog().table(oid).expect("the table exists"))
+    }
+
+    pub(crate) fn insert(&mut self, table: Oid, row: Row) -> Result<(), SqlError> {
+        self.auto(|view| {
+            let table = view.table(table)?;
+            view.insert(&table, &row).map(drop)
+        })
+    }
+
+    /// All committed rows.
+    pub(crate) fn rows(&mut self, table: Oid) -> Vec<Row> {
+        self.auto(|view| all_rows(view, table)).unwrap()
+    }
+
+    /// A tenant that has replayed this one's log from nothing.
+    pub(crate) fn replayed(&self) -> Fixture {
+        let mut copy = Fixture::new();
+        for (commit, record) in &self.log.records {
+            poll_once(copy.tenant.replay(*commit, record)).unwrap();
+        }
+        copy
+    }
+}
+
+pub(crate) fn create(
+    ddl: &mut Ddl<'_>,
+    name: &str,
+    columns: &[(&str, PgType)],
+    key: usize,
+) -> Result<Oid, Interrupt> {
+    let columns_of = columns.iter().map(|(name, ty)| Column::new(*name, *ty, TypeMod::NONE)).collect();
+    let new =
+        NewTable { schema: PUBLIC_SCHEMA, name: name.to_owned(), owner: OWNER_ROLE, columns: columns_of };
+    let oid = ddl.create_table(new)?;
+    if key > 0 {
+        let columns = (0..key).collect();
+        ddl.add_primary_key(oid, NewUnique { name: None, columns, nulls_not_distinct: false })?;
+    }
+    Ok(oid)
+}
+
+pub(crate) fn all_rows(view: &mut View<'_>, table: Oid) -> Result<Vec<Row>, Interrupt> {
+    scan_rows(view, table, None, KeyRange::all(), Direction::Forward)
+}
+
+pub(crate) fn scan_rows(
+    view: &mut View<'_>,
+    table: Oid,
+    index: Option<Oid>,
+    range: KeyRange,
+    direction: Direction,
+) -> Result<Vec<Row>, Interrupt> {
+    let table = view.table(table)?;
+    let index = index.map(|oid| table.index(oid).expect("the index exists"));
+    let mut scan = view.scan(&table, index.map_or(Access::Table, Access::Index), range, direction);
+    let mut rows = Vec::new();
+    while let Some(row) = view.next(&mut scan)? {
+        rows.push(row.to_row()?);
+    }
+    Ok(rows)
+}
+
+/// Updates the row whose primary key is `key` to `row`; false if there is none.
+pub(crate) fn update(view: &mut View<'_>, table: Oid, key: &[Datum], row: Row) -> Result<bool, Interrupt> {
+    let table = view.table(table)?;
+    let key = primary_key(&table, key);
+    Ok(view.update(&table, &key, &row)? != crate::Updated::Gone)
+}
+
+pub(crate) fn delete(view: &mut View<'_>, table: Oid, key: &[Datum]) -> Result<bool, Interrupt> {
+    let table = view.table(table)?;
+    let key = primary_key(&table, key);
+    view.delete(&table, &key)
+}
+
+pub(crate) fn int(n: i32) -> Datum {
+    Datum::Int4(n)
+}
+
+pub(crate) fn text(s: &str) -> Datum {
+    Datum::Text(s.into())
+}
+
+pub(crate) fn error_of<T: std::fmt::Debug>(result: Result<T, Interrupt>) -> SqlError {
+    match result {
+        Err(Interrupt::Error(error)) => error,
+        other => panic!("expected an error, got {other:?}"),
+    }
+}
+
+pub(crate) fn wait_of<T: std::fmt::Debug>(result: Result<T, Interrupt>) -> LockWait {
+    match result {
+        Err(Interrupt::Wait(wait)) => wait,
+        other => panic!("expected a wait, got {other:?}"),
+    }
+}
+
+/// The result of a future that has nothing to wait for.
+pub(crate) fn poll_once<F: Future>(future: F) -> F::Output {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("an in-memory tenant waits for nothing"),
+    }
+}

@@ -1,0 +1,1 @@
+//! Random transactions against a plain model.

@@ -1,0 +1,1 @@
+//! Recovery over the simulated disk.
