@@ -69,6 +69,12 @@ impl RunQueues {
         Some((index, work))
     }
 
+    /// Puts back what was popped and not run; it is first in its queue again.
+    pub(super) fn put_back(&mut self, index: usize, work: Work) {
+        self.queues[index].as_mut().expect("a popped queue exists").work.push_front(work);
+        self.ready += 1;
+    }
+
     /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
     pub(super) fn settle(&mut self, index: usize, now: Nanos) {
         let queue = self.queues[index].as_ref().expect("a popped queue exists");

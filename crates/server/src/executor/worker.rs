@@ -3,12 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
+use governor::CpuPromise;
 
 use super::handle::{Account, Message, Shared, Work, WorkerHandle};
 use super::proxy::{PROXY_QUANTUM, ProxyState};
@@ -18,6 +20,9 @@ use super::run_queues::RunQueues;
 const POLL_BUDGET: Nanos = Nanos::from_micros(250);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
+/// Weight of the server's own tasks (log flush, accepting): they are short and others wait for them, so they go first
+/// unless they flood the worker. Tenants have 100 each by default.
+const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
 /// What one turn did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,9 +141,12 @@ impl Worker {
         let reactor = Reactor::new(env)?;
         let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
         let handle = WorkerHandle(shared.clone());
+        let mut queues = RunQueues::default();
+        let system = CpuPromise { weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
+        queues.scheduler.set_promise(TenantId::SYSTEM, &system);
         let local = Local {
             shared: shared.clone(),
-            queues: RefCell::default(),
+            queues: RefCell::new(queues),
             now: Cell::new(env.now()),
             polling: Cell::new(None),
             env: env.clone(),
@@ -262,6 +270,11 @@ impl Worker {
                     queues.charge_poll(index, used, now);
                     queues.settle(index, now);
                 }
+                // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
+                Work::Proxy(proxy) if polls > 1 => {
+                    local.queues.borrow_mut().put_back(index, Work::Proxy(proxy));
+                    return Ok(polls - 1);
+                }
                 Work::Proxy(proxy) => {
                     *completions += self.run_proxy(&proxy, now)?;
                     let mut queues = local.queues.borrow_mut();
@@ -311,7 +324,8 @@ impl Worker {
     }
 
     fn reconcile(&mut self, local: &Local) {
-        let now = local.now.get();
+        // Not the turn's beginning: a poll may have been preempted for long, and that is to be found at once.
+        let now = self.env.now();
         if now - self.reconciled_at >= RECONCILE_INTERVAL {
             let thread_cpu = self.env.clock.thread_cpu();
             local.queues.borrow_mut().reconcile(thread_cpu - self.thread_cpu, &self.system, now);
