@@ -13,7 +13,7 @@ fn consume(mut stream: &[u8]) -> usize {
         match frontend::decode(frame) {
             Ok(frontend::Frontend::Bind(bind)) => {
                 assert_eq!(bind.parameters.iter().count(), bind.parameters.len());
-                let _ = (0..bind.parameters.len()).map(|i| bind.parameter_formats.of(i)).count();
+                (0..bind.parameters.len()).for_each(|i| _ = bind.parameter_formats.of(i));
                 understood += 1;
             }
             Ok(frontend::Frontend::Parse(parse)) => {

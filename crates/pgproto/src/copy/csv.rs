@@ -81,7 +81,7 @@ pub(super) fn write_value(value: &[u8], csv: &Csv, force: bool, alone: bool, out
     let quote = force
         || value == csv.null.as_bytes()
         || (alone && value == b"\\.")
-        || value.iter().any(|b| special(b));
+        || value.iter().any(special);
     if !quote {
         out.extend(value);
         return;
