@@ -1,3 +1,28 @@
-//! The server: workers and their executor, listeners, sessions, the administrator's interface.
+//! The server: reception, workers, sessions, tenants' homes, administration and configuration.
+//!
+//! Level 6. A client is received and authenticated off the workers (`reception`), then its session runs as a task on
+//! the home worker of its tenant (`session`, `tenants`). Truth is in the tenants' data files and the workers' logs;
+//! what is here can be rebuilt from them. Nothing here knows SQL beyond the statements the administrator's database
+//! hands out.
+//!
+//! [`Server::start`] brings all of it up, [`Server::wait`] ends it when the process is told to.
 
+mod admin;
+mod analytic_pool;
+mod config;
+mod data_dir;
 pub mod executor;
+mod gate;
+mod reception;
+mod server;
+mod session;
+mod shared;
+mod start_error;
+mod stream;
+mod tenants;
+mod tls;
+
+pub use config::{ServerConfig, TlsFiles};
+pub use data_dir::{DataDir, tenant_file};
+pub use server::Server;
+pub use start_error::StartError;

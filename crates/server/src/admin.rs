@@ -1,0 +1,183 @@
+//! Administration over HTTP: `/healthz` and `/metrics`, on a thread of its own with tokio and axum, never on a worker.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak, mpsc};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use base::TenantId;
+use env::{JoinHandle, ShutdownSignal};
+
+use crate::StartError;
+use crate::shared::Shared;
+
+/// Tenants with series of their own in `/metrics`; those that used the most CPU come first, the rest are summed.
+const METRIC_TENANTS_MAX: usize = 1_000;
+
+/// The administrator's HTTP server.
+pub(crate) struct AdminServer {
+    address: SocketAddr,
+    stop: ShutdownSignal,
+    thread: JoinHandle,
+}
+
+impl AdminServer {
+    /// Listens on `address` and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// The address is taken, or no thread can be had.
+    pub(crate) fn start(shared: &Arc<Shared>, address: SocketAddr) -> Result<AdminServer, StartError> {
+        let stop = ShutdownSignal::default();
+        let (stopped, state) = (stop.clone(), Arc::downgrade(shared));
+        let (tell, told) = mpsc::sync_channel(1);
+        let body = Box::new(move || {
+            if let Err(error) = serve(address, state, stopped, &tell) {
+                // Told to whoever starts the server if it still listens, else to the log.
+                if let Err(mpsc::SendError(Err(error))) = tell.send(Err(error)) {
+                    tracing::error!(%error, "the administrator's HTTP server failed");
+                }
+            }
+        });
+        let thread = shared.env.threads.spawn("admin", None, body);
+        let thread = thread.map_err(|error| StartError::System { what: "start a thread", error })?;
+        let ended = |_| io::Error::other("the thread ended before it began");
+        let address = told
+            .recv()
+            .map_err(ended)
+            .and_then(|told| told)
+            .map_err(|error| StartError::Listen { address, error })?;
+        Ok(AdminServer { address, stop, thread })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the server; blocks until its thread ended.
+    pub(crate) fn stop(self) {
+        self.stop.request();
+        let _ = self.thread.join();
+    }
+}
+
+type Told = io::Result<SocketAddr>;
+
+fn serve(
+    address: SocketAddr,
+    shared: Weak<Shared>,
+    stop: ShutdownSignal,
+    tell: &mpsc::SyncSender<Told>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        let _ = tell.send(listener.local_addr());
+        let routes =
+            Router::new().route("/healthz", get(health)).route("/metrics", get(metrics)).with_state(shared);
+        // Requests in flight are dropped: a scraper that stalls must not hold up the end.
+        tokio::select! {
+            served = async { axum::serve(listener, routes).await } => served,
+            () = stop.wait() => Ok(()),
+        }
+    })
+}
+
+async fn health(State(shared): State<Weak<Shared>>) -> impl IntoResponse {
+    let Some(shared) = shared.upgrade() else { return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") };
+    if shared.workers.iter().any(|seat| seat.log.failure().is_some()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "a redo log failed\n");
+    }
+    (StatusCode::OK, "ok\n")
+}
+
+async fn metrics(State(shared): State<Weak<Shared>>) -> impl IntoResponse {
+    let text = shared.upgrade().map(|shared| render(&shared)).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+struct TenantFigures {
+    name: String,
+    cpu: f64,
+    commits: u64,
+    sessions: usize,
+    open: bool,
+}
+
+fn figures(shared: &Shared) -> Vec<TenantFigures> {
+    let mut all: Vec<TenantFigures> = Vec::new();
+    for (name, entry) in shared.tenants.list() {
+        all.push(TenantFigures {
+            name,
+            cpu: entry.home.worker().account(entry.id).used().as_secs_f64(),
+            commits: entry.home.commits(),
+            sessions: shared.sessions.count_of(entry.id),
+            open: entry.home.is_open(),
+        });
+    }
+    if all.len() > METRIC_TENANTS_MAX {
+        all.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
+        let rest = all.split_off(METRIC_TENANTS_MAX);
+        all.push(TenantFigures {
+            name: "(others)".to_owned(),
+            cpu: rest.iter().map(|f| f.cpu).sum(),
+            commits: rest.iter().map(|f| f.commits).sum(),
+            sessions: rest.iter().map(|f| f.sessions).sum(),
+            open: false,
+        });
+    }
+    all
+}
+
+fn render(shared: &Shared) -> String {
+    let mut out = String::new();
+    let mut series = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    };
+    let one = |value: String| vec![(String::new(), value)];
+    let tenants = figures(shared);
+    let each = |value: &dyn Fn(&TenantFigures) -> String| -> Vec<(String, String)> {
+        tenants.iter().map(|f| (format!("{{tenant=\"{}\"}}", escape(&f.name)), value(f))).collect()
+    };
+    series("rowhouse_tenant_cpu_seconds_total", "counter", "Processor time charged to the tenant.", each(&|f| f.cpu.to_string()));
+    series("rowhouse_tenant_commits_total", "counter", "Commits with changes.", each(&|f| f.commits.to_string()));
+    series("rowhouse_tenant_sessions", "gauge", "Sessions now.", each(&|f| f.sessions.to_string()));
+    series("rowhouse_tenant_open", "gauge", "1 if the tenant is in memory.", each(&|f| u8::from(f.open).to_string()));
+    series("rowhouse_tenants", "gauge", "Tenants.", one(shared.tenants.count().saturating_sub(1).to_string()));
+    series("rowhouse_sessions", "gauge", "Sessions of all tenants.", one(shared.sessions.count().to_string()));
+    series("rowhouse_checkpoints_total", "counter", "Checkpoints published.", one(shared.checkpoints.load(Ordering::Relaxed).to_string()));
+    let counts = &shared.reception;
+    let connections = [
+        ("accepted", &counts.accepted),
+        ("authenticated", &counts.authenticated),
+        ("failed", &counts.failed),
+        ("timed_out", &counts.timed_out),
+    ];
+    let connections = connections
+        .iter()
+        .map(|(what, count)| (format!("{{outcome=\"{what}\"}}"), count.load(Ordering::Relaxed).to_string()))
+        .collect();
+    series("rowhouse_connections_total", "counter", "Connections by what became of them.", connections);
+    let per_worker = |value: &dyn Fn(&crate::shared::WorkerSeat) -> String| -> Vec<(String, String)> {
+        let label = |seat: &crate::shared::WorkerSeat| format!("{{worker=\"{}\"}}", seat.handle.id());
+        shared.workers.iter().map(|seat| (label(seat), value(seat))).collect()
+    };
+    series("rowhouse_log_durable_bytes", "counter", "End of what is durable in the worker's log.", per_worker(&|seat| seat.log.durable().0.to_string()));
+    let system = |seat: &crate::shared::WorkerSeat| seat.handle.account(TenantId::SYSTEM).used().as_secs_f64().to_string();
+    series("rowhouse_worker_system_cpu_seconds_total", "counter", "Processor time of the server's own work.", per_worker(&system));
+    series("rowhouse_resident_memory_bytes", "gauge", "Memory of the process.", one(shared.env.threads.resident_memory().0.to_string()));
+    out
+}
+
+/// A label's value: tenants' names may hold anything.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

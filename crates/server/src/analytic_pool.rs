@@ -1,0 +1,271 @@
+//! Threads for analytical queries, a few for each worker, in its run queue as proxies.
+//!
+//! A job waits in its worker's queue, bounded; a thread takes it, stands in the run queue for the job's tenant while it
+//! computes and leaves it while it waits. What it has to say goes through a bounded channel to the session's task;
+//! a session that is gone makes the job stop at its next word.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use base::{SqlError, SqlResult, SqlState, TenantId};
+use env::{Env, JoinHandle};
+use futures::task::AtomicWaker;
+use sql::session::{AnalyticEvent, AnalyticRequest};
+
+use crate::executor::{Proxy, WorkerHandle};
+
+/// Threads for each worker: queries of that many tenants advance side by side.
+const THREADS_PER_WORKER: usize = 4;
+/// Jobs that wait for a thread of a worker; one more is refused (53000's class).
+const WAITING_MAX: usize = 1_000;
+/// Events on their way to a session.
+const EVENTS_MAX: usize = 8;
+
+/// Runs a query to its end, telling `say` of everything; `say` returns false when nobody listens any more.
+pub(crate) type Run = fn(AnalyticRequest, &mut dyn FnMut(AnalyticEvent) -> bool);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Job {
+    tenant: TenantId,
+    request: AnalyticRequest,
+    events: Arc<Channel>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+struct OfWorker {
+    worker: WorkerHandle,
+    core: Option<usize>,
+    queue: Arc<Queue>,
+}
+
+/// All analytical threads of the server.
+pub(crate) struct AnalyticPool {
+    env: Env,
+    run: Run,
+    workers: Vec<OfWorker>,
+    threads: Mutex<Vec<JoinHandle>>,
+}
+
+impl AnalyticPool {
+    /// A pool without threads yet; they start with the first queries.
+    pub(crate) fn new(env: &Env, workers: Vec<(WorkerHandle, Option<usize>)>, run: Run) -> AnalyticPool {
+        let of_worker = |(worker, core)| OfWorker { worker, core, queue: Arc::default() };
+        AnalyticPool {
+            env: env.clone(),
+            run,
+            workers: workers.into_iter().map(of_worker).collect(),
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Queues a query of `tenant`, whose home is `worker`.
+    ///
+    /// # Errors
+    /// 53300-like when too many wait, 58000 when a thread cannot be started.
+    pub(crate) fn start(
+        &self,
+        worker: &WorkerHandle,
+        tenant: TenantId,
+        request: AnalyticRequest,
+    ) -> SqlResult<Events> {
+        let of_worker = &self.workers[worker.id().0 as usize];
+        let events = Arc::new(Channel::default());
+        let mut waiting = lock(&of_worker.queue.waiting);
+        if waiting.closed {
+            return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is shutting down"));
+        }
+        if waiting.jobs.len() >= WAITING_MAX {
+            return Err(SqlError::new(
+                SqlState::CONFIGURATION_LIMIT_EXCEEDED,
+                "too many analytical queries wait for a thread",
+            ));
+        }
+        waiting.jobs.push_back(Job { tenant, request, events: events.clone() });
+        let start_thread = waiting.idle < waiting.jobs.len() && waiting.threads < THREADS_PER_WORKER;
+        if start_thread {
+            waiting.threads += 1;
+        }
+        drop(waiting);
+        of_worker.queue.changed.notify_one();
+        if start_thread {
+            self.start_thread(of_worker)?;
+        }
+        Ok(Events(events))
+    }
+
+    fn start_thread(&self, of_worker: &OfWorker) -> SqlResult<()> {
+        let (env, run) = (self.env.clone(), self.run);
+        let (worker, queue) = (of_worker.worker.clone(), of_worker.queue.clone());
+        let body = move || work(&env, run, &worker, &queue);
+        let name = format!("analytic-{}", of_worker.worker.id());
+        match self.env.threads.spawn(&name, of_worker.core, Box::new(body)) {
+            Ok(handle) => {
+                lock(&self.threads).push(handle);
+                Ok(())
+            }
+            Err(error) => {
+                let mut waiting = lock(&of_worker.queue.waiting);
+                waiting.threads -= 1;
+                // Others may serve the queue; only without any thread the job would wait for ever.
+                if waiting.threads > 0 {
+                    return Ok(());
+                }
+                waiting.jobs.clear();
+                Err(SqlError::new(
+                    SqlState::SYSTEM_ERROR,
+                    format!("cannot start an analytical thread: {error}"),
+                ))
+            }
+        }
+    }
+
+    /// Ends all threads once their present job ended; blocks until then.
+    pub(crate) fn shut_down(&self) {
+        for of_worker in &self.workers {
+            let mut waiting = lock(&of_worker.queue.waiting);
+            waiting.closed = true;
+            for job in waiting.jobs.drain(..) {
+                job.events.close_producer();
+            }
+            drop(waiting);
+            of_worker.queue.changed.notify_all();
+        }
+        for handle in lock(&self.threads).drain(..) {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Body of an analytical thread.
+fn work(env: &Env, run: Run, worker: &WorkerHandle, queue: &Queue) {
+    loop {
+        let job = {
+            let mut waiting = lock(&queue.waiting);
+            loop {
+                if let Some(job) = waiting.jobs.pop_front() {
+                    break job;
+                }
+                if waiting.closed {
+                    waiting.threads -= 1;
+                    return;
+                }
+                waiting.idle += 1;
+                waiting = queue.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                waiting.idle -= 1;
+            }
+        };
+        let Job { tenant, request, events } = job;
+        let proxy = Proxy::enter(env, worker, tenant);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(request, &mut |event| events.send(event, &proxy));
+        }));
+        if outcome.is_err() {
+            tracing::error!(tenant = tenant.0, "an analytical query panicked");
+        }
+        drop(proxy);
+        events.close_producer();
+    }
+}
+
+/// A bounded queue of events from one thread to one task.
+#[derive(Default)]
+struct Channel {
+    state: Mutex<ChannelState>,
+    room: Condvar,
+    waker: AtomicWaker,
+}
+
+#[derive(Default)]
+struct ChannelState {
+    events: VecDeque<AnalyticEvent>,
+    done: bool,
+    producer_gone: bool,
+    consumer_gone: bool,
+}
+
+impl Channel {
+    fn send(&self, event: AnalyticEvent, proxy: &Proxy) -> bool {
+        let full = |state: &mut ChannelState| state.events.len() >= EVENTS_MAX && !state.consumer_gone;
+        let mut state = lock(&self.state);
+        if full(&mut state) {
+            drop(state);
+            proxy.blocked(|| {
+                let state = lock(&self.state);
+                drop(self.room.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+            });
+            // One producer: the room that was found stays.
+            state = lock(&self.state);
+        }
+        if state.consumer_gone {
+            return false;
+        }
+        state.done |= matches!(event, AnalyticEvent::Done(_));
+        state.events.push_back(event);
+        drop(state);
+        self.waker.wake();
+        true
+    }
+
+    fn close_producer(&self) {
+        lock(&self.state).producer_gone = true;
+        self.waker.wake();
+    }
+}
+
+/// The listening end of a query. Dropping it tells the query to stop.
+pub(crate) struct Events(Arc<Channel>);
+
+impl Events {
+    /// The next event; [`AnalyticEvent::Done`] is the last.
+    pub(crate) async fn next(&self) -> AnalyticEvent {
+        std::future::poll_fn(|cx| {
+            self.0.waker.register(cx.waker());
+            let mut state = lock(&self.0.state);
+            if let Some(event) = state.events.pop_front() {
+                drop(state);
+                self.0.room.notify_one();
+                return Poll::Ready(event);
+            }
+            if state.producer_gone {
+                assert!(!state.done, "nothing is awaited after the end");
+                let error = SqlError::internal("the analytical query ended without a result");
+                return Poll::Ready(AnalyticEvent::Done(Err(error)));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.consumer_gone = true;
+        state.events.clear();
+        drop(state);
+        self.0.room.notify_one();
+    }
+}
+
+/// Hands a query to the analytical engine.
+pub(crate) fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let _ = request;
+    say(AnalyticEvent::Done(Err(SqlError::unsupported("a query of the analytical path"))));
+}

@@ -1,0 +1,82 @@
+//! What the operator decides at start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::{ByteCount, Nanos};
+
+/// Options of a server; [`ServerConfig::new`] gives the defaults of all but the data directory.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Catalogue, tenants' data files, and the logs unless `log_dir` is given.
+    pub data_dir: PathBuf,
+    /// Where the workers' logs are; `None` for `log` in the data directory.
+    pub log_dir: Option<PathBuf>,
+    /// Where clients connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Health and metrics over HTTP; `None` for none.
+    pub admin_listen: Option<SocketAddr>,
+    /// Worker threads; `None` for one a core.
+    pub workers: Option<usize>,
+    /// Memory for pages of all tenants together; shown, and enforced once pages are evicted.
+    pub memory: ByteCount,
+    /// Further directories for data files, by the name a tenant's `volume` option uses.
+    pub volumes: Vec<(String, PathBuf)>,
+    /// PEM files of certificate chain and key; `None` for a self-signed pair made at the first start.
+    pub tls: Option<TlsFiles>,
+    /// Sessions of all tenants together.
+    pub connections_max: usize,
+    /// Of those, kept for the administrator.
+    pub connections_reserved: usize,
+    /// Sessions of one tenant.
+    pub tenant_connections_max: usize,
+    /// From accept to the end of authentication.
+    pub authentication_timeout: Nanos,
+    /// A tenant without sessions closes after this long.
+    pub tenant_close_after: Nanos,
+    /// A tenant is checkpointed once it logged this much since its last checkpoint.
+    pub checkpoint_bytes: ByteCount,
+    /// A tenant with changes is checkpointed at least this often.
+    pub checkpoint_interval: Nanos,
+    /// The first start's password of the administrator; `None` generates one into a file.
+    pub admin_password: Option<String>,
+    /// Size of a log segment.
+    pub log_segment_len: ByteCount,
+}
+
+/// Certificate and key for TLS.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl ServerConfig {
+    /// The defaults for a data directory.
+    pub fn new(data_dir: impl Into<PathBuf>) -> ServerConfig {
+        ServerConfig {
+            data_dir: data_dir.into(),
+            log_dir: None,
+            listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            admin_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8433))),
+            workers: None,
+            memory: ByteCount::from_mib(4096),
+            volumes: Vec::new(),
+            tls: None,
+            connections_max: 10_000,
+            connections_reserved: 8,
+            tenant_connections_max: 10_000,
+            authentication_timeout: Nanos::from_secs(30),
+            tenant_close_after: Nanos::from_secs(300),
+            checkpoint_bytes: ByteCount::from_mib(64),
+            checkpoint_interval: Nanos::from_secs(300),
+            admin_password: None,
+            log_segment_len: base::limits::LOG_SEGMENT_LEN,
+        }
+    }
+
+    /// The logs' directory.
+    pub fn log_dir(&self) -> PathBuf {
+        self.log_dir.clone().unwrap_or_else(|| self.data_dir.join("log"))
+    }
+}

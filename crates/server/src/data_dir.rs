@@ -1,0 +1,143 @@
+//! The layout of a data directory, and the lock that keeps a second server out.
+//!
+//! ```text
+//! DIR/rowhouse.json     format version; made last at the first start
+//! DIR/lock              held while a server runs
+//! DIR/admin-password    generated password of the administrator, mode 0600, made before the administrator is
+//! DIR/tls/…             self-signed certificate and key, mode 0600
+//! DIR/tenants/ID.rowhouse   data files of the volume `default`
+//! DIR/log/…             the workers' logs, unless elsewhere
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::TenantId;
+use env::{DirLock, Env};
+use serde::{Deserialize, Serialize};
+
+use crate::StartError;
+
+/// Version of the layout above. Data files and logs have versions of their own.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// Name of the volume that is the data directory itself.
+pub(crate) const DEFAULT_VOLUME: &str = "default";
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    format_version: u32,
+}
+
+/// An open data directory; the lock is released when it is dropped.
+pub struct DataDir {
+    env: Env,
+    root: PathBuf,
+    _lock: DirLock,
+    fresh: bool,
+}
+
+impl DataDir {
+    /// Opens `root`, making it if it is not there or empty.
+    ///
+    /// # Errors
+    /// In use, of a newer format, not ours, or not readable.
+    pub fn open(env: &Env, root: &Path) -> Result<DataDir, StartError> {
+        let disk = &env.disk;
+        disk.create_dir_all(root).map_err(StartError::io("create", root))?;
+        let lock = disk.lock_exclusive(&root.join("lock")).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => StartError::InUse(root.to_owned()),
+            _ => StartError::io("lock", root)(error),
+        })?;
+        let marker = root.join("rowhouse.json");
+        let fresh = !disk.exists(&marker);
+        if fresh {
+            refuse_strangers(env, root)?;
+        } else {
+            let bytes = disk.read_small(&marker).map_err(StartError::io("read", &marker))?;
+            let found: Marker = serde_json::from_slice(&bytes).map_err(|error| {
+                StartError::NotADataDirectory { path: marker.clone(), reason: error.to_string() }
+            })?;
+            if found.format_version > FORMAT_VERSION {
+                return Err(StartError::NewerFormat {
+                    path: marker,
+                    found: found.format_version,
+                    supported: FORMAT_VERSION,
+                });
+            }
+        }
+        let tenants = root.join("tenants");
+        disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
+        Ok(DataDir { env: env.clone(), root: root.to_owned(), _lock: lock, fresh })
+    }
+
+    /// True until [`DataDir::complete_first_start`]: a first start that was cut short begins anew.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Marks the directory as a server's; after `Ok` this survives power loss.
+    ///
+    /// # Errors
+    /// The marker cannot be written.
+    pub fn complete_first_start(&self) -> Result<(), StartError> {
+        let marker = self.root.join("rowhouse.json");
+        let bytes = serde_json::to_vec(&Marker { format_version: FORMAT_VERSION }).expect("plain data");
+        self.env.disk.write_small_atomic(&marker, &bytes, 0o600).map_err(StartError::io("write", &marker))
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a generated password of the administrator goes.
+    pub fn admin_password_file(&self) -> PathBuf {
+        self.root.join("admin-password")
+    }
+}
+
+/// The data file of a tenant in a volume's directory.
+pub fn tenant_file(volume: &Path, tenant: TenantId) -> PathBuf {
+    volume.join("tenants").join(format!("{tenant}.rowhouse"))
+}
+
+/// A directory without our marker must hold nothing but what a first start makes.
+fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
+    const OURS: [&str; 6] = ["lock", "admin-password", "tls", "tenants", "log", "lost+found"];
+    let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
+    match entries.iter().find(|entry| !OURS.contains(&entry.name.as_str()) && !entry.name.starts_with('.')) {
+        None => Ok(()),
+        Some(entry) => Err(StartError::NotADataDirectory {
+            path: root.to_owned(),
+            reason: format!("it holds {:?} and no rowhouse.json; give an empty directory", entry.name),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_use_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::real();
+        let open = DataDir::open(&env, dir.path()).unwrap();
+        assert!(open.is_fresh());
+        assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::InUse(_))));
+        open.complete_first_start().unwrap();
+        drop(open);
+        assert!(!DataDir::open(&env, dir.path()).unwrap().is_fresh());
+    }
+
+    #[test]
+    fn a_newer_format_and_a_strange_directory_are_refused() {
+        let env = Env::real();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("rowhouse.json"), r#"{"format_version":2}"#).unwrap();
+        assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NewerFormat { found: 2, .. })));
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("PG_VERSION"), "15").unwrap();
+        assert!(matches!(DataDir::open(&env, dir.path()), Err(StartError::NotADataDirectory { .. })));
+    }
+}

@@ -1,0 +1,294 @@
+//! Brings a server up and down.
+//!
+//! Up: data directory and its lock, logs, workers, the system tenant, the catalogue of tenants, then the doors. Down:
+//! doors, sessions, a checkpoint of every open tenant, workers. Both are driven by the thread that calls.
+
+mod first_start;
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, mpsc};
+
+use base::{Nanos, TenantId, WorkerId};
+use env::{Env, JoinHandle, ShutdownSignal};
+use storage::redo::{LogDir, LogFlusher, LogOptions};
+
+use crate::admin;
+use crate::analytic_pool::AnalyticPool;
+use crate::data_dir::{DEFAULT_VOLUME, DataDir};
+use crate::executor::{Worker, WorkerHandle};
+use crate::gate::ServerGate;
+use crate::reception::{Reception, ReceptionCounts};
+use crate::session::Sessions;
+use crate::shared::{Shared, WorkerSeat};
+use crate::tenants::{self, Entry, Home, SYSTEM_DATABASE, TenantRow, Tenants};
+use crate::{ServerConfig, StartError, tls};
+
+/// How long sessions get to end at shutdown before they are cut off.
+const SESSIONS_END_MAX: Nanos = Nanos::from_secs(10);
+
+/// A running server. Ends with [`Server::wait`] or [`Server::stop`]; dropped without, its threads go on.
+pub struct Server {
+    shared: Arc<Shared>,
+    stop: ShutdownSignal,
+    reception: Option<JoinHandle>,
+    admin: Option<admin::AdminServer>,
+    workers: Vec<JoinHandle>,
+    listening: SocketAddr,
+    priority: bool,
+    /// Released last.
+    _data_dir: DataDir,
+}
+
+impl Server {
+    /// Starts a server; blocks until it accepts connections. Needs no privilege, but without that of raising its
+    /// priority it is late beside analytical work ([`Server::has_priority`]).
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start(env: &Env, config: ServerConfig) -> Result<Server, StartError> {
+        if let Err(error) = env.threads.raise_file_limit() {
+            tracing::warn!(%error, "the limit of open files could not be raised");
+        }
+        let data_dir = DataDir::open(env, &config.data_dir)?;
+        for (_, dir) in &config.volumes {
+            let tenants = dir.join("tenants");
+            env.disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
+        }
+        let tls = tls::acceptor(env, config.tls.as_ref(), &config.data_dir)?;
+        let listener = env
+            .net
+            .listen(config.listen)
+            .map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let listening =
+            listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let options = LogOptions { segment_len: config.log_segment_len, ..LogOptions::default() };
+        let (log_dir, redo) = LogDir::open(env, &config.log_dir(), options)
+            .map_err(|error| StartError::Data(format!("the redo log cannot be used: {error}")))?;
+
+        let started = start_workers(env, &config, &log_dir)?;
+        let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
+        let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), crate::analytic_pool::run);
+        let priority = started.iter().all(|s| s.priority);
+        let (mut seats, mut workers) = (Vec::new(), Vec::new());
+        for one in started {
+            seats.push(one.seat);
+            workers.push(one.thread);
+        }
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            sessions: Sessions::new(env, &config),
+            config,
+            tenants: Tenants::default(),
+            workers: seats,
+            analytic,
+            log_dir,
+            redo,
+            reception: Arc::new(ReceptionCounts::default()),
+            checkpoints: AtomicU64::new(0),
+        });
+        let stop = ShutdownSignal::default();
+        let mut server = Server {
+            shared,
+            stop,
+            reception: None,
+            admin: None,
+            workers,
+            listening,
+            priority,
+            _data_dir: data_dir,
+        };
+        match server.open_doors(listener, tls) {
+            Ok(()) => Ok(server),
+            Err(error) => {
+                server.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn open_doors(
+        &mut self,
+        listener: env::Listener,
+        tls: Arc<rustls::ServerConfig>,
+    ) -> Result<(), StartError> {
+        let shared = &self.shared;
+        let env = &shared.env;
+        let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME).expect("the default volume exists");
+        first_start::run(env, &self._data_dir, &shared.config, &system)?;
+        let row = TenantRow {
+            name: SYSTEM_DATABASE.to_owned(),
+            volume: DEFAULT_VOLUME.to_owned(),
+            promise: governor::Promise::default(),
+        };
+        shared.tenants.insert(Entry::new(TenantId::SYSTEM, system, row));
+        env::block_on(env, tenants::load_catalogue(shared))
+            .map_err(|error| StartError::Data(format!("the tenants' catalogue cannot be read: {error}")))?;
+        for index in 0..shared.workers.len() {
+            let task = tenants::maintain(shared.clone(), index);
+            shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
+        }
+        shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
+        let reception = Reception {
+            env: env.clone(),
+            gate: Arc::new(ServerGate(shared.clone())),
+            tls: Some(tls),
+            authentication_timeout: shared.config.authentication_timeout,
+            mock_secret: env.entropy.bytes(),
+            counts: shared.reception.clone(),
+        };
+        let stop = self.stop.clone();
+        let body = Box::new(move || reception.run(listener, &stop));
+        let thread = env.threads.spawn("reception", None, body);
+        let refused = |error| StartError::System { what: "start a thread", error };
+        self.reception = Some(thread.map_err(refused)?);
+        if let Some(address) = shared.config.admin_listen {
+            self.admin = Some(admin::AdminServer::start(shared, address)?);
+        }
+        Ok(())
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.listening
+    }
+
+    /// Where health and metrics are.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(admin::AdminServer::address)
+    }
+
+    /// Tenants, the administrator's database not counted.
+    pub fn tenant_count(&self) -> usize {
+        self.shared.tenants.count().saturating_sub(1)
+    }
+
+    /// Worker threads.
+    pub fn worker_count(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Whether the workers run at raised priority.
+    pub fn has_priority(&self) -> bool {
+        self.priority
+    }
+
+    /// The file with the administrator's generated password, if there is one.
+    pub fn admin_password_file(&self) -> Option<std::path::PathBuf> {
+        let file = self._data_dir.admin_password_file();
+        self.shared.env.disk.exists(&file).then_some(file)
+    }
+
+    /// Serves until the process is told to end (SIGINT, SIGTERM), then ends in order.
+    pub fn wait(self) {
+        self.shared.env.threads.shutdown_signal().wait_blocking(None);
+        tracing::info!("shutting down");
+        self.stop();
+    }
+
+    /// Ends in order: no new clients, sessions told and ended, open tenants checkpointed, threads joined.
+    pub fn stop(mut self) {
+        let shared = self.shared.clone();
+        self.stop.request();
+        shared.sessions.shut_down();
+        if let Some(thread) = self.reception.take() {
+            let _ = thread.join();
+        }
+        env::block_on(&shared.env, end_sessions(&shared));
+        shared.analytic.shut_down();
+        env::block_on(&shared.env, checkpoint_all(&shared));
+        if let Some(admin) = self.admin.take() {
+            admin.stop();
+        }
+        for seat in &shared.workers {
+            seat.handle.stop();
+        }
+        for thread in self.workers.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn end_sessions(shared: &Shared) {
+    let deadline = env::now() + SESSIONS_END_MAX;
+    while shared.sessions.count() > 0 && env::now() < deadline {
+        env::sleep(Nanos::from_millis(2)).await;
+    }
+}
+
+async fn checkpoint_all(shared: &Arc<Shared>) {
+    let mut tasks = Vec::new();
+    for (index, seat) in shared.workers.iter().enumerate() {
+        let task = tenants::shut_down(shared.clone(), index);
+        tasks.push(seat.handle.spawn(TenantId::SYSTEM, task));
+    }
+    for task in tasks {
+        task.await;
+    }
+}
+
+struct Started {
+    seat: WorkerSeat,
+    thread: JoinHandle,
+    priority: bool,
+}
+
+fn start_workers(env: &Env, config: &ServerConfig, log_dir: &LogDir) -> Result<Vec<Started>, StartError> {
+    let cores = env.threads.cores();
+    let count = config.workers.unwrap_or(cores.len()).max(1);
+    let mut started = Vec::with_capacity(count);
+    for index in 0..count {
+        // More workers than cores share them; pinning them would only take the choice from the system.
+        let core = (count <= cores.len()).then(|| cores[index]);
+        let id = WorkerId(u16::try_from(index).expect("fewer than 65,536 workers"));
+        started.push(start_worker(env, id, core, log_dir)?);
+    }
+    Ok(started)
+}
+
+fn start_worker(
+    env: &Env,
+    id: WorkerId,
+    core: Option<usize>,
+    log_dir: &LogDir,
+) -> Result<Started, StartError> {
+    let (log, flusher) = log_dir.writer();
+    let (tell, told) = mpsc::sync_channel(1);
+    let worker_env = env.clone();
+    let flusher = Mutex::new(Some(flusher));
+    let body = Box::new(move || {
+        let flusher = flusher.lock().ok().and_then(|mut flusher| flusher.take()).expect("started once");
+        run_worker(&worker_env, id, flusher, &tell);
+    });
+    let refused = |error| StartError::System { what: "start a worker", error };
+    let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
+    let ended = |_| std::io::Error::other("the worker ended before it began");
+    let (handle, priority) = told.recv().map_err(ended).and_then(|told| told).map_err(refused)?;
+    Ok(Started { seat: WorkerSeat { handle, log, core }, thread, priority })
+}
+
+type Told = std::io::Result<(WorkerHandle, bool)>;
+
+/// Body of a worker's thread.
+fn run_worker(env: &Env, id: WorkerId, flusher: LogFlusher, tell: &mpsc::SyncSender<Told>) {
+    let mut worker = match Worker::new(env, id) {
+        Ok(worker) => worker,
+        Err(error) => {
+            let _ = tell.send(Err(error));
+            return;
+        }
+    };
+    let priority = worker.claim_priority().is_ok();
+    let handle = worker.handle();
+    let flush = async move {
+        let failed = flusher.run().await;
+        tracing::error!(worker = id.0, error = %failed, "the redo log failed: this worker commits nothing more");
+    };
+    handle.spawn(TenantId::SYSTEM, flush).detach();
+    let _ = tell.send(Ok((handle, priority)));
+    if let Err(error) = worker.run() {
+        // Its sockets and files are of no use any more, and its tenants cannot be moved yet.
+        tracing::error!(worker = id.0, %error, "a worker's completion ring failed");
+        std::process::abort();
+    }
+}

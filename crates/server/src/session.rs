@@ -1,0 +1,18 @@
+//! A client's session on its tenant's home worker.
+//!
+//! One task a session. It owns the client's stream, buffers and the [`sql::session::Session`]; the tenant is borrowed
+//! from its home for one turn at a time. A panic ends the session alone: its place and its locks are given back when
+//! the task's state is dropped.
+
+mod analytic;
+mod connection;
+mod control;
+mod drive;
+mod host;
+mod messages;
+mod output;
+
+pub(crate) use connection::serve;
+pub(crate) use control::{Control, Sessions};
+pub(crate) use host::{Host, wall_clock};
+pub(crate) use output::Output;

@@ -1,0 +1,33 @@
+//! A query of this session on an analytical thread.
+
+use base::Nanos;
+use sql::session::{AnalyticEvent, AnalyticRequest};
+
+use super::connection::Connection;
+use super::drive::Failed;
+
+/// Output gathered before rows are sent on.
+const OUTPUT_LEN_MAX: usize = 64 << 10;
+
+impl Connection {
+    /// Runs `request` and feeds its events to the session. Leaving early, by an error or an interruption, tells the
+    /// thread to stop.
+    pub(super) async fn analytic(
+        &mut self,
+        request: AnalyticRequest,
+        deadline: Option<Nanos>,
+    ) -> Result<(), Failed> {
+        let events = self.shared.analytic.start(self.home.worker(), self.control.tenant, request)?;
+        loop {
+            let event = self.control.race(deadline, events.next()).await?;
+            let done = matches!(event, AnalyticEvent::Done(_));
+            self.session.analytic_event(event, &mut self.output);
+            if done {
+                return Ok(());
+            }
+            if self.output.len() > OUTPUT_LEN_MAX {
+                self.flush().await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The session's task: bytes in, messages handled, bytes out.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlState};
+use pgproto::conversation::{Conversation, Route, Via};
+use pgproto::{backend, frame, frontend};
+use sql::session::{Session, SessionStart};
+
+use super::control::{Control, Interruption};
+use super::host::Host;
+use super::output::Output;
+use crate::reception::Authenticated;
+use crate::shared::Shared;
+use crate::stream::Stream;
+use crate::tenants::Home;
+
+/// Output gathered before it is sent although more is to come.
+const OUTPUT_LEN_MAX: usize = 64 << 10;
+/// Capacity of the input buffer an idle session keeps.
+const IDLE_INPUT_CAPACITY_MAX: usize = 1 << 10;
+/// How long the last words to a client may take.
+const GOODBYE_TIME_MAX: base::Nanos = base::Nanos::from_secs(2);
+
+/// Why a session ended.
+pub(super) enum End {
+    /// The client said goodbye or is gone.
+    Gone,
+    /// The client is told.
+    Fatal(SqlError),
+}
+
+impl From<SqlError> for End {
+    fn from(error: SqlError) -> End {
+        End::Fatal(error)
+    }
+}
+
+/// What continues when a COPY FROM STDIN has its data.
+pub(super) enum Resume {
+    /// The statements after the COPY in a Query.
+    Query(String),
+    /// Nothing: an Execute runs one statement.
+    Execute,
+}
+
+/// A session's whole state. Dropping it rolls back and gives its place and its locks back.
+pub(super) struct Connection {
+    pub(super) shared: Arc<Shared>,
+    pub(super) home: Arc<Home>,
+    pub(super) control: Arc<Control>,
+    pub(super) stream: Stream,
+    pub(super) input: Vec<u8>,
+    pub(super) output: Output,
+    pub(super) conversation: Conversation,
+    pub(super) session: Session,
+    /// The opening of the tenant that the session belongs to.
+    pub(super) incarnation: u64,
+    pub(super) copying: Option<Resume>,
+    /// The client waits for what is in `output`.
+    pub(super) flush_wanted: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let session = &mut self.session;
+        self.home.release(self.incarnation, |home| session.end(home));
+    }
+}
+
+/// Gives the session's place back, also if the session could not be made.
+struct Place(Arc<Shared>, Arc<Control>, Arc<Home>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.sessions.end(&self.1);
+        self.2.session_ended();
+    }
+}
+
+/// Runs a session to its end. Polled on the home worker of the tenant.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    home: Arc<Home>,
+    control: Arc<Control>,
+    mut client: Authenticated,
+) {
+    let _place = Place(shared.clone(), control.clone(), home.clone());
+    let output = Output::new(std::mem::take(&mut client.output));
+    let (session, incarnation) = match begin(&shared, &home, &control, &client).await {
+        Ok(session) => session,
+        Err(error) => {
+            let mut output = output;
+            output.report(&error.with_severity(base::Severity::Fatal));
+            if client.stream.send(output.take()).await.0.is_ok() {
+                client.stream.finish().await;
+            }
+            return;
+        }
+    };
+    let mut connection = Connection {
+        shared,
+        home,
+        control,
+        stream: client.stream,
+        input: client.input,
+        output,
+        conversation: Conversation::new(),
+        session,
+        incarnation,
+        copying: None,
+        flush_wanted: true,
+    };
+    connection.greet();
+    if let Err(End::Fatal(error)) = connection.run().await {
+        tracing::info!(tenant = connection.control.tenant.0, session = connection.control.id.0, %error, "session ended");
+        connection.say_goodbye(error).await;
+    }
+}
+
+async fn begin(
+    shared: &Arc<Shared>,
+    home: &Arc<Home>,
+    control: &Arc<Control>,
+    client: &Authenticated,
+) -> Result<(Session, u64), SqlError> {
+    home.open().await?;
+    let start = SessionStart {
+        id: control.id,
+        tenant: control.tenant,
+        database: client.database.clone(),
+        user: client.user.clone(),
+        administrator: client.admission.administrator,
+        parameters: client.parameters.clone(),
+        host: Arc::new(Host::new(shared.clone(), control.clone())),
+    };
+    let session = home.with(|home| Session::new(start, home.tenant))??;
+    Ok((session, home.incarnation()))
+}
+
+impl Connection {
+    fn greet(&mut self) {
+        for (name, value) in self.session.parameter_statuses() {
+            backend::parameter_status(self.output.raw(), name, &value);
+        }
+        backend::backend_key_data(self.output.raw(), self.control.key());
+        self.ready_for_query();
+    }
+
+    async fn run(&mut self) -> Result<(), End> {
+        loop {
+            let input = std::mem::take(&mut self.input);
+            let mut at = 0;
+            while let Some(message) = frame::next(&input[at..])? {
+                at += message.wire_len();
+                self.message(message).await?;
+                if self.output.len() > OUTPUT_LEN_MAX {
+                    self.flush().await?;
+                }
+            }
+            self.keep_rest(input, at);
+            if self.flush_wanted {
+                self.flush().await?;
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// Keeps the beginning of a message, and memory only for that.
+    fn keep_rest(&mut self, mut input: Vec<u8>, used: usize) {
+        if used < input.len() {
+            input.drain(..used);
+            self.input = input;
+        } else if input.capacity() <= IDLE_INPUT_CAPACITY_MAX {
+            input.clear();
+            self.input = input;
+        }
+    }
+
+    async fn receive(&mut self) -> Result<(), End> {
+        self.output.shrink();
+        if let Some(wanted) = frame::announced_len(&self.input) {
+            // Doubling from the start would copy a long message many times; its announced length is not trusted
+            // further than what is there already.
+            let more = wanted.saturating_sub(self.input.len());
+            self.input.reserve(more.min(self.input.len().max(env::RECV_SPARE_MIN)));
+        }
+        let copying = self.conversation.copying_in().is_some();
+        let timeouts = self.session.timeouts();
+        let in_transaction = self.session.transaction_status() != b'I';
+        let limit = match (copying, in_transaction) {
+            (true, _) => None,
+            (false, true) => timeouts.idle_in_transaction,
+            (false, false) => timeouts.idle,
+        };
+        let deadline = limit.map(|limit| env::now() + limit);
+        let input = std::mem::take(&mut self.input);
+        let received = if copying {
+            self.control.race(deadline, self.stream.recv(input)).await
+        } else {
+            self.control.race_idle(deadline, self.stream.recv(input)).await
+        };
+        match received {
+            Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
+            Ok((Ok(_), input)) => {
+                self.input = input;
+                Ok(())
+            }
+            Err(Interruption::Cancel) => self.cancel_copy(),
+            Err(Interruption::Deadline) if in_transaction => Err(End::Fatal(SqlError::fatal(
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            ))),
+            Err(Interruption::Deadline) => Err(End::Fatal(SqlError::fatal(
+                SqlState::IDLE_SESSION_TIMEOUT,
+                "terminating connection due to idle-session timeout",
+            ))),
+            Err(other) => Err(other.fatal().map_or(End::Gone, End::Fatal)),
+        }
+    }
+
+    /// A cancellation while a COPY waits for data ends the COPY. The receive's buffer went with its future, and with
+    /// it the beginning of a message if there was one; then the stream can no longer be followed.
+    fn cancel_copy(&mut self) -> Result<(), End> {
+        Err(End::Fatal(SqlError::fatal(SqlState::QUERY_CANCELED, "canceling COPY due to user request")))
+    }
+
+    /// Sends all output, once everything it may speak of is durable.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.flush_wanted = false;
+        self.wait_until_tellable().await?;
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let out = self.output.take();
+        match self.control.race_idle(None, self.stream.send(out)).await {
+            Ok((Ok(()), out)) => {
+                self.output.reuse(out);
+                Ok(())
+            }
+            Ok((Err(_), _)) => Err(End::Gone),
+            // The send goes on by itself; what is sent next follows it.
+            Err(interruption) => Err(interruption.fatal().map_or(End::Gone, End::Fatal)),
+        }
+    }
+
+    /// Waits until all that the output may speak of is durable.
+    async fn wait_until_tellable(&mut self) -> Result<(), End> {
+        if let Some(observed) = self.session.observed() {
+            self.home.wait_durable(observed).await?;
+            self.session.reset_observed();
+        }
+        Ok(())
+    }
+
+    /// Tells the client why the session ends; a client that does not read is not waited for long.
+    async fn say_goodbye(&mut self, error: SqlError) {
+        self.output.report(&error.with_severity(base::Severity::Fatal));
+        if self.wait_until_tellable().await.is_err() {
+            return;
+        }
+        let out = self.output.take();
+        let deadline = env::now() + GOODBYE_TIME_MAX;
+        if let Ok((Ok(()), _)) = env::timeout_at(Some(deadline), self.stream.send(out)).await {
+            let _ = env::timeout_at(Some(deadline), self.stream.finish()).await;
+        }
+    }
+
+    pub(super) fn ready_for_query(&mut self) {
+        let status = match self.session.transaction_status() {
+            b'I' => backend::TransactionStatus::Idle,
+            b'E' => backend::TransactionStatus::Failed,
+            _ => backend::TransactionStatus::InTransaction,
+        };
+        backend::ready_for_query(self.output.raw(), status);
+        self.flush_wanted = true;
+    }
+
+    async fn message(&mut self, message: frame::Frame<'_>) -> Result<(), End> {
+        match self.conversation.route(message.tag) {
+            Route::Skip => return Ok(()),
+            Route::BreaksCopy(error) => return self.copy_failed(error).await,
+            Route::Handle => {}
+        }
+        match frontend::decode(message) {
+            Ok(decoded) => self.handle(decoded).await,
+            Err(error) => {
+                self.fail(&error)?;
+                let via = self.conversation.copy_in_ended().unwrap_or(Conversation::via(message.tag));
+                self.copying = None;
+                self.report(&error, via);
+                if message.tag == b'S' {
+                    self.ready_for_query();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the session take back what it was doing.
+    pub(super) fn fail(&mut self, error: &SqlError) -> Result<(), End> {
+        let session = &mut self.session;
+        Ok(self.home.with(|home| session.fail(home, error))?)
+    }
+
+    /// Tells the client of an error and what follows it in the protocol.
+    pub(super) fn report(&mut self, error: &SqlError, via: Via) {
+        self.output.report(error);
+        self.conversation.failed(via);
+        match via {
+            Via::Simple => self.ready_for_query(),
+            Via::Extended => self.flush_wanted = true,
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! How a session is reached from outside: by its cancel key, by administrators, by the end of the server.
+//!
+//! One [`Control`] a session, shared by the session's task, which obeys, and whoever asks. A request is a flag and a
+//! wake-up; asking twice is asking once.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use base::{Nanos, SessionId, SqlError, SqlState, TenantId};
+use env::Env;
+use futures::task::AtomicWaker;
+use pgproto::startup::CancelKey;
+use rustc_hash::FxHashMap;
+use sql::session::BackendRow;
+
+const CANCEL: u8 = 1;
+const TERMINATE: u8 = 2;
+const SHUTDOWN: u8 = 4;
+const DROPPED: u8 = 8;
+
+/// Why what a session waited for did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interruption {
+    /// The statement is to end.
+    Cancel,
+    /// The session is to end.
+    Terminate,
+    /// The server is to end.
+    Shutdown,
+    /// The tenant is gone.
+    Dropped,
+    /// The deadline of the wait passed.
+    Deadline,
+}
+
+impl Interruption {
+    /// The error that ends the session, if it must end.
+    pub(crate) fn fatal(self) -> Option<SqlError> {
+        match self {
+            Interruption::Cancel | Interruption::Deadline => None,
+            Interruption::Terminate | Interruption::Shutdown => Some(SqlError::fatal(
+                SqlState::ADMIN_SHUTDOWN,
+                "terminating connection due to administrator command",
+            )),
+            Interruption::Dropped => Some(SqlError::fatal(
+                SqlState::DATABASE_DROPPED,
+                "terminating connection because the tenant was dropped",
+            )),
+        }
+    }
+}
+
+/// The shared half of a session.
+pub(crate) struct Control {
+    pub(crate) id: SessionId,
+    pub(crate) tenant: TenantId,
+    pub(crate) administrator: bool,
+    secret: u32,
+    requests: AtomicU8,
+    waker: AtomicWaker,
+    activity: Mutex<BackendRow>,
+}
+
+impl Control {
+    /// For statements of the server itself: in no list, reached by nobody.
+    pub(crate) fn internal(tenant: TenantId) -> Arc<Control> {
+        Arc::new(Control {
+            id: SessionId(0),
+            tenant,
+            administrator: true,
+            secret: 0,
+            requests: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            activity: Mutex::default(),
+        })
+    }
+
+    /// The key a client cancels with.
+    pub(crate) fn key(&self) -> CancelKey {
+        CancelKey { process_id: self.id.0, secret: self.secret }
+    }
+
+    pub(crate) fn activity(&self) -> MutexGuard<'_, BackendRow> {
+        self.activity.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn request(&self, flag: u8) {
+        // AcqRel pairs with the loads in `pending`: the session that sees the flag sees what led to it.
+        self.requests.fetch_or(flag, Ordering::AcqRel);
+        self.waker.wake();
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.request(CANCEL);
+    }
+
+    pub(crate) fn terminate(&self) {
+        self.request(TERMINATE);
+    }
+
+    /// Forgets a cancellation that came between statements.
+    pub(crate) fn begin_statement(&self) {
+        if self.requests.load(Ordering::Relaxed) & CANCEL != 0 {
+            self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
+        }
+    }
+
+    /// What is asked of the session now; a cancellation is taken by asking.
+    pub(crate) fn pending(&self) -> Option<Interruption> {
+        let flags = self.requests.load(Ordering::Acquire);
+        if flags == 0 {
+            None
+        } else if flags & DROPPED != 0 {
+            Some(Interruption::Dropped)
+        } else if flags & SHUTDOWN != 0 {
+            Some(Interruption::Shutdown)
+        } else if flags & TERMINATE != 0 {
+            Some(Interruption::Terminate)
+        } else {
+            self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
+            Some(Interruption::Cancel)
+        }
+    }
+
+    /// Runs `future` until it ends, something is asked of the session or `deadline` passes.
+    pub(crate) async fn race<F: Future>(
+        &self,
+        deadline: Option<Nanos>,
+        future: F,
+    ) -> Result<F::Output, Interruption> {
+        let mut future = std::pin::pin!(future);
+        let mut sleep = deadline.map(env::sleep_until);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            self.waker.register(cx.waker());
+            if let Some(interruption) = self.pending() {
+                return Poll::Ready(Err(interruption));
+            }
+            let due = sleep.as_mut().is_some_and(|sleep| std::pin::Pin::new(sleep).poll(cx).is_ready());
+            if due { Poll::Ready(Err(Interruption::Deadline)) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// As [`Control::race`], for an idle session: a cancellation finds nothing to cancel.
+    pub(crate) async fn race_idle<F: Future>(
+        &self,
+        deadline: Option<Nanos>,
+        future: F,
+    ) -> Result<F::Output, Interruption> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            match self.race(deadline, future.as_mut()).await {
+                Err(Interruption::Cancel) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// All sessions of the server.
+pub(crate) struct Sessions {
+    env: Env,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    by_id: FxHashMap<u32, Arc<Control>>,
+    by_tenant: FxHashMap<TenantId, usize>,
+    next_id: u32,
+    connections_max: usize,
+    connections_reserved: usize,
+    tenant_connections_max: usize,
+    closing: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(env: &Env, config: &crate::ServerConfig) -> Sessions {
+        Sessions {
+            env: env.clone(),
+            inner: Mutex::new(Inner {
+                by_id: FxHashMap::default(),
+                by_tenant: FxHashMap::default(),
+                next_id: 1,
+                connections_max: config.connections_max,
+                connections_reserved: config.connections_reserved,
+                tenant_connections_max: config.tenant_connections_max,
+                closing: false,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Takes a place for an authenticated client.
+    ///
+    /// # Errors
+    /// Fatal: 53300 when all places, or the tenant's, are taken; 57P03 when the server ends.
+    pub(crate) fn begin(
+        &self,
+        tenant: TenantId,
+        administrator: bool,
+        promised_max: Option<u32>,
+        activity: BackendRow,
+    ) -> Result<Arc<Control>, SqlError> {
+        let mut inner = self.lock();
+        if inner.closing {
+            return Err(SqlError::fatal(
+                SqlState::CANNOT_CONNECT_NOW,
+                "the database system is shutting down",
+            ));
+        }
+        let open = inner.by_id.len();
+        let reserved = if administrator { 0 } else { inner.connections_reserved };
+        let places = inner.connections_max.saturating_sub(reserved);
+        if open >= places {
+            return Err(too_many("sorry, too many clients already"));
+        }
+        let of_tenant = inner.by_tenant.get(&tenant).copied().unwrap_or(0);
+        let of_tenant_max =
+            promised_max.map_or(inner.tenant_connections_max, |max| inner.tenant_connections_max.min(max as usize));
+        if of_tenant >= of_tenant_max && !administrator {
+            return Err(too_many("too many connections for this tenant"));
+        }
+        let id = loop {
+            let id = inner.next_id;
+            // Clients read the number as a positive 32-bit integer.
+            inner.next_id = if id >= i32::MAX as u32 { 1 } else { id + 1 };
+            if !inner.by_id.contains_key(&id) {
+                break id;
+            }
+        };
+        let control = Arc::new(Control {
+            id: SessionId(id),
+            tenant,
+            administrator,
+            secret: (self.env.entropy.u64() >> 32) as u32,
+            requests: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
+        });
+        inner.by_id.insert(id, control.clone());
+        *inner.by_tenant.entry(tenant).or_default() += 1;
+        Ok(control)
+    }
+
+    /// Gives a session's place back.
+    pub(crate) fn end(&self, control: &Control) {
+        let mut inner = self.lock();
+        if inner.by_id.remove(&control.id.0).is_some()
+            && let Some(count) = inner.by_tenant.get_mut(&control.tenant)
+        {
+            *count -= 1;
+            if *count == 0 {
+                inner.by_tenant.remove(&control.tenant);
+            }
+        }
+    }
+
+    /// Cancels what the holder of `key` runs; a wrong key does nothing.
+    pub(crate) fn cancel(&self, key: CancelKey) {
+        let control = self.get(SessionId(key.process_id));
+        if let Some(control) = control.filter(|control| control.secret == key.secret) {
+            control.cancel();
+        }
+    }
+
+    pub(crate) fn get(&self, id: SessionId) -> Option<Arc<Control>> {
+        self.lock().by_id.get(&id.0).cloned()
+    }
+
+    /// All sessions, or those of one tenant, in order of their numbers.
+    pub(crate) fn list(&self, tenant: Option<TenantId>) -> Vec<Arc<Control>> {
+        let inner = self.lock();
+        let wanted = |c: &&Arc<Control>| tenant.is_none_or(|tenant| c.tenant == tenant);
+        let mut list: Vec<_> = inner.by_id.values().filter(wanted).cloned().collect();
+        drop(inner);
+        list.sort_by_key(|control| control.id);
+        list
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
+    pub(crate) fn count_of(&self, tenant: TenantId) -> usize {
+        self.lock().by_tenant.get(&tenant).copied().unwrap_or(0)
+    }
+
+    /// Ends all sessions of a tenant that is dropped.
+    pub(crate) fn drop_tenant(&self, tenant: TenantId) {
+        self.list(Some(tenant)).iter().for_each(|control| control.request(DROPPED));
+    }
+
+    /// Ends all sessions and lets no new ones begin.
+    pub(crate) fn shut_down(&self) {
+        self.lock().closing = true;
+        self.list(None).iter().for_each(|control| control.request(SHUTDOWN));
+    }
+}
+
+fn too_many(message: &str) -> SqlError {
+    SqlError::fatal(SqlState::TOO_MANY_CONNECTIONS, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ServerConfig;
+
+    fn sessions(max: usize, reserved: usize) -> Sessions {
+        let config = ServerConfig {
+            connections_max: max,
+            connections_reserved: reserved,
+            tenant_connections_max: 2,
+            ..ServerConfig::new("unused")
+        };
+        Sessions::new(&Env::real(), &config)
+    }
+
+    fn begin(sessions: &Sessions, tenant: u64, administrator: bool) -> Result<Arc<Control>, SqlState> {
+        sessions.begin(TenantId(tenant), administrator, None, BackendRow::default()).map_err(|e| e.state())
+    }
+
+    #[test]
+    fn the_last_places_are_the_administrators() {
+        let sessions = sessions(4, 2);
+        let _held: Vec<_> = (20..22).map(|tenant| begin(&sessions, tenant, false).unwrap()).collect();
+        assert_eq!(begin(&sessions, 22, false).err(), Some(SqlState::TOO_MANY_CONNECTIONS));
+        let admin = begin(&sessions, 1, true).unwrap();
+        begin(&sessions, 1, true).unwrap();
+        assert_eq!(begin(&sessions, 1, true).err(), Some(SqlState::TOO_MANY_CONNECTIONS));
+        sessions.end(&admin);
+        sessions.end(&admin);
+        assert_eq!(sessions.count(), 3);
+    }
+
+    #[test]
+    fn a_tenant_has_no_more_than_its_places() {
+        let sessions = sessions(100, 2);
+        begin(&sessions, 20, false).unwrap();
+        begin(&sessions, 20, false).unwrap();
+        assert_eq!(begin(&sessions, 20, false).err(), Some(SqlState::TOO_MANY_CONNECTIONS));
+        begin(&sessions, 21, false).unwrap();
+    }
+
+    #[test]
+    fn only_the_right_key_cancels() {
+        let sessions = sessions(10, 0);
+        let control = begin(&sessions, 20, false).unwrap();
+        let key = control.key();
+        sessions.cancel(CancelKey { secret: !key.secret, ..key });
+        assert_eq!(control.pending(), None);
+        sessions.cancel(key);
+        assert_eq!(control.pending(), Some(Interruption::Cancel));
+        assert_eq!(control.pending(), None, "taken by asking");
+        control.terminate();
+        assert_eq!(control.pending(), Some(Interruption::Terminate));
+        assert_eq!(control.pending(), Some(Interruption::Terminate), "an end stays asked for");
+    }
+
+    #[test]
+    fn a_wait_ends_by_its_deadline_or_a_request() {
+        let env = Env::real();
+        let sessions = sessions(10, 0);
+        let control = begin(&sessions, 20, false).unwrap();
+        env::block_on(&env, async {
+            let deadline = Some(env::now() + Nanos::from_millis(5));
+            let never = std::future::pending::<()>();
+            assert_eq!(control.race(deadline, never).await, Err(Interruption::Deadline));
+            control.cancel();
+            assert_eq!(control.race(None, std::future::pending::<()>()).await, Err(Interruption::Cancel));
+            control.cancel();
+            assert_eq!(control.race_idle(None, env::sleep(Nanos::from_millis(1))).await, Ok(()));
+        });
+    }
+}

@@ -1,0 +1,93 @@
+//! The server as a session sees it.
+
+use std::sync::Arc;
+
+use base::{Nanos, SessionId};
+use pgproto::scram::Verifier;
+use sql::session::{BackendRow, SessionHost};
+
+use super::control::Control;
+use crate::shared::Shared;
+
+/// Seconds from 1970 to 2000, where PostgreSQL's time begins.
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
+/// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
+const QUERY_LEN_MAX: usize = 1024;
+
+/// [`SessionHost`] for one session.
+pub(crate) struct Host {
+    shared: Arc<Shared>,
+    control: Arc<Control>,
+}
+
+impl Host {
+    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Host {
+        Host { shared, control }
+    }
+
+    /// Another session this one may act upon.
+    fn other(&self, pid: SessionId) -> Option<Arc<Control>> {
+        let mine = &self.control;
+        self.shared
+            .sessions
+            .get(pid)
+            .filter(|other| mine.administrator || (other.tenant == mine.tenant && !other.administrator))
+    }
+}
+
+/// Wall-clock time as PostgreSQL counts it.
+pub(crate) fn wall_clock(env: &env::Env) -> i64 {
+    env.clock.unix_micros() - POSTGRES_EPOCH_MICROS
+}
+
+impl SessionHost for Host {
+    fn wall_clock(&self) -> i64 {
+        wall_clock(&self.shared.env)
+    }
+    fn now(&self) -> Nanos {
+        self.shared.env.now()
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.shared.env.entropy.fill(bytes);
+    }
+    fn backends(&self) -> Vec<BackendRow> {
+        let tenant = (!self.control.administrator).then_some(self.control.tenant);
+        self.shared.sessions.list(tenant).iter().map(|control| control.activity().clone()).collect()
+    }
+    fn report_activity(&self, state: &'static str, query: Option<&str>) {
+        let now = self.wall_clock();
+        let mut activity = self.control.activity();
+        activity.state = state;
+        activity.state_change = Some(now);
+        match state {
+            "idle" => activity.transaction_start = None,
+            _ if activity.transaction_start.is_none() => activity.transaction_start = Some(now),
+            _ => {}
+        }
+        if let Some(query) = query {
+            activity.query_start = Some(now);
+            activity.query.clear();
+            activity.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
+        }
+    }
+    fn cancel_backend(&self, pid: SessionId) -> bool {
+        self.other(pid).map(|control| control.cancel()).is_some()
+    }
+    fn terminate_backend(&self, pid: SessionId) -> bool {
+        self.other(pid).map(|control| control.terminate()).is_some()
+    }
+    fn password_verifier(&self, password: &str) -> String {
+        if password.parse::<Verifier>().is_ok() {
+            return password.to_owned();
+        }
+        Verifier::of_password(password, self.shared.env.entropy.bytes()).to_string()
+    }
+    fn databases(&self) -> Vec<String> {
+        // A tenant learns of no other.
+        if self.control.administrator {
+            self.shared.tenants.names()
+        } else {
+            vec![self.control.activity().database.clone()]
+        }
+    }
+}

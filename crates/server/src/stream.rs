@@ -1,0 +1,156 @@
+//! A client's byte stream, plain or under TLS, on whatever reactor polls it.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use env::Socket;
+
+/// Ciphertext held back before it is sent.
+const TLS_PIECE_LEN: usize = 64 << 10;
+
+/// A connection to a client. Dropping it closes the connection.
+pub(crate) struct Stream {
+    socket: Socket,
+    peer: SocketAddr,
+    tls: Option<Box<Tls>>,
+}
+
+struct Tls {
+    connection: rustls::ServerConnection,
+    ended: bool,
+}
+
+fn tls_error(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+impl Stream {
+    pub(crate) fn new(socket: Socket, peer: SocketAddr) -> Stream {
+        Stream { socket, peer, tls: None }
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Does the server's half of a TLS handshake; everything after it is encrypted.
+    ///
+    /// # Errors
+    /// The client went away or does not speak TLS.
+    pub(crate) async fn accept_tls(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
+        let mut connection = rustls::ServerConnection::new(config).map_err(tls_error)?;
+        connection.set_buffer_limit(None);
+        let mut tls = Tls { connection, ended: false };
+        while tls.connection.is_handshaking() {
+            let outcome = tls.take_in(&self.socket).await;
+            // The alert that tells the client why is worth an attempt.
+            let sent = tls.send_out(&self.socket).await;
+            if outcome? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            sent?;
+        }
+        self.tls = Some(Box::new(tls));
+        Ok(())
+    }
+
+    /// Appends what arrives next to `buf`; 0 bytes at the end of the stream. Dropped unfinished, the bytes already in
+    /// `buf` are lost: drop it only to end the session.
+    pub(crate) async fn recv(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let Some(tls) = &mut self.tls else { return self.socket.recv(buf).await };
+        loop {
+            match tls.read_plain(&mut buf) {
+                Ok(0) if !tls.ended => {}
+                other => return (other, buf),
+            }
+            match tls.take_in(&self.socket).await {
+                Ok(0) => tls.ended = true,
+                Ok(_) => {}
+                Err(error) => return (Err(error), buf),
+            }
+            if tls.connection.wants_write()
+                && let Err(error) = tls.send_out(&self.socket).await
+            {
+                return (Err(error), buf);
+            }
+        }
+    }
+
+    /// Sends all of `buf` and gives it back emptied.
+    pub(crate) async fn send(&mut self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let Some(tls) = &mut self.tls else { return self.socket.send(buf).await };
+        for piece in buf.chunks(TLS_PIECE_LEN) {
+            let written = tls.connection.writer().write_all(piece);
+            if let Err(error) = written.and(tls.send_out(&self.socket).await) {
+                return (Err(error), buf);
+            }
+        }
+        buf.clear();
+        (Ok(()), buf)
+    }
+
+    /// Tells a TLS client that nothing follows, and closes the sending half.
+    pub(crate) async fn finish(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.connection.send_close_notify();
+            let _ = tls.send_out(&self.socket).await;
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Waits until no operation is in flight: the stream may then move to another thread.
+    pub(crate) async fn quiesce(&self) {
+        self.socket.quiesce().await;
+    }
+}
+
+impl Tls {
+    /// Receives ciphertext and decrypts it; 0 at the end of the stream.
+    async fn take_in(&mut self, socket: &Socket) -> io::Result<usize> {
+        let (received, bytes) = socket.recv(Vec::new()).await;
+        let n = received?;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            if self.connection.read_tls(&mut rest)? == 0 {
+                break;
+            }
+            self.connection.process_new_packets().map_err(tls_error)?;
+        }
+        Ok(n)
+    }
+
+    async fn send_out(&mut self, socket: &Socket) -> io::Result<()> {
+        let mut out = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut out)?;
+        }
+        if out.is_empty() { Ok(()) } else { socket.send(out).await.0 }
+    }
+
+    fn read_plain(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        let before = buf.len();
+        let mut piece = [0; 4096];
+        loop {
+            match self.connection.reader().read(&mut piece) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(n) => buf.extend_from_slice(&piece[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The peer closed without saying so; for a database session that is an end like any other.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.ended = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(buf.len() - before)
+    }
+}

@@ -1,0 +1,65 @@
+//! A tenant's checkpoint: its pages written from a snapshot while commits go on, then its redo records let go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState};
+use storage::Checkpoint;
+
+use super::Home;
+
+/// A checkpoint under way.
+pub(super) struct Begun {
+    pub(super) checkpoint: Checkpoint,
+    /// What the new root covers.
+    pub(super) commit: CommitNo,
+    /// Where the log must be durable before the root may be published.
+    pub(super) wait_for: Lsn,
+    pub(super) logged: ByteCount,
+    pub(super) began: Nanos,
+    pub(super) incarnation: u64,
+}
+
+impl Home {
+    /// Writes what changed since the last checkpoint; nothing if nothing did or one is under way. At home only, and not
+    /// to be dropped half-way. After `Ok` the redo log up to the beginning is not needed any more.
+    ///
+    /// # Errors
+    /// 58030 or 53100; the old root stands.
+    pub(crate) async fn checkpoint(self: &Arc<Home>) -> SqlResult<()> {
+        let home = self.clone();
+        // A task of its own: dropped half-way it would close the file for further checkpoints.
+        let task = self.worker().spawn(self.id(), async move { home.do_checkpoint().await });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
+    }
+
+    async fn do_checkpoint(&self) -> SqlResult<()> {
+        let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };
+        let outcome = self.write_checkpoint(&mut begun).await;
+        let commit = begun.commit;
+        let published = self.finish_checkpoint(begun);
+        outcome?;
+        if published {
+            self.log().release_through(self.id(), commit);
+            self.count_checkpoint();
+        }
+        Ok(())
+    }
+
+    async fn write_checkpoint(&self, begun: &mut Begun) -> SqlResult<()> {
+        let failed = |error: storage::FileError| {
+            tracing::error!(tenant = self.id().0, %error, "a checkpoint failed");
+            SqlError::new(SqlState::IO_ERROR, format!("a checkpoint failed: {error}"))
+        };
+        begun.checkpoint.write().await.map_err(failed)?;
+        self.wait_durable(begun.wait_for).await?;
+        begun.checkpoint.publish().await.map_err(failed)?;
+        Ok(())
+    }
+
+    fn count_checkpoint(&self) {
+        if let Some(shared) = self.shared_if_running() {
+            shared.checkpoints.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

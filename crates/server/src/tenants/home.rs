@@ -1,0 +1,528 @@
+//! Where a tenant lives: its state on its home worker, from a closed stub to an open database and back.
+//!
+//! Phases: closed → opening → open → closing → closed; opening replays the redo log, closing checkpoints. The state is
+//! touched by the home worker alone, in turns; whoever needs the tenant open waits for the phase to change. Data that
+//! cannot be read fail the open with file and offset, and the next attempt reads again.
+//!
+//! A panic while a commit is being applied leaves live pages nobody can vouch for: the tenant is then dropped from
+//! memory, its sessions end with 57P02, and it reopens from its root and the durable log.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Poll, Waker};
+
+use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState, TenantId};
+use sql::session;
+use storage::redo::{LogWriter, RedoIndex, recover};
+use tenant::{PageRequest, RedoSink, Tenant};
+
+use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
+use crate::executor::{HomeCell, WorkerHandle, yield_now};
+use crate::shared::Shared;
+
+/// Redo records applied before other tasks get their turn.
+const REPLAY_RECORDS_A_TURN: u64 = 64;
+
+const CLOSED: u8 = 0;
+const OPENING: u8 = 1;
+const OPEN: u8 = 2;
+const CLOSING: u8 = 3;
+const DROPPED: u8 = 4;
+
+/// One tenant on its home worker. A closed one costs a few hundred bytes.
+pub(crate) struct Home {
+    id: TenantId,
+    path: PathBuf,
+    worker: WorkerHandle,
+    log: LogWriter,
+    shared: OnceLock<Weak<Shared>>,
+    cell: HomeCell<State>,
+    /// The phase, for readers on other threads.
+    phase: AtomicU8,
+    /// When a session last ended or the tenant was opened.
+    last_used: AtomicU64,
+    commits: AtomicU64,
+}
+
+struct State {
+    tenant: Option<Box<Tenant>>,
+    /// Counts openings, so that a session of an earlier one is not taken for one of this.
+    incarnation: u64,
+    /// Woken at every change of phase.
+    waiters: Vec<Waker>,
+    /// Why the last opening failed.
+    failure: Option<SqlError>,
+    logged: ByteCount,
+    checkpointed_at: Nanos,
+    checkpointing: bool,
+    /// What is in memory was lost: the redo index of the start does not reach far enough.
+    rescan: bool,
+}
+
+/// The worker's log, counting what goes into it.
+struct CountingSink<'a> {
+    log: &'a LogWriter,
+    logged: &'a mut ByteCount,
+    commits: u64,
+}
+
+impl RedoSink for CountingSink<'_> {
+    fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        *self.logged += ByteCount(record.len() as u64);
+        self.commits += 1;
+        self.log.append(tenant, commit, record)
+    }
+}
+
+fn crashed() -> SqlError {
+    SqlError::fatal(
+        SqlState::CRASH_SHUTDOWN,
+        "terminating connection because the tenant was closed after an internal error",
+    )
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> SqlError {
+    SqlError::fatal(SqlState::DATA_CORRUPTED, format!("the tenant cannot be opened: {error}"))
+}
+
+impl Home {
+    /// The home of a tenant whose data file is on `volume`; touches no file.
+    ///
+    /// # Errors
+    /// 42704 for an unknown volume.
+    pub(crate) fn of(shared: &Arc<Shared>, id: TenantId, volume: &str) -> SqlResult<Arc<Home>> {
+        let config = &shared.config;
+        let dir = if volume == DEFAULT_VOLUME {
+            &config.data_dir
+        } else {
+            let found = config.volumes.iter().find(|(name, _)| name == volume);
+            let unknown = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("volume \"{volume}\" does not exist"));
+            &found.ok_or_else(unknown)?.1
+        };
+        let seat = shared.worker_of(id);
+        let home = Home::new(id, tenant_file(dir, id), seat.handle.clone(), seat.log.clone());
+        home.set_shared(shared);
+        Ok(home)
+    }
+
+    fn new(id: TenantId, path: PathBuf, worker: WorkerHandle, log: LogWriter) -> Arc<Home> {
+        let state = State {
+            tenant: None,
+            incarnation: 0,
+            waiters: Vec::new(),
+            failure: None,
+            logged: ByteCount(0),
+            checkpointed_at: Nanos(0),
+            checkpointing: false,
+            rescan: false,
+        };
+        Arc::new(Home {
+            id,
+            path,
+            cell: HomeCell::new(&worker, state),
+            worker,
+            log,
+            shared: OnceLock::new(),
+            phase: AtomicU8::new(CLOSED),
+            last_used: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+        })
+    }
+
+    fn set_shared(&self, shared: &Arc<Shared>) {
+        let _ = self.shared.set(Arc::downgrade(shared));
+    }
+
+    fn shared(&self) -> SqlResult<Arc<Shared>> {
+        let gone = || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
+        self.shared.get().and_then(Weak::upgrade).ok_or_else(gone)
+    }
+
+    pub(crate) fn shared_if_running(&self) -> Option<Arc<Shared>> {
+        self.shared().ok()
+    }
+
+    pub(crate) fn id(&self) -> TenantId {
+        self.id
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn worker(&self) -> &WorkerHandle {
+        &self.worker
+    }
+
+    /// Commits with changes since the server started.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// The phase as SHOW TENANTS says it.
+    pub(crate) fn phase_name(&self) -> &'static str {
+        match self.phase.load(Ordering::Relaxed) {
+            CLOSED => "closed",
+            OPENING => "opening",
+            OPEN => "open",
+            CLOSING => "closing",
+            _ => "dropped",
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Marks the present as a time of use.
+    pub(crate) fn session_ended(&self) {
+        if let Ok(shared) = self.shared() {
+            self.last_used.store(shared.env.now().0, Ordering::Relaxed);
+        }
+    }
+
+    // ---- turns ----
+
+    /// Runs `body` with the open tenant in this turn of the home.
+    ///
+    /// # Errors
+    /// Fatal, 57P02: the tenant is not open (any more).
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut session::Home<'_>) -> R) -> SqlResult<R> {
+        self.cell.with(|state| self.with_state(state, body))
+    }
+
+    fn with_state<R>(&self, state: &mut State, body: impl FnOnce(&mut session::Home<'_>) -> R) -> SqlResult<R> {
+        // Out of the state while `body` runs: if it panics within a commit, nobody meets the tenant again.
+        let mut tenant = state.tenant.take().ok_or_else(crashed)?;
+        let mut sink = CountingSink { log: &self.log, logged: &mut state.logged, commits: 0 };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            body(&mut session::Home { tenant: &mut tenant, redo: &mut sink })
+        }));
+        let commits = sink.commits;
+        if commits > 0 {
+            self.commits.fetch_add(commits, Ordering::Relaxed);
+        }
+        match outcome {
+            Ok(value) => {
+                state.tenant = Some(tenant);
+                Ok(value)
+            }
+            Err(panic) => {
+                if commits == 0 {
+                    state.tenant = Some(tenant);
+                } else {
+                    tracing::error!(tenant = self.id.0, "a commit panicked: the tenant is closed and reopened");
+                    state.rescan = true;
+                    state.checkpointing = false;
+                    self.set_phase(state, CLOSED);
+                }
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+
+    /// As [`Home::with`] for whoever gives things back at the end of a session: does nothing if the tenant is closed or
+    /// the caller is not at home, and catches panics.
+    pub(crate) fn release(&self, incarnation: u64, body: impl FnOnce(&mut session::Home<'_>)) {
+        if !self.cell.is_home() {
+            return;
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.cell.with(|state| {
+                if state.incarnation == incarnation {
+                    // Closed already: there is nothing to give back.
+                    let _ = self.with_state(state, body);
+                }
+            });
+        }));
+        if outcome.is_err() {
+            tracing::error!(tenant = self.id.0, "a session's end panicked");
+        }
+    }
+
+    /// Which opening of the tenant this is.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.cell.with(|state| state.incarnation)
+    }
+
+    fn set_phase(&self, state: &mut State, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+        state.waiters.drain(..).for_each(Waker::wake);
+    }
+
+    /// Waits until the phase is another than `phase`. At home only.
+    async fn phase_changed(&self, phase: u8) {
+        std::future::poll_fn(|cx| {
+            self.cell.with(|state| {
+                if self.phase.load(Ordering::Relaxed) != phase {
+                    return Poll::Ready(());
+                }
+                state.waiters.push(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
+    }
+
+    /// Waits until all of the log through `lsn` is durable.
+    ///
+    /// # Errors
+    /// Fatal, 58030: the log failed, and what was to be told must not be.
+    pub(crate) async fn wait_durable(&self, lsn: Lsn) -> SqlResult<()> {
+        self.log.wait_durable(lsn).await.map_err(|error| {
+            SqlError::fatal(SqlState::IO_ERROR, format!("changes could not be made durable: {error}"))
+        })?;
+        let durable = self.log.durable();
+        self.cell.with(|state| {
+            if let Some(tenant) = &mut state.tenant {
+                tenant.durable(durable);
+            }
+        });
+        Ok(())
+    }
+
+    /// Reads a page into the tenant.
+    ///
+    /// # Errors
+    /// XX001 for a damaged page, with file and offset; 58030 for a disk that cannot be read.
+    pub(crate) async fn load_page(&self, request: PageRequest) -> SqlResult<()> {
+        let loaded = request.read().await.map_err(|error| {
+            tracing::error!(tenant = self.id.0, %error, "a page cannot be read");
+            let state = match error {
+                storage::FileError::Corrupt(_) => SqlState::DATA_CORRUPTED,
+                _ => SqlState::IO_ERROR,
+            };
+            SqlError::new(state, error.to_string())
+        })?;
+        self.cell.with(|state| {
+            if let Some(tenant) = &mut state.tenant {
+                tenant.page_loaded(loaded);
+            }
+        });
+        Ok(())
+    }
+
+    // ---- life ----
+
+    /// Makes the tenant's data file and opens it. Callable from any thread; after `Ok` it survives power loss.
+    ///
+    /// # Errors
+    /// 53100, 58030 and the like: no file is left.
+    pub(crate) async fn create(self: &Arc<Home>, owner: String, verifier: Option<String>) -> SqlResult<()> {
+        let home = self.clone();
+        let task = self.worker.spawn(self.id, async move {
+            let env = home.shared()?.env.clone();
+            let path = home.path.clone();
+            let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
+            let made = made.map_err(|error| {
+                let _ = env.disk.remove(&path);
+                SqlError::new(SqlState::IO_ERROR, format!("cannot create the tenant: {error}"))
+            })?;
+            home.cell.with(|state| home.opened(state, made));
+            Ok(())
+        });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("creating the tenant did not finish")))
+    }
+
+    fn opened(&self, state: &mut State, tenant: Tenant) {
+        let now = env::now();
+        state.tenant = Some(Box::new(tenant));
+        state.incarnation += 1;
+        state.failure = None;
+        state.rescan = false;
+        state.checkpointed_at = now;
+        self.last_used.store(now.0, Ordering::Relaxed);
+        self.set_phase(state, OPEN);
+    }
+
+    /// Opens the tenant if it is closed, and waits until it is open. At home only.
+    ///
+    /// # Errors
+    /// Fatal: 3D000 for a dropped tenant, XX001 for damaged data.
+    pub(crate) async fn open(self: &Arc<Home>) -> SqlResult<()> {
+        loop {
+            match self.phase.load(Ordering::Relaxed) {
+                OPEN => return Ok(()),
+                DROPPED => {
+                    return Err(SqlError::fatal(SqlState::INVALID_CATALOG_NAME, "the tenant was dropped"));
+                }
+                CLOSED => {
+                    self.cell.with(|state| {
+                        state.failure = None;
+                        self.set_phase(state, OPENING);
+                    });
+                    let home = self.clone();
+                    // A task of its own: whoever asked may go away meanwhile.
+                    self.worker.spawn(self.id, async move { home.do_open().await }).detach();
+                }
+                phase => {
+                    self.phase_changed(phase).await;
+                    if let Some(error) = self.cell.with(|state| state.failure.clone()) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn do_open(self: Arc<Home>) {
+        // A panic on the way must not leave everybody waiting.
+        struct Reset<'a>(&'a Home);
+        impl Drop for Reset<'_> {
+            fn drop(&mut self) {
+                if self.0.cell.is_home() && self.0.phase.load(Ordering::Relaxed) == OPENING {
+                    self.0.cell.with(|state| {
+                        let gave_up = || SqlError::fatal(SqlState::INTERNAL_ERROR, "opening the tenant failed");
+                        state.failure.get_or_insert_with(gave_up);
+                        self.0.set_phase(state, CLOSED);
+                    });
+                }
+            }
+        }
+        let reset = Reset(&self);
+        match self.read().await {
+            Ok(tenant) => self.cell.with(|state| self.opened(state, tenant)),
+            Err(error) => {
+                tracing::error!(tenant = self.id.0, %error, "a tenant cannot be opened");
+                self.cell.with(|state| state.failure = Some(error));
+            }
+        }
+        drop(reset);
+    }
+
+    /// Reads root and redo log.
+    async fn read(&self) -> SqlResult<Tenant> {
+        let shared = self.shared()?;
+        let mut tenant =
+            Tenant::open(&shared.env, &self.path, self.id).await.map_err(|error| unreadable(&error))?;
+        let redo = if self.cell.with(|state| state.rescan) {
+            self.wait_durable(self.log.appended()).await?;
+            recover(&shared.env, &[shared.config.log_dir()]).map_err(|error| unreadable(&error))?
+        } else {
+            shared.redo.clone()
+        };
+        self.replay(&redo, &mut tenant).await?;
+        Ok(tenant)
+    }
+
+    async fn replay(&self, redo: &RedoIndex, tenant: &mut Tenant) -> SqlResult<()> {
+        let root = tenant.committed();
+        if redo.last_commit(self.id).is_none_or(|last| last <= root) {
+            return Ok(());
+        }
+        let records = redo.records_after(self.id, root).map_err(|error| unreadable(&error))?;
+        let mut applied = 0;
+        for record in records {
+            let (commit, bytes) = record.map_err(|error| unreadable(&error))?;
+            tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
+            applied += 1;
+            if applied % REPLAY_RECORDS_A_TURN == 0 {
+                yield_now().await;
+            }
+        }
+        tracing::info!(tenant = self.id.0, root = root.0, applied, "redo log replayed");
+        self.cell.with(|state| state.logged += ByteCount(1));
+        Ok(())
+    }
+
+    /// Closes the tenant if nobody uses it and it was idle since `idle_since`; true if it is closed then. At home only.
+    pub(crate) async fn close_if_unused(self: &Arc<Home>, idle_since: Nanos) -> bool {
+        let Ok(shared) = self.shared() else { return false };
+        let unused = || {
+            shared.sessions.count_of(self.id) == 0
+                && self.last_used.load(Ordering::Relaxed) <= idle_since.0
+                && self.is_open()
+        };
+        if !unused() || self.checkpoint().await.is_err() {
+            return false;
+        }
+        // Between the checkpoint's end and here no turn passed to others but by the awaits above, so look again.
+        self.cell.with(|state| {
+            let clean = state.logged == ByteCount(0) && !state.checkpointing;
+            if !unused() || !clean {
+                return false;
+            }
+            let busy = state.tenant.as_ref().is_some_and(|tenant| tenant.open_transactions() > 0);
+            if busy {
+                return false;
+            }
+            state.tenant = None;
+            self.set_phase(state, CLOSED);
+            true
+        })
+    }
+
+    /// Bytes logged since the last checkpoint and when that was, if the tenant is open and none is under way. At home
+    /// only.
+    pub(crate) fn since_checkpoint(&self) -> Option<(ByteCount, Nanos)> {
+        self.cell.with(|state| {
+            (state.tenant.is_some() && !state.checkpointing).then_some((state.logged, state.checkpointed_at))
+        })
+    }
+
+    /// Drops the tenant's memory and its file. Callable from any thread.
+    ///
+    /// # Errors
+    /// 58030 if the file cannot be removed; the tenant is gone all the same.
+    pub(crate) async fn remove(self: &Arc<Home>) -> SqlResult<()> {
+        let home = self.clone();
+        let task = self.worker.spawn(self.id, async move {
+            while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING {
+                env::sleep(Nanos::from_millis(1)).await;
+            }
+            home.cell.with(|state| {
+                state.tenant = None;
+                home.set_phase(state, DROPPED);
+            });
+            let disk = home.shared()?.env.disk.clone();
+            let outcome = match disk.remove(&home.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => home.path.parent().map_or(Ok(()), |dir| disk.sync_dir(dir)),
+            };
+            outcome.map_err(|error| {
+                let what = format!("cannot remove {}: {error}", home.path.display());
+                SqlError::new(SqlState::IO_ERROR, what)
+            })
+        });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("dropping the tenant did not finish")))
+    }
+
+    pub(super) fn begin_checkpoint(&self) -> SqlResult<Option<super::checkpoints::Begun>> {
+        self.cell.with(|state| {
+            let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else { return Ok(None) };
+            let began = env::now();
+            if state.logged == ByteCount(0) {
+                state.checkpointed_at = began;
+                return Ok(None);
+            }
+            let (commit, wait_for) = (tenant.committed(), tenant.newest_pending());
+            let checkpoint = tenant.begin_checkpoint().map_err(|error| {
+                SqlError::new(SqlState::IO_ERROR, format!("a checkpoint cannot begin: {error}"))
+            })?;
+            state.checkpointing = true;
+            let logged = std::mem::take(&mut state.logged);
+            Ok(Some(super::checkpoints::Begun { checkpoint, commit, wait_for, logged, began, incarnation: state.incarnation }))
+        })
+    }
+
+    pub(super) fn finish_checkpoint(&self, begun: super::checkpoints::Begun) -> bool {
+        self.cell.with(|state| {
+            if state.incarnation != begun.incarnation {
+                return false;
+            }
+            state.checkpointing = false;
+            let published =
+                state.tenant.as_mut().is_some_and(|tenant| tenant.finish_checkpoint(begun.checkpoint));
+            state.checkpointed_at = begun.began;
+            if !published {
+                state.logged += begun.logged;
+            }
+            published
+        })
+    }
+
+    pub(super) fn log(&self) -> &LogWriter {
+        &self.log
+    }
+}

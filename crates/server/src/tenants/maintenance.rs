@@ -1,0 +1,100 @@
+//! What each worker does for its tenants by itself: checkpoints when enough was logged or time passed, closing what is
+//! unused, letting log segments go, and at the end a checkpoint of everything.
+//!
+//! One task a worker, once a second; it looks at open tenants only, so closed ones cost nothing.
+
+use std::sync::Arc;
+
+use base::{ByteCount, Nanos, TenantId};
+
+use super::{Entry, Home};
+use crate::shared::Shared;
+
+const TICK: Nanos = Nanos::from_secs(1);
+/// Live log segments a worker may have before the tenants that keep the oldest are checkpointed.
+const LIVE_SEGMENTS_A_WORKER: usize = 4;
+
+/// Looks after the tenants of worker `index` until the worker stops.
+pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
+    loop {
+        env::sleep(TICK).await;
+        let now = env::now();
+        for home in open_homes(&shared, index) {
+            tend(&shared, &home, now).await;
+        }
+        if index == 0 {
+            trim_log(&shared).await;
+        }
+    }
+}
+
+fn homes(shared: &Shared, index: usize) -> impl Iterator<Item = Arc<Home>> + use<> {
+    let id = shared.workers[index].handle.id();
+    let entries: Vec<Arc<Entry>> = shared.tenants.entries();
+    entries.into_iter().map(|entry| entry.home.clone()).filter(move |home| home.worker().id() == id)
+}
+
+fn open_homes(shared: &Shared, index: usize) -> Vec<Arc<Home>> {
+    homes(shared, index).filter(|home| home.is_open()).collect()
+}
+
+async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
+    let config = &shared.config;
+    let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return };
+    let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;
+    if logged >= config.checkpoint_bytes || old {
+        // Failures are logged where they happen; the next tick tries again.
+        let _ = home.checkpoint().await;
+    }
+    if home.id() != TenantId::SYSTEM {
+        home.close_if_unused(now - config.tenant_close_after).await;
+    }
+}
+
+/// Has the tenants that keep the oldest segments checkpointed, and the next segments made ready.
+async fn trim_log(shared: &Arc<Shared>) {
+    let usage = shared.log_dir.usage();
+    if usage.live_segments > LIVE_SEGMENTS_A_WORKER * shared.workers.len() {
+        for (tenant, _) in usage.pinned_oldest {
+            recover_one(shared, tenant).await;
+        }
+    }
+    if let Err(error) = shared.log_dir.prepare_ahead().await {
+        tracing::warn!(%error, "log segments could not be made ready");
+    }
+}
+
+/// Opens a tenant, which replays its redo, and checkpoints it. From any worker.
+async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
+    let Some(entry) = shared.tenants.get(tenant) else {
+        // A CREATE cut short, or a DROP whose records are still there.
+        shared.log_dir.forget(tenant);
+        return;
+    };
+    let home = entry.home.clone();
+    let task = home.worker().clone().spawn(tenant, async move {
+        home.open().await?;
+        home.checkpoint().await
+    });
+    if let Some(Err(error)) = task.await {
+        tracing::error!(tenant = tenant.0, %error, "a tenant could not be recovered");
+    }
+}
+
+/// Recovers the tenants that have redo of an earlier start, one after the other, so that its segments become free.
+pub(crate) async fn recover_tails(shared: Arc<Shared>) {
+    let tails: Vec<TenantId> = shared.redo.tenants().map(|(tenant, _)| tenant).collect();
+    for tenant in tails {
+        recover_one(&shared, tenant).await;
+    }
+}
+
+/// Checkpoints every open tenant of worker `index`.
+pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
+    for home in open_homes(&shared, index) {
+        while home.since_checkpoint().is_none() && home.is_open() {
+            env::sleep(Nanos::from_millis(1)).await;
+        }
+        let _ = home.checkpoint().await;
+    }
+}

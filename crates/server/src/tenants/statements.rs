@@ -1,0 +1,225 @@
+//! CREATE, ALTER, DROP TENANT and SHOW TENANTS.
+//!
+//! Order against a crash: CREATE makes the data file, then the catalogue's row; DROP the reverse. A file without a row
+//! is removed at the next start of a tenant with its id, which never comes, or by the operator.
+
+use std::sync::Arc;
+
+use base::limits::IDENTIFIER_LEN_MAX;
+use base::{SqlError, SqlResult, SqlState};
+use governor::{Promise, PromiseError, PromiseKey};
+use pgproto::scram::Verifier;
+use sql::session::{Field, Format, HostOutcome, HostStatement};
+use types::{Datum, PgType, Row, TypeMod};
+
+use super::registry::TenantRow;
+use super::{Entry, Home, SYSTEM_DATABASE, catalogue};
+use crate::data_dir::DEFAULT_VOLUME;
+use crate::session::Control;
+use crate::shared::Shared;
+
+/// The option that is no promise.
+const VOLUME: &str = "volume";
+
+/// Carries out a statement of the administrator.
+///
+/// # Errors
+/// 42501 for others than the administrator or in another database; 42P04, 3D000, 22023 and the like as PostgreSQL's
+/// statements on databases give.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    control: &Control,
+    statement: HostStatement,
+) -> SqlResult<HostOutcome> {
+    if !control.administrator || control.tenant != base::TenantId::SYSTEM {
+        return Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("tenants are administered by the administrator in the database \"{SYSTEM_DATABASE}\""),
+        ));
+    }
+    match statement {
+        HostStatement::CreateTenant { name, options, owner, password, if_not_exists } => {
+            create(shared, name, &options, owner, password, if_not_exists).await?;
+            Ok(HostOutcome::Done("CREATE TENANT"))
+        }
+        HostStatement::AlterTenant { name, options } => {
+            alter(shared, &name, &options).await?;
+            Ok(HostOutcome::Done("ALTER TENANT"))
+        }
+        HostStatement::RenameTenant { name, to } => {
+            rename(shared, &name, &to).await?;
+            Ok(HostOutcome::Done("ALTER TENANT"))
+        }
+        HostStatement::DropTenant { name, if_exists } => {
+            drop_tenant(shared, &name, if_exists).await?;
+            Ok(HostOutcome::Done("DROP TENANT"))
+        }
+        HostStatement::ShowTenants => Ok(show(shared)),
+    }
+}
+
+fn missing(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("tenant \"{name}\" does not exist"))
+}
+
+fn existing(shared: &Shared, name: &str) -> SqlResult<Arc<Entry>> {
+    let entry = shared.tenants.find(name).ok_or_else(|| missing(name))?;
+    if entry.id == base::TenantId::SYSTEM {
+        return Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            format!("\"{SYSTEM_DATABASE}\" is the administrator's database and cannot be changed"),
+        ));
+    }
+    Ok(entry)
+}
+
+fn check_name(shared: &Shared, name: &str) -> SqlResult<()> {
+    if name.is_empty() || name.len() > IDENTIFIER_LEN_MAX {
+        return Err(SqlError::new(
+            SqlState::INVALID_NAME,
+            format!("a tenant's name has 1 to {IDENTIFIER_LEN_MAX} bytes"),
+        ));
+    }
+    if shared.tenants.find(name).is_some() {
+        return Err(SqlError::new(SqlState::DUPLICATE_DATABASE, format!("tenant \"{name}\" already exists")));
+    }
+    Ok(())
+}
+
+fn refused(error: &PromiseError) -> SqlError {
+    let state = match error {
+        PromiseError::UnknownKey { .. } => SqlState::UNDEFINED_OBJECT,
+        _ => SqlState::INVALID_PARAMETER_VALUE,
+    };
+    SqlError::new(state, error.to_string())
+}
+
+fn set_all<'a>(promise: &mut Promise, options: impl Iterator<Item = &'a (String, String)>) -> SqlResult<()> {
+    for (key, value) in options {
+        promise.set(key, value).map_err(|error| refused(&error))?;
+    }
+    promise.validate().map_err(|error| refused(&error))
+}
+
+async fn create(
+    shared: &Arc<Shared>,
+    name: String,
+    options: &[(String, String)],
+    owner: Option<String>,
+    password: Option<String>,
+    if_not_exists: bool,
+) -> SqlResult<()> {
+    let _reserved = shared.tenants.reserve(&name)?;
+    match check_name(shared, &name) {
+        Err(error) if if_not_exists && error.state() == SqlState::DUPLICATE_DATABASE => return Ok(()),
+        outcome => outcome?,
+    }
+    let is_volume = |key: &str| key.eq_ignore_ascii_case(VOLUME);
+    let volume = options.iter().rfind(|(key, _)| is_volume(key)).map_or(DEFAULT_VOLUME, |(_, value)| value);
+    let mut promise = Promise::default();
+    set_all(&mut promise, options.iter().filter(|(key, _)| !is_volume(key)))?;
+    let row = TenantRow { name: name.clone(), volume: volume.to_owned(), promise };
+    let id = shared.tenants.new_id();
+    let home = Home::of(shared, id, &row.volume)?;
+    let owner = owner.unwrap_or(name);
+    let verifier = password.map(|password| {
+        if password.parse::<Verifier>().is_ok() {
+            password
+        } else {
+            Verifier::of_password(&password, shared.env.entropy.bytes()).to_string()
+        }
+    });
+    home.create(owner, verifier).await?;
+    if let Err(error) = catalogue::insert(shared, id, &row).await {
+        home.remove().await?;
+        return Err(error);
+    }
+    home.worker().set_promise(id, row.promise.cpu);
+    shared.tenants.insert(Entry::new(id, home, row));
+    Ok(())
+}
+
+async fn alter(shared: &Arc<Shared>, name: &str, options: &[(String, String)]) -> SqlResult<()> {
+    let _reserved = shared.tenants.reserve(name)?;
+    let entry = existing(shared, name)?;
+    if options.iter().any(|(key, _)| key.eq_ignore_ascii_case(VOLUME)) {
+        return Err(SqlError::unsupported("moving a tenant to another volume"));
+    }
+    let mut row = entry.row();
+    set_all(&mut row.promise, options.iter())?;
+    catalogue::update(shared, entry.id, &row).await?;
+    entry.home.worker().set_promise(entry.id, row.promise.cpu);
+    entry.set_row(row);
+    Ok(())
+}
+
+async fn rename(shared: &Arc<Shared>, name: &str, to: &str) -> SqlResult<()> {
+    let _reserved = shared.tenants.reserve(name)?;
+    let _reserved_to = shared.tenants.reserve(to)?;
+    let entry = existing(shared, name)?;
+    check_name(shared, to)?;
+    catalogue::update(shared, entry.id, &TenantRow { name: to.to_owned(), ..entry.row() }).await?;
+    shared.tenants.rename(&entry, to);
+    Ok(())
+}
+
+async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlResult<()> {
+    let _reserved = shared.tenants.reserve(name)?;
+    let entry = match existing(shared, name) {
+        Err(error) if if_exists && error.state() == SqlState::INVALID_CATALOG_NAME => return Ok(()),
+        other => other?,
+    };
+    let sessions = shared.sessions.count_of(entry.id);
+    if sessions > 0 {
+        return Err(SqlError::new(
+            SqlState::OBJECT_IN_USE,
+            format!("tenant \"{name}\" is being accessed by other users"),
+        )
+        .with_detail(format!("There are {sessions} other sessions using the tenant.")));
+    }
+    catalogue::mark_dropped(shared, entry.id).await?;
+    shared.tenants.remove(&entry);
+    // Whoever came in between the count and the removal.
+    shared.sessions.drop_tenant(entry.id);
+    entry.home.remove().await?;
+    shared.log_dir.forget(entry.id);
+    entry.home.worker().forget(entry.id);
+    Ok(())
+}
+
+fn show(shared: &Shared) -> HostOutcome {
+    let text = |name: &str| field(name, PgType::Text);
+    let mut fields = vec![text("name"), field("id", PgType::Int8), text("state"), text("volume")];
+    fields.push(field("worker", PgType::Int4));
+    fields.push(field("sessions", PgType::Int8));
+    fields.push(field("cpu_seconds", PgType::Float8));
+    fields.extend(PromiseKey::ALL.iter().map(|key| text(key.as_str())));
+    let mut rows = Vec::new();
+    for (name, entry) in shared.tenants.list() {
+        let row = entry.row();
+        let used = entry.home.worker().account(entry.id).used();
+        let mut values: Row = vec![
+            Datum::Text(name.into()),
+            Datum::Int8(entry.id.0.cast_signed()),
+            Datum::Text(entry.home.phase_name().into()),
+            Datum::Text(row.volume.into()),
+            Datum::Int4(i32::from(entry.home.worker().id().0)),
+            Datum::Int8(shared.sessions.count_of(entry.id) as i64),
+            Datum::Float8(used.as_secs_f64()),
+        ];
+        values.extend(PromiseKey::ALL.iter().map(|&key| Datum::Text(row.promise.get(key).into())));
+        rows.push(values);
+    }
+    HostOutcome::Rows { fields, rows, tag: "SHOW TENANTS" }
+}
+
+fn field(name: &str, ty: PgType) -> Field {
+    Field {
+        name: name.to_owned(),
+        table_oid: 0,
+        attribute: 0,
+        ty,
+        modifier: TypeMod::NONE,
+        format: Format::Text,
+    }
+}

@@ -1,0 +1,158 @@
+//! Who gets in, who does not, and what each is told.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use base::{Nanos, SqlState};
+use env::Env;
+use pgproto::client;
+use server::{Server, StartError};
+use support::{ADMIN_PASSWORD, Client, TestServer, tcp};
+
+#[test]
+fn the_administrator_enters_and_is_answered() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    assert!(admin.is_alive());
+}
+
+#[test]
+fn strangers_are_told_why() {
+    let server = TestServer::start();
+    let state = |database: &str, user: &str, password: &str| {
+        let refused = server.connect(database, user, password).err().expect("refused");
+        assert_eq!(refused.severity, "FATAL");
+        refused.state
+    };
+    assert_eq!(state("rowhouse", "admin", "wrong"), SqlState::INVALID_PASSWORD);
+    assert_eq!(state("rowhouse", "nobody", "wrong"), SqlState::INVALID_PASSWORD);
+    assert_eq!(state("nowhere", "admin", ADMIN_PASSWORD), SqlState::INVALID_CATALOG_NAME);
+}
+
+#[test]
+fn a_tenants_role_reaches_its_tenant_and_no_other() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    server.create_tenant("umbrella");
+    assert!(server.connect("acme", "acme", "pw").expect("its own").is_alive());
+    for elsewhere in ["umbrella", "rowhouse"] {
+        let refused = server.connect(elsewhere, "acme", "pw").err().expect("refused");
+        assert_eq!(refused.state, SqlState::INVALID_PASSWORD, "{elsewhere}");
+    }
+    assert!(server.admin("acme").is_alive(), "the administrator may enter every tenant");
+    let mut owner = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(owner.fails("CREATE TENANT evil"), SqlState::INSUFFICIENT_PRIVILEGE);
+    assert_eq!(owner.fails("DROP TENANT umbrella"), SqlState::INSUFFICIENT_PRIVILEGE);
+}
+
+#[test]
+fn tenants_and_passwords_outlive_a_restart() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let server = server.restart();
+    assert!(server.connect("acme", "acme", "pw").expect("still there").is_alive());
+    assert!(server.admin("rowhouse").is_alive());
+}
+
+#[test]
+fn a_generated_password_is_in_a_private_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = TestServer::with(|config| config.admin_password = None);
+    let file = server.running().admin_password_file().expect("a generated password");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let password = std::fs::read_to_string(file).unwrap();
+    assert!(server.connect("rowhouse", "admin", password.trim()).expect("the password fits").is_alive());
+}
+
+#[test]
+fn a_data_directory_in_use_is_refused() {
+    let server = TestServer::start();
+    let refused = Server::start(&Env::real(), server.config.clone()).err().expect("refused");
+    assert!(matches!(refused, StartError::InUse(_)), "{refused}");
+    assert!(server.admin("rowhouse").is_alive(), "the first server does not notice");
+}
+
+#[test]
+fn a_client_that_never_starts_is_cut_off() {
+    let server = TestServer::with(|config| config.authentication_timeout = Nanos::from_millis(200));
+    let mut silent = tcp(server.address());
+    let mut slow = tcp(server.address());
+    slow.write_all(b"\0\0").unwrap();
+    let mut buf = [0; 16];
+    assert_eq!(silent.read(&mut buf).unwrap_or(0), 0);
+    assert_eq!(slow.read(&mut buf).unwrap_or(0), 0);
+    assert!(server.admin("rowhouse").is_alive());
+}
+
+#[test]
+fn hostile_openings_end_alone() {
+    let server = TestServer::start();
+    let mut neighbour = server.admin("rowhouse");
+    for opening in [&b"\x7f\xff\xff\xff\0\x03\0\0"[..], b"\0\0\0\x04", b"\0\0\0\x09\0\x02\0\0\0", b"GET / HTTP/1.1\r\n\r\n"] {
+        let mut stream = tcp(server.address());
+        stream.write_all(opening).unwrap();
+        let mut reply = Vec::new();
+        let _ = stream.read_to_end(&mut reply);
+        let message = client::next(&reply).unwrap().expect("an error is told");
+        assert_eq!(message.tag, b'E');
+        let state = client::report_state(message.body).unwrap();
+        assert!([SqlState::PROTOCOL_VIOLATION, SqlState::FEATURE_NOT_SUPPORTED].contains(&state));
+    }
+    assert!(neighbour.is_alive());
+}
+
+#[test]
+fn places_are_limited_and_some_are_the_administrators() {
+    let server = TestServer::with(|config| {
+        config.connections_max = 4;
+        config.connections_reserved = 2;
+    });
+    server.create_tenant("acme");
+    support::eventually("the creator's place is free", || {
+        server.connect("acme", "acme", "pw").is_ok()
+    });
+    let mut held = Vec::new();
+    let refused = loop {
+        match server.connect("acme", "acme", "pw") {
+            Ok(client) => held.push(client),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.state, SqlState::TOO_MANY_CONNECTIONS);
+    assert!(held.len() <= 2);
+    assert!(server.admin("acme").is_alive());
+}
+
+#[test]
+fn sessions_run_under_tls_with_the_self_signed_certificate() {
+    let server = TestServer::start();
+    let pem = std::fs::read(server.config.data_dir.join("tls/certificate.pem")).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    use rustls_pki_types::pem::PemObject as _;
+    for certificate in rustls_pki_types::CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut stream = tcp(server.address());
+    let mut out = Vec::new();
+    client::ssl_request(&mut out);
+    stream.write_all(&out).unwrap();
+    let mut answer = [0];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"S");
+    let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
+    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let stream = rustls::StreamOwned::new(tls, stream);
+    let mut client = Client::over(stream, "rowhouse", "admin", ADMIN_PASSWORD).expect("enters");
+    for _ in 0..3 {
+        assert!(client.is_alive());
+    }
+}

@@ -1,0 +1,144 @@
+//! Sessions that are cancelled, ended, slow or hostile, and their neighbours.
+
+mod support;
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use base::SqlState;
+use pgproto::client;
+use support::{TestServer, tcp};
+
+#[test]
+fn a_cancel_request_ends_the_statement_and_not_the_session() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    let key = client.key;
+    let address = server.address();
+    let began = Instant::now();
+    client.start_query("SELECT pg_sleep(30)");
+    let canceller = std::thread::Builder::new()
+        .spawn(move || {
+            std::thread::park_timeout(std::time::Duration::from_millis(200));
+            let mut out = Vec::new();
+            client::cancel_request(&mut out, key);
+            tcp(address).write_all(&out).unwrap();
+        })
+        .unwrap();
+    let answer = client.answer();
+    canceller.join().unwrap();
+    assert_eq!(answer.error.expect("cancelled").state, SqlState::QUERY_CANCELED);
+    assert!(began.elapsed().as_secs() < 20);
+    assert!(client.is_alive());
+}
+
+#[test]
+fn a_statement_over_its_time_is_cancelled() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    client.ok("SET statement_timeout = 50");
+    let error = client.query("SELECT pg_sleep(30)").error.expect("cancelled");
+    assert_eq!(error.state, SqlState::QUERY_CANCELED);
+    assert_eq!(error.message, "canceling statement due to statement timeout");
+    assert!(client.is_alive());
+}
+
+#[test]
+fn an_idle_transaction_over_its_time_ends_the_session() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    client.ok("SET idle_in_transaction_session_timeout = 50");
+    assert_eq!(client.query("BEGIN").status, b'T');
+    let error = client.answer().error.expect("told");
+    assert_eq!(error.state, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
+    assert_eq!(error.severity, "FATAL");
+    assert_eq!(client.message(), None);
+}
+
+#[test]
+fn a_terminated_session_is_told_and_ends() {
+    let server = TestServer::start();
+    let mut victim = server.admin("rowhouse");
+    let mut admin = server.admin("rowhouse");
+    let sql = format!("SELECT pg_terminate_backend({})", victim.key.process_id);
+    assert_eq!(admin.ok(&sql), [[Some("t".to_owned())]]);
+    let error = victim.answer().error.expect("told");
+    assert_eq!(error.state, SqlState::ADMIN_SHUTDOWN);
+    assert_eq!(victim.message(), None);
+    assert!(admin.is_alive());
+}
+
+#[test]
+fn a_broken_stream_ends_its_session_alone() {
+    let server = TestServer::start();
+    let mut neighbour = server.admin("rowhouse");
+    for bytes in [&b"Q\x7f\xff\xff\xff"[..], b"Q\0\0\0\x01", b"!\0\0\0\x04", b"S\0\x0f\0\0"] {
+        let mut client = server.admin("rowhouse");
+        client.send(bytes);
+        let error = client.answer().error.expect("told");
+        assert_eq!((error.state, error.severity.as_str()), (SqlState::PROTOCOL_VIOLATION, "FATAL"));
+        assert_eq!(client.message(), None);
+    }
+    assert!(neighbour.is_alive());
+}
+
+#[test]
+fn text_that_is_not_utf8_fails_its_statement_alone() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    client.send(b"Q\0\0\0\x0fselect '\xff'\0");
+    let answer = client.answer();
+    assert_eq!(answer.error.expect("told").state, SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+    assert!(client.is_alive());
+}
+
+#[test]
+fn after_an_extended_error_messages_are_skipped_until_sync() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    let mut out = Vec::new();
+    client::parse(&mut out, "", "SELECT * FROM nothing_of_this_name", &[]);
+    client::bind(&mut out, "", "", &[], &[], &[]);
+    client::execute(&mut out, "", 0);
+    client::query(&mut out, "SELECT 1");
+    client::sync(&mut out);
+    client::parse(&mut out, "", "SELECT 1", &[]);
+    client::bind(&mut out, "", "", &[], &[], &[]);
+    client::execute(&mut out, "", 0);
+    client::sync(&mut out);
+    session.send(&out);
+    let first = session.answer();
+    assert_eq!(first.error.expect("told").state, SqlState::UNDEFINED_TABLE);
+    assert!(first.rows.is_empty());
+    assert_eq!(session.answer().rows, [[Some("1".to_owned())]]);
+}
+
+#[test]
+fn a_function_call_message_is_refused() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    session.send(b"F\0\0\0\x0e\0\0\0\x01\0\0\0\0\0\0");
+    assert_eq!(session.answer().error.expect("told").state, SqlState::FEATURE_NOT_SUPPORTED);
+    assert!(session.is_alive());
+}
+
+#[test]
+fn a_statement_of_ten_megabytes_is_read_whole() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    let padding = " ".repeat(10 << 20);
+    assert_eq!(session.ok(&format!("{padding}SELECT 1")), [[Some("1".to_owned())]]);
+}
+
+#[test]
+fn the_end_of_the_server_is_told_to_its_sessions() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    let mut sleeper = server.admin("rowhouse");
+    sleeper.start_query("SELECT pg_sleep(30)");
+    drop(server);
+    for session in [&mut session, &mut sleeper] {
+        assert_eq!(session.answer().error.expect("told").state, SqlState::ADMIN_SHUTDOWN);
+        assert_eq!(session.message(), None);
+    }
+}
