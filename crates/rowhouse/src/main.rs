@@ -1,6 +1,7 @@
 //! The command line: one binary for the server and the tools beside it.
 
 mod bench;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -16,13 +17,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve tenants until SIGINT or SIGTERM
+    Serve(serve::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Bench(args) => bench::run(&args),
+        Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
+        Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,127 @@
+//! `rowhouse serve`: a server until SIGINT or SIGTERM.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::ByteCount;
+use env::Env;
+use server::{Server, ServerConfig, TlsFiles};
+
+/// The environment variable with the first start's password of the administrator.
+const PASSWORD_VARIABLE: &str = "ROWHOUSE_ADMIN_PASSWORD";
+
+/// Options of `rowhouse serve`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The first start makes the account `admin` of the database `rowhouse`. Its password is taken from the environment
+variable ROWHOUSE_ADMIN_PASSWORD, or generated into DIR/admin-password, which only you can read.
+
+  psql \"postgres://admin@127.0.0.1:5433/rowhouse\"
+  rowhouse=# CREATE TENANT acme WITH (cpu = 0.5, memory = '1GB') OWNER acme PASSWORD '...';
+  psql \"postgres://acme@127.0.0.1:5433/acme\"
+
+SIGINT or SIGTERM ends the server in order: sessions are told, open tenants are checkpointed.
+ROWHOUSE_IO=uring|epoll forces a way to the disk and the network, RUST_LOG=info|debug makes the log say more.")]
+pub(crate) struct Args {
+    /// Data directory; made if it is not there. One server at a time can use it
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Directory of the redo logs, best on a device of its own [default: DIR/log]
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// Address clients connect to; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5433")]
+    listen: SocketAddr,
+    /// Address of /healthz and /metrics over HTTP
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8433", conflicts_with = "no_admin")]
+    admin_listen: SocketAddr,
+    /// No HTTP at all
+    #[arg(long)]
+    no_admin: bool,
+    /// Worker threads [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Memory for the pages of all tenants together, for example 4GiB or 512MB
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    memory: ByteCount,
+    /// A further directory for tenants' data files, chosen by `CREATE TENANT ... WITH (volume = NAME)`; repeatable
+    #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
+    volume: Vec<(String, PathBuf)>,
+    /// Sessions of all tenants together
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max_connections: usize,
+    /// Seconds after which a tenant without sessions closes
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    close_tenants_after: u64,
+    /// Certificate chain for TLS, PEM [default: a self-signed one in DIR/tls]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+}
+
+fn volume(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
+        _ => Err("write NAME=DIR, for example fast=/mnt/nvme".to_owned()),
+    }
+}
+
+impl Args {
+    fn config(&self) -> ServerConfig {
+        let tls = self.tls_certificate.clone().zip(self.tls_key.clone());
+        ServerConfig {
+            log_dir: self.log_dir.clone(),
+            listen: self.listen,
+            admin_listen: (!self.no_admin).then_some(self.admin_listen),
+            workers: self.workers.map(usize::from),
+            memory: self.memory,
+            volumes: self.volume.clone(),
+            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            connections_max: self.max_connections,
+            tenant_close_after: base::Nanos::from_secs(self.close_tenants_after),
+            admin_password: std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
+            ..ServerConfig::new(&self.data)
+        }
+    }
+}
+
+/// Serves until told to end.
+///
+/// # Errors
+/// What keeps the server from starting, in words for the operator.
+pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let env = Env::real();
+    // Asked for now, so that a signal during the start is not lost.
+    let _ = env.threads.shutdown_signal();
+    let server = Server::start(&env, args.config())?;
+    announce(&env, &server);
+    server.wait();
+    println!("rowhouse ended in order");
+    Ok(())
+}
+
+fn announce(env: &Env, server: &Server) {
+    let admin = server.admin_address().map(|address| format!(", http://{address}/metrics")).unwrap_or_default();
+    println!(
+        "rowhouse {} serves {} tenants on postgres://{}{admin} ({} workers, {})",
+        std::env!("CARGO_PKG_VERSION"),
+        server.tenant_count(),
+        server.address(),
+        server.worker_count(),
+        env.io_backend()
+    );
+    if let Some(file) = server.admin_password_file() {
+        println!("the password of admin is in {}", file.display());
+    }
+    if !server.has_priority() {
+        println!(
+            "workers run without raised priority (no CAP_SYS_NICE): expect latencies of milliseconds beside \
+             analytical queries"
+        );
+    }
+}
