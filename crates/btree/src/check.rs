@@ -57,11 +57,14 @@ struct Bounds<'a> {
     high: Option<&'a [u8]>,
 }
 
+/// Sees an entry; its error ends the check.
+type Visit<'a> = dyn FnMut(&[u8], Value<'_>) -> Result<(), PageFault> + 'a;
+
 struct Walk<'a, P> {
     pages: &'a P,
     tree: PageNo,
     report: TreeReport,
-    each: &'a mut dyn FnMut(&[u8], Value<'_>) -> Result<(), PageFault>,
+    each: &'a mut Visit<'a>,
 }
 
 impl<P: ReadPages> Walk<'_, P> {

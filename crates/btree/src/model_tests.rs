@@ -1,7 +1,7 @@
 //! Random operations against a `BTreeMap`: short and long keys and values, ascending runs, snapshots that must not
 //! change, and pages that are missing at any step, after which nothing may have changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use base::PageNo;
@@ -14,8 +14,8 @@ use crate::{Cleared, Cursor, Put, Seek, TreeRoot, Value, check, clear, get, inse
 /// Pages of which some are not in memory.
 #[derive(Clone, Default)]
 struct TestPages {
-    pages: HashMap<PageNo, Box<PageBytes>>,
-    absent: HashSet<PageNo>,
+    pages: BTreeMap<PageNo, Box<PageBytes>>,
+    absent: BTreeSet<PageNo>,
     next: u32,
 }
 
@@ -259,7 +259,7 @@ impl Test {
 fn check_against(pages: &TestPages, root: TreeRoot, model: &Model) {
     let report = check(pages, root).expect("the tree is sound");
     assert_eq!(report.entries, model.len() as u64);
-    let owned: HashSet<_> = report.pages.iter().copied().collect();
+    let owned: BTreeSet<_> = report.pages.iter().copied().collect();
     assert_eq!(owned.len(), report.pages.len(), "a page is there twice");
     assert_eq!(owned, pages.pages.keys().copied().collect(), "pages are leaked");
     let mut cursor = Cursor::new(root, Seek::Start);

@@ -25,7 +25,7 @@ fn open(env: &Env) -> Result<(LogDir, RedoIndex), RedoError> {
 
 /// The bytes of a commit: of a length that depends on both numbers, now and then longer than a group.
 fn record(tenant: TenantId, commit: CommitNo) -> Vec<u8> {
-    let mix = (tenant.0 << 32 | commit.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mix = ((tenant.0 << 32) | commit.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let len = match mix >> 56 {
         0..4 => 300_000 + (mix as usize >> 8) % 400_000,
         4..30 => (mix as usize >> 8) % 60_000,
@@ -167,7 +167,7 @@ fn prepared_record_lets_others_pass_and_is_nothing_without_its_commit() {
     let env = world.env();
     let (logs, _) = open(&env).expect("an empty directory");
     let (log, mut flusher) = logs.writer();
-    let long: Vec<u8> = (0..900_000u32).map(|i| (i * 31 >> 3) as u8).collect();
+    let long: Vec<u8> = (0..900_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
     let mut prepare = |tenant: u64, passing: u64| {
         block_on(&env, async {
             let mut prepare = std::pin::pin!(log.prepare(TenantId(tenant), long.clone()));
