@@ -502,3 +502,54 @@ fn group_written_in_part_is_a_tail() {
     file.write_at(&group, group_at(1)).expect("writable");
     assert_eq!(recover(&env, &[dir()]).expect("whole").last_commit(TenantId(1)), Some(CommitNo(2)));
 }
+
+#[test]
+fn logs_on_the_real_disk_come_back() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let env = Env::real();
+    let (logs, _) = LogDir::open(&env, place.path(), SMALL).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    fill(&env, &log, &mut flusher, 3, 1, 60);
+    drop(flusher);
+    let (logs, index) = LogDir::open(&env, place.path(), SMALL).expect("sound");
+    for tenant in 1..=3 {
+        assert_holds(&index, TenantId(tenant), CommitNo(0), CommitNo(60));
+        logs.forget(TenantId(tenant));
+    }
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(logs.usage().live_segments, 0);
+}
+
+/// Prints what appending costs, and a durable group of one record. `cargo test -p storage --release redo -- --ignored
+/// --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_appending_and_of_a_durable_group() {
+    let place = tempfile::tempdir_in("/var/tmp").expect("a temporary directory");
+    let env = Env::real();
+    let (logs, _) = LogDir::open(&env, place.path(), LogOptions::default()).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    let record = [5u8; 300];
+    let (mut appending, mut flushing) = (0, 0);
+    for round in 0..200u64 {
+        let start = env.now();
+        for i in 0..800 {
+            log.append(TenantId(16 + i % 4), CommitNo(round * 800 + i + 1), &record);
+        }
+        appending += (env.now() - start).0;
+        let start = env.now();
+        flush_all(&env, &mut flusher);
+        flushing += (env.now() - start).0;
+    }
+    println!("append of 300 bytes: {} ns; group of 256 KiB: {} us", appending / 160_000, flushing / 200_000);
+    let start = env.now();
+    block_on(&env, async {
+        for i in 0..500 {
+            log.append(TenantId(30), CommitNo(i + 1), &record);
+            flusher.flush_once().await.expect("the disk works");
+        }
+    });
+    println!("group of one record: {} us", (env.now() - start).0 / 500_000);
+}
