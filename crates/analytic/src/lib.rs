@@ -1,1 +1,34 @@
-//! analytic
+//! The analytical path: queries answered by DataFusion over a snapshot.
+//!
+//! The only crate that names DataFusion. A statement's expressions are bound by the point path's binder (`sql::expr`), so both
+//! paths share names, types and semantics; what stands around expressions (FROM, grouping, windows, set operations, WITH) is
+//! bound here, into DataFusion's logical plan. Expressions become Arrow's where Arrow answers as PostgreSQL does, and row
+//! functions over the point path's evaluator otherwise. `pg_catalog` and `information_schema` are tables made in `catalog`.
+//!
+//! Runs on analytical threads only: [`run`] blocks, on pages and on its listener.
+
+mod aggregate;
+mod apply;
+mod arithmetic;
+mod binder;
+mod catalog;
+mod concat;
+mod error;
+mod expand;
+mod from;
+mod group;
+mod moments;
+mod prepare;
+mod query;
+mod relation;
+mod row_function;
+mod run;
+mod select;
+mod shared;
+mod table;
+mod translate;
+mod value;
+mod window;
+mod with;
+
+pub use run::{describe, run, run_cancellable};

@@ -195,7 +195,6 @@ fn listen_for_signals() -> ShutdownSignal {
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests {
     use super::*;
-    use crate::Env;
 
     #[test]
     fn thread_is_pinned_and_its_clock_read_from_outside() {
@@ -218,16 +217,6 @@ mod tests {
         // The kernel may reap the thread a moment after the join.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(control.cpu_time(), None);
-    }
-
-    #[test]
-    fn signal_asks_for_the_end_and_kills_nothing() {
-        let signal = SystemThreads.shutdown_signal();
-        assert!(!signal.wait_blocking(Some(Nanos(0))));
-        // SAFETY: the handler is installed, so the signal does not end the process.
-        check(unsafe { libc::kill(libc::getpid(), libc::SIGTERM) }).expect("a signal to ourselves");
-        assert!(signal.wait_blocking(Some(Nanos::from_secs(10))));
-        crate::block_on(&Env::real(), SystemThreads.shutdown_signal().wait());
     }
 
     #[test]

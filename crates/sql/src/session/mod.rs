@@ -33,7 +33,7 @@ use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
 pub use crate::parse::HostStatement;
-pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver};
+pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, QueryContext};
 pub use host::{BackendRow, LockRow, SessionHost};
 pub use names::PathNames;
 pub use reply::{CopyShape, Field, Format, Reply, encode_row, write_value};

@@ -263,34 +263,29 @@ impl LogDir {
     pub(super) fn pin(&self, id: SegmentId, pins: &[Pin]) {
         let mut state = self.state();
         let state = &mut *state;
-        let released = |tenant| state.released.get(&tenant).copied().unwrap_or_default();
         for pin in pins {
-            let open = state.live.get_mut(&id).expect("an open segment is live");
             match *pin {
-                Pin::Commit(tenant, commit) => open.keep_for(tenant, commit, released(tenant)),
+                Pin::Commit(tenant, commit) => {
+                    if state.released.get(&tenant).is_none_or(|released| *released < commit) {
+                        let live = state.live.get_mut(&id).expect("an open segment is live");
+                        live.pins.insert(tenant, commit);
+                    }
+                }
                 Pin::Fragment(set) => {
-                    if !open.fragment_sets.contains(&set) {
-                        open.fragment_sets.push(set);
+                    let live = state.live.get_mut(&id).expect("an open segment is live");
+                    if !live.fragment_sets.contains(&set) {
+                        live.fragment_sets.push(set);
                     }
                 }
                 Pin::CommitSet(set, tenant, commit) => {
-                    open.keep_for(tenant, commit, released(tenant));
+                    state.live.get_mut(&id).expect("an open segment is live").pins.insert(tenant, commit);
                     for live in drop_set(&mut state.live, id.log, set) {
-                        live.keep_for(tenant, commit, released(tenant));
+                        let pinned = live.pins.entry(tenant).or_default();
+                        *pinned = commit.max(*pinned);
                     }
                 }
                 Pin::GiveUpSet(set) => drop_set(&mut state.live, id.log, set).for_each(drop),
             }
-        }
-    }
-}
-
-impl LiveSegment {
-    /// Keeps the segment until the tenant's root covers `commit`, unless it does already.
-    fn keep_for(&mut self, tenant: TenantId, commit: CommitNo, released: CommitNo) {
-        if released < commit {
-            let pinned = self.pins.entry(tenant).or_default();
-            *pinned = commit.max(*pinned);
         }
     }
 }

@@ -40,13 +40,7 @@ pub(super) struct Group {
     pub(super) used: usize,
     pub(super) start: Lsn,
     pub(super) pins: Vec<Pin>,
-    /// By the tenant's number: where in `pins` one of these tenants was put last. A speed-up that may be wrong.
-    recent_pin: [u16; RECENT_PINS],
 }
-
-const RECENT_PINS: usize = 64;
-/// The shortest records fill a group with fewer pins than a `u16` counts.
-const _: () = assert!(GROUP_LEN_MAX / RECORD_HEADER_LEN < u16::MAX as usize);
 
 impl Group {
     fn new(start: Lsn) -> Group {
@@ -55,7 +49,6 @@ impl Group {
             used: GROUP_HEADER_LEN,
             start,
             pins: Vec::with_capacity(16),
-            recent_pin: [0; RECENT_PINS],
         }
     }
 
@@ -74,32 +67,19 @@ impl Group {
 
     fn push(&mut self, header: RecordHeader, parts: [&[u8]; 2], pin: Pin) {
         debug_assert_eq!(header.len, parts[0].len() + parts[1].len());
-        let room = &mut self.buf[self.used..];
-        write_record_header(room, header);
-        let mut at = RECORD_HEADER_LEN;
+        write_record_header(&mut self.buf[self.used..], header);
+        self.used += RECORD_HEADER_LEN;
         for part in parts {
-            room[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+            self.buf[self.used..self.used + part.len()].copy_from_slice(part);
+            self.used += part.len();
         }
-        self.used += at;
-        self.add_pin(pin);
-    }
-
-    /// A tenant's commit numbers only grow, so its newest pin stands for those before it.
-    fn add_pin(&mut self, pin: Pin) {
-        let Pin::Commit(tenant, later) = pin else {
-            if self.pins.last() != Some(&pin) {
-                self.pins.push(pin);
+        match (self.pins.last_mut(), pin) {
+            // Commit numbers of a tenant only grow, so the last one stands for those before it.
+            (Some(Pin::Commit(tenant, commit)), Pin::Commit(same, later)) if *tenant == same => {
+                *commit = later
             }
-            return;
-        };
-        let recent = &mut self.recent_pin[tenant.0 as usize % RECENT_PINS];
-        match self.pins.get_mut(usize::from(*recent)) {
-            Some(Pin::Commit(same, commit)) if *same == tenant => *commit = later,
-            _ => {
-                *recent = self.pins.len() as u16;
-                self.pins.push(pin);
-            }
+            (Some(last), pin) if *last == pin => {}
+            (_, pin) => self.pins.push(pin),
         }
     }
 }

@@ -162,6 +162,20 @@ impl Numeric {
         }
     }
 
+    /// The value in units of 10^-`scale`, if it is a whole number of them that fits.
+    pub fn to_unscaled(&self, scale: u16) -> Option<i128> {
+        let (coef, own) = match &self.0 {
+            Repr::Small { coef, scale } => (i128::from(*coef), *scale),
+            Repr::Big(big) => (i128::try_from(&big.coef).ok()?, big.scale),
+            _ => return None,
+        };
+        if own <= scale {
+            return coef.checked_mul(pow10_i128(u32::from(scale - own))?);
+        }
+        let unit = pow10_i128(u32::from(own - scale))?;
+        (coef % unit == 0).then_some(coef / unit)
+    }
+
     pub fn is_nan(&self) -> bool {
         matches!(self.0, Repr::NaN)
     }

@@ -1,0 +1,502 @@
+//! Subqueries evaluated row by row: a plan node that runs a subplan for each row of its input and adds its answer.
+//!
+//! DataFusion turns the usual correlated subqueries into joins; this takes the rest, LATERAL, and uncorrelated scalar
+//! subqueries, which run once. Outer columns reach the subplan through *cells*, which the node sets before each run; answers
+//! are remembered by the cells' values. One query runs on one thread, so a cell has one writer at a time.
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, take};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchemaRef, ScalarValue};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::catalog::Session;
+use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, Extension, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
+};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use futures::{StreamExt, TryStreamExt, stream};
+use rustc_hash::FxHashMap;
+use sql::expr::{Collate, CompareOp};
+use types::{CastContext, Datum, ElementType, PgType, TypeMod};
+
+use crate::error::external;
+use crate::expand::{Expand, ExpandExec};
+use crate::shared::Shared;
+use crate::value;
+
+/// The value of an outer column while a subplan runs.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    name: String,
+    arrow: DataType,
+    value: Mutex<ScalarValue>,
+}
+
+impl Cell {
+    pub(crate) fn new(name: String, arrow: DataType) -> SqlResult<Arc<Cell>> {
+        let value = ScalarValue::try_from(&arrow).map_err(crate::error::sql_error)?;
+        Ok(Arc::new(Cell { name, arrow, value: Mutex::new(value) }))
+    }
+
+    fn get(&self) -> ScalarValue {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, value: ScalarValue) {
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+}
+
+/// A function without arguments: the value of a cell.
+#[derive(Debug)]
+pub(crate) struct ReadCell {
+    cell: Arc<Cell>,
+    signature: Signature,
+}
+
+impl ReadCell {
+    pub(crate) fn new(cell: Arc<Cell>) -> ReadCell {
+        ReadCell { cell, signature: Signature::nullary(Volatility::Volatile) }
+    }
+}
+impl PartialEq for ReadCell {
+    fn eq(&self, other: &ReadCell) -> bool {
+        Arc::ptr_eq(&self.cell, &other.cell)
+    }
+}
+impl Eq for ReadCell {}
+impl Hash for ReadCell {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cell.name.hash(state);
+    }
+}
+impl ScalarUDFImpl for ReadCell {
+    fn name(&self) -> &str {
+        &self.cell.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.cell.arrow.clone())
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.cell.get()))
+    }
+}
+
+/// A comparison with one column of the subplan's rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RowTest {
+    pub(crate) op: CompareOp,
+    pub(crate) collate: Collate,
+    pub(crate) left: PgType,
+    pub(crate) right: PgType,
+    /// Conversion of the subplan's value before it is compared.
+    pub(crate) cast: Option<(PgType, PgType)>,
+}
+
+/// What is made of the subplan's rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ApplyKind {
+    Scalar,
+    Exists { negated: bool },
+    Compare { all: bool, tests: Vec<RowTest> },
+    Array { element: ElementType },
+    /// All of them beside the input's row; with `left`, a row of NULLs where there are none.
+    Lateral { left: bool },
+}
+
+/// The logical node. Its expressions are first the outer columns that `cells` take their values from, then the left sides
+/// of the tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Apply {
+    pub(crate) input: LogicalPlan,
+    pub(crate) subplan: LogicalPlan,
+    pub(crate) kind: ApplyKind,
+    pub(crate) cells: Vec<Arc<Cell>>,
+    /// Cells that nodes further out set; part of what an answer depends on.
+    pub(crate) outer_cells: Vec<Arc<Cell>>,
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) schema: DFSchemaRef,
+    /// Distinguishes nodes, which are never equal otherwise.
+    pub(crate) number: usize,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl PartialEq for Apply {
+    fn eq(&self, other: &Apply) -> bool {
+        self.number == other.number && self.input == other.input && self.subplan == other.subplan && self.exprs == other.exprs
+    }
+}
+impl Eq for Apply {}
+impl Hash for Apply {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+impl PartialOrd for Apply {
+    fn partial_cmp(&self, other: &Apply) -> Option<Ordering> {
+        self.number.partial_cmp(&other.number)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Apply {
+    fn name(&self) -> &'static str {
+        "Apply"
+    }
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input, &self.subplan]
+    }
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+    fn expressions(&self) -> Vec<Expr> {
+        self.exprs.clone()
+    }
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Apply: {}", kind_name(&self.kind))
+    }
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Apply> {
+        let subplan = inputs.pop().ok_or_else(|| DataFusionError::Internal("Apply has two inputs".into()))?;
+        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Apply has two inputs".into()))?;
+        Ok(Apply { input, subplan, exprs, ..self.clone() })
+    }
+}
+
+fn kind_name(kind: &ApplyKind) -> &'static str {
+    match kind {
+        ApplyKind::Scalar => "scalar",
+        ApplyKind::Exists { .. } => "exists",
+        ApplyKind::Compare { .. } => "compare",
+        ApplyKind::Array { .. } => "array",
+        ApplyKind::Lateral { .. } => "lateral",
+    }
+}
+
+impl From<Apply> for LogicalPlan {
+    fn from(apply: Apply) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(apply) })
+    }
+}
+
+/// Plans this crate's nodes, and everything else as DataFusion does.
+#[derive(Debug)]
+pub(crate) struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(&self, plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(NodePlanner)]).create_physical_plan(plan, state).await
+    }
+}
+
+struct NodePlanner;
+
+#[async_trait]
+impl ExtensionPlanner for NodePlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        logical: &[&LogicalPlan],
+        physical: &[Arc<dyn ExecutionPlan>],
+        state: &dyn Session,
+        planning: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let node: &dyn Any = node.as_any();
+        if let Some(apply) = node.downcast_ref::<Apply>() {
+            let input_schema = logical[0].schema();
+            let exprs = apply
+                .exprs
+                .iter()
+                .map(|e| planner.create_physical_expr(e, input_schema, state, planning))
+                .collect::<Result<Vec<_>>>()?;
+            return Ok(Some(Arc::new(ApplyExec::new(apply, exprs, Arc::clone(&physical[0]), Arc::clone(&physical[1])))));
+        }
+        if let Some(expand) = node.downcast_ref::<Expand>() {
+            let exec = ExpandExec::plan(expand, planner, logical[0], Arc::clone(&physical[0]), state, planning)?;
+            return Ok(Some(Arc::new(exec)));
+        }
+        Ok(None)
+    }
+}
+
+/// Properties of a node that yields one stream of its schema.
+pub(crate) fn one_stream(schema: SchemaRef) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
+}
+
+#[derive(Clone, Debug)]
+struct ApplyExec {
+    input: Arc<dyn ExecutionPlan>,
+    subplan: Arc<dyn ExecutionPlan>,
+    kind: ApplyKind,
+    cells: Vec<Arc<Cell>>,
+    outer_cells: Vec<Arc<Cell>>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    properties: Arc<PlanProperties>,
+    shared: Arc<Shared>,
+}
+
+impl ApplyExec {
+    fn new(apply: &Apply, exprs: Vec<Arc<dyn PhysicalExpr>>, input: Arc<dyn ExecutionPlan>, subplan: Arc<dyn ExecutionPlan>) -> ApplyExec {
+        ApplyExec {
+            input,
+            subplan,
+            kind: apply.kind.clone(),
+            cells: apply.cells.clone(),
+            outer_cells: apply.outer_cells.clone(),
+            exprs,
+            properties: one_stream(Arc::clone(apply.schema.inner())),
+            shared: Arc::clone(&apply.shared),
+        }
+    }
+
+    fn result_type(&self) -> DataType {
+        self.schema().fields().last().expect("the answer's column").data_type().clone()
+    }
+
+    /// The subplan's rows for the cells' present values.
+    async fn run(&self, context: &Arc<TaskContext>) -> Result<RecordBatch> {
+        self.shared.check_cancelled().map_err(external)?;
+        let plan = reset_plan_states(Arc::clone(&self.subplan))?;
+        let mut stream = plan.execute(0, Arc::clone(context))?;
+        let enough = match self.kind {
+            ApplyKind::Scalar => 2,
+            ApplyKind::Exists { .. } => 1,
+            _ => usize::MAX,
+        };
+        let mut batches = Vec::new();
+        let mut rows = 0;
+        while rows < enough {
+            let Some(batch) = stream.try_next().await? else { break };
+            rows += batch.num_rows();
+            batches.push(batch);
+        }
+        Ok(concat_batches(&plan.schema(), &batches)?)
+    }
+
+    /// The answer for one input row; `left` are the left sides of its tests.
+    fn answer(&self, rows: &RecordBatch, left: &[Datum]) -> SqlResult<ScalarValue> {
+        match &self.kind {
+            ApplyKind::Scalar => match rows.num_rows() {
+                0 => ScalarValue::try_from(&self.result_type()).map_err(crate::error::sql_error),
+                1 => ScalarValue::try_from_array(rows.column(0), 0).map_err(crate::error::sql_error),
+                _ => Err(SqlError::new(
+                    SqlState::CARDINALITY_VIOLATION,
+                    "more than one row returned by a subquery used as an expression",
+                )),
+            },
+            ApplyKind::Exists { negated } => Ok(ScalarValue::Boolean(Some((rows.num_rows() > 0) != *negated))),
+            ApplyKind::Compare { all, tests } => {
+                compare_rows(rows, left, tests, *all, &self.shared).map(ScalarValue::Boolean)
+            }
+            ApplyKind::Array { element } => {
+                let ty = PgType::Array(*element);
+                let items = (0..rows.num_rows())
+                    .map(|i| value::datum(rows.column(0), i, (*element).into()))
+                    .collect::<SqlResult<Vec<_>>>()?;
+                value::scalar(&Datum::array(*element, items), ty, &DataType::Binary)
+            }
+            ApplyKind::Lateral { .. } => unreachable!("a lateral join has rows, not an answer"),
+        }
+    }
+
+    async fn batch(&self, batch: RecordBatch, memo: &mut Memo, context: &Arc<TaskContext>) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let columns = self
+            .exprs
+            .iter()
+            .map(|e| e.evaluate(&batch)?.into_array(rows))
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let (cell_columns, left_columns) = columns.split_at(self.cells.len());
+        let outer: Vec<ScalarValue> = self.outer_cells.iter().map(|c| c.get()).collect();
+        let mut answers = Vec::with_capacity(rows);
+        let mut found = Vec::new();
+        let mut from = Vec::new();
+        for i in 0..rows {
+            let mut key = Vec::with_capacity(self.cells.len() + outer.len());
+            for column in cell_columns {
+                key.push(ScalarValue::try_from_array(column, i)?);
+            }
+            key.extend(outer.iter().cloned());
+            let result = match memo.get(&key) {
+                Some(known) => known.clone(),
+                None => {
+                    for (cell, value) in self.cells.iter().zip(&key) {
+                        cell.set(value.clone());
+                    }
+                    let result = self.run(context).await?;
+                    memo.insert(key, result.clone());
+                    result
+                }
+            };
+            match &self.kind {
+                ApplyKind::Lateral { left } => {
+                    let here = result.num_rows();
+                    from.extend(std::iter::repeat_n(i as u32, here));
+                    if here > 0 {
+                        found.push(result);
+                    } else if *left {
+                        from.push(i as u32);
+                        let schema = result.schema();
+                        let nulls = schema.fields().iter().map(|f| value::nulls(f.data_type(), 1)).collect();
+                        found.push(RecordBatch::try_new(schema, nulls)?);
+                    }
+                }
+                kind => {
+                    let mut left = Vec::new();
+                    if let ApplyKind::Compare { tests, .. } = kind {
+                        for (test, column) in tests.iter().zip(left_columns) {
+                            left.push(value::datum(column, i, test.left).map_err(external)?);
+                        }
+                    }
+                    answers.push(self.answer(&result, &left).map_err(external)?);
+                }
+            }
+        }
+        let mut out: Vec<ArrayRef>;
+        if matches!(self.kind, ApplyKind::Lateral { .. }) {
+            let indices = UInt32Array::from(from);
+            out = batch.columns().iter().map(|c| take(c, &indices, None)).collect::<std::result::Result<_, _>>()?;
+            let right = concat_batches(&self.subplan.schema(), &found)?;
+            out.extend(right.columns().iter().cloned());
+        } else {
+            out = batch.columns().to_vec();
+            out.push(if rows == 0 { value::nulls(&self.result_type(), 0) } else { ScalarValue::iter_to_array(answers)? });
+        }
+        Ok(RecordBatch::try_new(self.schema(), out)?)
+    }
+}
+
+/// Rows of the subplan by the values it depends on.
+type Memo = FxHashMap<Vec<ScalarValue>, RecordBatch>;
+
+/// `left op ANY/ALL (rows)` in three-valued logic.
+fn compare_rows(rows: &RecordBatch, left: &[Datum], tests: &[RowTest], all: bool, shared: &Shared) -> SqlResult<Option<bool>> {
+    let mut unknown = false;
+    for i in 0..rows.num_rows() {
+        let mut row = Some(!matches!(tests, [_, _, ..]) || tests[0].op != CompareOp::Ne);
+        let any_column = tests.len() > 1 && tests[0].op == CompareOp::Ne;
+        if any_column {
+            row = Some(false);
+        }
+        for (k, test) in tests.iter().enumerate() {
+            let mut right = value::datum(rows.column(k), i, test.right)?;
+            if let Some((from, to)) = test.cast {
+                right = types::cast(right, from, to, TypeMod::NONE, CastContext::Implicit, &shared.format)?;
+            }
+            let holds = if left[k].is_null() || right.is_null() {
+                None
+            } else {
+                Some(test.op.holds(compare(&left[k], &right, test.collate)))
+            };
+            row = if any_column { or(row, holds) } else { and(row, holds) };
+        }
+        match (row, all) {
+            (Some(true), false) => return Ok(Some(true)),
+            (Some(false), true) => return Ok(Some(false)),
+            (None, _) => unknown = true,
+            _ => {}
+        }
+    }
+    Ok(if unknown { None } else { Some(all) })
+}
+
+fn compare(a: &Datum, b: &Datum, collate: Collate) -> Ordering {
+    match (collate, a, b) {
+        (Collate::Blanks, Datum::Text(a), Datum::Text(b)) => a.trim_end_matches(' ').cmp(b.trim_end_matches(' ')),
+        _ => types::compare(a, b),
+    }
+}
+
+fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+fn or(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    match (a, b) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (Some(false), Some(false)) => Some(false),
+        _ => None,
+    }
+}
+
+impl DisplayAs for ApplyExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "ApplyExec: {}", kind_name(&self.kind))
+    }
+}
+
+impl ExecutionPlan for ApplyExec {
+    fn name(&self) -> &'static str {
+        "ApplyExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![Distribution::SinglePartition, Distribution::SinglePartition]
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input, &self.subplan]
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for expr in &self.exprs {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let subplan = children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
+        let input = children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
+        Ok(Arc::new(ApplyExec { input, subplan, ..(*self).clone() }))
+    }
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, Arc::clone(&context))?;
+        let this = self.clone();
+        let state = (input, this, Memo::default(), context);
+        let batches = stream::try_unfold(state, |(mut input, this, mut memo, context)| async move {
+            match input.next().await {
+                None => Ok(None),
+                Some(batch) => {
+                    let out = this.batch(batch?, &mut memo, &context).await?;
+                    Ok(Some((out, (input, this, memo, context))))
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}

@@ -1,0 +1,362 @@
+//! The state of binding one statement's queries into a plan of DataFusion's.
+//!
+//! Expressions are bound by the point path's binder; this crate binds what stands around them: FROM, grouping, windows, set
+//! operations, WITH. Levels in progress stand on a stack, so that an outer column is found by its depth. Columns of every
+//! plan have names made here (`c1`, `c2`, …), unique within the statement, so that no name is ever ambiguous.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery};
+use sql::expr::{
+    Aggregates, BindContext, BoundExpr, BoundSubquery, CompareOp, ParamTypes, Scope, SubqueryBinder, SubqueryExpr,
+    SubqueryId, SubqueryTest,
+};
+use sqlparser::ast;
+use types::{CastContext, PgType, TypeMod};
+
+use crate::apply::{Apply, ApplyKind, Cell as OuterCell, ReadCell, RowTest};
+use crate::error::Planned;
+use crate::relation::{Level, RelColumn, Relation};
+use crate::row_function::{Body, RowFunction};
+use crate::shared::Shared;
+use crate::translate::{Translator, Typed, apply, bare, field};
+use crate::with::CommonTable;
+
+/// Binds one statement.
+pub(crate) struct Binder<'a> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) params: &'a ParamTypes,
+    /// Evaluate every subquery row by row, because DataFusion could not turn one of them into a join.
+    apply_all: bool,
+    pub(crate) ctes: RefCell<Vec<CommonTable>>,
+    /// The schemas that unqualified names are searched in: the session's, or those of the view being expanded.
+    pub(crate) path: RefCell<Vec<Oid>>,
+    /// The role whose privileges count; `None` for the administrator.
+    pub(crate) role: Cell<Option<Oid>>,
+    pub(crate) view_depth: Cell<usize>,
+    counter: Cell<usize>,
+    functions: RefCell<Vec<Arc<ScalarUDF>>>,
+    levels: RefCell<Vec<Arc<Level>>>,
+    /// Every use of an outer column: which level of the stack, which column.
+    outer_uses: RefCell<Vec<OuterUse>>,
+    subqueries: RefCell<Vec<PlannedSubquery>>,
+    cells: RefCell<Vec<(Column, Arc<OuterCell>)>>,
+    /// Whether a correlated subquery was left to DataFusion.
+    pub(crate) decorrelated: Cell<bool>,
+}
+
+#[derive(Clone, Debug)]
+struct OuterUse {
+    level: usize,
+    column: RelColumn,
+}
+
+#[derive(Clone, Debug)]
+struct PlannedSubquery {
+    relation: Relation,
+    outer: Vec<OuterUse>,
+    /// The stack's height where the subquery stands: its immediate outer level is the one below.
+    depth: usize,
+    /// Yields exactly one row whatever its input: an aggregation without GROUP BY, no count among its aggregates.
+    single_row: bool,
+}
+
+/// Why a plan must be made again with every subquery evaluated row by row.
+pub(crate) const NEEDS_APPLY: &str = "a correlated subquery cannot be turned into a join";
+
+impl<'a> Binder<'a> {
+    pub(crate) fn new(shared: Arc<Shared>, params: &'a ParamTypes, apply_all: bool) -> Binder<'a> {
+        let path = shared.search_path.clone();
+        let role = shared.catalog.role_named(&shared.context.user).map(|role| role.oid);
+        Binder {
+            shared,
+            params,
+            apply_all,
+            ctes: RefCell::default(),
+            path: RefCell::new(path),
+            role: Cell::new(role),
+            view_depth: Cell::new(0),
+            counter: Cell::new(0),
+            functions: RefCell::default(),
+            levels: RefCell::default(),
+            outer_uses: RefCell::default(),
+            subqueries: RefCell::default(),
+            cells: RefCell::default(),
+            decorrelated: Cell::new(false),
+        }
+    }
+
+    /// A number not used before in this statement.
+    pub(crate) fn number(&self) -> usize {
+        self.counter.set(self.counter.get() + 1);
+        self.counter.get()
+    }
+
+    /// A column name not used before in this statement.
+    pub(crate) fn fresh(&self) -> String {
+        format!("c{}", self.number())
+    }
+
+    /// What the point path's binder needs.
+    pub(crate) fn context(&self, aggregates: Aggregates) -> BindContext<'_> {
+        BindContext {
+            params: self.params,
+            format: &self.shared.format,
+            subqueries: Some(self),
+            aggregates,
+            fold_stable: false,
+        }
+    }
+
+    /// Runs `f` with `level` as the innermost one.
+    pub(crate) fn within<T>(&self, level: &Arc<Level>, f: impl FnOnce() -> SqlResult<T>) -> SqlResult<T> {
+        self.levels.borrow_mut().push(Arc::clone(level));
+        let result = f();
+        self.levels.borrow_mut().pop();
+        result
+    }
+
+    /// The function with that body; the same one for equal bodies.
+    pub(crate) fn function(&self, body: Body, args: Vec<PgType>, result: PgType, arrow: DataType) -> Arc<ScalarUDF> {
+        let mut functions = self.functions.borrow_mut();
+        for known in functions.iter() {
+            let inner: &dyn std::any::Any = known.inner().as_ref();
+            if let Some(f) = inner.downcast_ref::<RowFunction>()
+                && *f.body() == body
+                && f.arg_types() == args
+                && *f.arrow() == arrow
+            {
+                return Arc::clone(known);
+            }
+        }
+        let number = functions.len();
+        let function = RowFunction::new(body, args, result, arrow, number, Arc::clone(&self.shared));
+        let udf = Arc::new(ScalarUDF::from(function));
+        functions.push(Arc::clone(&udf));
+        udf
+    }
+
+    /// An outer column as the innermost level sees it.
+    pub(crate) fn outer_column(&self, depth: usize, index: usize) -> SqlResult<Typed> {
+        let levels = self.levels.borrow();
+        let at = levels.len().checked_sub(1 + depth).ok_or_else(|| SqlError::internal("an outer column without its query"))?;
+        let column = levels[at]
+            .columns
+            .get(index)
+            .cloned()
+            .ok_or_else(|| SqlError::unsupported("this use of an enclosing query's expression"))?;
+        self.outer_uses.borrow_mut().push(OuterUse { level: at, column: column.clone() });
+        let expr = if self.apply_all {
+            let cell = self.cell(&column)?;
+            apply(Arc::new(ScalarUDF::from(ReadCell::new(cell))), Vec::new())
+        } else {
+            Expr::OuterReferenceColumn(Arc::new(field(&column.column.name, &column.arrow)), column.column.clone())
+        };
+        Ok(Typed { expr, ty: column.ty, arrow: column.arrow })
+    }
+
+    fn cell(&self, column: &RelColumn) -> SqlResult<Arc<OuterCell>> {
+        let mut cells = self.cells.borrow_mut();
+        if let Some((_, cell)) = cells.iter().find(|(known, _)| *known == column.column) {
+            return Ok(Arc::clone(cell));
+        }
+        let cell = OuterCell::new(column.column.name.clone(), column.arrow.clone())?;
+        cells.push((column.column.clone(), Arc::clone(&cell)));
+        Ok(cell)
+    }
+
+    /// The outer columns used since `since` that belong to levels below `depth`.
+    fn uses_since(&self, since: usize, depth: usize) -> Vec<OuterUse> {
+        self.outer_uses.borrow()[since..].iter().filter(|used| used.level < depth).cloned().collect()
+    }
+
+    /// Binds a query that stands inside another: `outer` is the scope of its immediate outer level.
+    pub(crate) fn nested(&self, query: &ast::Query, outer: &dyn Scope) -> SqlResult<(Relation, bool, Vec<(usize, RelColumn)>)> {
+        let depth = self.levels.borrow().len();
+        let since = self.outer_uses.borrow().len();
+        let (relation, single_row) = self.query(query, Some(outer))?;
+        let uses = self.uses_since(since, depth).into_iter().map(|used| (used.level, used.column)).collect();
+        Ok((relation, single_row, uses))
+    }
+
+    /// A node that runs `subplan` for each row of `input`. The column of its answer is the last.
+    pub(crate) fn apply_node(
+        &self,
+        input: LogicalPlan,
+        subplan: LogicalPlan,
+        kind: ApplyKind,
+        outer: &[(usize, RelColumn)],
+        tests: Vec<Expr>,
+        answer: Option<(&str, &DataType)>,
+    ) -> SqlResult<LogicalPlan> {
+        if !outer.is_empty() && !self.apply_all {
+            return Err(SqlError::internal(NEEDS_APPLY));
+        }
+        let here = self.levels.borrow().len();
+        let mut cells: Vec<Arc<OuterCell>> = Vec::new();
+        let mut outer_cells: Vec<Arc<OuterCell>> = Vec::new();
+        let mut exprs = Vec::new();
+        for (level, column) in outer {
+            let cell = self.cell(column)?;
+            if cells.iter().chain(&outer_cells).any(|known| Arc::ptr_eq(known, &cell)) {
+                continue;
+            }
+            if level + 1 == here {
+                cells.push(cell);
+                exprs.push(column.expr());
+            } else {
+                outer_cells.push(cell);
+            }
+        }
+        exprs.extend(tests);
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+        match answer {
+            Some((name, arrow)) => fields.push((None, Arc::new(field(name, arrow)))),
+            None => fields.extend(subplan.schema().iter().map(|(table, f)| (table.cloned(), Arc::new(f.as_ref().clone().with_nullable(true))))),
+        }
+        let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
+        let node = Apply {
+            input,
+            subplan,
+            kind,
+            cells,
+            outer_cells,
+            exprs,
+            schema: Arc::new(schema),
+            number: self.number(),
+            shared: Arc::clone(&self.shared),
+        };
+        Ok(node.into())
+    }
+
+    /// The value of a subquery within an expression of `translator`'s level.
+    pub(crate) fn subquery_expr(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        ty: PgType,
+        typmod: TypeMod,
+        subquery: &SubqueryExpr,
+        tests: Vec<Typed>,
+    ) -> SqlResult<Typed> {
+        let planned = self.subqueries.borrow()[subquery.id.0 as usize].clone();
+        let correlated = !planned.outer.is_empty();
+        let near = planned.outer.iter().all(|used| used.level + 1 == planned.depth);
+        let native = !self.apply_all && near;
+        let first = planned.relation.columns.first().cloned();
+        let plan = planned.relation.plan.clone();
+        let wrap = |plan: LogicalPlan| Subquery {
+            subquery: Arc::new(plan),
+            outer_ref_columns: planned
+                .outer
+                .iter()
+                .map(|used| {
+                    let f = Arc::new(field(&used.column.column.name, &used.column.arrow));
+                    Expr::OuterReferenceColumn(f, used.column.column.clone())
+                })
+                .collect(),
+            spans: Default::default(),
+        };
+        let (kind, arrow) = match &subquery.test {
+            SubqueryTest::Scalar => {
+                let column = first.ok_or_else(|| SqlError::new(base::SqlState::SYNTAX_ERROR, "subquery must return only one column"))?;
+                if native && correlated && planned.single_row {
+                    self.decorrelated.set(true);
+                    let expr = Expr::ScalarSubquery(wrap(plan));
+                    return Ok(Typed { expr, ty, arrow: column.arrow });
+                }
+                (ApplyKind::Scalar, column.arrow)
+            }
+            SubqueryTest::Exists { negated } => {
+                if native && correlated {
+                    self.decorrelated.set(true);
+                    let expr = Expr::Exists(Exists::new(wrap(plan), *negated));
+                    return Ok(Typed { expr, ty, arrow: DataType::Boolean });
+                }
+                (ApplyKind::Exists { negated: *negated }, DataType::Boolean)
+            }
+            SubqueryTest::Compare { all, columns } => {
+                if let ([column], [test], true) = (&columns[..], &tests[..], native)
+                    && ((column.op == CompareOp::Eq && !all) || (column.op == CompareOp::Ne && *all))
+                {
+                    let right = first.ok_or_else(|| SqlError::internal("a subquery without columns"))?;
+                    let (left, plan) = self.in_sides(test.clone(), &right, column.collate, column.cast, plan)?;
+                    self.decorrelated.set(true);
+                    let expr = Expr::InSubquery(InSubquery::new(Box::new(left), wrap(plan), *all));
+                    return Ok(Typed { expr, ty, arrow: DataType::Boolean });
+                }
+                let tests = columns
+                    .iter()
+                    .zip(&planned.relation.columns)
+                    .map(|(column, right)| RowTest {
+                        op: column.op,
+                        collate: column.collate,
+                        left: column.left.ty,
+                        right: right.ty,
+                        cast: column.cast,
+                    })
+                    .collect();
+                (ApplyKind::Compare { all: *all, tests }, DataType::Boolean)
+            }
+            SubqueryTest::Array { element } => (ApplyKind::Array { element: *element }, DataType::Binary),
+        };
+        let _ = typmod;
+        let name = self.fresh();
+        let input = std::mem::replace(&mut translator.plan, empty());
+        let outer: Vec<(usize, RelColumn)> = planned.outer.iter().map(|used| (used.level, used.column.clone())).collect();
+        let left = tests.into_iter().map(|t| t.expr).collect();
+        translator.plan = self.apply_node(input, plan, kind, &outer, left, Some((&name, &arrow)))?;
+        Ok(Typed { expr: Expr::Column(bare(name)), ty, arrow })
+    }
+
+    /// Both sides of an IN as comparable expressions: the left one, and the subplan with its column converted.
+    fn in_sides(
+        &self,
+        left: Typed,
+        right: &RelColumn,
+        collate: sql::expr::Collate,
+        cast: Option<(PgType, PgType)>,
+        plan: LogicalPlan,
+    ) -> SqlResult<(Expr, LogicalPlan)> {
+        let level = Arc::new(Level { columns: vec![right.clone()], star: vec![0], synthetic: RefCell::default() });
+        let mut translator = Translator::new(self, plan, level);
+        let mut bound = BoundExpr::column(0, right.ty, right.typmod);
+        if let Some((_, to)) = cast {
+            let kind = sql::expr::ExprKind::Cast { expr: Box::new(bound), how: CastContext::Implicit };
+            bound = BoundExpr::new(to, TypeMod::NONE, kind);
+        }
+        let right = translator.translate(&bound)?;
+        let mut keys = translator.keys(vec![left, right], collate)?;
+        let right = keys.pop().expect("two keys");
+        let left = keys.pop().expect("two keys");
+        let plan = LogicalPlanBuilder::from(translator.plan)
+            .project(vec![right.alias(self.fresh())])
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        Ok((left, plan))
+    }
+}
+
+impl SubqueryBinder for Binder<'_> {
+    fn bind_subquery(&self, query: &ast::Query, outer: &dyn Scope, _: &BindContext<'_>) -> SqlResult<BoundSubquery> {
+        let depth = self.levels.borrow().len();
+        let since = self.outer_uses.borrow().len();
+        let (relation, single_row) = self.query(query, Some(outer))?;
+        let uses = self.uses_since(since, depth);
+        let columns = relation.columns.iter().map(|c| (c.ty, c.typmod, c.name.clone())).collect();
+        let correlated = !uses.is_empty();
+        let mut subqueries = self.subqueries.borrow_mut();
+        subqueries.push(PlannedSubquery { relation, outer: uses, depth, single_row });
+        Ok(BoundSubquery { id: SubqueryId((subqueries.len() - 1) as u32), columns, correlated })
+    }
+}
+
+/// A plan without rows, to stand in for one that is moved.
+pub(crate) fn empty() -> LogicalPlan {
+    LogicalPlanBuilder::empty(false).build().expect("an empty relation always builds")
+}

@@ -1,0 +1,105 @@
+//! Objects written back as SQL: what `pg_get_constraintdef` and its kin answer.
+
+use base::Oid;
+use tenant::catalog::{Catalog, Index, MatchType, ReferentialAction, Relation, Table};
+
+use super::names::{qualified, quoted, relation_name};
+
+/// A list of columns: `a, "B"`.
+fn columns(table: &Table, positions: impl IntoIterator<Item = usize>) -> String {
+    let names: Vec<String> = positions.into_iter().map(|i| quoted(&table.columns[i].name)).collect();
+    names.join(", ")
+}
+
+/// `UNIQUE (a, b)`, `CHECK ((a > 0))`, `FOREIGN KEY (a) REFERENCES p(id) ON DELETE CASCADE`.
+pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid) -> Option<String> {
+    for table in catalog.tables() {
+        for index in &table.indexes {
+            if index.constraint.is_some_and(|c| c.oid == oid) {
+                let kind = if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" };
+                let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+                return Some(format!("{kind}{nulls} ({})", columns(table, index.column_positions())));
+            }
+        }
+        if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
+            return Some(format!("CHECK (({}))", check.expression));
+        }
+        if let Some(key) = table.foreign_key(oid) {
+            let parent = catalog.table(key.referenced_table)?;
+            let name = relation_name(catalog, path, catalog.relation(parent.oid)?);
+            let mut out = format!(
+                "FOREIGN KEY ({}) REFERENCES {name}({})",
+                columns(table, key.columns.iter().copied()),
+                columns(parent, key.referenced_columns.iter().copied())
+            );
+            if key.match_type == MatchType::Full {
+                out += " MATCH FULL";
+            }
+            for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+                if let Some(words) = action_words(action) {
+                    out += &format!(" ON {event} {words}");
+                }
+            }
+            return Some(out);
+        }
+    }
+    None
+}
+
+fn action_words(action: ReferentialAction) -> Option<&'static str> {
+    match action {
+        ReferentialAction::NoAction => None,
+        ReferentialAction::Restrict => Some("RESTRICT"),
+        ReferentialAction::Cascade => Some("CASCADE"),
+        ReferentialAction::SetNull => Some("SET NULL"),
+        ReferentialAction::SetDefault => Some("SET DEFAULT"),
+    }
+}
+
+/// `pg_constraint.confupdtype` and `confdeltype`.
+pub(crate) fn action_letter(action: ReferentialAction) -> u8 {
+    match action {
+        ReferentialAction::NoAction => b'a',
+        ReferentialAction::Restrict => b'r',
+        ReferentialAction::Cascade => b'c',
+        ReferentialAction::SetNull => b'n',
+        ReferentialAction::SetDefault => b'd',
+    }
+}
+
+/// A key column with its options: `a DESC NULLS LAST`.
+fn key_column(table: &Table, index: &Index, at: usize) -> String {
+    let column = index.columns[at];
+    let mut out = quoted(&table.columns[column.column].name);
+    match (column.descending, column.nulls_first) {
+        (false, true) => out += " NULLS FIRST",
+        (true, true) => out += " DESC",
+        (true, false) => out += " DESC NULLS LAST",
+        (false, false) => {}
+    }
+    out
+}
+
+/// `CREATE UNIQUE INDEX i ON public.t USING btree (a, b DESC)`; with `column` (from 1) only that column's definition.
+pub(crate) fn index(catalog: &Catalog, oid: Oid, column: i32) -> Option<String> {
+    let Some(Relation::Index(table, at)) = catalog.relation(oid) else { return None };
+    let index = &table.indexes[*at];
+    if column > 0 {
+        let at = usize::try_from(column - 1).ok()?;
+        return index.columns.get(at).map(|c| quoted(&table.columns[c.column].name));
+    }
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i)).collect();
+    let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+    Some(format!(
+        "CREATE {unique}INDEX {} ON {} USING btree ({}){nulls}",
+        quoted(&index.name),
+        qualified(catalog, catalog.relation(table.oid)?),
+        keys.join(", ")
+    ))
+}
+
+/// The query of a view, with PostgreSQL's final semicolon.
+pub(crate) fn view(catalog: &Catalog, oid: Oid) -> Option<String> {
+    catalog.view(oid).map(|view| format!(" {};", view.sql.trim().trim_end_matches(';')))
+}

@@ -1,0 +1,353 @@
+//! Functions over the catalog: `format_type`, `pg_get_constraintdef`, `has_table_privilege` and their like.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use tenant::catalog::{Privileges, Relation};
+use types::{Datum, PgType, TypeMod};
+
+use super::definitions;
+use super::names::{is_visible, qualified, quoted};
+use super::{system_table, system_tables};
+use crate::shared::Shared;
+
+type Eval = fn(&[Datum], &Shared) -> SqlResult<Datum>;
+
+/// One function: name, fewest arguments, types of all arguments, result, and what it does. All but those marked answer NULL
+/// when an argument is NULL.
+#[derive(Debug)]
+struct Definition {
+    name: &'static str,
+    least: usize,
+    args: &'static [PgType],
+    result: PgType,
+    strict: bool,
+    eval: Eval,
+}
+
+/// A function by its definition; equal when it is the same one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CatalogFunction(&'static Definition);
+
+impl PartialEq for CatalogFunction {
+    fn eq(&self, other: &CatalogFunction) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl CatalogFunction {
+    /// The function that takes so many arguments.
+    pub(crate) fn named(name: &str, args: usize) -> Option<CatalogFunction> {
+        let fits = |d: &&Definition| d.name == name && (d.least..=d.args.len()).contains(&args);
+        FUNCTIONS.iter().find(fits).map(CatalogFunction)
+    }
+    pub(crate) fn name(&self) -> &'static str {
+        self.0.name
+    }
+    /// What argument `i` is converted to; `None` leaves it as it is.
+    pub(crate) fn argument(&self, i: usize) -> Option<PgType> {
+        self.0.args.get(i).copied().filter(|ty| *ty != ANY)
+    }
+    pub(crate) fn result(&self) -> PgType {
+        self.0.result
+    }
+    pub(crate) fn call(&self, args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+        if self.0.strict && args.iter().any(Datum::is_null) {
+            return Ok(Datum::Null);
+        }
+        (self.0.eval)(args, shared)
+    }
+}
+
+const OID: PgType = PgType::Oid;
+const TEXT: PgType = PgType::Text;
+const INT4: PgType = PgType::Int4;
+const INT8: PgType = PgType::Int8;
+const BOOL: PgType = PgType::Bool;
+/// An argument of any type: an oid, or the name of what has one.
+const ANY: PgType = PgType::Unknown;
+
+const fn function(name: &'static str, least: usize, args: &'static [PgType], result: PgType, eval: Eval) -> Definition {
+    Definition { name, least, args, result, strict: true, eval }
+}
+
+static FUNCTIONS: &[Definition] = &[
+    Definition { name: "format_type", least: 2, args: &[OID, INT4], result: TEXT, strict: false, eval: format_type },
+    function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, _| Ok(a[0].clone())),
+    function("pg_get_constraintdef", 1, &[OID, BOOL], TEXT, |a, s| {
+        Ok(optional(definitions::constraint(&s.catalog, &s.search_path, oid(a))))
+    }),
+    function("pg_get_indexdef", 1, &[OID, INT4, BOOL], TEXT, |a, s| {
+        let column = a.get(1).and_then(Datum::as_i64).unwrap_or(0) as i32;
+        Ok(optional(definitions::index(&s.catalog, oid(a), column)))
+    }),
+    function("pg_get_viewdef", 1, &[ANY, ANY], TEXT, |a, s| {
+        let Some(oid) = relation(&a[0], s)? else { return Ok(Datum::Null) };
+        Ok(optional(definitions::view(&s.catalog, oid)))
+    }),
+    function("pg_get_ruledef", 1, &[OID, BOOL], TEXT, |a, s| {
+        let view = Oid(oid(a).0 & !0x4000_0000);
+        let Some(found) = s.catalog.relation(view) else { return Ok(Datum::Null) };
+        let Some(sql) = definitions::view(&s.catalog, view) else { return Ok(Datum::Null) };
+        let name = qualified(&s.catalog, found);
+        Ok(Datum::text(format!("CREATE RULE \"_RETURN\" AS ON SELECT TO {name} DO INSTEAD {sql}")))
+    }),
+    function("pg_get_triggerdef", 1, &[OID, BOOL], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_statisticsobjdef_columns", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_partkeydef", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_function_result", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_function_arguments", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_function_identity_arguments", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_functiondef", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_function_sqlbody", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_userbyid", 1, &[OID], PgType::Name, |a, s| {
+        let known = s.catalog.role(oid(a)).map(|r| r.name.to_string());
+        Ok(Datum::text(known.unwrap_or_else(|| format!("unknown (OID={})", oid(a)))))
+    }),
+    function("pg_get_serial_sequence", 2, &[TEXT, TEXT], TEXT, |a, s| {
+        Ok(optional(serial_sequence(s, string(&a[0]), string(&a[1]))?))
+    }),
+    function("pg_table_is_visible", 1, &[OID], BOOL, |a, s| {
+        if let Some(system) = system_tables().iter().find(|t| t.oid == oid(a).0) {
+            return Ok(Datum::Bool(system.schema == "pg_catalog"));
+        }
+        let found = s.catalog.relation(oid(a));
+        Ok(found.map_or(Datum::Null, |r| Datum::Bool(is_visible(&s.catalog, &s.search_path, r))))
+    }),
+    function("pg_type_is_visible", 1, &[OID], BOOL, |a, s| {
+        let found = s.catalog.enum_type(oid(a)).or_else(|| s.catalog.enum_of_array(oid(a)));
+        Ok(Datum::Bool(found.is_none_or(|e| {
+            s.catalog.find_enum(None, &e.name, &s.search_path).is_some_and(|seen| seen.oid == e.oid)
+        })))
+    }),
+    function("pg_function_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_operator_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_collation_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_opclass_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_opfamily_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_conversion_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_statistics_obj_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_ts_config_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_ts_dict_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_ts_parser_is_visible", 1, &[OID], BOOL, yes),
+    function("pg_ts_template_is_visible", 1, &[OID], BOOL, yes),
+    function("obj_description", 1, &[OID, TEXT], TEXT, |a, s| {
+        Ok(s.catalog.comment(oid(a), None).map_or(Datum::Null, Datum::text))
+    }),
+    function("shobj_description", 2, &[OID, TEXT], TEXT, |_, _| Ok(Datum::Null)),
+    function("col_description", 2, &[OID, INT4], TEXT, |a, s| {
+        let position = a[1].as_i64().and_then(|n| usize::try_from(n - 1).ok());
+        let comment = position.and_then(|p| s.catalog.comment(oid(a), Some(p)));
+        Ok(comment.map_or(Datum::Null, Datum::text))
+    }),
+    function("pg_relation_size", 1, &[ANY, TEXT], INT8, size),
+    function("pg_table_size", 1, &[ANY], INT8, size),
+    function("pg_total_relation_size", 1, &[ANY], INT8, size),
+    function("pg_indexes_size", 1, &[ANY], INT8, |_, _| Err(SqlError::unsupported("pg_indexes_size"))),
+    function("pg_database_size", 1, &[ANY], INT8, |_, _| Err(SqlError::unsupported("pg_database_size"))),
+    function("pg_tablespace_location", 1, &[OID], TEXT, |_, _| Ok(Datum::text(""))),
+    function("pg_encoding_to_char", 1, &[INT4], PgType::Name, |a, _| {
+        Ok(Datum::text(match a[0].as_i64() {
+            Some(0) => "SQL_ASCII",
+            Some(6) => "UTF8",
+            _ => "",
+        }))
+    }),
+    function("pg_char_to_encoding", 1, &[TEXT], INT4, |a, _| {
+        let utf8 = matches!(string(&a[0]).to_ascii_uppercase().as_str(), "UTF8" | "UTF-8" | "UNICODE");
+        Ok(Datum::Int4(if utf8 { 6 } else { -1 }))
+    }),
+    function("pg_relation_is_publishable", 1, &[ANY], BOOL, no),
+    function("pg_is_in_recovery", 0, &[], BOOL, no),
+    function("pg_is_other_temp_schema", 1, &[OID], BOOL, no),
+    function("pg_my_temp_schema", 0, &[], OID, |_, _| Ok(Datum::Oid(0))),
+    function("to_regclass", 1, &[TEXT], PgType::Regclass, |a, s| Ok(named_relation(string(&a[0]), s).map_or(Datum::Null, |o| Datum::Oid(o.0)))),
+    function("to_regtype", 1, &[TEXT], PgType::Regtype, |a, s| {
+        let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.format);
+        Ok(from(string(&a[0])).unwrap_or(Datum::Null))
+    }),
+    function("has_table_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
+    function("has_any_column_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
+    function("has_column_privilege", 3, &[ANY, ANY, ANY, TEXT], BOOL, |a, s| {
+        let at = a.len() - 3;
+        let mut args = a[..=at].to_vec();
+        args.push(a[a.len() - 1].clone());
+        has_table_privilege(&args, s)
+    }),
+    function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
+    function("has_schema_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_schema_privilege),
+    function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("has_function_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("has_type_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("has_language_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("has_tablespace_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("pg_has_role", 2, &[ANY, ANY, TEXT], BOOL, |a, s| {
+        let (role, wanted) = if a.len() == 3 { (role(&a[0], s)?, &a[1]) } else { (current_role(s), &a[0]) };
+        let Some(role) = role else { return Ok(Datum::Bool(true)) };
+        let wanted = self::role(wanted, s)?.unwrap_or(role);
+        let superuser = s.catalog.role(role).is_some_and(|r| r.attributes.superuser);
+        Ok(Datum::Bool(superuser || s.catalog.roles_of(role, false).contains(&wanted)))
+    }),
+];
+
+fn yes(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
+    Ok(Datum::Bool(true))
+}
+fn no(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
+    Ok(Datum::Bool(false))
+}
+fn optional(text: Option<String>) -> Datum {
+    text.map_or(Datum::Null, Datum::text)
+}
+fn oid(args: &[Datum]) -> Oid {
+    Oid(args[0].as_i64().unwrap_or(0) as u32)
+}
+fn string(value: &Datum) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn format_type(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    if args[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let number = oid(args);
+    let typmod = TypeMod(args[1].as_i64().unwrap_or(-1) as i32);
+    if number.0 == 0 {
+        return Ok(Datum::text("-"));
+    }
+    let names = shared.format.names.as_deref();
+    if let Some(ty) = PgType::from_oid(number.0) {
+        return Ok(Datum::text(types::format_type_in(ty, typmod, names)));
+    }
+    Ok(Datum::text(names.and_then(|n| n.type_name(number.0)).unwrap_or_else(|| "???".to_owned())))
+}
+
+/// A relation by a name as SQL writes it: folded, perhaps qualified and quoted.
+fn named_relation(text: &str, shared: &Shared) -> Option<Oid> {
+    let parts = split_name(text)?;
+    let (schema, name) = match &parts[..] {
+        [name] => (None, name),
+        [schema, name] => (Some(schema.as_str()), name),
+        _ => return None,
+    };
+    if let Some(system) = system_table(schema, name) {
+        return Some(Oid(system.oid));
+    }
+    shared.catalog.find_relation(schema, name, &shared.search_path).map(Relation::oid)
+}
+
+fn split_name(text: &str) -> Option<Vec<String>> {
+    let mut parts = vec![String::new()];
+    let mut chars = text.trim().chars().peekable();
+    while let Some(c) = chars.next() {
+        let part = parts.last_mut().expect("never empty");
+        match c {
+            '.' => parts.push(String::new()),
+            '"' => loop {
+                match chars.next()? {
+                    '"' if chars.peek() == Some(&'"') => part.push(chars.next()?),
+                    '"' => break,
+                    c => part.push(c),
+                }
+            },
+            c => part.extend(c.to_lowercase()),
+        }
+    }
+    Some(parts)
+}
+
+/// A relation given by oid or by name.
+fn relation(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
+    match value {
+        Datum::Text(name) => named_relation(name, shared).map(Some).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+        }),
+        other => Ok(other.as_i64().map(|n| Oid(n as u32))),
+    }
+}
+
+/// A role given by oid or by name; `None` for the administrator, who is in no tenant's catalog.
+fn role(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
+    match value {
+        Datum::Text(name) if **name == *shared.context.user => Ok(current_role(shared)),
+        Datum::Text(name) => shared.catalog.resolve_role(name).map(|r| Some(r.oid)),
+        other => Ok(other.as_i64().map(|n| Oid(n as u32))),
+    }
+}
+
+fn current_role(shared: &Shared) -> Option<Oid> {
+    shared.catalog.role_named(&shared.context.user).map(|r| r.oid)
+}
+
+/// `([role,] object, privileges)`.
+fn privilege_args<'x>(args: &'x [Datum], shared: &Shared) -> SqlResult<(Option<Oid>, &'x Datum, Vec<Privileges>)> {
+    let (role, object, words) = match args {
+        [object, words] => (current_role(shared), object, words),
+        [who, object, words] => (role(who, shared)?, object, words),
+        _ => return Err(SqlError::internal("a privilege function takes two or three arguments")),
+    };
+    let mut wanted = Vec::new();
+    for word in string(words).split(',') {
+        let word = word.trim().to_ascii_uppercase();
+        let word = word.strip_suffix(" WITH GRANT OPTION").unwrap_or(&word);
+        let word = if word == "TEMP" { "TEMPORARY" } else { word };
+        let known = Privileges::NAMED.iter().find(|(_, _, name)| *name == word).map(|(p, ..)| *p);
+        wanted.push(known.ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized privilege type: \"{word}\""))
+        })?);
+    }
+    Ok((role, object, wanted))
+}
+
+fn has_table_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let (role, object, wanted) = privilege_args(args, shared)?;
+    let Some(oid) = relation(object, shared)? else { return Ok(Datum::Null) };
+    if system_tables().iter().any(|t| t.oid == oid.0) {
+        return Ok(Datum::Bool(wanted.contains(&Privileges::SELECT)));
+    }
+    let Some(found) = shared.catalog.relation(oid) else { return Ok(Datum::Null) };
+    let Some(role) = role else { return Ok(Datum::Bool(true)) };
+    let acl = match found {
+        Relation::Table(t) => t.acl.as_ref(),
+        Relation::Index(t, _) => t.acl.as_ref(),
+        Relation::View(v) => v.acl.as_ref(),
+        Relation::Sequence(s) => s.acl.as_ref(),
+    };
+    let any = wanted.iter().any(|p| shared.catalog.has_privileges(role, found.owner(), acl, *p));
+    Ok(Datum::Bool(any))
+}
+
+fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let (role, object, wanted) = privilege_args(args, shared)?;
+    let found = match object {
+        Datum::Text(name) => Some(shared.catalog.schema_named(name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+        })?),
+        other => other.as_i64().and_then(|n| shared.catalog.schema(Oid(n as u32))),
+    };
+    let Some(schema) = found else { return Ok(Datum::Null) };
+    let Some(role) = role else { return Ok(Datum::Bool(true)) };
+    let any = wanted.iter().any(|p| shared.catalog.has_privileges(role, schema.owner, schema.acl.as_ref(), *p));
+    Ok(Datum::Bool(any))
+}
+
+/// An estimate of a table's bytes from its rows; pages are not counted by table.
+fn size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let Some(oid) = relation(&args[0], shared)? else { return Ok(Datum::Null) };
+    let (Some(view), Some(table)) = (&shared.view, shared.catalog.table(oid)) else { return Ok(Datum::Int8(0)) };
+    let width: usize = table.live_columns().map(|(_, c)| usize::try_from(c.ty.type_len()).unwrap_or(24)).sum();
+    let page = base::limits::PAGE_SIZE as u64;
+    let bytes = view.row_count(table) * (width as u64 + 16);
+    Ok(Datum::Int8(bytes.div_ceil(page).saturating_mul(page) as i64))
+}
+
+/// The sequence owned by a column, quoted and qualified.
+pub(crate) fn serial_sequence(shared: &Shared, table: &str, column: &str) -> SqlResult<Option<String>> {
+    let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist"));
+    let oid = named_relation(table, shared).ok_or_else(missing)?;
+    let Some(found) = shared.catalog.table(oid) else { return Ok(None) };
+    let (_, column) = found.column(column).ok_or_else(|| {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", found.name);
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    })?;
+    let sequence = column.sequence.and_then(|oid| shared.catalog.sequence(oid));
+    Ok(sequence.map(|s| format!("{}.{}", quoted(shared.catalog.schema_name(s.schema)), quoted(&s.name))))
+}

@@ -1,0 +1,420 @@
+//! `information_schema`: the standard's views of the user's objects.
+
+use tenant::catalog::{Identity, MatchType, ReferentialAction, Table};
+use types::{Datum, PgType, TypeMod};
+
+use super::{Rows, text, yes};
+
+/// Fills the view of that name; false if it is not one of these.
+pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
+    match view {
+        "schemata" => schemata(out),
+        "tables" => tables(out),
+        "columns" => columns(out),
+        "views" => views(out),
+        "sequences" => sequences(out),
+        "table_constraints" => table_constraints(out),
+        "key_column_usage" => key_columns(out),
+        "constraint_column_usage" => constraint_columns(out),
+        "referential_constraints" => references(out),
+        "check_constraints" => checks(out),
+        _ => return false,
+    }
+    true
+}
+
+fn database(out: &Rows<'_>) -> Datum {
+    text(&out.shared.context.database)
+}
+
+fn sorted(out: &Rows<'_>) -> Vec<std::sync::Arc<Table>> {
+    let mut all: Vec<_> = out.shared.catalog.tables().cloned().collect();
+    all.sort_by_key(|t| t.oid);
+    all
+}
+
+fn schema(out: &Rows<'_>, oid: base::Oid) -> Datum {
+    text(out.shared.catalog.schema_name(oid))
+}
+
+fn schemata(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for schema in catalog.schemas() {
+        let owner = super::objects::role_name(&catalog, schema.owner);
+        out.add(vec![("catalog_name", database(out)), ("schema_name", text(&schema.name)), ("schema_owner", owner)]);
+    }
+}
+
+fn tables(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    let mut all = Vec::new();
+    all.extend(sorted(out).iter().map(|t| (t.schema, t.name.clone(), "BASE TABLE")));
+    all.extend(catalog.views().map(|v| (v.schema, v.name.clone(), "VIEW")));
+    for (of, name, kind) in all {
+        out.add(vec![
+            ("table_catalog", database(out)),
+            ("table_schema", schema(out, of)),
+            ("table_name", text(name)),
+            ("table_type", text(kind)),
+            ("is_insertable_into", yes(kind == "BASE TABLE")),
+            ("is_typed", yes(false)),
+        ]);
+    }
+    for system in super::system_tables() {
+        let kind = if system.kind == b'r' { "BASE TABLE" } else { "VIEW" };
+        out.add(vec![
+            ("table_catalog", database(out)),
+            ("table_schema", text(system.schema)),
+            ("table_name", text(system.name)),
+            ("table_type", text(kind)),
+            ("is_insertable_into", yes(false)),
+            ("is_typed", yes(false)),
+        ]);
+    }
+}
+
+/// The columns of `information_schema.columns` that depend on the type.
+fn type_facts(ty: PgType, typmod: TypeMod) -> Vec<(&'static str, Datum)> {
+    let number = |n: i32| Datum::Int4(n);
+    let mut facts = match ty {
+        PgType::Int2 => vec![("numeric_precision", number(16)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
+        PgType::Int4 => vec![("numeric_precision", number(32)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
+        PgType::Int8 => vec![("numeric_precision", number(64)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
+        PgType::Float4 => vec![("numeric_precision", number(24)), ("numeric_precision_radix", number(2))],
+        PgType::Float8 => vec![("numeric_precision", number(53)), ("numeric_precision_radix", number(2))],
+        PgType::Numeric => {
+            let mut facts = vec![("numeric_precision_radix", number(10))];
+            if let Some((precision, scale)) = typmod.as_numeric() {
+                facts.push(("numeric_precision", number(i32::from(precision))));
+                facts.push(("numeric_scale", number(i32::from(scale))));
+            }
+            facts
+        }
+        PgType::Varchar | PgType::Bpchar => match typmod.as_length() {
+            Some(n) => vec![("character_maximum_length", number(n as i32)), ("character_octet_length", number(4 * n as i32))],
+            None => vec![("character_octet_length", number(1 << 30))],
+        },
+        PgType::Text => vec![("character_octet_length", number(1 << 30))],
+        PgType::Date => vec![("datetime_precision", number(0))],
+        PgType::Time | PgType::Timestamp | PgType::TimestampTz | PgType::Interval => {
+            vec![("datetime_precision", number(typmod.as_precision().map_or(6, i32::from)))]
+        }
+        _ => Vec::new(),
+    };
+    let shown = match ty {
+        PgType::Array(_) => "ARRAY".to_owned(),
+        PgType::Enum(_) => "USER-DEFINED".to_owned(),
+        ty => ty.name().to_owned(),
+    };
+    facts.push(("data_type", text(shown)));
+    facts
+}
+
+fn type_schema_and_name(out: &Rows<'_>, ty: PgType) -> (Datum, Datum) {
+    let catalog = &out.shared.catalog;
+    let (of, prefix) = match ty {
+        PgType::Enum(oid) => (catalog.enum_type(oid), ""),
+        PgType::Array(types::ElementType::Enum(oid)) => (catalog.enum_type(oid), "_"),
+        _ => (None, ""),
+    };
+    match of {
+        Some(found) => (text(catalog.schema_name(found.schema)), text(format!("{prefix}{}", found.name))),
+        None => (text("pg_catalog"), text(ty.internal_name())),
+    }
+}
+
+struct ColumnRow<'x> {
+    schema: Datum,
+    table: &'x str,
+    name: &'x str,
+    position: i32,
+    ty: PgType,
+    typmod: TypeMod,
+    nullable: bool,
+    updatable: bool,
+}
+
+fn column(out: &Rows<'_>, row: &ColumnRow<'_>) -> Vec<(&'static str, Datum)> {
+    let (udt_schema, udt_name) = type_schema_and_name(out, row.ty);
+    let mut values = vec![
+        ("table_catalog", database(out)),
+        ("table_schema", row.schema.clone()),
+        ("table_name", text(row.table)),
+        ("column_name", text(row.name)),
+        ("ordinal_position", Datum::Int4(row.position)),
+        ("is_nullable", yes(row.nullable)),
+        ("udt_catalog", database(out)),
+        ("udt_schema", udt_schema),
+        ("udt_name", udt_name),
+        ("dtd_identifier", text(row.position.to_string())),
+        ("is_self_referencing", yes(false)),
+        ("is_identity", yes(false)),
+        ("identity_cycle", yes(false)),
+        ("is_generated", text("NEVER")),
+        ("is_updatable", yes(row.updatable)),
+    ];
+    values.extend(type_facts(row.ty, row.typmod));
+    values
+}
+
+fn columns(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for table in sorted(out) {
+        for (position, c) in table.live_columns() {
+            let of = schema(out, table.schema);
+            let mut row = column(
+                out,
+                &ColumnRow {
+                    schema: of,
+                    table: &table.name,
+                    name: &c.name,
+                    position: position as i32 + 1,
+                    ty: c.ty,
+                    typmod: c.typmod,
+                    nullable: !c.not_null,
+                    updatable: true,
+                },
+            );
+            if let Some(default) = &c.default {
+                row.push(("column_default", text(default)));
+            }
+            if let Some(identity) = c.identity {
+                row.push(("is_identity", yes(true)));
+                let words = if identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
+                row.push(("identity_generation", text(words)));
+                if let Some(s) = c.sequence.and_then(|oid| catalog.sequence(oid)) {
+                    row.push(("identity_start", text(s.start.to_string())));
+                    row.push(("identity_increment", text(s.increment.to_string())));
+                    row.push(("identity_maximum", text(s.max.to_string())));
+                    row.push(("identity_minimum", text(s.min.to_string())));
+                    row.push(("identity_cycle", yes(s.cycle)));
+                }
+            }
+            out.add(row);
+        }
+    }
+    for view in catalog.views() {
+        for (position, c) in view.columns.iter().enumerate() {
+            let of = schema(out, view.schema);
+            let row = column(
+                out,
+                &ColumnRow {
+                    schema: of,
+                    table: &view.name,
+                    name: &c.name,
+                    position: position as i32 + 1,
+                    ty: c.ty,
+                    typmod: c.typmod,
+                    nullable: true,
+                    updatable: false,
+                },
+            );
+            out.add(row);
+        }
+    }
+    for system in super::system_tables() {
+        for (position, (name, ty)) in system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name)) {
+            let row = column(
+                out,
+                &ColumnRow {
+                    schema: text(system.schema),
+                    table: system.name,
+                    name,
+                    position: position as i32 + 1,
+                    ty: *ty,
+                    typmod: TypeMod::NONE,
+                    nullable: !system.not_null[position],
+                    updatable: false,
+                },
+            );
+            out.add(row);
+        }
+    }
+}
+
+fn views(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for view in catalog.views() {
+        out.add(vec![
+            ("table_catalog", database(out)),
+            ("table_schema", schema(out, view.schema)),
+            ("table_name", text(&view.name)),
+            ("view_definition", super::definitions::view(&catalog, view.oid).map_or(Datum::Null, text)),
+            ("check_option", text("NONE")),
+            ("is_updatable", yes(false)),
+            ("is_insertable_into", yes(false)),
+            ("is_trigger_updatable", yes(false)),
+            ("is_trigger_deletable", yes(false)),
+            ("is_trigger_insertable_into", yes(false)),
+        ]);
+    }
+}
+
+fn sequences(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for s in catalog.sequences() {
+        let precision = match s.ty {
+            PgType::Int2 => 16,
+            PgType::Int4 => 32,
+            _ => 64,
+        };
+        out.add(vec![
+            ("sequence_catalog", database(out)),
+            ("sequence_schema", schema(out, s.schema)),
+            ("sequence_name", text(&s.name)),
+            ("data_type", text(s.ty.name())),
+            ("numeric_precision", Datum::Int4(precision)),
+            ("numeric_precision_radix", Datum::Int4(2)),
+            ("numeric_scale", Datum::Int4(0)),
+            ("start_value", text(s.start.to_string())),
+            ("minimum_value", text(s.min.to_string())),
+            ("maximum_value", text(s.max.to_string())),
+            ("increment", text(s.increment.to_string())),
+            ("cycle_option", yes(s.cycle)),
+        ]);
+    }
+}
+
+/// The name of a constraint with its table, as all of these views begin.
+fn constraint(out: &Rows<'_>, table: &Table, name: &str, with_table: bool) -> Vec<(&'static str, Datum)> {
+    let of = schema(out, table.schema);
+    let mut row = vec![("constraint_catalog", database(out)), ("constraint_schema", of.clone()), ("constraint_name", text(name))];
+    if with_table {
+        row.extend([("table_catalog", database(out)), ("table_schema", of), ("table_name", text(&table.name))]);
+    }
+    row
+}
+
+fn table_constraints(out: &mut Rows<'_>) {
+    for table in sorted(out) {
+        let mut all: Vec<(String, &str)> = Vec::new();
+        for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
+            all.push((index.name.to_string(), if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" }));
+        }
+        all.extend(table.foreign_keys.iter().map(|k| (k.name.to_string(), "FOREIGN KEY")));
+        all.extend(table.checks.iter().map(|c| (c.name.to_string(), "CHECK")));
+        for (position, column) in table.live_columns().filter(|(_, c)| c.not_null) {
+            let _ = column;
+            all.push((format!("{}_{}_{}_not_null", table.schema, table.oid, position + 1), "CHECK"));
+        }
+        for (name, kind) in all {
+            let mut row = constraint(out, &table, &name, true);
+            row.extend([
+                ("constraint_type", text(kind)),
+                ("is_deferrable", yes(false)),
+                ("initially_deferred", yes(false)),
+                ("enforced", yes(true)),
+            ]);
+            out.add(row);
+        }
+    }
+}
+
+fn key_columns(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for table in sorted(out) {
+        for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
+            for (i, position) in index.column_positions().enumerate() {
+                let mut row = constraint(out, &table, &index.name, true);
+                row.push(("column_name", text(&table.columns[position].name)));
+                row.push(("ordinal_position", Datum::Int4(i as i32 + 1)));
+                out.add(row);
+            }
+        }
+        for key in &table.foreign_keys {
+            let parent = catalog.table(key.referenced_table);
+            let unique = parent.and_then(|p| p.index(key.referenced_index));
+            for (i, position) in key.columns.iter().enumerate() {
+                let mut row = constraint(out, &table, &key.name, true);
+                row.push(("column_name", text(&table.columns[*position].name)));
+                row.push(("ordinal_position", Datum::Int4(i as i32 + 1)));
+                let referenced = key.referenced_columns[i];
+                if let Some(at) = unique.and_then(|u| u.column_positions().position(|p| p == referenced)) {
+                    row.push(("position_in_unique_constraint", Datum::Int4(at as i32 + 1)));
+                }
+                out.add(row);
+            }
+        }
+    }
+}
+
+fn constraint_columns(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for table in sorted(out) {
+        let mut all: Vec<(String, std::sync::Arc<Table>, Vec<usize>)> = Vec::new();
+        for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
+            all.push((index.name.to_string(), table.clone(), index.column_positions().collect()));
+        }
+        for check in &table.checks {
+            all.push((check.name.to_string(), table.clone(), check.columns.clone()));
+        }
+        for key in &table.foreign_keys {
+            if let Some(parent) = catalog.table(key.referenced_table) {
+                all.push((key.name.to_string(), parent.clone(), key.referenced_columns.clone()));
+            }
+        }
+        for (name, of, positions) in all {
+            for position in positions {
+                let mut row = constraint(out, &table, &name, false);
+                row.extend([
+                    ("table_catalog", database(out)),
+                    ("table_schema", schema(out, of.schema)),
+                    ("table_name", text(&of.name)),
+                    ("column_name", text(&of.columns[position].name)),
+                ]);
+                out.add(row);
+            }
+        }
+    }
+}
+
+fn rule(action: ReferentialAction) -> Datum {
+    text(match action {
+        ReferentialAction::NoAction => "NO ACTION",
+        ReferentialAction::Restrict => "RESTRICT",
+        ReferentialAction::Cascade => "CASCADE",
+        ReferentialAction::SetNull => "SET NULL",
+        ReferentialAction::SetDefault => "SET DEFAULT",
+    })
+}
+
+fn references(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for table in sorted(out) {
+        for key in &table.foreign_keys {
+            let mut row = constraint(out, &table, &key.name, false);
+            if let Some(parent) = catalog.table(key.referenced_table)
+                && let Some(unique) = parent.index(key.referenced_index)
+            {
+                row.extend([
+                    ("unique_constraint_catalog", database(out)),
+                    ("unique_constraint_schema", schema(out, parent.schema)),
+                    ("unique_constraint_name", text(&unique.name)),
+                ]);
+            }
+            let matching = if key.match_type == MatchType::Full { "FULL" } else { "NONE" };
+            row.extend([
+                ("match_option", text(matching)),
+                ("update_rule", rule(key.on_update)),
+                ("delete_rule", rule(key.on_delete)),
+            ]);
+            out.add(row);
+        }
+    }
+}
+
+fn checks(out: &mut Rows<'_>) {
+    for table in sorted(out) {
+        for check in &table.checks {
+            let mut row = constraint(out, &table, &check.name, false);
+            row.push(("check_clause", text(format!("(({}))", check.expression))));
+            out.add(row);
+        }
+        for (position, column) in table.live_columns().filter(|(_, c)| c.not_null) {
+            let name = format!("{}_{}_{}_not_null", table.schema, table.oid, position + 1);
+            let mut row = constraint(out, &table, &name, false);
+            row.push(("check_clause", text(format!("{} IS NOT NULL", column.name))));
+            out.add(row);
+        }
+    }
+}

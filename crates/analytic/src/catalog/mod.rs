@@ -1,0 +1,192 @@
+//! `pg_catalog` and `information_schema`: tables made of the tenant's catalog and the session's view of the server, row by row
+//! when a query names them.
+//!
+//! `system_columns.txt` has the columns as PostgreSQL 15 has them, one table a line. A table without rows here is one whose
+//! objects do not exist in Rowhouse (publications, policies, extensions).
+
+pub(crate) mod definitions;
+pub(crate) mod functions;
+mod information;
+pub(crate) mod names;
+mod objects;
+mod server;
+mod types_rows;
+
+use std::sync::{Arc, LazyLock};
+
+use base::SqlResult;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::datasource::{MemTable, TableProvider};
+use rustc_hash::FxHashMap;
+use types::{Datum, ElementType, PgType, Row};
+
+use crate::error::Planned;
+use crate::shared::Shared;
+use crate::value;
+
+/// One of the system's own tables.
+#[derive(Debug)]
+pub(crate) struct SystemTable {
+    pub(crate) schema: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) oid: u32,
+    /// `r` or `v`.
+    pub(crate) kind: u8,
+    pub(crate) columns: Vec<(&'static str, PgType)>,
+    not_null: Vec<bool>,
+}
+
+impl SystemTable {
+    /// Columns that `*` leaves out.
+    pub(crate) fn is_hidden(&self, column: &str) -> bool {
+        column == "tableoid"
+    }
+}
+
+static TABLES: LazyLock<Vec<SystemTable>> =
+    LazyLock::new(|| include_str!("system_columns.txt").lines().map(parse_table).collect());
+
+static BY_NAME: LazyLock<FxHashMap<(&'static str, &'static str), usize>> =
+    LazyLock::new(|| TABLES.iter().enumerate().map(|(i, t)| ((t.schema, t.name), i)).collect());
+
+fn parse_table(line: &'static str) -> SystemTable {
+    let mut words = line.split(' ');
+    let mut word = || words.next().expect("a table has a name, an oid and a kind");
+    let (schema, name) = word().split_once('.').expect("a qualified name");
+    let oid = word().parse().expect("an oid");
+    let kind = word().as_bytes()[0];
+    let mut columns = Vec::new();
+    let mut not_null = Vec::new();
+    for column in words {
+        let (name, ty) = column.split_once(':').expect("a column has a type");
+        not_null.push(ty.ends_with('!'));
+        columns.push((name, column_type(ty.trim_end_matches('!'))));
+    }
+    if schema == "pg_catalog" && kind == b'r' {
+        columns.push(("tableoid", PgType::Oid));
+        not_null.push(true);
+    }
+    SystemTable { schema, name, oid, kind, columns, not_null }
+}
+
+/// The nearest type we have.
+fn column_type(name: &str) -> PgType {
+    match name {
+        "int2vector" => PgType::Array(ElementType::Int2),
+        "oidvector" => PgType::Array(ElementType::Oid),
+        "_aclitem" => PgType::Array(ElementType::Text),
+        "xid" => PgType::Oid,
+        "pg_node_tree" | "pg_lsn" | "inet" | "anyarray" => PgType::Text,
+        "sql_identifier" => PgType::Name,
+        "character_data" | "yes_or_no" => PgType::Varchar,
+        "cardinal_number" => PgType::Int4,
+        "time_stamp" => PgType::TimestampTz,
+        other => PgType::from_name(other).unwrap_or(PgType::Text),
+    }
+}
+
+/// All system tables.
+pub(crate) fn system_tables() -> &'static [SystemTable] {
+    &TABLES
+}
+
+/// The system table of that name; without a schema, one of `pg_catalog`, which is always searched first.
+pub(crate) fn system_table(schema: Option<&str>, name: &str) -> Option<&'static SystemTable> {
+    let schema = schema.unwrap_or("pg_catalog");
+    BY_NAME.get(&(schema, name)).map(|i| &TABLES[*i])
+}
+
+/// Gathers the rows of a system table. Columns that are not set are NULL, or empty where the table does not allow NULL.
+pub(crate) struct Rows<'a> {
+    pub(crate) shared: &'a Shared,
+    table: &'static SystemTable,
+    rows: Vec<Row>,
+}
+
+impl Rows<'_> {
+    pub(crate) fn add(&mut self, values: Vec<(&str, Datum)>) {
+        let mut row: Row = self
+            .table
+            .columns
+            .iter()
+            .zip(&self.table.not_null)
+            .map(|((name, ty), not_null)| match (*name, *not_null) {
+                ("tableoid", _) => Datum::Oid(self.table.oid),
+                (_, true) => blank(*ty),
+                (_, false) => Datum::Null,
+            })
+            .collect();
+        for (name, value) in values {
+            let at = self.table.columns.iter().position(|(known, _)| *known == name);
+            row[at.unwrap_or_else(|| unreachable!("{} has no column {name}", self.table.name))] = value;
+        }
+        self.rows.push(row);
+    }
+}
+
+fn blank(ty: PgType) -> Datum {
+    match ty {
+        PgType::Bool => Datum::Bool(false),
+        PgType::Int2 => Datum::Int2(0),
+        PgType::Int4 => Datum::Int4(0),
+        PgType::Int8 => Datum::Int8(0),
+        PgType::Float4 => Datum::Float4(0.0),
+        PgType::Char => Datum::Char(0),
+        PgType::Array(element) => Datum::array(element, Vec::new()),
+        ty if ty.is_oid() => Datum::Oid(0),
+        _ => Datum::text(""),
+    }
+}
+
+/// The rows of `table` as this session sees them.
+pub(crate) fn rows(table: &'static SystemTable, shared: &Shared) -> Vec<Row> {
+    let mut out = Rows { shared, table, rows: Vec::new() };
+    let known = match table.schema {
+        "information_schema" => information::fill(&mut out, table.name),
+        _ => objects::fill(&mut out, table.name) || types_rows::fill(&mut out, table.name) || server::fill(&mut out, table.name),
+    };
+    let _ = known;
+    out.rows
+}
+
+/// `table` for DataFusion, under the given field names. Without a snapshot (a query only described) it has no rows.
+pub(crate) fn provider(table: &'static SystemTable, fields: Vec<Field>, shared: Arc<Shared>) -> SqlResult<Arc<dyn TableProvider>> {
+    let schema = Arc::new(Schema::new(fields));
+    let rows = if shared.view.is_some() { rows(table, &shared) } else { Vec::new() };
+    let mut columns: Vec<value::Column> = table
+        .columns
+        .iter()
+        .zip(schema.fields())
+        .map(|((_, ty), field)| value::Column::new(*ty, field.data_type(), rows.len()))
+        .collect();
+    for row in &rows {
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value)?;
+        }
+    }
+    let arrays = columns.iter_mut().map(value::Column::finish).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options).map_err(crate::error::arrow_error)?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]]).planned()?))
+}
+
+/// Short forms for rows.
+pub(crate) fn oid(oid: base::Oid) -> Datum {
+    Datum::Oid(oid.0)
+}
+pub(crate) fn text(s: impl AsRef<str>) -> Datum {
+    Datum::text(s)
+}
+pub(crate) fn letter(c: u8) -> Datum {
+    Datum::Char(c)
+}
+pub(crate) fn yes(value: bool) -> Datum {
+    Datum::text(if value { "YES" } else { "NO" })
+}
+pub(crate) fn smallints(values: impl IntoIterator<Item = i16>) -> Datum {
+    Datum::array(ElementType::Int2, values.into_iter().map(Datum::Int2).collect())
+}
+pub(crate) fn oids(values: impl IntoIterator<Item = u32>) -> Datum {
+    Datum::array(ElementType::Oid, values.into_iter().map(Datum::Oid).collect())
+}

@@ -1,0 +1,196 @@
+//! System tables about the server: databases, roles, schemas, sessions, locks, settings.
+
+use base::Oid;
+use tenant::catalog::Privileges;
+use types::{Datum, ElementType};
+
+use super::objects::acl;
+use super::{Rows, letter, oid, text};
+
+/// Oid of the tenant's own database.
+pub(super) const DATABASE: u32 = 5;
+/// Encoding number of UTF-8.
+const UTF8: i32 = 6;
+
+/// Fills the table of that name; false if it is not one of these.
+pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
+    match table {
+        "pg_namespace" => namespaces(out),
+        "pg_database" => databases(out),
+        "pg_roles" => roles(out),
+        "pg_user" => users(out),
+        "pg_auth_members" => members(out),
+        "pg_tablespace" => {
+            for (number, name) in [(1663, "pg_default"), (1664, "pg_global")] {
+                out.add(vec![
+                    ("oid", Datum::Oid(number)),
+                    ("spcname", text(name)),
+                    ("spcowner", oid(tenant::catalog::OWNER_ROLE)),
+                ]);
+            }
+        }
+        "pg_settings" => settings(out),
+        "pg_stat_activity" => activity(out),
+        "pg_locks" => locks(out),
+        _ => return false,
+    }
+    true
+}
+
+fn namespaces(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for schema in catalog.schemas() {
+        out.add(vec![
+            ("oid", oid(schema.oid)),
+            ("nspname", text(&schema.name)),
+            ("nspowner", oid(schema.owner)),
+            ("nspacl", acl(&catalog, schema.acl.as_ref())),
+        ]);
+    }
+}
+
+/// The oid a database is shown with: the session's own, or one for each other name in order.
+fn database_oid(out: &Rows<'_>, name: &str) -> u32 {
+    let context = &out.shared.context;
+    if name == context.database {
+        return DATABASE;
+    }
+    let position = context.databases.iter().position(|d| d == name).unwrap_or(0);
+    FIRST_OTHER_DATABASE + position as u32
+}
+
+const FIRST_OTHER_DATABASE: u32 = 1_000;
+
+fn databases(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    let mut names: Vec<String> = context.databases.clone();
+    if !names.contains(&context.database) {
+        names.push(context.database.clone());
+    }
+    for name in names {
+        let number = database_oid(out, &name);
+        out.add(vec![
+            ("oid", Datum::Oid(number)),
+            ("datname", text(&name)),
+            ("datdba", oid(tenant::catalog::OWNER_ROLE)),
+            ("encoding", Datum::Int4(UTF8)),
+            ("datlocprovider", letter(b'c')),
+            ("datallowconn", Datum::Bool(true)),
+            ("datconnlimit", Datum::Int4(-1)),
+            ("dattablespace", Datum::Oid(1663)),
+            ("datcollate", text("C.UTF-8")),
+            ("datctype", text("C.UTF-8")),
+        ]);
+    }
+}
+
+fn roles(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for role in catalog.roles() {
+        let config = role.settings.iter().map(|(k, v)| text(format!("{k}={v}"))).collect::<Vec<_>>();
+        out.add(vec![
+            ("oid", oid(role.oid)),
+            ("rolname", text(&role.name)),
+            ("rolsuper", Datum::Bool(role.attributes.superuser)),
+            ("rolinherit", Datum::Bool(role.attributes.inherit)),
+            ("rolcreaterole", Datum::Bool(role.attributes.create_role)),
+            ("rolcreatedb", Datum::Bool(role.attributes.create_db)),
+            ("rolcanlogin", Datum::Bool(role.attributes.login)),
+            ("rolreplication", Datum::Bool(role.attributes.replication)),
+            ("rolconnlimit", Datum::Int4(role.connection_limit.map_or(-1, |n| n as i32))),
+            ("rolpassword", text("********")),
+            ("rolvaliduntil", role.valid_until.map_or(Datum::Null, Datum::TimestampTz)),
+            ("rolbypassrls", Datum::Bool(role.attributes.bypass_rls)),
+            ("rolconfig", if config.is_empty() { Datum::Null } else { Datum::array(ElementType::Text, config) }),
+        ]);
+    }
+}
+
+fn users(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for role in catalog.roles().filter(|r| r.attributes.login) {
+        out.add(vec![
+            ("usename", text(&role.name)),
+            ("usesysid", oid(role.oid)),
+            ("usecreatedb", Datum::Bool(role.attributes.create_db)),
+            ("usesuper", Datum::Bool(role.attributes.superuser)),
+            ("userepl", Datum::Bool(role.attributes.replication)),
+            ("usebypassrls", Datum::Bool(role.attributes.bypass_rls)),
+            ("passwd", text("********")),
+        ]);
+    }
+}
+
+fn members(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for role in catalog.roles() {
+        for membership in &role.member_of {
+            out.add(vec![
+                ("roleid", oid(membership.role)),
+                ("member", oid(role.oid)),
+                ("grantor", oid(membership.grantor)),
+                ("admin_option", Datum::Bool(membership.admin_option)),
+            ]);
+        }
+    }
+}
+
+fn settings(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for (name, setting, description) in &context.settings {
+        out.add(vec![
+            ("name", text(name)),
+            ("setting", text(setting)),
+            ("short_desc", text(description)),
+            ("context", text("user")),
+            ("vartype", text("string")),
+            ("source", text("session")),
+            ("pending_restart", Datum::Bool(false)),
+        ]);
+    }
+}
+
+fn activity(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    let catalog = out.shared.catalog.clone();
+    let moment = |at: Option<i64>| at.map_or(Datum::Null, Datum::TimestampTz);
+    for backend in &context.backends {
+        let number = database_oid(out, &backend.database);
+        let user = catalog.role_named(&backend.user).map_or(Datum::Null, |r| oid(r.oid));
+        out.add(vec![
+            ("datid", Datum::Oid(number)),
+            ("datname", text(&backend.database)),
+            ("pid", Datum::Int4(backend.pid.0 as i32)),
+            ("usesysid", user),
+            ("usename", text(&backend.user)),
+            ("application_name", text(&backend.application_name)),
+            ("client_addr", backend.client_address.as_ref().map_or(Datum::Null, text)),
+            ("client_port", backend.client_port.map_or(Datum::Null, |p| Datum::Int4(i32::from(p)))),
+            ("backend_start", Datum::TimestampTz(backend.backend_start)),
+            ("xact_start", moment(backend.transaction_start)),
+            ("query_start", moment(backend.query_start)),
+            ("state_change", moment(backend.state_change)),
+            ("wait_event_type", backend.wait_event.map_or(Datum::Null, |_| text("Client"))),
+            ("wait_event", backend.wait_event.map_or(Datum::Null, text)),
+            ("state", text(backend.state)),
+            ("query", text(&backend.query)),
+            ("backend_type", text("client backend")),
+        ]);
+    }
+}
+
+fn locks(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for lock in &context.locks {
+        out.add(vec![
+            ("locktype", text(lock.lock_type)),
+            ("database", Datum::Oid(DATABASE)),
+            ("relation", lock.relation.map_or(Datum::Null, Datum::Oid)),
+            ("pid", Datum::Int4(lock.pid.0 as i32)),
+            ("mode", text(lock.mode)),
+            ("granted", Datum::Bool(lock.granted)),
+            ("fastpath", Datum::Bool(false)),
+        ]);
+    }
+    let _ = (Oid(0), Privileges::NONE);
+}

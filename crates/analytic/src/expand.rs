@@ -1,0 +1,365 @@
+//! Set-returning functions: a plan node that repeats each row of its input for every element its functions yield.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take;
+use datafusion::common::DFSchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::catalog::Session;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::physical_planner::PhysicalPlanner;
+use futures::{StreamExt, stream};
+use types::{Datum, ElementType, Interval, PgType};
+
+use crate::apply::one_stream;
+use crate::error::external;
+use crate::shared::Shared;
+use crate::value;
+
+/// Rows of an output batch.
+const BATCH_ROWS: usize = 8192;
+
+/// What a function yields from its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Series {
+    /// The elements of an array of the first type.
+    Unnest(PgType),
+    /// `generate_series` over values of this type; the step is an interval for moments.
+    Generate(PgType),
+    /// `generate_subscripts(array, 1)`.
+    Subscripts(PgType),
+    /// `_pg_expandarray(array)`: pairs of element and position, as arrays of two integers.
+    ExpandArray(PgType),
+}
+
+impl Series {
+    /// The type of its elements.
+    pub(crate) fn element(&self) -> PgType {
+        match self {
+            Series::Unnest(array) => array.element().unwrap_or(PgType::Text),
+            Series::ExpandArray(_) => PgType::Array(ElementType::Int4),
+            Series::Generate(ty) => *ty,
+            Series::Subscripts(_) => PgType::Int4,
+        }
+    }
+}
+
+/// A function with the types of its arguments, taken from the node's expressions in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeriesCall {
+    pub(crate) series: Series,
+    pub(crate) args: Vec<PgType>,
+}
+
+/// The logical node: the input's columns, then one for each function, then the ordinality if asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Expand {
+    pub(crate) input: LogicalPlan,
+    pub(crate) calls: Vec<SeriesCall>,
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) ordinality: bool,
+    pub(crate) schema: DFSchemaRef,
+    pub(crate) number: usize,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl PartialEq for Expand {
+    fn eq(&self, other: &Expand) -> bool {
+        self.number == other.number && self.input == other.input && self.exprs == other.exprs
+    }
+}
+impl Eq for Expand {}
+impl Hash for Expand {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+impl PartialOrd for Expand {
+    fn partial_cmp(&self, other: &Expand) -> Option<Ordering> {
+        self.number.partial_cmp(&other.number)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Expand {
+    fn name(&self) -> &'static str {
+        "Expand"
+    }
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+    fn expressions(&self) -> Vec<Expr> {
+        self.exprs.clone()
+    }
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Expand")
+    }
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Expand> {
+        let input = inputs.pop().ok_or_else(|| DataFusionError::Internal("Expand has an input".into()))?;
+        Ok(Expand { input, exprs, ..self.clone() })
+    }
+}
+
+impl From<Expand> for LogicalPlan {
+    fn from(expand: Expand) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(expand) })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ExpandExec {
+    input: Arc<dyn ExecutionPlan>,
+    calls: Vec<SeriesCall>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    ordinality: bool,
+    properties: Arc<PlanProperties>,
+    shared: Arc<Shared>,
+}
+
+/// The elements a call still has to yield.
+enum Elements {
+    Items(std::vec::IntoIter<Datum>),
+    Step { next: Option<Datum>, stop: Datum, step: Datum, ascending: bool, ty: PgType },
+}
+
+impl Elements {
+    fn next(&mut self, shared: &Shared) -> SqlResult<Option<Datum>> {
+        match self {
+            Elements::Items(items) => Ok(items.next()),
+            Elements::Step { next, stop, step, ascending, ty } => {
+                let Some(value) = next.take() else { return Ok(None) };
+                let order = types::compare(&value, stop);
+                if (*ascending && order.is_gt()) || (!*ascending && order.is_lt()) {
+                    return Ok(None);
+                }
+                *next = advance(&value, step, *ty, shared)?;
+                Ok(Some(value))
+            }
+        }
+    }
+}
+
+/// The value after `value`; `None` at the end of the type's range.
+fn advance(value: &Datum, step: &Datum, ty: PgType, shared: &Shared) -> SqlResult<Option<Datum>> {
+    Ok(match (value, step) {
+        (Datum::Int4(v), Datum::Int4(s)) => v.checked_add(*s).map(Datum::Int4),
+        (Datum::Int8(v), Datum::Int8(s)) => v.checked_add(*s).map(Datum::Int8),
+        (Datum::Numeric(v), Datum::Numeric(s)) => Some(Datum::Numeric(v.add(s)?)),
+        (value, step) => Some(crate::moments::add_interval(value, step, ty, shared)?),
+    })
+}
+
+fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
+    let none = || Ok(Elements::Items(Vec::new().into_iter()));
+    if args.iter().any(Datum::is_null) {
+        return none();
+    }
+    match (&call.series, args) {
+        (Series::Unnest(_), [Datum::Array(array)]) => Ok(Elements::Items(array.items.clone().into_iter())),
+        (Series::ExpandArray(_), [Datum::Array(array)]) => {
+            let pair = |(i, item): (usize, &Datum)| {
+                let x = Datum::Int4(item.as_i64().unwrap_or(0) as i32);
+                Datum::array(ElementType::Int4, vec![x, Datum::Int4(i as i32 + 1)])
+            };
+            Ok(Elements::Items(array.items.iter().enumerate().map(pair).collect::<Vec<_>>().into_iter()))
+        }
+        (Series::Subscripts(_), [Datum::Array(array), dimension]) => {
+            let len = if dimension.as_i64() == Some(1) { array.items.len() as i32 } else { 0 };
+            Ok(Elements::Items((1..=len).map(Datum::Int4).collect::<Vec<_>>().into_iter()))
+        }
+        (Series::Generate(ty), [start, stop, step @ ..]) => {
+            let step = match step.first() {
+                Some(step) => step.clone(),
+                None if *ty == PgType::Int8 => Datum::Int8(1),
+                None if *ty == PgType::Numeric => Datum::Numeric(types::Numeric::ONE),
+                None => Datum::Int4(1),
+            };
+            let direction = match &step {
+                Datum::Interval(i) => i.span().cmp(&Interval::default().span()),
+                Datum::Numeric(n) => n.signum().cmp(&0),
+                other => other.as_i64().unwrap_or(0).cmp(&0),
+            };
+            if direction.is_eq() {
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
+            }
+            let (next, stop, ascending) = (Some(start.clone()), stop.clone(), direction.is_gt());
+            Ok(Elements::Step { next, stop, step, ascending, ty: *ty })
+        }
+        _ => none(),
+    }
+}
+
+/// A batch of input being expanded.
+struct Work {
+    batch: RecordBatch,
+    args: Vec<ArrayRef>,
+    row: usize,
+    current: Option<(Vec<Elements>, i64)>,
+}
+
+impl ExpandExec {
+    pub(crate) fn plan(
+        expand: &Expand,
+        planner: &dyn PhysicalPlanner,
+        logical: &LogicalPlan,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        planning: &PhysicalPlanningContext,
+    ) -> Result<ExpandExec> {
+        let schema = logical.schema();
+        let exprs =
+            expand.exprs.iter().map(|e| planner.create_physical_expr(e, schema, state, planning)).collect::<Result<Vec<_>>>()?;
+        Ok(ExpandExec {
+            input,
+            calls: expand.calls.clone(),
+            exprs,
+            ordinality: expand.ordinality,
+            properties: one_stream(Arc::clone(expand.schema.inner())),
+            shared: Arc::clone(&expand.shared),
+        })
+    }
+
+    fn start(&self, batch: RecordBatch) -> Result<Work> {
+        let rows = batch.num_rows();
+        let args = self.exprs.iter().map(|e| e.evaluate(&batch)?.into_array(rows)).collect::<Result<Vec<_>>>()?;
+        Ok(Work { batch, args, row: 0, current: None })
+    }
+
+    fn open(&self, work: &Work) -> SqlResult<Vec<Elements>> {
+        let mut at = 0;
+        let mut all = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            let args = call
+                .args
+                .iter()
+                .enumerate()
+                .map(|(k, ty)| value::datum(&work.args[at + k], work.row, *ty))
+                .collect::<SqlResult<Vec<_>>>()?;
+            at += call.args.len();
+            all.push(elements(call, &args)?);
+        }
+        Ok(all)
+    }
+
+    /// The next batch of output; `None` when `work` is used up.
+    fn fill(&self, work: &mut Work) -> SqlResult<Option<RecordBatch>> {
+        self.shared.check_cancelled()?;
+        let schema = self.schema();
+        let input_columns = work.batch.num_columns();
+        let mut from = Vec::new();
+        let mut columns: Vec<value::Column> = self
+            .calls
+            .iter()
+            .enumerate()
+            .map(|(k, call)| value::Column::new(call.series.element(), schema.field(input_columns + k).data_type(), 1024))
+            .collect();
+        let mut ordinals = Vec::new();
+        while from.len() < BATCH_ROWS {
+            if work.current.is_none() {
+                if work.row >= work.batch.num_rows() {
+                    break;
+                }
+                work.current = Some((self.open(work)?, 0));
+            }
+            let (elements, ordinal) = work.current.as_mut().expect("just opened");
+            let mut row = Vec::with_capacity(elements.len());
+            for e in elements.iter_mut() {
+                row.push(e.next(&self.shared)?);
+            }
+            if row.iter().all(Option::is_none) {
+                work.current = None;
+                work.row += 1;
+                continue;
+            }
+            *ordinal += 1;
+            ordinals.push(*ordinal);
+            from.push(work.row as u32);
+            for (column, value) in columns.iter_mut().zip(row) {
+                column.push(&value.unwrap_or(Datum::Null))?;
+            }
+        }
+        if from.is_empty() {
+            return Ok(None);
+        }
+        let indices = UInt32Array::from(from);
+        let mut out = work
+            .batch
+            .columns()
+            .iter()
+            .map(|c| take(c, &indices, None))
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(crate::error::arrow_error)?;
+        out.extend(columns.iter_mut().map(value::Column::finish));
+        if self.ordinality {
+            out.push(Arc::new(datafusion::arrow::array::Int64Array::from(ordinals)));
+        }
+        RecordBatch::try_new(schema, out).map(Some).map_err(crate::error::arrow_error)
+    }
+}
+
+impl DisplayAs for ExpandExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("ExpandExec")
+    }
+}
+
+impl ExecutionPlan for ExpandExec {
+    fn name(&self) -> &'static str {
+        "ExpandExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![Distribution::SinglePartition]
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for expr in &self.exprs {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().ok_or_else(|| DataFusionError::Internal("ExpandExec has an input".into()))?;
+        Ok(Arc::new(ExpandExec { input, ..(*self).clone() }))
+    }
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let state = (input, self.clone(), None::<Work>);
+        let batches = stream::try_unfold(state, |(mut input, this, mut work)| async move {
+            loop {
+                if let Some(current) = &mut work
+                    && let Some(batch) = this.fill(current).map_err(external)?
+                {
+                    return Ok(Some((batch, (input, this, work))));
+                }
+                match input.next().await {
+                    None => return Ok(None),
+                    Some(batch) => work = Some(this.start(batch?)?),
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}

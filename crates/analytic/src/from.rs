@@ -1,0 +1,671 @@
+//! FROM: tables, views, subqueries, functions, joins.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema, NullEquality, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator};
+use sql::expr::{Aggregates, BoundExpr, CompareOp, ExprKind, Scope, bind_expr, fold_ident};
+use sqlparser::ast;
+use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
+use types::PgType;
+
+use crate::apply::ApplyKind;
+use crate::binder::Binder;
+use crate::error::Planned;
+use crate::expand::Expand;
+use crate::prepare::{Place, system_name};
+use crate::relation::{Level, LevelScope, RelColumn, Relation};
+use crate::table::TableScan;
+use crate::translate::{Translator, Typed, bare, binary, field, literal_bool};
+use crate::value;
+use crate::with::rename;
+
+impl Binder<'_> {
+    /// The rows of a FROM clause; one row without columns if there is none.
+    pub(crate) fn from_clause(&self, from: &[ast::TableWithJoins], outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let mut all: Option<Relation> = None;
+        for item in from {
+            all = Some(self.joined(all, item, outer)?);
+        }
+        match all {
+            Some(relation) => Ok(relation),
+            None => Ok(Relation {
+                plan: LogicalPlanBuilder::empty(true).build().planned()?,
+                columns: Vec::new(),
+                star: Vec::new(),
+            }),
+        }
+    }
+
+    fn joined(&self, before: Option<Relation>, item: &ast::TableWithJoins, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let mut relation = self.beside(before, &item.relation, outer)?;
+        for join in &item.joins {
+            relation = self.join(relation, join, outer)?;
+        }
+        Ok(relation)
+    }
+
+    /// `left, factor`: a cross join, lateral where the factor may look to its left.
+    fn beside(&self, left: Option<Relation>, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let Some(left) = left else { return self.factor(factor, outer) };
+        if may_look_left(factor) {
+            return self.lateral(left, factor, outer, false);
+        }
+        let right = self.factor(factor, outer)?;
+        check_alias(&left, &right)?;
+        let plan = LogicalPlanBuilder::from(left.plan.clone())
+            .cross_join(right.plan.clone())
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        Ok(concat(plan, left, right))
+    }
+
+    fn factor(&self, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        match factor {
+            ast::TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
+                let mut relation = self.named(name)?;
+                if let Some(alias) = alias {
+                    apply_alias(&mut relation, alias)?;
+                }
+                Ok(relation)
+            }
+            ast::TableFactor::Table { sample: Some(_), .. } => Err(SqlError::unsupported("TABLESAMPLE")),
+            ast::TableFactor::Derived { subquery, alias, sample: None, .. } => {
+                let (relation, _) = self.query(subquery, outer)?;
+                let mut relation = self.rename_columns(relation)?;
+                match alias {
+                    Some(alias) => apply_alias(&mut relation, alias)?,
+                    None => rename(&mut relation, "unnamed_subquery", &[])?,
+                }
+                Ok(relation)
+            }
+            ast::TableFactor::NestedJoin { table_with_joins, alias } => {
+                let mut relation = self.joined(None, table_with_joins, outer)?;
+                if let Some(alias) = alias {
+                    apply_alias(&mut relation, alias)?;
+                }
+                Ok(relation)
+            }
+            factor if function_of(factor).is_some() => {
+                let none = Relation {
+                    plan: LogicalPlanBuilder::empty(true).build().planned()?,
+                    columns: Vec::new(),
+                    star: Vec::new(),
+                };
+                self.function_table(none, factor, outer)
+            }
+            other => Err(SqlError::unsupported(format!("{other} in FROM"))),
+        }
+    }
+
+    /// `factor` evaluated for each row of `left`.
+    fn lateral(&self, left: Relation, factor: &ast::TableFactor, outer: Option<&dyn Scope>, keep: bool) -> SqlResult<Relation> {
+        if function_of(factor).is_some() && !keep {
+            return self.function_table(left, factor, outer);
+        }
+        let level = Level::of(&left);
+        let scope = LevelScope { level: &level, outer };
+        let (mut right, plan) = self.within(&level, || {
+            let (right, uses) = match factor {
+                ast::TableFactor::Derived { subquery, .. } => {
+                    let (relation, _, uses) = self.nested(subquery, &scope)?;
+                    (relation, uses)
+                }
+                _ => {
+                    // A function: as a query of its own, so that it may look out.
+                    let query = function_query(factor)?;
+                    let (relation, _, uses) = self.nested(&query, &scope)?;
+                    (relation, uses)
+                }
+            };
+            let right = self.rename_columns(right)?;
+            let kind = ApplyKind::Lateral { left: keep };
+            let here: Vec<_> = uses;
+            if here.is_empty() && !keep {
+                let plan = LogicalPlanBuilder::from(left.plan.clone())
+                    .cross_join(right.plan.clone())
+                    .and_then(LogicalPlanBuilder::build)
+                    .planned()?;
+                return Ok((right, plan));
+            }
+            let plan = self.apply_node(left.plan.clone(), right.plan.clone(), kind, &here, Vec::new(), None)?;
+            Ok((right, plan))
+        })?;
+        match alias_of(factor) {
+            Some(alias) => apply_alias(&mut right, alias)?,
+            None => rename(&mut right, "unnamed_subquery", &[])?,
+        }
+        check_alias(&left, &right)?;
+        Ok(concat(plan, left, right))
+    }
+
+    /// A table, view, common table or system table by name.
+    fn named(&self, name: &ast::ObjectName) -> SqlResult<Relation> {
+        let parts: Vec<String> = name
+            .0
+            .iter()
+            .map(|part| part.as_ident().map(fold_ident).ok_or_else(|| SqlError::unsupported(format!("the table name {name}"))))
+            .collect::<SqlResult<_>>()?;
+        let (schema, table) = match &parts[..] {
+            [table] => (None, table.as_str()),
+            [schema, table] => (Some(schema.as_str()), table.as_str()),
+            [database, schema, table] if *database == self.shared.context.database => (Some(schema.as_str()), table.as_str()),
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("cross-database references are not implemented: \"{name}\""),
+                ));
+            }
+        };
+        if schema.is_none()
+            && let Some(relation) = self.common_table(table)
+        {
+            let mut relation = relation?;
+            rename(&mut relation, table, &[])?;
+            return Ok(relation);
+        }
+        if let Some(system) = crate::catalog::system_table(schema, table) {
+            return self.system_table(system);
+        }
+        let catalog = Arc::clone(&self.shared.catalog);
+        let path = self.path.borrow().clone();
+        let mut relation = match catalog.resolve_relation(schema, table, &path)? {
+            CatalogRelation::Table(found) => {
+                self.check_select(found.owner, found.acl.as_ref(), "table", &found.name)?;
+                self.table(found)?
+            }
+            CatalogRelation::View(view) => {
+                self.check_select(view.owner, view.acl.as_ref(), "view", &view.name)?;
+                self.view(view)?
+            }
+            CatalogRelation::Sequence(_) => return Err(SqlError::unsupported("reading a sequence as a table in an analytical query")),
+            CatalogRelation::Index(..) => {
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot open relation \"{table}\"")).with_detail("This operation is not supported for indexes."));
+            }
+        };
+        rename(&mut relation, table, &[])?;
+        let found = catalog.resolve_relation(schema, table, &path)?;
+        let schema = catalog.schema_name(found.schema()).to_owned();
+        for column in &mut relation.columns {
+            column.schema = Some(schema.clone());
+        }
+        Ok(relation)
+    }
+
+    fn check_select(&self, owner: base::Oid, acl: Option<&tenant::catalog::Acl>, kind: &str, name: &str) -> SqlResult<()> {
+        match self.role.get() {
+            Some(role) if !self.shared.catalog.has_privileges(role, owner, acl, Privileges::SELECT) => {
+                Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {kind} {name}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&self, table: &Arc<Table>) -> SqlResult<Relation> {
+        let mut names = Vec::new();
+        let mut columns = Vec::new();
+        let reference = TableReference::bare(format!("t{}", self.number()));
+        for (position, column) in table.live_columns() {
+            let name = self.fresh();
+            let arrow = value::arrow_type(column.ty, column.typmod);
+            columns.push(RelColumn {
+                column: Column::new(Some(reference.clone()), name.clone()),
+                arrow,
+                ty: column.ty,
+                typmod: column.typmod,
+                name: column.name.to_string(),
+                table: Some(table.name.to_string()),
+                schema: None,
+                bare: true,
+                starred: true,
+                origin: (table.oid.0, position as i16 + 1),
+            });
+            names.push((name, position));
+        }
+        let provider = TableScan::new(Arc::clone(table), names, Arc::clone(&self.shared));
+        let plan = LogicalPlanBuilder::scan(reference, provider_as_source(Arc::new(provider)), None)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        let star = (0..columns.len()).collect();
+        Ok(Relation { plan, columns, star })
+    }
+
+    fn system_table(&self, system: &'static crate::catalog::SystemTable) -> SqlResult<Relation> {
+        let reference = TableReference::bare(format!("t{}", self.number()));
+        let mut columns = Vec::new();
+        let mut fields = Vec::new();
+        for (position, (name, ty)) in system.columns.iter().enumerate() {
+            let arrow = value::arrow_type(*ty, types::TypeMod::NONE);
+            let fresh = self.fresh();
+            fields.push(field(&fresh, &arrow));
+            columns.push(RelColumn {
+                column: Column::new(Some(reference.clone()), fresh),
+                arrow,
+                ty: *ty,
+                typmod: types::TypeMod::NONE,
+                name: (*name).to_owned(),
+                table: Some(system.name.to_owned()),
+                schema: Some(system.schema.to_owned()),
+                bare: true,
+                starred: !system.is_hidden(name),
+                origin: (system.oid, position as i16 + 1),
+            });
+        }
+        let provider = crate::catalog::provider(system, fields, Arc::clone(&self.shared))?;
+        let plan = LogicalPlanBuilder::scan(reference, provider_as_source(provider), None)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        let star = (0..columns.len()).filter(|i| columns[*i].starred).collect();
+        Ok(Relation { plan, columns, star })
+    }
+
+    fn view(&self, view: &Arc<ViewDefinition>) -> SqlResult<Relation> {
+        if self.view_depth.get() > 32 {
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
+        }
+        let query = sql::parse::parse_query(&view.sql)?;
+        let path = self.path.replace(view.search_path.clone());
+        let ctes = self.ctes.take();
+        let role = self.role.replace(self.shared.catalog.role(view.owner).map(|role| role.oid));
+        self.view_depth.set(self.view_depth.get() + 1);
+        let result = self.query(&query, None);
+        self.view_depth.set(self.view_depth.get() - 1);
+        self.role.set(role);
+        self.ctes.replace(ctes);
+        self.path.replace(path);
+        let mut relation = self.rename_columns(result?.0)?;
+        for (position, (at, shown)) in relation.star.clone().into_iter().zip(&view.columns).enumerate() {
+            let column = &mut relation.columns[at];
+            column.name = shown.name.to_string();
+            column.origin = (view.oid.0, position as i16 + 1);
+        }
+        Ok(relation)
+    }
+
+    /// A set-returning or plain function beside `left`.
+    fn function_table(&self, left: Relation, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let (mut name, args, ordinality, alias) = function_of(factor).expect("the caller asked");
+        let called = system_name(&mut name).ok_or_else(|| SqlError::unsupported(format!("the function {name} in FROM")))?;
+        let place = Place::new(Level::of(&left), outer);
+        let ctx = Aggregates::Forbidden("functions in FROM");
+        let bind = |expr: &ast::Expr| self.expr(expr, &place, ctx);
+        let (call, bound) = match self.series_call(&called, &args, &bind)? {
+            Some(found) => found,
+            None => {
+                // A function of one value is a table of one row.
+                let expr = function_expr(&name, &args);
+                let bound = self.expr(&expr, &place, ctx)?;
+                return self.scalar_table(left, &place, bound, &called, alias);
+            }
+        };
+        let element = call.series.element();
+        let arrow = value::arrow_type(element, types::TypeMod::NONE);
+        let mut columns = vec![self.function_column(&called, element, arrow.clone())];
+        if ordinality {
+            columns.push(self.function_column("ordinality", PgType::Int8, DataType::Int64));
+        }
+        let (input, exprs) = self.within(&place.level, || {
+            let mut translator = Translator::new(self, left.plan.clone(), Arc::clone(&place.level));
+            let mut exprs = Vec::new();
+            for arg in &bound {
+                exprs.push(translator.translate(arg)?.expr);
+            }
+            Ok((translator.plan, exprs))
+        })?;
+        let mut fields: Vec<_> = input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
+        fields.extend(columns.iter().map(|c| (None, Arc::new(field(&c.column.name, &c.arrow)))));
+        let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
+        let node = Expand {
+            input,
+            calls: vec![call],
+            exprs,
+            ordinality,
+            schema: Arc::new(schema),
+            number: self.number(),
+            shared: Arc::clone(&self.shared),
+        };
+        let star = (0..columns.len()).collect();
+        let mut right = Relation { plan: crate::binder::empty(), columns, star };
+        alias_function(&mut right, &called, alias)?;
+        check_alias(&left, &right)?;
+        Ok(concat(node.into(), left, right))
+    }
+
+    fn scalar_table(
+        &self,
+        left: Relation,
+        place: &Place<'_>,
+        bound: BoundExpr,
+        called: &str,
+        alias: Option<&ast::TableAlias>,
+    ) -> SqlResult<Relation> {
+        let (plan, typed) = self.within(&place.level, || {
+            let mut translator = Translator::new(self, left.plan.clone(), Arc::clone(&place.level));
+            let typed = translator.translate(&bound)?;
+            Ok((translator.plan, typed))
+        })?;
+        let column = self.function_column(called, typed.ty, typed.arrow.clone());
+        let mut exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
+        exprs.push(typed.expr.alias(&column.column.name));
+        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let mut right = Relation { plan: crate::binder::empty(), columns: vec![column], star: vec![0] };
+        alias_function(&mut right, called, alias)?;
+        Ok(concat(plan, left, right))
+    }
+
+    fn function_column(&self, name: &str, ty: PgType, arrow: DataType) -> RelColumn {
+        RelColumn {
+            column: bare(self.fresh()),
+            arrow,
+            ty,
+            typmod: types::TypeMod::NONE,
+            name: name.to_owned(),
+            table: Some(name.to_owned()),
+            schema: None,
+            bare: true,
+            starred: true,
+            origin: (0, 0),
+        }
+    }
+
+    fn join(&self, left: Relation, join: &ast::Join, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        use ast::JoinOperator as J;
+        let (kind, constraint) = match &join.join_operator {
+            J::Join(c) | J::Inner(c) => (JoinType::Inner, c),
+            J::Left(c) | J::LeftOuter(c) => (JoinType::Left, c),
+            J::Right(c) | J::RightOuter(c) => (JoinType::Right, c),
+            J::FullOuter(c) => (JoinType::Full, c),
+            J::CrossJoin(_) => return self.beside(Some(left), &join.relation, outer),
+            other => return Err(SqlError::unsupported(format!("the join {other:?}"))),
+        };
+        if may_look_left(&join.relation) {
+            return self.lateral_join(left, join, kind, constraint, outer);
+        }
+        let right = self.factor(&join.relation, outer)?;
+        check_alias(&left, &right)?;
+        match constraint {
+            ast::JoinConstraint::On(condition) => self.join_on(left, right, kind, condition, outer),
+            ast::JoinConstraint::Using(names) => {
+                let names: Vec<String> = names
+                    .iter()
+                    .filter_map(|n| n.0.last().and_then(|part| part.as_ident()).map(fold_ident))
+                    .collect();
+                self.join_using(left, right, kind, &names)
+            }
+            ast::JoinConstraint::Natural => {
+                let shared: Vec<String> = left
+                    .star
+                    .iter()
+                    .map(|i| left.columns[*i].name.clone())
+                    .filter(|name| right.star.iter().any(|i| right.columns[*i].name == *name))
+                    .collect();
+                self.join_using(left, right, kind, &shared)
+            }
+            ast::JoinConstraint::None => Err(SqlError::new(SqlState::SYNTAX_ERROR, "a join needs ON or USING")),
+        }
+    }
+
+    fn lateral_join(
+        &self,
+        left: Relation,
+        join: &ast::Join,
+        kind: JoinType,
+        constraint: &ast::JoinConstraint,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
+        let ast::JoinConstraint::On(condition) = constraint else {
+            return Err(SqlError::unsupported("USING with a lateral join"));
+        };
+        let always = matches!(condition, ast::Expr::Value(v) if v.value == ast::Value::Boolean(true));
+        match kind {
+            JoinType::Left if always => self.lateral(left, &join.relation, outer, true),
+            JoinType::Inner => {
+                let relation = self.lateral(left, &join.relation, outer, false)?;
+                if always { Ok(relation) } else { self.filter(relation, condition, outer, "JOIN/ON") }
+            }
+            _ => Err(SqlError::unsupported("this kind of lateral join")),
+        }
+    }
+
+    /// The rows of `relation` for which `condition` is true.
+    pub(crate) fn filter(&self, relation: Relation, condition: &ast::Expr, outer: Option<&dyn Scope>, what: &'static str) -> SqlResult<Relation> {
+        let place = Place::new(Level::of(&relation), outer);
+        let bound = self.condition(condition, &place, Aggregates::Forbidden(what), what)?;
+        let plan = self.filter_bound(relation.plan, &place.level, bound)?;
+        Ok(Relation { plan, ..relation })
+    }
+
+    /// Conditions without subqueries first: what they drop need not be looked up.
+    pub(crate) fn filter_bound(&self, plan: LogicalPlan, level: &Arc<Level>, condition: BoundExpr) -> SqlResult<LogicalPlan> {
+        let (later, first): (Vec<_>, Vec<_>) = condition.into_conjuncts().into_iter().partition(BoundExpr::contains_subquery);
+        let mut plan = plan;
+        for part in [first, later] {
+            let Some(condition) = BoundExpr::conjunction(part) else { continue };
+            plan = self.within(level, || {
+                let mut translator = Translator::new(self, plan.clone(), Arc::clone(level));
+                let expr = translator.translate(&condition)?.expr;
+                LogicalPlanBuilder::from(translator.plan).filter(expr).and_then(LogicalPlanBuilder::build).planned()
+            })?;
+        }
+        Ok(plan)
+    }
+
+    fn join_on(&self, left: Relation, right: Relation, kind: JoinType, condition: &ast::Expr, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let (left_plan, right_plan) = (left.plan.clone(), right.plan.clone());
+        let both = concat(crate::binder::empty(), left, right);
+        let place = Place::new(Level::of(&both), outer);
+        let bound = self.condition(condition, &place, Aggregates::Forbidden("JOIN conditions"), "JOIN/ON")?;
+        if bound.contains_subquery() {
+            if kind != JoinType::Inner {
+                return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
+            }
+            let plan = LogicalPlanBuilder::from(left_plan).cross_join(right_plan).and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = self.filter_bound(plan, &place.level, bound)?;
+            return Ok(Relation { plan, ..both });
+        }
+        let expr = self.within(&place.level, || {
+            Translator::new(self, crate::binder::empty(), Arc::clone(&place.level)).translate(&bound)
+        })?;
+        let plan = LogicalPlanBuilder::from(left_plan)
+            .join_on(right_plan, kind, vec![expr.expr])
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        Ok(Relation { plan, ..both })
+    }
+
+    fn join_using(&self, left: Relation, right: Relation, kind: JoinType, names: &[String]) -> SqlResult<Relation> {
+        if names.is_empty() {
+            let on = ast::Expr::value(ast::Value::Boolean(true));
+            return self.join_on(left, right, kind, &on, None);
+        }
+        let offset = left.columns.len();
+        let (left_plan, right_plan) = (left.plan.clone(), right.plan.clone());
+        let mut pairs = Vec::new();
+        for name in names {
+            let l = using_column(&left, name, "left")?;
+            let r = using_column(&right, name, "right")?;
+            pairs.push((l, offset + r));
+        }
+        let mut both = concat(crate::binder::empty(), left, right);
+        let place = Place::new(Level::of(&both), None);
+        let ctx = self.context(Aggregates::Forbidden("JOIN/USING"));
+        let mut conditions = Vec::new();
+        for (l, r) in &pairs {
+            let side = |i: usize| BoundExpr::column(i, both.columns[i].ty, both.columns[i].typmod);
+            conditions.push(sql::expr::bind_comparison(CompareOp::Eq, side(*l), side(*r), &ctx)?);
+        }
+        let condition = BoundExpr::conjunction(conditions).expect("at least one column");
+        let mut translator = Translator::new(self, crate::binder::empty(), Arc::clone(&place.level));
+        let on = translator.translate(&condition)?.expr;
+        let mut plan = LogicalPlanBuilder::from(left_plan)
+            .join_on(right_plan, kind, vec![on])
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        let mut merged = Vec::new();
+        let mut computed = Vec::new();
+        for (l, r) in &pairs {
+            both.columns[*l].bare = false;
+            both.columns[*r].bare = false;
+            match kind {
+                JoinType::Full => {
+                    let (lc, rc) = (both.columns[*l].clone(), both.columns[*r].clone());
+                    let ty = sql::expr::common_type(&[lc.ty, rc.ty], "JOIN/USING")?;
+                    let side = |i: usize, c: &RelColumn| cast_if(BoundExpr::column(i, c.ty, c.typmod), ty);
+                    let value = BoundExpr::new(ty, types::TypeMod::NONE, ExprKind::Coalesce(vec![side(*l, &lc), side(*r, &rc)]));
+                    let typed: Typed = translator.translate(&value)?;
+                    let mut column = self.function_column(&lc.name, ty, typed.arrow.clone());
+                    column.table = None;
+                    computed.push(typed.expr.alias(&column.column.name));
+                    both.columns.push(column);
+                    merged.push(both.columns.len() - 1);
+                }
+                JoinType::Right => {
+                    both.columns[*r].bare = true;
+                    merged.push(*r);
+                }
+                _ => {
+                    both.columns[*l].bare = true;
+                    merged.push(*l);
+                }
+            }
+        }
+        if !computed.is_empty() {
+            let mut exprs: Vec<Expr> = both.columns[..both.columns.len() - computed.len()].iter().map(RelColumn::expr).collect();
+            exprs.extend(computed);
+            plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        }
+        let paired = |i: &usize| pairs.iter().any(|(l, r)| l == i || r == i);
+        let rest: Vec<usize> = both.star.iter().copied().filter(|i| !paired(i)).collect();
+        both.star = merged.into_iter().chain(rest).collect();
+        both.plan = plan;
+        let _ = (literal_bool, binary, Operator::Eq, NullEquality::NullEqualsNothing);
+        Ok(both)
+    }
+}
+
+fn cast_if(expr: BoundExpr, ty: PgType) -> BoundExpr {
+    if expr.ty == ty {
+        return expr;
+    }
+    let kind = ExprKind::Cast { expr: Box::new(expr), how: types::CastContext::Implicit };
+    BoundExpr::new(ty, types::TypeMod::NONE, kind)
+}
+
+fn using_column(relation: &Relation, name: &str, side: &str) -> SqlResult<usize> {
+    let mut found = relation.columns.iter().enumerate().filter(|(_, c)| c.bare && c.name == name).map(|(i, _)| i);
+    let first = found.next().ok_or_else(|| {
+        let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    })?;
+    if found.next().is_some() {
+        let message = format!("common column name \"{name}\" appears more than once in {side} table");
+        return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+    }
+    Ok(first)
+}
+
+fn concat(plan: LogicalPlan, left: Relation, right: Relation) -> Relation {
+    let offset = left.columns.len();
+    let mut columns = left.columns;
+    columns.extend(right.columns);
+    let mut star = left.star;
+    star.extend(right.star.into_iter().map(|i| i + offset));
+    Relation { plan, columns, star }
+}
+
+/// 42712 where two tables of a FROM have one name.
+fn check_alias(left: &Relation, right: &Relation) -> SqlResult<()> {
+    for column in &right.columns {
+        let same = |c: &RelColumn| c.table.is_some() && c.table == column.table && c.schema == column.schema;
+        if left.columns.iter().any(same) {
+            let table = column.table.as_deref().unwrap_or_default();
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, format!("table name \"{table}\" specified more than once")));
+        }
+    }
+    Ok(())
+}
+
+fn apply_alias(relation: &mut Relation, alias: &ast::TableAlias) -> SqlResult<()> {
+    let columns: Vec<String> = alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
+    rename(relation, &fold_ident(&alias.name), &columns)
+}
+
+/// A function's alias names its column too, unless columns are named.
+fn alias_function(relation: &mut Relation, called: &str, alias: Option<&ast::TableAlias>) -> SqlResult<()> {
+    match alias {
+        None => rename(relation, called, &[]),
+        Some(alias) => {
+            if alias.columns.is_empty() {
+                relation.columns[0].name = fold_ident(&alias.name);
+            }
+            apply_alias(relation, alias)
+        }
+    }
+}
+
+fn may_look_left(factor: &ast::TableFactor) -> bool {
+    matches!(factor, ast::TableFactor::Derived { lateral: true, .. }) || function_of(factor).is_some()
+}
+
+fn alias_of(factor: &ast::TableFactor) -> Option<&ast::TableAlias> {
+    match factor {
+        ast::TableFactor::Derived { alias, .. }
+        | ast::TableFactor::Table { alias, .. }
+        | ast::TableFactor::Function { alias, .. }
+        | ast::TableFactor::UNNEST { alias, .. }
+        | ast::TableFactor::TableFunction { alias, .. } => alias.as_ref(),
+        _ => None,
+    }
+}
+
+type FunctionCall<'x> = (ast::ObjectName, Vec<ast::Expr>, bool, Option<&'x ast::TableAlias>);
+
+fn function_of(factor: &ast::TableFactor) -> Option<FunctionCall<'_>> {
+    let plain = |args: &[ast::FunctionArg]| -> Option<Vec<ast::Expr>> {
+        args.iter()
+            .map(|arg| match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect()
+    };
+    match factor {
+        ast::TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+            Some((name.clone(), plain(&args.args)?, *with_ordinality, alias.as_ref()))
+        }
+        ast::TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            Some((name.clone(), plain(args)?, *with_ordinality, alias.as_ref()))
+        }
+        ast::TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } => {
+            let name = ast::ObjectName(vec![ast::ObjectNamePart::Identifier(ast::Ident::new("unnest"))]);
+            Some((name, array_exprs.clone(), *with_ordinality, alias.as_ref()))
+        }
+        _ => None,
+    }
+}
+
+fn function_expr(name: &ast::ObjectName, args: &[ast::Expr]) -> ast::Expr {
+    let args = args.iter().map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e.clone()))).collect();
+    ast::Expr::Function(ast::Function {
+        name: name.clone(),
+        uses_odbc_syntax: false,
+        parameters: ast::FunctionArguments::None,
+        args: ast::FunctionArguments::List(ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn function_query(factor: &ast::TableFactor) -> SqlResult<ast::Query> {
+    sql::parse::parse_query(&format!("SELECT * FROM {factor}"))
+}
+
+/// Binds a constant of a clause that takes no columns.
+pub(crate) fn bind_constant(binder: &Binder<'_>, expr: &ast::Expr, place: &'static str) -> SqlResult<BoundExpr> {
+    bind_expr(expr, &sql::expr::EmptyScope, &binder.context(Aggregates::Forbidden(place)))
+}

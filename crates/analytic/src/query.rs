@@ -1,0 +1,446 @@
+//! Queries: WITH, set operations, VALUES, ORDER BY, LIMIT.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident};
+use sqlparser::ast;
+use types::{CastContext, PgType, TypeMod};
+
+use crate::binder::Binder;
+use crate::error::Planned;
+use crate::prepare::Place;
+use crate::relation::{Level, RelColumn, Relation};
+use crate::translate::{Translator, Typed, bare, common_arrow, strip};
+use crate::value;
+
+impl Binder<'_> {
+    /// Binds a whole query. Answers also whether it is an aggregation that yields one row whatever it reads.
+    ///
+    /// # Errors
+    /// 0A000 for a clause that nothing here honours.
+    pub(crate) fn query(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
+        if !query.locks.is_empty() {
+            return Err(SqlError::unsupported("a locking clause in an analytical query"));
+        }
+        if query.for_clause.is_some()
+            || query.settings.is_some()
+            || query.format_clause.is_some()
+            || !query.pipe_operators.is_empty()
+        {
+            return Err(SqlError::unsupported("this clause of a query"));
+        }
+        let ctes = match &query.with {
+            Some(with) => self.bind_with(with, outer)?,
+            None => 0,
+        };
+        let result = self.ordered(query, outer);
+        self.forget_ctes(ctes);
+        let (relation, single) = result?;
+        Ok((self.finish_unknown(relation)?, single))
+    }
+
+    fn ordered(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
+        let order: &[ast::OrderByExpr] = match &query.order_by {
+            None => &[],
+            Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(keys), interpolate: None }) => keys,
+            Some(_) => return Err(SqlError::unsupported("this form of ORDER BY")),
+        };
+        if order.iter().any(|key| key.with_fill.is_some()) {
+            return Err(SqlError::unsupported("WITH FILL"));
+        }
+        let (relation, single) = match &*query.body {
+            ast::SetExpr::Select(select) => self.select(select, order, outer)?,
+            body => {
+                let (relation, single) = self.set_expr(body, outer)?;
+                (self.order_by_output(relation, order)?, single)
+            }
+        };
+        let (skip, fetch) = self.limits(query)?;
+        if skip == 0 && fetch.is_none() {
+            return Ok((relation, single));
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan).limit(skip, fetch).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok((Relation { plan, ..relation }, false))
+    }
+
+    fn limits(&self, query: &ast::Query) -> SqlResult<(usize, Option<usize>)> {
+        let (mut limit, mut offset) = (None, None);
+        match &query.limit_clause {
+            None => {}
+            Some(ast::LimitClause::LimitOffset { limit: l, offset: o, limit_by }) if limit_by.is_empty() => {
+                limit = l.as_ref();
+                offset = o.as_ref().map(|o| &o.value);
+            }
+            Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
+        }
+        let one = ast::Expr::value(ast::Value::Number("1".to_owned(), false));
+        if let Some(fetch) = &query.fetch {
+            if fetch.with_ties || fetch.percent {
+                return Err(SqlError::unsupported("FETCH WITH TIES or PERCENT"));
+            }
+            limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
+        }
+        let number = |expr: Option<&ast::Expr>, place, state, name: &str| -> SqlResult<Option<usize>> {
+            let Some(value) = expr.map(|e| self.constant_i64(e, place)).transpose()?.flatten() else { return Ok(None) };
+            usize::try_from(value).map(Some).map_err(|_| SqlError::new(state, format!("{name} must not be negative")))
+        };
+        let fetch = number(limit, "LIMIT", SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT")?;
+        let skip = number(offset, "OFFSET", SqlState::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET")?;
+        Ok((skip.unwrap_or(0), fetch))
+    }
+
+    /// The body of a query. Columns may still be of unknown type.
+    pub(crate) fn set_expr(&self, body: &ast::SetExpr, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
+        match body {
+            ast::SetExpr::Select(select) => self.select(select, &[], outer),
+            ast::SetExpr::Query(query) => self.query(query, outer),
+            ast::SetExpr::Values(values) => Ok((self.values(values, outer)?, false)),
+            ast::SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                Ok((self.set_operation(left, *op, *set_quantifier, right, outer)?, false))
+            }
+            ast::SetExpr::Table(table) => {
+                let name = table.table_name.as_deref().unwrap_or_default();
+                let sql = match &table.schema_name {
+                    Some(schema) => format!("SELECT * FROM {schema}.{name}"),
+                    None => format!("SELECT * FROM {name}"),
+                };
+                self.query(&sql::parse::parse_query(&sql)?, outer)
+            }
+            _ => Err(SqlError::unsupported("a data-modifying statement in WITH of an analytical query")),
+        }
+    }
+
+    fn set_operation(
+        &self,
+        left: &ast::SetExpr,
+        op: ast::SetOperator,
+        quantifier: ast::SetQuantifier,
+        right: &ast::SetExpr,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
+        let all = match quantifier {
+            ast::SetQuantifier::All => true,
+            ast::SetQuantifier::Distinct | ast::SetQuantifier::None => false,
+            _ => return Err(SqlError::unsupported("BY NAME")),
+        };
+        let left = self.set_expr(left, outer)?.0;
+        let right = self.set_expr(right, outer)?.0;
+        let word = match op {
+            ast::SetOperator::Union => "UNION",
+            ast::SetOperator::Intersect => "INTERSECT",
+            ast::SetOperator::Except | ast::SetOperator::Minus => "EXCEPT",
+        };
+        let (left, right) = (self.visible(left)?, self.visible(right)?);
+        if left.columns.len() != right.columns.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("each {word} query must have the same number of columns"),
+            ));
+        }
+        let mut types = Vec::new();
+        for (l, r) in left.columns.iter().zip(&right.columns) {
+            types.push(common_type(&[l.ty, r.ty], word)?);
+        }
+        let left = self.cast_columns(left, &types)?;
+        let right = self.cast_columns(right, &types)?;
+        let arrows: Vec<DataType> = left
+            .columns
+            .iter()
+            .zip(&right.columns)
+            .map(|(l, r)| common_arrow(l.ty, [(&l.arrow, false), (&r.arrow, false)].into_iter()))
+            .collect();
+        let left = self.reshape(left, &arrows)?;
+        let right = self.reshape(right, &arrows)?;
+        self.combine(left, right, op, all)
+    }
+
+    fn combine(&self, mut left: Relation, right: Relation, op: ast::SetOperator, all: bool) -> SqlResult<Relation> {
+        if left.columns.is_empty() {
+            return Err(SqlError::unsupported("a set operation of queries without columns"));
+        }
+        for (l, r) in left.columns.iter_mut().zip(&right.columns) {
+            if l.typmod != r.typmod {
+                l.typmod = TypeMod::NONE;
+            }
+            l.origin = (0, 0);
+        }
+        if op == ast::SetOperator::Union {
+            // Both sides under the same names, which the union takes over.
+            let names: Vec<String> = left.columns.iter().map(|_| self.fresh()).collect();
+            let side = |relation: &Relation| {
+                let exprs: Vec<Expr> = relation.columns.iter().zip(&names).map(|(c, name)| c.expr().alias(name)).collect();
+                LogicalPlanBuilder::from(relation.plan.clone()).project(exprs).and_then(LogicalPlanBuilder::build).planned()
+            };
+            let plan = LogicalPlanBuilder::from(side(&left)?).union(side(&right)?).and_then(LogicalPlanBuilder::build).planned()?;
+            for (column, name) in left.columns.iter_mut().zip(names) {
+                column.column = bare(name);
+            }
+            let union = Relation { plan, ..left };
+            return if all { Ok(union) } else { self.distinct_rows(union) };
+        }
+        if left.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
+            return Err(SqlError::unsupported("INTERSECT or EXCEPT over numeric without scale, interval or arrays"));
+        }
+        let count = left.columns.len();
+        let (mut left_plan, mut right_plan) = (left.plan.clone(), right.plan.clone());
+        if all {
+            // The n-th of equal rows on one side answers the n-th on the other.
+            left_plan = self.numbered(&left)?;
+            right_plan = self.numbered(&right)?;
+        }
+        let plan = match op {
+            ast::SetOperator::Intersect => LogicalPlanBuilder::intersect(left_plan, right_plan, all),
+            _ => LogicalPlanBuilder::except(left_plan, right_plan, all),
+        }
+        .planned()?;
+        let _ = count;
+        let exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
+        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(Relation { plan, ..left })
+    }
+
+    /// The rows of `relation`, each with its number among its equals.
+    fn numbered(&self, relation: &Relation) -> SqlResult<LogicalPlan> {
+        let keys: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
+        let name = self.fresh();
+        let number = crate::window::row_number(keys.clone(), Vec::new()).alias(&name);
+        let plan = LogicalPlanBuilder::window_plan(relation.plan.clone(), vec![number]).planned()?;
+        let mut exprs = keys;
+        exprs.push(Expr::Column(bare(name)));
+        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()
+    }
+
+    /// Only the columns `*` shows, in its order.
+    pub(crate) fn visible(&self, relation: Relation) -> SqlResult<Relation> {
+        let in_order = relation.star.iter().copied().eq(0..relation.columns.len());
+        if in_order {
+            return Ok(relation);
+        }
+        let columns: Vec<RelColumn> = relation.star.iter().map(|i| relation.columns[*i].clone()).collect();
+        let exprs: Vec<Expr> = columns.iter().map(RelColumn::expr).collect();
+        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let star = (0..columns.len()).collect();
+        Ok(Relation { plan, columns, star })
+    }
+
+    /// Converts columns to `types` where they differ.
+    pub(crate) fn cast_columns(&self, relation: Relation, types: &[PgType]) -> SqlResult<Relation> {
+        let bind = |i: usize, c: &RelColumn, to: PgType| {
+            if c.ty == to {
+                return BoundExpr::column(i, c.ty, c.typmod);
+            }
+            let from = if c.ty == PgType::Unknown { PgType::Text } else { c.ty };
+            let how = if c.ty == PgType::Unknown { CastContext::Explicit } else { CastContext::Implicit };
+            let expr = Box::new(BoundExpr::column(i, from, TypeMod::NONE));
+            BoundExpr::new(to, TypeMod::NONE, ExprKind::Cast { expr, how })
+        };
+        if relation.columns.iter().zip(types).all(|(c, ty)| c.ty == *ty) {
+            return Ok(relation);
+        }
+        let level = Level::of(&relation);
+        let mut translator = Translator::new(self, relation.plan, level);
+        let mut columns = relation.columns;
+        let mut exprs = Vec::new();
+        for (i, (column, ty)) in columns.iter_mut().zip(types).enumerate() {
+            let typed = translator.translate(&bind(i, column, *ty))?;
+            let name = self.fresh();
+            exprs.push(typed.expr.alias(&name));
+            if column.ty != *ty {
+                column.typmod = TypeMod::NONE;
+                column.origin = (0, 0);
+            }
+            *column = RelColumn { column: bare(name), arrow: typed.arrow, ty: *ty, ..column.clone() };
+        }
+        let plan = LogicalPlanBuilder::from(translator.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(Relation { plan, columns, star: relation.star })
+    }
+
+    fn reshape(&self, relation: Relation, arrows: &[DataType]) -> SqlResult<Relation> {
+        if relation.columns.iter().zip(arrows).all(|(c, arrow)| c.arrow == *arrow) {
+            return self.rename_columns(relation);
+        }
+        let translator = Translator::new(self, relation.plan.clone(), Level::of(&relation));
+        let mut columns = relation.columns;
+        let mut exprs = Vec::new();
+        for (column, arrow) in columns.iter_mut().zip(arrows) {
+            let typed = Typed { expr: column.expr(), ty: column.ty, arrow: column.arrow.clone() };
+            let typed = translator.convert(typed, arrow)?;
+            let name = self.fresh();
+            exprs.push(typed.expr.alias(&name));
+            column.column = bare(name);
+            column.arrow = arrow.clone();
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(Relation { plan, columns, star: relation.star })
+    }
+
+    /// What is still of unknown type becomes text.
+    pub(crate) fn finish_unknown(&self, relation: Relation) -> SqlResult<Relation> {
+        let types: Vec<PgType> =
+            relation.columns.iter().map(|c| if c.ty == PgType::Unknown { PgType::Text } else { c.ty }).collect();
+        self.cast_columns(relation, &types)
+    }
+
+    /// Each row once. Of opaque values that are equal the least spelling is kept.
+    pub(crate) fn distinct_rows(&self, relation: Relation) -> SqlResult<Relation> {
+        if relation.columns.is_empty() || !relation.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
+            let plan = LogicalPlanBuilder::from(relation.plan).distinct().and_then(LogicalPlanBuilder::build).planned()?;
+            return Ok(Relation { plan, ..relation });
+        }
+        let mut columns = relation.columns;
+        let (mut below, mut keys, mut least, mut after) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for column in &mut columns {
+            let name = self.fresh();
+            if value::is_opaque(column.ty, &column.arrow) {
+                let (key, whole) = (self.fresh(), self.fresh());
+                below.push(strip(column.expr()).alias(&key));
+                below.push(column.expr().alias(&whole));
+                keys.push(Expr::Column(bare(key)));
+                let min = datafusion::functions_aggregate::expr_fn::min(Expr::Column(bare(whole)));
+                least.push(min.alias(&name));
+                after.push(Expr::Column(bare(name.clone())));
+            } else {
+                below.push(column.expr().alias(&name));
+                keys.push(Expr::Column(bare(name.clone())));
+                after.push(Expr::Column(bare(name.clone())));
+            }
+            column.column = bare(name);
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .project(below)
+            .and_then(|b| b.aggregate(keys, least))
+            .and_then(|b| b.project(after))
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        Ok(Relation { plan, columns, star: relation.star })
+    }
+
+    fn values(&self, values: &ast::Values, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let none = Relation {
+            plan: LogicalPlanBuilder::empty(true).build().planned()?,
+            columns: Vec::new(),
+            star: Vec::new(),
+        };
+        let place = Place::new(Level::of(&none), outer);
+        let mut rows: Vec<Vec<BoundExpr>> = Vec::new();
+        for row in &values.rows {
+            let row = row.content.iter().map(|e| self.expr(e, &place, Aggregates::Forbidden("VALUES"))).collect::<SqlResult<Vec<_>>>()?;
+            if rows.first().is_some_and(|first| first.len() != row.len()) {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+            }
+            rows.push(row);
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        let ctx = self.context(Aggregates::Forbidden("VALUES"));
+        let mut columns: Vec<(PgType, Vec<Typed>)> = Vec::new();
+        let mut plan = none.plan;
+        for i in 0..width {
+            let types: Vec<PgType> = rows.iter().map(|row| row[i].ty).collect();
+            let ty = if rows.len() == 1 { types[0] } else { common_type(&types, "VALUES")? };
+            let ty = if ty == PgType::Unknown { PgType::Text } else { ty };
+            let mut typed = Vec::new();
+            for row in &mut rows {
+                let expr = std::mem::replace(&mut row[i], BoundExpr::constant(types::Datum::Null, ty));
+                let expr = sql::expr::coerce(expr, ty, TypeMod::NONE, CastContext::Implicit, &ctx)?;
+                typed.push(self.within(&place.level, || {
+                    let mut translator = Translator::new(self, plan.clone(), Arc::clone(&place.level));
+                    let typed = translator.translate(&expr)?;
+                    plan = translator.plan;
+                    Ok(typed)
+                })?);
+            }
+            columns.push((ty, typed));
+        }
+        if !matches!(plan, LogicalPlan::EmptyRelation(_)) && rows.len() > 1 {
+            return Err(SqlError::unsupported("subqueries in VALUES of several rows"));
+        }
+        self.values_plan(plan, columns, rows.len())
+    }
+
+    fn values_plan(&self, plan: LogicalPlan, columns: Vec<(PgType, Vec<Typed>)>, rows: usize) -> SqlResult<Relation> {
+        let translator = Translator::new(self, crate::binder::empty(), Level::of(&Relation { plan: crate::binder::empty(), columns: Vec::new(), star: Vec::new() }));
+        let mut out_columns = Vec::new();
+        let mut exprs: Vec<Vec<Expr>> = vec![Vec::new(); rows];
+        for (i, (ty, typed)) in columns.into_iter().enumerate() {
+            let (unified, arrow) = translator.unify(typed, ty)?;
+            for (row, expr) in exprs.iter_mut().zip(unified) {
+                row.push(expr);
+            }
+            out_columns.push(RelColumn {
+                column: bare(format!("column{}", i + 1)),
+                arrow,
+                ty,
+                typmod: TypeMod::NONE,
+                name: format!("column{}", i + 1),
+                table: Some("*VALUES*".to_owned()),
+                schema: None,
+                bare: true,
+                starred: true,
+                origin: (0, 0),
+            });
+        }
+        let star = (0..out_columns.len()).collect();
+        if rows == 1 {
+            let exprs: Vec<Expr> =
+                exprs.remove(0).into_iter().zip(&out_columns).map(|(e, c)| e.alias(&c.column.name)).collect();
+            let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+            return self.rename_columns(Relation { plan, columns: out_columns, star });
+        }
+        let plan = LogicalPlanBuilder::values(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        self.rename_columns(Relation { plan, columns: out_columns, star })
+    }
+
+    /// ORDER BY of a set operation or VALUES: by output columns only.
+    fn order_by_output(&self, relation: Relation, order: &[ast::OrderByExpr]) -> SqlResult<Relation> {
+        if order.is_empty() {
+            return Ok(relation);
+        }
+        let mut sorts = Vec::new();
+        for key in order {
+            let at = match &key.expr {
+                ast::Expr::Value(v) => ordinal(&v.value, relation.star.len(), "ORDER BY")?,
+                ast::Expr::Identifier(ident) => {
+                    let name = fold_ident(ident);
+                    let position = relation.star.iter().position(|i| relation.columns[*i].name == name);
+                    Some(position.ok_or_else(|| sql::expr::undefined_column(&[], &name))?)
+                }
+                _ => None,
+            };
+            let at = at.ok_or_else(|| {
+                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
+                    .with_detail("Only result column names can be used, not expressions or functions.")
+            })?;
+            sorts.push(sort(relation.columns[relation.star[at]].expr(), &key.options));
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(Relation { plan, ..relation })
+    }
+}
+
+/// A sort key with PostgreSQL's defaults: NULLs last, or first when descending.
+pub(crate) fn sort(expr: Expr, options: &ast::OrderByOptions) -> Sort {
+    let ascending = options.asc != Some(false);
+    Sort::new(expr, ascending, options.nulls_first.unwrap_or(!ascending))
+}
+
+/// The output column that a whole number names, counted from 0; `None` if `value` is something else.
+pub(crate) fn ordinal(value: &ast::Value, columns: usize, clause: &str) -> SqlResult<Option<usize>> {
+    let ast::Value::Number(text, _) = value else {
+        if matches!(value, ast::Value::Null | ast::Value::Boolean(_)) {
+            return Ok(None);
+        }
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}")));
+    };
+    let number: usize = text
+        .parse()
+        .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {clause}")))?;
+    if number == 0 || number > columns {
+        let message = format!("{clause} position {number} is not in select list");
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    Ok(Some(number - 1))
+}

@@ -1,0 +1,280 @@
+//! Running a request: bind, plan, execute, and say what comes of it, batch by batch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{SqlError, SqlResult};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
+use futures::TryStreamExt;
+use sql::expr::ParamTypes;
+use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, Format, QueryContext, encode_row};
+use sqlparser::ast;
+use tenant::catalog::Catalog;
+use types::{Datum, PgType, Row};
+
+use crate::apply::Planner;
+use crate::binder::{Binder, NEEDS_APPLY};
+use crate::concat::ConcatUnions;
+use crate::error::{Planned, sql_error};
+use crate::relation::Relation;
+use crate::shared::Shared;
+use crate::value;
+
+/// Rows of an [`AnalyticEvent`], so that a listener's queue holds bounded memory.
+const EVENT_ROWS: usize = 1024;
+
+/// Runs `request` to its end on this thread, which may block. `say` takes every event in order and may block to hold the
+/// query back; false from it ends the query.
+pub fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    run_cancellable(request, &Arc::default(), say);
+}
+
+/// As [`run`]; `cancelled` ends the query with 57014 at the next batch.
+pub fn run_cancellable(request: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let result = deliver(request, cancelled, say);
+    say(AnalyticEvent::Done(result));
+}
+
+/// Types of the parameters and columns of the result of `query`. Reads no rows.
+///
+/// # Errors
+/// Those of binding; 42P18 for a parameter that no context gives a type.
+pub fn describe(
+    query: &ast::Query,
+    parameter_types: &[PgType],
+    catalog: &Arc<Catalog>,
+    context: &Arc<QueryContext>,
+) -> SqlResult<(Vec<PgType>, Vec<Field>)> {
+    let shared = Arc::new(Shared::new(Arc::clone(context), Vec::new(), None, Arc::clone(catalog), Arc::default()));
+    let params = ParamTypes::new(parameter_types);
+    // Row by row evaluation takes every subquery, so that one attempt binds.
+    let (relation, _) = Binder::new(shared, &params, true).query(query, None)?;
+    Ok((params.finish()?, fields(&relation, &[])))
+}
+
+fn fields(relation: &Relation, formats: &[Format]) -> Vec<Field> {
+    relation
+        .star
+        .iter()
+        .enumerate()
+        .map(|(i, at)| {
+            let column = &relation.columns[*at];
+            Field {
+                name: column.name.clone(),
+                table_oid: column.origin.0,
+                attribute: column.origin.1,
+                ty: column.ty,
+                modifier: column.typmod,
+                format: match formats {
+                    [] => Format::Text,
+                    [one] => *one,
+                    each => each.get(i).copied().unwrap_or_default(),
+                },
+            }
+        })
+        .collect()
+}
+
+fn deliver(request: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+    let catalog = Arc::clone(request.view.catalog());
+    let shared = Arc::new(Shared::new(
+        Arc::clone(&request.context),
+        request.parameters,
+        Some(request.view),
+        catalog,
+        Arc::clone(cancelled),
+    ));
+    let params = ParamTypes::new(&request.parameter_types);
+    if request.deliver == Deliver::DescribeOnly {
+        let (relation, _) = Binder::new(shared, &params, true).query(&request.query, None)?;
+        say(AnalyticEvent::Columns { parameters: params.finish()?, fields: fields(&relation, &[]) });
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
+    runtime.block_on(async {
+        let state = session_state()?;
+        let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
+        let job = Job { shared, state, relation, plan, parameters: params.known() };
+        match request.deliver {
+            Deliver::Client(formats) => job.to_client(&formats, say).await,
+            Deliver::Session => job.to_session(say).await,
+            Deliver::Explain { analyze, verbose } => job.explain(&request.reason, analyze, verbose, say).await,
+            Deliver::DescribeOnly => unreachable!("answered above"),
+        }
+    })
+}
+
+fn session_state() -> SqlResult<SessionState> {
+    let mut config = SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = false;
+    options.optimizer.repartition_aggregations = false;
+    options.optimizer.repartition_joins = false;
+    options.optimizer.repartition_windows = false;
+    options.optimizer.repartition_sorts = false;
+    options.optimizer.enable_round_robin_repartition = false;
+    let mut rules = vec![Arc::new(ConcatUnions) as _];
+    rules.extend(PhysicalOptimizer::new().rules);
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(Arc::new(RuntimeEnv::default()))
+        .with_default_features()
+        .with_query_planner(Arc::new(Planner))
+        .with_physical_optimizer_rules(rules)
+        .build())
+}
+
+/// The query's columns and physical plan. Correlated subqueries are turned into joins where DataFusion can, else
+/// evaluated row by row.
+async fn plan(
+    query: &ast::Query,
+    shared: &Arc<Shared>,
+    params: &ParamTypes,
+    state: &SessionState,
+) -> SqlResult<(Relation, Arc<dyn ExecutionPlan>)> {
+    let known = params.known();
+    let (joined, decorrelated) = {
+        let attempt = ParamTypes::new(&known);
+        let binder = Binder::new(Arc::clone(shared), &attempt, false);
+        match binder.query(query, None) {
+            Ok((relation, _)) => (physical(&relation, state).await.map(|plan| (relation, plan)), binder.decorrelated.get()),
+            Err(error) if error.message() == NEEDS_APPLY => (Err(error), true),
+            Err(error) => return Err(error),
+        }
+    };
+    match joined {
+        Err(_) if decorrelated => {
+            let (relation, _) = Binder::new(Arc::clone(shared), params, true).query(query, None)?;
+            let plan = physical(&relation, state).await?;
+            Ok((relation, plan))
+        }
+        result => result,
+    }
+}
+
+async fn physical(relation: &Relation, state: &SessionState) -> SqlResult<Arc<dyn ExecutionPlan>> {
+    let logical: LogicalPlan = state.optimize(&relation.plan).planned()?;
+    state.query_planner().create_physical_plan(&logical, state).await.planned()
+}
+
+struct Job {
+    shared: Arc<Shared>,
+    state: SessionState,
+    relation: Relation,
+    plan: Arc<dyn ExecutionPlan>,
+    parameters: Vec<PgType>,
+}
+
+impl Job {
+    /// Runs the plan, giving each batch to `f`, which answers whether to go on.
+    async fn each_batch(&self, f: &mut dyn FnMut(&RecordBatch) -> SqlResult<bool>) -> SqlResult<()> {
+        let mut stream = datafusion::physical_plan::execute_stream(Arc::clone(&self.plan), self.state.task_ctx()).map_err(sql_error)?;
+        while let Some(batch) = stream.try_next().await.map_err(sql_error)? {
+            self.shared.check_cancelled()?;
+            if !f(&batch)? {
+                self.shared.cancelled.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, batch: &RecordBatch, i: usize, row: &mut Row) -> SqlResult<()> {
+        row.clear();
+        for at in &self.relation.star {
+            row.push(value::datum(batch.column(*at), i, self.relation.columns[*at].ty)?);
+        }
+        Ok(())
+    }
+
+    async fn to_client(&self, formats: &[Format], say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+        let fields = fields(&self.relation, formats);
+        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: fields.clone() }) {
+            return Ok(());
+        }
+        let mut row = Row::new();
+        self.each_batch(&mut |batch| {
+            for start in (0..batch.num_rows()).step_by(EVENT_ROWS) {
+                let end = batch.num_rows().min(start + EVENT_ROWS);
+                let mut bytes = Vec::new();
+                for i in start..end {
+                    self.row(batch, i, &mut row)?;
+                    encode_row(&row, &fields, &self.shared.format, &mut bytes);
+                }
+                if !say(AnalyticEvent::Encoded { rows: (end - start) as u64, bytes }) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn to_session(&self, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+        let fields = fields(&self.relation, &[]);
+        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields }) {
+            return Ok(());
+        }
+        self.each_batch(&mut |batch| {
+            for start in (0..batch.num_rows()).step_by(EVENT_ROWS) {
+                let end = batch.num_rows().min(start + EVENT_ROWS);
+                let mut rows = Vec::with_capacity(end - start);
+                for i in start..end {
+                    let mut row = Row::new();
+                    self.row(batch, i, &mut row)?;
+                    rows.push(row);
+                }
+                if !say(AnalyticEvent::Rows(rows)) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn explain(&self, reason: &str, analyze: bool, verbose: bool, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+        let mut rows = 0;
+        if analyze {
+            self.each_batch(&mut |batch| {
+                rows += batch.num_rows();
+                Ok(true)
+            })
+            .await?;
+        }
+        let plan = self.plan.as_ref();
+        let text = if analyze {
+            let displayed = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan);
+            displayed.indent(verbose).to_string()
+        } else {
+            datafusion::physical_plan::displayable(plan).indent(verbose).to_string()
+        };
+        let field = Field {
+            name: "QUERY PLAN".to_owned(),
+            table_oid: 0,
+            attribute: 0,
+            ty: PgType::Text,
+            modifier: types::TypeMod::NONE,
+            format: Format::Text,
+        };
+        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: vec![field] }) {
+            return Ok(());
+        }
+        let mut lines = vec![format!("Analytical path: {reason}")];
+        lines.extend(text.lines().map(|line| format!("  {line}")));
+        if analyze {
+            lines.push(format!("Rows: {rows}"));
+        }
+        say(AnalyticEvent::Rows(lines.into_iter().map(|line| vec![Datum::text(line)]).collect()));
+        Ok(())
+    }
+}

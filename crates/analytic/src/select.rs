@@ -1,0 +1,485 @@
+//! One SELECT: its list, WHERE, GROUP BY, HAVING, windows, DISTINCT and ORDER BY.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::Sort;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use sql::expr::{Aggregates, BoundExpr, Scope, bind_type, fold_ident, output_name};
+use sqlparser::ast;
+use types::{PgType, TypeMod};
+
+use crate::binder::Binder;
+use crate::error::Planned;
+use crate::expand::Expand;
+use crate::prepare::Place;
+use crate::query::{ordinal, sort};
+use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
+use crate::translate::{Translator, Typed, bare, field};
+use crate::value;
+
+/// An output column.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    name: String,
+    expr: BoundExpr,
+    origin: (u32, i16),
+    /// Named by AS, so that GROUP BY and ORDER BY may use it.
+    source: Option<ast::Expr>,
+}
+
+/// A key of ORDER BY: an output column, or an expression computed for it.
+enum SortBy {
+    Output(usize),
+    Expr(BoundExpr),
+}
+
+/// A SELECT on its way from the input's columns to the output's.
+pub(crate) struct Stage<'p> {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) place: Place<'p>,
+}
+
+impl Binder<'_> {
+    /// Binds a SELECT with the ORDER BY of its query. Answers also whether it yields one row whatever it reads.
+    pub(crate) fn select(
+        &self,
+        select: &ast::Select,
+        order: &[ast::OrderByExpr],
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<(Relation, bool)> {
+        refuse_foreign_clauses(select)?;
+        let mut input = self.from_clause(&select.from, outer)?;
+        if let Some(condition) = &select.selection {
+            input = self.filter(input, condition, outer, "WHERE")?;
+        }
+        let mut place = Place::new(Level::of(&input), outer);
+        place.named_windows = &select.named_window;
+
+        let mut items = Vec::new();
+        for item in &select.projection {
+            self.select_item(item, &place, &mut items)?;
+        }
+        let mut sorts = Vec::new();
+        for key in order {
+            sorts.push((self.order_key(key, &items, &place)?, key.options));
+        }
+        let having = select
+            .having
+            .as_ref()
+            .map(|e| self.condition(e, &place, Aggregates::Allowed, "HAVING"))
+            .transpose()?;
+        let distinct_on = match &select.distinct {
+            Some(ast::Distinct::On(exprs)) => exprs
+                .iter()
+                .map(|e| self.order_key(&ast::OrderByExpr { expr: e.clone(), options: ast::OrderByOptions { asc: None, nulls_first: None }, with_fill: None }, &items, &place))
+                .collect::<SqlResult<Vec<_>>>()?,
+            _ => Vec::new(),
+        };
+        let group = self.group_by(&select.group_by, &items, &place)?;
+
+        let mut stage = Stage { plan: input.plan, place };
+        let mut exprs = Exprs { items, sorts, having, distinct_on };
+        let grouped = group.is_some() || exprs.having.is_some() || exprs.any(&mut BoundExpr::contains_aggregate) || stage.windows_aggregate();
+        let single_row = grouped && group.is_none() && exprs.having.is_none() && !exprs.counts();
+        if grouped {
+            stage = self.group(stage, group.unwrap_or_default(), &mut exprs)?;
+            if let Some(having) = exprs.having.take() {
+                stage.plan = self.filter_bound(stage.plan, &stage.place.level, having)?;
+            }
+        }
+        let distinct = match &select.distinct {
+            Some(ast::Distinct::Distinct) => true,
+            Some(ast::Distinct::On(_) | ast::Distinct::All) | None => false,
+        };
+        let relation = self.project(stage, exprs, distinct)?;
+        Ok((relation, single_row))
+    }
+
+    fn select_item(&self, item: &ast::SelectItem, place: &Place<'_>, items: &mut Vec<Item>) -> SqlResult<()> {
+        match item {
+            ast::SelectItem::UnnamedExpr(expr) => {
+                let bound = self.expr(expr, place, Aggregates::Allowed)?;
+                items.push(Item { name: item_name(expr), origin: origin(&bound, place), expr: bound, source: Some(expr.clone()) });
+            }
+            ast::SelectItem::ExprWithAlias { expr, alias } => {
+                let bound = self.expr(expr, place, Aggregates::Allowed)?;
+                items.push(Item { name: fold_ident(alias), origin: origin(&bound, place), expr: bound, source: Some(expr.clone()) });
+            }
+            ast::SelectItem::Wildcard(options) => {
+                refuse_wildcard_options(options)?;
+                if place.level.columns.is_empty() {
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid"));
+                }
+                items.extend(place.level.star.iter().map(|i| column_item(&place.level, *i)));
+            }
+            ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                refuse_wildcard_options(options)?;
+                let table = name.0.last().and_then(|p| p.as_ident()).map(fold_ident).unwrap_or_default();
+                if !place.level.has_table(&table) {
+                    return Err(sql::expr::missing_from_entry(&table));
+                }
+                for (i, column) in place.level.columns.iter().enumerate() {
+                    if column.table.as_deref() == Some(&table) && column.starred {
+                        items.push(column_item(&place.level, i));
+                    }
+                }
+            }
+            other => return Err(SqlError::unsupported(format!("the select item {other}"))),
+        }
+        Ok(())
+    }
+
+    /// A key of ORDER BY or DISTINCT ON: a position, an output column's name, or an expression over the input.
+    fn order_key(&self, key: &ast::OrderByExpr, items: &[Item], place: &Place<'_>) -> SqlResult<SortBy> {
+        if key.with_fill.is_some() {
+            return Err(SqlError::unsupported("WITH FILL"));
+        }
+        if let ast::Expr::Value(v) = &key.expr
+            && let Some(at) = ordinal(&v.value, items.len(), "ORDER BY")?
+        {
+            return Ok(SortBy::Output(at));
+        }
+        if let ast::Expr::Identifier(ident) = &key.expr {
+            let name = fold_ident(ident);
+            let mut found = items.iter().enumerate().filter(|(_, item)| item.name == name);
+            if let Some((at, first)) = found.next() {
+                if found.any(|(_, other)| other.expr != first.expr) {
+                    return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("ORDER BY \"{name}\" is ambiguous")));
+                }
+                return Ok(SortBy::Output(at));
+            }
+        }
+        if let Some(at) = items.iter().position(|item| item.source.as_ref() == Some(&key.expr)) {
+            return Ok(SortBy::Output(at));
+        }
+        let bound = self.expr(&key.expr, place, Aggregates::Allowed)?;
+        Ok(match items.iter().position(|item| item.expr == bound) {
+            Some(at) => SortBy::Output(at),
+            None => SortBy::Expr(bound),
+        })
+    }
+
+    /// The output: list, DISTINCT, ORDER BY.
+    fn project(&self, stage: Stage<'_>, exprs: Exprs, distinct: bool) -> SqlResult<Relation> {
+        let Stage { plan, place } = stage;
+        let Exprs { items, sorts, distinct_on, .. } = exprs;
+        let ctx = self.context(Aggregates::Allowed);
+        let mut translator = Translator::new(self, plan, Arc::clone(&place.level));
+        self.within(&place.level, || {
+            self.compute_synthetics(&mut translator, &place)?;
+            let mut columns = Vec::new();
+            let mut outputs = Vec::new();
+            for item in &items {
+                let typed = translator.translate(&item.expr)?;
+                let name = self.fresh();
+                outputs.push(typed.expr.clone().alias(&name));
+                columns.push(RelColumn {
+                    column: bare(name),
+                    arrow: typed.arrow,
+                    ty: item.expr.ty,
+                    typmod: item.expr.typmod,
+                    name: item.name.clone(),
+                    table: None,
+                    schema: None,
+                    bare: true,
+                    starred: true,
+                    origin: item.origin,
+                });
+            }
+            let visible = columns.len();
+            let mut extra = |by: &SortBy, translator: &mut Translator<'_, '_>| -> SqlResult<RelColumn> {
+                match by {
+                    SortBy::Output(at) => Ok(columns[*at].clone()),
+                    SortBy::Expr(expr) => {
+                        let expr = sql::expr::resolve_unknown(expr.clone(), &ctx)?;
+                        let typed = translator.translate(&expr)?;
+                        let name = self.fresh();
+                        outputs.push(typed.expr.alias(&name));
+                        let template = RelColumn {
+                            column: bare(name),
+                            arrow: typed.arrow,
+                            ty: expr.ty,
+                            typmod: expr.typmod,
+                            name: String::new(),
+                            table: None,
+                            schema: None,
+                            bare: false,
+                            starred: false,
+                            origin: (0, 0),
+                        };
+                        Ok(template)
+                    }
+                }
+            };
+            let mut keys = Vec::new();
+            for (by, options) in &sorts {
+                if distinct && matches!(by, SortBy::Expr(_)) {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                    ));
+                }
+                keys.push((extra(by, &mut translator)?, *options));
+            }
+            let mut ons = Vec::new();
+            for by in &distinct_on {
+                ons.push(extra(by, &mut translator)?);
+            }
+            let below = std::mem::replace(&mut translator.plan, crate::binder::empty());
+            let more = outputs.len() > visible;
+            let plan = LogicalPlanBuilder::from(below).project(outputs).and_then(LogicalPlanBuilder::build).planned()?;
+            let star: Vec<usize> = (0..visible).collect();
+            let mut relation = Relation { plan, columns, star };
+            let sort_exprs = |relation: &Relation| -> Vec<Sort> {
+                keys.iter()
+                    .map(|(column, options)| {
+                        // DISTINCT may have renamed the output columns.
+                        let at = relation.columns.iter().position(|c| c.column == column.column);
+                        sort(at.map_or_else(|| column.expr(), |i| relation.columns[i].expr()), options)
+                    })
+                    .collect()
+            };
+            if distinct {
+                let before: Vec<_> = relation.columns.iter().map(|c| c.column.clone()).collect();
+                relation = self.distinct_rows(relation)?;
+                let renamed = |c: &RelColumn| before.iter().position(|b| *b == c.column).map_or_else(|| c.expr(), |i| relation.columns[i].expr());
+                let sorts: Vec<Sort> = keys.iter().map(|(c, options)| sort(renamed(c), options)).collect();
+                if !sorts.is_empty() {
+                    relation.plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+                }
+                return Ok(relation);
+            }
+            if !ons.is_empty() {
+                check_distinct_on(&ons, &keys)?;
+                relation.plan = self.first_of_each(relation.plan, &ons, sort_exprs(&Relation { plan: crate::binder::empty(), columns: relation.columns.clone(), star: Vec::new() }))?;
+            }
+            let sorts = sort_exprs(&relation);
+            if !sorts.is_empty() {
+                relation.plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+            }
+            if more || !ons.is_empty() {
+                let exprs: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
+                relation.plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+            }
+            Ok(relation)
+        })
+    }
+
+    /// DISTINCT ON: of each group of rows with equal keys the first in `order`.
+    fn first_of_each(&self, plan: LogicalPlan, on: &[RelColumn], order: Vec<Sort>) -> SqlResult<LogicalPlan> {
+        let keys = on
+            .iter()
+            .map(|c| if value::is_opaque(c.ty, &c.arrow) { crate::translate::strip(c.expr()) } else { c.expr() })
+            .collect();
+        let name = self.fresh();
+        let number = crate::window::row_number(keys, order).alias(&name);
+        let plan = LogicalPlanBuilder::window_plan(plan, vec![number]).planned()?;
+        let one = Expr::Literal(datafusion::common::ScalarValue::UInt64(Some(1)), None);
+        LogicalPlanBuilder::from(plan)
+            .filter(Expr::Column(bare(name)).eq(one))
+            .and_then(LogicalPlanBuilder::build)
+            .planned()
+    }
+
+    /// Adds window functions, then set-returning functions, to the plan.
+    fn compute_synthetics(&self, translator: &mut Translator<'_, '_>, place: &Place<'_>) -> SqlResult<()> {
+        use crate::relation::Synthetic;
+        let windows = place.windows.borrow();
+        if !windows.is_empty() {
+            let values = self.windows(translator, &windows)?;
+            for (number, synthetic) in place.level.synthetic.borrow().iter().enumerate() {
+                if let Synthetic::Window(at) = synthetic.what {
+                    translator.computed.push((number, values[at].clone()));
+                }
+            }
+        }
+        let series = place.series.borrow();
+        if series.is_empty() {
+            return Ok(());
+        }
+        let mut exprs = Vec::new();
+        let mut calls = Vec::new();
+        let mut results: Vec<(String, Typed)> = Vec::new();
+        for (call, args) in series.iter() {
+            for arg in args {
+                exprs.push(translator.translate(arg)?.expr);
+            }
+            let name = self.fresh();
+            let ty = call.series.element();
+            let arrow = value::arrow_type(ty, TypeMod::NONE);
+            results.push((name.clone(), Typed { expr: Expr::Column(bare(name)), ty, arrow }));
+            calls.push(call.clone());
+        }
+        let input = std::mem::replace(&mut translator.plan, crate::binder::empty());
+        let mut fields: Vec<_> = input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
+        fields.extend(results.iter().map(|(name, typed)| (None, Arc::new(field(name, &typed.arrow)))));
+        let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
+        let node = Expand {
+            input,
+            calls,
+            exprs,
+            ordinality: false,
+            schema: Arc::new(schema),
+            number: self.number(),
+            shared: Arc::clone(&self.shared),
+        };
+        translator.plan = node.into();
+        for (number, synthetic) in place.level.synthetic.borrow().iter().enumerate() {
+            if let Synthetic::Series(at) = synthetic.what {
+                translator.computed.push((number, results[at].1.clone()));
+            }
+        }
+        let _ = DataType::Null;
+        Ok(())
+    }
+}
+
+/// The expressions of a SELECT above its input.
+pub(crate) struct Exprs {
+    items: Vec<Item>,
+    sorts: Vec<(SortBy, ast::OrderByOptions)>,
+    having: Option<BoundExpr>,
+    distinct_on: Vec<SortBy>,
+}
+
+impl Exprs {
+    pub(crate) fn for_each_mut(&mut self, f: &mut dyn FnMut(&mut BoundExpr) -> SqlResult<()>) -> SqlResult<()> {
+        for item in &mut self.items {
+            f(&mut item.expr)?;
+        }
+        for by in self.sorts.iter_mut().map(|(by, _)| by).chain(&mut self.distinct_on) {
+            if let SortBy::Expr(expr) = by {
+                f(expr)?;
+            }
+        }
+        self.having.iter_mut().try_for_each(f)
+    }
+
+    pub(crate) fn any(&self, f: &mut dyn FnMut(&BoundExpr) -> bool) -> bool {
+        let by = |by: &SortBy, f: &mut dyn FnMut(&BoundExpr) -> bool| matches!(by, SortBy::Expr(e) if f(e));
+        self.items.iter().any(|item| f(&item.expr))
+            || self.sorts.iter().any(|(s, _)| by(s, f))
+            || self.distinct_on.iter().any(|s| by(s, f))
+            || self.having.as_ref().is_some_and(f)
+    }
+
+    /// Whether a count is among the aggregates: it is 0, not NULL, over no rows.
+    fn counts(&self) -> bool {
+        use sql::expr::{AggregateKind, ExprKind};
+        self.any(&mut |e| {
+            e.any(&mut |node| {
+                matches!(&node.kind, ExprKind::Aggregate(call)
+                    if matches!(call.kind, AggregateKind::Count | AggregateKind::CountRows))
+                    || matches!(node.kind, ExprKind::Coalesce(_) | ExprKind::IsNull { .. } | ExprKind::Case { .. })
+                    || matches!(node.kind, ExprKind::Const(_))
+            })
+        })
+    }
+}
+
+impl Stage<'_> {
+    fn windows_aggregate(&self) -> bool {
+        self.place.windows.borrow().iter().any(|call| {
+            let order = call.order.iter().map(|key| &key.expr);
+            call.args.iter().chain(&call.partition).chain(order).any(BoundExpr::contains_aggregate)
+        })
+    }
+}
+
+/// The expressions of DISTINCT ON must be the first of ORDER BY.
+fn check_distinct_on(on: &[RelColumn], keys: &[(RelColumn, ast::OrderByOptions)]) -> SqlResult<()> {
+    let leading = &keys[..on.len().min(keys.len())];
+    if leading.iter().all(|(key, _)| on.iter().any(|c| c.column == key.column)) {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::INVALID_COLUMN_REFERENCE,
+        "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+    ))
+}
+
+fn column_item(level: &Level, index: usize) -> Item {
+    let column = &level.columns[index];
+    Item {
+        name: column.name.clone(),
+        expr: BoundExpr::column(index, column.ty, column.typmod),
+        origin: column.origin,
+        source: None,
+    }
+}
+
+fn origin(expr: &BoundExpr, place: &Place<'_>) -> (u32, i16) {
+    match expr.as_column() {
+        Some(index) if index < SYNTHETIC => place.level.columns[index].origin,
+        _ => (0, 0),
+    }
+}
+
+/// PostgreSQL's name for an output column without AS.
+fn item_name(expr: &ast::Expr) -> String {
+    match expr {
+        ast::Expr::Nested(inner) | ast::Expr::Collate { expr: inner, .. } => item_name(inner),
+        ast::Expr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
+            Some(ast::AccessExpr::Dot(ast::Expr::Identifier(ident))) => fold_ident(ident),
+            _ => output_name(expr),
+        },
+        _ => output_name(expr),
+    }
+}
+
+fn refuse_wildcard_options(options: &ast::WildcardAdditionalOptions) -> SqlResult<()> {
+    if options.opt_ilike.is_some()
+        || options.opt_exclude.is_some()
+        || options.opt_except.is_some()
+        || options.opt_replace.is_some()
+        || options.opt_rename.is_some()
+    {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "* takes no options"));
+    }
+    Ok(())
+}
+
+/// Clauses of other dialects that the parser reads.
+fn refuse_foreign_clauses(select: &ast::Select) -> SqlResult<()> {
+    let foreign = select.top.is_some()
+        || select.exclude.is_some()
+        || !select.lateral_views.is_empty()
+        || select.prewhere.is_some()
+        || !select.connect_by.is_empty()
+        || !select.cluster_by.is_empty()
+        || !select.distribute_by.is_empty()
+        || !select.sort_by.is_empty()
+        || select.qualify.is_some()
+        || select.value_table_mode.is_some()
+        || select.select_modifiers.is_some();
+    if foreign {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a clause of SELECT that PostgreSQL does not have"));
+    }
+    if select.into.is_some() {
+        return Err(SqlError::unsupported("SELECT INTO in an analytical query"));
+    }
+    let _ = bind_type;
+    let _ = PgType::Void;
+    Ok(())
+}
+
+impl Item {
+    pub(crate) fn as_key(&self) -> BoundExpr {
+        self.expr.clone()
+    }
+}
+
+/// What GROUP BY needs of an output column: its name and expression.
+pub(crate) fn items_named(items: &[Item], name: &str) -> Option<BoundExpr> {
+    items.iter().find(|item| item.name == name).map(Item::as_key)
+}
+
+/// What GROUP BY needs of an output column: its expression by position.
+pub(crate) fn item_at(items: &[Item], at: usize) -> BoundExpr {
+    items[at].as_key()
+}
+
+pub(crate) type Items = [Item];

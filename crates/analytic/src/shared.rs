@@ -1,0 +1,156 @@
+//! What every part of a running query may look at: the session frozen at its start, parameters, the snapshot, the flag that
+//! cancels it. The session's effects (`nextval`, advisory locks) are refused here: such a statement runs at home.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{SqlError, SqlResult, SqlState};
+use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx};
+use sql::session::QueryContext;
+use tenant::SnapshotView;
+use tenant::catalog::Catalog;
+use types::{Datum, FormatContext};
+
+/// The surroundings of one query.
+pub(crate) struct Shared {
+    pub(crate) context: Arc<QueryContext>,
+    /// The session's, with the names of the system's own tables added.
+    pub(crate) format: FormatContext,
+    pub(crate) params: Vec<Datum>,
+    pub(crate) view: Option<SnapshotView>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) search_path: Vec<base::Oid>,
+    pub(crate) cancelled: Arc<AtomicBool>,
+    random: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        context: Arc<QueryContext>,
+        params: Vec<Datum>,
+        view: Option<SnapshotView>,
+        catalog: Arc<Catalog>,
+        cancelled: Arc<AtomicBool>,
+    ) -> Shared {
+        let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
+        let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
+        let names = crate::catalog::names::Names::new(Arc::clone(&catalog), search_path.clone());
+        let format = FormatContext { names: Some(Arc::new(names)), ..context.format.clone() };
+        Shared { context, format, params, view, catalog, search_path, cancelled, random: AtomicU64::new(seed) }
+    }
+
+    /// # Errors
+    /// 57014 once the query is cancelled.
+    pub(crate) fn check_cancelled(&self) -> SqlResult<()> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        Ok(())
+    }
+
+    /// What row-at-a-time evaluation needs.
+    pub(crate) fn statement(&self) -> StatementCtx<'_> {
+        StatementCtx {
+            params: &self.params,
+            format: &self.format,
+            statement_start: self.context.statement_start,
+            session: self,
+            subqueries: &NoSubqueries,
+        }
+    }
+}
+
+/// An evaluation's error; waiting is impossible here.
+pub(crate) fn eval_error(error: EvalError) -> SqlError {
+    match error {
+        EvalError::Sql(error) => error,
+        EvalError::Interrupted => SqlError::internal("an analytical expression asked to wait"),
+    }
+}
+
+fn at_home<T>(what: &str) -> EvalResult<T> {
+    Err(SqlError::unsupported(format!("{what} in an analytical query")).into())
+}
+
+impl SessionContext for Shared {
+    fn current_user(&self) -> String {
+        self.context.user.clone()
+    }
+    fn session_user(&self) -> String {
+        self.context.session_user.clone()
+    }
+    fn current_database(&self) -> String {
+        self.context.database.clone()
+    }
+    fn current_schemas(&self, implicit: bool) -> Vec<String> {
+        let named = |name: &str| self.context.search_path.iter().any(|s| s == name);
+        self.search_path
+            .iter()
+            .map(|oid| self.catalog.schema_name(*oid).to_owned())
+            .filter(|name| implicit || name != "pg_catalog" || named(name))
+            .collect()
+    }
+    fn version(&self) -> String {
+        let number = self.setting("server_version").unwrap_or_else(|| "15.0".to_owned());
+        format!("PostgreSQL {number} (Rowhouse {})", env!("CARGO_PKG_VERSION"))
+    }
+    fn backend_pid(&self) -> i32 {
+        self.context.pid as i32
+    }
+    fn setting(&self, name: &str) -> Option<String> {
+        self.context.settings.iter().find(|s| s.0.eq_ignore_ascii_case(name)).map(|s| s.1.clone())
+    }
+    fn set_setting(&self, _: &str, _: &str, _: bool) -> EvalResult<String> {
+        at_home("set_config")
+    }
+    fn sequence_next(&self, _: u32) -> EvalResult<i64> {
+        at_home("nextval")
+    }
+    fn sequence_current(&self, _: u32) -> EvalResult<i64> {
+        at_home("currval")
+    }
+    fn sequence_last(&self) -> EvalResult<i64> {
+        at_home("lastval")
+    }
+    fn sequence_set(&self, _: u32, _: i64, _: bool) -> EvalResult<i64> {
+        at_home("setval")
+    }
+    fn serial_sequence(&self, table: &str, column: &str) -> EvalResult<Option<String>> {
+        Ok(crate::catalog::functions::serial_sequence(self, table, column)?)
+    }
+    fn advisory_lock(&self, _: AdvisoryKey, _: bool, _: bool, _: bool) -> EvalResult<bool> {
+        at_home("an advisory lock")
+    }
+    fn advisory_unlock(&self, _: AdvisoryKey, _: bool) -> EvalResult<bool> {
+        at_home("an advisory lock")
+    }
+    fn advisory_unlock_all(&self) -> EvalResult<()> {
+        at_home("an advisory lock")
+    }
+    fn signal_backend(&self, _: i32, _: bool) -> EvalResult<bool> {
+        at_home("signalling a backend")
+    }
+    fn transaction_id(&self) -> EvalResult<i64> {
+        at_home("txid_current")
+    }
+    fn sleep(&self, _: f64) -> EvalResult<()> {
+        at_home("pg_sleep")
+    }
+    fn clock(&self) -> i64 {
+        self.context.statement_start
+    }
+    fn random(&self) -> u64 {
+        // splitmix64 over a counter.
+        let mut z = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,295 @@
+//! A table of the snapshot as DataFusion reads it: leaf by leaf into batches, only the columns asked for, only the keys that a
+//! filter on an index's columns allows.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base::{SqlError, SqlResult};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ScalarValue, Statistics};
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::stream;
+use tenant::catalog::{Index, Table};
+use tenant::row::keys::{ColumnRange, KeyRange};
+use types::{Datum, PgType};
+
+use crate::apply::one_stream;
+use crate::error::external;
+use crate::shared::Shared;
+use crate::value;
+
+/// Rows of a batch, roughly: a leaf more or less.
+const BATCH_ROWS: usize = 8192;
+
+/// A use of a table in a query.
+#[derive(Debug)]
+pub(crate) struct TableScan {
+    table: Arc<Table>,
+    /// Name in the plan and position in the table of each column.
+    columns: Vec<(String, usize)>,
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+}
+
+impl TableScan {
+    pub(crate) fn new(table: Arc<Table>, columns: Vec<(String, usize)>, shared: Arc<Shared>) -> TableScan {
+        let fields = columns.iter().map(|(name, position)| {
+            let column = &table.columns[*position];
+            Field::new(name, value::arrow_type(column.ty, column.typmod), true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        TableScan { table, columns, schema, shared }
+    }
+
+    /// `column op constant`, the column by its position in the table.
+    fn bound(&self, filter: &Expr) -> Option<(usize, Operator, Datum)> {
+        let Expr::BinaryExpr(e) = filter else { return None };
+        let (name, op, literal) = match (&*e.left, &*e.right) {
+            (Expr::Column(c), Expr::Literal(v, _)) => (&c.name, e.op, v),
+            (Expr::Literal(v, _), Expr::Column(c)) => (&c.name, e.op.swap()?, v),
+            _ => return None,
+        };
+        if !matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
+            return None;
+        }
+        let position = self.columns.iter().find(|(known, _)| known == name)?.1;
+        let datum = self.key_value(position, literal)?;
+        Some((position, op, datum))
+    }
+
+    /// A literal as a value of the column, if it can be one exactly.
+    fn key_value(&self, position: usize, literal: &ScalarValue) -> Option<Datum> {
+        let column = &self.table.columns[position];
+        let arrow = value::arrow_type(column.ty, column.typmod);
+        if literal.is_null() || literal.data_type() != arrow || value::is_opaque(column.ty, &arrow) {
+            return None;
+        }
+        if matches!(column.ty, PgType::Float4 | PgType::Float8) {
+            return None;
+        }
+        let array = literal.to_array().ok()?;
+        value::datum(&array, 0, column.ty).ok()
+    }
+
+    /// The index whose columns the filters bound best, and the range of its keys they leave.
+    fn access(&self, filters: &[Expr]) -> Option<(Index, KeyRange)> {
+        let bounds: Vec<_> = filters.iter().filter_map(|f| self.bound(f)).collect();
+        let mut best: Option<(usize, Index, KeyRange)> = None;
+        for index in &self.table.indexes {
+            let mut equal = Vec::new();
+            for position in index.column_positions() {
+                match bounds.iter().find(|b| b.0 == position && b.1 == Operator::Eq) {
+                    Some((_, _, value)) => equal.push(value.clone()),
+                    None => break,
+                }
+            }
+            let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
+            if let Some(next) = index.column_positions().nth(equal.len()) {
+                for (_, op, value) in bounds.iter().filter(|b| b.0 == next) {
+                    match op {
+                        Operator::Gt => from = Bound::Excluded(value),
+                        Operator::GtEq => from = Bound::Included(value),
+                        Operator::Lt => to = Bound::Excluded(value),
+                        Operator::LtEq => to = Bound::Included(value),
+                        _ => {}
+                    }
+                }
+            }
+            let ranged = usize::from(from != Bound::Unbounded) + usize::from(to != Bound::Unbounded);
+            let score = equal.len() * 4 + ranged + usize::from(self.table.is_primary(index));
+            if equal.is_empty() && ranged == 0 {
+                continue;
+            }
+            // A secondary index costs a look-up a row: only worth it when it is narrow.
+            if !self.table.is_primary(index) && equal.is_empty() && ranged < 2 {
+                continue;
+            }
+            if best.as_ref().is_none_or(|(known, ..)| score > *known) {
+                let range = ColumnRange { equal: &equal, from, to }.key_range(&index.columns);
+                best = Some((score, index.clone(), range));
+            }
+        }
+        best.map(|(_, index, range)| (index, range))
+    }
+}
+
+#[async_trait]
+impl TableProvider for TableScan {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    fn statistics(&self) -> Option<Statistics> {
+        let view = self.shared.view.as_ref()?;
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = Precision::Inexact(usize::try_from(view.row_count(&self.table)).ok()?);
+        Some(statistics)
+    }
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| match self.bound(filter) {
+                Some(_) => TableProviderFilterPushDown::Inexact,
+                None => TableProviderFilterPushDown::Unsupported,
+            })
+            .collect())
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let chosen: Vec<usize> = projection.map_or_else(|| (0..self.columns.len()).collect(), Clone::clone);
+        let schema = Arc::new(self.schema.project(&chosen)?);
+        let positions = chosen.iter().map(|i| self.columns[*i].1).collect();
+        let (index, range) = match self.access(filters) {
+            Some((index, range)) => (Some(index), range),
+            None => (None, KeyRange::all()),
+        };
+        Ok(Arc::new(ScanExec {
+            table: Arc::clone(&self.table),
+            positions,
+            index,
+            range,
+            limit: if filters.is_empty() { limit } else { None },
+            rows: self.statistics().map(|s| s.num_rows),
+            properties: one_stream(schema),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ScanExec {
+    table: Arc<Table>,
+    positions: Vec<usize>,
+    index: Option<Index>,
+    range: KeyRange,
+    limit: Option<usize>,
+    rows: Option<Precision<usize>>,
+    properties: Arc<PlanProperties>,
+    shared: Arc<Shared>,
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "SnapshotScan: {}", self.table.name)?;
+        if let Some(index) = &self.index {
+            write!(f, ", index={}", index.name)?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A scan under way.
+struct Progress {
+    scan: tenant::SnapshotScan,
+    columns: Vec<value::Column>,
+    left: usize,
+    over: bool,
+}
+
+impl ScanExec {
+    fn start(&self) -> SqlResult<Progress> {
+        let view = self.shared.view.as_ref().ok_or_else(|| SqlError::internal("a plan without a snapshot was run"))?;
+        let scan = match &self.index {
+            Some(index) => view.index_scan(&self.table, index, self.range.clone()),
+            None => view.scan(&self.table, self.range.clone()),
+        };
+        let schema = self.schema();
+        let columns = self
+            .positions
+            .iter()
+            .zip(schema.fields())
+            .map(|(position, f)| value::Column::new(self.table.columns[*position].ty, f.data_type(), BATCH_ROWS))
+            .collect();
+        Ok(Progress { scan, columns, left: self.limit.unwrap_or(usize::MAX), over: false })
+    }
+}
+
+/// The next batch of a scan; `None` at its end.
+fn batch(progress: &mut Progress, positions: &[usize], schema: &SchemaRef, shared: &Shared) -> SqlResult<Option<RecordBatch>> {
+    let mut rows = 0;
+    let mut values = Vec::with_capacity(positions.len());
+    while rows < BATCH_ROWS && !progress.over {
+        shared.check_cancelled()?;
+        let columns = &mut progress.columns;
+        let left = &mut progress.left;
+        let more = progress.scan.next_leaf(&mut |row| {
+            if *left == 0 {
+                return Ok(());
+            }
+            *left -= 1;
+            rows += 1;
+            values.clear();
+            row.columns_into(positions, &mut values)?;
+            columns.iter_mut().zip(&values).try_for_each(|(column, value)| column.push(value))
+        })?;
+        progress.over = !more || progress.left == 0;
+    }
+    if rows == 0 {
+        return Ok(None);
+    }
+    let arrays = progress.columns.iter_mut().map(value::Column::finish).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map(Some).map_err(crate::error::arrow_error)
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &'static str {
+        "SnapshotScan"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+    fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        if let Some(rows) = self.rows {
+            statistics.num_rows = match (rows, &self.index) {
+                (Precision::Inexact(n), Some(_)) => Precision::Inexact((n / 10).max(1)),
+                (rows, _) => rows,
+            };
+        }
+        Ok(Arc::new(statistics))
+    }
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let progress = self.start().map_err(external)?;
+        let (positions, schema, shared) = (self.positions.clone(), self.schema(), Arc::clone(&self.shared));
+        let batches = stream::try_unfold((progress, positions, schema, shared), |(mut progress, positions, schema, shared)| async move {
+            let batch = batch(&mut progress, &positions, &schema, &shared).map_err(external)?;
+            Ok(batch.map(|batch| (batch, (progress, positions, schema, shared))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}

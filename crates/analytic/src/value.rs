@@ -1,0 +1,295 @@
+//! How a PostgreSQL value stands in an Arrow array, and back.
+//!
+//! Numbers, strings and moments are Arrow's own primitive arrays, with PostgreSQL's epoch, so that comparing and hashing the
+//! array is comparing the values. What Arrow orders differently (numeric without a declared scale, interval, arrays) is
+//! *opaque*: an order-preserving key, then the value in binary form, then the length of that form. Opaque values of
+//! different spelling (`1.0`, `1.00`) share a key; [`strip`] leaves the key alone.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float32Builder, Float64Builder,
+    Int16Builder, Int32Builder, Int64Builder, StringBuilder, UInt8Builder, UInt32Builder, new_null_array,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt32Type,
+};
+use datafusion::common::ScalarValue;
+use types::{Datum, FormatContext, Numeric, PgType, TypeMod};
+
+/// Most digits of a declared numeric that is kept as Arrow's decimal; larger ones are opaque.
+const DECIMAL_DIGITS_MAX: u16 = 38;
+
+/// The Arrow type of a column or expression of type `ty`.
+pub(crate) fn arrow_type(ty: PgType, typmod: TypeMod) -> DataType {
+    match ty {
+        PgType::Bool => DataType::Boolean,
+        PgType::Int2 => DataType::Int16,
+        PgType::Int4 | PgType::Date | PgType::Void => DataType::Int32,
+        PgType::Int8 | PgType::Time | PgType::Timestamp | PgType::TimestampTz => DataType::Int64,
+        PgType::Float4 => DataType::Float32,
+        PgType::Float8 => DataType::Float64,
+        PgType::Numeric => match typmod.as_numeric() {
+            Some((p, s)) if p <= DECIMAL_DIGITS_MAX && s >= 0 && s as u16 <= p => {
+                DataType::Decimal128(p as u8, s as i8)
+            }
+            _ => DataType::Binary,
+        },
+        PgType::Char => DataType::UInt8,
+        PgType::Enum(_) => DataType::UInt32,
+        _ if ty.is_oid() => DataType::UInt32,
+        PgType::Bytea | PgType::Uuid | PgType::Interval | PgType::Array(_) => DataType::Binary,
+        _ => DataType::Utf8,
+    }
+}
+
+/// Whether values of `ty` are opaque in an array of `arrow`.
+pub(crate) fn is_opaque(ty: PgType, arrow: &DataType) -> bool {
+    *arrow == DataType::Binary && matches!(ty, PgType::Numeric | PgType::Interval | PgType::Array(_))
+}
+
+/// The opaque form of a value.
+fn write_opaque(value: &Datum, ty: PgType, out: &mut Vec<u8>) {
+    write_key(value, out);
+    let at = out.len();
+    types::write_binary(value, ty, &FormatContext::default(), out);
+    let len = (out.len() - at) as u32;
+    out.extend_from_slice(&len.to_be_bytes());
+}
+
+pub(crate) fn write_key(value: &Datum, out: &mut Vec<u8>) {
+    match value {
+        Datum::Array(array) => {
+            for item in &array.items {
+                out.push(1);
+                types::key::encode(item, false, false, out);
+            }
+            out.push(0);
+        }
+        _ => types::key::encode(value, false, false, out),
+    }
+}
+
+fn payload_start(bytes: &[u8]) -> usize {
+    let (rest, len) = bytes.split_at(bytes.len() - 4);
+    rest.len() - u32::from_be_bytes(len.try_into().expect("four bytes")) as usize
+}
+
+/// The key of an opaque value: equal exactly when the values are.
+pub(crate) fn strip(bytes: &[u8]) -> &[u8] {
+    &bytes[..payload_start(bytes)]
+}
+
+fn read_opaque(bytes: &[u8], ty: PgType) -> SqlResult<Datum> {
+    let start = payload_start(bytes);
+    types::parse_binary(&bytes[start..bytes.len() - 4], ty, TypeMod::NONE, &FormatContext::default())
+}
+
+enum Builder {
+    Bool(BooleanBuilder),
+    Int16(Int16Builder),
+    Int32(Int32Builder),
+    Int64(Int64Builder),
+    UInt8(UInt8Builder),
+    UInt32(UInt32Builder),
+    Float32(Float32Builder),
+    Float64(Float64Builder),
+    Decimal(Decimal128Builder, i8),
+    Utf8(StringBuilder),
+    Binary(BinaryBuilder),
+}
+
+/// Gathers values of one type into an Arrow array.
+pub(crate) struct Column {
+    ty: PgType,
+    builder: Builder,
+    scratch: Vec<u8>,
+}
+
+impl Column {
+    pub(crate) fn new(ty: PgType, arrow: &DataType, capacity: usize) -> Column {
+        let builder = match arrow {
+            DataType::Boolean => Builder::Bool(BooleanBuilder::with_capacity(capacity)),
+            DataType::Int16 => Builder::Int16(Int16Builder::with_capacity(capacity)),
+            DataType::Int32 => Builder::Int32(Int32Builder::with_capacity(capacity)),
+            DataType::Int64 => Builder::Int64(Int64Builder::with_capacity(capacity)),
+            DataType::UInt8 => Builder::UInt8(UInt8Builder::with_capacity(capacity)),
+            DataType::UInt32 => Builder::UInt32(UInt32Builder::with_capacity(capacity)),
+            DataType::Float32 => Builder::Float32(Float32Builder::with_capacity(capacity)),
+            DataType::Float64 => Builder::Float64(Float64Builder::with_capacity(capacity)),
+            DataType::Decimal128(p, s) => {
+                let builder = Decimal128Builder::with_capacity(capacity);
+                Builder::Decimal(builder.with_data_type(DataType::Decimal128(*p, *s)), *s)
+            }
+            DataType::Utf8 => Builder::Utf8(StringBuilder::with_capacity(capacity, capacity * 16)),
+            DataType::Binary => Builder::Binary(BinaryBuilder::with_capacity(capacity, capacity * 16)),
+            other => unreachable!("no value is kept as {other}"),
+        };
+        Column { ty, builder, scratch: Vec::new() }
+    }
+
+    /// # Errors
+    /// 0A000 for NaN or an infinity in a numeric of declared scale; XX000 for a value of another type.
+    pub(crate) fn push(&mut self, value: &Datum) -> SqlResult<()> {
+        macro_rules! null_or {
+            ($builder:expr, $($pattern:pat => $value:expr),+ $(,)?) => {
+                match value {
+                    Datum::Null => $builder.append_null(),
+                    $($pattern => $builder.append_value($value),)+
+                    other => return Err(mismatch(self.ty, other)),
+                }
+            };
+        }
+        match &mut self.builder {
+            Builder::Bool(b) => null_or!(b, Datum::Bool(v) => *v),
+            Builder::Int16(b) => null_or!(b, Datum::Int2(v) => *v),
+            Builder::Int32(b) => null_or!(b, Datum::Int4(v) | Datum::Date(v) => *v, Datum::Void => 0),
+            Builder::Int64(b) => {
+                null_or!(b, Datum::Int8(v) | Datum::Time(v) | Datum::Timestamp(v) | Datum::TimestampTz(v) => *v);
+            }
+            Builder::UInt8(b) => null_or!(b, Datum::Char(v) => *v),
+            Builder::UInt32(b) => null_or!(b, Datum::Oid(v) => *v, Datum::Enum { order, .. } => *order),
+            Builder::Float32(b) => null_or!(b, Datum::Float4(v) => *v),
+            Builder::Float64(b) => null_or!(b, Datum::Float8(v) => *v),
+            Builder::Decimal(b, scale) => match value {
+                Datum::Null => b.append_null(),
+                Datum::Numeric(n) => b.append_value(unscaled(n, *scale)?),
+                other => return Err(mismatch(self.ty, other)),
+            },
+            Builder::Utf8(b) => match value {
+                Datum::Null => b.append_null(),
+                Datum::Void => b.append_value(""),
+                other => match other.as_str() {
+                    Some(s) => b.append_value(s),
+                    None => return Err(mismatch(self.ty, other)),
+                },
+            },
+            Builder::Binary(b) => match (value, self.ty) {
+                (Datum::Null, _) => b.append_null(),
+                (Datum::Bytea(v), PgType::Bytea) => b.append_value(v),
+                (Datum::Uuid(v), PgType::Uuid) => b.append_value(v),
+                (value, ty @ (PgType::Numeric | PgType::Interval | PgType::Array(_))) => {
+                    self.scratch.clear();
+                    write_opaque(value, ty, &mut self.scratch);
+                    b.append_value(&self.scratch);
+                }
+                (other, ty) => return Err(mismatch(ty, other)),
+            },
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(&mut self) -> ArrayRef {
+        match &mut self.builder {
+            Builder::Bool(b) => Arc::new(b.finish()),
+            Builder::Int16(b) => Arc::new(b.finish()),
+            Builder::Int32(b) => Arc::new(b.finish()),
+            Builder::Int64(b) => Arc::new(b.finish()),
+            Builder::UInt8(b) => Arc::new(b.finish()),
+            Builder::UInt32(b) => Arc::new(b.finish()),
+            Builder::Float32(b) => Arc::new(b.finish()),
+            Builder::Float64(b) => Arc::new(b.finish()),
+            Builder::Decimal(b, _) => Arc::new(b.finish()),
+            Builder::Utf8(b) => Arc::new(b.finish()),
+            Builder::Binary(b) => Arc::new(b.finish()),
+        }
+    }
+}
+
+fn mismatch(ty: PgType, value: &Datum) -> SqlError {
+    SqlError::internal(format!("a value of type {} stands in a column of type {}", value.natural_type().name(), ty.name()))
+}
+
+/// `n` as a whole number of units of `scale`, for Arrow's decimal.
+pub(crate) fn unscaled(n: &Numeric, scale: i8) -> SqlResult<i128> {
+    n.to_unscaled(scale as u16)
+        .ok_or_else(|| SqlError::unsupported(format!("the numeric value {n} in an analytical query")))
+}
+
+/// Precision and scale of Arrow's decimal that holds `n` with its display scale.
+pub(crate) fn decimal_shape(n: &Numeric) -> Option<(u8, i8)> {
+    let scale = n.scale();
+    if scale > DECIMAL_DIGITS_MAX {
+        return None;
+    }
+    let digits = n.to_unscaled(scale)?.unsigned_abs().checked_ilog10().map_or(1, |d| d as u16 + 1);
+    let digits = digits.max(scale).max(1);
+    (digits <= DECIMAL_DIGITS_MAX).then_some((digits as u8, scale as i8))
+}
+
+/// Row `row` of `array` as a value of type `ty`.
+///
+/// # Errors
+/// XX000 if the array is not of the type [`arrow_type`] gives.
+pub(crate) fn datum(array: &dyn Array, row: usize, ty: PgType) -> SqlResult<Datum> {
+    if array.is_null(row) {
+        return Ok(Datum::Null);
+    }
+    Ok(match array.data_type() {
+        DataType::Null => Datum::Null,
+        DataType::Boolean => Datum::Bool(array.as_boolean().value(row)),
+        DataType::Int16 => Datum::Int2(array.as_primitive::<Int16Type>().value(row)),
+        DataType::Int32 => {
+            let v = array.as_primitive::<Int32Type>().value(row);
+            match ty {
+                PgType::Date => Datum::Date(v),
+                PgType::Void => Datum::Void,
+                _ => Datum::Int4(v),
+            }
+        }
+        DataType::Int64 => {
+            let v = array.as_primitive::<Int64Type>().value(row);
+            match ty {
+                PgType::Time => Datum::Time(v),
+                PgType::Timestamp => Datum::Timestamp(v),
+                PgType::TimestampTz => Datum::TimestampTz(v),
+                _ => Datum::Int8(v),
+            }
+        }
+        DataType::UInt8 => Datum::Char(array.as_primitive::<UInt8Type>().value(row)),
+        DataType::UInt32 => {
+            let v = array.as_primitive::<UInt32Type>().value(row);
+            match ty {
+                PgType::Enum(oid) => Datum::Enum { type_oid: oid.0, order: v },
+                _ => Datum::Oid(v),
+            }
+        }
+        DataType::Float32 => Datum::Float4(array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float64 => Datum::Float8(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Decimal128(_, scale) => {
+            let v = array.as_primitive::<Decimal128Type>().value(row);
+            Datum::Numeric(Numeric::from_i128(v, *scale as u16))
+        }
+        DataType::Utf8 => {
+            let s = array.as_string::<i32>().value(row);
+            match ty {
+                PgType::Json => Datum::Json(s.into()),
+                PgType::Jsonb => Datum::Jsonb(s.into()),
+                _ => Datum::text(s),
+            }
+        }
+        DataType::Binary => {
+            let bytes = array.as_binary::<i32>().value(row);
+            match ty {
+                PgType::Bytea => Datum::Bytea(bytes.into()),
+                PgType::Uuid => Datum::Uuid(bytes.try_into().map_err(|_| SqlError::internal("a uuid has 16 bytes"))?),
+                _ => read_opaque(bytes, ty)?,
+            }
+        }
+        other => return Err(SqlError::internal(format!("no value is kept as {other}"))),
+    })
+}
+
+/// A single value as a scalar of Arrow type `arrow`.
+pub(crate) fn scalar(value: &Datum, ty: PgType, arrow: &DataType) -> SqlResult<ScalarValue> {
+    let mut column = Column::new(ty, arrow, 1);
+    column.push(value)?;
+    let array = column.finish();
+    ScalarValue::try_from_array(&array, 0).map_err(|e| SqlError::internal(e.to_string()))
+}
+
+/// `rows` NULLs of an Arrow type.
+pub(crate) fn nulls(arrow: &DataType, rows: usize) -> ArrayRef {
+    new_null_array(arrow, rows)
+}

@@ -1,0 +1,184 @@
+//! WITH: common tables, recursive ones among them.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use sql::expr::{Scope, fold_ident};
+use sqlparser::ast;
+
+use crate::binder::Binder;
+use crate::error::Planned;
+use crate::relation::{RelColumn, Relation};
+use crate::translate::{Typed, bare, field};
+
+/// A name that WITH gives to a query.
+#[derive(Clone, Debug)]
+pub(crate) struct CommonTable {
+    name: String,
+    relation: Relation,
+}
+
+impl Binder<'_> {
+    /// Puts the tables of `with` in sight; answers how many, for [`Binder::forget_ctes`].
+    pub(crate) fn bind_with(&self, with: &ast::With, outer: Option<&dyn Scope>) -> SqlResult<usize> {
+        for cte in &with.cte_tables {
+            let name = fold_ident(&cte.alias.name);
+            let aliases: Vec<String> = cte.alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
+            let recursive = with.recursive && mentions(&cte.query, &name);
+            let mut relation = if recursive {
+                self.recursive(&name, &cte.query, &aliases, outer)?
+            } else {
+                self.query(&cte.query, outer)?.0
+            };
+            rename(&mut relation, &name, &aliases)?;
+            self.ctes.borrow_mut().push(CommonTable { name, relation });
+        }
+        Ok(with.cte_tables.len())
+    }
+
+    pub(crate) fn forget_ctes(&self, count: usize) {
+        let mut ctes = self.ctes.borrow_mut();
+        let keep = ctes.len() - count;
+        ctes.truncate(keep);
+    }
+
+    /// A use of the common table of that name, under fresh column names.
+    pub(crate) fn common_table(&self, name: &str) -> Option<SqlResult<Relation>> {
+        let relation = self.ctes.borrow().iter().rev().find(|c| c.name == name)?.relation.clone();
+        Some(self.rename_columns(relation))
+    }
+
+    /// The same rows under column names used nowhere else.
+    pub(crate) fn rename_columns(&self, relation: Relation) -> SqlResult<Relation> {
+        let mut columns = relation.columns;
+        let mut exprs = Vec::with_capacity(columns.len());
+        for column in &mut columns {
+            let name = self.fresh();
+            exprs.push(column.expr().alias(&name));
+            column.column = bare(name);
+        }
+        if exprs.is_empty() {
+            return Ok(Relation { columns, ..relation });
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(Relation { plan, columns, star: relation.star })
+    }
+
+    fn recursive(&self, name: &str, query: &ast::Query, aliases: &[String], outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        let ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } = &*query.body else {
+            return Err(SqlError::new(
+                SqlState::INVALID_RECURSION,
+                format!("recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"),
+            ));
+        };
+        if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
+            return Err(SqlError::unsupported("ORDER BY, LIMIT or FETCH in a recursive query"));
+        }
+        let distinct = !matches!(set_quantifier, ast::SetQuantifier::All);
+        let base = self.finish_unknown(self.set_expr(left, outer)?.0)?;
+        let base = self.rename_columns(base)?;
+        let work = self.work_table(name, &base, aliases)?;
+        self.ctes.borrow_mut().push(CommonTable { name: name.to_owned(), relation: work.0 });
+        let step = self.set_expr(right, outer);
+        self.forget_ctes(1);
+        let step = self.conform(step?.0, &base, name)?;
+        let plan = LogicalPlanBuilder::from(base.plan.clone())
+            .to_recursive_query(work.1, step.plan, distinct)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        Ok(Relation { plan, columns: base.columns, star: base.star })
+    }
+
+    /// The rows of the previous step, as the recursive term sees them.
+    fn work_table(&self, name: &str, base: &Relation, aliases: &[String]) -> SqlResult<(Relation, String)> {
+        let fields: Vec<_> = base.columns.iter().map(|c| field(&c.column.name, &c.arrow)).collect();
+        let table = format!("{name} {}", self.number());
+        let provider = Arc::new(CteWorkTable::new(&table, Arc::new(Schema::new(fields))));
+        let reference = datafusion::common::TableReference::bare(table.clone());
+        let plan = LogicalPlanBuilder::scan(reference.clone(), provider_as_source(provider), None)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        let columns = base
+            .columns
+            .iter()
+            .map(|c| RelColumn {
+                column: datafusion::common::Column::new(Some(reference.clone()), c.column.name.clone()),
+                origin: (0, 0),
+                ..c.clone()
+            })
+            .collect();
+        let mut relation = Relation { plan, columns, star: base.star.clone() };
+        rename(&mut relation, name, aliases)?;
+        Ok((relation, table))
+    }
+
+    /// The recursive term with its columns in the forms of the non-recursive one.
+    fn conform(&self, step: Relation, base: &Relation, name: &str) -> SqlResult<Relation> {
+        if step.columns.len() != base.columns.len() {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "each UNION query must have the same number of columns"));
+        }
+        for (i, (s, b)) in step.columns.iter().zip(&base.columns).enumerate() {
+            if s.ty != b.ty && s.ty != types::PgType::Unknown {
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!(
+                        "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
+                        i + 1,
+                        b.ty.name(),
+                        s.ty.name()
+                    ),
+                ));
+            }
+        }
+        let targets: Vec<_> = base.columns.iter().map(|c| c.ty).collect();
+        let mut step = self.cast_columns(step, &targets)?;
+        let translator = crate::translate::Translator::new(self, step.plan.clone(), crate::relation::Level::of(&step));
+        let mut exprs = Vec::new();
+        for (s, b) in step.columns.iter_mut().zip(&base.columns) {
+            let typed = Typed { expr: s.expr(), ty: s.ty, arrow: s.arrow.clone() };
+            let expr: Expr = translator.convert(typed, &b.arrow)?.expr;
+            exprs.push(expr.alias(&b.column.name));
+            s.column = bare(b.column.name.clone());
+            s.arrow = b.arrow.clone();
+        }
+        step.plan = LogicalPlanBuilder::from(step.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        Ok(step)
+    }
+}
+
+/// Gives a relation its alias, and as many columns as there are aliases new names.
+pub(crate) fn rename(relation: &mut Relation, table: &str, columns: &[String]) -> SqlResult<()> {
+    if columns.len() > relation.star.len() {
+        return Err(SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            format!(
+                "table \"{table}\" has {} columns available but {} columns specified",
+                relation.star.len(),
+                columns.len()
+            ),
+        ));
+    }
+    for column in &mut relation.columns {
+        column.table = Some(table.to_owned());
+        column.schema = None;
+    }
+    for (at, name) in relation.star.iter().zip(columns) {
+        relation.columns[*at].name.clone_from(name);
+    }
+    Ok(())
+}
+
+fn mentions(query: &ast::Query, name: &str) -> bool {
+    let mut found = false;
+    let _ = ast::visit_relations(query, |relation| {
+        if let [ast::ObjectNamePart::Identifier(ident)] = &relation.0[..] {
+            found |= fold_ident(ident) == name;
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    found
+}
