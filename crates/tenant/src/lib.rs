@@ -28,6 +28,7 @@ mod tenant;
 mod trees;
 mod txn;
 mod unique;
+pub mod verify;
 mod view;
 mod write;
 

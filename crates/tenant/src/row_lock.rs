@@ -61,6 +61,18 @@ impl View<'_> {
         }
     }
 
+    /// A snapshot transaction cannot have a row of its own under a key that its snapshot still shows with a row deleted since:
+    /// the two would be one. Errors: 40001 there.
+    pub(crate) fn require_unseen(&self, tree: TreeId, key: &[u8]) -> Step<()> {
+        let Some(frozen) = &self.txn.frozen else { return Ok(()) };
+        if self.tenant.history.changed_since(tree, key, frozen.commit)
+            && btree::contains(&frozen.pages, frozen.trees.root(tree), key)?
+        {
+            return Err(serialization_failure().into());
+        }
+        Ok(())
+    }
+
     /// Locks a table until the transaction's end. Every statement does before it uses one: `AccessShare` to read,
     /// `RowShare` for `FOR UPDATE` and its kin, `RowExclusive` to write.
     ///

@@ -48,7 +48,7 @@ const _: () = {
 };
 
 /// Reads pages, blocking on disk where one is not in memory.
-struct Blocking<'a>(&'a Snapshot);
+pub(crate) struct Blocking<'a>(pub(crate) &'a Snapshot);
 
 impl ReadPages for Blocking<'_> {
     #[inline]

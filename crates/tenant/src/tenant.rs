@@ -202,12 +202,18 @@ impl Tenant {
 
     /// Opens the tenant at its newest root. Redo records after [`Tenant::committed`] are to be replayed before use.
     pub async fn open(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
+        let mut tenant = Tenant::open_root(env, path, id).await?;
+        tenant.clear_orphans().await?;
+        Ok(tenant)
+    }
+
+    /// The tenant as its newest root has it, with the trees that nothing refers to.
+    pub(crate) async fn open_root(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
         let (file, pages, root) = DataFile::open(env, path, id).await?;
         let mut tenant = Tenant::with_pages(id, pages, Some(file));
         tenant.committed = root.commit;
         tenant.trees.set(CATALOG_TREE, decode_payload(id, &root.payload)?);
         tenant.load_catalog().await?;
-        tenant.clear_orphans().await?;
         Ok(tenant)
     }
 

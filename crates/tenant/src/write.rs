@@ -71,6 +71,7 @@ impl View<'_> {
                     }
                     return Err(self.unique_violation(table, index, row).into());
                 }
+                self.require_unseen(table.tree, &key)?;
                 key
             }
             None => {
@@ -91,6 +92,7 @@ impl View<'_> {
                     }
                     return Err(self.unique_violation(table, index, row).into());
                 }
+                self.require_unseen(index.tree, &entry.key)?;
             } else {
                 self.touch(index.tree, &entry.key)?;
             }
@@ -136,6 +138,7 @@ impl View<'_> {
                 let index = table.primary_index().expect("only a primary key moves");
                 return Err(self.unique_violation(table, index, row).into());
             }
+            self.require_unseen(table.tree, &new_key)?;
         }
         for (i, before, after) in &changes {
             let index = &table.indexes[*i];
@@ -147,6 +150,7 @@ impl View<'_> {
                 if self.read(index.tree, &after.key, State::Newest)?.is_some() {
                     return Err(self.unique_violation(table, index, row).into());
                 }
+                self.require_unseen(index.tree, &after.key)?;
             } else {
                 self.touch(index.tree, &after.key)?;
             }

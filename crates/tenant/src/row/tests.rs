@@ -74,3 +74,28 @@ fn damaged_rows_are_errors() {
     broken[3] = 7;
     assert!(decode_row(&table, &broken).is_err());
 }
+
+#[test]
+fn numerics_take_few_bytes_and_keep_their_scale() {
+    let table = table(&[PgType::Numeric]);
+    for (text, len) in [
+        ("0.00", 1),
+        ("-0.01", 2),
+        ("1.27", 2),
+        ("1.28", 3),
+        ("-1.28", 2),
+        ("300000.00", 5),
+        ("9223372036854775807", 9),
+        ("-9223372036854775808", 9),
+    ] {
+        let numeric = types::Numeric::parse(text).unwrap();
+        let bytes = encoded(&table, &[Datum::Numeric(numeric.clone())]);
+        assert_eq!(bytes.len(), 2 + 1 + 2 + len, "{text}");
+        assert_eq!(read_column(&table, &bytes, 0).unwrap(), Datum::Numeric(numeric));
+    }
+    for text in ["NaN", "Infinity", "123456789012345678901234567890.5"] {
+        let numeric = types::Numeric::parse(text).unwrap();
+        let bytes = encoded(&table, &[Datum::Numeric(numeric.clone())]);
+        assert_eq!(read_column(&table, &bytes, 0).unwrap(), Datum::Numeric(numeric));
+    }
+}

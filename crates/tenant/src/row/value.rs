@@ -2,7 +2,7 @@
 
 use base::Oid;
 use compact_str::CompactString;
-use types::{Array, Datum, ElementType, FormatContext, Interval, PgType};
+use types::{Array, Datum, ElementType, Interval, Numeric, PgType};
 
 /// Bytes of a value of this type in a row's fixed part; `None` for types of variable width.
 pub(crate) fn fixed_width(ty: PgType) -> Option<u8> {
@@ -82,7 +82,7 @@ pub(crate) fn write_variable(datum: &Datum, out: &mut Vec<u8>) {
         Datum::Text(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Json(v) | Datum::Jsonb(v) => out.extend_from_slice(v.as_bytes()),
         Datum::Bytea(v) => out.extend_from_slice(v),
-        Datum::Numeric(_) => types::write_binary(datum, PgType::Numeric, &FormatContext::default(), out),
+        Datum::Numeric(v) => write_numeric(v, out),
         Datum::Array(v) => write_array(v, out),
         other => panic!("{other:?} is not of variable width"),
     }
@@ -99,12 +99,43 @@ pub(crate) fn read_variable(ty: PgType, bytes: &[u8]) -> Option<Datum> {
         PgType::Json => Datum::Json(text()?.into()),
         PgType::Jsonb => Datum::Jsonb(text()?.into()),
         PgType::Bytea => Datum::Bytea(bytes.into()),
-        PgType::Numeric => {
-            types::parse_binary(bytes, ty, types::TypeMod::NONE, &FormatContext::default()).ok()?
-        }
+        PgType::Numeric => Datum::Numeric(read_numeric(bytes)?),
         PgType::Array(element) => Datum::Array(Box::new(read_array(element, bytes)?)),
         _ => return None,
     })
+}
+
+/// First byte of a numeric that is not a small one; a small one's first byte is its scale.
+const NUMERIC_LONG: u8 = 255;
+
+/// A small numeric is its scale and the coefficient's significant bytes, little-endian; others are in the wire's form.
+fn write_numeric(numeric: &Numeric, out: &mut Vec<u8>) {
+    match numeric.as_small() {
+        Some((coefficient, scale)) if scale < u16::from(NUMERIC_LONG) => {
+            out.push(scale as u8);
+            let bytes = coefficient.to_le_bytes();
+            let sign_bits =
+                if coefficient < 0 { coefficient.leading_ones() } else { coefficient.leading_zeros() };
+            // One sign bit stays, so that reading can extend it.
+            let len = if coefficient == 0 { 0 } else { 8 - (sign_bits as usize - 1) / 8 };
+            out.extend_from_slice(&bytes[..len]);
+        }
+        _ => {
+            out.push(NUMERIC_LONG);
+            numeric.write_binary(out);
+        }
+    }
+}
+
+fn read_numeric(bytes: &[u8]) -> Option<Numeric> {
+    let (&scale, rest) = bytes.split_first()?;
+    if scale == NUMERIC_LONG {
+        return Numeric::parse_binary(rest).ok();
+    }
+    let Some(last) = rest.last() else { return Some(Numeric::new(0, scale.into())) };
+    let mut coefficient = if *last & 0x80 == 0 { [0; 8] } else { [0xff; 8] };
+    coefficient.get_mut(..rest.len())?.copy_from_slice(rest);
+    Some(Numeric::new(i64::from_le_bytes(coefficient), scale.into()))
 }
 
 fn write_array(array: &Array, out: &mut Vec<u8>) {

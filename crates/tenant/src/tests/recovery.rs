@@ -1,1 +1,193 @@
-//! Recovery over the simulated disk.
+//! Recovery over a simulated disk: power cuts at any moment leave the committed prefix that was durable, or more.
+
+use std::path::Path;
+
+use env::sim::{PowerCut, World};
+use env::{Env, block_on};
+use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
+
+use super::*;
+use crate::verify::verify;
+
+const DATA: &str = "/data/tenant-77";
+
+fn options() -> LogOptions {
+    LogOptions { segment_len: base::ByteCount::from_mib(1), ..LogOptions::default() }
+}
+
+struct Server {
+    tenant: Tenant,
+    log: LogWriter,
+    flusher: LogFlusher,
+}
+
+/// Opens the tenant as a server's start does: root, then the log after it.
+async fn open(env: &Env) -> Server {
+    let (dir, index) = LogDir::open(env, Path::new("/log"), options()).unwrap();
+    let mut tenant = Tenant::open(env, Path::new(DATA), TENANT).await.unwrap();
+    for record in index.records_after(TENANT, tenant.committed()).unwrap() {
+        let (commit, bytes) = record.unwrap();
+        tenant.replay(commit, &bytes).await.unwrap();
+    }
+    let (log, flusher) = dir.writer();
+    Server { tenant, log, flusher }
+}
+
+impl Server {
+    /// Runs a statement that commits by itself, bringing in pages as it asks for them.
+    async fn auto<T>(
+        &mut self,
+        mut statement: impl FnMut(&mut View<'_>) -> Result<T, Interrupt>,
+    ) -> Result<T, SqlError> {
+        let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
+        let mark = txn.mark();
+        loop {
+            let mut view = self.tenant.view(&mut txn, &mut self.log);
+            let result = statement(&mut view).and_then(|value| view.finish_statement().map(|()| value));
+            match result {
+                Ok(value) => return self.tenant.commit(txn, &mut self.log).map(|_| value),
+                Err(Interrupt::Miss(page)) => {
+                    self.tenant.rollback_statement(&mut txn, &mark);
+                    if let Some(request) = self.tenant.page_request(&txn, page).unwrap() {
+                        let loaded = request.read().await.unwrap();
+                        self.tenant.page_loaded(loaded);
+                    }
+                }
+                Err(Interrupt::Error(error)) => {
+                    self.tenant.abort(txn);
+                    return Err(error);
+                }
+                Err(Interrupt::Wait(_)) => panic!("one session waits for nobody"),
+            }
+        }
+    }
+
+    async fn checkpoint(&mut self) -> bool {
+        while self.flusher.flush_once().await.is_ok_and(|f| f != storage::redo::Flushed::Nothing) {}
+        let Ok(mut checkpoint) = self.tenant.begin_checkpoint() else { return false };
+        let result = checkpoint.run().await;
+        self.tenant.finish_checkpoint(checkpoint) && result.is_ok()
+    }
+}
+
+async fn fill(server: &mut Server) -> Oid {
+    server
+        .auto(|view| {
+            let mut ddl = view.ddl()?;
+            let t = create(&mut ddl, "t", &[("id", PgType::Int4), ("v", PgType::Text)], 1)?;
+            let columns = vec![crate::catalog::IndexColumn::ascending(1)];
+            let index =
+                crate::ddl::NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
+            ddl.create_index(t, index)?;
+            Ok(t)
+        })
+        .await
+        .unwrap()
+}
+
+async fn put(server: &mut Server, t: Oid, id: i32, n: u64) {
+    let row = vec![int(id), text(&format!("{}{n}", "x".repeat(50 + (n % 100) as usize)))];
+    server
+        .auto(|view| {
+            if n.is_multiple_of(5) {
+                return delete(view, t, &[int(id)]).map(drop);
+            }
+            if !update(view, t, &[int(id)], row.clone())? {
+                let table = view.table(t)?;
+                view.insert(&table, &row)?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[test]
+fn a_reopened_tenant_reads_its_pages_from_disk_and_goes_on() {
+    let world = World::new(1);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let t = fill(&mut server).await;
+        for n in 0..3000 {
+            put(&mut server, t, (n * 7 % 1000) as i32, n).await;
+        }
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        assert!(server.checkpoint().await);
+        drop(server);
+        let mut server = open(&env).await;
+        assert_eq!(server.auto(|view| all_rows(view, t)).await.unwrap(), rows);
+        drop(server);
+        let mut server = open(&env).await;
+        for n in 3000..4000 {
+            put(&mut server, t, (n * 7 % 1000) as i32, n).await;
+        }
+        assert_eq!(server.tenant.check().defects, Vec::<String>::new());
+        assert!(server.checkpoint().await);
+    });
+    let (file, report) = verify(&env, Path::new(DATA), TENANT, &mut |_, _| {}).unwrap();
+    assert!(file.is_clean(), "{:?}", file.defects);
+    assert_eq!(report.defects, Vec::<String>::new());
+    assert!(report.rows > 500 && report.rows == report.index_entries && report.orphans == 0, "{report:?}");
+}
+
+#[test]
+fn power_cuts_leave_a_durable_prefix_of_commits() {
+    for seed in 0..40 {
+        let world = World::new(seed);
+        let env = world.env();
+        env.disk.create_dir_all(Path::new("/data")).unwrap();
+        let (t, states, durable) = block_on(&env, async {
+            Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+            let mut server = open(&env).await;
+            let t = fill(&mut server).await;
+            server.checkpoint().await;
+            world.cut_power_after(20 + world.random() % 200);
+            let mut states =
+                vec![(server.tenant.committed(), server.auto(|view| all_rows(view, t)).await.unwrap())];
+            let mut durable = server.tenant.committed();
+            for n in 0..400 {
+                put(&mut server, t, (world.random() % 50) as i32, n).await;
+                let committed = server.tenant.committed();
+                states.push((committed, server.auto(|view| all_rows(view, t)).await.unwrap()));
+                if world.random().is_multiple_of(4) {
+                    let mut synced = true;
+                    loop {
+                        match server.flusher.flush_once().await {
+                            Ok(storage::redo::Flushed::Nothing) => break,
+                            Ok(_) => {}
+                            Err(_) => {
+                                synced = false;
+                                break;
+                            }
+                        }
+                    }
+                    if synced {
+                        durable = committed;
+                    }
+                }
+                if world.random().is_multiple_of(30) {
+                    server.checkpoint().await;
+                }
+                if world.is_powered_off() {
+                    break;
+                }
+            }
+            (t, states, durable)
+        });
+        world.power_cut(if seed % 2 == 0 { PowerCut::DropUnsynced } else { PowerCut::Random });
+        let env = world.env();
+        block_on(&env, async {
+            let mut server = open(&env).await;
+            let committed = server.tenant.committed();
+            assert!(committed >= durable, "seed {seed}: {committed:?} of {durable:?} acknowledged");
+            let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+            let expected = states.iter().find(|(commit, _)| *commit == committed).expect("a state that was");
+            assert_eq!(rows, expected.1, "seed {seed}");
+            assert_eq!(server.tenant.check().defects, Vec::<String>::new(), "seed {seed}");
+            put(&mut server, t, 1, 1).await;
+        });
+    }
+}

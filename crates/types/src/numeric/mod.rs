@@ -130,6 +130,15 @@ impl Numeric {
         Numeric(Repr::Small { coef, scale })
     }
 
+    /// Coefficient and scale of a finite value whose coefficient fits eight bytes; what [`Numeric::new`] takes.
+    #[inline]
+    pub fn as_small(&self) -> Option<(i64, u16)> {
+        match self.0 {
+            Repr::Small { coef, scale } => Some((coef, scale)),
+            _ => None,
+        }
+    }
+
     pub fn from_i128(coef: i128, scale: u16) -> Numeric {
         match i64::try_from(coef) {
             Ok(coef) => Numeric::new(coef, scale),
