@@ -1,6 +1,6 @@
 //! How load is put on a server: closed loop, open loop at a rate, or with think time; counted after a warm-up.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,20 @@ pub enum Outcome {
 #[derive(Debug, Default)]
 pub struct Live {
     pub transactions: AtomicU64,
-    /// Sum of latencies in microseconds.
-    pub latency_us: AtomicU64,
+    /// Since they were last taken.
+    latencies: Mutex<Latencies>,
+}
+
+impl Live {
+    fn record(&self, latency: Duration) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+    }
+
+    /// The latencies recorded since the last call.
+    pub fn take_latencies(&self) -> Latencies {
+        std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What one client measured.
@@ -135,8 +147,7 @@ pub async fn run_client(
         };
         let finished = Instant::now();
         let latency = finished - began;
-        live.transactions.fetch_add(1, Ordering::Relaxed);
-        live.latency_us.fetch_add(u64::try_from(latency.as_micros()).unwrap_or(0), Ordering::Relaxed);
+        live.record(latency);
         if began >= counted_from && finished <= end {
             tally.kinds[kind].latencies.record(latency);
             tally.kinds[kind].rolled_back += u64::from(outcome == Outcome::RolledBack);
