@@ -54,7 +54,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Result<(), Error> {
     let url = format!("postgres://admin:{PASSWORD}@{}/rowhouse", server.address());
     let target = Target::new(&url, Some(("tenant", usize::from(args.tenants))))?;
-    println!("Rowhouse on {} (user admin, password {PASSWORD}); its data is in a temporary directory", server.address());
+    println!(
+        "Rowhouse on {} (user admin, password {PASSWORD}); its data is in a temporary directory",
+        server.address()
+    );
     let product = target.product().await?;
     target.create_databases(&product).await?;
     let interrupted = tokio::select! {
@@ -152,7 +155,11 @@ async fn watch(table: &mut Table, live: &[Arc<Live>], admin: Option<std::net::So
 /// The server's metrics as text.
 async fn metrics(address: std::net::SocketAddr) -> std::io::Result<String> {
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(
+            format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
+        .await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     Ok(text)

@@ -1,6 +1,7 @@
 //! The command line: one binary for the server and the tools beside it.
 
 mod bench;
+mod demo;
 mod serve;
 
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ struct Cli {
 enum Command {
     /// Serve tenants until SIGINT or SIGTERM
     Serve(serve::Args),
+    /// Start a server in a temporary directory and show several tenants at work
+    Demo(demo::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),
 }
@@ -26,6 +29,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
+        Command::Demo(args) => demo::run(&args).map_err(|error| error.to_string()),
         Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
     };
     match outcome {

@@ -106,7 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn announce(env: &Env, server: &Server) {
-    let admin = server.admin_address().map(|address| format!(", http://{address}/metrics")).unwrap_or_default();
+    let admin =
+        server.admin_address().map(|address| format!(", http://{address}/metrics")).unwrap_or_default();
     println!(
         "rowhouse {} serves {} tenants on postgres://{}{admin} ({} workers, {})",
         std::env!("CARGO_PKG_VERSION"),

@@ -1,7 +1,7 @@
 //! How load is put on a server: closed loop, open loop at a rate, or with think time; counted after a warm-up.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Result;

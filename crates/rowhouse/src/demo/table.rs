@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
 use workloads::load::Live;
-use workloads::report::{LatencySummary, Latencies};
+use workloads::report::{Latencies, LatencySummary};
 
 /// A tenant's counters at one moment.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,11 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn read(live: &Live, cpu_seconds: Option<f64>) -> Row {
         let latencies = live.take_latencies();
-        Row { transactions: live.transactions.load(std::sync::atomic::Ordering::Relaxed), latencies, cpu_seconds }
+        Row {
+            transactions: live.transactions.load(std::sync::atomic::Ordering::Relaxed),
+            latencies,
+            cpu_seconds,
+        }
     }
 }
 
@@ -98,6 +102,10 @@ impl Table {
     pub(super) fn summary(&self) -> String {
         let total: u64 = self.now.iter().map(|row| row.transactions).sum();
         let mean = total as f64 / self.seconds.max(1) as f64;
-        format!("{total} transactions in {} s, {mean:.0} a second over {} tenants", self.seconds, self.names.len())
+        format!(
+            "{total} transactions in {} s, {mean:.0} a second over {} tenants",
+            self.seconds,
+            self.names.len()
+        )
     }
 }
