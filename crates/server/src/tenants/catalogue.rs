@@ -2,23 +2,52 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState, TenantId};
+use base::{Lsn, SessionId, SqlError, SqlResult, SqlState, TenantId};
 use governor::Promise;
+use sql::session;
+use tenant::catalog::{Column, OWNER_ROLE};
+use tenant::ddl::{Ddl, NewTable, NewUnique};
+use tenant::{Interrupt, Isolation, Step};
+use types::{PgType, TypeMod};
 
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
 use super::{Entry, Home};
 use crate::shared::Shared;
 
-const CREATE: &str = "
-    CREATE SCHEMA IF NOT EXISTS rowhouse;
-    CREATE TABLE IF NOT EXISTS rowhouse.tenants (
-        id bigint PRIMARY KEY,
-        name text NOT NULL,
-        volume text NOT NULL,
-        promise text NOT NULL,
-        state text NOT NULL
-    )";
+const SCHEMA: &str = "rowhouse";
+const TABLE: &str = "tenants";
+
+/// Makes schema and table if they are not there; where the log must be durable for it.
+fn create_table(home: &mut session::Home<'_>) -> SqlResult<Option<Lsn>> {
+    if home.tenant.catalog().schema_named(SCHEMA).is_some() {
+        return Ok(None);
+    }
+    let mut txn = home.tenant.begin(SessionId(0), Isolation::ReadCommitted, false, true);
+    let mut view = home.tenant.view(&mut txn, home.redo);
+    match view.ddl().and_then(|mut ddl| define(&mut ddl)) {
+        Ok(()) => home.tenant.commit(txn, home.redo).map(|committed| Some(committed.wait_for)),
+        Err(interrupt) => {
+            home.tenant.abort(txn);
+            Err(match interrupt {
+                Interrupt::Error(error) => error,
+                // A catalog is in memory, and nobody else is there yet.
+                _ => SqlError::internal("making the tenants' catalogue had to wait"),
+            })
+        }
+    }
+}
+
+fn define(ddl: &mut Ddl<'_>) -> Step<()> {
+    let column = |name: &str, ty| Column { not_null: true, ..Column::new(name, ty, TypeMod::NONE) };
+    let texts = ["name", "volume", "promise", "state"].map(|name| column(name, PgType::Text));
+    let mut columns = vec![column("id", PgType::Int8)];
+    columns.extend(texts);
+    let schema = ddl.create_schema(SCHEMA, OWNER_ROLE)?;
+    let table = ddl.create_table(NewTable { schema, name: TABLE.to_owned(), owner: OWNER_ROLE, columns })?;
+    ddl.add_primary_key(table, NewUnique { name: None, columns: vec![0], nulls_not_distinct: false })?;
+    Ok(())
+}
 
 fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
     let entry = shared.tenants.get(TenantId::SYSTEM);
@@ -28,7 +57,15 @@ fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
 /// Makes the table at the first start and fills the registry from it.
 pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     let system = system(shared)?;
-    query(shared, &system, CREATE.to_owned()).await?;
+    let home = system.clone();
+    let made = system.worker().spawn(system.id(), async move {
+        home.open().await?;
+        match home.with(create_table)?? {
+            Some(lsn) => home.wait_durable(lsn).await,
+            None => Ok(()),
+        }
+    });
+    made.await.unwrap_or_else(|| Err(SqlError::internal("making the tenants' catalogue did not finish")))?;
     let sql = "SELECT id, name, volume, promise, state FROM rowhouse.tenants ORDER BY id";
     for row in query(shared, &system, sql.to_owned()).await? {
         let (id, row) = decode(&row)?;
