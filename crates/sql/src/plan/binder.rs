@@ -84,9 +84,10 @@ impl<'a> Binder<'a> {
         if let Some(reason) = self.elsewhere.borrow().as_ref() {
             return Some(reason.clone());
         }
+        // Functions may be known there that are not known here; operators are the same.
         let state = error.state();
-        (state == SqlState::FEATURE_NOT_SUPPORTED || state == SqlState::UNDEFINED_FUNCTION)
-            .then(|| error.message().to_owned())
+        let unknown = state == SqlState::UNDEFINED_FUNCTION && error.message().starts_with("function");
+        (state == SqlState::FEATURE_NOT_SUPPORTED || unknown).then(|| error.message().to_owned())
     }
 
     pub(super) fn next_node(&self) -> NodeId {

@@ -46,10 +46,10 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
     let bound = match binder.bind_query(query, None) {
         Ok(bound) => bound,
         Err(error) => {
-            let Some(reason) = binder.reason_for(&error) else { return Err(error) };
             if !query.locks.is_empty() {
-                return Err(SqlError::unsupported(format!("a row lock where the query has {reason}")));
+                return Err(error);
             }
+            let Some(reason) = binder.reason_for(&error) else { return Err(error) };
             return analytic::plan(query, reason, ctx);
         }
     };
