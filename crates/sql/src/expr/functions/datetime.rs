@@ -1,3 +1,318 @@
+//! Dates, times and intervals.
+
+use base::{SqlError, SqlState};
+use types::datetime::{self, DAY_MICROS, arith, fields, interval, zone};
+use types::{Datum, Interval, Numeric};
+
 use super::*;
-pub(super) static FUNCTIONS: &[FunctionDef] = &[];
-pub(super) static OPERATORS: &[FunctionDef] = &[];
+use crate::expr::eval_context::EvalCtx;
+
+pub(super) static OPERATORS: &[FunctionDef] = &[
+    FunctionDef::new("+", &[DATE, INT4], DATE, |a, _| date_add(&a[0], int(&a[1])?)),
+    FunctionDef::new("+", &[INT4, DATE], DATE, |a, _| date_add(&a[1], int(&a[0])?)),
+    FunctionDef::new("-", &[DATE, INT4], DATE, |a, _| date_add(&a[0], -int(&a[1])?)),
+    FunctionDef::new("-", &[DATE, DATE], INT4, date_sub),
+    FunctionDef::new("+", &[DATE, INTERVAL], TIMESTAMP, |a, _| date_interval(&a[0], &span(&a[1])?)),
+    FunctionDef::new("+", &[INTERVAL, DATE], TIMESTAMP, |a, _| date_interval(&a[1], &span(&a[0])?)),
+    FunctionDef::new("-", &[DATE, INTERVAL], TIMESTAMP, |a, _| date_interval(&a[0], &interval::negate(&span(&a[1])?)?)),
+    FunctionDef::new("+", &[DATE, TIME], TIMESTAMP, |a, _| date_time(&a[0], &a[1])),
+    FunctionDef::new("+", &[TIME, DATE], TIMESTAMP, |a, _| date_time(&a[1], &a[0])),
+    FunctionDef::new("+", &[TIMESTAMP, INTERVAL], TIMESTAMP, |a, _| shift(&a[0], &span(&a[1])?)),
+    FunctionDef::new("+", &[INTERVAL, TIMESTAMP], TIMESTAMP, |a, _| shift(&a[1], &span(&a[0])?)),
+    FunctionDef::new("-", &[TIMESTAMP, INTERVAL], TIMESTAMP, |a, _| shift(&a[0], &interval::negate(&span(&a[1])?)?)),
+    FunctionDef::new("+", &[TIMESTAMPTZ, INTERVAL], TIMESTAMPTZ, |a, c| shift_tz(&a[0], &span(&a[1])?, c)).stable(),
+    FunctionDef::new("+", &[INTERVAL, TIMESTAMPTZ], TIMESTAMPTZ, |a, c| shift_tz(&a[1], &span(&a[0])?, c)).stable(),
+    FunctionDef::new("-", &[TIMESTAMPTZ, INTERVAL], TIMESTAMPTZ, |a, c| {
+        shift_tz(&a[0], &interval::negate(&span(&a[1])?)?, c)
+    })
+    .stable(),
+    FunctionDef::new("-", &[TIMESTAMP, TIMESTAMP], INTERVAL, difference),
+    FunctionDef::new("-", &[TIMESTAMPTZ, TIMESTAMPTZ], INTERVAL, difference),
+    FunctionDef::new("+", &[TIME, INTERVAL], TIME, |a, _| time_add(&a[0], span(&a[1])?.micros)),
+    FunctionDef::new("+", &[INTERVAL, TIME], TIME, |a, _| time_add(&a[1], span(&a[0])?.micros)),
+    FunctionDef::new("-", &[TIME, INTERVAL], TIME, |a, _| time_add(&a[0], -span(&a[1])?.micros)),
+    FunctionDef::new("-", &[TIME, TIME], INTERVAL, |a, _| {
+        Ok(Datum::Interval(Interval { months: 0, days: 0, micros: micros(&a[0])? - micros(&a[1])? }))
+    }),
+    FunctionDef::new("+", &[INTERVAL, INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::add(&span(&a[0])?, &span(&a[1])?)?))
+    }),
+    FunctionDef::new("-", &[INTERVAL, INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::sub(&span(&a[0])?, &span(&a[1])?)?))
+    }),
+    FunctionDef::new("-", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::negate(&span(&a[0])?)?))),
+    FunctionDef::new("*", &[INTERVAL, FLOAT8], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::mul(&span(&a[0])?, float(&a[1])?)?))
+    }),
+    FunctionDef::new("*", &[FLOAT8, INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::mul(&span(&a[1])?, float(&a[0])?)?))
+    }),
+    FunctionDef::new("/", &[INTERVAL, FLOAT8], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::div(&span(&a[0])?, float(&a[1])?)?))
+    }),
+];
+
+pub(super) static FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef::new("now", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
+    FunctionDef::new("transaction_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
+    FunctionDef::new("current_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
+    FunctionDef::new("current_timestamp", &[INT4], TIMESTAMPTZ, |a, c| {
+        Ok(Datum::TimestampTz(datetime::round_micros(c.stmt.format.now, int(&a[0])?.clamp(0, 6) as u8)))
+    })
+    .stable(),
+    FunctionDef::new("statement_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.statement_start))).stable(),
+    FunctionDef::new("clock_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.session.clock()))).volatile(),
+    FunctionDef::new("timeofday", &[], TEXT, |_, c| {
+        let mut out = Vec::new();
+        datetime::write_timestamptz(c.stmt.session.clock(), c.stmt.format, &mut out);
+        Ok(Datum::text(String::from_utf8_lossy(&out)))
+    })
+    .volatile(),
+    FunctionDef::new("localtimestamp", &[], TIMESTAMP, |_, c| Ok(Datum::Timestamp(local_now(c)))).stable(),
+    FunctionDef::new("localtime", &[], TIME, |_, c| Ok(Datum::Time(local_now(c).rem_euclid(DAY_MICROS)))).stable(),
+    FunctionDef::new("current_date", &[], DATE, |_, c| Ok(Datum::Date(local_now(c).div_euclid(DAY_MICROS) as i32))).stable(),
+    FunctionDef::new("extract", &[TEXT, DATE], NUMERIC, |a, c| field(a, c)),
+    FunctionDef::new("extract", &[TEXT, TIME], NUMERIC, |a, c| field(a, c)),
+    FunctionDef::new("extract", &[TEXT, TIMESTAMP], NUMERIC, |a, c| field(a, c)),
+    FunctionDef::new("extract", &[TEXT, TIMESTAMPTZ], NUMERIC, |a, c| field(a, c)).stable(),
+    FunctionDef::new("extract", &[TEXT, INTERVAL], NUMERIC, |a, c| field(a, c)),
+    FunctionDef::new("date_part", &[TEXT, DATE], FLOAT8, date_part),
+    FunctionDef::new("date_part", &[TEXT, TIME], FLOAT8, date_part),
+    FunctionDef::new("date_part", &[TEXT, TIMESTAMP], FLOAT8, date_part),
+    FunctionDef::new("date_part", &[TEXT, TIMESTAMPTZ], FLOAT8, date_part).stable(),
+    FunctionDef::new("date_part", &[TEXT, INTERVAL], FLOAT8, date_part),
+    FunctionDef::new("date_trunc", &[TEXT, TIMESTAMP], TIMESTAMP, date_trunc),
+    FunctionDef::new("date_trunc", &[TEXT, TIMESTAMPTZ], TIMESTAMPTZ, date_trunc).stable(),
+    FunctionDef::new("date_trunc", &[TEXT, TIMESTAMPTZ, TEXT], TIMESTAMPTZ, date_trunc),
+    FunctionDef::new("date_trunc", &[TEXT, INTERVAL], INTERVAL, date_trunc),
+    FunctionDef::new("age", &[TIMESTAMP, TIMESTAMP], INTERVAL, |a, _| {
+        Ok(Datum::Interval(arith::age(micros(&a[0])?, micros(&a[1])?)?))
+    }),
+    FunctionDef::new("age", &[TIMESTAMPTZ, TIMESTAMPTZ], INTERVAL, |a, c| {
+        let local = |d| Ok::<_, EvalError>(zone::to_local(&c.stmt.format.time_zone, micros(d)?));
+        Ok(Datum::Interval(arith::age(local(&a[0])?, local(&a[1])?)?))
+    })
+    .stable(),
+    FunctionDef::new("age", &[TIMESTAMP], INTERVAL, |a, c| {
+        Ok(Datum::Interval(arith::age(local_now(c).div_euclid(DAY_MICROS) * DAY_MICROS, micros(&a[0])?)?))
+    })
+    .stable(),
+    FunctionDef::new("age", &[TIMESTAMPTZ], INTERVAL, |a, c| {
+        let then = zone::to_local(&c.stmt.format.time_zone, micros(&a[0])?);
+        Ok(Datum::Interval(arith::age(local_now(c).div_euclid(DAY_MICROS) * DAY_MICROS, then)?))
+    })
+    .stable(),
+    FunctionDef::new("timezone", &[TEXT, TIMESTAMP], TIMESTAMPTZ, |a, _| {
+        let zone = zone::parse_zone(text(&a[0])?)?;
+        let instant = zone::to_instant(&zone, micros(&a[1])?).ok_or_else(datetime::timestamp_out_of_range)?;
+        Ok(Datum::TimestampTz(instant))
+    }),
+    FunctionDef::new("timezone", &[TEXT, TIMESTAMPTZ], TIMESTAMP, |a, _| {
+        Ok(Datum::Timestamp(zone::to_local(&zone::parse_zone(text(&a[0])?)?, micros(&a[1])?)))
+    }),
+    FunctionDef::new("timezone", &[INTERVAL, TIMESTAMP], TIMESTAMPTZ, |a, _| {
+        Ok(Datum::TimestampTz(datetime::check_timestamp(micros(&a[1])? - span(&a[0])?.micros)?))
+    }),
+    FunctionDef::new("timezone", &[INTERVAL, TIMESTAMPTZ], TIMESTAMP, |a, _| {
+        Ok(Datum::Timestamp(datetime::check_timestamp(micros(&a[1])? + span(&a[0])?.micros)?))
+    }),
+    FunctionDef::new("make_date", &[INT4, INT4, INT4], DATE, make_date),
+    FunctionDef::new("make_time", &[INT4, INT4, FLOAT8], TIME, |a, _| Ok(Datum::Time(clock(&a[0], &a[1], &a[2])?))),
+    FunctionDef::new("make_timestamp", &[INT4, INT4, INT4, INT4, INT4, FLOAT8], TIMESTAMP, |a, _| {
+        Ok(Datum::Timestamp(make_timestamp(a)?))
+    }),
+    FunctionDef::new("make_timestamptz", &[INT4, INT4, INT4, INT4, INT4, FLOAT8], TIMESTAMPTZ, |a, c| {
+        let instant = zone::to_instant(&c.stmt.format.time_zone, make_timestamp(a)?);
+        Ok(Datum::TimestampTz(instant.ok_or_else(datetime::timestamp_out_of_range)?))
+    })
+    .stable(),
+    FunctionDef::new("to_timestamp", &[FLOAT8], TIMESTAMPTZ, to_timestamp),
+    FunctionDef::new("justify_hours", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::justify_hours(&span(&a[0])?)?))),
+    FunctionDef::new("justify_days", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::justify_days(&span(&a[0])?)?))),
+    FunctionDef::new("justify_interval", &[INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::justify_interval(&span(&a[0])?)?))
+    }),
+    FunctionDef::new("isfinite", &[DATE], BOOL, |a, _| Ok(Datum::Bool(!matches!(a[0], Datum::Date(i32::MAX | i32::MIN))))),
+    FunctionDef::new("isfinite", &[TIMESTAMP], BOOL, isfinite),
+    FunctionDef::new("isfinite", &[TIMESTAMPTZ], BOOL, isfinite),
+    FunctionDef::new("isfinite", &[INTERVAL], BOOL, |_, _| Ok(Datum::Bool(true))),
+];
+
+fn span(d: &Datum) -> EvalResult<Interval> {
+    match d {
+        Datum::Interval(i) => Ok(*i),
+        _ => Err(wrong("an interval", d)),
+    }
+}
+
+/// The count of a time or timestamp of either kind.
+fn micros(d: &Datum) -> EvalResult<i64> {
+    match d {
+        Datum::Time(t) | Datum::Timestamp(t) | Datum::TimestampTz(t) => Ok(*t),
+        _ => Err(wrong("a time", d)),
+    }
+}
+
+fn days(d: &Datum) -> EvalResult<i32> {
+    match d {
+        Datum::Date(days) => Ok(*days),
+        _ => Err(wrong("a date", d)),
+    }
+}
+
+fn local_now(ctx: &EvalCtx<'_>) -> i64 {
+    zone::to_local(&ctx.stmt.format.time_zone, ctx.stmt.format.now)
+}
+
+fn date_add(date: &Datum, by: i64) -> EvalResult<Datum> {
+    let days = days(date)?;
+    if days == i32::MAX || days == i32::MIN {
+        return Ok(Datum::Date(days));
+    }
+    Ok(Datum::Date(datetime::check_date(i64::from(days) + by)?))
+}
+
+fn date_sub(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (a, b) = (days(&args[0])?, days(&args[1])?);
+    let infinite = |d| d == i32::MAX || d == i32::MIN;
+    if infinite(a) || infinite(b) {
+        return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates").into());
+    }
+    Ok(Datum::Int4(a - b))
+}
+
+fn midnight(date: &Datum) -> EvalResult<i64> {
+    Ok(match days(date)? {
+        i32::MAX => i64::MAX,
+        i32::MIN => i64::MIN,
+        days => datetime::check_timestamp(i64::from(days).saturating_mul(DAY_MICROS))?,
+    })
+}
+
+fn date_interval(date: &Datum, by: &Interval) -> EvalResult<Datum> {
+    Ok(Datum::Timestamp(arith::timestamp_add(midnight(date)?, by)?))
+}
+
+fn date_time(date: &Datum, time: &Datum) -> EvalResult<Datum> {
+    let day = midnight(date)?;
+    Ok(Datum::Timestamp(if day == i64::MAX || day == i64::MIN { day } else { day + micros(time)? }))
+}
+
+fn shift(timestamp: &Datum, by: &Interval) -> EvalResult<Datum> {
+    Ok(Datum::Timestamp(arith::timestamp_add(micros(timestamp)?, by)?))
+}
+
+fn shift_tz(instant: &Datum, by: &Interval, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::TimestampTz(arith::timestamptz_add(micros(instant)?, by, &ctx.stmt.format.time_zone)?))
+}
+
+fn difference(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::Interval(arith::timestamp_diff(micros(&args[0])?, micros(&args[1])?)?))
+}
+
+fn time_add(time: &Datum, by: i64) -> EvalResult<Datum> {
+    Ok(Datum::Time((micros(time)? + by % DAY_MICROS).rem_euclid(DAY_MICROS)))
+}
+
+fn isfinite(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let t = micros(&args[0])?;
+    Ok(Datum::Bool(t != i64::MAX && t != i64::MIN))
+}
+
+fn field_value(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Option<Numeric>> {
+    let name = text(&args[0])?;
+    Ok(match &args[1] {
+        Datum::Date(days) => fields::of_date(name, *days)?,
+        Datum::Time(t) => fields::of_time(name, *t)?,
+        Datum::Timestamp(t) => fields::of_timestamp(name, *t)?,
+        Datum::TimestampTz(t) => fields::of_timestamptz(name, *t, ctx.stmt.format)?,
+        Datum::Interval(i) => fields::of_interval(name, i)?,
+        d => return Err(wrong("a date or time", d)),
+    })
+}
+
+fn field(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(field_value(args, ctx)?.map_or(Datum::Null, Datum::Numeric))
+}
+
+fn date_part(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    // A date counts as its midnight here, so that it has hours.
+    let widened;
+    let args = if let Datum::Date(_) = args[1] {
+        widened = [args[0].clone(), Datum::Timestamp(midnight(&args[1])?)];
+        &widened
+    } else {
+        args
+    };
+    Ok(field_value(args, ctx)?.map_or(Datum::Null, |n| Datum::Float8(n.to_f64())))
+}
+
+fn date_trunc(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let name = text(&args[0])?;
+    Ok(match &args[1] {
+        Datum::Timestamp(t) => {
+            Datum::Timestamp(fields::trunc_timestamp(name, *t, "timestamp without time zone")?)
+        }
+        Datum::TimestampTz(t) => {
+            let named = args.get(2).map(|z| Ok::<_, EvalError>(zone::parse_zone(text(z)?)?)).transpose()?;
+            let tz = named.as_ref().unwrap_or(&ctx.stmt.format.time_zone);
+            let cut = fields::trunc_timestamp(name, zone::to_local(tz, *t), "timestamp with time zone")?;
+            Datum::TimestampTz(zone::to_instant(tz, cut).ok_or_else(datetime::timestamp_out_of_range)?)
+        }
+        Datum::Interval(i) => Datum::Interval(fields::trunc_interval(name, i)?),
+        d => return Err(wrong("a date or time", d)),
+    })
+}
+
+fn out_of_range(what: String) -> EvalError {
+    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, what).into()
+}
+
+fn civil_days(year: i64, month: i64, day: i64) -> Option<i64> {
+    // A negative year is BC; there is no year 0.
+    let astronomical = if year < 0 { year + 1 } else { year };
+    let (y, m, d) =
+        (i32::try_from(astronomical).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+    let valid = year != 0 && (1..=12).contains(&m) && d >= 1 && d <= datetime::days_in_month(y, m);
+    valid.then(|| datetime::days_from_civil(y, m, d))
+}
+
+fn make_date(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (y, m, d) = (int(&args[0])?, int(&args[1])?, int(&args[2])?);
+    let days = civil_days(y, m, d)
+        .and_then(|days| datetime::check_date(days).ok())
+        .ok_or_else(|| out_of_range(format!("date field value out of range: {y}-{m:02}-{d:02}")))?;
+    Ok(Datum::Date(days))
+}
+
+fn clock(h: &Datum, m: &Datum, s: &Datum) -> EvalResult<i64> {
+    let (h, m, s) = (int(h)?, int(m)?, float(s)?);
+    let micros = (s * 1e6).round_ties_even();
+    let total = (h * 3600 + m * 60) * 1_000_000 + micros as i64;
+    if !(0..=24).contains(&h) || !(0..=59).contains(&m) || !(0.0..=60.0).contains(&s) || total > DAY_MICROS {
+        return Err(out_of_range(format!("time field value out of range: {h}:{m:02}:{s:02}")));
+    }
+    Ok(total)
+}
+
+fn make_timestamp(args: &[Datum]) -> EvalResult<i64> {
+    let (y, m, d) = (int(&args[0])?, int(&args[1])?, int(&args[2])?);
+    let days = civil_days(y, m, d)
+        .ok_or_else(|| out_of_range(format!("date field value out of range: {y}-{m:02}-{d:02}")))?;
+    let time = clock(&args[3], &args[4], &args[5])?;
+    let total = days.checked_mul(DAY_MICROS).and_then(|t| t.checked_add(time));
+    Ok(datetime::check_timestamp(total.ok_or_else(datetime::timestamp_out_of_range)?)?)
+}
+
+fn to_timestamp(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let seconds = float(&args[0])?;
+    if seconds.is_infinite() {
+        return Ok(Datum::TimestampTz(if seconds > 0.0 { i64::MAX } else { i64::MIN }));
+    }
+    // Seconds from the Unix epoch to 2000-01-01.
+    let micros = ((seconds - 946_684_800.0) * 1e6).round_ties_even();
+    if seconds.is_nan() || micros.abs() > 9.2e18 {
+        return Err(out_of_range("timestamp out of range".to_owned()));
+    }
+    Ok(Datum::TimestampTz(datetime::check_timestamp(micros as i64)?))
+}

@@ -5,6 +5,7 @@ mod datetime;
 mod format;
 mod json;
 mod math;
+mod md5;
 mod operators;
 mod pattern;
 mod session;

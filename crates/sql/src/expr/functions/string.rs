@@ -1,3 +1,494 @@
+//! Functions on strings and bytes.
+
+use base::{SqlError, SqlState};
+use types::{Datum, ElementType};
+
+use super::operators::shown;
 use super::*;
-pub(super) static FUNCTIONS: &[FunctionDef] = &[];
-pub(super) static OPERATORS: &[FunctionDef] = &[];
+use crate::expr::eval_context::EvalCtx;
+
+pub(super) static FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.to_lowercase()))),
+    FunctionDef::new("upper", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.to_uppercase()))),
+    FunctionDef::new("initcap", &[TEXT], TEXT, initcap),
+    FunctionDef::new("length", &[TEXT], INT4, char_length),
+    FunctionDef::new("length", &[BPCHAR], INT4, bpchar_length),
+    FunctionDef::new("length", &[BYTEA], INT4, octet_length),
+    FunctionDef::new("char_length", &[TEXT], INT4, char_length),
+    FunctionDef::new("char_length", &[BPCHAR], INT4, bpchar_length),
+    FunctionDef::new("character_length", &[TEXT], INT4, char_length),
+    FunctionDef::new("octet_length", &[TEXT], INT4, octet_length),
+    FunctionDef::new("octet_length", &[BYTEA], INT4, octet_length),
+    FunctionDef::new("octet_length", &[BPCHAR], INT4, octet_length),
+    FunctionDef::new("bit_length", &[TEXT], INT4, |a, _| Ok(Datum::Int4(text(&a[0])?.len() as i32 * 8))),
+    FunctionDef::new("substr", &[TEXT, INT4], TEXT, substring),
+    FunctionDef::new("substr", &[TEXT, INT4, INT4], TEXT, substring),
+    FunctionDef::new("substring", &[TEXT, INT4], TEXT, substring),
+    FunctionDef::new("substring", &[TEXT, INT4, INT4], TEXT, substring),
+    FunctionDef::new("substr", &[BYTEA, INT4], BYTEA, substring_bytes),
+    FunctionDef::new("substr", &[BYTEA, INT4, INT4], BYTEA, substring_bytes),
+    FunctionDef::new("substring", &[BYTEA, INT4], BYTEA, substring_bytes),
+    FunctionDef::new("substring", &[BYTEA, INT4, INT4], BYTEA, substring_bytes),
+    FunctionDef::new("overlay", &[TEXT, TEXT, INT4], TEXT, overlay),
+    FunctionDef::new("overlay", &[TEXT, TEXT, INT4, INT4], TEXT, overlay),
+    FunctionDef::new("position", &[TEXT, TEXT], INT4, strpos),
+    FunctionDef::new("strpos", &[TEXT, TEXT], INT4, strpos),
+    FunctionDef::new("btrim", &[TEXT], TEXT, |a, _| trim(a, true, true)),
+    FunctionDef::new("btrim", &[TEXT, TEXT], TEXT, |a, _| trim(a, true, true)),
+    FunctionDef::new("trim", &[TEXT], TEXT, |a, _| trim(a, true, true)),
+    FunctionDef::new("ltrim", &[TEXT], TEXT, |a, _| trim(a, true, false)),
+    FunctionDef::new("ltrim", &[TEXT, TEXT], TEXT, |a, _| trim(a, true, false)),
+    FunctionDef::new("rtrim", &[TEXT], TEXT, |a, _| trim(a, false, true)),
+    FunctionDef::new("rtrim", &[TEXT, TEXT], TEXT, |a, _| trim(a, false, true)),
+    FunctionDef::new("lpad", &[TEXT, INT4], TEXT, |a, _| pad(a, true)),
+    FunctionDef::new("lpad", &[TEXT, INT4, TEXT], TEXT, |a, _| pad(a, true)),
+    FunctionDef::new("rpad", &[TEXT, INT4], TEXT, |a, _| pad(a, false)),
+    FunctionDef::new("rpad", &[TEXT, INT4, TEXT], TEXT, |a, _| pad(a, false)),
+    FunctionDef::new("left", &[TEXT, INT4], TEXT, left),
+    FunctionDef::new("right", &[TEXT, INT4], TEXT, right),
+    FunctionDef::new("repeat", &[TEXT, INT4], TEXT, repeat),
+    FunctionDef::new("reverse", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.chars().rev().collect::<String>()))),
+    FunctionDef::new("replace", &[TEXT, TEXT, TEXT], TEXT, replace),
+    FunctionDef::new("translate", &[TEXT, TEXT, TEXT], TEXT, translate),
+    FunctionDef::new("split_part", &[TEXT, TEXT, INT4], TEXT, split_part),
+    FunctionDef::new("string_to_array", &[TEXT, TEXT], TEXT_ARRAY, string_to_array).takes_null(),
+    FunctionDef::new("string_to_array", &[TEXT, TEXT, TEXT], TEXT_ARRAY, string_to_array).takes_null(),
+    FunctionDef::new("concat", &[ArgType::Any], TEXT, concat).stable().takes_null().variadic(),
+    FunctionDef::new("concat_ws", &[TEXT, ArgType::Any], TEXT, concat_ws).stable().takes_null().variadic(),
+    FunctionDef::new("format", &[TEXT], TEXT, format).stable().takes_null(),
+    FunctionDef::new("format", &[TEXT, ArgType::Any], TEXT, format).stable().takes_null().variadic(),
+    FunctionDef::new("quote_ident", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_ident(text(&a[0])?)))),
+    FunctionDef::new("quote_literal", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_literal(text(&a[0])?)))),
+    FunctionDef::new("quote_nullable", &[TEXT], TEXT, |a, _| {
+        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(text(&a[0])?) }))
+    })
+    .takes_null(),
+    FunctionDef::new("ascii", &[TEXT], INT4, |a, _| {
+        Ok(Datum::Int4(text(&a[0])?.chars().next().map_or(0, |c| c as i32)))
+    }),
+    FunctionDef::new("chr", &[INT4], TEXT, chr),
+    FunctionDef::new("to_hex", &[INT4], TEXT, |a, _| Ok(Datum::text(format!("{:x}", int(&a[0])? as i32)))),
+    FunctionDef::new("to_hex", &[INT8], TEXT, |a, _| Ok(Datum::text(format!("{:x}", int(&a[0])?)))),
+    FunctionDef::new("md5", &[TEXT], TEXT, |a, _| md5_text(text(&a[0])?.as_bytes())),
+    FunctionDef::new("md5", &[BYTEA], TEXT, |a, _| md5_text(bytes(&a[0])?)),
+    FunctionDef::new("sha256", &[BYTEA], BYTEA, |a, _| digest(&ring::digest::SHA256, a)),
+    FunctionDef::new("sha384", &[BYTEA], BYTEA, |a, _| digest(&ring::digest::SHA384, a)),
+    FunctionDef::new("sha512", &[BYTEA], BYTEA, |a, _| digest(&ring::digest::SHA512, a)),
+    FunctionDef::new("encode", &[BYTEA, TEXT], TEXT, encode),
+    FunctionDef::new("decode", &[TEXT, TEXT], BYTEA, decode),
+    FunctionDef::new("convert_to", &[TEXT, NAME], BYTEA, |a, _| {
+        utf8_only(&a[1])?;
+        Ok(Datum::Bytea(text(&a[0])?.as_bytes().into()))
+    }),
+    FunctionDef::new("convert_from", &[BYTEA, NAME], TEXT, |a, _| {
+        utf8_only(&a[1])?;
+        Ok(Datum::text(types::check_utf8(bytes(&a[0])?)?))
+    }),
+    FunctionDef::new("get_byte", &[BYTEA, INT4], INT4, get_byte),
+];
+
+fn utf8_only(name: &Datum) -> EvalResult<()> {
+    let name = text(name)?;
+    if name.eq_ignore_ascii_case("utf8") || name.eq_ignore_ascii_case("utf-8") {
+        Ok(())
+    } else {
+        Err(SqlError::unsupported(format!("the encoding \"{name}\"")).into())
+    }
+}
+
+fn char_length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::Int4(text(&args[0])?.chars().count() as i32))
+}
+
+/// Trailing blanks of a char(n) do not count.
+fn bpchar_length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::Int4(text(&args[0])?.trim_end_matches(' ').chars().count() as i32))
+}
+
+fn octet_length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::Int4(match &args[0] {
+        Datum::Bytea(b) => b.len(),
+        d => text(d)?.len(),
+    } as i32))
+}
+
+fn initcap(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let mut out = String::new();
+    let mut inside = false;
+    for c in text(&args[0])?.chars() {
+        if inside {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        inside = c.is_alphanumeric();
+    }
+    Ok(Datum::text(out))
+}
+
+/// First position (from 0) and end of a substring that starts at `start` (from 1, maybe below) for `length`.
+fn bounds(args: &[Datum]) -> EvalResult<(i64, i64)> {
+    let start = int(&args[1])?;
+    let end = match args.get(2) {
+        None => i64::MAX,
+        Some(length) => {
+            let length = int(length)?;
+            if length < 0 {
+                return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed").into());
+            }
+            start + length - 1
+        }
+    };
+    Ok(((start - 1).max(0), end.max(0)))
+}
+
+fn substring(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (from, to) = bounds(args)?;
+    let value = text(&args[0])?;
+    if value.is_ascii() {
+        let to = to.min(value.len() as i64).max(from.min(value.len() as i64));
+        return Ok(Datum::text(&value[from.min(to) as usize..to as usize]));
+    }
+    let count = (to - from).max(0);
+    Ok(Datum::text(value.chars().skip(from as usize).take(usize::try_from(count).unwrap_or(usize::MAX)).collect::<String>()))
+}
+
+fn substring_bytes(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (from, to) = bounds(args)?;
+    let value = bytes(&args[0])?;
+    let to = to.min(value.len() as i64).max(from.min(value.len() as i64));
+    Ok(Datum::Bytea(value[from.min(to) as usize..to as usize].into()))
+}
+
+fn overlay(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, with, from) = (text(&args[0])?, text(&args[1])?, int(&args[2])?);
+    let length = match args.get(3) {
+        Some(length) => int(length)?,
+        None => with.chars().count() as i64,
+    };
+    if from <= 0 {
+        return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed").into());
+    }
+    let head: String = value.chars().take(from as usize - 1).collect();
+    let tail: String = value.chars().skip((from - 1 + length).max(0) as usize).collect();
+    Ok(Datum::text(head + with + &tail))
+}
+
+fn strpos(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, part) = (text(&args[0])?, text(&args[1])?);
+    Ok(Datum::Int4(value.find(part).map_or(0, |at| value[..at].chars().count() as i32 + 1)))
+}
+
+fn trim(args: &[Datum], start: bool, end: bool) -> EvalResult<Datum> {
+    let mut value = text(&args[0])?;
+    let set = args.get(1).map_or(Ok(" "), text)?;
+    if start {
+        value = value.trim_start_matches(|c| set.contains(c));
+    }
+    if end {
+        value = value.trim_end_matches(|c| set.contains(c));
+    }
+    Ok(Datum::text(value))
+}
+
+/// Longest string a function may build, as PostgreSQL's `MaxAllocSize`.
+const BUILT_BYTES_MAX: usize = (1 << 30) - 1;
+
+fn too_large() -> EvalError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large").into()
+}
+
+fn pad(args: &[Datum], at_start: bool) -> EvalResult<Datum> {
+    let (value, length) = (text(&args[0])?, int(&args[1])?.max(0) as usize);
+    let fill = args.get(2).map_or(Ok(" "), text)?;
+    if length > BUILT_BYTES_MAX / 4 {
+        return Err(too_large());
+    }
+    let own = value.chars().count();
+    if own >= length {
+        return Ok(Datum::text(value.chars().take(length).collect::<String>()));
+    }
+    let padding: String = fill.chars().cycle().take(if fill.is_empty() { 0 } else { length - own }).collect();
+    Ok(Datum::text(if at_start { padding + value } else { value.to_owned() + &padding }))
+}
+
+fn left(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, n) = (text(&args[0])?, int(&args[1])?);
+    let take = if n >= 0 { n } else { (value.chars().count() as i64 + n).max(0) };
+    Ok(Datum::text(value.chars().take(take as usize).collect::<String>()))
+}
+
+fn right(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, n) = (text(&args[0])?, int(&args[1])?);
+    let skip = if n >= 0 { (value.chars().count() as i64 - n).max(0) } else { -n };
+    Ok(Datum::text(value.chars().skip(skip as usize).collect::<String>()))
+}
+
+fn repeat(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, n) = (text(&args[0])?, int(&args[1])?.max(0) as usize);
+    match value.len().checked_mul(n) {
+        Some(bytes) if bytes <= BUILT_BYTES_MAX => Ok(Datum::text(value.repeat(n))),
+        _ => Err(too_large()),
+    }
+}
+
+fn replace(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, from) = (text(&args[0])?, text(&args[1])?);
+    Ok(Datum::text(if from.is_empty() { value.to_owned() } else { value.replace(from, text(&args[2])?) }))
+}
+
+fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (from, to): (Vec<char>, Vec<char>) = (text(&args[1])?.chars().collect(), text(&args[2])?.chars().collect());
+    let mapped = text(&args[0])?.chars().filter_map(|c| match from.iter().position(|f| *f == c) {
+        Some(i) => to.get(i).copied(),
+        None => Some(c),
+    });
+    Ok(Datum::text(mapped.collect::<String>()))
+}
+
+fn split_part(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, delimiter, n) = (text(&args[0])?, text(&args[1])?, int(&args[2])?);
+    if n == 0 {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero").into());
+    }
+    let parts: Vec<&str> = if delimiter.is_empty() { vec![value] } else { value.split(delimiter).collect() };
+    let index = if n > 0 { n - 1 } else { parts.len() as i64 + n };
+    Ok(Datum::text(usize::try_from(index).ok().and_then(|i| parts.get(i)).copied().unwrap_or("")))
+}
+
+fn string_to_array(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    if args[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let value = text(&args[0])?;
+    let null = args.get(2).filter(|d| !d.is_null()).map(text).transpose()?;
+    let item = |s: &str| if Some(s) == null { Datum::Null } else { Datum::text(s) };
+    let items = if value.is_empty() {
+        Vec::new()
+    } else if args[1].is_null() {
+        value.chars().map(|c| item(c.encode_utf8(&mut [0; 4]))).collect()
+    } else {
+        match text(&args[1])? {
+            "" => vec![item(value)],
+            delimiter => value.split(delimiter).map(item).collect(),
+        }
+    };
+    Ok(Datum::array(ElementType::Text, items))
+}
+
+fn concat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(Datum::text(args.iter().filter(|d| !d.is_null()).map(|d| shown(d, ctx)).collect::<String>()))
+}
+
+fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    if args[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let parts: Vec<String> = args[1..].iter().filter(|d| !d.is_null()).map(|d| shown(d, ctx)).collect();
+    Ok(Datum::text(parts.join(text(&args[0])?)))
+}
+
+/// An identifier, quoted where SQL needs it.
+pub(super) fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let reserved = sqlparser::keywords::ALL_KEYWORDS.binary_search(&name.to_uppercase().as_str()).is_ok_and(|i| {
+        let keyword = sqlparser::keywords::ALL_KEYWORDS_INDEX[i];
+        sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+            || sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
+    });
+    if plain && !reserved { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn quote_literal(value: &str) -> String {
+    let quoted = value.replace('\'', "''");
+    if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    if args[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let bad = |message: String| -> EvalError { SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into() };
+    let mut out = String::new();
+    let mut chars = text(&args[0])?.chars().peekable();
+    let mut next = 1;
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        if chars.peek() == Some(&'%') {
+            chars.next();
+            out.push('%');
+            continue;
+        }
+        let mut number = String::new();
+        let mut left_align = false;
+        let mut at = None;
+        loop {
+            match chars.peek() {
+                Some('-') if number.is_empty() => {
+                    left_align = true;
+                    chars.next();
+                }
+                Some(d) if d.is_ascii_digit() => {
+                    number.push(*d);
+                    chars.next();
+                }
+                Some('$') if at.is_none() => {
+                    at = number.parse::<usize>().ok();
+                    number.clear();
+                    chars.next();
+                }
+                _ => break,
+            }
+        }
+        let kind = chars.next().ok_or_else(|| bad("unterminated format() type specifier".to_owned()))?;
+        let index = at.unwrap_or(next);
+        let value = args.get(index).filter(|_| index > 0);
+        let value = value.ok_or_else(|| bad("too few arguments for format()".to_owned()))?;
+        next = index + 1;
+        let piece = match kind {
+            's' => if value.is_null() { String::new() } else { shown(value, ctx) },
+            'I' if value.is_null() => {
+                return Err(SqlError::new(
+                    SqlState::NULL_VALUE_NOT_ALLOWED,
+                    "null values cannot be formatted as an SQL identifier",
+                )
+                .into());
+            }
+            'I' => quote_ident(&shown(value, ctx)),
+            'L' => if value.is_null() { "NULL".to_owned() } else { quote_literal(&shown(value, ctx)) },
+            other => return Err(bad(format!("unrecognized format() type specifier \"{other}\""))),
+        };
+        let width: usize = number.parse().unwrap_or(0).min(BUILT_BYTES_MAX / 4);
+        let missing = width.saturating_sub(piece.chars().count());
+        let blanks = " ".repeat(missing);
+        out.push_str(&if left_align { piece + &blanks } else { blanks + &piece });
+    }
+    Ok(Datum::text(out))
+}
+
+fn chr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let code = int(&args[0])?;
+    let error = |message: &str| -> EvalError { SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into() };
+    if code == 0 {
+        return Err(error("null character not permitted"));
+    }
+    if code < 0 {
+        return Err(error("character number must be positive"));
+    }
+    let c = u32::try_from(code).ok().and_then(char::from_u32);
+    c.map(|c| Datum::text(c.encode_utf8(&mut [0; 4])))
+        .ok_or_else(|| error(&format!("requested character too large for encoding: {code}")))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut out = Vec::with_capacity(bytes.len() * 2);
+    types::push_hex(bytes, &mut out);
+    String::from_utf8(out).expect("hex digits")
+}
+
+fn md5_text(input: &[u8]) -> EvalResult<Datum> {
+    Ok(Datum::text(hex(&super::md5::digest(input))))
+}
+
+fn digest(algorithm: &'static ring::digest::Algorithm, args: &[Datum]) -> EvalResult<Datum> {
+    Ok(Datum::Bytea(ring::digest::digest(algorithm, bytes(&args[0])?).as_ref().into()))
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn unknown_encoding(name: &str) -> EvalError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{name}\"")).into()
+}
+
+fn encode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, name) = (bytes(&args[0])?, text(&args[1])?);
+    Ok(Datum::text(match name.to_ascii_lowercase().as_str() {
+        "hex" => hex(value),
+        "base64" => {
+            let mut out = String::new();
+            let mut column = 0;
+            for chunk in value.chunks(3) {
+                // Lines of 76 characters, as PostgreSQL breaks them.
+                if column == 76 {
+                    out.push('\n');
+                    column = 0;
+                }
+                let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+                for i in 0..4 {
+                    let digit = BASE64[(word >> (18 - 6 * i) & 63) as usize] as char;
+                    out.push(if i <= chunk.len() { digit } else { '=' });
+                }
+                column += 4;
+            }
+            out
+        }
+        "escape" => {
+            let mut out = String::new();
+            for &b in value {
+                match b {
+                    b'\\' => out.push_str("\\\\"),
+                    0 | 0x80.. => out.push_str(&format!("\\{b:03o}")),
+                    _ => out.push(b as char),
+                }
+            }
+            out
+        }
+        _ => return Err(unknown_encoding(name)),
+    }))
+}
+
+fn decode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, name) = (text(&args[0])?, text(&args[1])?);
+    Ok(Datum::Bytea(match name.to_ascii_lowercase().as_str() {
+        "hex" => types::parse_hex(value)?,
+        "escape" => types::parse_bytea(value)?,
+        "base64" => {
+            let bad = |message: String| -> EvalError {
+                SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into()
+            };
+            let mut out = Vec::new();
+            let (mut word, mut count, mut padding) = (0u32, 0u32, 0u32);
+            for c in value.chars().filter(|c| !c.is_ascii_whitespace()) {
+                let digit = BASE64.iter().position(|b| *b as char == c);
+                let digit = match digit {
+                    Some(_) if padding > 0 => return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned())),
+                    Some(digit) => digit as u32,
+                    None if c == '=' && count >= 2 => {
+                        padding += 1;
+                        0
+                    }
+                    None if c == '=' => return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned())),
+                    None => return Err(bad(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))),
+                };
+                word = word << 6 | digit;
+                count += 1;
+                if count == 4 {
+                    let three = word.to_be_bytes();
+                    out.extend_from_slice(&three[1..4 - padding as usize]);
+                    (word, count) = (0, 0);
+                }
+            }
+            if count != 0 {
+                return Err(bad("invalid base64 end sequence".to_owned()));
+            }
+            out.into()
+        }
+        _ => return Err(unknown_encoding(name)),
+    }))
+}
+
+fn get_byte(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, at) = (bytes(&args[0])?, int(&args[1])?);
+    match usize::try_from(at).ok().and_then(|i| value.get(i)) {
+        Some(b) => Ok(Datum::Int4(i32::from(*b))),
+        None => Err(SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            format!("index {at} out of valid range, 0..{}", value.len() as i64 - 1),
+        )
+        .into()),
+    }
+}
