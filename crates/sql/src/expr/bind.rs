@@ -125,6 +125,14 @@ impl Binder<'_> {
             Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
                 self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_ref())
             }
+            Expr::Like { negated, any: true, expr, pattern, escape_char: None } => {
+                let any = bind_array_comparison("~~", self.bind(expr)?, self.bind(pattern)?, false, ctx)?;
+                Ok(if *negated { negate(any) } else { any })
+            }
+            Expr::ILike { negated, any: true, expr, pattern, escape_char: None } => {
+                let any = bind_array_comparison("~~*", self.bind(expr)?, self.bind(pattern)?, false, ctx)?;
+                Ok(if *negated { negate(any) } else { any })
+            }
             Expr::SimilarTo { negated, expr, pattern, escape_char } => {
                 let mut args = vec![self.bind(pattern)?];
                 args.extend(escape_char.as_ref().map(|e| self.literal(&e.value)).transpose()?);

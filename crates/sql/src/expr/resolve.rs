@@ -167,6 +167,10 @@ fn base_type(ty: PgType) -> PgType {
     }
 }
 
+fn is_polymorphic(declared: ArgType) -> bool {
+    !matches!(declared, ArgType::Is(_))
+}
+
 fn keep_best(fitting: &mut Vec<Resolved>, score: impl Fn(&Resolved) -> usize) {
     let best = fitting.iter().map(&score).max().unwrap_or(0);
     fitting.retain(|c| score(c) == best);
@@ -174,6 +178,12 @@ fn keep_best(fitting: &mut Vec<Resolved>, score: impl Fn(&Resolved) -> usize) {
 
 /// Narrows by the unknown arguments: strings if any candidate takes one there, else the category all agree on.
 fn choose_unknowns(fitting: &mut Vec<Resolved>, actual: &[PgType]) {
+    let definite = |c: &Resolved| {
+        (0..actual.len()).all(|i| actual[i] != PgType::Unknown || !is_polymorphic(c.def.arg(i)))
+    };
+    if fitting.iter().any(definite) {
+        fitting.retain(definite);
+    }
     for (i, ty) in actual.iter().enumerate() {
         if *ty != PgType::Unknown {
             continue;

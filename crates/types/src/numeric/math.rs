@@ -254,6 +254,7 @@ impl Numeric {
         }
         let scale = (SIGNIFICANT_DIGITS_MIN - estimate as i32).max(own).clamp(0, DISPLAY_SCALE_MAX);
         if whole && let Some(e) = exponent.to_i64().filter(|e| e.unsigned_abs() <= 20_000) {
+            let scale = SIGNIFICANT_DIGITS_MIN.max(i32::from(self.scale())).min(DISPLAY_SCALE_MAX);
             return self.power_whole(e, scale);
         }
         let int_digits = estimate.max(0.0) as u32;
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(n("2").sqrt().unwrap().to_string(), "1.414213562373095");
         assert_eq!(n("2.0").ln().unwrap().to_string(), "0.6931471805599453");
         assert_eq!(n("1.0").exp().unwrap().to_string(), "2.7182818284590452");
-        assert_eq!(n("2").power(&n("10")).unwrap().to_string(), "1024.0000000000000");
+        assert_eq!(n("2").power(&n("10")).unwrap().to_string(), "1024.0000000000000000");
         assert_eq!(n("100").log(&n("10")).unwrap().to_string(), "2.0000000000000000");
         assert!(n("-1").sqrt().is_err());
         assert!(n("0").ln().is_err());

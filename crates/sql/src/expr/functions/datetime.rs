@@ -14,14 +14,20 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("-", &[DATE, DATE], INT4, date_sub),
     FunctionDef::new("+", &[DATE, INTERVAL], TIMESTAMP, |a, _| date_interval(&a[0], &span(&a[1])?)),
     FunctionDef::new("+", &[INTERVAL, DATE], TIMESTAMP, |a, _| date_interval(&a[1], &span(&a[0])?)),
-    FunctionDef::new("-", &[DATE, INTERVAL], TIMESTAMP, |a, _| date_interval(&a[0], &interval::negate(&span(&a[1])?)?)),
+    FunctionDef::new("-", &[DATE, INTERVAL], TIMESTAMP, |a, _| {
+        date_interval(&a[0], &interval::negate(&span(&a[1])?)?)
+    }),
     FunctionDef::new("+", &[DATE, TIME], TIMESTAMP, |a, _| date_time(&a[0], &a[1])),
     FunctionDef::new("+", &[TIME, DATE], TIMESTAMP, |a, _| date_time(&a[1], &a[0])),
     FunctionDef::new("+", &[TIMESTAMP, INTERVAL], TIMESTAMP, |a, _| shift(&a[0], &span(&a[1])?)),
     FunctionDef::new("+", &[INTERVAL, TIMESTAMP], TIMESTAMP, |a, _| shift(&a[1], &span(&a[0])?)),
-    FunctionDef::new("-", &[TIMESTAMP, INTERVAL], TIMESTAMP, |a, _| shift(&a[0], &interval::negate(&span(&a[1])?)?)),
-    FunctionDef::new("+", &[TIMESTAMPTZ, INTERVAL], TIMESTAMPTZ, |a, c| shift_tz(&a[0], &span(&a[1])?, c)).stable(),
-    FunctionDef::new("+", &[INTERVAL, TIMESTAMPTZ], TIMESTAMPTZ, |a, c| shift_tz(&a[1], &span(&a[0])?, c)).stable(),
+    FunctionDef::new("-", &[TIMESTAMP, INTERVAL], TIMESTAMP, |a, _| {
+        shift(&a[0], &interval::negate(&span(&a[1])?)?)
+    }),
+    FunctionDef::new("+", &[TIMESTAMPTZ, INTERVAL], TIMESTAMPTZ, |a, c| shift_tz(&a[0], &span(&a[1])?, c))
+        .stable(),
+    FunctionDef::new("+", &[INTERVAL, TIMESTAMPTZ], TIMESTAMPTZ, |a, c| shift_tz(&a[1], &span(&a[0])?, c))
+        .stable(),
     FunctionDef::new("-", &[TIMESTAMPTZ, INTERVAL], TIMESTAMPTZ, |a, c| {
         shift_tz(&a[0], &interval::negate(&span(&a[1])?)?, c)
     })
@@ -40,7 +46,9 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("-", &[INTERVAL, INTERVAL], INTERVAL, |a, _| {
         Ok(Datum::Interval(interval::sub(&span(&a[0])?, &span(&a[1])?)?))
     }),
-    FunctionDef::new("-", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::negate(&span(&a[0])?)?))),
+    FunctionDef::new("-", &[INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::negate(&span(&a[0])?)?))
+    }),
     FunctionDef::new("*", &[INTERVAL, FLOAT8], INTERVAL, |a, _| {
         Ok(Datum::Interval(interval::mul(&span(&a[0])?, float(&a[1])?)?))
     }),
@@ -54,14 +62,24 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("now", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
-    FunctionDef::new("transaction_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
-    FunctionDef::new("current_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now))).stable(),
+    FunctionDef::new("transaction_timestamp", &[], TIMESTAMPTZ, |_, c| {
+        Ok(Datum::TimestampTz(c.stmt.format.now))
+    })
+    .stable(),
+    FunctionDef::new("current_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.format.now)))
+        .stable(),
     FunctionDef::new("current_timestamp", &[INT4], TIMESTAMPTZ, |a, c| {
         Ok(Datum::TimestampTz(datetime::round_micros(c.stmt.format.now, int(&a[0])?.clamp(0, 6) as u8)))
     })
     .stable(),
-    FunctionDef::new("statement_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.statement_start))).stable(),
-    FunctionDef::new("clock_timestamp", &[], TIMESTAMPTZ, |_, c| Ok(Datum::TimestampTz(c.stmt.session.clock()))).volatile(),
+    FunctionDef::new("statement_timestamp", &[], TIMESTAMPTZ, |_, c| {
+        Ok(Datum::TimestampTz(c.stmt.statement_start))
+    })
+    .stable(),
+    FunctionDef::new("clock_timestamp", &[], TIMESTAMPTZ, |_, c| {
+        Ok(Datum::TimestampTz(c.stmt.session.clock()))
+    })
+    .volatile(),
     FunctionDef::new("timeofday", &[], TEXT, |_, c| {
         let mut out = Vec::new();
         datetime::write_timestamptz(c.stmt.session.clock(), c.stmt.format, &mut out);
@@ -69,8 +87,12 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     })
     .volatile(),
     FunctionDef::new("localtimestamp", &[], TIMESTAMP, |_, c| Ok(Datum::Timestamp(local_now(c)))).stable(),
-    FunctionDef::new("localtime", &[], TIME, |_, c| Ok(Datum::Time(local_now(c).rem_euclid(DAY_MICROS)))).stable(),
-    FunctionDef::new("current_date", &[], DATE, |_, c| Ok(Datum::Date(local_now(c).div_euclid(DAY_MICROS) as i32))).stable(),
+    FunctionDef::new("localtime", &[], TIME, |_, c| Ok(Datum::Time(local_now(c).rem_euclid(DAY_MICROS))))
+        .stable(),
+    FunctionDef::new("current_date", &[], DATE, |_, c| {
+        Ok(Datum::Date(local_now(c).div_euclid(DAY_MICROS) as i32))
+    })
+    .stable(),
     FunctionDef::new("extract", &[TEXT, DATE], NUMERIC, |a, c| field(a, c)),
     FunctionDef::new("extract", &[TEXT, TIME], NUMERIC, |a, c| field(a, c)),
     FunctionDef::new("extract", &[TEXT, TIMESTAMP], NUMERIC, |a, c| field(a, c)),
@@ -117,7 +139,9 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         Ok(Datum::Timestamp(datetime::check_timestamp(micros(&a[1])? + span(&a[0])?.micros)?))
     }),
     FunctionDef::new("make_date", &[INT4, INT4, INT4], DATE, make_date),
-    FunctionDef::new("make_time", &[INT4, INT4, FLOAT8], TIME, |a, _| Ok(Datum::Time(clock(&a[0], &a[1], &a[2])?))),
+    FunctionDef::new("make_time", &[INT4, INT4, FLOAT8], TIME, |a, _| {
+        Ok(Datum::Time(clock(&a[0], &a[1], &a[2])?))
+    }),
     FunctionDef::new("make_timestamp", &[INT4, INT4, INT4, INT4, INT4, FLOAT8], TIMESTAMP, |a, _| {
         Ok(Datum::Timestamp(make_timestamp(a)?))
     }),
@@ -127,12 +151,18 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     })
     .stable(),
     FunctionDef::new("to_timestamp", &[FLOAT8], TIMESTAMPTZ, to_timestamp),
-    FunctionDef::new("justify_hours", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::justify_hours(&span(&a[0])?)?))),
-    FunctionDef::new("justify_days", &[INTERVAL], INTERVAL, |a, _| Ok(Datum::Interval(interval::justify_days(&span(&a[0])?)?))),
+    FunctionDef::new("justify_hours", &[INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::justify_hours(&span(&a[0])?)?))
+    }),
+    FunctionDef::new("justify_days", &[INTERVAL], INTERVAL, |a, _| {
+        Ok(Datum::Interval(interval::justify_days(&span(&a[0])?)?))
+    }),
     FunctionDef::new("justify_interval", &[INTERVAL], INTERVAL, |a, _| {
         Ok(Datum::Interval(interval::justify_interval(&span(&a[0])?)?))
     }),
-    FunctionDef::new("isfinite", &[DATE], BOOL, |a, _| Ok(Datum::Bool(!matches!(a[0], Datum::Date(i32::MAX | i32::MIN))))),
+    FunctionDef::new("isfinite", &[DATE], BOOL, |a, _| {
+        Ok(Datum::Bool(!matches!(a[0], Datum::Date(i32::MAX | i32::MIN))))
+    }),
     FunctionDef::new("isfinite", &[TIMESTAMP], BOOL, isfinite),
     FunctionDef::new("isfinite", &[TIMESTAMPTZ], BOOL, isfinite),
     FunctionDef::new("isfinite", &[INTERVAL], BOOL, |_, _| Ok(Datum::Bool(true))),
@@ -271,8 +301,7 @@ fn out_of_range(what: String) -> EvalError {
 fn civil_days(year: i64, month: i64, day: i64) -> Option<i64> {
     // A negative year is BC; there is no year 0.
     let astronomical = if year < 0 { year + 1 } else { year };
-    let (y, m, d) =
-        (i32::try_from(astronomical).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+    let (y, m, d) = (i32::try_from(astronomical).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?);
     let valid = year != 0 && (1..=12).contains(&m) && d >= 1 && d <= datetime::days_in_month(y, m);
     valid.then(|| datetime::days_from_civil(y, m, d))
 }

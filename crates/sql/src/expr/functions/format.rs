@@ -1,3 +1,4 @@
+//! Conversions between values and text by a template: to_char, to_date, to_timestamp, to_number.
+
 use super::*;
 pub(super) static FUNCTIONS: &[FunctionDef] = &[];
-pub(super) static OPERATORS: &[FunctionDef] = &[];

@@ -17,7 +17,9 @@ pub(super) fn digest(input: &[u8]) -> [u8; 16] {
     message.extend_from_slice(&(input.len() as u64 * 8).to_le_bytes());
     let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
     for block in message.chunks_exact(64) {
-        let word = |i: usize| u32::from_le_bytes([block[4 * i], block[4 * i + 1], block[4 * i + 2], block[4 * i + 3]]);
+        let word = |i: usize| {
+            u32::from_le_bytes([block[4 * i], block[4 * i + 1], block[4 * i + 2], block[4 * i + 3]])
+        };
         let [mut a, mut b, mut c, mut d] = state;
         for i in 0..64 {
             let (f, g) = match i / 16 {
@@ -45,7 +47,8 @@ pub(super) fn digest(input: &[u8]) -> [u8; 16] {
 mod tests {
     #[test]
     fn digests_are_those_of_the_rfc() {
-        let hex = |s: &str| super::digest(s.as_bytes()).iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let hex =
+            |s: &str| super::digest(s.as_bytes()).iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(hex(""), "d41d8cd98f00b204e9800998ecf8427e");
         assert_eq!(hex("abc"), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(

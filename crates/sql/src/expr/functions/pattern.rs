@@ -78,7 +78,7 @@ pub(super) fn like_matches(value: &[u8], pattern: &[u8]) -> EvalResult<bool> {
                 p += 1;
                 true
             }
-            Some(b'\\') => {
+            Some(b'\\') if v < value.len() => {
                 let Some(&literal) = pattern.get(p + 1) else {
                     return Err(SqlError::new(
                         SqlState::INVALID_ESCAPE_SEQUENCE,
@@ -93,7 +93,7 @@ pub(super) fn like_matches(value: &[u8], pattern: &[u8]) -> EvalResult<bool> {
                 }
                 same
             }
-            Some(b) if value.get(v) == Some(b) && *b != b'_' => {
+            Some(b) if value.get(v) == Some(b) && !matches!(b, b'_' | b'\\') => {
                 v += 1;
                 p += 1;
                 true

@@ -47,7 +47,9 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("left", &[TEXT, INT4], TEXT, left),
     FunctionDef::new("right", &[TEXT, INT4], TEXT, right),
     FunctionDef::new("repeat", &[TEXT, INT4], TEXT, repeat),
-    FunctionDef::new("reverse", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.chars().rev().collect::<String>()))),
+    FunctionDef::new("reverse", &[TEXT], TEXT, |a, _| {
+        Ok(Datum::text(text(&a[0])?.chars().rev().collect::<String>()))
+    }),
     FunctionDef::new("replace", &[TEXT, TEXT, TEXT], TEXT, replace),
     FunctionDef::new("translate", &[TEXT, TEXT, TEXT], TEXT, translate),
     FunctionDef::new("split_part", &[TEXT, TEXT, INT4], TEXT, split_part),
@@ -134,7 +136,11 @@ fn bounds(args: &[Datum]) -> EvalResult<(i64, i64)> {
         Some(length) => {
             let length = int(length)?;
             if length < 0 {
-                return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed").into());
+                return Err(SqlError::new(
+                    SqlState::SUBSTRING_ERROR,
+                    "negative substring length not allowed",
+                )
+                .into());
             }
             start + length - 1
         }
@@ -150,7 +156,13 @@ fn substring(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         return Ok(Datum::text(&value[from.min(to) as usize..to as usize]));
     }
     let count = (to - from).max(0);
-    Ok(Datum::text(value.chars().skip(from as usize).take(usize::try_from(count).unwrap_or(usize::MAX)).collect::<String>()))
+    Ok(Datum::text(
+        value
+            .chars()
+            .skip(from as usize)
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .collect::<String>(),
+    ))
 }
 
 fn substring_bytes(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
@@ -238,7 +250,8 @@ fn replace(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let (from, to): (Vec<char>, Vec<char>) = (text(&args[1])?.chars().collect(), text(&args[2])?.chars().collect());
+    let (from, to): (Vec<char>, Vec<char>) =
+        (text(&args[1])?.chars().collect(), text(&args[2])?.chars().collect());
     let mapped = text(&args[0])?.chars().filter_map(|c| match from.iter().position(|f| *f == c) {
         Some(i) => to.get(i).copied(),
         None => Some(c),
@@ -249,7 +262,9 @@ fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 fn split_part(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, delimiter, n) = (text(&args[0])?, text(&args[1])?, int(&args[2])?);
     if n == 0 {
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero").into());
+        return Err(
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero").into()
+        );
     }
     let parts: Vec<&str> = if delimiter.is_empty() { vec![value] } else { value.split(delimiter).collect() };
     let index = if n > 0 { n - 1 } else { parts.len() as i64 + n };
@@ -292,11 +307,12 @@ fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 pub(super) fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let reserved = sqlparser::keywords::ALL_KEYWORDS.binary_search(&name.to_uppercase().as_str()).is_ok_and(|i| {
-        let keyword = sqlparser::keywords::ALL_KEYWORDS_INDEX[i];
-        sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
-            || sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
-    });
+    let reserved =
+        sqlparser::keywords::ALL_KEYWORDS.binary_search(&name.to_uppercase().as_str()).is_ok_and(|i| {
+            let keyword = sqlparser::keywords::ALL_KEYWORDS_INDEX[i];
+            sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+                || sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
+        });
     if plain && !reserved { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
@@ -309,7 +325,8 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
-    let bad = |message: String| -> EvalError { SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into() };
+    let bad =
+        |message: String| -> EvalError { SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into() };
     let mut out = String::new();
     let mut chars = text(&args[0])?.chars().peekable();
     let mut next = 1;
@@ -350,7 +367,13 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         let value = value.ok_or_else(|| bad("too few arguments for format()".to_owned()))?;
         next = index + 1;
         let piece = match kind {
-            's' => if value.is_null() { String::new() } else { shown(value, ctx) },
+            's' => {
+                if value.is_null() {
+                    String::new()
+                } else {
+                    shown(value, ctx)
+                }
+            }
             'I' if value.is_null() => {
                 return Err(SqlError::new(
                     SqlState::NULL_VALUE_NOT_ALLOWED,
@@ -359,7 +382,13 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
                 .into());
             }
             'I' => quote_ident(&shown(value, ctx)),
-            'L' => if value.is_null() { "NULL".to_owned() } else { quote_literal(&shown(value, ctx)) },
+            'L' => {
+                if value.is_null() {
+                    "NULL".to_owned()
+                } else {
+                    quote_literal(&shown(value, ctx))
+                }
+            }
             other => return Err(bad(format!("unrecognized format() type specifier \"{other}\""))),
         };
         let width: usize = number.parse().unwrap_or(0).min(BUILT_BYTES_MAX / 4);
@@ -372,7 +401,8 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 fn chr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let code = int(&args[0])?;
-    let error = |message: &str| -> EvalError { SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into() };
+    let error =
+        |message: &str| -> EvalError { SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into() };
     if code == 0 {
         return Err(error("null character not permitted"));
     }
@@ -455,14 +485,22 @@ fn decode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             for c in value.chars().filter(|c| !c.is_ascii_whitespace()) {
                 let digit = BASE64.iter().position(|b| *b as char == c);
                 let digit = match digit {
-                    Some(_) if padding > 0 => return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned())),
+                    Some(_) if padding > 0 => {
+                        return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned()));
+                    }
                     Some(digit) => digit as u32,
                     None if c == '=' && count >= 2 => {
                         padding += 1;
                         0
                     }
-                    None if c == '=' => return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned())),
-                    None => return Err(bad(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))),
+                    None if c == '=' => {
+                        return Err(bad("unexpected \"=\" while decoding base64 sequence".to_owned()));
+                    }
+                    None => {
+                        return Err(bad(format!(
+                            "invalid symbol \"{c}\" found while decoding base64 sequence"
+                        )));
+                    }
                 };
                 word = word << 6 | digit;
                 count += 1;
