@@ -26,6 +26,16 @@ impl PathNames {
         Arc::ptr_eq(&self.catalog, catalog)
     }
 
+    /// As [`PathNames::shows`], for a borrowed catalog.
+    pub(super) fn is_of(&self, catalog: &Catalog) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.catalog), catalog)
+    }
+
+    /// The schemas searched, in order.
+    pub(super) fn search_path(&self) -> &[Oid] {
+        &self.search_path
+    }
+
     fn qualified(&self, schema: Oid, name: &str, in_path: bool) -> String {
         let name = quote_if_needed(name);
         if in_path { name } else { format!("{}.{name}", quote_if_needed(self.catalog.schema_name(schema))) }

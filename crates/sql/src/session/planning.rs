@@ -54,6 +54,11 @@ impl Session {
 
     /// The schemas that unqualified names are looked up in.
     pub(super) fn search_path(&self, catalog: &Catalog) -> Vec<Oid> {
+        if !self.format_stale
+            && let Some(names) = self.names.as_ref().filter(|names| names.is_of(catalog))
+        {
+            return names.search_path().to_vec();
+        }
         let names = self.settings.borrow().search_path(&self.role_name);
         catalog.search_path(names.iter().map(String::as_str), &self.role_name)
     }
@@ -85,9 +90,10 @@ impl Session {
     ) -> SqlResult<Option<Arc<Planned>>> {
         let Some(statement) = plannable(statement) else { return Ok(None) };
         let catalog = self.catalog(home);
+        self.refresh_format(&catalog);
         if let Some(known) = known
             && known.bound.catalog_version == catalog.version()
-            && known.search_path == self.search_path(&catalog)
+            && self.names.as_ref().is_some_and(|names| known.search_path == names.search_path())
         {
             return Ok(Some(Arc::clone(known)));
         }

@@ -103,6 +103,7 @@ impl Session {
             self.note_superuser(found.attributes.superuser);
         }
         // Whose schema `$user` is may have changed with the role.
+        self.format_stale = true;
         self.statements.values_mut().for_each(|statement| statement.plan = None);
     }
 
