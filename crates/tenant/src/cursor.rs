@@ -76,6 +76,18 @@ impl View<'_> {
         self.scan_state(table, access, range, direction, State::Statement)
     }
 
+    /// As [`View::scan`], over the newest committed rows with the transaction's own, whatever its isolation: for checking
+    /// what must hold of all rows.
+    pub fn scan_newest(
+        &mut self,
+        table: &Arc<Table>,
+        access: Access<'_>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Scan {
+        self.scan_state(table, access, range, direction, State::Newest)
+    }
+
     pub(crate) fn scan_state(
         &mut self,
         table: &Arc<Table>,

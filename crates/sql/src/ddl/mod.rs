@@ -1,18 +1,80 @@
-//! DDL.
+//! Statements that change the catalog.
+//!
+//! Each reads its syntax node to the last clause (one that nothing honours is an error), looks names up, checks what the role
+//! may do, and puts the change together from the tenant's primitives. A statement that must wait is taken back as a whole by
+//! the session and run again, so nothing here keeps state between steps.
+
+mod alter_table;
+mod alter_type;
+mod column;
+mod constraint;
+mod create_table;
+mod create_table_as;
+mod drop;
+mod enum_type;
+mod index;
+mod names;
+mod object;
+mod schema;
+mod sequence;
+mod statistics;
+mod storage_parameters;
+mod truncate;
+mod view;
+
+use base::SqlError;
+use sqlparser::ast::Statement;
+
 use crate::session::{Home, Pause, Reply, Session};
+
+pub(crate) use names::Names;
+pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};
+pub(crate) use sequence::{alter_sequence, create_sequence};
+pub(crate) use statistics::analyze;
+
+/// Runs a statement that is neither a query nor DML; its command tag.
+///
+/// # Errors
+/// 0A000 for a statement we do not have; each statement's own.
 pub(crate) fn run(
-    _s: &mut Session,
-    _h: &mut Home<'_>,
-    _st: &sqlparser::ast::Statement,
-    _sql: &str,
-    _o: &mut dyn Reply,
+    session: &mut Session,
+    home: &mut Home<'_>,
+    statement: &Statement,
+    sql: &str,
+    out: &mut dyn Reply,
 ) -> Result<String, Pause> {
-    Err(base::SqlError::unsupported("ddl").into())
+    let tag = match statement {
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::CreateType { .. } => "CREATE TYPE",
+        Statement::AlterType(_) => "ALTER TYPE",
+        Statement::CreateSchema { .. } => "CREATE SCHEMA",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::Drop { object_type, .. } => drop::tag(object_type)?,
+        _ => return Err(SqlError::unsupported(first_words(sql)).into()),
+    };
+    session.require_writable(home, tag)?;
+    match statement {
+        Statement::CreateTable(create) => return create_table::run(session, home, create, out),
+        Statement::AlterTable(alter) => alter_table::run(session, home, alter, out)?,
+        Statement::CreateIndex(create) => index::create(session, home, create, out)?,
+        Statement::CreateView(create) => view::create(session, home, create, out)?,
+        Statement::CreateType { name, representation } => {
+            enum_type::create(session, home, name, representation.as_ref())?;
+        }
+        Statement::AlterType(alter) => enum_type::alter(session, home, alter, out)?,
+        Statement::CreateSchema { .. } => schema::create(session, home, statement, out)?,
+        Statement::Truncate(truncate) => truncate::run(session, home, truncate, out)?,
+        Statement::Drop { .. } => drop::run(session, home, statement, out)?,
+        _ => unreachable!("the statements are those matched above"),
+    }
+    Ok(tag.into())
 }
-pub(crate) fn alter_sequence(
-    _s: &mut Session,
-    _h: &mut Home<'_>,
-    _st: &crate::parse::AlterSequence,
-) -> Result<String, Pause> {
-    Err(base::SqlError::unsupported("ddl").into())
+
+/// What a statement calls itself: its first two words.
+fn first_words(sql: &str) -> String {
+    let words: Vec<&str> = sql.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).take(2).collect();
+    words.join(" ").to_uppercase()
 }

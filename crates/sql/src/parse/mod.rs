@@ -25,7 +25,7 @@ pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFo
 pub use cursor::{CursorStatement, FetchDirection};
 pub use privilege::{GrantStatement, GrantTarget};
 pub use role::{RoleOption, RoleStatement};
-pub use sequence::{AlterSequence, SequenceOption};
+pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
 pub use setting::{DiscardWhat, SettingStatement, SettingValue};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
@@ -44,6 +44,7 @@ pub enum ParsedStatement {
     Copy(Box<CopyStatement>),
     Role(RoleStatement),
     Grant(GrantStatement),
+    CreateSequence(CreateSequence),
     AlterSequence(AlterSequence),
     Host(HostStatement),
     Utility(Utility),
@@ -162,6 +163,9 @@ fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStat
     }
     if let Some(statement) = privilege::parse(tokens)? {
         return Ok(Some(ParsedStatement::Grant(statement)));
+    }
+    if let Some(statement) = sequence::parse_create(tokens)? {
+        return Ok(Some(ParsedStatement::CreateSequence(statement)));
     }
     if let Some(statement) = sequence::parse(tokens)? {
         return Ok(Some(ParsedStatement::AlterSequence(statement)));

@@ -1,6 +1,7 @@
-//! ALTER SEQUENCE, and the options it shares with CREATE SEQUENCE.
+//! CREATE SEQUENCE and ALTER SEQUENCE. Options may come in any order, of which `sqlparser` knows one.
 
 use base::{SqlError, SqlResult};
+use sqlparser::ast::DataType;
 
 use super::tokens::Tokens;
 
@@ -26,6 +27,37 @@ pub struct AlterSequence {
     pub name: Vec<String>,
     pub if_exists: bool,
     pub options: Vec<SequenceOption>,
+}
+
+/// `CREATE SEQUENCE name options`
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateSequence {
+    pub name: Vec<String>,
+    pub if_not_exists: bool,
+    /// `AS type`
+    pub ty: Option<DataType>,
+    pub options: Vec<SequenceOption>,
+}
+
+pub(super) fn parse_create(tokens: &mut Tokens<'_>) -> SqlResult<Option<CreateSequence>> {
+    let temporary = [&["CREATE", "TEMPORARY", "SEQUENCE"], &["CREATE", "TEMP", "SEQUENCE"]];
+    if temporary.iter().any(|words| tokens.peek_words(*words)) {
+        return Err(SqlError::unsupported("a temporary sequence"));
+    }
+    if !tokens.take_words(&["CREATE", "SEQUENCE"]) {
+        return Ok(None);
+    }
+    let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
+    let name = tokens.object_name()?;
+    let (mut ty, mut options) = (None, Vec::new());
+    while !tokens.at_end() {
+        if tokens.take_word("AS") {
+            ty = Some(tokens.data_type()?);
+        } else {
+            options.push(option(tokens)?);
+        }
+    }
+    Ok(Some(CreateSequence { name, if_not_exists, ty, options }))
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterSequence>> {

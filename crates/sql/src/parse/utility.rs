@@ -75,6 +75,7 @@ pub enum Utility {
 const REFUSED: &[(&[&str], &str)] = &[
     (&["LISTEN"], "LISTEN"),
     (&["NOTIFY"], "NOTIFY"),
+    (&["CREATE", "UNLOGGED"], "an unlogged table"),
     (&["CREATE", "TRIGGER"], "CREATE TRIGGER"),
     (&["CREATE", "CONSTRAINT", "TRIGGER"], "CREATE TRIGGER"),
     (&["CREATE", "FUNCTION"], "CREATE FUNCTION"),

@@ -5,6 +5,7 @@
 //! stay). Nothing here blocks.
 
 mod analytic;
+mod catalog_change;
 mod context;
 mod copying;
 mod cursor;

@@ -161,8 +161,9 @@ impl Session {
             ParsedStatement::Copy(statement) => return self.begin_copy(home, statement, out),
             ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
             ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
-            ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement)?,
-            ParsedStatement::Host(statement) => return self.host_statement(statement, run, out),
+            ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,
+            ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement, out)?,
+            ParsedStatement::Host(statement) => return self.host_statement(home, statement, run, out),
             ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
             ParsedStatement::Utility(statement) => self.utility_statement(home, statement, out)?,
             ParsedStatement::Prepare { name, types, statement, sql } => {

@@ -1,27 +1,209 @@
-//! Utility.
+//! Maintenance, table locks, what goes for objects of every kind, and the administrator's statements on tenants.
+
+use base::{SqlError, SqlState, TenantId};
+use tenant::Tenant;
+use tenant::catalog::{Catalog, OWNER_ROLE, Privileges, Relation};
+use tenant::locks::{LockTag, TableLock, WaitPolicy};
+
+use super::host::LockRow;
+use super::privilege::denied;
 use super::run::{Ran, Run};
-use super::*;
-pub(super) fn host_fields(_s: &HostStatement) -> Vec<Field> {
+use super::{Field, Home, HostOutcome, HostStatement, Pause, Reply, Session};
+use crate::ddl;
+use crate::parse::Utility;
+
+/// The columns of a statement on tenants: the server tells them with the rows.
+pub(super) fn host_fields(_statement: &HostStatement) -> Vec<Field> {
     Vec::new()
 }
-pub(super) fn lock_rows(_t: &Tenant) -> Vec<LockRow> {
-    Vec::new()
+
+/// The tenant's locks as `pg_locks` shows them.
+pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
+    tenant
+        .lock_records()
+        .into_iter()
+        .map(|record| {
+            let (lock_type, relation) = match record.tag {
+                LockTag::Table(oid) => ("relation", Some(oid.0)),
+                LockTag::Row(tree, _) => ("tuple", table_of_tree(tenant.catalog(), tree)),
+                LockTag::Advisory(_) => ("advisory", None),
+                LockTag::Ddl => ("object", None),
+            };
+            LockRow { lock_type, relation, pid: record.session, mode: record.mode.name(), granted: record.granted }
+        })
+        .collect()
 }
+
+fn table_of_tree(catalog: &Catalog, tree: base::TreeId) -> Option<u32> {
+    let owns = |table: &tenant::catalog::Table| table.tree == tree || table.indexes.iter().any(|i| i.tree == tree);
+    catalog.tables().find(|table| owns(table)).map(|table| table.oid.0)
+}
+
+fn lock_mode(name: &str) -> Option<TableLock> {
+    Some(match name {
+        "ACCESS SHARE" => TableLock::AccessShare,
+        "ROW SHARE" => TableLock::RowShare,
+        "ROW EXCLUSIVE" => TableLock::RowExclusive,
+        "SHARE UPDATE EXCLUSIVE" => TableLock::ShareUpdateExclusive,
+        "SHARE" => TableLock::Share,
+        "SHARE ROW EXCLUSIVE" => TableLock::ShareRowExclusive,
+        "EXCLUSIVE" => TableLock::Exclusive,
+        "ACCESS EXCLUSIVE" => TableLock::AccessExclusive,
+        _ => return None,
+    })
+}
+
+/// 25001 for what must stand alone.
+fn not_in_block(what: &str) -> SqlError {
+    let message = format!("{what} cannot run inside a transaction block");
+    SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
+}
+
 impl Session {
+    /// Runs a statement on tenants: the first call hands it to the server, the next finds its outcome.
+    ///
+    /// # Errors
+    /// 42501 for others than the administrator and outside of the administrator's database; 25001 within a block.
     pub(super) fn host_statement(
         &mut self,
-        _s: &HostStatement,
-        _r: &Run<'_>,
-        _o: &mut dyn Reply,
+        home: &mut Home<'_>,
+        statement: &HostStatement,
+        run: &Run<'_>,
+        out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        Err(SqlError::unsupported("host").into())
+        if !self.start.administrator || self.start.tenant != TenantId::SYSTEM {
+            let message = "tenants are administered by the administrator in the database \"rowhouse\"";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+        }
+        let what = match statement {
+            HostStatement::CreateTenant { .. } => Some("CREATE TENANT"),
+            HostStatement::AlterTenant { .. } | HostStatement::RenameTenant { .. } => Some("ALTER TENANT"),
+            HostStatement::DropTenant { .. } => Some("DROP TENANT"),
+            HostStatement::ShowTenants => None,
+        };
+        if let Some(what) = what
+            && self.transaction.is_block()
+        {
+            return Err(not_in_block(what).into());
+        }
+        match self.host_outcome.take() {
+            None => Err(Pause::Host(statement.clone())),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(HostOutcome::Done(tag))) => Ok(Ran::Tag(tag.into())),
+            Some(Ok(HostOutcome::Rows { fields, rows, tag })) => {
+                self.send_rows(home, &fields, &rows, run, out)?;
+                Ok(Ran::Tag(tag.into()))
+            }
+        }
     }
+
+    /// Runs a maintenance statement; its command tag.
     pub(super) fn utility_statement(
         &mut self,
-        _h: &mut Home<'_>,
-        _s: &crate::parse::Utility,
-        _o: &mut dyn Reply,
+        home: &mut Home<'_>,
+        statement: &Utility,
+        out: &mut dyn Reply,
     ) -> Result<String, Pause> {
-        Err(SqlError::unsupported("host").into())
+        match statement {
+            Utility::Vacuum { tables, analyze } => {
+                if self.transaction.is_block() {
+                    return Err(not_in_block("VACUUM").into());
+                }
+                // Old versions are given back as snapshots end: there is nothing to vacuum.
+                ddl::analyze(self, home, tables, if *analyze { "analyze" } else { "vacuum" }, out)?;
+                Ok("VACUUM".into())
+            }
+            Utility::Analyze { tables } => {
+                ddl::analyze(self, home, tables, "analyze", out)?;
+                Ok("ANALYZE".into())
+            }
+            Utility::Checkpoint => {
+                let catalog = self.catalog(home);
+                if !self.acts_for(&catalog, OWNER_ROLE) {
+                    let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+                    return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+                }
+                // Checkpoints follow the log's length; a commit is durable without one.
+                Ok("CHECKPOINT".into())
+            }
+            Utility::LockTable { tables, mode, nowait } => self.lock_tables(home, tables, mode, *nowait),
+            Utility::Rename { kind, name, to, if_exists } => {
+                ddl::rename(self, home, *kind, name, to, *if_exists, out)
+            }
+            Utility::SetSchema { kind, name, schema, if_exists } => {
+                ddl::set_schema(self, home, *kind, name, schema, *if_exists, out)
+            }
+            Utility::SetOwner { kind, name, owner, if_exists } => {
+                ddl::set_owner(self, home, *kind, name, owner, *if_exists, out)
+            }
+            Utility::Comment { kind, name, text } => ddl::comment(self, home, *kind, name, text.as_deref(), out),
+            Utility::Deallocate(name) => Ok(self.deallocate(name.as_deref())?),
+            Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),
+            Utility::Refused(what) => Err(SqlError::unsupported(what).into()),
+        }
+    }
+
+    fn lock_tables(
+        &mut self,
+        home: &mut Home<'_>,
+        tables: &[Vec<String>],
+        mode: &str,
+        nowait: bool,
+    ) -> Result<String, Pause> {
+        if !self.transaction.is_block() {
+            let message = "LOCK TABLE can only be used in transaction blocks";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
+        }
+        let mode = lock_mode(mode).ok_or_else(|| {
+            SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{mode}\""))
+        })?;
+        let policy = if nowait { WaitPolicy::NoWait } else { WaitPolicy::Wait };
+        let names = self.names(home);
+        for parts in tables {
+            let (schema, name) = super::privilege::split_name(parts)?;
+            let oid = match names.catalog.resolve_relation(schema, name, &names.path)? {
+                Relation::Table(table) => table.oid,
+                Relation::View(_) => return Err(SqlError::unsupported("LOCK TABLE on a view").into()),
+                Relation::Index(..) | Relation::Sequence(_) => {
+                    let message = format!("\"{name}\" is not a table or view");
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+                }
+            };
+            let change = [Privileges::UPDATE, Privileges::DELETE, Privileges::TRUNCATE];
+            let suffices: &[Privileges] = match mode {
+                TableLock::AccessShare => &[Privileges::SELECT, change[0], change[1], change[2]],
+                TableLock::RowShare | TableLock::RowExclusive => {
+                    &[Privileges::INSERT, change[0], change[1], change[2]]
+                }
+                _ => &change,
+            };
+            if !suffices.iter().any(|one| self.check_privilege(&names.catalog, oid, *one).is_ok()) {
+                return Err(denied("table", name).into());
+            }
+            self.with_view(home, |view| view.lock_table(oid, mode, policy))?;
+        }
+        Ok("LOCK TABLE".into())
+    }
+
+    /// A role that shall own something: the session must be able to act for it.
+    ///
+    /// # Errors
+    /// 42704 for an unknown role; 42501.
+    pub(crate) fn role_to_own(&self, catalog: &Catalog, name: &str) -> Result<base::Oid, SqlError> {
+        let role = match name {
+            "current_user" | "current_role" => self.role,
+            "session_user" => self.session_role,
+            name => catalog.resolve_role(name)?.oid,
+        };
+        if !self.acts_for(catalog, role) {
+            let message = format!("must be member of role \"{name}\"");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        Ok(role)
+    }
+
+    /// Whether the role may make schemas: as the tenant's owner.
+    pub(crate) fn may_create_schema(&self, catalog: &Catalog) -> bool {
+        self.acts_for(catalog, OWNER_ROLE)
     }
 }

@@ -164,6 +164,15 @@ impl Ddl<'_> {
         Ok(oid)
     }
 
+    /// Replaces the text of a CHECK by one that means the same, after a column was renamed.
+    pub fn set_check_expression(&mut self, table: Oid, check: Oid, expression: &str) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        let found = table.checks.iter_mut().find(|c| c.oid == check);
+        found.expect("the caller found the constraint").expression = expression.into();
+        self.edit().put_table(table);
+        Ok(())
+    }
+
     /// Adds a foreign key; both tables wait for it.
     ///
     /// Errors: 42830 where the referenced columns are not unique, 42804 where types do not compare, 23503, 42710; 0A000

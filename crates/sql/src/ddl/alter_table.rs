@@ -1,0 +1,377 @@
+//! ALTER TABLE.
+//!
+//! The operations of one statement run in PostgreSQL's order, not in the written one: what drops comes first, then types, new
+//! columns, their properties, and constraints last.
+
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Op};
+use tenant::catalog::{Column, Relation, Table};
+use tenant::ddl::{Behavior, Ddl};
+
+use super::column::{self, NewColumn};
+use super::constraint;
+use super::drop::tell_cascade;
+use super::names::{Names, column_of, missing, notice, skip_missing, split};
+use super::{alter_type, object, storage_parameters};
+use crate::expr::{Volatility, fold_ident};
+use crate::session::{Home, Pause, Reply, Session};
+
+pub(super) fn run(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    alter: &ast::AlterTable,
+    out: &mut dyn Reply,
+) -> Result<(), Pause> {
+    let ast::AlterTable { name, if_exists, only: _, operations, location, on_cluster, table_type, end_token: _ } =
+        alter;
+    if location.is_some() || on_cluster.is_some() || table_type.is_some() {
+        return Err(SqlError::unsupported("this form of ALTER TABLE").into());
+    }
+    let names = session.names(home);
+    let (schema, own) = split(name)?;
+    if let Err(error) = names.require_schema(schema.as_deref()) {
+        if *if_exists {
+            skip_missing("relation", &own, out);
+            return Ok(());
+        }
+        return Err(error.into());
+    }
+    let relation = match names.catalog.find_relation(schema.as_deref(), &own, &names.path) {
+        Some(relation) => relation.clone(),
+        None if *if_exists => {
+            skip_missing("relation", &own, out);
+            return Ok(());
+        }
+        None => {
+            let full = schema.map_or(own.clone(), |schema| format!("{schema}.{own}"));
+            return Err(missing("relation", &full).into());
+        }
+    };
+    session.check_owner(&names.catalog, relation.owner(), relation.kind(), &own)?;
+    let Relation::Table(table) = relation else {
+        return other_relation(session, home, &relation, operations);
+    };
+    let mut ordered: Vec<&Op> = operations.iter().collect();
+    ordered.sort_by_key(|operation| pass(operation));
+    for operation in ordered {
+        one(session, home, table.oid, operation, out)?;
+    }
+    Ok(())
+}
+
+/// PostgreSQL's passes over a statement's operations.
+fn pass(operation: &Op) -> u8 {
+    match operation {
+        Op::DropColumn { .. } | Op::DropConstraint { .. } => 0,
+        Op::AlterColumn { op, .. } => match op {
+            AlterColumnOperation::SetDataType { .. } => 1,
+            AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => 0,
+            _ => 3,
+        },
+        Op::AddColumn { .. } => 2,
+        Op::AddConstraint { constraint, .. } => match constraint {
+            ast::TableConstraint::ForeignKey(_) => 6,
+            ast::TableConstraint::Check(_) => 5,
+            _ => 4,
+        },
+        _ => 7,
+    }
+}
+
+/// ALTER TABLE takes views, sequences and indexes where the operation suits them; what is common to all kinds is read by
+/// [`crate::parse::Utility`].
+fn other_relation(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    relation: &Relation,
+    operations: &[Op],
+) -> Result<(), Pause> {
+    for operation in operations {
+        match operation {
+            Op::OwnerTo { new_owner } => change_owner(session, home, relation.oid(), new_owner)?,
+            _ => {
+                let message = format!("\"{}\" is not a table", relation.name());
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    oid: Oid,
+    operation: &Op,
+    out: &mut dyn Reply,
+) -> Result<(), Pause> {
+    let names = session.names(home);
+    let table = table_of(&names, oid)?;
+    match operation {
+        Op::AddColumn { column_keyword: _, if_not_exists, column_def, column_position } => {
+            if column_position.is_some() {
+                return Err(SqlError::unsupported("a column's position").into());
+            }
+            add_column(session, home, &names, &table, *if_not_exists, column_def, out)
+        }
+        Op::DropColumn { has_column_keyword: _, column_names, if_exists, drop_behavior } => {
+            let behavior = behavior(drop_behavior.as_ref());
+            for column in column_names {
+                let column = fold_ident(column);
+                if *if_exists && table.column(&column).is_none() {
+                    let message =
+                        format!("column \"{column}\" of relation \"{}\" does not exist, skipping", table.name);
+                    notice(SqlState::SUCCESSFUL_COMPLETION, message, out);
+                    continue;
+                }
+                let dropped = session.ddl(home, |ddl| ddl.drop_column(oid, &column, behavior))?;
+                tell_cascade(&dropped, out);
+            }
+            Ok(())
+        }
+        Op::RenameColumn { old_column_name, new_column_name } => {
+            let (old, new) = (fold_ident(old_column_name), fold_ident(new_column_name));
+            object::rename_column(session, home, &names, &table, &old, &new)
+        }
+        Op::RenameTable { table_name } => {
+            let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) = table_name;
+            let (None, name) = split(name)? else {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\"").into());
+            };
+            object::rename_relation(session, home, &names, oid, &name)
+        }
+        Op::RenameConstraint { old_name, new_name } => {
+            let (old, new) = (fold_ident(old_name), fold_ident(new_name));
+            session.ddl(home, |ddl| ddl.rename_constraint(oid, &old, &new))
+        }
+        Op::AddConstraint { constraint, not_valid } => {
+            if *not_valid {
+                return Err(SqlError::unsupported("NOT VALID").into());
+            }
+            constraint::add(session, home, oid, constraint::of_table(constraint)?, true)
+        }
+        Op::DropConstraint { if_exists, name, drop_behavior } => {
+            let name = fold_ident(name);
+            if *if_exists && !table.has_constraint(&name) {
+                let message =
+                    format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
+                notice(SqlState::SUCCESSFUL_COMPLETION, message, out);
+                return Ok(());
+            }
+            let behavior = behavior(drop_behavior.as_ref());
+            let dropped = session.ddl(home, |ddl| ddl.drop_constraint(oid, &name, behavior))?;
+            tell_cascade(&dropped, out);
+            Ok(())
+        }
+        Op::AlterColumn { column_name, op } => {
+            let position = column_of(&table, &fold_ident(column_name))?;
+            alter_column(session, home, &names, &table, position, op)
+        }
+        Op::OwnerTo { new_owner } => change_owner(session, home, oid, new_owner),
+        Op::SetOptionsParens { options } => {
+            options.iter().try_for_each(storage_parameters::check_one)?;
+            Ok(())
+        }
+        // Constraints are valid from the start.
+        Op::ValidateConstraint { name } => {
+            let name = fold_ident(name);
+            if table.has_constraint(&name) {
+                return Ok(());
+            }
+            let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into())
+        }
+        other => Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
+    }
+}
+
+fn table_of(names: &Names, oid: Oid) -> SqlResult<Arc<Table>> {
+    names.catalog.table(oid).cloned().ok_or_else(|| SqlError::internal("the altered table is gone"))
+}
+
+pub(super) fn behavior(written: Option<&ast::DropBehavior>) -> Behavior {
+    match written {
+        Some(ast::DropBehavior::Cascade) => Behavior::Cascade,
+        Some(ast::DropBehavior::Restrict) | None => Behavior::Restrict,
+    }
+}
+
+fn change_owner(session: &mut Session, home: &mut Home<'_>, oid: Oid, owner: &ast::Owner) -> Result<(), Pause> {
+    let owner = match owner {
+        ast::Owner::Ident(ident) => fold_ident(ident),
+        ast::Owner::CurrentRole | ast::Owner::CurrentUser => "current_user".into(),
+        ast::Owner::SessionUser => "session_user".into(),
+    };
+    let names = session.names(home);
+    let owner = session.role_to_own(&names.catalog, &owner)?;
+    session.ddl(home, |ddl| Ok(ddl.set_owner(oid, owner)?))
+}
+
+fn add_column(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    table: &Arc<Table>,
+    if_not_exists: bool,
+    definition: &ast::ColumnDef,
+    out: &mut dyn Reply,
+) -> Result<(), Pause> {
+    let oid = table.oid;
+    let NewColumn { mut column, default, sequence, constraints } = column::define(names, &table.name, definition)?;
+    if let Some((_, _)) = table.column(&column.name) {
+        let (name, table) = (&column.name, &table.name);
+        let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+        if if_not_exists {
+            notice(SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
+            return Ok(());
+        }
+        return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
+    }
+    let mut rows = 0;
+    if default.is_some() || sequence.is_some() {
+        session.for_each_row(home, oid, &mut |_| {
+            rows += 1;
+            Ok(())
+        })?;
+    }
+    let sequence_oid = match &sequence {
+        None => None,
+        Some(sequence) => Some(session.ddl(home, |ddl| {
+            Ok(sequence.create(ddl, names, table.schema, table.owner, &table.name, &mut column)?)
+        })?),
+    };
+    match (&default, sequence_oid) {
+        // One value fits all rows: they need not be touched.
+        (Some(default), _) if default.volatility() < Volatility::Volatile => {
+            let mut values = session.evaluate(home, default, 1)?;
+            column.missing = values.pop().filter(|value| !value.is_null()).map(Box::new);
+            session.ddl(home, |ddl| add_one(ddl, oid, column))?;
+        }
+        (Some(default), _) if rows > 0 => {
+            let values = session.evaluate(home, default, rows)?;
+            session.ddl(home, |ddl| add_with_values(ddl, oid, column, values))?;
+        }
+        (_, Some(sequence)) if rows > 0 => {
+            let wide = column.ty;
+            let values = session.with_view(home, |view| {
+                (0..rows)
+                    .map(|_| {
+                        let next = view.nextval(sequence)?;
+                        Ok(super::alter_type::integer(next, wide)?)
+                    })
+                    .collect::<tenant::Step<Vec<_>>>()
+            })?;
+            session.ddl(home, |ddl| add_with_values(ddl, oid, column, values))?;
+        }
+        _ => session.ddl(home, |ddl| add_one(ddl, oid, column))?,
+    }
+    for constraint in constraint::in_order(constraints) {
+        constraint::add(session, home, oid, constraint, true)?;
+    }
+    Ok(())
+}
+
+fn add_one(ddl: &mut Ddl<'_>, oid: Oid, column: Column) -> tenant::Step<()> {
+    ddl.add_column(oid, column)?;
+    let table = ddl.catalog().table(oid).cloned().expect("just changed");
+    column::own_sequences(ddl, &table);
+    Ok(())
+}
+
+/// Adds a column whose value differs from row to row; the table is rewritten.
+fn add_with_values(
+    ddl: &mut Ddl<'_>,
+    oid: Oid,
+    column: Column,
+    values: Vec<types::Datum>,
+) -> tenant::Step<()> {
+    let mut values = values.into_iter();
+    ddl.rewrite_table(
+        oid,
+        |table| {
+            table.columns.push(column);
+            Ok(())
+        },
+        &mut |mut row| {
+            row.push(values.next().ok_or_else(|| SqlError::internal("a row came in while a column was added"))?);
+            Ok(row)
+        },
+    )?;
+    let table = ddl.catalog().table(oid).cloned().expect("just changed");
+    column::own_sequences(ddl, &table);
+    Ok(())
+}
+
+fn alter_column(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    table: &Arc<Table>,
+    position: usize,
+    operation: &AlterColumnOperation,
+) -> Result<(), Pause> {
+    let oid = table.oid;
+    let column = &table.columns[position];
+    let refuse_identity = || {
+        let message = format!("column \"{}\" of relation \"{}\" is an identity column", column.name, table.name);
+        if column.identity.is_some() { Err(SqlError::new(SqlState::SYNTAX_ERROR, message)) } else { Ok(()) }
+    };
+    match operation {
+        AlterColumnOperation::SetNotNull => session.ddl(home, |ddl| ddl.set_not_null(oid, position)),
+        AlterColumnOperation::DropNotNull => {
+            refuse_identity()?;
+            session.ddl(home, |ddl| ddl.drop_not_null(oid, position))
+        }
+        AlterColumnOperation::SetDefault { value } => {
+            refuse_identity()?;
+            let (text, _) = column::default(names, value, &column.name, column.ty, column.typmod)?;
+            session.ddl(home, |ddl| ddl.set_default(oid, position, text.as_deref()))
+        }
+        AlterColumnOperation::DropDefault => {
+            refuse_identity()?;
+            session.ddl(home, |ddl| ddl.set_default(oid, position, None))
+        }
+        AlterColumnOperation::SetDataType { data_type, using, had_set: _ } => {
+            alter_type::run(session, home, names, table, position, data_type, using.as_ref())
+        }
+        AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+            let generated = generated_as.as_ref().ok_or_else(|| SqlError::unsupported("this form of ADD GENERATED"))?;
+            add_identity(session, home, names, table, position, generated, sequence_options.as_deref())
+        }
+    }
+}
+
+fn add_identity(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    table: &Arc<Table>,
+    position: usize,
+    generated: &ast::GeneratedAs,
+    options: Option<&[ast::SequenceOptions]>,
+) -> Result<(), Pause> {
+    let mut column = table.columns[position].clone();
+    let of = format!("column \"{}\" of relation \"{}\"", column.name, table.name);
+    let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+    if column.identity.is_some() {
+        return Err(SqlError::new(state, format!("{of} is already an identity column")).into());
+    }
+    if column.default.is_some() {
+        return Err(SqlError::new(state, format!("{of} already has a default value")).into());
+    }
+    if !column.not_null {
+        return Err(SqlError::new(state, format!("{of} must be declared NOT NULL before identity can be added")).into());
+    }
+    let kind = column::identity_of(generated)?;
+    let sequence = column::identity_sequence(column.ty, kind, options)?;
+    session.ddl(home, |ddl| {
+        let made = sequence.create(ddl, names, table.schema, table.owner, &table.name, &mut column)?;
+        ddl.set_column_sequence(table.oid, position, Some(made))?;
+        ddl.set_identity(table.oid, position, Some(kind))?;
+        let table = ddl.catalog().table(table.oid).cloned().expect("just changed");
+        column::own_sequences(ddl, &table);
+        Ok(())
+    })
+}

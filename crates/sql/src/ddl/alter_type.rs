@@ -1,0 +1,181 @@
+//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::Table;
+use types::{CastContext, Datum, PgType, TypeMod};
+
+use super::column;
+use super::constraint::{bind_check, scope_of};
+use super::names::{Names, quote_ident};
+use crate::expr::{BindContext, BoundExpr, ParamTypes, bind_expr, coerce, eval};
+use crate::parse::parse_expression;
+use crate::session::{Home, Pause, Session};
+
+pub(super) fn run(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    table: &Arc<Table>,
+    position: usize,
+    data_type: &ast::DataType,
+    using: Option<&ast::Expr>,
+) -> Result<(), Pause> {
+    let (ty, typmod) = names.type_of(data_type)?;
+    let old = &table.columns[position];
+    refuse_dependents(names, table, position, ty)?;
+    if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
+        let oid = table.oid;
+        return session.ddl(home, |ddl| ddl.set_column_type(oid, position, ty, typmod));
+    }
+    let conversion = conversion(names, table, position, using, ty, typmod)?;
+    let default = match &old.default {
+        None => None,
+        Some(text) => Some(new_default(names, table, position, text, ty, typmod)?),
+    };
+    let mut altered = (**table).clone();
+    altered.columns[position].ty = ty;
+    altered.columns[position].typmod = typmod;
+    for check in &table.checks {
+        bind_check(names, &altered, &parse_expression(&check.expression)?)?;
+    }
+    let mut values = Vec::new();
+    session.for_each_row(home, table.oid, &mut |row| {
+        values.push(eval(&conversion, row)?);
+        Ok(())
+    })?;
+    let mut values = values.into_iter();
+    session.ddl(home, |ddl| {
+        ddl.rewrite_table(
+            table.oid,
+            |table| {
+                let column = &mut table.columns[position];
+                column.ty = ty;
+                column.typmod = typmod;
+                column.default = default.map(Into::into);
+                Ok(())
+            },
+            &mut |mut row| {
+                row[position] =
+                    values.next().ok_or_else(|| SqlError::internal("a row came in while a column changed"))?;
+                Ok(row)
+            },
+        )
+    })
+}
+
+/// Whether every value of the old modifier is one of the new.
+fn keeps_values(ty: PgType, old: TypeMod, new: TypeMod) -> bool {
+    if old == new {
+        return true;
+    }
+    match ty {
+        PgType::Varchar => new.is_none() || matches!((old.as_length(), new.as_length()), (Some(a), Some(b)) if a <= b),
+        PgType::Numeric => new == TypeMod::NONE,
+        _ => false,
+    }
+}
+
+/// Views keep their columns' types, and foreign keys must still compare.
+fn refuse_dependents(names: &Names, table: &Table, position: usize, ty: PgType) -> SqlResult<()> {
+    let column = &table.columns[position];
+    let uses = |d: &tenant::catalog::Dependency| d.object == table.oid && d.column == Some(position);
+    let mut views: Vec<&str> =
+        names.catalog.views().filter(|v| v.depends_on.iter().any(uses)).map(|v| v.name.as_str()).collect();
+    views.sort_unstable();
+    if let Some(view) = views.first() {
+        let message = "cannot alter type of a column used by a view or rule";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_detail(format!("rule _RETURN on view {view} depends on column \"{}\"", column.name)));
+    }
+    if column.ty == ty {
+        return Ok(());
+    }
+    let referenced = table.referenced_by.iter().filter_map(|by| {
+        let other = names.catalog.table(by.table)?;
+        other.foreign_key(by.constraint).filter(|key| key.referenced_columns.contains(&position))
+    });
+    let own = table.foreign_keys.iter().filter(|key| key.columns.contains(&position));
+    if let Some(key) = own.chain(referenced).next() {
+        return Err(SqlError::unsupported("changing the type of a foreign key's column")
+            .with_hint(format!("Drop the constraint \"{}\" first and add it again afterwards.", key.name)));
+    }
+    Ok(())
+}
+
+fn conversion(
+    names: &Names,
+    table: &Table,
+    position: usize,
+    using: Option<&ast::Expr>,
+    ty: PgType,
+    typmod: TypeMod,
+) -> SqlResult<BoundExpr> {
+    let column = &table.columns[position];
+    let params = ParamTypes::none();
+    let context = BindContext::simple(&params, &names.format, "transform expressions");
+    let expr = match using {
+        Some(using) => using.clone(),
+        None => ast::Expr::Identifier(ast::Ident::with_quote('"', column.name.as_str())),
+    };
+    let bound = bind_expr(&expr, &scope_of(table), &context)?;
+    let kind = if using.is_some() {
+        format!("result of USING clause for column \"{}\"", column.name)
+    } else {
+        format!("column \"{}\"", column.name)
+    };
+    coerce(bound, ty, typmod, CastContext::Assignment, &context).map_err(|error| {
+        if !matches!(error.state(), SqlState::CANNOT_COERCE | SqlState::DATATYPE_MISMATCH) {
+            return error;
+        }
+        let target = types::format_type(ty, typmod);
+        let message = format!("{kind} cannot be cast automatically to type {target}");
+        let hint = if using.is_some() {
+            "You might need to add an explicit cast.".to_owned()
+        } else {
+            format!("You might need to specify \"USING {}::{target}\".", quote_ident(&column.name))
+        };
+        SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint)
+    })
+}
+
+/// The default, which must fit the new type too.
+fn new_default(
+    names: &Names,
+    table: &Table,
+    position: usize,
+    text: &str,
+    ty: PgType,
+    typmod: TypeMod,
+) -> SqlResult<String> {
+    let column = &table.columns[position];
+    let expr = parse_expression(text)?;
+    match column::default(names, &expr, &column.name, ty, typmod) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "default for column \"{}\" cannot be cast automatically to type {}",
+                column.name,
+                types::format_type(ty, typmod)
+            ),
+        )),
+    }
+}
+
+/// A sequence's value as one of its column's type.
+///
+/// # Errors
+/// 22003.
+pub(super) fn integer(value: i64, ty: PgType) -> SqlResult<Datum> {
+    types::cast(
+        Datum::Int8(value),
+        PgType::Int8,
+        ty,
+        TypeMod::NONE,
+        CastContext::Assignment,
+        &types::FormatContext::default(),
+    )
+}

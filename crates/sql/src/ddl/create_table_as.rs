@@ -1,0 +1,58 @@
+//! CREATE TABLE … AS query.
+
+use base::{Oid, SqlError, SqlState};
+use sqlparser::ast;
+use tenant::catalog::Column;
+use tenant::Interrupt;
+use types::PgType;
+
+use super::column::NewColumn;
+use super::create_table::make;
+use crate::expr::fold_ident;
+use crate::session::{Home, Pause, Session};
+
+/// Makes the table from the query's columns and fills it with its rows; the command tag.
+pub(super) fn run(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    create: &ast::CreateTable,
+    query: &ast::Query,
+    schema: Oid,
+    name: &str,
+) -> Result<String, Pause> {
+    if !create.constraints.is_empty() || create.columns.iter().any(|column| !column.options.is_empty()) {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes column names alone").into());
+    }
+    let (fields, rows) = session.query_rows(home, query)?;
+    if create.columns.len() > fields.len() {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified").into());
+    }
+    let columns: Vec<NewColumn> = fields
+        .iter()
+        .enumerate()
+        .map(|(i, field)| {
+            let name = create.columns.get(i).map_or_else(|| field.name.clone(), |column| fold_ident(&column.name));
+            let ty = if field.ty == PgType::Unknown { PgType::Text } else { field.ty };
+            let column = Column::new(name.as_str(), ty, field.modifier);
+            NewColumn { column, default: None, sequence: None, constraints: Vec::new() }
+        })
+        .collect();
+    let names = session.names(home);
+    let filled = make(session, home, &names, schema, name, columns).and_then(|oid| {
+        session.with_view(home, |view| {
+            let table = view.table(oid)?;
+            for row in &rows {
+                view.insert(&table, row).map_err(Interrupt::from)?;
+            }
+            Ok(())
+        })
+    });
+    match filled {
+        Ok(()) => Ok(format!("SELECT {}", rows.len())),
+        Err(Pause::Error(error)) => Err(error.into()),
+        Err(pause) => {
+            session.keep_gathered(fields, rows);
+            Err(pause)
+        }
+    }
+}

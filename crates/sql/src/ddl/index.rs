@@ -1,0 +1,118 @@
+//! CREATE INDEX.
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast;
+use tenant::catalog::{IndexColumn, Relation, Table};
+use tenant::ddl::NewIndex;
+
+use super::names::{notice, split};
+use super::storage_parameters;
+use crate::expr::fold_ident;
+use crate::session::{Home, Pause, Reply, Session};
+
+pub(super) fn create(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    create: &ast::CreateIndex,
+    out: &mut dyn Reply,
+) -> Result<(), Pause> {
+    let ast::CreateIndex {
+        name,
+        table_name,
+        using,
+        columns,
+        unique,
+        // Writers wait while an index is built, concurrently or not; the result is the same.
+        concurrently: _,
+        if_not_exists,
+        include,
+        nulls_distinct,
+        with,
+        predicate,
+        index_options,
+        alter_options,
+    } = create;
+    match using {
+        None | Some(ast::IndexType::BTree) => {}
+        Some(other) => return Err(SqlError::unsupported(format!("the index method {other}")).into()),
+    }
+    if !include.is_empty() {
+        return Err(SqlError::unsupported("INCLUDE in an index").into());
+    }
+    if predicate.is_some() {
+        return Err(SqlError::unsupported("a partial index").into());
+    }
+    if !index_options.is_empty() || !alter_options.is_empty() {
+        return Err(SqlError::unsupported("this index option").into());
+    }
+    for parameter in with {
+        check_parameter(parameter)?;
+    }
+    let names = session.names(home);
+    let (schema, table_part) = split(table_name)?;
+    let table = match names.relation(schema.as_deref(), &table_part)? {
+        Relation::Table(table) => table.clone(),
+        other => {
+            let message = format!("cannot create index on relation \"{}\"", other.name());
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .with_detail(format!("This operation is not supported for {}s.", other.kind()))
+                .into());
+        }
+    };
+    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
+    session.check_create_in(&names.catalog, table.schema)?;
+    let name = match name {
+        None => None,
+        Some(name) => {
+            // PostgreSQL's grammar has no schema here: an index lives with its table.
+            let (None, name) = split(name)? else {
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\"").into());
+            };
+            if *if_not_exists && names.catalog.relation_in(table.schema, &name).is_some() {
+                let message = format!("relation \"{name}\" already exists, skipping");
+                notice(SqlState::DUPLICATE_TABLE, message, out);
+                return Ok(());
+            }
+            Some(name)
+        }
+    };
+    let new = NewIndex {
+        name,
+        columns: columns.iter().map(|column| key_column(&table, column)).collect::<SqlResult<_>>()?,
+        unique: *unique,
+        nulls_not_distinct: *nulls_distinct == Some(false),
+    };
+    session.ddl(home, |ddl| ddl.create_index(table.oid, new))?;
+    Ok(())
+}
+
+fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn> {
+    let ast::IndexColumn { column, operator_class } = column;
+    let ast::OrderByExpr { expr, options: ast::OrderByOptions { asc, nulls_first }, with_fill } = column;
+    if let Some(class) = operator_class {
+        return Err(SqlError::unsupported(format!("the operator class {class}")));
+    }
+    if with_fill.is_some() {
+        return Err(SqlError::unsupported("WITH FILL"));
+    }
+    let ast::Expr::Identifier(ident) = expr else {
+        return Err(SqlError::unsupported("an index on an expression"));
+    };
+    let name = fold_ident(ident);
+    let (position, _) = table.column(&name).ok_or_else(|| {
+        SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+    })?;
+    let descending = *asc == Some(false);
+    Ok(IndexColumn { column: position, descending, nulls_first: nulls_first.unwrap_or(descending) })
+}
+
+/// `name = value`, which the parser reads as a comparison.
+fn check_parameter(parameter: &ast::Expr) -> SqlResult<()> {
+    match parameter {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => match &**left {
+            ast::Expr::Identifier(name) => storage_parameters::check_value(&fold_ident(name), &right.to_string()),
+            _ => Err(SqlError::unsupported("this index option")),
+        },
+        _ => Err(SqlError::unsupported("this index option")),
+    }
+}

@@ -1,0 +1,175 @@
+//! What statements that change the catalog need of the session: the right to change it, names, evaluation over rows.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use base::{Oid, SqlError};
+use sqlparser::ast;
+use tenant::row::keys::KeyRange;
+use tenant::{Access, Direction, Interrupt, Step, View};
+use types::{Datum, Row};
+
+use super::analytic::AnalyticState;
+use super::context::{SessionParts, StatementHost, Stopped};
+use super::run::pause;
+use super::{Field, Home, Pause, Session};
+use crate::ddl::Names;
+use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
+
+/// Why evaluation over rows stopped.
+enum Halt {
+    Interrupt(Interrupt),
+    Expression(EvalError),
+}
+
+impl Session {
+    /// The catalog, the search path and the forms of values, as they are now.
+    pub(crate) fn names(&mut self, home: &Home<'_>) -> Names {
+        let catalog = self.catalog(home);
+        let path = self.search_path(&catalog);
+        Names { format: self.format_for(home), catalog, path }
+    }
+
+    /// Errors: 25006 in a read-only transaction; `command` is the statement's tag.
+    pub(crate) fn require_writable(&mut self, home: &mut Home<'_>, command: &str) -> Result<(), Pause> {
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        Ok(home.tenant.view(&mut open.txn, home.redo).require_writable(command)?)
+    }
+
+    /// Runs `act` against the tenant as the transaction sees it.
+    pub(crate) fn with_view<T>(
+        &mut self,
+        home: &mut Home<'_>,
+        act: impl FnOnce(&mut View<'_>) -> Step<T>,
+    ) -> Result<T, Pause> {
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        let outcome = act(&mut home.tenant.view(&mut open.txn, home.redo));
+        outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+    }
+
+    /// Calls `each` for every row of a table, committed or the transaction's own.
+    pub(crate) fn for_each_row(
+        &mut self,
+        home: &mut Home<'_>,
+        table: Oid,
+        each: &mut dyn FnMut(&EvalCtx<'_>) -> EvalResult<()>,
+    ) -> Result<(), Pause> {
+        self.evaluating(home, &mut |view, statement| {
+            let (table, mut scan) = {
+                let mut view = view.borrow_mut();
+                let table = view.table(table).map_err(|error| Halt::Interrupt(error.into()))?;
+                let scan = view.scan_newest(&table, Access::Table, KeyRange::all(), Direction::Forward);
+                (table, scan)
+            };
+            let columns: Vec<usize> = (0..table.columns.len()).collect();
+            let mut row = Vec::new();
+            loop {
+                row.clear();
+                let next = view.borrow_mut().next_columns(&mut scan, &columns, &mut row);
+                if next.map_err(Halt::Interrupt)?.is_none() {
+                    return Ok(());
+                }
+                each(&EvalCtx::new(statement, &row)).map_err(Halt::Expression)?;
+            }
+        })
+    }
+
+    /// The values of an expression without columns, evaluated `count` times.
+    pub(crate) fn evaluate(
+        &mut self,
+        home: &mut Home<'_>,
+        expr: &BoundExpr,
+        count: usize,
+    ) -> Result<Vec<Datum>, Pause> {
+        let mut values = Vec::with_capacity(count);
+        self.evaluating(home, &mut |_, statement| {
+            for _ in 0..count {
+                values.push(eval(expr, &EvalCtx::new(statement, &[])).map_err(Halt::Expression)?);
+            }
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    fn evaluating(
+        &mut self,
+        home: &mut Home<'_>,
+        act: &mut dyn FnMut(&RefCell<View<'_>>, &StatementCtx<'_>) -> Result<(), Halt>,
+    ) -> Result<(), Pause> {
+        let parts = SessionParts {
+            start: &self.start,
+            settings: &self.settings,
+            role: &self.role_name,
+            sequences: &self.sequences,
+            sleep_until: self.sleep_until,
+        };
+        let open = self.transaction.open().expect("a statement runs in a transaction");
+        let (outcome, stopped) = {
+            let view = RefCell::new(home.tenant.view(&mut open.txn, home.redo));
+            let host = StatementHost::new(parts, &view);
+            let statement = StatementCtx {
+                params: &[],
+                format: &self.format,
+                statement_start: self.statement_start,
+                session: &host,
+                subqueries: &NoSubqueries,
+            };
+            let outcome = act(&view, &statement);
+            (outcome, host.stopped())
+        };
+        let halt = match outcome {
+            Ok(()) => return Ok(()),
+            Err(halt) => halt,
+        };
+        Err(match (halt, stopped) {
+            (Halt::Expression(EvalError::Sql(error)), _) => error.into(),
+            (Halt::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
+                pause(interrupt, home.tenant, &open.txn)
+            }
+            (_, Some(Stopped::Sleep(_))) => SqlError::unsupported("pg_sleep in DDL").into(),
+            (_, None) => SqlError::internal("a statement stopped without a reason").into(),
+        })
+    }
+
+    /// The columns of a query.
+    ///
+    /// # Errors
+    /// A pause where only the analytical planner can tell; what binding says.
+    pub(crate) fn query_fields(
+        &mut self,
+        home: &mut Home<'_>,
+        query: &ast::Query,
+    ) -> Result<(Vec<Field>, Vec<crate::plan::RelationAccess>), Pause> {
+        let planned = self.plan_query(home, query)?;
+        self.check_access(home, &planned.bound)?;
+        let accesses = planned.bound.accesses.clone();
+        let planned = self.described(home, planned)?;
+        Ok((planned.fields.clone().unwrap_or_default(), accesses))
+    }
+
+    /// All rows of a query. Give them to [`Session::keep_gathered`] if the statement must wait afterwards.
+    pub(crate) fn query_rows(
+        &mut self,
+        home: &mut Home<'_>,
+        query: &ast::Query,
+    ) -> Result<(Vec<Field>, Vec<Row>), Pause> {
+        let planned = self.plan_query(home, query)?;
+        let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
+        Ok((fields, rows))
+    }
+
+    /// The statement is run again: the rows gathered for it from an analytical thread still hold.
+    pub(crate) fn keep_gathered(&mut self, fields: Vec<Field>, rows: Vec<Row>) {
+        self.analytic = AnalyticState::Gathered { fields, rows };
+    }
+
+    fn plan_query(
+        &mut self,
+        home: &mut Home<'_>,
+        query: &ast::Query,
+    ) -> Result<Arc<super::prepared::Planned>, Pause> {
+        let catalog = self.catalog(home);
+        let statement = ast::Statement::Query(Box::new(query.clone()));
+        Ok(Arc::new(self.bind_statement(home, &catalog, &statement, &[])?))
+    }
+}
