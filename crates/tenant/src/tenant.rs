@@ -534,6 +534,8 @@ impl Tenant {
     /// Begins a checkpoint of the state as it is now: constant time but for the trees that changed since the last one. Run
     /// it as a task, then [`Tenant::finish_checkpoint`]. When no transaction is open, sequences are written as they are,
     /// so that closing a tenant leaves no gap in them.
+    ///
+    /// Before its root is published the log must be durable through [`Tenant::newest_pending`] as it is now.
     pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, OpenError> {
         if self.open_transactions == 0 {
             self.settle_sequences();

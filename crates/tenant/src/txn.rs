@@ -14,6 +14,9 @@ use crate::row::keys::{Key, KeyRange};
 use crate::sequence::SequenceState;
 use crate::snapshot_view::Frozen;
 
+/// Ranges a SERIALIZABLE transaction remembers before they become whole trees; about 100 bytes each.
+const READS_MAX: usize = 1 << 14;
+
 /// PostgreSQL's isolation levels; READ UNCOMMITTED is READ COMMITTED.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
@@ -189,7 +192,19 @@ impl Txn {
             if self.reads.last() != Some(&(tree, range.clone())) {
                 self.reads.push((tree, range));
             }
+            if self.reads.len() > READS_MAX {
+                self.widen_reads();
+            }
         }
+    }
+
+    /// Forgets which parts of trees were read, but not which trees: more may conflict now, nothing less.
+    #[cold]
+    fn widen_reads(&mut self) {
+        let mut trees: Vec<TreeId> = self.reads.iter().map(|(tree, _)| *tree).collect();
+        trees.sort_unstable();
+        trees.dedup();
+        self.reads = trees.into_iter().map(|tree| (tree, KeyRange::all())).collect();
     }
 
     pub(crate) fn note_point_read(&mut self, tree: TreeId, key: &[u8]) {
