@@ -125,18 +125,17 @@ pub(super) fn resolve(
         _ => {}
     }
     keep_best(&mut fitting, |c| {
-        let matches =
-            |(want, have): (&PgType, &PgType)| *have != PgType::Unknown && *want == base_type(*have);
-        c.args.iter().zip(actual).filter(|pair| matches(*pair)).count()
+        let exact = |i: &usize| c.args[*i] == base_type(actual[*i]) && !is_polymorphic(c.def.arg(*i));
+        (0..actual.len()).filter(|i| actual[*i] != PgType::Unknown && exact(i)).count()
     });
     if fitting.len() > 1 {
         keep_best(&mut fitting, |c| {
-            let preferred = |(want, have): (&PgType, &PgType)| {
-                *have != PgType::Unknown
-                    && (*want == base_type(*have)
-                        || want.is_preferred() && want.category() == have.category())
+            let preferred = |i: &usize| {
+                let (want, have) = (c.args[*i], base_type(actual[*i]));
+                !is_polymorphic(c.def.arg(*i))
+                    && (want == have || want.is_preferred() && want.category() == have.category())
             };
-            c.args.iter().zip(actual).filter(|pair| preferred(*pair)).count()
+            (0..actual.len()).filter(|i| actual[*i] != PgType::Unknown && preferred(i)).count()
         });
     }
     if fitting.len() > 1 {
