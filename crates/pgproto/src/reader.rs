@@ -38,7 +38,8 @@ impl<'a> Reader<'a> {
 
     /// The bytes up to the next NUL, which is consumed too.
     pub(crate) fn c_bytes(&mut self) -> SqlResult<&'a [u8]> {
-        let end = self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
+        let end =
+            self.rest.iter().position(|&b| b == 0).ok_or_else(|| violation("invalid string in message"))?;
         let text = &self.rest[..end];
         self.rest = &self.rest[end + 1..];
         Ok(text)

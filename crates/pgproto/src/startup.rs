@@ -63,8 +63,10 @@ fn decode_inner(body: &[u8]) -> SqlResult<Opening<'_>> {
         SSL => return reader.end().map(|()| Opening::SslRequest),
         GSSENC => return reader.end().map(|()| Opening::GssEncRequest),
         CANCEL => {
-            let key =
-                CancelKey { process_id: reader.i32()?.cast_unsigned(), secret: reader.i32()?.cast_unsigned() };
+            let key = CancelKey {
+                process_id: reader.i32()?.cast_unsigned(),
+                secret: reader.i32()?.cast_unsigned(),
+            };
             return reader.end().map(|()| Opening::Cancel(key));
         }
         _ => {}
@@ -129,7 +131,10 @@ pub fn split_options(options: &str) -> SqlResult<Vec<(String, String)>> {
     }
     words.extend(word);
     let bad = |word: &str| {
-        SqlError::fatal(SqlState::SYNTAX_ERROR, format!("invalid command-line argument for server process: {word}"))
+        SqlError::fatal(
+            SqlState::SYNTAX_ERROR,
+            format!("invalid command-line argument for server process: {word}"),
+        )
     };
     let mut settings = Vec::new();
     let mut words = words.into_iter();

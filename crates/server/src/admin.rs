@@ -147,13 +147,43 @@ fn render(shared: &Shared) -> String {
     let each = |value: &dyn Fn(&TenantFigures) -> String| -> Vec<(String, String)> {
         tenants.iter().map(|f| (format!("{{tenant=\"{}\"}}", escape(&f.name)), value(f))).collect()
     };
-    series("rowhouse_tenant_cpu_seconds_total", "counter", "Processor time charged to the tenant.", each(&|f| f.cpu.to_string()));
-    series("rowhouse_tenant_commits_total", "counter", "Commits with changes.", each(&|f| f.commits.to_string()));
+    series(
+        "rowhouse_tenant_cpu_seconds_total",
+        "counter",
+        "Processor time charged to the tenant.",
+        each(&|f| f.cpu.to_string()),
+    );
+    series(
+        "rowhouse_tenant_commits_total",
+        "counter",
+        "Commits with changes.",
+        each(&|f| f.commits.to_string()),
+    );
     series("rowhouse_tenant_sessions", "gauge", "Sessions now.", each(&|f| f.sessions.to_string()));
-    series("rowhouse_tenant_open", "gauge", "1 if the tenant is in memory.", each(&|f| u8::from(f.open).to_string()));
-    series("rowhouse_tenants", "gauge", "Tenants.", one(shared.tenants.count().saturating_sub(1).to_string()));
-    series("rowhouse_sessions", "gauge", "Sessions of all tenants.", one(shared.sessions.count().to_string()));
-    series("rowhouse_checkpoints_total", "counter", "Checkpoints published.", one(shared.checkpoints.load(Ordering::Relaxed).to_string()));
+    series(
+        "rowhouse_tenant_open",
+        "gauge",
+        "1 if the tenant is in memory.",
+        each(&|f| u8::from(f.open).to_string()),
+    );
+    series(
+        "rowhouse_tenants",
+        "gauge",
+        "Tenants.",
+        one(shared.tenants.count().saturating_sub(1).to_string()),
+    );
+    series(
+        "rowhouse_sessions",
+        "gauge",
+        "Sessions of all tenants.",
+        one(shared.sessions.count().to_string()),
+    );
+    series(
+        "rowhouse_checkpoints_total",
+        "counter",
+        "Checkpoints published.",
+        one(shared.checkpoints.load(Ordering::Relaxed).to_string()),
+    );
     let counts = &shared.reception;
     let connections = [
         ("accepted", &counts.accepted),
@@ -170,10 +200,27 @@ fn render(shared: &Shared) -> String {
         let label = |seat: &crate::shared::WorkerSeat| format!("{{worker=\"{}\"}}", seat.handle.id());
         shared.workers.iter().map(|seat| (label(seat), value(seat))).collect()
     };
-    series("rowhouse_log_durable_bytes", "counter", "End of what is durable in the worker's log.", per_worker(&|seat| seat.log.durable().0.to_string()));
-    let system = |seat: &crate::shared::WorkerSeat| seat.handle.account(TenantId::SYSTEM).used().as_secs_f64().to_string();
-    series("rowhouse_worker_system_cpu_seconds_total", "counter", "Processor time of the server's own work.", per_worker(&system));
-    series("rowhouse_resident_memory_bytes", "gauge", "Memory of the process.", one(shared.env.threads.resident_memory().0.to_string()));
+    series(
+        "rowhouse_log_durable_bytes",
+        "counter",
+        "End of what is durable in the worker's log.",
+        per_worker(&|seat| seat.log.durable().0.to_string()),
+    );
+    let system = |seat: &crate::shared::WorkerSeat| {
+        seat.handle.account(TenantId::SYSTEM).used().as_secs_f64().to_string()
+    };
+    series(
+        "rowhouse_worker_system_cpu_seconds_total",
+        "counter",
+        "Processor time of the server's own work.",
+        per_worker(&system),
+    );
+    series(
+        "rowhouse_resident_memory_bytes",
+        "gauge",
+        "Memory of the process.",
+        one(shared.env.threads.resident_memory().0.to_string()),
+    );
     out
 }
 

@@ -110,7 +110,8 @@ fn read_login(tenant: &tenant::Tenant, user: &str, now: i64) -> Option<Login> {
 impl Home {
     /// The present as PostgreSQL counts it.
     fn wall_clock(&self) -> SqlResult<i64> {
-        let stopping = || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
+        let stopping =
+            || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
         self.shared_if_running().map(|shared| session::wall_clock(&shared.env)).ok_or_else(stopping)
     }
 }

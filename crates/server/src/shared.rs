@@ -39,7 +39,8 @@ impl Shared {
     /// The home of a tenant: fixed by its id and the number of workers.
     pub(crate) fn worker_of(&self, tenant: base::TenantId) -> &WorkerSeat {
         // Ids count up, so new tenants spread evenly.
-        let index = usize::try_from(tenant.0 % self.workers.len() as u64).expect("fewer workers than usize::MAX");
+        let index =
+            usize::try_from(tenant.0 % self.workers.len() as u64).expect("fewer workers than usize::MAX");
         &self.workers[index]
     }
 }

@@ -91,7 +91,12 @@ fn a_client_that_never_starts_is_cut_off() {
 fn hostile_openings_end_alone() {
     let server = TestServer::start();
     let mut neighbour = server.admin("rowhouse");
-    for opening in [&b"\x7f\xff\xff\xff\0\x03\0\0"[..], b"\0\0\0\x04", b"\0\0\0\x09\0\x02\0\0\0", b"GET / HTTP/1.1\r\n\r\n"] {
+    for opening in [
+        &b"\x7f\xff\xff\xff\0\x03\0\0"[..],
+        b"\0\0\0\x04",
+        b"\0\0\0\x09\0\x02\0\0\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
         let mut stream = tcp(server.address());
         stream.write_all(opening).unwrap();
         let mut reply = Vec::new();
@@ -111,9 +116,7 @@ fn places_are_limited_and_some_are_the_administrators() {
         config.connections_reserved = 2;
     });
     server.create_tenant("acme");
-    support::eventually("the creator's place is free", || {
-        server.connect("acme", "acme", "pw").is_ok()
-    });
+    support::eventually("the creator's place is free", || server.connect("acme", "acme", "pw").is_ok());
     let mut held = Vec::new();
     let refused = loop {
         match server.connect("acme", "acme", "pw") {

@@ -78,10 +78,8 @@ pub(super) fn split(line: &[u8], csv: &Csv, row: &mut RowBuf) {
 /// Appends `value`, in quotes where a reader would need them; `alone` in its row, `\.` does.
 pub(super) fn write_value(value: &[u8], csv: &Csv, force: bool, alone: bool, out: &mut Vec<u8>) {
     let special = |&b: &u8| b == csv.delimiter || b == csv.quote || b == b'\n' || b == b'\r';
-    let quote = force
-        || value == csv.null.as_bytes()
-        || (alone && value == b"\\.")
-        || value.iter().any(special);
+    let quote =
+        force || value == csv.null.as_bytes() || (alone && value == b"\\.") || value.iter().any(special);
     if !quote {
         out.extend(value);
         return;

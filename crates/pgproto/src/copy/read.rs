@@ -123,7 +123,8 @@ impl RowReader {
             None => return Ok(false),
         };
         self.line += 1;
-        let unterminated_quote = found_none_in_quotes(&self.scan, line.len_with_end, input.len(), self.finished);
+        let unterminated_quote =
+            found_none_in_quotes(&self.scan, line.len_with_end, input.len(), self.finished);
         let bytes = &input[..line.len];
         if bytes == b"\\." && !self.scan.in_quotes {
             self.ended = true;

@@ -45,10 +45,7 @@ fn an_escaped_null_string_is_text() {
 #[test]
 fn csv_takes_quotes_newlines_and_nulls() {
     let rows = read(RowFormat::csv(), &[b"1,\"a \"\"b\"\"\n", b"c\",,\"\"\r\n2,x\"y\"z,,"]).unwrap();
-    assert_eq!(
-        texts(rows),
-        [vec![s("1"), s("a \"b\"\nc"), None, s("")], vec![s("2"), s("xyz"), None, None]]
-    );
+    assert_eq!(texts(rows), [vec![s("1"), s("a \"b\"\nc"), None, s("")], vec![s("2"), s("xyz"), None, None]]);
 }
 
 #[test]
@@ -82,7 +79,12 @@ fn formats() -> impl Strategy<Value = RowFormat> {
     let RowFormat::Csv(mut escaped) = RowFormat::csv() else { unreachable!() };
     escaped.escape = b'\\';
     escaped.null = "NULL".into();
-    prop::sample::select(vec![RowFormat::text(), RowFormat::csv(), RowFormat::Csv(escaped), RowFormat::Binary])
+    prop::sample::select(vec![
+        RowFormat::text(),
+        RowFormat::csv(),
+        RowFormat::Csv(escaped),
+        RowFormat::Binary,
+    ])
 }
 
 proptest! {

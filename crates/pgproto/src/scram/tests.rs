@@ -13,7 +13,8 @@ fn exchange(verifier: Verifier, password: &str) -> Result<(), ScramError> {
 fn the_example_of_rfc_7677_is_reproduced() {
     let mut client = ClientExchange::with_nonce("pencil", "user", "rOprNGfwEbeRWgbNEkqO");
     assert_eq!(client.first(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-    let server_first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    let server_first =
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
     let client_final = client.server_first(server_first).unwrap();
     assert_eq!(
         std::str::from_utf8(&client_final).unwrap(),

@@ -255,10 +255,7 @@ async fn exchange(
 }
 
 fn wrong_password(user: &str) -> SqlError {
-    SqlError::fatal(
-        SqlState::INVALID_PASSWORD,
-        format!("password authentication failed for user \"{user}\""),
-    )
+    SqlError::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
 /// The address as `pg_stat_activity` shows it.

@@ -222,8 +222,8 @@ impl Sessions {
             return Err(too_many("sorry, too many clients already"));
         }
         let of_tenant = inner.by_tenant.get(&tenant).copied().unwrap_or(0);
-        let of_tenant_max =
-            promised_max.map_or(inner.tenant_connections_max, |max| inner.tenant_connections_max.min(max as usize));
+        let of_tenant_max = promised_max
+            .map_or(inner.tenant_connections_max, |max| inner.tenant_connections_max.min(max as usize));
         if of_tenant >= of_tenant_max && !administrator {
             return Err(too_many("too many connections for this tenant"));
         }

@@ -64,10 +64,12 @@ impl Connection {
                         return Err(End::Fatal(fatal));
                     }
                     match interruption {
-                        Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => SqlError::new(
-                            SqlState::LOCK_NOT_AVAILABLE,
-                            "canceling statement due to lock timeout",
-                        ),
+                        Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => {
+                            SqlError::new(
+                                SqlState::LOCK_NOT_AVAILABLE,
+                                "canceling statement due to lock timeout",
+                            )
+                        }
                         Interruption::Deadline => canceled("canceling statement due to statement timeout"),
                         _ => canceled("canceling statement due to user request"),
                     }
@@ -79,7 +81,12 @@ impl Connection {
     }
 
     /// Awaits what a call paused for.
-    async fn pause(&mut self, pause: Pause, timeouts: Timeouts, deadline: Option<Nanos>) -> Result<(), Failed> {
+    async fn pause(
+        &mut self,
+        pause: Pause,
+        timeouts: Timeouts,
+        deadline: Option<Nanos>,
+    ) -> Result<(), Failed> {
         match pause {
             Pause::Lock(wait) => {
                 let lock_deadline = timeouts.lock.map(|limit| env::now() + limit);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId};
 use pgproto::scram::Verifier;
-use sql::session::{BackendRow, SessionHost};
+use sql::session::{BackendRow, Field, HostStatement, SessionHost};
 
 use super::control::Control;
 use crate::shared::Shared;
+use crate::tenants::statements;
 
 /// Seconds from 1970 to 2000, where PostgreSQL's time begins.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
@@ -81,6 +82,9 @@ impl SessionHost for Host {
             return password.to_owned();
         }
         Verifier::of_password(password, self.shared.env.entropy.bytes()).to_string()
+    }
+    fn statement_fields(&self, statement: &HostStatement) -> Vec<Field> {
+        statements::fields(statement)
     }
     fn databases(&self) -> Vec<String> {
         // A tenant learns of no other.

@@ -80,7 +80,8 @@ impl Connection {
     }
 
     async fn bind(&mut self, bind: &Bind<'_>) -> Result<(), End> {
-        let parameter_formats: SmallVec<[i16; 16]> = bind.parameter_formats.iter().map(|f| f.code()).collect();
+        let parameter_formats: SmallVec<[i16; 16]> =
+            bind.parameter_formats.iter().map(|f| f.code()).collect();
         let result_formats: SmallVec<[i16; 16]> = bind.result_formats.iter().map(|f| f.code()).collect();
         let parameters: SmallVec<[Option<&[u8]>; 16]> = bind.parameters.iter().collect();
         let request = sql::session::Bind {

@@ -82,7 +82,10 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
 /// Id, and the row unless the tenant was dropped.
 fn decode(row: &TextRow) -> SqlResult<(TenantId, Option<TenantRow>)> {
     let broken = |what: &str| {
-        SqlError::new(SqlState::DATA_CORRUPTED, format!("rowhouse.tenants holds a row with a bad {what}: {row:?}"))
+        SqlError::new(
+            SqlState::DATA_CORRUPTED,
+            format!("rowhouse.tenants holds a row with a bad {what}: {row:?}"),
+        )
     };
     let [Some(id), Some(name), Some(volume), Some(promise), Some(state)] = &row[..] else {
         return Err(broken("column"));

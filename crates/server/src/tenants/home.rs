@@ -97,7 +97,8 @@ impl Home {
             &config.data_dir
         } else {
             let found = config.volumes.iter().find(|(name, _)| name == volume);
-            let unknown = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("volume \"{volume}\" does not exist"));
+            let unknown =
+                || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("volume \"{volume}\" does not exist"));
             &found.ok_or_else(unknown)?.1
         };
         let seat = shared.worker_of(id);
@@ -192,7 +193,11 @@ impl Home {
         self.cell.with(|state| self.with_state(state, body))
     }
 
-    fn with_state<R>(&self, state: &mut State, body: impl FnOnce(&mut session::Home<'_>) -> R) -> SqlResult<R> {
+    fn with_state<R>(
+        &self,
+        state: &mut State,
+        body: impl FnOnce(&mut session::Home<'_>) -> R,
+    ) -> SqlResult<R> {
         // Out of the state while `body` runs: if it panics within a commit, nobody meets the tenant again.
         let mut tenant = state.tenant.take().ok_or_else(crashed)?;
         let mut sink = CountingSink { log: &self.log, logged: &mut state.logged, commits: 0 };
@@ -212,7 +217,10 @@ impl Home {
                 if commits == 0 {
                     state.tenant = Some(tenant);
                 } else {
-                    tracing::error!(tenant = self.id.0, "a commit panicked: the tenant is closed and reopened");
+                    tracing::error!(
+                        tenant = self.id.0,
+                        "a commit panicked: the tenant is closed and reopened"
+                    );
                     state.rescan = true;
                     state.checkpointing = false;
                     self.set_phase(state, CLOSED);
@@ -373,7 +381,8 @@ impl Home {
             fn drop(&mut self) {
                 if self.0.cell.is_home() && self.0.phase.load(Ordering::Relaxed) == OPENING {
                     self.0.cell.with(|state| {
-                        let gave_up = || SqlError::fatal(SqlState::INTERNAL_ERROR, "opening the tenant failed");
+                        let gave_up =
+                            || SqlError::fatal(SqlState::INTERNAL_ERROR, "opening the tenant failed");
                         state.failure.get_or_insert_with(gave_up);
                         self.0.set_phase(state, CLOSED);
                     });
@@ -468,7 +477,8 @@ impl Home {
     pub(crate) async fn remove(self: &Arc<Home>) -> SqlResult<()> {
         let home = self.clone();
         let task = self.worker.spawn(self.id, async move {
-            while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING {
+            while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING
+            {
                 env::sleep(Nanos::from_millis(1)).await;
             }
             home.cell.with(|state| {
@@ -490,7 +500,9 @@ impl Home {
 
     pub(super) fn begin_checkpoint(&self) -> SqlResult<Option<super::checkpoints::Begun>> {
         self.cell.with(|state| {
-            let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else { return Ok(None) };
+            let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else {
+                return Ok(None);
+            };
             let began = env::now();
             if state.logged == ByteCount(0) {
                 state.checkpointed_at = began;
@@ -502,7 +514,14 @@ impl Home {
             })?;
             state.checkpointing = true;
             let logged = std::mem::take(&mut state.logged);
-            Ok(Some(super::checkpoints::Begun { checkpoint, commit, wait_for, logged, began, incarnation: state.incarnation }))
+            Ok(Some(super::checkpoints::Begun {
+                checkpoint,
+                commit,
+                wait_for,
+                logged,
+                began,
+                incarnation: state.incarnation,
+            }))
         })
     }
 

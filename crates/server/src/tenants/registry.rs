@@ -66,7 +66,8 @@ impl Tenants {
     /// All tenants by name.
     pub(crate) fn list(&self) -> Vec<(String, Arc<Entry>)> {
         let inner = self.lock();
-        let mut list: Vec<_> = inner.by_name.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+        let mut list: Vec<_> =
+            inner.by_name.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
         drop(inner);
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list

@@ -187,13 +187,22 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     Ok(())
 }
 
-fn show(shared: &Shared) -> HostOutcome {
+/// The columns of a statement's answer; empty for one without rows.
+pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
+    if *statement != HostStatement::ShowTenants {
+        return Vec::new();
+    }
     let text = |name: &str| field(name, PgType::Text);
     let mut fields = vec![text("name"), field("id", PgType::Int8), text("state"), text("volume")];
     fields.push(field("worker", PgType::Int4));
     fields.push(field("sessions", PgType::Int8));
     fields.push(field("cpu_seconds", PgType::Float8));
     fields.extend(PromiseKey::ALL.iter().map(|key| text(key.as_str())));
+    fields
+}
+
+fn show(shared: &Shared) -> HostOutcome {
+    let fields = fields(&HostStatement::ShowTenants);
     let mut rows = Vec::new();
     for (name, entry) in shared.tenants.list() {
         let row = entry.row();

@@ -257,4 +257,3 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
     panic!("{what} did not happen");
 }
-

@@ -200,7 +200,7 @@ impl Session {
         match statement {
             Some(ParsedStatement::Setting(statement)) => super::setting_statement::fields(statement),
             Some(ParsedStatement::Cursor(statement)) => self.fetch_fields(statement),
-            Some(ParsedStatement::Host(statement)) => super::utility::host_fields(statement),
+            Some(ParsedStatement::Host(statement)) => self.start.host.statement_fields(statement),
             Some(ParsedStatement::Ast(statement)) => {
                 if matches!(super::explain::parse(statement), Ok(Some(_))) {
                     return super::explain::fields();

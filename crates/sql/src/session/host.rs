@@ -2,6 +2,8 @@
 
 use base::{Nanos, SessionId};
 
+use super::{Field, HostStatement};
+
 /// A row of `pg_stat_activity`.
 #[derive(Clone, Debug, Default)]
 pub struct BackendRow {
@@ -50,6 +52,11 @@ pub trait SessionHost: Send + Sync {
     fn terminate_backend(&self, pid: SessionId) -> bool;
     /// A password as it is stored: PostgreSQL's `SCRAM-SHA-256$…` form. One that has this form already is kept.
     fn password_verifier(&self, password: &str) -> String;
+    /// The columns of what [`super::Pause::Host`] will answer; empty for a statement without rows.
+    fn statement_fields(&self, statement: &HostStatement) -> Vec<Field> {
+        let _ = statement;
+        Vec::new()
+    }
     /// Names of all databases, for `\l`.
     fn databases(&self) -> Vec<String>;
 }

@@ -8,14 +8,9 @@ use tenant::locks::{LockTag, TableLock, WaitPolicy};
 use super::host::LockRow;
 use super::privilege::denied;
 use super::run::{Ran, Run};
-use super::{Field, Home, HostOutcome, HostStatement, Pause, Reply, Session};
+use super::{Home, HostOutcome, HostStatement, Pause, Reply, Session};
 use crate::ddl;
 use crate::parse::Utility;
-
-/// The columns of a statement on tenants: the server tells them with the rows.
-pub(super) fn host_fields(_statement: &HostStatement) -> Vec<Field> {
-    Vec::new()
-}
 
 /// The tenant's locks as `pg_locks` shows them.
 pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
