@@ -121,3 +121,75 @@ fn a_new_reference_and_the_deletion_of_its_target_do_not_both_commit() {
     assert_eq!(error.state().as_str(), "23503");
     fixture.tenant.abort(deleting);
 }
+
+/// Sessions insert, move and delete parents and children at random, waiting for each other; whatever commits, every child
+/// has its parent.
+fn children_keep_their_parents(seed: u64, on_delete: ReferentialAction) {
+    let (mut fixture, parent, child) = family(on_delete);
+    let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut below = move |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % n
+    };
+    let mut sessions: Vec<Option<(Txn, Option<LockWait>)>> = (0..3).map(|_| None).collect();
+    for _ in 0..400 {
+        let at = below(3) as usize;
+        let (mut txn, wait) = match sessions[at].take() {
+            Some(session) => session,
+            None => (fixture.begin(at as u32 + 1, Isolation::ReadCommitted), None),
+        };
+        if wait.as_ref().is_some_and(|wait| !wait.is_over()) {
+            sessions[at] = Some((txn, wait));
+            continue;
+        }
+        let (p, c, choice) = (below(6) as i32, below(10) as i32, below(8));
+        if choice == 0 {
+            fixture.commit(txn).unwrap();
+            continue;
+        }
+        let result = fixture.run(&mut txn, |view| {
+            let (parents, children) = (view.table(parent)?, view.table(child)?);
+            match choice {
+                1 => view.insert(&parents, &[int(p)]).map(drop),
+                2 => delete(view, parent, &[int(p)]).map(drop),
+                3 => update(view, parent, &[int(p)], vec![int(below(6) as i32)]).map(drop),
+                4 => update(view, child, &[int(c)], vec![int(c), Datum::Int8(p.into())]).map(drop),
+                5 => delete(view, child, &[int(c)]).map(drop),
+                _ => view.insert(&children, &[int(c), Datum::Int8(p.into())]).map(drop),
+            }
+        });
+        match result {
+            Err(Interrupt::Wait(wait)) => sessions[at] = Some((txn, Some(wait))),
+            Err(Interrupt::Error(error)) if error.state().as_str() == "40P01" => fixture.tenant.abort(txn),
+            Err(Interrupt::Error(error)) => {
+                assert!(["23503", "23505"].contains(&error.state().as_str()), "seed {seed}: {error}");
+                sessions[at] = Some((txn, None));
+            }
+            Err(Interrupt::Miss(_)) => panic!("in memory"),
+            Ok(()) => sessions[at] = Some((txn, None)),
+        }
+        let parents = fixture.rows(parent);
+        for row in fixture.rows(child) {
+            if let Datum::Int8(id) = row[1] {
+                assert!(
+                    parents.contains(&vec![int(id as i32)]),
+                    "seed {seed}: child {row:?} lost its parent"
+                );
+            }
+        }
+    }
+    sessions.into_iter().flatten().for_each(|(txn, _)| fixture.tenant.abort(txn));
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new(), "seed {seed}");
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn no_interleaving_leaves_a_child_without_its_parent() {
+    for seed in 1..60 {
+        for action in [ReferentialAction::NoAction, ReferentialAction::Cascade, ReferentialAction::SetNull] {
+            children_keep_their_parents(seed, action);
+        }
+    }
+}
