@@ -6,9 +6,10 @@ use tenant::Updated;
 use tenant::catalog::Table;
 use types::{Datum, Row};
 
-use super::{Cx, Flow, Halt, Key, RowSink, Run};
+use super::insert::cast_row;
+use super::{Cx, ExecError, ExternalRows, Flow, Halt, Key, RowSink, Run};
 use crate::expr::{eval, eval_bool};
-use crate::plan::{CheckPlan, DeletePlan, Node, ReturningPlan, UpdatePlan};
+use crate::plan::{ChangeSource, CheckPlan, DeletePlan, Node, ReturningPlan, TargetColumn, UpdatePlan};
 
 /// Longest value shown of a row that violates a constraint, in bytes.
 const SHOWN_VALUE_LEN_MAX: usize = 64;
@@ -21,43 +22,90 @@ struct Target {
 
 impl Run<'_, '_> {
     /// Runs an UPDATE; answers how many rows were changed.
-    pub(super) fn update(&self, plan: &UpdatePlan, cx: &Cx<'_>, sink: &mut dyn RowSink) -> Halt<u64> {
+    pub(super) fn update(
+        &self,
+        plan: &UpdatePlan,
+        cx: &Cx<'_>,
+        external: Option<ExternalRows<'_>>,
+        sink: &mut dyn RowSink,
+    ) -> Halt<u64> {
         // New rows are all made before the first change, so that no expression sees one.
-        let columns = plan.table.columns.len();
-        let mut changes: Vec<(Target, Row)> = Vec::new();
-        self.targets(&plan.from, plan.width, plan.joined, cx, &mut |target| {
-            let mut new = target.row[..columns].to_vec();
-            let ctx = cx.row(&target.row);
-            for (column, value) in &plan.assignments {
-                new[*column] = eval(value, &ctx).map_err(|error| self.halt(error))?;
+        let mut targets: Vec<Target> = Vec::new();
+        match &plan.source {
+            ChangeSource::Node(from) => {
+                let mut values = Row::with_capacity(plan.assignments.len());
+                self.targets(from, plan.width, plan.joined, cx, &mut |mut target| {
+                    values.clear();
+                    let ctx = cx.row(&target.row);
+                    for (_, value) in &plan.assignments {
+                        values.push(eval(value, &ctx).map_err(|error| self.halt(error))?);
+                    }
+                    for ((column, _), value) in plan.assignments.iter().zip(values.drain(..)) {
+                        target.row[*column] = value;
+                    }
+                    targets.push(target);
+                    Ok(())
+                })?;
             }
-            changes.push((target, new));
-            Ok(())
-        })?;
+            ChangeSource::External { assigned } => {
+                let columns = plan.table.live_columns().count();
+                self.external_targets(
+                    &plan.table,
+                    external,
+                    columns + assigned.len(),
+                    cx,
+                    &mut |mut target, row, types| {
+                        let given = &row[columns..];
+                        let given = cast_row(given, &types[columns..], assigned, cx)?;
+                        for (column, value) in &plan.assignments {
+                            target.row[*column] =
+                                eval(value, &cx.row(&given)).map_err(|error| self.halt(error))?;
+                        }
+                        targets.push(target);
+                        Ok(())
+                    },
+                )?;
+            }
+        }
+        let columns = plan.table.columns.len();
         let mut changed = 0;
-        for (target, new) in changes {
-            self.check(&plan.table, &plan.checks, cx, &new)?;
-            let updated = self.view.borrow_mut().update(&plan.table, &target.key, &new)?;
+        for target in targets {
+            let new = &target.row[..columns];
+            self.check(&plan.table, &plan.checks, cx, new)?;
+            let updated = self.view.borrow_mut().update(&plan.table, &target.key, new)?;
             if updated == Updated::Gone {
                 continue;
             }
             changed += 1;
             if let Some(returning) = &plan.returning {
-                let mut row = target.row;
-                row[..columns].clone_from_slice(&new);
-                self.give_returning(returning, cx, &row, sink)?;
+                self.give_returning(returning, cx, &target.row, sink)?;
             }
         }
         Ok(changed)
     }
 
     /// Runs a DELETE; answers how many rows were deleted.
-    pub(super) fn delete(&self, plan: &DeletePlan, cx: &Cx<'_>, sink: &mut dyn RowSink) -> Halt<u64> {
+    pub(super) fn delete(
+        &self,
+        plan: &DeletePlan,
+        cx: &Cx<'_>,
+        external: Option<ExternalRows<'_>>,
+        sink: &mut dyn RowSink,
+    ) -> Halt<u64> {
         let mut targets: Vec<Target> = Vec::new();
-        self.targets(&plan.from, plan.width, plan.joined, cx, &mut |target| {
-            targets.push(target);
-            Ok(())
-        })?;
+        match &plan.source {
+            ChangeSource::Node(from) => self.targets(from, plan.width, plan.joined, cx, &mut |target| {
+                targets.push(target);
+                Ok(())
+            })?,
+            ChangeSource::External { .. } => {
+                let columns = plan.table.live_columns().count();
+                self.external_targets(&plan.table, external, columns, cx, &mut |target, _, _| {
+                    targets.push(target);
+                    Ok(())
+                })?;
+            }
+        }
         let mut deleted = 0;
         for target in targets {
             if !self.view.borrow_mut().delete(&plan.table, &target.key)? {
@@ -87,9 +135,67 @@ impl Run<'_, '_> {
             if joined && !met.insert(key.clone()) {
                 return Ok(Flow::More);
             }
-            take(Target { key, row: row.clone() })?;
+            // A lone scan fills every slot anew; a join goes on with the slots of its left side.
+            let row = match joined {
+                true => row.clone(),
+                false => std::mem::replace(row, vec![Datum::Null; width]),
+            };
+            take(Target { key, row })?;
             Ok(Flow::More)
         })?;
+        Ok(())
+    }
+
+    /// The target rows of a change whose rows were found elsewhere, with the row each was found with. They must not have
+    /// changed since.
+    fn external_targets(
+        &self,
+        table: &Table,
+        external: Option<ExternalRows<'_>>,
+        width: usize,
+        cx: &Cx<'_>,
+        take: &mut dyn FnMut(Target, &[Datum], &[types::PgType]) -> Halt<()>,
+    ) -> Halt<()> {
+        let Some(external) = external else {
+            return Err(SqlError::internal("the rows of a change were not computed").into());
+        };
+        if external.types.len() != width {
+            return Err(
+                SqlError::internal("the rows of a change have other columns than were asked for").into()
+            );
+        }
+        let columns: Vec<TargetColumn> = table
+            .live_columns()
+            .map(|(_, c)| TargetColumn { name: c.name.to_string(), ty: c.ty, typmod: c.typmod })
+            .collect();
+        let primary =
+            table.primary_index().ok_or_else(|| SqlError::internal("a change by key without a key"))?;
+        let mut met: FxHashSet<Key> = FxHashSet::default();
+        for found in external.rows {
+            let shown = cast_row(&found[..columns.len()], external.types, &columns, cx)?;
+            let mut row = vec![Datum::Null; table.columns.len()];
+            for ((position, _), value) in table.live_columns().zip(shown) {
+                row[position] = value;
+            }
+            let values: Row = primary.column_positions().map(|c| row[c].clone()).collect();
+            let key = tenant::row::keys::primary_key(table, &values);
+            if !met.insert(key.clone()) {
+                continue;
+            }
+            self.examine()?;
+            let now = match self.view.borrow_mut().get(table, &key)? {
+                Some(now) => now.to_row()?,
+                None => return Err(changed_since()),
+            };
+            let same = now.iter().zip(&row).all(|(a, b)| match (a.is_null(), b.is_null()) {
+                (false, false) => types::equal(a, b),
+                (a, b) => a == b,
+            });
+            if !same {
+                return Err(changed_since());
+            }
+            take(Target { key, row: now }, found, external.types)?;
+        }
         Ok(())
     }
 
@@ -127,6 +233,12 @@ impl Run<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// A row that was found on a snapshot is another one now.
+fn changed_since() -> ExecError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .into()
 }
 
 /// PostgreSQL's picture of a row: `Failing row contains (1, null, some text...).`

@@ -101,7 +101,7 @@ fn require_width(given: usize, wanted: usize) -> Halt<()> {
     Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into())
 }
 
-fn cast_row(values: &[Datum], from: &[PgType], to: &[TargetColumn], cx: &Cx<'_>) -> Halt<Row> {
+pub(super) fn cast_row(values: &[Datum], from: &[PgType], to: &[TargetColumn], cx: &Cx<'_>) -> Halt<Row> {
     let mut row = Row::with_capacity(values.len());
     for ((value, from), column) in values.iter().zip(from).zip(to) {
         let allowed = *from == column.ty

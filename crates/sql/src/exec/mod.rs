@@ -196,8 +196,8 @@ pub fn run(
             given
         }
         PointStatement::Insert(insert) => run.insert(insert, &cx, external, sink)?,
-        PointStatement::Update(update) => run.update(update, &cx, sink)?,
-        PointStatement::Delete(delete) => run.delete(delete, &cx, sink)?,
+        PointStatement::Update(update) => run.update(update, &cx, external, sink)?,
+        PointStatement::Delete(delete) => run.delete(delete, &cx, external, sink)?,
     };
     if !matches!(plan.statement, PointStatement::Select(_)) {
         view.borrow_mut().finish_statement()?;

@@ -1,6 +1,6 @@
 //! Access paths: from values to the rows of a table.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use smallvec::SmallVec;
 use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
@@ -8,7 +8,7 @@ use tenant::{Access, Direction};
 use types::{Datum, PgType};
 
 use super::{Cx, Flow, Halt, Key, Run};
-use crate::expr::{BoundExpr, eval_ref};
+use crate::expr::{BoundExpr, SubqueryEval, eval_ref};
 use crate::plan::{AccessPath, KeyPart, ProbeFit, RangeBound, ScanNode};
 
 /// A probe brought to the form of a column's keys.
@@ -187,11 +187,7 @@ impl Run<'_, '_> {
     /// The values a key column may have: each once, in order.
     fn probe_set(&self, part: &KeyPart, cx: &Cx<'_>, row: &[Datum]) -> Halt<Vec<Datum>> {
         let mut values = Vec::new();
-        let mut add = |fitted| {
-            if let Fitted::Value(value) = fitted {
-                values.push(value);
-            }
-        };
+        let mut add = |fitted| add_to(&mut values, fitted);
         match part {
             KeyPart::Equal(expr, fit) => add(self.probe(expr, *fit, cx, row)?),
             KeyPart::OneOf(items, fit) => {
@@ -206,10 +202,25 @@ impl Run<'_, '_> {
                     array.items.iter().for_each(|item| add(fitted(item.clone(), *fit)));
                 }
             }
+            KeyPart::InRows(..) => {}
+        }
+        if let KeyPart::InRows(id, fit) = part {
+            let ctx = cx.row(row);
+            SubqueryEval::run(self, *id, &ctx, &mut |found| {
+                add_to(&mut values, fitted(found[0].clone(), *fit));
+                Ok(ControlFlow::Continue(()))
+            })
+            .map_err(|error| self.halt(error))?;
         }
         values.sort_by(types::compare);
         values.dedup_by(|a, b| types::equal(a, b));
         Ok(values)
+    }
+}
+
+fn add_to(values: &mut Vec<Datum>, fitted: Fitted) {
+    if let Fitted::Value(value) = fitted {
+        values.push(value);
     }
 }
 

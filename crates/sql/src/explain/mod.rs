@@ -11,9 +11,9 @@ use sqlparser::ast;
 use crate::exec::{ExecDone, Profile};
 use crate::expr::{AggregateCall, AggregateKind, BoundExpr};
 use crate::plan::{
-    AccessPath, AggregatePlan, BoundPlan, ConflictAction, DistinctPlan, InsertPlan, InsertSource, KeyPart,
-    Node, NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode, SelectPlan,
-    TableFunction,
+    AccessPath, AggregatePlan, BoundPlan, ChangeSource, ConflictAction, DistinctPlan, InsertPlan,
+    InsertSource, KeyPart, Node, NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode,
+    SelectPlan, TableFunction,
 };
 
 use expr_text::{Names, text};
@@ -121,11 +121,11 @@ pub fn explain(plan: &BoundPlan, options: ExplainOptions, analyzed: Option<&Anal
         PointStatement::Insert(insert) => tree.insert(insert),
         PointStatement::Update(update) => {
             tree.line(0, &format!("Update on {}", update.table.name), None, None);
-            tree.node(&update.from, &Names::new(&update.slot_names), 1);
+            tree.change(&update.source, &update.slot_names);
         }
         PointStatement::Delete(delete) => {
             tree.line(0, &format!("Delete on {}", delete.table.name), None, None);
-            tree.node(&delete.from, &Names::new(&delete.slot_names), 1);
+            tree.change(&delete.source, &delete.slot_names);
         }
     }
     for (i, subquery) in point.subqueries.iter().enumerate() {
@@ -196,6 +196,13 @@ impl Tree<'_> {
             InsertSource::Values(rows) => self.line(1, "Values Scan", Some(rows.len() as f64), None),
             InsertSource::Select { plan, .. } => self.select(plan, 1),
             InsertSource::External { .. } => self.line(1, "Analytical Query", None, None),
+        }
+    }
+
+    fn change(&mut self, source: &ChangeSource, slot_names: &[String]) {
+        match source {
+            ChangeSource::Node(node) => self.node(node, &Names::new(slot_names), 1),
+            ChangeSource::External { .. } => self.line(1, "Analytical Query", None, None),
         }
     }
 
@@ -358,6 +365,7 @@ fn index_conditions(
         .map(|(part, column)| match part {
             KeyPart::Equal(expr, _) => format!("{column} = {}", text(expr, names)),
             KeyPart::OneOf(items, _) => format!("{column} IN ({})", list(items)),
+            KeyPart::InRows(id, _) => format!("{column} = ANY (SubPlan {})", id.0 + 1),
             KeyPart::AnyOf(array, _) => format!("{column} = ANY ({})", text(array, names)),
         })
         .collect();

@@ -9,7 +9,7 @@ use super::binder::Binder;
 use super::cost::{ARRAY_ITEMS, selectivity};
 use super::join_order::OrderWish;
 use super::point_plan::{AccessPath, KeyPart, ProbeFit, RangeBound};
-use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
+use crate::expr::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryId, SubqueryTest, Volatility};
 
 /// A path for one table.
 pub(super) struct Choice {
@@ -37,13 +37,14 @@ enum ProbeKind<'e> {
     Equal(&'e BoundExpr),
     OneOf(&'e [BoundExpr]),
     AnyOf(&'e BoundExpr),
+    InRows(SubqueryId, f64),
     Lower(&'e BoundExpr, bool),
     Upper(&'e BoundExpr, bool),
 }
 
 impl ProbeKind<'_> {
     fn is_exact(&self) -> bool {
-        matches!(self, ProbeKind::Equal(_) | ProbeKind::OneOf(_) | ProbeKind::AnyOf(_))
+        !matches!(self, ProbeKind::Lower(..) | ProbeKind::Upper(..))
     }
 }
 
@@ -124,6 +125,11 @@ impl Binder<'_> {
                     times *= ARRAY_ITEMS;
                     single = false;
                     KeyPart::AnyOf(array.clone(), probe.fit)
+                }
+                ProbeKind::InRows(id, rows) => {
+                    times *= rows;
+                    single = false;
+                    KeyPart::InRows(id, probe.fit)
                 }
                 ProbeKind::Lower(..) | ProbeKind::Upper(..) => unreachable!("only exact probes are taken"),
             });
@@ -233,6 +239,19 @@ impl Binder<'_> {
                     let Some(fit) = fit(target.ty, target.typmod, element) else { continue };
                     if ready(array) {
                         probes.push(Probe { conjunct, column, fit, kind: ProbeKind::AnyOf(array) });
+                    }
+                }
+                ExprKind::Subquery(subquery) if !subquery.correlated => {
+                    let SubqueryTest::Compare { all: false, columns } = &subquery.test else { continue };
+                    let [SubqueryColumn { op: CompareOp::Eq, left, cast, .. }] = columns.as_slice() else {
+                        continue;
+                    };
+                    let (Some(column), None) = (column(left), cast) else { continue };
+                    let target = &table.columns[column];
+                    let (ty, rows) = self.with_subquery(subquery.id, |plan| (plan.project[0].ty, plan.rows));
+                    if let Some(fit) = fit(target.ty, target.typmod, ty) {
+                        let kind = ProbeKind::InRows(subquery.id, rows.max(1.0));
+                        probes.push(Probe { conjunct, column, fit, kind });
                     }
                 }
                 _ => {}

@@ -12,7 +12,7 @@ use sqlparser::ast;
 use tenant::catalog::Table;
 use types::{PgType, TypeMod};
 
-use crate::expr::{AggregateCall, BoundExpr};
+use crate::expr::{AggregateCall, BoundExpr, SubqueryId};
 
 /// A statement the point path runs.
 #[derive(Debug)]
@@ -251,6 +251,8 @@ pub enum KeyPart {
     OneOf(Vec<BoundExpr>, ProbeFit),
     /// `= ANY (array)`.
     AnyOf(BoundExpr, ProbeFit),
+    /// `IN (subquery)`, uncorrelated.
+    InRows(SubqueryId, ProbeFit),
 }
 
 /// One end of a range.
@@ -335,15 +337,26 @@ pub struct ReturningPlan {
     pub project: Vec<BoundExpr>,
 }
 
-/// UPDATE. The target is the first relation of `from`: its columns are slots `0..`, its key is remembered at place 0.
+/// Where the rows to change come from.
+#[derive(Debug)]
+pub enum ChangeSource {
+    Node(Node),
+    /// Rows found elsewhere: the target's columns, then the values assigned, which are cast to these columns. The
+    /// target is looked up by its primary key and must be as it was found.
+    External {
+        assigned: Vec<TargetColumn>,
+    },
+}
+
+/// UPDATE. The target is the first relation of the source: its columns are slots `0..`, its key is remembered at place 0.
 #[derive(Debug)]
 pub struct UpdatePlan {
     pub id: NodeId,
     pub table: Arc<Table>,
     pub width: usize,
     pub slot_names: Arc<[String]>,
-    pub from: Node,
-    /// The new values, over the level's row.
+    pub source: ChangeSource,
+    /// The new values, over the level's row (or over the assigned values of an external one).
     pub assignments: Vec<(usize, BoundExpr)>,
     pub checks: Vec<CheckPlan>,
     /// One target row may meet several rows of FROM; only the first counts.
@@ -359,7 +372,7 @@ pub struct DeletePlan {
     pub table: Arc<Table>,
     pub width: usize,
     pub slot_names: Arc<[String]>,
-    pub from: Node,
+    pub source: ChangeSource,
     pub joined: bool,
     /// Over the level's row.
     pub returning: Option<ReturningPlan>,

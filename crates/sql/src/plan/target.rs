@@ -242,7 +242,9 @@ pub(super) fn refuse_identity(column: &Column, has_value: bool, update: bool) ->
     Err(if update { error } else { error.with_hint("Use OVERRIDING SYSTEM VALUE to override.") })
 }
 
-fn add(
+/// # Errors
+/// 42601 for a column that is assigned to twice.
+pub(super) fn add(
     bound: &mut Vec<(usize, BoundExpr)>,
     position: usize,
     value: BoundExpr,

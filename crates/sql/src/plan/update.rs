@@ -9,8 +9,11 @@ use tenant::catalog::{Privileges, Table};
 use super::binder::Binder;
 use super::from_clause::{FromTree, table_columns};
 use super::level::{Level, LevelScope, Namespace, RelationSource};
-use super::point_plan::{Node, PointPlan, PointStatement, ReturningPlan, UpdatePlan};
+use super::point_plan::{
+    ChangeSource, ExternalSource, Node, PointPlan, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
+};
 use super::refuse::refuse;
+use super::target::{add as add_assignment, given, refuse_identity};
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{BoundExpr, fold_ident};
 
@@ -39,18 +42,135 @@ pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlRes
         }
     };
     let binder = Binder::new(*ctx);
-    let target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
-    let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
-    let conditions = target.with_scope(|scope| binder.bind_where(selection.as_ref(), scope))?;
-    let (returning, output) = target.bind_returning(&binder, returning.as_deref())?;
-    target.note_reads(&binder, &conditions);
+    let local = || {
+        let target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
+        let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
+        let conditions = target.with_scope(|scope| binder.bind_where(selection.as_ref(), scope))?;
+        let (returning, output) = target.bind_returning(&binder, returning.as_deref())?;
+        target.note_reads(&binder, &conditions);
+        let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
+        let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !from.is_empty());
+        let slot_names = target.level.slot_names();
+        let (from, cost) = target.plan(&binder, conditions)?;
+        let id = binder.next_node();
+        let source = ChangeSource::Node(from);
+        let plan =
+            UpdatePlan { id, table, width, slot_names, source, assignments: set, checks, joined, returning };
+        finish(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output, cost)
+    };
+    let error = match local() {
+        Ok(plan) => return Ok(plan),
+        Err(error) => error,
+    };
+    let Some(reason) = binder.reason_for(&error) else { return Err(error) };
+    let parts = External { table, from, selection: selection.as_ref(), returning: returning.as_deref() };
+    if assignments.iter().any(|a| matches!(a.target, ast::AssignmentTarget::Tuple(_))) {
+        return Err(error);
+    }
+    bind_external_update(&parts, assignments, reason, ctx)
+}
+
+/// The clauses of a change whose rows are found elsewhere.
+pub(super) struct External<'q> {
+    pub(super) table: &'q ast::TableWithJoins,
+    pub(super) from: &'q [ast::TableWithJoins],
+    pub(super) selection: Option<&'q ast::Expr>,
+    pub(super) returning: Option<&'q [ast::SelectItem]>,
+}
+
+impl External<'_> {
+    /// The query that finds the rows: the target's columns, then `values`.
+    ///
+    /// # Errors
+    /// 0A000 for a target without primary key.
+    pub(super) fn query(&self, target: &ChangedLevel, values: Vec<ast::Expr>) -> SqlResult<Box<ast::Query>> {
+        if target.table.primary_key.is_none() {
+            return Err(SqlError::unsupported(format!(
+                "a change of table \"{}\", which has no primary key, by a query of the analytical path",
+                target.table.name
+            )));
+        }
+        let shown = ast::Ident::with_quote('"', &target.level.relations[0].name);
+        let mut projection: Vec<ast::SelectItem> = target
+            .table
+            .live_columns()
+            .map(|(_, column)| {
+                let name = ast::Ident::with_quote('"', column.name.as_str());
+                ast::SelectItem::UnnamedExpr(ast::Expr::CompoundIdentifier(vec![shown.clone(), name]))
+            })
+            .collect();
+        projection.extend(values.into_iter().map(ast::SelectItem::UnnamedExpr));
+        let mut query = crate::parse::parse_query("SELECT 1")?;
+        let ast::SetExpr::Select(select) = &mut *query.body else {
+            return Err(SqlError::internal("SELECT 1 is not a SELECT"));
+        };
+        select.projection = projection;
+        select.from = std::iter::once(self.table).chain(self.from).cloned().collect();
+        select.selection = self.selection.cloned();
+        Ok(Box::new(query))
+    }
+
+    /// Completes the plan of a change with the query that finds its rows.
+    pub(super) fn attach(
+        mut plan: BoundPlan,
+        query: Box<ast::Query>,
+        reason: String,
+        ctx: &PlanContext<'_>,
+    ) -> SqlResult<BoundPlan> {
+        let source = super::analytic::plan(&query, String::new(), ctx)?;
+        super::analytic::merge_accesses(&mut plan.accesses, source.accesses);
+        if let PlanKind::Point(point) = &mut plan.kind {
+            point.external = Some(Box::new(ExternalSource { query, reason }));
+        }
+        Ok(plan)
+    }
+}
+
+fn bind_external_update(
+    parts: &External<'_>,
+    assignments: &[ast::Assignment],
+    reason: String,
+    ctx: &PlanContext<'_>,
+) -> SqlResult<BoundPlan> {
+    let binder = Binder::new(*ctx);
+    let target = ChangedLevel::bind(&binder, parts.table, Privileges::UPDATE, "UPDATE of", &[])?;
+    let mut values = Vec::new();
+    let mut assigned = Vec::new();
+    let mut set: Vec<(usize, BoundExpr)> = Vec::new();
+    for ast::Assignment { target: to, value } in assignments {
+        let ast::AssignmentTarget::ColumnName(name) = to else {
+            return Err(SqlError::internal("an assignment to several columns is bound here"));
+        };
+        let (position, column) = binder.target_column(&target.table, name)?;
+        let value = given(value);
+        refuse_identity(column, value.is_some(), true)?;
+        let bound = match value {
+            None => binder.bind_default(column)?,
+            Some(value) => {
+                values.push(value.clone());
+                let name = column.name.to_string();
+                assigned.push(TargetColumn { name, ty: column.ty, typmod: column.typmod });
+                BoundExpr::column(assigned.len() - 1, column.ty, column.typmod)
+            }
+        };
+        add_assignment(&mut set, position, bound, column)?;
+    }
+    let (returning, output) = target.bind_returning(&binder, parts.returning)?;
     let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
-    let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !from.is_empty());
-    let slot_names = target.level.slot_names();
-    let (from, cost) = target.plan(&binder, conditions)?;
-    let id = binder.next_node();
-    let plan = UpdatePlan { id, table, width, slot_names, from, assignments: set, checks, joined, returning };
-    finish(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output, cost)
+    let query = parts.query(&target, values)?;
+    let plan = UpdatePlan {
+        id: binder.next_node(),
+        table: Arc::clone(&target.table),
+        width: target.level.width,
+        slot_names: target.level.slot_names(),
+        source: ChangeSource::External { assigned },
+        assignments: set,
+        checks,
+        joined: false,
+        returning,
+    };
+    let plan = finish_external(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output);
+    External::attach(plan, query, reason, ctx)
 }
 
 /// The level of an UPDATE or DELETE: the target, whose columns are slots `0..`, and the relations beside it.
@@ -151,6 +271,16 @@ impl ChangedLevel {
     }
 }
 
+/// Wraps the plan of a change whose rows are found elsewhere: some parameters' types only the query can tell.
+pub(super) fn finish_external(
+    binder: &Binder<'_>,
+    command: Command,
+    statement: PointStatement,
+    output: Vec<OutputColumn>,
+) -> BoundPlan {
+    wrap(binder, command, statement, output, 1.0, binder.ctx.params.known())
+}
+
 /// Wraps the plan of a change.
 pub(super) fn finish(
     binder: &Binder<'_>,
@@ -159,6 +289,18 @@ pub(super) fn finish(
     output: Vec<OutputColumn>,
     cost: f64,
 ) -> SqlResult<BoundPlan> {
+    let parameters = binder.ctx.params.finish()?;
+    Ok(wrap(binder, command, statement, output, cost, parameters))
+}
+
+fn wrap(
+    binder: &Binder<'_>,
+    command: Command,
+    statement: PointStatement,
+    output: Vec<OutputColumn>,
+    cost: f64,
+    parameters: Vec<types::PgType>,
+) -> BoundPlan {
     let plan = PointPlan {
         statement,
         subqueries: binder.take_subqueries(),
@@ -167,13 +309,13 @@ pub(super) fn finish(
         cost,
         external: None,
     };
-    Ok(BoundPlan {
+    BoundPlan {
         command,
         output,
-        parameters: binder.ctx.params.finish()?,
+        parameters,
         accesses: binder.accesses(),
         read_only: false,
         catalog_version: binder.ctx.catalog.version(),
         kind: PlanKind::Point(Box::new(plan)),
-    })
+    }
 }

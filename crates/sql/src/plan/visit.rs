@@ -59,6 +59,7 @@ impl AccessPath {
                 match part {
                     KeyPart::Equal(expr, _) | KeyPart::AnyOf(expr, _) => f(expr),
                     KeyPart::OneOf(items, _) => items.iter().for_each(&mut *f),
+                    KeyPart::InRows(..) => {}
                 }
             }
             lower.iter().chain(upper).for_each(|bound| f(&bound.value));

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use base::{Oid, SessionId, SqlError, SqlResult, TenantId};
-use sql::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, Flow, RowSink};
-use sql::explain::{ExplainOptions, explain};
+use base::{Nanos, Oid, SessionId, SqlResult, TenantId};
+use sql::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, Profile, RowSink};
+use sql::explain::{Analyzed, ExplainOptions, explain};
 use sql::expr::ParamTypes;
 use sql::parse::{ParsedStatement, parse_one};
 use sql::plan::{self, BoundPlan, OutputColumn, PlanContext, PlanKind, TableRows};
@@ -87,6 +87,26 @@ impl Database {
 
     /// Runs a plan in a transaction of its own.
     pub(crate) fn run_plan(&mut self, plan: &BoundPlan, params: &[Datum]) -> SqlResult<(Vec<Row>, ExecDone)> {
+        self.run_with(plan, params, None)
+    }
+
+    /// The same with rows computed elsewhere.
+    pub(crate) fn run_with(
+        &mut self,
+        plan: &BoundPlan,
+        params: &[Datum],
+        external: Option<ExternalRows<'_>>,
+    ) -> SqlResult<(Vec<Row>, ExecDone)> {
+        self.run_limited(plan, params, external, ExecLimits::default())
+    }
+
+    fn run_limited(
+        &mut self,
+        plan: &BoundPlan,
+        params: &[Datum],
+        external: Option<ExternalRows<'_>>,
+        limits: ExecLimits<'_>,
+    ) -> SqlResult<(Vec<Row>, ExecDone)> {
         let format = self.format();
         let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
         let mut sink = Collect::default();
@@ -96,7 +116,7 @@ impl Database {
             let session = TestSession { view: &view, last: &self.last };
             let env = ExecEnv { format: &format, statement_start: 0, session: &session };
             let point = plan.point().expect("a point plan");
-            exec::run(point, params, &env, &view, None, &mut sink, ExecLimits::default())
+            exec::run(point, params, &env, &view, external, &mut sink, limits)
         };
         match result {
             Ok(done) => {
@@ -138,14 +158,6 @@ impl Database {
         Ok(Outcome::Rows { columns: plan.output.clone(), rows, tag: plan.command.tag(done.rows) })
     }
 
-    /// The rows as text, each value by its output function; panics where there are none.
-    pub(crate) fn text(&mut self, sql: &str) -> SqlResult<Vec<Vec<Option<String>>>> {
-        match self.execute(sql)? {
-            Outcome::Rows { columns, rows, .. } => Ok(self.to_text(&columns, &rows)),
-            other => panic!("{sql}: {other:?}"),
-        }
-    }
-
     pub(crate) fn to_text(&self, columns: &[OutputColumn], rows: &[Row]) -> Vec<Vec<Option<String>>> {
         let format = self.format();
         let value = |(d, column): (&Datum, &OutputColumn)| {
@@ -154,16 +166,19 @@ impl Database {
         rows.iter().map(|row| row.iter().zip(columns).map(value).collect()).collect()
     }
 
+    pub(crate) fn explain_analyze(&mut self, sql: &str) -> Vec<String> {
+        let plan = self.bind(sql, &[]).expect(sql);
+        let clock = || Nanos(0);
+        let profile = Profile::new(plan.point().expect("a point plan"), &clock);
+        let limits = ExecLimits { rows_examined_max: None, profile: Some(&profile) };
+        let (_, done) = self.run_limited(&plan, &[], None, limits).expect(sql);
+        let analyzed = Analyzed { profile: &profile, done, planning: Nanos(0), execution: Nanos(0) };
+        let options = ExplainOptions { costs_off: true, timing_off: true, ..ExplainOptions::default() };
+        explain(&plan, options, Some(&analyzed))
+    }
+
     pub(crate) fn explain(&self, sql: &str) -> Vec<String> {
         let plan = self.bind(sql, &[]).expect(sql);
         explain(&plan, ExplainOptions { costs_off: true, ..ExplainOptions::default() }, None)
-    }
-}
-
-/// Unwraps an error, with the statement in the panic.
-pub(crate) fn fails(database: &mut Database, sql: &str) -> SqlError {
-    match database.execute(sql) {
-        Err(error) => error,
-        Ok(outcome) => panic!("{sql} gave {outcome:?}"),
     }
 }

@@ -6,3 +6,4 @@ mod ddl;
 mod golden;
 mod paths;
 mod session;
+mod speed;

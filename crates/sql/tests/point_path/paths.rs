@@ -1,5 +1,6 @@
 //! Which paths are chosen.
 
+use sql::exec::ExternalRows;
 use types::{Datum, PgType};
 
 use crate::database::{Database, Outcome};
@@ -84,6 +85,82 @@ fn an_in_list_is_several_lookups() {
     check(
         "SELECT abalance FROM accounts WHERE aid IN (3, 1, 2)",
         &["Index Scan using accounts_pkey on accounts", "Index Cond: (aid IN (3, 1, 2))"],
+    );
+}
+
+#[test]
+fn an_uncorrelated_in_looks_its_rows_up() {
+    check(
+        "SELECT abalance FROM accounts WHERE aid IN (SELECT item FROM lines WHERE w = 1 AND d = 1 AND o = 2)",
+        &[
+            "Index Scan using accounts_pkey on accounts",
+            "Index Cond: (aid = ANY (SubPlan 1))",
+            "InitPlan 1",
+            "->  Index Scan using lines_pkey on lines",
+            "Index Cond: ((w = 1) AND (d = 1) AND (o = 2))",
+        ],
+    );
+}
+
+/// What the analytical path would answer to the query part of a change.
+fn computed(database: &mut Database, sql: &str) -> (Vec<PgType>, Vec<types::Row>) {
+    match database.execute(sql).expect(sql) {
+        Outcome::Rows { columns, rows, .. } => (columns.iter().map(|c| c.ty).collect(), rows),
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_change_takes_its_rows_from_the_analytical_path() {
+    let mut database = bank();
+    let sql = "UPDATE accounts SET bid = abalance + 1.6, filler = 'new' WHERE aid IN (SELECT 3 UNION SELECT 4) \
+               RETURNING aid, bid";
+    let plan = database.bind(sql, &[]).unwrap();
+    let source = plan.external_source().expect("UNION is not of the point path");
+    assert_eq!(source.reason, "UNION");
+    let (types, rows) =
+        computed(&mut database, "SELECT accounts.*, abalance + 1.6, 'new' FROM accounts WHERE aid IN (3, 4)");
+    let external = ExternalRows { types: &types, rows: &rows };
+    let (returned, done) = database.run_with(&plan, &[], Some(external)).unwrap();
+    assert_eq!(done.rows, 2);
+    assert_eq!(returned, [[Datum::Int4(3), Datum::Int4(32)], [Datum::Int4(4), Datum::Int4(42)]]);
+    let stale = database.run_with(&plan, &[], Some(external)).unwrap_err();
+    assert_eq!(stale.state().as_str(), "40001", "the rows have changed since they were found");
+
+    let plan = database.bind("DELETE FROM accounts WHERE aid IN (SELECT 3 UNION SELECT 4)", &[]).unwrap();
+    let (types, rows) = computed(&mut database, "SELECT * FROM accounts WHERE aid IN (3, 4)");
+    let external = ExternalRows { types: &types, rows: &rows };
+    assert_eq!(database.run_with(&plan, &[], Some(external)).unwrap().1.rows, 2);
+
+    let plan = database.bind("INSERT INTO accounts (aid, bid) SELECT 3, 1.5 UNION SELECT 4, 2", &[]).unwrap();
+    assert!(plan.external_source().is_some());
+    let (types, rows) = computed(&mut database, "SELECT 3, 1.5");
+    let external = ExternalRows { types: &types, rows: &rows };
+    assert_eq!(database.run_with(&plan, &[], Some(external)).unwrap().1.rows, 1);
+    let (_, rows) = computed(&mut database, "SELECT bid FROM accounts WHERE aid = 3");
+    assert_eq!(rows, [[Datum::Int4(2)]]);
+}
+
+#[test]
+fn explain_analyze_counts_rows_and_loops() {
+    let mut database = bank();
+    let sql = "SELECT count(*) FROM lines l JOIN accounts a ON a.aid = l.item \
+               WHERE l.w = 1 AND l.d = 1 AND a.abalance > 100";
+    let lines = database.explain_analyze(sql);
+    let lines: Vec<&str> = lines[1..].iter().map(|line| line.trim()).collect();
+    assert_eq!(
+        lines,
+        [
+            "Aggregate",
+            "->  Nested Loop (actual rows=40 loops=1)",
+            "->  Index Scan using lines_pkey on lines l (actual rows=50 loops=1)",
+            "Index Cond: ((w = 1) AND (d = 1))",
+            "->  Index Scan using accounts_pkey on accounts a (actual rows=0 loops=50)",
+            "Index Cond: (aid = l.item)",
+            "Filter: (a.abalance > 100)",
+            "Rows Removed by Filter: 10",
+            "Rows Examined: 101",
+        ]
     );
 }
 
