@@ -4,7 +4,7 @@
 //! `Send + Sync`, and runs any number of times for one version of the catalog. Everything else is [`PlanKind::Analytic`]
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
-//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `grouping` (binding), `path` and
+//! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path` and
 //! `join_order` (access paths), `insert`, `update`, `delete` (DML), `analytic` (what goes elsewhere).
 
 mod analytic;
@@ -20,9 +20,11 @@ mod ordering;
 mod path;
 mod point_plan;
 mod refuse;
+mod row_locks;
 mod select;
 mod target;
 mod update;
+mod values;
 mod visit;
 
 use base::{Oid, SqlError, SqlResult};

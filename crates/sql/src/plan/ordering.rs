@@ -1,4 +1,4 @@
-//! ORDER BY: positions, names of output columns, expressions.
+//! ORDER BY: positions, names of output columns, expressions; and LIMIT and OFFSET behind it.
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
@@ -8,8 +8,10 @@ use super::binder::Binder;
 use super::level::LevelScope;
 use super::point_plan::SortColumn;
 use super::refuse::refuse;
-use super::select::check_comparable;
-use crate::expr::{Aggregates, BoundExpr, bind_expr, resolve_unknown};
+use crate::expr::{
+    Aggregates, BoundExpr, EmptyScope, ExprKind, bind_expr, coerce, fold_ident, resolve_unknown,
+};
+use types::{CastContext, PgType, TypeMod};
 
 /// A slot to sort by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,4 +84,90 @@ impl Binder<'_> {
         project.push(bound);
         Ok(project.len() - 1)
     }
+
+    /// The place in the select list that a bare number or name stands for.
+    pub(super) fn output_reference(
+        &self,
+        expr: &ast::Expr,
+        columns: usize,
+        place: &str,
+        named: &dyn Fn(&str) -> Vec<usize>,
+    ) -> SqlResult<Option<usize>> {
+        match expr {
+            ast::Expr::Value(ast::ValueWithSpan { value, span: _ }) => match value {
+                ast::Value::Number(text, _) => match text.parse::<usize>() {
+                    Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
+                    Ok(position) => Err(SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        format!("{place} position {position} is not in select list"),
+                    )),
+                    Err(_) => {
+                        Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
+                    }
+                },
+                ast::Value::SingleQuotedString(_) | ast::Value::Boolean(_) => {
+                    Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
+                }
+                _ => Ok(None),
+            },
+            ast::Expr::Identifier(ident) => {
+                let name = fold_ident(ident);
+                Ok(named(&name).first().copied())
+            }
+            ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Identifier(_)) => {
+                self.output_reference(inner, columns, place, named)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// LIMIT or OFFSET; `None` for no limit.
+    pub(super) fn bind_count(
+        &self,
+        expr: Option<&ast::Expr>,
+        place: &'static str,
+    ) -> SqlResult<Option<BoundExpr>> {
+        let Some(expr) = expr else { return Ok(None) };
+        if let ast::Expr::Identifier(ident) = expr
+            && ident.quote_style.is_none()
+            && ident.value.eq_ignore_ascii_case("all")
+        {
+            return Ok(None);
+        }
+        let ctx = self.expressions(Aggregates::Forbidden(place));
+        let bound = bind_expr(expr, &EmptyScope, &ctx).map_err(|error| {
+            if error.state() == SqlState::UNDEFINED_COLUMN {
+                let message = format!("argument of {place} must not contain variables");
+                return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+            }
+            error
+        })?;
+        let from = bound.ty;
+        let count =
+            coerce(bound, PgType::Int8, TypeMod::NONE, CastContext::Assignment, &ctx).map_err(|error| {
+                if error.state() != SqlState::CANNOT_COERCE {
+                    return error;
+                }
+                let message = format!("argument of {place} must be type bigint, not type {}", from.name());
+                SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+            })?;
+        let null = matches!(count.kind, ExprKind::Const(types::Datum::Null));
+        Ok((!null).then_some(count))
+    }
+}
+
+/// Types without equality or order cannot be grouped or sorted by.
+pub(super) fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
+    let json = |ty: PgType| ty == PgType::Json || ty.element() == Some(PgType::Json);
+    if !json(ty) {
+        return Ok(());
+    }
+    let error = SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("could not identify an {operator} operator for type {}", ty.name()),
+    );
+    if operator == "ordering" {
+        return Err(error.with_hint("Use an explicit ordering operator or modify the query."));
+    }
+    Err(error)
 }

@@ -1,11 +1,7 @@
-//! SELECT and VALUES: binding of one level and putting its plan together.
-
-use std::sync::Arc;
+//! SELECT: binding of one level and putting its plan together.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::Privileges;
-use types::{CastContext, PgType, TypeMod};
 
 use super::analytic;
 use super::binder::{Binder, object_name};
@@ -13,18 +9,14 @@ use super::cost::{POINT_ROWS_MAX, limit_estimate};
 use super::from_clause::FromTree;
 use super::grouping::Grouping;
 use super::join_order::OrderWish;
-use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource};
-use super::ordering::SortItem;
-use super::point_plan::TableUse;
-use super::point_plan::{
-    AggregatePlan, DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, PointPlan, PointStatement,
-    SelectPlan, SortColumn,
-};
+use super::level::{Level, LevelScope, Namespace};
+use super::ordering::{SortItem, check_comparable};
+use super::point_plan::{AggregatePlan, DistinctPlan, PointPlan, PointStatement, SelectPlan, SortColumn};
 use super::refuse::refuse;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
-    AggregateKind, Aggregates, BoundExpr, EmptyScope, ExprKind, Scope, bind_condition, bind_expr, coerce,
-    common_type, fold_ident, output_name, resolve_unknown,
+    AggregateKind, Aggregates, BoundExpr, Scope, bind_condition, bind_expr, fold_ident, output_name,
+    resolve_unknown,
 };
 
 /// A bound query level with the columns it shows.
@@ -35,10 +27,10 @@ pub(super) struct BoundQuery {
 
 /// What follows the body of a query.
 pub(super) struct Tail<'q> {
-    order_by: Option<&'q ast::OrderBy>,
-    limit: Option<&'q ast::Expr>,
-    offset: Option<&'q ast::Expr>,
-    locks: &'q [ast::LockClause],
+    pub(super) order_by: Option<&'q ast::OrderBy>,
+    pub(super) limit: Option<&'q ast::Expr>,
+    pub(super) offset: Option<&'q ast::Expr>,
+    pub(super) locks: &'q [ast::LockClause],
 }
 
 pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
@@ -80,9 +72,9 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
 }
 
 /// A select item, bound.
-struct Item {
-    expr: BoundExpr,
-    column: OutputColumn,
+pub(super) struct Item {
+    pub(super) expr: BoundExpr,
+    pub(super) column: OutputColumn,
 }
 
 impl Binder<'_> {
@@ -246,7 +238,7 @@ impl Binder<'_> {
             None
         };
         let parts = Parts { conditions, aggregate, project, visible, distinct, sort };
-        let plan = self.finish_level(level, trees, parts, tail, outer)?;
+        let plan = self.finish_level(level, trees, parts, tail)?;
         Ok(BoundQuery { plan, columns: outputs })
     }
 
@@ -429,82 +421,13 @@ impl Binder<'_> {
         Ok(DistinctPlan::On(columns))
     }
 
-    fn bind_values(
-        &self,
-        values: &ast::Values,
-        tail: &Tail<'_>,
-        outer: Option<&dyn Scope>,
-    ) -> SqlResult<BoundQuery> {
-        let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
-        let nothing = Level::default();
-        let namespace = Namespace::default();
-        let before = LevelScope { level: &nothing, namespace: &namespace, outer };
-        let ctx = self.expressions(Aggregates::Forbidden("VALUES"));
-        let mut bound: Vec<Vec<BoundExpr>> = Vec::with_capacity(rows.len());
-        for row in rows {
-            let row: Vec<BoundExpr> =
-                row.content.iter().map(|expr| bind_expr(expr, &before, &ctx)).collect::<SqlResult<_>>()?;
-            if bound.first().is_some_and(|first| first.len() != row.len()) {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    "VALUES lists must all be the same length",
-                ));
-            }
-            bound.push(row);
-        }
-        let width = bound.first().map_or(0, Vec::len);
-        let mut columns = Vec::with_capacity(width);
-        for i in 0..width {
-            let types: Vec<PgType> =
-                bound.iter().map(|row| row[i].ty).filter(|ty| *ty != PgType::Unknown).collect();
-            let ty = if types.is_empty() { PgType::Text } else { common_type(&types, "VALUES")? };
-            let first = bound[0][i].typmod;
-            let typmod = if bound.iter().all(|row| row[i].ty == ty && row[i].typmod == first) {
-                first
-            } else {
-                TypeMod::NONE
-            };
-            for row in &mut bound {
-                let expr = std::mem::replace(&mut row[i], BoundExpr::constant(types::Datum::Null, ty));
-                row[i] = coerce(expr, ty, typmod, CastContext::Implicit, &ctx)?;
-                self.note_effects(&row[i]);
-            }
-            let name = format!("column{}", i + 1);
-            columns.push(RelationColumn { name, ty, typmod, table_oid: Oid(0), attnum: 0 });
-        }
-        let correlated = nothing.correlated();
-        let mut level = Level::default();
-        let source = RelationSource::Values(bound);
-        let index = level.add("*VALUES*".into(), None, columns, source);
-        let namespace = level.namespace_of(index);
-        let scope = LevelScope { level: &level, namespace: &namespace, outer };
-        let outputs: Vec<OutputColumn> =
-            (0..width).map(|slot| star_item(&level, slot, format!("column{}", slot + 1)).column).collect();
-        let mut project: Vec<BoundExpr> =
-            outputs.iter().enumerate().map(|(i, c)| BoundExpr::column(i, c.ty, c.typmod)).collect();
-        let visible = project.len();
-        let sort = self.bind_order_by(tail.order_by, &mut project, &outputs, &scope)?;
-        let parts = Parts {
-            conditions: Vec::new(),
-            aggregate: None,
-            project,
-            visible,
-            distinct: DistinctPlan::No,
-            sort,
-        };
-        let mut plan = self.finish_level(level, vec![FromTree::Relation(index)], parts, tail, outer)?;
-        plan.correlated |= correlated;
-        Ok(BoundQuery { plan, columns: outputs })
-    }
-
     /// Chooses the access paths and puts the level's plan together.
-    fn finish_level(
+    pub(super) fn finish_level(
         &self,
         mut level: Level,
         trees: Vec<FromTree>,
         parts: Parts,
         tail: &Tail<'_>,
-        outer: Option<&dyn Scope>,
     ) -> SqlResult<SelectPlan> {
         let Parts { conditions, mut aggregate, project, visible, distinct, mut sort } = parts;
         let limit = self.bind_count(tail.limit, "LIMIT")?;
@@ -545,7 +468,6 @@ impl Binder<'_> {
             }
             rows = rows.min(limit);
         }
-        let _ = outer;
         Ok(SelectPlan {
             id: self.next_node(),
             width,
@@ -564,156 +486,19 @@ impl Binder<'_> {
             rows,
         })
     }
-
-    fn bind_count(&self, expr: Option<&ast::Expr>, place: &'static str) -> SqlResult<Option<BoundExpr>> {
-        let Some(expr) = expr else { return Ok(None) };
-        if let ast::Expr::Identifier(ident) = expr
-            && ident.quote_style.is_none()
-            && ident.value.eq_ignore_ascii_case("all")
-        {
-            return Ok(None);
-        }
-        let ctx = self.expressions(Aggregates::Forbidden(place));
-        let bound = bind_expr(expr, &EmptyScope, &ctx).map_err(|error| {
-            if error.state() == SqlState::UNDEFINED_COLUMN {
-                let message = format!("argument of {place} must not contain variables");
-                return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
-            }
-            error
-        })?;
-        let from = bound.ty;
-        let count =
-            coerce(bound, PgType::Int8, TypeMod::NONE, CastContext::Assignment, &ctx).map_err(|error| {
-                if error.state() != SqlState::CANNOT_COERCE {
-                    return error;
-                }
-                let message = format!("argument of {place} must be type bigint, not type {}", from.name());
-                SqlError::new(SqlState::DATATYPE_MISMATCH, message)
-            })?;
-        let null = matches!(count.kind, ExprKind::Const(types::Datum::Null));
-        Ok((!null).then_some(count))
-    }
-
-    fn bind_locks(
-        &self,
-        clauses: &[ast::LockClause],
-        level: &mut Level,
-        aggregate: &Option<AggregatePlan>,
-        distinct: &DistinctPlan,
-    ) -> SqlResult<Vec<LockPlan>> {
-        let mut locks: Vec<LockPlan> = Vec::new();
-        for ast::LockClause { lock_type, of, nonblock } in clauses {
-            let (strength, word) = match lock_type {
-                ast::LockType::Share => (LockStrength::Share, "FOR SHARE"),
-                ast::LockType::Update => (LockStrength::Update, "FOR UPDATE"),
-            };
-            let wait = match nonblock {
-                None => LockWaitPolicy::Wait,
-                Some(ast::NonBlock::Nowait) => LockWaitPolicy::NoWait,
-                Some(ast::NonBlock::SkipLocked) => LockWaitPolicy::SkipLocked,
-            };
-            let clash = match (aggregate, distinct) {
-                (Some(a), _) if a.grouped => Some("GROUP BY clause"),
-                (Some(a), _) if a.calls.is_empty() => Some("HAVING clause"),
-                (Some(_), _) => Some("aggregate functions"),
-                (None, DistinctPlan::All | DistinctPlan::On(_)) => Some("DISTINCT clause"),
-                (None, DistinctPlan::No) => None,
-            };
-            if let Some(clash) = clash {
-                return Err(SqlError::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    format!("{word} is not allowed with {clash}"),
-                ));
-            }
-            let targets = match of {
-                None => (0..level.relations.len()).collect::<Vec<_>>(),
-                Some(name) => {
-                    let parts = object_name(name)?;
-                    let found = level.relations.iter().position(|r| parts.len() == 1 && r.name == parts[0]);
-                    vec![found.ok_or_else(|| {
-                        SqlError::new(
-                            SqlState::UNDEFINED_TABLE,
-                            format!("relation \"{name}\" in {word} clause not found in FROM clause"),
-                        )
-                    })?]
-                }
-            };
-            for index in targets {
-                let relation = &mut level.relations[index];
-                let table = match &relation.source {
-                    Some(RelationSource::Table(table)) => Arc::clone(table),
-                    Some(RelationSource::Derived(_)) => {
-                        return Err(SqlError::unsupported(format!("{word} of a view or a subquery")));
-                    }
-                    _ if of.is_none() => continue,
-                    _ => {
-                        return Err(SqlError::new(
-                            SqlState::FEATURE_NOT_SUPPORTED,
-                            format!("{word} cannot be applied to a function"),
-                        ));
-                    }
-                };
-                let key = *relation.key.get_or_insert_with(|| self.next_key());
-                self.note_access(table.oid, Privileges::UPDATE);
-                self.note_table(table.oid, TableUse::LockRows);
-                self.set_effects();
-                match locks.iter_mut().find(|lock| lock.key == key) {
-                    Some(lock) => lock.strength = lock.strength.max(strength),
-                    None => locks.push(LockPlan { table, name: relation.name.clone(), key, strength, wait }),
-                }
-            }
-        }
-        Ok(locks)
-    }
-
-    /// The place in the select list that a bare number or name stands for.
-    pub(super) fn output_reference(
-        &self,
-        expr: &ast::Expr,
-        columns: usize,
-        place: &str,
-        named: &dyn Fn(&str) -> Vec<usize>,
-    ) -> SqlResult<Option<usize>> {
-        match expr {
-            ast::Expr::Value(ast::ValueWithSpan { value, span: _ }) => match value {
-                ast::Value::Number(text, _) => match text.parse::<usize>() {
-                    Ok(position) if (1..=columns).contains(&position) => Ok(Some(position - 1)),
-                    Ok(position) => Err(SqlError::new(
-                        SqlState::INVALID_COLUMN_REFERENCE,
-                        format!("{place} position {position} is not in select list"),
-                    )),
-                    Err(_) => {
-                        Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
-                    }
-                },
-                ast::Value::SingleQuotedString(_) | ast::Value::Boolean(_) => {
-                    Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("non-integer constant in {place}")))
-                }
-                _ => Ok(None),
-            },
-            ast::Expr::Identifier(ident) => {
-                let name = fold_ident(ident);
-                Ok(named(&name).first().copied())
-            }
-            ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Identifier(_)) => {
-                self.output_reference(inner, columns, place, named)
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 /// The bound clauses of a level, before its paths are chosen.
-struct Parts {
-    conditions: Vec<BoundExpr>,
-    aggregate: Option<AggregatePlan>,
-    project: Vec<BoundExpr>,
-    visible: usize,
-    distinct: DistinctPlan,
-    sort: Vec<SortColumn>,
+pub(super) struct Parts {
+    pub(super) conditions: Vec<BoundExpr>,
+    pub(super) aggregate: Option<AggregatePlan>,
+    pub(super) project: Vec<BoundExpr>,
+    pub(super) visible: usize,
+    pub(super) distinct: DistinctPlan,
+    pub(super) sort: Vec<SortColumn>,
 }
 
-fn star_item(level: &Level, slot: usize, name: String) -> Item {
+pub(super) fn star_item(level: &Level, slot: usize, name: String) -> Item {
     level.mark_used(slot);
     let column = level.column_of(slot).1;
     let output = OutputColumn {
@@ -743,22 +528,6 @@ fn refuse_wildcard_options(options: &ast::WildcardAdditionalOptions) -> SqlResul
         || opt_rename.is_some()
         || opt_alias.is_some();
     refuse(any, "an option of *")
-}
-
-/// Types without equality or order cannot be grouped or sorted by.
-pub(super) fn check_comparable(ty: PgType, operator: &str) -> SqlResult<()> {
-    let json = |ty: PgType| ty == PgType::Json || ty.element() == Some(PgType::Json);
-    if !json(ty) {
-        return Ok(());
-    }
-    let error = SqlError::new(
-        SqlState::UNDEFINED_FUNCTION,
-        format!("could not identify an {operator} operator for type {}", ty.name()),
-    );
-    if operator == "ordering" {
-        return Err(error.with_hint("Use an explicit ordering operator or modify the query."));
-    }
-    Err(error)
 }
 
 /// The order in which the first row answers a lone `min` or `max` of a column.
