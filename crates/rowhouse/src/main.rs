@@ -29,8 +29,8 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
-        Command::Demo(args) => demo::run(&args).map_err(|error| error.to_string()),
-        Command::Bench(args) => bench::run(&args).map_err(|error| error.to_string()),
+        Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
+        Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,3 +13,11 @@ pub mod tpcc;
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Result of a workload's step.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, with what the server said of it.
+pub fn explain(error: &Error) -> String {
+    match error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error) {
+        Some(said) => format!("the server says: {} ({})", said.message(), said.code().code()),
+        None => error.to_string(),
+    }
+}

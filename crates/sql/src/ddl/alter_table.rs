@@ -24,8 +24,16 @@ pub(super) fn run(
     alter: &ast::AlterTable,
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
-    let ast::AlterTable { name, if_exists, only: _, operations, location, on_cluster, table_type, end_token: _ } =
-        alter;
+    let ast::AlterTable {
+        name,
+        if_exists,
+        only: _,
+        operations,
+        location,
+        on_cluster,
+        table_type,
+        end_token: _,
+    } = alter;
     if location.is_some() || on_cluster.is_some() || table_type.is_some() {
         return Err(SqlError::unsupported("this form of ALTER TABLE").into());
     }
@@ -121,8 +129,10 @@ fn one(
             for column in column_names {
                 let column = fold_ident(column);
                 if *if_exists && table.column(&column).is_none() {
-                    let message =
-                        format!("column \"{column}\" of relation \"{}\" does not exist, skipping", table.name);
+                    let message = format!(
+                        "column \"{column}\" of relation \"{}\" does not exist, skipping",
+                        table.name
+                    );
                     notice(SqlState::SUCCESSFUL_COMPLETION, message, out);
                     continue;
                 }
@@ -198,7 +208,12 @@ pub(super) fn behavior(written: Option<&ast::DropBehavior>) -> Behavior {
     }
 }
 
-fn change_owner(session: &mut Session, home: &mut Home<'_>, oid: Oid, owner: &ast::Owner) -> Result<(), Pause> {
+fn change_owner(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    oid: Oid,
+    owner: &ast::Owner,
+) -> Result<(), Pause> {
     let owner = match owner {
         ast::Owner::Ident(ident) => fold_ident(ident),
         ast::Owner::CurrentRole | ast::Owner::CurrentUser => "current_user".into(),
@@ -219,7 +234,8 @@ fn add_column(
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
     let oid = table.oid;
-    let NewColumn { mut column, default, sequence, constraints } = column::define(names, &table.name, definition)?;
+    let NewColumn { mut column, default, sequence, constraints } =
+        column::define(names, &table.name, definition)?;
     if let Some((_, _)) = table.column(&column.name) {
         let (name, table) = (&column.name, &table.name);
         let message = format!("column \"{name}\" of relation \"{table}\" already exists");
@@ -295,7 +311,9 @@ fn add_with_values(
             Ok(())
         },
         &mut |mut row| {
-            row.push(values.next().ok_or_else(|| SqlError::internal("a row came in while a column was added"))?);
+            row.push(
+                values.next().ok_or_else(|| SqlError::internal("a row came in while a column was added"))?,
+            );
             Ok(row)
         },
     )?;
@@ -315,7 +333,8 @@ fn alter_column(
     let oid = table.oid;
     let column = &table.columns[position];
     let refuse_identity = || {
-        let message = format!("column \"{}\" of relation \"{}\" is an identity column", column.name, table.name);
+        let message =
+            format!("column \"{}\" of relation \"{}\" is an identity column", column.name, table.name);
         if column.identity.is_some() { Err(SqlError::new(SqlState::SYNTAX_ERROR, message)) } else { Ok(()) }
     };
     match operation {
@@ -337,7 +356,8 @@ fn alter_column(
             alter_type::run(session, home, names, table, position, data_type, using.as_ref())
         }
         AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
-            let generated = generated_as.as_ref().ok_or_else(|| SqlError::unsupported("this form of ADD GENERATED"))?;
+            let generated =
+                generated_as.as_ref().ok_or_else(|| SqlError::unsupported("this form of ADD GENERATED"))?;
             add_identity(session, home, names, table, position, generated, sequence_options.as_deref())
         }
     }
@@ -362,7 +382,11 @@ fn add_identity(
         return Err(SqlError::new(state, format!("{of} already has a default value")).into());
     }
     if !column.not_null {
-        return Err(SqlError::new(state, format!("{of} must be declared NOT NULL before identity can be added")).into());
+        return Err(SqlError::new(
+            state,
+            format!("{of} must be declared NOT NULL before identity can be added"),
+        )
+        .into());
     }
     let kind = column::identity_of(generated)?;
     let sequence = column::identity_sequence(column.ty, kind, options)?;

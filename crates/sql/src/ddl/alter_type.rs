@@ -58,8 +58,9 @@ pub(super) fn run(
                 Ok(())
             },
             &mut |mut row| {
-                row[position] =
-                    values.next().ok_or_else(|| SqlError::internal("a row came in while a column changed"))?;
+                row[position] = values
+                    .next()
+                    .ok_or_else(|| SqlError::internal("a row came in while a column changed"))?;
                 Ok(row)
             },
         )
@@ -72,7 +73,9 @@ fn keeps_values(ty: PgType, old: TypeMod, new: TypeMod) -> bool {
         return true;
     }
     match ty {
-        PgType::Varchar => new.is_none() || matches!((old.as_length(), new.as_length()), (Some(a), Some(b)) if a <= b),
+        PgType::Varchar => {
+            new.is_none() || matches!((old.as_length(), new.as_length()), (Some(a), Some(b)) if a <= b)
+        }
         PgType::Numeric => new == TypeMod::NONE,
         _ => false,
     }

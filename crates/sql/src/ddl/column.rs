@@ -65,14 +65,22 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
             ColumnOption::NotNull => set_nullable(&mut nullable, false, table, &name)?,
             ColumnOption::Default(expr) => {
                 if new.column.default.is_some() || new.sequence.is_some() {
-                    let message = format!("multiple default values specified for column \"{name}\" of table \"{table}\"");
+                    let message = format!(
+                        "multiple default values specified for column \"{name}\" of table \"{table}\""
+                    );
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
                 let (text, bound) = default(names, expr, &name, ty, typmod)?;
                 new.column.default = text.map(Into::into);
                 new.default = bound;
             }
-            ColumnOption::Generated { generated_as, sequence_options, generation_expr, generation_expr_mode, generated_keyword: _ } => {
+            ColumnOption::Generated {
+                generated_as,
+                sequence_options,
+                generation_expr,
+                generation_expr_mode,
+                generated_keyword: _,
+            } => {
                 if generation_expr.is_some() || generation_expr_mode.is_some() {
                     return Err(SqlError::unsupported("a generated column"));
                 }
@@ -94,7 +102,8 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
 
 fn set_nullable(nullable: &mut Option<bool>, value: bool, table: &str, column: &str) -> SqlResult<()> {
     if nullable.is_some_and(|known| known != value) {
-        let message = format!("conflicting NULL/NOT NULL declarations for column \"{column}\" of table \"{table}\"");
+        let message =
+            format!("conflicting NULL/NOT NULL declarations for column \"{column}\" of table \"{table}\"");
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
     *nullable = Some(value);
@@ -178,7 +187,10 @@ struct DefaultScope;
 
 impl Scope for DefaultScope {
     fn resolve(&self, _qualifier: &[&str], _name: &str) -> SqlResult<Option<ColumnRef>> {
-        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use column reference in DEFAULT expression"))
+        Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "cannot use column reference in DEFAULT expression",
+        ))
     }
 }
 

@@ -92,7 +92,8 @@ pub(super) fn of_table(constraint: &TableConstraint) -> SqlResult<NewConstraint>
 }
 
 fn of_primary(key: &ast::PrimaryKeyConstraint) -> SqlResult<NewConstraint> {
-    let ast::PrimaryKeyConstraint { name, index_name, index_type, columns, index_options, characteristics } = key;
+    let ast::PrimaryKeyConstraint { name, index_name, index_type, columns, index_options, characteristics } =
+        key;
     refuse_index_clauses(index_name.is_some(), index_type.is_some(), index_options)?;
     refuse_characteristics(characteristics.as_ref())?;
     Ok(NewConstraint::Primary { name: name.as_ref().map(fold_ident), columns: key_columns(columns)? })
@@ -143,7 +144,9 @@ fn of_foreign(key: &ast::ForeignKeyConstraint) -> SqlResult<NewConstraint> {
     let match_type = match match_kind {
         None | Some(ast::ConstraintReferenceMatchKind::Simple) => MatchType::Simple,
         Some(ast::ConstraintReferenceMatchKind::Full) => MatchType::Full,
-        Some(ast::ConstraintReferenceMatchKind::Partial) => return Err(SqlError::unsupported("MATCH PARTIAL")),
+        Some(ast::ConstraintReferenceMatchKind::Partial) => {
+            return Err(SqlError::unsupported("MATCH PARTIAL"));
+        }
     };
     Ok(NewConstraint::Foreign(Box::new(NewReference {
         name: name.as_ref().map(fold_ident),
@@ -202,7 +205,9 @@ fn key_columns(columns: &[ast::IndexColumn]) -> SqlResult<Vec<String>> {
                 {
                     Ok(fold_ident(ident))
                 }
-                _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{expr}\""))),
+                _ => {
+                    Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{expr}\"")))
+                }
             }
         })
         .collect()
@@ -232,7 +237,9 @@ pub(super) fn add(
             let new = NewUnique { name, columns, nulls_not_distinct };
             session.ddl(home, |ddl| ddl.add_unique(oid, new))?;
         }
-        NewConstraint::Check { name, expr } => add_check(session, home, &names, &table, name, expr, validate)?,
+        NewConstraint::Check { name, expr } => {
+            add_check(session, home, &names, &table, name, expr, validate)?
+        }
         NewConstraint::Foreign(key) => {
             let new = resolve_reference(session, &names, &table, &key, validate)?;
             session.ddl(home, |ddl| ddl.add_foreign_key(oid, new))?;
@@ -309,12 +316,15 @@ fn add_check(
         return Ok(());
     }
     let mut broken = false;
-    session.for_each_row(home, table.oid, &mut |row| {
-        broken = eval_bool(&bound, row)? == Some(false);
-        // The scan is over as soon as one row breaks it.
-        if broken { Err(EvalError::Sql(violated(table, ""))) } else { Ok(()) }
-    })
-    .map_err(|pause| if broken { violated(table, &check_name(session, home, table.oid, oid)).into() } else { pause })
+    session
+        .for_each_row(home, table.oid, &mut |row| {
+            broken = eval_bool(&bound, row)? == Some(false);
+            // The scan is over as soon as one row breaks it.
+            if broken { Err(EvalError::Sql(violated(table, ""))) } else { Ok(()) }
+        })
+        .map_err(|pause| {
+            if broken { violated(table, &check_name(session, home, table.oid, oid)).into() } else { pause }
+        })
 }
 
 fn check_name(session: &mut Session, home: &Home<'_>, table: Oid, check: Oid) -> String {
@@ -324,7 +334,8 @@ fn check_name(session: &mut Session, home: &Home<'_>, table: Oid, check: Oid) ->
 }
 
 fn violated(table: &Table, name: &str) -> SqlError {
-    let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+    let message =
+        format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
     SqlError::new(SqlState::CHECK_VIOLATION, message).with_table(table.name.as_str()).with_constraint(name)
 }
 

@@ -2,8 +2,8 @@
 
 use base::{Oid, SqlError, SqlState};
 use sqlparser::ast;
-use tenant::catalog::Column;
 use tenant::Interrupt;
+use tenant::catalog::Column;
 use types::PgType;
 
 use super::column::NewColumn;
@@ -31,7 +31,8 @@ pub(super) fn run(
         .iter()
         .enumerate()
         .map(|(i, field)| {
-            let name = create.columns.get(i).map_or_else(|| field.name.clone(), |column| fold_ident(&column.name));
+            let name =
+                create.columns.get(i).map_or_else(|| field.name.clone(), |column| fold_ident(&column.name));
             let ty = if field.ty == PgType::Unknown { PgType::Text } else { field.ty };
             let column = Column::new(name.as_str(), ty, field.modifier);
             NewColumn { column, default: None, sequence: None, constraints: Vec::new() }

@@ -30,7 +30,8 @@ pub(super) fn run(
     statement: &Statement,
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
-    let Statement::Drop { object_type, if_exists, names, cascade, restrict, purge, temporary, table } = statement
+    let Statement::Drop { object_type, if_exists, names, cascade, restrict, purge, temporary, table } =
+        statement
     else {
         return Err(SqlError::internal("not a DROP").into());
     };
@@ -124,8 +125,13 @@ fn drop_relations(
 fn wrong_kind(relation: &Relation, wanted: &str) -> SqlError {
     let article = if wanted == "index" { "an" } else { "a" };
     let (kind, name) = (relation.kind(), relation.name());
-    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article} {wanted}"))
-        .with_hint(format!("Use DROP {} to remove {} {kind}.", kind.to_uppercase(), if kind == "index" { "an" } else { "a" }))
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article} {wanted}")).with_hint(
+        format!(
+            "Use DROP {} to remove {} {kind}.",
+            kind.to_uppercase(),
+            if kind == "index" { "an" } else { "a" }
+        ),
+    )
 }
 
 fn drop_schemas(

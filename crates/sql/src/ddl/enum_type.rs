@@ -26,7 +26,9 @@ pub(super) fn create(
         Some(UserDefinedTypeRepresentation::Composite { .. }) => {
             return Err(SqlError::unsupported("a composite type").into());
         }
-        Some(UserDefinedTypeRepresentation::Range { .. }) => return Err(SqlError::unsupported("a range type").into()),
+        Some(UserDefinedTypeRepresentation::Range { .. }) => {
+            return Err(SqlError::unsupported("a range type").into());
+        }
         Some(UserDefinedTypeRepresentation::SqlDefinition { .. }) | None => {
             return Err(SqlError::unsupported("a base type").into());
         }

@@ -110,7 +110,9 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
 fn check_parameter(parameter: &ast::Expr) -> SqlResult<()> {
     match parameter {
         ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => match &**left {
-            ast::Expr::Identifier(name) => storage_parameters::check_value(&fold_ident(name), &right.to_string()),
+            ast::Expr::Identifier(name) => {
+                storage_parameters::check_value(&fold_ident(name), &right.to_string())
+            }
             _ => Err(SqlError::unsupported("this index option")),
         },
         _ => Err(SqlError::unsupported("this index option")),

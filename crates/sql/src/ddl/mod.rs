@@ -75,6 +75,7 @@ pub(crate) fn run(
 
 /// What a statement calls itself: its first two words.
 fn first_words(sql: &str) -> String {
-    let words: Vec<&str> = sql.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).take(2).collect();
+    let words: Vec<&str> =
+        sql.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty()).take(2).collect();
     words.join(" ").to_uppercase()
 }

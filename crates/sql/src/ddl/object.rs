@@ -138,7 +138,9 @@ pub(crate) fn rename(
         Named::Relation(relation) => rename_relation(session, home, &names, relation.oid(), to)?,
         Named::Type(ty) => session.ddl(home, |ddl| Ok(ddl.rename_enum(ty.oid, to)?))?,
         Named::Schema(schema) => {
-            refuse_views(&names, |catalog, object| catalog.relation(object).is_some_and(|r| r.schema() == schema.oid))?;
+            refuse_views(&names, |catalog, object| {
+                catalog.relation(object).is_some_and(|r| r.schema() == schema.oid)
+            })?;
             session.ddl(home, |ddl| Ok(ddl.rename_schema(schema.oid, to)?))?;
             rewrite_serial_defaults(session, home, &names)?;
         }
@@ -161,7 +163,9 @@ pub(super) fn rename_relation(
 
 /// Views are kept as text and would not find what was renamed.
 fn refuse_views(names: &Names, renamed: impl Fn(&Catalog, Oid) -> bool) -> SqlResult<()> {
-    let uses = |view: &tenant::catalog::ViewDefinition| view.depends_on.iter().any(|d| renamed(&names.catalog, d.object));
+    let uses = |view: &tenant::catalog::ViewDefinition| {
+        view.depends_on.iter().any(|d| renamed(&names.catalog, d.object))
+    };
     let mut views: Vec<&str> =
         names.catalog.views().filter(|view| uses(view)).map(|view| view.name.as_str()).collect();
     views.sort_unstable();
@@ -214,8 +218,12 @@ pub(super) fn rename_column(
 ) -> Result<(), Pause> {
     if let Some((position, _)) = table.column(old) {
         let uses = |d: &tenant::catalog::Dependency| d.object == table.oid && d.column == Some(position);
-        let mut views: Vec<&str> =
-            names.catalog.views().filter(|v| v.depends_on.iter().any(uses)).map(|v| v.name.as_str()).collect();
+        let mut views: Vec<&str> = names
+            .catalog
+            .views()
+            .filter(|v| v.depends_on.iter().any(uses))
+            .map(|v| v.name.as_str())
+            .collect();
         views.sort_unstable();
         if let Some(view) = views.first() {
             return Err(SqlError::unsupported(format!("renaming a column that view \"{view}\" names"))
@@ -289,7 +297,9 @@ pub(crate) fn set_schema(
             rewrite_serial_defaults(session, home, &names)?;
         }
         Named::Type(_) => return Err(SqlError::unsupported("ALTER TYPE … SET SCHEMA").into()),
-        Named::Schema(_) => return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"SET\"").into()),
+        Named::Schema(_) => {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"SET\"").into());
+        }
     }
     Ok(tag)
 }
@@ -337,7 +347,8 @@ pub(crate) fn reassign_owned(
     session.require_writable(home, TAG)?;
     let names = session.names(home);
     let to = session.role_to_own(&names.catalog, to)?;
-    let from = from.iter().map(|role| session.role_to_own(&names.catalog, role)).collect::<SqlResult<Vec<Oid>>>()?;
+    let from =
+        from.iter().map(|role| session.role_to_own(&names.catalog, role)).collect::<SqlResult<Vec<Oid>>>()?;
     let catalog = &names.catalog;
     let relations = catalog
         .relations()
@@ -376,7 +387,8 @@ pub(crate) fn comment(
                 Relation::Table(table) => super::names::column_of(table, &column)?,
                 Relation::View(view) => {
                     view.columns.iter().position(|c| c.name == column.as_str()).ok_or_else(|| {
-                        let message = format!("column \"{column}\" of relation \"{}\" does not exist", view.name);
+                        let message =
+                            format!("column \"{column}\" of relation \"{}\" does not exist", view.name);
                         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
                     })?
                 }
@@ -394,7 +406,8 @@ pub(crate) fn comment(
                 _ => None,
             };
             let object = found.ok_or_else(|| {
-                let message = format!("constraint \"{name}\" for table \"{}\" does not exist", relation.name());
+                let message =
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", relation.name());
                 SqlError::new(SqlState::UNDEFINED_OBJECT, message)
             })?;
             (object, None)

@@ -13,7 +13,8 @@ pub(super) fn create(
     statement: &Statement,
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
-    let Statement::CreateSchema { schema_name, if_not_exists, with, options, default_collate_spec, clone } = statement
+    let Statement::CreateSchema { schema_name, if_not_exists, with, options, default_collate_spec, clone } =
+        statement
     else {
         return Err(SqlError::internal("not a CREATE SCHEMA").into());
     };

@@ -53,9 +53,15 @@ impl Bounds {
     }
 
     /// Takes the options over, all but START, which it gives back; `old` is the sequence that is altered.
-    fn apply(&mut self, ty: PgType, options: &[SequenceOption], old: Option<&Bounds>) -> SqlResult<Option<i64>> {
+    fn apply(
+        &mut self,
+        ty: PgType,
+        options: &[SequenceOption],
+        old: Option<&Bounds>,
+    ) -> SqlResult<Option<i64>> {
         for (i, option) in options.iter().enumerate() {
-            let same = |other: &SequenceOption| std::mem::discriminant(other) == std::mem::discriminant(option);
+            let same =
+                |other: &SequenceOption| std::mem::discriminant(other) == std::mem::discriminant(option);
             if options[..i].iter().any(same) {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
             }
@@ -99,19 +105,34 @@ impl Bounds {
         let (lowest, highest) = range_of(ty);
         let of_type = ty.name();
         if !(lowest..=highest).contains(&self.max) {
-            return Err(invalid(format!("MAXVALUE ({}) is out of range for sequence data type {of_type}", self.max)));
+            return Err(invalid(format!(
+                "MAXVALUE ({}) is out of range for sequence data type {of_type}",
+                self.max
+            )));
         }
         if !(lowest..=highest).contains(&self.min) {
-            return Err(invalid(format!("MINVALUE ({}) is out of range for sequence data type {of_type}", self.min)));
+            return Err(invalid(format!(
+                "MINVALUE ({}) is out of range for sequence data type {of_type}",
+                self.min
+            )));
         }
         if self.min >= self.max {
-            return Err(invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", self.min, self.max)));
+            return Err(invalid(format!(
+                "MINVALUE ({}) must be less than MAXVALUE ({})",
+                self.min, self.max
+            )));
         }
         if self.start < self.min {
-            return Err(invalid(format!("START value ({}) cannot be less than MINVALUE ({})", self.start, self.min)));
+            return Err(invalid(format!(
+                "START value ({}) cannot be less than MINVALUE ({})",
+                self.start, self.min
+            )));
         }
         if self.start > self.max {
-            return Err(invalid(format!("START value ({}) cannot be greater than MAXVALUE ({})", self.start, self.max)));
+            return Err(invalid(format!(
+                "START value ({}) cannot be greater than MAXVALUE ({})",
+                self.start, self.max
+            )));
         }
         Ok(())
     }
@@ -285,7 +306,9 @@ fn owner_column(
 ) -> SqlResult<Option<(Oid, usize)>> {
     let Some(parts) = owned else { return Ok(None) };
     let [table, column] = match parts.as_slice() {
-        [.., _] if parts.len() >= 2 => [parts[..parts.len() - 1].to_vec(), vec![parts[parts.len() - 1].clone()]],
+        [.., _] if parts.len() >= 2 => {
+            [parts[..parts.len() - 1].to_vec(), vec![parts[parts.len() - 1].clone()]]
+        }
         _ => {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
                 .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));

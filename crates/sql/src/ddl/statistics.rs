@@ -27,13 +27,19 @@ pub(crate) fn analyze(
     for parts in tables {
         let (schema, name) = split_parts(parts.clone())?;
         match names.relation(schema.as_deref(), &name)? {
-            Relation::Table(table) if session.acts_for(&names.catalog, table.owner) => found.push(table.clone()),
+            Relation::Table(table) if session.acts_for(&names.catalog, table.owner) => {
+                found.push(table.clone())
+            }
             Relation::Table(table) => {
-                let message = format!("skipping \"{}\" --- only table or database owner can {command} it", table.name);
+                let message =
+                    format!("skipping \"{}\" --- only table or database owner can {command} it", table.name);
                 warn(&message, out);
             }
             other => {
-                let message = format!("skipping \"{}\" --- cannot {command} non-tables or special system tables", other.name());
+                let message = format!(
+                    "skipping \"{}\" --- cannot {command} non-tables or special system tables",
+                    other.name()
+                );
                 warn(&message, out);
             }
         }

@@ -25,9 +25,9 @@ pub(super) fn check(options: &CreateTableOptions) -> SqlResult<()> {
     match options {
         CreateTableOptions::None => Ok(()),
         CreateTableOptions::With(options) => options.iter().try_for_each(check_one),
-        CreateTableOptions::Options(_) | CreateTableOptions::Plain(_) | CreateTableOptions::TableProperties(_) => {
-            Err(SqlError::unsupported("this table option"))
-        }
+        CreateTableOptions::Options(_)
+        | CreateTableOptions::Plain(_)
+        | CreateTableOptions::TableProperties(_) => Err(SqlError::unsupported("this table option")),
     }
 }
 
@@ -55,7 +55,10 @@ pub(super) fn check_value(name: &str, value: &str) -> SqlResult<()> {
                 .with_detail("Valid values are between \"10\" and \"100\"."));
         }
     }
-    if name == "oids" || name.starts_with("autovacuum_") || name.starts_with("toast.") || WITHOUT_EFFECT.contains(&name)
+    if name == "oids"
+        || name.starts_with("autovacuum_")
+        || name.starts_with("toast.")
+        || WITHOUT_EFFECT.contains(&name)
     {
         return Ok(());
     }

@@ -113,7 +113,11 @@ pub(super) fn create(
         acl: old.as_ref().and_then(|old| old.acl.clone()),
     };
     session.ddl(home, |ddl| {
-        if old.is_some() { ddl.replace_view(view)? } else { ddl.create_view(view).map(drop)? }
+        if old.is_some() {
+            ddl.replace_view(view)?
+        } else {
+            ddl.create_view(view).map(drop)?
+        }
         Ok(())
     })
 }
@@ -194,7 +198,13 @@ impl Mentioned {
     fn join(&mut self, operator: &ast::JoinOperator) {
         use ast::JoinOperator as J;
         let constraint = match operator {
-            J::Join(c) | J::Inner(c) | J::Left(c) | J::LeftOuter(c) | J::Right(c) | J::RightOuter(c) | J::FullOuter(c) => c,
+            J::Join(c)
+            | J::Inner(c)
+            | J::Left(c)
+            | J::LeftOuter(c)
+            | J::Right(c)
+            | J::RightOuter(c)
+            | J::FullOuter(c) => c,
             J::CrossJoin(_) => return,
             _ => {
                 self.all = true;

@@ -6,6 +6,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Privileges, Table};
 
+use super::IdentityValues;
 use super::binder::Binder;
 use super::cost::POINT_ROWS_MAX;
 use super::from_clause::table_columns;
@@ -191,7 +192,9 @@ fn bind_row(
     for (position, value) in targets.iter().zip(values) {
         let column = &table.columns[*position];
         let value = given(value);
-        refuse_identity(column, value.is_some(), false)?;
+        if binder.ctx.identity == IdentityValues::Refused {
+            refuse_identity(column, value.is_some(), false)?;
+        }
         row[*position] = Some(binder.bind_assigned(value, column, &EmptyScope, "VALUES")?);
     }
     row.into_iter()
@@ -229,7 +232,9 @@ fn bind_source(
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
             let column = &table.columns[*position];
-            refuse_identity(column, true, false)?;
+            if binder.ctx.identity == IdentityValues::Refused {
+                refuse_identity(column, true, false)?;
+            }
             row[*position] = Some(BoundExpr::column(i, column.ty, column.typmod));
         }
         None
@@ -241,7 +246,9 @@ fn bind_source(
         check_width(bound.columns.len(), targets.len(), explicit)?;
         for (i, shown) in bound.columns.iter().enumerate() {
             let column = &table.columns[targets[i]];
-            refuse_identity(column, true, false)?;
+            if binder.ctx.identity == IdentityValues::Refused {
+                refuse_identity(column, true, false)?;
+            }
             let value = BoundExpr::column(i, shown.ty, shown.typmod);
             row[targets[i]] = Some(coerce_assignment(value, &column.name, column.ty, column.typmod, &ctx)?);
         }

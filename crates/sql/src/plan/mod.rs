@@ -58,6 +58,17 @@ pub struct PlanContext<'a> {
     /// Settings for reading literals, and the catalog's type names.
     pub format: &'a FormatContext,
     pub rows: &'a dyn TableRows,
+    pub identity: IdentityValues,
+}
+
+/// What an INSERT's values for GENERATED ALWAYS columns are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IdentityValues {
+    /// An error (428C9).
+    #[default]
+    Refused,
+    /// Taken as they are, as COPY does.
+    Taken,
 }
 
 /// A column of a result.

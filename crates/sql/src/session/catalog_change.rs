@@ -170,6 +170,12 @@ impl Session {
     ) -> Result<Arc<super::prepared::Planned>, Pause> {
         let catalog = self.catalog(home);
         let statement = ast::Statement::Query(Box::new(query.clone()));
-        Ok(Arc::new(self.bind_statement(home, &catalog, &statement, &[])?))
+        Ok(Arc::new(self.bind_statement(
+            home,
+            &catalog,
+            &statement,
+            &[],
+            crate::plan::IdentityValues::Refused,
+        )?))
     }
 }

@@ -15,7 +15,7 @@ use super::{Home, Pause, Reply, Session};
 use crate::copy::{CopyColumn, CopyReader, CopyWriter};
 use crate::exec::{self, Flow, RowSink};
 use crate::parse::{CopyDirection, CopySource, CopyStatement, CopyTextFormat, ParsedStatement};
-use crate::plan;
+use crate::plan::{self, IdentityValues};
 
 /// A `COPY … FROM STDIN` under way.
 pub(super) struct CopyIn {
@@ -139,7 +139,7 @@ impl Session {
         let count = copied.len();
         let types: Vec<PgType> = copied.iter().map(|column| column.ty).collect();
         let insert = insert_of_row(&catalog, &table, &copied, statement.filter.as_ref())?;
-        let insert = Arc::new(self.bind_statement(home, &catalog, &insert, &types)?);
+        let insert = Arc::new(self.bind_statement(home, &catalog, &insert, &types, IdentityValues::Taken)?);
         let reader = CopyReader::new(name, copied, statement.options.clone())?;
         out.copy_in(shape(statement, count));
         self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, finished: false });
@@ -250,11 +250,10 @@ fn insert_of_row(
         None => format!("values ({parameters})"),
         Some(filter) => format!("select * from (values ({parameters})) as {name} ({names}) where {filter}"),
     };
-    // An identity column takes what is copied, as PostgreSQL's COPY has it.
     let sql = if columns.is_empty() {
         format!("insert into {schema}.{name} default values")
     } else {
-        format!("insert into {schema}.{name} ({names}) overriding system value {source}")
+        format!("insert into {schema}.{name} ({names}) {source}")
     };
     match crate::parse::parse_one(&sql)?.map(|script| script.statement) {
         Some(ParsedStatement::Ast(statement)) => Ok(*statement),

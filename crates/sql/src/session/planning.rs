@@ -15,7 +15,7 @@ use super::setting::Id;
 use super::{Home, Pause, Session};
 use crate::expr::ParamTypes;
 use crate::parse::ParsedStatement;
-use crate::plan::{self, PlanContext, PlanKind, TableRows};
+use crate::plan::{self, IdentityValues, PlanContext, PlanKind, TableRows};
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
@@ -97,7 +97,8 @@ impl Session {
         {
             return Ok(Some(Arc::clone(known)));
         }
-        self.bind_statement(home, &catalog, statement, declared).map(|planned| Some(Arc::new(planned)))
+        self.bind_statement(home, &catalog, statement, declared, IdentityValues::Refused)
+            .map(|planned| Some(Arc::new(planned)))
     }
 
     pub(super) fn bind_statement(
@@ -106,6 +107,7 @@ impl Session {
         catalog: &Arc<Catalog>,
         statement: &ast::Statement,
         declared: &[PgType],
+        identity: IdentityValues,
     ) -> SqlResult<Planned> {
         self.refresh_format(catalog);
         let search_path = self.search_path(catalog);
@@ -117,6 +119,7 @@ impl Session {
             params: &params,
             format: &self.format,
             rows: &rows,
+            identity,
         };
         let bound = plan::bind(statement, &context)?;
         let analytic = matches!(bound.kind, PlanKind::Analytic { .. });
@@ -151,7 +154,13 @@ impl Session {
                     let query = shared.query.clone().expect("only a query is described elsewhere");
                     let catalog = self.catalog(home);
                     let statement = ast::Statement::Query(Box::new((*query).clone()));
-                    self.bind_statement(home, &catalog, &statement, &shared.parameters)?
+                    self.bind_statement(
+                        home,
+                        &catalog,
+                        &statement,
+                        &shared.parameters,
+                        IdentityValues::Refused,
+                    )?
                 }
             };
             if let Some(index) = parameters.iter().position(|ty| *ty == PgType::Unknown) {

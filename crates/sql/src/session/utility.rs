@@ -24,13 +24,20 @@ pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
                 LockTag::Advisory(_) => ("advisory", None),
                 LockTag::Ddl => ("object", None),
             };
-            LockRow { lock_type, relation, pid: record.session, mode: record.mode.name(), granted: record.granted }
+            LockRow {
+                lock_type,
+                relation,
+                pid: record.session,
+                mode: record.mode.name(),
+                granted: record.granted,
+            }
         })
         .collect()
 }
 
 fn table_of_tree(catalog: &Catalog, tree: base::TreeId) -> Option<u32> {
-    let owns = |table: &tenant::catalog::Table| table.tree == tree || table.indexes.iter().any(|i| i.tree == tree);
+    let owns =
+        |table: &tenant::catalog::Table| table.tree == tree || table.indexes.iter().any(|i| i.tree == tree);
     catalog.tables().find(|table| owns(table)).map(|table| table.oid.0)
 }
 
@@ -131,7 +138,9 @@ impl Session {
             Utility::SetOwner { kind, name, owner, if_exists } => {
                 ddl::set_owner(self, home, *kind, name, owner, *if_exists, out)
             }
-            Utility::Comment { kind, name, text } => ddl::comment(self, home, *kind, name, text.as_deref(), out),
+            Utility::Comment { kind, name, text } => {
+                ddl::comment(self, home, *kind, name, text.as_deref(), out)
+            }
             Utility::Deallocate(name) => Ok(self.deallocate(name.as_deref())?),
             Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),
             Utility::Refused(what) => Err(SqlError::unsupported(what).into()),

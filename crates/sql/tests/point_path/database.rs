@@ -8,7 +8,7 @@ use sql::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Fl
 use sql::explain::{Analyzed, ExplainOptions, explain};
 use sql::expr::ParamTypes;
 use sql::parse::{ParsedStatement, parse_one};
-use sql::plan::{self, BoundPlan, OutputColumn, PlanContext, PlanKind, TableRows};
+use sql::plan::{self, BoundPlan, IdentityValues, OutputColumn, PlanContext, PlanKind, TableRows};
 use tenant::catalog::Catalog;
 use tenant::{Interrupt, Isolation, Tenant};
 use types::{Datum, FormatContext, PgType, Row};
@@ -81,6 +81,7 @@ impl Database {
             params: &params,
             format: &format,
             rows: &rows,
+            identity: IdentityValues::Refused,
         };
         plan::bind(&statement, &ctx)
     }
