@@ -9,7 +9,8 @@
 //!
 //! Durable are: a file's bytes and length after its sync; the bytes of one durable write, and a length it extended;
 //! names after `sync_dir`; everything `create_dir_all` and `write_small_atomic` promise. After a failed sync the bytes
-//! it was to make durable stay in doubt for ever, until written again: a later sync does not save them.
+//! it was to make durable stay in doubt for ever, until written again: a later sync does not save them. A write, durable
+//! or not, at which the power goes off fails, and its sectors count as written and not synced.
 //!
 //! Injected: EIO, ENOSPC, short transfers ([`DiskFault`]), a limited capacity, rot, the power going off at the n-th
 //! change. Blocking calls take no virtual time.
@@ -425,6 +426,35 @@ impl DiskState {
         self.inodes.values_mut().for_each(|inode| inode.power_cut(policy, random));
     }
 
+    /// Mixes every name, length and byte, read as a program would, into one number.
+    pub(super) fn hash(&self) -> u64 {
+        let mut mixed = 0u64;
+        let mut mix = |bytes: &[u8]| {
+            for chunk in bytes.chunks(8) {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                mixed = (mixed.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
+            }
+        };
+        for (path, dir) in &self.dirs {
+            mix(path.as_os_str().as_encoded_bytes());
+            for (name, node) in &dir.names {
+                mix(name.as_bytes());
+                let Node::File(number) = node else { continue };
+                let inode = &self.inodes[number];
+                mix(&inode.len.to_le_bytes());
+                for (number, sector) in &inode.sectors {
+                    // A sector of zeros reads as one never written.
+                    if sector.iter().any(|byte| *byte != 0) {
+                        mix(&number.to_le_bytes());
+                        mix(&sector[..]);
+                    }
+                }
+            }
+        }
+        mixed
+    }
+
     pub(super) fn flip_bit(&mut self, path: &Path, offset: u64, bit: u8) {
         let Some(Node::File(number)) = self.node(path) else { panic!("{} does not exist", path.display()) };
         let inode = self.inodes.get_mut(&number).expect("a named file has its inode");
@@ -648,7 +678,14 @@ impl SimFile {
         }
         let mut disk = lock(&self.machine.disk);
         disk.inode(self.inode, self.generation)?;
-        let short = disk.admit(DiskOp::Write, &self.path)?;
+        let short = match disk.admit(DiskOp::Write, &self.path) {
+            Err(error) if disk.powered_off => {
+                // It was under way: the power cut decides which of its sectors arrived.
+                disk.inodes.get_mut(&self.inode).expect("found above").write(buf, offset, false);
+                return Err(error);
+            }
+            admitted => admitted?,
+        };
         disk.check_room(buf.len() as u64)?;
         let len = if short { shorten(buf.len()) } else { buf.len() };
         disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable && !short);

@@ -179,8 +179,8 @@ impl World {
         lock(&self.0.net).reset();
     }
 
-    /// Turns the power off at the `operations`-th changing disk operation from now, before it takes effect: it and all
-    /// after it fail with EIO until [`World::power_cut`] decides what is left and turns the power on.
+    /// Turns the power off at the `operations`-th changing disk operation from now: it and all after it fail with EIO
+    /// until [`World::power_cut`] decides what is left, of that operation too if it was a write, and turns the power on.
     pub fn cut_power_after(&self, operations: u64) {
         lock(&self.0.disk).cut_after = Some(operations);
     }
@@ -193,6 +193,11 @@ impl World {
     /// Changing disk operations so far: writes, syncs, and changes of names.
     pub fn disk_changes(&self) -> u64 {
         lock(&self.0.disk).changes
+    }
+
+    /// A number that two disks share only if they hold the same files with the same bytes.
+    pub fn disk_hash(&self) -> u64 {
+        lock(&self.0.disk).hash()
     }
 
     /// Makes one operation fail; see [`DiskFault`].

@@ -115,8 +115,29 @@ fn power_goes_off_at_the_counted_change() {
     assert!(world.is_powered_off());
     assert!(file.sync_data_blocking().is_err());
     assert!(env.disk.open(Path::new("/d/f"), OpenMode::Read, false).is_err());
-    world.power_cut(PowerCut::Random);
+    world.power_cut(PowerCut::DropUnsynced);
     assert_eq!(content(&env, "/d/f"), [2; 512]);
+}
+
+#[test]
+fn write_at_which_the_power_goes_off_may_arrive_in_part() {
+    let mut torn = 0;
+    for seed in 0..100 {
+        let world = World::new(seed);
+        let env = world.env();
+        let file = create(&env, "/d/f");
+        file.write_at(&[1; 1024], 0).unwrap();
+        file.sync_data_blocking().unwrap();
+        world.cut_power_after(1);
+        block_on(&env, async {
+            assert!(file.write_all_at_durable(IoBuf::copy_of(&[2; 1024]), 0).await.0.is_err());
+        });
+        world.power_cut(PowerCut::Random);
+        let bytes = content(&env, "/d/f");
+        assert!(bytes.chunks(512).all(|sector| sector == [1; 512] || sector == [2; 512]), "seed {seed}");
+        torn += u32::from(bytes[0] != bytes[512]);
+    }
+    assert!(torn > 20);
 }
 
 #[test]

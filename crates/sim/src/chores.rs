@@ -1,0 +1,75 @@
+//! What runs beside the sessions: group commit, checkpoints, the log's upkeep. Each a task that ends with the power.
+
+use std::rc::Rc;
+
+use base::Nanos;
+use storage::redo::{LogDir, LogFlusher};
+use tenant::Interrupt;
+
+use crate::{Dice, Home, Server, Stop};
+
+/// Makes a worker's log durable, a group at a time.
+pub(crate) async fn flush(server: &Server, mut flusher: LogFlusher) -> Result<(), Stop> {
+    let dice = Dice::of(&server.world);
+    loop {
+        flusher.gathered().await;
+        dice.pause(300).await;
+        flusher.flush_once().await.map_err(|error| Stop::failed(&server.world, "flushing the log", error))?;
+    }
+}
+
+/// Checkpoints a tenant again and again, and releases what dropped tables leave.
+pub(crate) async fn checkpoint(home: Rc<Home>, log_dir: LogDir) -> Result<(), Stop> {
+    let dice = Dice::of(home.world());
+    // Some tenants come to a checkpoint in each life, some rarely.
+    let interval = [500, 5_000, 50_000][dice.below(3) as usize];
+    loop {
+        dice.pause(interval).await;
+        checkpoint_once(&home, &log_dir).await?;
+        reclaim(&home).await?;
+    }
+}
+
+async fn checkpoint_once(home: &Home, log_dir: &LogDir) -> Result<(), Stop> {
+    let failed = |error: &dyn std::fmt::Display| Stop::failed(home.world(), "a checkpoint", error);
+    let (commit, wait_for, begun) = home
+        .turn(|home| (home.tenant.committed(), home.tenant.newest_pending(), home.tenant.begin_checkpoint()));
+    let mut checkpoint = begun.map_err(|error| failed(&error))?;
+    checkpoint.write().await.map_err(|error| failed(&error))?;
+    home.durable(wait_for).await?;
+    checkpoint.publish().await.map_err(|error| failed(&error))?;
+    if home.turn(|home| home.tenant.finish_checkpoint(checkpoint)) {
+        log_dir.release_through(home.id, commit);
+    }
+    Ok(())
+}
+
+async fn reclaim(home: &Home) -> Result<(), Stop> {
+    loop {
+        let step = home.turn(|home| match home.tenant.reclaim(16) {
+            Ok(more) => Ok((more, None)),
+            Err(Interrupt::Miss(page)) => {
+                let txn = home.tenant.begin(base::SessionId(0), tenant::Isolation::ReadCommitted, true, true);
+                let request = home.tenant.page_request(&txn, page);
+                home.tenant.abort(txn);
+                request.map(|request| (true, request)).map_err(|error| error.to_string())
+            }
+            Err(other) => Err(format!("{other:?}")),
+        });
+        match step.map_err(|what| Stop::failed(home.world(), "releasing a dropped tree", what))? {
+            (_, Some(request)) => home.load_page(request).await?,
+            (true, None) => env::sleep(Nanos::from_micros(10)).await,
+            (false, None) => return Ok(()),
+        }
+    }
+}
+
+/// Frees log segments and makes the next ones ready.
+pub(crate) async fn upkeep(server: &Server) -> Result<(), Stop> {
+    let dice = Dice::of(&server.world);
+    loop {
+        dice.pause(60_000).await;
+        let prepared = server.log_dir.prepare_ahead().await;
+        prepared.map_err(|error| Stop::failed(&server.world, "preparing log segments", error))?;
+    }
+}
