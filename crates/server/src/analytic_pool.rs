@@ -22,8 +22,9 @@ const WAITING_MAX: usize = 1_000;
 /// Events on their way to a session.
 const EVENTS_MAX: usize = 8;
 
-/// Runs a query to its end, telling `say` of everything; `say` returns false when nobody listens any more.
-pub(crate) type Run = fn(AnalyticRequest, &mut dyn FnMut(AnalyticEvent) -> bool);
+/// The engine of analytical queries: runs one to its end on the calling thread, telling of every event; it stops when
+/// told `false`.
+pub type AnalyticRun = fn(AnalyticRequest, &mut dyn FnMut(AnalyticEvent) -> bool);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,14 +59,14 @@ struct OfWorker {
 /// All analytical threads of the server.
 pub(crate) struct AnalyticPool {
     env: Env,
-    run: Run,
+    run: Option<AnalyticRun>,
     workers: Vec<OfWorker>,
     threads: Mutex<Vec<JoinHandle>>,
 }
 
 impl AnalyticPool {
     /// A pool without threads yet; they start with the first queries.
-    pub(crate) fn new(env: &Env, workers: Vec<(WorkerHandle, Option<usize>)>, run: Run) -> AnalyticPool {
+    pub(crate) fn new(env: &Env, workers: Vec<(WorkerHandle, Option<usize>)>, run: Option<AnalyticRun>) -> AnalyticPool {
         let of_worker = |(worker, core)| OfWorker { worker, core, queue: Arc::default() };
         AnalyticPool {
             env: env.clone(),
@@ -85,6 +86,9 @@ impl AnalyticPool {
         tenant: TenantId,
         request: AnalyticRequest,
     ) -> SqlResult<Events> {
+        let Some(run) = self.run else {
+            return Err(SqlError::unsupported("a query of the analytical path, which this server was built without,"));
+        };
         let of_worker = &self.workers[worker.id().0 as usize];
         let events = Arc::new(Channel::default());
         let mut waiting = lock(&of_worker.queue.waiting);
@@ -105,13 +109,13 @@ impl AnalyticPool {
         drop(waiting);
         of_worker.queue.changed.notify_one();
         if start_thread {
-            self.start_thread(of_worker)?;
+            self.start_thread(of_worker, run)?;
         }
         Ok(Events(events))
     }
 
-    fn start_thread(&self, of_worker: &OfWorker) -> SqlResult<()> {
-        let (env, run) = (self.env.clone(), self.run);
+    fn start_thread(&self, of_worker: &OfWorker, run: AnalyticRun) -> SqlResult<()> {
+        let env = self.env.clone();
         let (worker, queue) = (of_worker.worker.clone(), of_worker.queue.clone());
         let body = move || work(&env, run, &worker, &queue);
         let name = format!("analytic-{}", of_worker.worker.id());
@@ -154,7 +158,7 @@ impl AnalyticPool {
 }
 
 /// Body of an analytical thread.
-fn work(env: &Env, run: Run, worker: &WorkerHandle, queue: &Queue) {
+fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, queue: &Queue) {
     loop {
         let job = {
             let mut waiting = lock(&queue.waiting);
@@ -262,10 +266,4 @@ impl Drop for Events {
         drop(state);
         self.0.room.notify_one();
     }
-}
-
-/// Hands a query to the analytical engine.
-pub(crate) fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
-    let _ = request;
-    say(AnalyticEvent::Done(Err(SqlError::unsupported("a query of the analytical path"))));
 }

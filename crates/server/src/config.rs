@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use base::{ByteCount, Nanos};
 
+use crate::analytic_pool::AnalyticRun;
+
 /// Options of a server; [`ServerConfig::new`] gives the defaults of all but the data directory.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -40,6 +42,8 @@ pub struct ServerConfig {
     pub checkpoint_interval: Nanos,
     /// The first start's password of the administrator; `None` generates one into a file.
     pub admin_password: Option<String>,
+    /// The engine of analytical queries; `None` refuses them with 0A000.
+    pub analytic: Option<AnalyticRun>,
     /// Size of a log segment.
     pub log_segment_len: ByteCount,
 }
@@ -71,6 +75,7 @@ impl ServerConfig {
             checkpoint_bytes: ByteCount::from_mib(64),
             checkpoint_interval: Nanos::from_secs(300),
             admin_password: None,
+            analytic: None,
             log_segment_len: base::limits::LOG_SEGMENT_LEN,
         }
     }

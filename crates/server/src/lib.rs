@@ -22,6 +22,7 @@ mod stream;
 mod tenants;
 mod tls;
 
+pub use analytic_pool::AnalyticRun;
 pub use config::{ServerConfig, TlsFiles};
 pub use data_dir::{DataDir, tenant_file};
 pub use server::Server;

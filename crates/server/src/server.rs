@@ -68,7 +68,7 @@ impl Server {
 
         let started = start_workers(env, &config, &log_dir)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
-        let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), crate::analytic_pool::run);
+        let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
         let priority = started.iter().all(|s| s.priority);
         let (mut seats, mut workers) = (Vec::new(), Vec::new());
         for one in started {

@@ -142,3 +142,65 @@ fn the_end_of_the_server_is_told_to_its_sessions() {
         assert_eq!(session.message(), None);
     }
 }
+
+#[test]
+fn a_copy_takes_rows_and_the_script_goes_on_after_it() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut session = server.connect("acme", "acme", "pw").unwrap();
+    session.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    for (sql, rows, tags) in [
+        ("COPY t FROM STDIN", "1\tone\n2\t\\N\n", &["COPY 2"][..]),
+        ("COPY t FROM STDIN; SELECT 1", "3\tthree\n", &["COPY 1", "SELECT 1"]),
+    ] {
+        session.start_query(sql);
+        let (tag, _) = session.message().expect("an answer");
+        assert_eq!(tag, b'G', "{sql}");
+        let mut out = Vec::new();
+        let (first, second) = rows.split_at(3);
+        client::copy_data(&mut out, first.as_bytes());
+        client::copy_data(&mut out, second.as_bytes());
+        client::copy_done(&mut out);
+        session.send(&out);
+        let answer = session.answer();
+        assert_eq!((answer.error, answer.status), (None, b'I'));
+        assert_eq!(answer.tags, tags);
+    }
+    let mut other = server.connect("acme", "acme", "pw").unwrap();
+    let ids = other.ok("SELECT id FROM t ORDER BY id");
+    assert_eq!(ids, [1, 2, 3].map(|id| vec![Some(id.to_string())]));
+}
+
+#[test]
+fn a_copy_that_is_given_up_or_cancelled_leaves_nothing() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut session = server.connect("acme", "acme", "pw").unwrap();
+    session.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    for how in ["fail", "cancel", "query"] {
+        session.start_query("COPY t FROM STDIN");
+        assert_eq!(session.message().expect("an answer").0, b'G');
+        let mut out = Vec::new();
+        client::copy_data(&mut out, b"1\n");
+        let mut expected = SqlState::QUERY_CANCELED;
+        match how {
+            "fail" => client::copy_fail(&mut out, "enough"),
+            "query" => {
+                client::query(&mut out, "SELECT 1");
+                expected = SqlState::PROTOCOL_VIOLATION;
+            }
+            _ => {
+                let mut cancel = Vec::new();
+                client::cancel_request(&mut cancel, session.key);
+                session.send(&out);
+                out.clear();
+                // The data must be there before the cancellation, which comes another way.
+                std::thread::park_timeout(std::time::Duration::from_millis(100));
+                tcp(server.address()).write_all(&cancel).unwrap();
+            }
+        }
+        session.send(&out);
+        assert_eq!(session.answer().error.expect(how).state, expected, "{how}");
+        assert!(session.ok("SELECT id FROM t").is_empty());
+    }
+}

@@ -185,28 +185,20 @@ impl Connection {
             let more = wanted.saturating_sub(self.input.len());
             self.input.reserve(more.min(self.input.len().max(env::RECV_SPARE_MIN)));
         }
-        let copying = self.conversation.copying_in().is_some();
+        if self.conversation.copying_in().is_some() {
+            return self.receive_copy().await;
+        }
         let timeouts = self.session.timeouts();
         let in_transaction = self.session.transaction_status() != b'I';
-        let limit = match (copying, in_transaction) {
-            (true, _) => None,
-            (false, true) => timeouts.idle_in_transaction,
-            (false, false) => timeouts.idle,
-        };
+        let limit = if in_transaction { timeouts.idle_in_transaction } else { timeouts.idle };
         let deadline = limit.map(|limit| env::now() + limit);
         let input = std::mem::take(&mut self.input);
-        let received = if copying {
-            self.control.race(deadline, self.stream.recv(input)).await
-        } else {
-            self.control.race_idle(deadline, self.stream.recv(input)).await
-        };
-        match received {
+        match self.control.race_idle(deadline, self.stream.recv(input)).await {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
                 self.input = input;
                 Ok(())
             }
-            Err(Interruption::Cancel) => self.cancel_copy(),
             Err(Interruption::Deadline) if in_transaction => Err(End::Fatal(SqlError::fatal(
                 SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
                 "terminating connection due to idle-in-transaction timeout",
@@ -219,10 +211,24 @@ impl Connection {
         }
     }
 
-    /// A cancellation while a COPY waits for data ends the COPY. The receive's buffer went with its future, and with
-    /// it the beginning of a message if there was one; then the stream can no longer be followed.
-    fn cancel_copy(&mut self) -> Result<(), End> {
-        Err(End::Fatal(SqlError::fatal(SqlState::QUERY_CANCELED, "canceling COPY due to user request")))
+    /// As [`Connection::receive`] while a COPY waits for data; a cancellation ends the COPY.
+    async fn receive_copy(&mut self) -> Result<(), End> {
+        // An empty buffer: if the receive is dropped, the next one finds every byte.
+        match self.control.race(None, self.stream.recv(Vec::new())).await {
+            Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
+            Ok((Ok(_), more)) => {
+                self.input.extend_from_slice(&more);
+                Ok(())
+            }
+            Err(interruption) => {
+                if let Some(fatal) = interruption.fatal() {
+                    return Err(End::Fatal(fatal));
+                }
+                let message = "canceling statement due to user request";
+                self.copy_failed(SqlError::new(SqlState::QUERY_CANCELED, message)).await?;
+                self.flush().await
+            }
+        }
     }
 
     /// Sends all output, once everything it may speak of is durable.

@@ -23,6 +23,8 @@ use crate::shared::Shared;
 
 /// Redo records applied before other tasks get their turn.
 const REPLAY_RECORDS_A_TURN: u64 = 64;
+/// Pages of dropped trees released in one turn.
+const RECLAIM_PAGES_A_TURN: usize = 256;
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
@@ -311,9 +313,20 @@ impl Home {
         Ok(())
     }
 
+    /// Gives the pages of dropped trees back, a few in each turn. Pages that are not in memory wait for a later call.
+    pub(crate) async fn reclaim(&self) {
+        while self.cell.with(|state| match &mut state.tenant {
+            Some(tenant) => tenant.reclaim(RECLAIM_PAGES_A_TURN).unwrap_or(false),
+            None => false,
+        }) {
+            yield_now().await;
+        }
+    }
+
     // ---- life ----
 
-    /// Makes the tenant's data file and opens it. Callable from any thread; after `Ok` it survives power loss.
+    /// Makes the tenant's data file; the tenant stays closed. Callable from any thread; after `Ok` it survives power
+    /// loss.
     ///
     /// # Errors
     /// 53100, 58030 and the like: no file is left.
@@ -323,12 +336,10 @@ impl Home {
             let env = home.shared()?.env.clone();
             let path = home.path.clone();
             let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
-            let made = made.map_err(|error| {
+            made.map(drop).map_err(|error| {
                 let _ = env.disk.remove(&path);
                 SqlError::new(SqlState::IO_ERROR, format!("cannot create the tenant: {error}"))
-            })?;
-            home.cell.with(|state| home.opened(state, made));
-            Ok(())
+            })
         });
         task.await.unwrap_or_else(|| Err(SqlError::internal("creating the tenant did not finish")))
     }

@@ -39,6 +39,7 @@ fn open_homes(shared: &Shared, index: usize) -> Vec<Arc<Home>> {
 }
 
 async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
+    home.reclaim().await;
     let config = &shared.config;
     let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return };
     let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;

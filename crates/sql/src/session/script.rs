@@ -57,9 +57,13 @@ impl Session {
     fn run_script(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<Executed, Pause> {
         loop {
             let Some(mut script) = self.script.take() else { return Ok(Executed::Complete) };
+            if script.next == script.statements.len() {
+                // The last statement was a COPY, which ended by itself.
+                return Ok(Executed::Complete);
+            }
             let outcome = self.script_step(home, &mut script, out);
             let finished = script.next == script.statements.len();
-            if !finished || outcome.is_err() {
+            if !finished || !matches!(outcome, Ok(Executed::Complete)) {
                 self.script = Some(script);
             }
             match outcome? {

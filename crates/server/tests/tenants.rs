@@ -1,0 +1,120 @@
+//! The life of tenants: made, changed, idle, dropped.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+
+use base::{Nanos, SqlState};
+use support::{TestServer, eventually, tcp};
+
+fn column(rows: &[Vec<Option<String>>], name: &str, at: usize) -> Option<String> {
+    rows.iter().find(|row| row[0].as_deref() == Some(name)).and_then(|row| row[at].clone())
+}
+
+#[test]
+fn a_tenant_is_made_shown_changed_renamed_and_dropped() {
+    let server = TestServer::start();
+    let mut admin = server.admin("rowhouse");
+    admin.ok("CREATE TENANT acme WITH (cpu = 0.5, memory = '1GB') OWNER boss PASSWORD 'pw'");
+    assert_eq!(admin.fails("CREATE TENANT acme"), SqlState::DUPLICATE_DATABASE);
+    assert_eq!(admin.fails("CREATE TENANT b WITH (colour = red)"), SqlState::UNDEFINED_OBJECT);
+    assert_eq!(admin.fails("CREATE TENANT b WITH (cpu = 2, cpu_max = 1)"), SqlState::INVALID_PARAMETER_VALUE);
+    assert_eq!(admin.fails("CREATE TENANT b WITH (volume = 'moon')"), SqlState::UNDEFINED_OBJECT);
+    admin.ok("ALTER TENANT acme SET (cpu = 0.75)");
+    let shown = admin.ok("SHOW TENANTS");
+    assert_eq!(column(&shown, "acme", 7).as_deref(), Some("0.75"), "{shown:?}");
+    admin.ok("ALTER TENANT acme RENAME TO umbrella");
+    assert!(server.connect("umbrella", "boss", "pw").expect("renamed").is_alive());
+    assert_eq!(server.connect("acme", "boss", "pw").err().expect("gone").state, SqlState::INVALID_CATALOG_NAME);
+    eventually("the session's place is free", || admin.query("DROP TENANT umbrella").error.is_none());
+    assert_eq!(admin.fails("DROP TENANT umbrella"), SqlState::INVALID_CATALOG_NAME);
+    admin.ok("DROP TENANT IF EXISTS umbrella");
+    assert_eq!(admin.fails("DROP TENANT rowhouse"), SqlState::INSUFFICIENT_PRIVILEGE);
+}
+
+#[test]
+fn a_tenant_in_use_is_not_dropped() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(server.admin("rowhouse").fails("DROP TENANT acme"), SqlState::OBJECT_IN_USE);
+    assert!(user.is_alive());
+}
+
+#[test]
+fn an_unused_tenant_closes_and_reopens_with_its_rows() {
+    let server = TestServer::with(|config| config.tenant_close_after = Nanos::from_millis(1));
+    server.create_tenant("acme");
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    user.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    user.ok("INSERT INTO t VALUES (1, 'one'), (2, 'two')");
+    drop(user);
+    let mut admin = server.admin("rowhouse");
+    eventually("the tenant closes", || {
+        column(&admin.ok("SHOW TENANTS"), "acme", 2).as_deref() == Some("closed")
+    });
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(user.ok("SELECT v FROM t WHERE id = 2"), [[Some("two".to_owned())]]);
+}
+
+#[test]
+fn a_tenants_file_is_on_its_volume() {
+    let volume = tempfile::tempdir().unwrap();
+    let dir = volume.path().to_owned();
+    let server = TestServer::with(|config| config.volumes.push(("fast".to_owned(), dir)));
+    server.admin("rowhouse").ok("CREATE TENANT acme WITH (volume = fast) OWNER acme PASSWORD 'pw'");
+    assert_eq!(std::fs::read_dir(volume.path().join("tenants")).unwrap().count(), 1);
+    let server = server.restart();
+    assert!(server.connect("acme", "acme", "pw").unwrap().is_alive());
+}
+
+#[test]
+fn rows_committed_before_a_kill_are_there_after_it() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut user = server.connect("acme", "acme", "pw").unwrap();
+    user.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    for id in 0..20 {
+        user.ok(&format!("INSERT INTO t VALUES ({id})"));
+    }
+    // A copy of the files as they are now is what a power cut would leave.
+    let copy = tempfile::tempdir().unwrap();
+    copy_dir(&server.config.data_dir, copy.path());
+    let config = server::ServerConfig { data_dir: copy.path().to_owned(), ..server.config.clone() };
+    let recovered = server::Server::start(&env::Env::real(), config).expect("recovers");
+    let mut user = support::Client::connect(recovered.address(), "acme", "acme", "pw").unwrap();
+    assert_eq!(user.ok("SELECT count(*) FROM t"), [[Some("20".to_owned())]]);
+    drop(user);
+    recovered.stop();
+}
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else if entry.file_name() != "lock" {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn health_and_metrics_are_served() {
+    let server = TestServer::with(|config| {
+        config.admin_listen = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    });
+    server.create_tenant("acme");
+    let get = |path: &str| {
+        let mut stream = tcp(server.running().admin_address().expect("listening"));
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    let metrics = get("/metrics");
+    assert!(metrics.contains("rowhouse_tenant_cpu_seconds_total{tenant=\"acme\"}"), "{metrics}");
+}
