@@ -9,7 +9,6 @@
 pub mod backend;
 pub mod client;
 pub mod conversation;
-pub mod copy;
 pub mod frame;
 pub mod frontend;
 mod reader;
