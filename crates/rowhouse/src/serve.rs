@@ -79,6 +79,7 @@ impl Args {
             memory: self.memory,
             volumes: self.volume.clone(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            analytic: Some(analytic::run),
             connections_max: self.max_connections,
             tenant_close_after: base::Nanos::from_secs(self.close_tenants_after),
             admin_password: std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
