@@ -8,6 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Heaps of their own for each thread: analytical threads must share no lock with the workers they run beside.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A multi-tenant PostgreSQL-wire database server that keeps promises of CPU, I/O and memory.
 #[derive(Parser)]
 #[command(name = "rowhouse", version, arg_required_else_help = true)]
