@@ -19,6 +19,8 @@ mod schema;
 mod sequence;
 mod statistics;
 mod storage_parameters;
+#[cfg(test)]
+mod tests;
 mod truncate;
 mod view;
 

@@ -22,6 +22,8 @@ mod run;
 mod script;
 mod setting;
 mod setting_statement;
+#[cfg(test)]
+pub(crate) mod testing;
 mod transaction;
 mod utility;
 

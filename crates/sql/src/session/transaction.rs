@@ -207,6 +207,7 @@ impl Session {
             Transaction::Implicit(mut open) => {
                 open.txn.make_explicit();
                 self.transaction = Transaction::Block(open);
+                self.set_transaction(modes, false, out)?;
             }
             block => {
                 self.transaction = block;

@@ -187,13 +187,13 @@ impl Ddl<'_> {
         if [new.on_delete, new.on_update].contains(&ReferentialAction::SetDefault) {
             return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
         }
-        let (columns, index) = match_columns(&referencing, &referenced, &new)?;
         let names: Vec<&str> = new.columns.iter().map(|c| referencing.columns[*c].name.as_str()).collect();
         let default = format!("{}_{}_fkey", referencing.name, names.join("_"));
-        let name = match new.name {
-            Some(name) => self.constraint_name(&referencing, Some(name), "")?,
+        let name = match &new.name {
+            Some(name) => self.constraint_name(&referencing, Some(name.clone()), "")?,
             None => self.free_name(&default, |name| referencing.has_constraint(name)),
         };
+        let (columns, index) = match_columns(&referencing, &referenced, &new, &name)?;
         let oid = self.new_oid();
         referencing.foreign_keys.push(ForeignKey {
             oid,
@@ -306,6 +306,7 @@ fn match_columns(
     referencing: &Table,
     referenced: &Table,
     new: &NewForeignKey,
+    name: &str,
 ) -> SqlResult<(Vec<(usize, usize)>, Oid)> {
     let wanted = match &new.referenced_columns {
         Some(columns) => columns.clone(),
@@ -350,7 +351,7 @@ fn match_columns(
         if !comparable {
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
-                "foreign key constraint cannot be implemented".to_owned(),
+                format!("foreign key constraint \"{name}\" cannot be implemented"),
             )
             .with_detail(format!(
                 "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",

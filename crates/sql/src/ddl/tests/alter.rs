@@ -1,0 +1,120 @@
+//! ALTER TABLE on tables with rows.
+
+use super::{after, constraints, failure, rows};
+
+#[test]
+fn an_added_column_shows_its_default_in_old_rows() {
+    let sql = "create table t (a int primary key); insert into t values (1); alter table t add column b text default 'x'";
+    assert_eq!(rows(sql, "select a, b from t where a = 1"), ["1|x"]);
+    let sql = format!("{sql}; alter table t alter column b drop default; insert into t values (2)");
+    assert_eq!(rows(&sql, "select a, b from t where a = 2"), ["2|"]);
+    assert_eq!(rows(&sql, "select a, b from t where a = 1"), ["1|x"]);
+}
+
+#[test]
+fn an_added_serial_numbers_old_rows() {
+    let sql = "create table t (a int); insert into t values (10), (20); alter table t add column id serial";
+    assert_eq!(rows(sql, "select a, id from t order by id"), ["10|1", "20|2"]);
+    let next = format!("{sql}; insert into t (a) values (30)");
+    assert_eq!(rows(&next, "select id from t where a = 30"), ["3"]);
+}
+
+#[test]
+fn several_operations_run_in_one_statement() {
+    let sql = "create table t (a int, b int); insert into t values (1, 2);
+               alter table t add constraint c check (d is null), add column d int, drop column b, add primary key (a)";
+    let (mut bench, mut session) = after(sql);
+    assert_eq!(constraints(&bench, "t"), ["c", "t_pkey"]);
+    assert_eq!(bench.run(&mut session, "select * from t").lines(), ["1|"]);
+}
+
+#[test]
+fn a_failed_operation_takes_the_whole_statement_back() {
+    let (mut bench, mut session) = after("create table t (a int)");
+    bench.fail(&mut session, "alter table t add column b int, add column a int");
+    assert_eq!(bench.run(&mut session, "select * from t").fields.len(), 1);
+}
+
+#[test]
+fn ddl_rolls_back_with_its_transaction() {
+    let (mut bench, mut session) = after("create table t (a int)");
+    bench.run(&mut session, "begin");
+    bench.run(&mut session, "alter table t add column b int");
+    bench.run(&mut session, "create table u (a int); insert into t values (1, 2)");
+    assert_eq!(bench.run(&mut session, "select * from t").lines(), ["1|2"]);
+    bench.run(&mut session, "rollback");
+    assert_eq!(bench.run(&mut session, "select * from t").fields.len(), 1);
+    assert_eq!(bench.fail(&mut session, "select * from u").state().as_str(), "42P01");
+}
+
+#[test]
+fn types_change_with_their_values() {
+    let sql = "create table t (a int primary key, b text, c varchar(5), d int default 7);
+               insert into t values (1, '42', 'abc', 5);";
+    let changed = format!(
+        "{sql} alter table t alter column b type int using b::int, alter c type varchar(50), alter d type bigint"
+    );
+    assert_eq!(rows(&changed, "select b + 1, c, d from t where a = 1"), ["43|abc|5"]);
+    assert_eq!(
+        failure(sql, "alter table t alter column b type int"),
+        "42804 column \"b\" cannot be cast automatically to type integer"
+    );
+    assert_eq!(
+        failure(sql, "alter table t alter column c type varchar(2)"),
+        "22001 value too long for type character varying(2)"
+    );
+    let inserted = format!("{changed}; insert into t (a) values (2)");
+    assert_eq!(rows(&inserted, "select d from t where a = 2"), ["7"]);
+}
+
+#[test]
+fn renaming_reaches_checks_and_serials() {
+    let sql = "create table t (id serial primary key, b int check (t.b > 0));
+               alter table t rename column b to c; alter table t rename to u; alter sequence t_id_seq rename to u_id_seq;
+               insert into u (c) values (5)";
+    assert_eq!(rows(sql, "select id, c from u where id = 1"), ["1|5"]);
+    assert_eq!(
+        failure(sql, "insert into u (c) values (-1)"),
+        "23514 new row for relation \"u\" violates check constraint \"t_b_check\""
+    );
+}
+
+#[test]
+fn renaming_under_a_view_is_refused() {
+    let sql = "create table t (a int, b int); create view v as select a from t";
+    assert!(failure(sql, "alter table t rename to u").starts_with("0A000"));
+    assert!(failure(sql, "alter table t rename column a to c").starts_with("0A000"));
+    let (mut bench, mut session) = after(sql);
+    bench.run(&mut session, "alter table t rename column b to c");
+}
+
+#[test]
+fn constraints_come_and_go() {
+    let (mut bench, mut session) = after(
+        "create table p (a int primary key);
+         create table t (a int constraint positive check (a > 0), b int unique, c int references p, check (a < b))",
+    );
+    assert_eq!(constraints(&bench, "t"), ["positive", "t_check", "t_b_key", "t_c_fkey"]);
+    for name in ["positive", "t_check", "t_b_key", "t_c_fkey"] {
+        bench.run(&mut session, &format!("alter table t drop constraint {name}"));
+    }
+    assert!(constraints(&bench, "t").is_empty());
+    bench.run(&mut session, "insert into t values (-1, -2, 99)");
+    bench.run(
+        &mut session,
+        "alter table t add constraint k unique (b); alter table t rename constraint k to l",
+    );
+    assert_eq!(constraints(&bench, "t"), ["l"]);
+}
+
+#[test]
+fn a_column_becomes_an_identity() {
+    let sql = "create table t (a int not null, b text); alter table t alter column a add generated by default as identity;
+               insert into t (b) values ('x'), ('y')";
+    assert_eq!(rows(sql, "select a, b from t order by a"), ["1|x", "2|y"]);
+    let always = "create table t (id bigint generated always as identity primary key, b int)";
+    assert_eq!(
+        failure(always, "insert into t values (1, 1)"),
+        "428C9 cannot insert a non-DEFAULT value into column \"id\""
+    );
+}

@@ -1,0 +1,163 @@
+//! Views, sequences, types, schemas, owners, locks, comments.
+
+use super::{after, failure, rows};
+use crate::session::Pause;
+
+#[test]
+fn a_view_shows_its_columns_under_its_own_names() {
+    let sql = "create table t (a int primary key, b text); insert into t values (1, 'x');
+               create view v (number, letter) as select a, b from t";
+    assert_eq!(rows(sql, "select letter from v where number = 1"), ["x"]);
+    let (mut bench, mut session) = after(sql);
+    bench.run(&mut session, "create or replace view v (number, letter, twice) as select a, b, a * 2 from t");
+    assert_eq!(bench.run(&mut session, "select twice from v").lines(), ["2"]);
+    let error = bench.fail(&mut session, "create or replace view v as select a from t");
+    assert_eq!(error.state().as_str(), "42P16");
+}
+
+#[test]
+fn sequences_keep_their_options() {
+    let sql =
+        "create sequence s as smallint start with 10 increment by -2 minvalue 6 maxvalue 10 cycle cache 5";
+    let (mut bench, mut session) = after(sql);
+    let mut next = || bench.run(&mut session, "select nextval('s')").lines().concat();
+    assert_eq!([next(), next(), next(), next()], ["10", "8", "6", "10"]);
+    bench.run(&mut session, "alter sequence s restart with 8");
+    assert_eq!(bench.run(&mut session, "select nextval('s')").lines(), ["8"]);
+    let error = bench.fail(&mut session, "alter sequence s maxvalue 40000");
+    assert_eq!(error.message(), "MAXVALUE (40000) is out of range for sequence data type smallint");
+}
+
+#[test]
+fn truncate_restarts_identities_when_asked() {
+    let sql = "create table t (id serial, a int); insert into t (a) values (1), (2)";
+    let kept = format!("{sql}; truncate t; insert into t (a) values (3)");
+    assert_eq!(rows(&kept, "select id, a from t"), ["3|3"]);
+    let restarted = format!("{sql}; truncate t restart identity; insert into t (a) values (3)");
+    assert_eq!(rows(&restarted, "select id, a from t"), ["1|3"]);
+}
+
+#[test]
+fn enums_grow_and_sort_by_position() {
+    let sql = "create type mood as enum ('sad', 'happy'); alter type mood add value 'ok' before 'happy';
+               alter type mood rename value 'sad' to 'low';
+               create table t (m mood); insert into t values ('happy'), ('low'), ('ok')";
+    assert_eq!(rows(sql, "select m from t order by m"), ["low", "ok", "happy"]);
+    assert_eq!(
+        failure(sql, "insert into t values ('sad')"),
+        "22P02 invalid input value for enum mood: \"sad\""
+    );
+}
+
+#[test]
+fn a_table_is_made_from_a_query() {
+    let sql = "create table t (a int, b text); insert into t values (1, 'x'), (2, 'y')";
+    let (mut bench, mut session) = after(sql);
+    let made = bench.run(&mut session, "create table u as select a as n, b as s from t");
+    assert_eq!(made.tags, ["SELECT 2"]);
+    assert_eq!(bench.run(&mut session, "select n, s from u order by n").lines(), ["1|x", "2|y"]);
+}
+
+#[test]
+fn only_the_owner_changes_a_table() {
+    let (mut bench, mut owner) = after("create role bob login; create table t (a int primary key)");
+    let mut bob = bench.session_of("bob");
+    let mut denied = |sql: &str| {
+        let error = bench.fail(&mut bob, sql);
+        format!("{} {}", error.state(), error.message())
+    };
+    assert_eq!(denied("drop table t"), "42501 must be owner of table t");
+    assert_eq!(denied("alter table t add column b int"), "42501 must be owner of table t");
+    assert_eq!(denied("create index on t (a)"), "42501 must be owner of table t");
+    assert_eq!(denied("truncate t"), "42501 permission denied for table t");
+    assert_eq!(denied("create table u (a int)"), "42501 permission denied for schema public");
+    assert_eq!(
+        denied("create table pg_catalog.u (a int)"),
+        "42501 permission denied to create in schema \"pg_catalog\""
+    );
+    assert_eq!(denied("create schema s"), "42501 permission denied for database app");
+    assert_eq!(denied("comment on table t is 'mine'"), "42501 must be owner of table t");
+    assert_eq!(denied("lock table t"), "25P01 LOCK TABLE can only be used in transaction blocks");
+    bench.run(&mut owner, "grant create on schema public to bob");
+    assert_eq!(
+        bench.fail(&mut bob, "create table u (a int references t)").message(),
+        "permission denied for table t"
+    );
+    bench.run(&mut owner, "alter table t owner to bob");
+    bench.run(&mut bob, "alter table t add column b int; truncate t");
+    bench.run(&mut owner, "reassign owned by bob to owner");
+    assert_eq!(bench.fail(&mut bob, "drop table t").message(), "must be owner of table t");
+}
+
+#[test]
+fn objects_move_between_schemas() {
+    let sql = "create schema s; create table t (id serial primary key, a int);
+               alter table t set schema s; insert into s.t (a) values (5)";
+    assert_eq!(rows(sql, "select id, a from s.t where id = 1"), ["1|5"]);
+    let renamed = format!("{sql}; alter schema s rename to r; insert into r.t (a) values (6)");
+    assert_eq!(rows(&renamed, "select id, a from r.t where id = 2"), ["2|6"]);
+    assert!(failure(sql, "select 1 from t").starts_with("42P01"));
+}
+
+#[test]
+fn lock_table_waits_or_fails_at_once() {
+    let (mut bench, mut one) = after("create table t (a int)");
+    let mut other = bench.session();
+    bench.run(&mut one, "begin; lock table t in share mode");
+    bench.run(&mut other, "begin; lock table t in share mode nowait");
+    let error = bench.fail(&mut other, "lock table t in exclusive mode nowait");
+    assert_eq!(
+        format!("{} {}", error.state(), error.message()),
+        "55P03 could not obtain lock on relation \"t\""
+    );
+    bench.run(&mut other, "rollback; begin");
+    let waiting = bench.try_run(&mut other, "lock table t");
+    assert!(matches!(waiting, Err(Pause::Lock(_))), "{waiting:?}");
+    assert_eq!(
+        crate::session::testing::locks_of(bench.tenant()),
+        ["ShareLock granted", "AccessExclusiveLock waiting"]
+    );
+    bench.run(&mut one, "commit");
+    bench.run(&mut other, "lock table t");
+}
+
+#[test]
+fn ddl_of_two_sessions_takes_turns() {
+    let (mut bench, mut one) = after("");
+    let mut other = bench.session();
+    bench.run(&mut one, "begin; create table t (a int)");
+    let waiting = bench.try_run(&mut other, "create table t (a int)");
+    assert!(matches!(waiting, Err(Pause::Lock(_))), "{waiting:?}");
+    bench.run(&mut one, "commit");
+    let error = bench.fail(&mut other, "create table t (a int)");
+    assert_eq!(error.state().as_str(), "42P07");
+}
+
+#[test]
+fn read_only_transactions_change_nothing() {
+    let (mut bench, mut session) = after("create table t (a int); begin read only");
+    let error = bench.fail(&mut session, "alter table t add column b int");
+    assert_eq!(
+        format!("{} {}", error.state(), error.message()),
+        "25006 cannot execute ALTER TABLE in a read-only transaction"
+    );
+}
+
+#[test]
+fn statements_on_tenants_are_the_administrators() {
+    assert!(failure("", "create tenant x").starts_with("42501"));
+    assert!(failure("", "show tenants").starts_with("42501"));
+}
+
+#[test]
+fn vacuum_stands_alone() {
+    let sql = "create table t (a int); begin";
+    assert_eq!(failure(sql, "vacuum t"), "25001 VACUUM cannot run inside a transaction block");
+    let (mut bench, mut session) = after("create table t (a int); insert into t values (1), (2), (null)");
+    assert_eq!(bench.run(&mut session, "vacuum t").tags, ["VACUUM"]);
+    assert_eq!(bench.run(&mut session, "analyze").tags, ["ANALYZE"]);
+    let table = bench.catalog().tables().next().expect("one table").oid;
+    let statistics = bench.catalog().statistics(table).expect("analyzed");
+    let column = statistics.columns[0].as_ref().expect("a column");
+    assert_eq!((statistics.rows, column.distinct), (3, 2.0));
+}
