@@ -240,7 +240,6 @@ impl<'a> Binder<'a> {
         &self,
         translator: &mut Translator<'_, '_>,
         ty: PgType,
-        typmod: TypeMod,
         subquery: &SubqueryExpr,
         tests: Vec<Typed>,
     ) -> SqlResult<Typed> {
@@ -305,7 +304,6 @@ impl<'a> Binder<'a> {
             }
             SubqueryTest::Array { element } => (ApplyKind::Array { element: *element }, DataType::Binary),
         };
-        let _ = typmod;
         let name = self.fresh();
         let input = std::mem::replace(&mut translator.plan, empty());
         let outer: Vec<(usize, RelColumn)> = planned.outer.iter().map(|used| (used.level, used.column.clone())).collect();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema, NullEquality, TableReference};
+use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder};
 use sql::expr::{Aggregates, BoundExpr, CompareOp, ExprKind, Scope, bind_expr, fold_ident};
 use sqlparser::ast;
 use tenant::catalog::{Privileges, Relation as CatalogRelation, Table, ViewDefinition};
@@ -19,7 +19,7 @@ use crate::expand::Expand;
 use crate::prepare::{Place, system_name};
 use crate::relation::{Level, LevelScope, RelColumn, Relation};
 use crate::table::TableScan;
-use crate::translate::{Translator, Typed, bare, binary, field, literal_bool};
+use crate::translate::{Translator, Typed, bare, field};
 use crate::value;
 use crate::with::rename;
 
@@ -123,15 +123,14 @@ impl Binder<'_> {
             };
             let right = self.rename_columns(right)?;
             let kind = ApplyKind::Lateral { left: keep };
-            let here: Vec<_> = uses;
-            if here.is_empty() && !keep {
+            if uses.is_empty() && !keep {
                 let plan = LogicalPlanBuilder::from(left.plan.clone())
                     .cross_join(right.plan.clone())
                     .and_then(LogicalPlanBuilder::build)
                     .planned()?;
                 return Ok((right, plan));
             }
-            let plan = self.apply_node(left.plan.clone(), right.plan.clone(), kind, &here, Vec::new(), None)?;
+            let plan = self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Vec::new(), None)?;
             Ok((right, plan))
         })?;
         match alias_of(factor) {
@@ -541,7 +540,6 @@ impl Binder<'_> {
         let rest: Vec<usize> = both.star.iter().copied().filter(|i| !paired(i)).collect();
         both.star = merged.into_iter().chain(rest).collect();
         both.plan = plan;
-        let _ = (literal_bool, binary, Operator::Eq, NullEquality::NullEqualsNothing);
         Ok(both)
     }
 }

@@ -185,7 +185,6 @@ impl Binder<'_> {
         if left.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
             return Err(SqlError::unsupported("INTERSECT or EXCEPT over numeric without scale, interval or arrays"));
         }
-        let count = left.columns.len();
         let (mut left_plan, mut right_plan) = (left.plan.clone(), right.plan.clone());
         if all {
             // The n-th of equal rows on one side answers the n-th on the other.
@@ -197,7 +196,6 @@ impl Binder<'_> {
             _ => LogicalPlanBuilder::except(left_plan, right_plan, all),
         }
         .planned()?;
-        let _ = count;
         let exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
         let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
         Ok(Relation { plan, ..left })

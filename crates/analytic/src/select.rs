@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use sql::expr::{Aggregates, BoundExpr, Scope, bind_type, fold_ident, output_name};
+use sql::expr::{Aggregates, BoundExpr, Scope, fold_ident, output_name};
 use sqlparser::ast;
-use types::{PgType, TypeMod};
+use types::TypeMod;
 
 use crate::binder::Binder;
 use crate::error::Planned;
@@ -26,7 +25,7 @@ pub(crate) struct Item {
     name: String,
     expr: BoundExpr,
     origin: (u32, i16),
-    /// Named by AS, so that GROUP BY and ORDER BY may use it.
+    /// As written, so that ORDER BY may repeat it.
     source: Option<ast::Expr>,
 }
 
@@ -332,7 +331,6 @@ impl Binder<'_> {
                 translator.computed.push((number, results[at].1.clone()));
             }
         }
-        let _ = DataType::Null;
         Ok(())
     }
 }
@@ -461,8 +459,6 @@ fn refuse_foreign_clauses(select: &ast::Select) -> SqlResult<()> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT INTO in an analytical query"));
     }
-    let _ = bind_type;
-    let _ = PgType::Void;
     Ok(())
 }
 

@@ -121,7 +121,7 @@ impl<'b, 'a> Translator<'b, 'a> {
                         tests.push(self.translate(&column.left)?);
                     }
                 }
-                return self.binder.subquery_expr(self, e.ty, e.typmod, subquery, tests);
+                return self.binder.subquery_expr(self, e.ty, subquery, tests);
             }
             ExprKind::Aggregate(_) => return Err(SqlError::internal("an aggregate was left in an expression")),
             _ => return self.row_function(e),
@@ -480,7 +480,7 @@ pub(crate) fn cast_to(typed: Typed, arrow: &DataType) -> Expr {
     if typed.arrow == *arrow {
         return typed.expr;
     }
-    if let (Expr::Literal(scalar, _), true) = (&typed.expr, true)
+    if let Expr::Literal(scalar, _) = &typed.expr
         && let Ok(cast) = scalar.cast_to(arrow)
     {
         return Expr::Literal(cast, None);

@@ -293,8 +293,7 @@ fn table_constraints(out: &mut Rows<'_>) {
         }
         all.extend(table.foreign_keys.iter().map(|k| (k.name.to_string(), "FOREIGN KEY")));
         all.extend(table.checks.iter().map(|c| (c.name.to_string(), "CHECK")));
-        for (position, column) in table.live_columns().filter(|(_, c)| c.not_null) {
-            let _ = column;
+        for (position, _) in table.live_columns().filter(|(_, c)| c.not_null) {
             all.push((format!("{}_{}_{}_not_null", table.schema, table.oid, position + 1), "CHECK"));
         }
         for (name, kind) in all {

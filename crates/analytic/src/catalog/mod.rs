@@ -142,11 +142,11 @@ fn blank(ty: PgType) -> Datum {
 /// The rows of `table` as this session sees them.
 pub(crate) fn rows(table: &'static SystemTable, shared: &Shared) -> Vec<Row> {
     let mut out = Rows { shared, table, rows: Vec::new() };
-    let known = match table.schema {
-        "information_schema" => information::fill(&mut out, table.name),
-        _ => objects::fill(&mut out, table.name) || types_rows::fill(&mut out, table.name) || server::fill(&mut out, table.name),
+    let fills: &[fn(&mut Rows<'_>, &str) -> bool] = match table.schema {
+        "information_schema" => &[information::fill],
+        _ => &[objects::fill, types_rows::fill, server::fill],
     };
-    let _ = known;
+    fills.iter().any(|fill| fill(&mut out, table.name));
     out.rows
 }
 

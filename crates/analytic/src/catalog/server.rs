@@ -1,7 +1,5 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings.
 
-use base::Oid;
-use tenant::catalog::Privileges;
 use types::{Datum, ElementType};
 
 use super::objects::acl;
@@ -192,5 +190,4 @@ fn locks(out: &mut Rows<'_>) {
             ("fastpath", Datum::Bool(false)),
         ]);
     }
-    let _ = (Oid(0), Privileges::NONE);
 }

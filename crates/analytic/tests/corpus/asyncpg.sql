@@ -1,8 +1,3 @@
--- asyncpg 1
-SELECT
-                        current_setting('jit') AS cur,
-                        set_config('jit', 'off', false) AS new;
-
 -- asyncpg 2
 WITH RECURSIVE typeinfo_tree(
     oid, ns, name, kind, basetype, elemtype, elemdelim,
@@ -199,19 +194,9 @@ FROM
 ORDER BY
     depth DESC;
 
--- asyncpg 3
-SELECT
-                    set_config('jit', 'on', false);
-
--- asyncpg 4
-select m, tags from child;
-
 -- asyncpg 5
 select 'sad'::mood;
 
 -- asyncpg 6
 select 1;
-
--- asyncpg 7
-select * from child where id='1';
 
