@@ -13,7 +13,9 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_aggregate as native;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator as Accumulate, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator as Accumulate, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility,
+};
 use rustc_hash::FxHashSet;
 use sql::expr::{Accumulator, AggregateCall, AggregateKind};
 use types::{Datum, PgType, TypeMod};
@@ -64,11 +66,22 @@ pub(crate) fn plan(
     match (call.kind, first) {
         (AggregateKind::CountRows, _) => {
             let one = Expr::Literal(ScalarValue::Int64(Some(1)), None);
-            return PlannedAggregate { distinct: false, ..simple(native::count::count_udaf(), vec![one], DataType::Int64) };
+            return PlannedAggregate {
+                distinct: false,
+                ..simple(native::count::count_udaf(), vec![one], DataType::Int64)
+            };
         }
-        (AggregateKind::Count, Some(arg)) => return simple(native::count::count_udaf(), vec![key(arg)], DataType::Int64),
-        (AggregateKind::Min | AggregateKind::Max, Some(arg)) if !matches!(arg.ty, PgType::Bool | PgType::Bpchar) => {
-            let udaf = if call.kind == AggregateKind::Min { native::min_max::min_udaf() } else { native::min_max::max_udaf() };
+        (AggregateKind::Count, Some(arg)) => {
+            return simple(native::count::count_udaf(), vec![key(arg)], DataType::Int64);
+        }
+        (AggregateKind::Min | AggregateKind::Max, Some(arg))
+            if !matches!(arg.ty, PgType::Bool | PgType::Bpchar) =>
+        {
+            let udaf = if call.kind == AggregateKind::Min {
+                native::min_max::min_udaf()
+            } else {
+                native::min_max::max_udaf()
+            };
             let arrow = arg.arrow.clone();
             return PlannedAggregate { distinct: false, ..simple(udaf, vec![arg.expr.clone()], arrow) };
         }
@@ -82,9 +95,15 @@ pub(crate) fn plan(
                 return simple(native::sum::sum_udaf(), vec![expr], DataType::Decimal128(29, 0));
             }
             (DataType::Decimal128(p, s), _) if *p <= 28 => {
-                return simple(native::sum::sum_udaf(), vec![arg.expr.clone()], DataType::Decimal128(p + 10, *s));
+                return simple(
+                    native::sum::sum_udaf(),
+                    vec![arg.expr.clone()],
+                    DataType::Decimal128(p + 10, *s),
+                );
             }
-            (DataType::Float64, _) => return simple(native::sum::sum_udaf(), vec![arg.expr.clone()], DataType::Float64),
+            (DataType::Float64, _) => {
+                return simple(native::sum::sum_udaf(), vec![arg.expr.clone()], DataType::Float64);
+            }
             _ => {}
         },
         (AggregateKind::Avg, Some(arg)) if !call.distinct && arg.arrow == DataType::Float64 => {
@@ -183,7 +202,9 @@ impl RowAccumulator {
             return Ok(());
         }
         self.held += row.iter().map(|d| 24 + d.heap_bytes()).sum::<usize>();
-        if self.call.order_by.is_empty() { self.state.add(&row[..self.call.args.len()]) } else {
+        if self.call.order_by.is_empty() {
+            self.state.add(&row[..self.call.args.len()])
+        } else {
             self.rows.push(row);
             Ok(())
         }
@@ -222,8 +243,20 @@ fn key(row: &[Datum]) -> Vec<u8> {
 fn compare(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
-        (true, false) => if nulls_first { Ordering::Less } else { Ordering::Greater },
-        (false, true) => if nulls_first { Ordering::Greater } else { Ordering::Less },
+        (true, false) => {
+            if nulls_first {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+        (false, true) => {
+            if nulls_first {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        }
         (false, false) => {
             let by = types::compare(a, b);
             if descending { by.reverse() } else { by }

@@ -15,12 +15,13 @@ use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::catalog::Session;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Extension, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
     UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
@@ -29,7 +30,6 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt, stream};
 use rustc_hash::FxHashMap;
@@ -117,11 +117,20 @@ pub(crate) struct RowTest {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ApplyKind {
     Scalar,
-    Exists { negated: bool },
-    Compare { all: bool, tests: Vec<RowTest> },
-    Array { element: ElementType },
+    Exists {
+        negated: bool,
+    },
+    Compare {
+        all: bool,
+        tests: Vec<RowTest>,
+    },
+    Array {
+        element: ElementType,
+    },
     /// All of them beside the input's row; with `left`, a row of NULLs where there are none.
-    Lateral { left: bool },
+    Lateral {
+        left: bool,
+    },
 }
 
 /// The logical node. Its expressions are first the outer columns that `cells` take their values from, then the left sides
@@ -143,7 +152,10 @@ pub(crate) struct Apply {
 
 impl PartialEq for Apply {
     fn eq(&self, other: &Apply) -> bool {
-        self.number == other.number && self.input == other.input && self.subplan == other.subplan && self.exprs == other.exprs
+        self.number == other.number
+            && self.input == other.input
+            && self.subplan == other.subplan
+            && self.exprs == other.exprs
     }
 }
 impl Eq for Apply {}
@@ -203,8 +215,14 @@ pub(crate) struct Planner;
 
 #[async_trait]
 impl QueryPlanner for Planner {
-    async fn create_physical_plan(&self, plan: &LogicalPlan, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(NodePlanner)]).create_physical_plan(plan, state).await
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        state: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(NodePlanner)])
+            .create_physical_plan(plan, state)
+            .await
     }
 }
 
@@ -229,10 +247,16 @@ impl ExtensionPlanner for NodePlanner {
                 .iter()
                 .map(|e| planner.create_physical_expr(e, input_schema, state, planning))
                 .collect::<Result<Vec<_>>>()?;
-            return Ok(Some(Arc::new(ApplyExec::new(apply, exprs, Arc::clone(&physical[0]), Arc::clone(&physical[1])))));
+            return Ok(Some(Arc::new(ApplyExec::new(
+                apply,
+                exprs,
+                Arc::clone(&physical[0]),
+                Arc::clone(&physical[1]),
+            ))));
         }
         if let Some(expand) = node.downcast_ref::<Expand>() {
-            let exec = ExpandExec::plan(expand, planner, logical[0], Arc::clone(&physical[0]), state, planning)?;
+            let exec =
+                ExpandExec::plan(expand, planner, logical[0], Arc::clone(&physical[0]), state, planning)?;
             return Ok(Some(Arc::new(exec)));
         }
         Ok(None)
@@ -262,7 +286,12 @@ struct ApplyExec {
 }
 
 impl ApplyExec {
-    fn new(apply: &Apply, exprs: Vec<Arc<dyn PhysicalExpr>>, input: Arc<dyn ExecutionPlan>, subplan: Arc<dyn ExecutionPlan>) -> ApplyExec {
+    fn new(
+        apply: &Apply,
+        exprs: Vec<Arc<dyn PhysicalExpr>>,
+        input: Arc<dyn ExecutionPlan>,
+        subplan: Arc<dyn ExecutionPlan>,
+    ) -> ApplyExec {
         ApplyExec {
             input,
             subplan,
@@ -310,7 +339,9 @@ impl ApplyExec {
                     "more than one row returned by a subquery used as an expression",
                 )),
             },
-            ApplyKind::Exists { negated } => Ok(ScalarValue::Boolean(Some((rows.num_rows() > 0) != *negated))),
+            ApplyKind::Exists { negated } => {
+                Ok(ScalarValue::Boolean(Some((rows.num_rows() > 0) != *negated)))
+            }
             ApplyKind::Compare { all, tests } => {
                 compare_rows(rows, left, tests, *all, &self.shared).map(ScalarValue::Boolean)
             }
@@ -325,7 +356,12 @@ impl ApplyExec {
         }
     }
 
-    async fn batch(&self, batch: RecordBatch, memo: &mut Memo, context: &Arc<TaskContext>) -> Result<RecordBatch> {
+    async fn batch(
+        &self,
+        batch: RecordBatch,
+        memo: &mut Memo,
+        context: &Arc<TaskContext>,
+    ) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let columns = self
             .exprs
@@ -381,12 +417,20 @@ impl ApplyExec {
         let mut out: Vec<ArrayRef>;
         if matches!(self.kind, ApplyKind::Lateral { .. }) {
             let indices = UInt32Array::from(from);
-            out = batch.columns().iter().map(|c| take(c, &indices, None)).collect::<std::result::Result<_, _>>()?;
+            out = batch
+                .columns()
+                .iter()
+                .map(|c| take(c, &indices, None))
+                .collect::<std::result::Result<_, _>>()?;
             let right = concat_batches(&self.subplan.schema(), &found)?;
             out.extend(right.columns().iter().cloned());
         } else {
             out = batch.columns().to_vec();
-            out.push(if rows == 0 { value::nulls(&self.result_type(), 0) } else { ScalarValue::iter_to_array(answers)? });
+            out.push(if rows == 0 {
+                value::nulls(&self.result_type(), 0)
+            } else {
+                ScalarValue::iter_to_array(answers)?
+            });
         }
         Ok(RecordBatch::try_new(self.schema(), out)?)
     }
@@ -396,7 +440,13 @@ impl ApplyExec {
 type Memo = FxHashMap<Vec<ScalarValue>, RecordBatch>;
 
 /// `left op ANY/ALL (rows)` in three-valued logic.
-fn compare_rows(rows: &RecordBatch, left: &[Datum], tests: &[RowTest], all: bool, shared: &Shared) -> SqlResult<Option<bool>> {
+fn compare_rows(
+    rows: &RecordBatch,
+    left: &[Datum],
+    tests: &[RowTest],
+    all: bool,
+    shared: &Shared,
+) -> SqlResult<Option<bool>> {
     let mut unknown = false;
     for i in 0..rows.num_rows() {
         let mut row = Some(!matches!(tests, [_, _, ..]) || tests[0].op != CompareOp::Ne);
@@ -428,7 +478,9 @@ fn compare_rows(rows: &RecordBatch, left: &[Datum], tests: &[RowTest], all: bool
 
 fn compare(a: &Datum, b: &Datum, collate: Collate) -> Ordering {
     match (collate, a, b) {
-        (Collate::Blanks, Datum::Text(a), Datum::Text(b)) => a.trim_end_matches(' ').cmp(b.trim_end_matches(' ')),
+        (Collate::Blanks, Datum::Text(a), Datum::Text(b)) => {
+            a.trim_end_matches(' ').cmp(b.trim_end_matches(' '))
+        }
         _ => types::compare(a, b),
     }
 }
@@ -479,9 +531,14 @@ impl ExecutionPlan for ApplyExec {
         }
         Ok(TreeNodeRecursion::Continue)
     }
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let subplan = children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
-        let input = children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let subplan =
+            children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
+        let input =
+            children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
         Ok(Arc::new(ApplyExec { input, subplan, ..(*self).clone() }))
     }
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

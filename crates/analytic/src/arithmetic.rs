@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlState};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum as ArrowDatum, Float32Array, Float64Array, Scalar};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Datum as ArrowDatum, Float32Array, Float64Array, Scalar,
+};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::arrow::error::ArrowError;
@@ -80,7 +82,8 @@ impl Arithmetic {
                     if r.is_null(i) {
                         continue;
                     }
-                    let (x, y) = (a.value(if a_rows == 1 { 0 } else { i }), b.value(if b_rows == 1 { 0 } else { i }));
+                    let (x, y) =
+                        (a.value(if a_rows == 1 { 0 } else { i }), b.value(if b_rows == 1 { 0 } else { i }));
                     if matches!(self.op, Op::Div | Op::Rem) && y == 0.0 && !x.is_nan() {
                         return Err(external(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")));
                     }
@@ -125,10 +128,14 @@ impl ScalarUDFImpl for Arithmetic {
         };
         let (a, a_scalar) = side(&args.args[0])?;
         let (b, b_scalar) = side(&args.args[1])?;
-        let left: Box<dyn ArrowDatum> = if a_scalar { Box::new(Scalar::new(Arc::clone(&a))) } else { Box::new(Arc::clone(&a)) };
-        let right: Box<dyn ArrowDatum> = if b_scalar { Box::new(Scalar::new(Arc::clone(&b))) } else { Box::new(Arc::clone(&b)) };
+        let left: Box<dyn ArrowDatum> =
+            if a_scalar { Box::new(Scalar::new(Arc::clone(&a))) } else { Box::new(Arc::clone(&a)) };
+        let right: Box<dyn ArrowDatum> =
+            if b_scalar { Box::new(Scalar::new(Arc::clone(&b))) } else { Box::new(Arc::clone(&b)) };
         let result = self.op.kernel(left.as_ref(), right.as_ref()).map_err(|e| match e {
-            ArrowError::DivideByZero => external(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")),
+            ArrowError::DivideByZero => {
+                external(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"))
+            }
             ArrowError::ArithmeticOverflow(_) => external(self.out_of_range()),
             other => other.into(),
         })?;
@@ -138,6 +145,10 @@ impl ScalarUDFImpl for Arithmetic {
         } else {
             datafusion::arrow::compute::cast(&result, &self.result)?
         };
-        if both_scalar { ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar) } else { Ok(ColumnarValue::Array(result)) }
+        if both_scalar {
+            ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar)
+        } else {
+            Ok(ColumnarValue::Array(result))
+        }
     }
 }

@@ -13,8 +13,8 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery};
 use sql::expr::{
-    Aggregates, BindContext, BoundExpr, BoundSubquery, CompareOp, ParamTypes, Scope, SubqueryBinder, SubqueryExpr,
-    SubqueryId, SubqueryTest,
+    Aggregates, BindContext, BoundExpr, BoundSubquery, CompareOp, ParamTypes, Scope, SubqueryBinder,
+    SubqueryExpr, SubqueryId, SubqueryTest,
 };
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
@@ -122,7 +122,13 @@ impl<'a> Binder<'a> {
     }
 
     /// The function with that body; the same one for equal bodies.
-    pub(crate) fn function(&self, body: Body, args: Vec<PgType>, result: PgType, arrow: DataType) -> Arc<ScalarUDF> {
+    pub(crate) fn function(
+        &self,
+        body: Body,
+        args: Vec<PgType>,
+        result: PgType,
+        arrow: DataType,
+    ) -> Arc<ScalarUDF> {
         let mut functions = self.functions.borrow_mut();
         for known in functions.iter() {
             let inner: &dyn std::any::Any = known.inner().as_ref();
@@ -144,7 +150,10 @@ impl<'a> Binder<'a> {
     /// An outer column as the innermost level sees it.
     pub(crate) fn outer_column(&self, depth: usize, index: usize) -> SqlResult<Typed> {
         let levels = self.levels.borrow();
-        let at = levels.len().checked_sub(1 + depth).ok_or_else(|| SqlError::internal("an outer column without its query"))?;
+        let at = levels
+            .len()
+            .checked_sub(1 + depth)
+            .ok_or_else(|| SqlError::internal("an outer column without its query"))?;
         let column = levels[at]
             .columns
             .get(index)
@@ -155,7 +164,10 @@ impl<'a> Binder<'a> {
             let cell = self.cell(&column)?;
             apply(Arc::new(ScalarUDF::from(ReadCell::new(cell))), Vec::new())
         } else {
-            Expr::OuterReferenceColumn(Arc::new(field(&column.column.name, &column.arrow)), column.column.clone())
+            Expr::OuterReferenceColumn(
+                Arc::new(field(&column.column.name, &column.arrow)),
+                column.column.clone(),
+            )
         };
         Ok(Typed { expr, ty: column.ty, arrow: column.arrow })
     }
@@ -176,7 +188,11 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a query that stands inside another: `outer` is the scope of its immediate outer level.
-    pub(crate) fn nested(&self, query: &ast::Query, outer: &dyn Scope) -> SqlResult<(Relation, bool, Vec<(usize, RelColumn)>)> {
+    pub(crate) fn nested(
+        &self,
+        query: &ast::Query,
+        outer: &dyn Scope,
+    ) -> SqlResult<(Relation, bool, Vec<(usize, RelColumn)>)> {
         let depth = self.levels.borrow().len();
         let since = self.outer_uses.borrow().len();
         let (relation, single_row) = self.query(query, Some(outer))?;
@@ -218,7 +234,12 @@ impl<'a> Binder<'a> {
             input.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
         match answer {
             Some((name, arrow)) => fields.push((None, Arc::new(field(name, arrow)))),
-            None => fields.extend(subplan.schema().iter().map(|(table, f)| (table.cloned(), Arc::new(f.as_ref().clone().with_nullable(true))))),
+            None => fields.extend(
+                subplan
+                    .schema()
+                    .iter()
+                    .map(|(table, f)| (table.cloned(), Arc::new(f.as_ref().clone().with_nullable(true)))),
+            ),
         }
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
         let node = Apply {
@@ -263,7 +284,9 @@ impl<'a> Binder<'a> {
         };
         let (kind, arrow) = match &subquery.test {
             SubqueryTest::Scalar => {
-                let column = first.ok_or_else(|| SqlError::new(base::SqlState::SYNTAX_ERROR, "subquery must return only one column"))?;
+                let column = first.ok_or_else(|| {
+                    SqlError::new(base::SqlState::SYNTAX_ERROR, "subquery must return only one column")
+                })?;
                 if native && correlated && planned.single_row {
                     self.decorrelated.set(true);
                     let expr = Expr::ScalarSubquery(wrap(plan));
@@ -284,7 +307,8 @@ impl<'a> Binder<'a> {
                     && ((column.op == CompareOp::Eq && !all) || (column.op == CompareOp::Ne && *all))
                 {
                     let right = first.ok_or_else(|| SqlError::internal("a subquery without columns"))?;
-                    let (left, plan) = self.in_sides(test.clone(), &right, column.collate, column.cast, plan)?;
+                    let (left, plan) =
+                        self.in_sides(test.clone(), &right, column.collate, column.cast, plan)?;
                     self.decorrelated.set(true);
                     let expr = Expr::InSubquery(InSubquery::new(Box::new(left), wrap(plan), *all));
                     return Ok(Typed { expr, ty, arrow: DataType::Boolean });
@@ -306,7 +330,8 @@ impl<'a> Binder<'a> {
         };
         let name = self.fresh();
         let input = std::mem::replace(&mut translator.plan, empty());
-        let outer: Vec<(usize, RelColumn)> = planned.outer.iter().map(|used| (used.level, used.column.clone())).collect();
+        let outer: Vec<(usize, RelColumn)> =
+            planned.outer.iter().map(|used| (used.level, used.column.clone())).collect();
         let left = tests.into_iter().map(|t| t.expr).collect();
         translator.plan = self.apply_node(input, plan, kind, &outer, left, Some((&name, &arrow)))?;
         Ok(Typed { expr: Expr::Column(bare(name)), ty, arrow })
@@ -321,7 +346,8 @@ impl<'a> Binder<'a> {
         cast: Option<(PgType, PgType)>,
         plan: LogicalPlan,
     ) -> SqlResult<(Expr, LogicalPlan)> {
-        let level = Arc::new(Level { columns: vec![right.clone()], star: vec![0], synthetic: RefCell::default() });
+        let level =
+            Arc::new(Level { columns: vec![right.clone()], star: vec![0], synthetic: RefCell::default() });
         let mut translator = Translator::new(self, plan, level);
         let mut bound = BoundExpr::column(0, right.ty, right.typmod);
         if let Some((_, to)) = cast {
@@ -341,7 +367,12 @@ impl<'a> Binder<'a> {
 }
 
 impl SubqueryBinder for Binder<'_> {
-    fn bind_subquery(&self, query: &ast::Query, outer: &dyn Scope, _: &BindContext<'_>) -> SqlResult<BoundSubquery> {
+    fn bind_subquery(
+        &self,
+        query: &ast::Query,
+        outer: &dyn Scope,
+        _: &BindContext<'_>,
+    ) -> SqlResult<BoundSubquery> {
         let depth = self.levels.borrow().len();
         let since = self.outer_uses.borrow().len();
         let (relation, single_row) = self.query(query, Some(outer))?;

@@ -74,7 +74,10 @@ impl ExecutionPlan for ConcatExec {
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
-    fn with_new_children(self: Arc<Self>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(ConcatExec { inputs, properties: Arc::clone(&self.properties) }))
     }
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -85,7 +88,8 @@ impl ExecutionPlan for ConcatExec {
             async move { input.execute(0, context) }
         });
         // Inputs may differ in the nullability of their fields.
-        let batches = inputs.try_flatten().map(move |batch| Ok(batch?.with_schema(Arc::clone(&with_schema))?));
+        let batches =
+            inputs.try_flatten().map(move |batch| Ok(batch?.with_schema(Arc::clone(&with_schema))?));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 }

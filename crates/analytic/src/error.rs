@@ -22,7 +22,9 @@ pub(crate) fn sql_error(error: DataFusionError) -> SqlError {
         DataFusionError::ArrowError(arrow, _) => arrow_error(*arrow),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => sql_error(*inner),
         DataFusionError::Shared(inner) => shared_error(&inner),
-        DataFusionError::ResourcesExhausted(message) => SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message),
+        DataFusionError::ResourcesExhausted(message) => {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message)
+        }
         DataFusionError::NotImplemented(message) => SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message),
         other => SqlError::internal(other.to_string()),
     }

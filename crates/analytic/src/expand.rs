@@ -8,16 +8,16 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
+use datafusion::catalog::Session;
 use datafusion::common::DFSchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::catalog::Session;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::physical_planner::PhysicalPlanner;
 use futures::{StreamExt, stream};
 use types::{Datum, ElementType, Interval, PgType};
@@ -220,8 +220,11 @@ impl ExpandExec {
         planning: &PhysicalPlanningContext,
     ) -> Result<ExpandExec> {
         let schema = logical.schema();
-        let exprs =
-            expand.exprs.iter().map(|e| planner.create_physical_expr(e, schema, state, planning)).collect::<Result<Vec<_>>>()?;
+        let exprs = expand
+            .exprs
+            .iter()
+            .map(|e| planner.create_physical_expr(e, schema, state, planning))
+            .collect::<Result<Vec<_>>>()?;
         Ok(ExpandExec {
             input,
             calls: expand.calls.clone(),
@@ -234,7 +237,8 @@ impl ExpandExec {
 
     fn start(&self, batch: RecordBatch) -> Result<Work> {
         let rows = batch.num_rows();
-        let args = self.exprs.iter().map(|e| e.evaluate(&batch)?.into_array(rows)).collect::<Result<Vec<_>>>()?;
+        let args =
+            self.exprs.iter().map(|e| e.evaluate(&batch)?.into_array(rows)).collect::<Result<Vec<_>>>()?;
         Ok(Work { batch, args, row: 0, current: None })
     }
 
@@ -264,7 +268,9 @@ impl ExpandExec {
             .calls
             .iter()
             .enumerate()
-            .map(|(k, call)| value::Column::new(call.series.element(), schema.field(input_columns + k).data_type(), 1024))
+            .map(|(k, call)| {
+                value::Column::new(call.series.element(), schema.field(input_columns + k).data_type(), 1024)
+            })
             .collect();
         let mut ordinals = Vec::new();
         while from.len() < BATCH_ROWS {
@@ -340,8 +346,12 @@ impl ExecutionPlan for ExpandExec {
         }
         Ok(TreeNodeRecursion::Continue)
     }
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().ok_or_else(|| DataFusionError::Internal("ExpandExec has an input".into()))?;
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input =
+            children.pop().ok_or_else(|| DataFusionError::Internal("ExpandExec has an input".into()))?;
         Ok(Arc::new(ExpandExec { input, ..(*self).clone() }))
     }
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

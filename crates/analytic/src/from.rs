@@ -25,7 +25,11 @@ use crate::with::rename;
 
 impl Binder<'_> {
     /// The rows of a FROM clause; one row without columns if there is none.
-    pub(crate) fn from_clause(&self, from: &[ast::TableWithJoins], outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    pub(crate) fn from_clause(
+        &self,
+        from: &[ast::TableWithJoins],
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         let mut all: Option<Relation> = None;
         for item in from {
             all = Some(self.joined(all, item, outer)?);
@@ -40,7 +44,12 @@ impl Binder<'_> {
         }
     }
 
-    fn joined(&self, before: Option<Relation>, item: &ast::TableWithJoins, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    fn joined(
+        &self,
+        before: Option<Relation>,
+        item: &ast::TableWithJoins,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         let mut relation = self.beside(before, &item.relation, outer)?;
         for join in &item.joins {
             relation = self.join(relation, join, outer)?;
@@ -49,7 +58,12 @@ impl Binder<'_> {
     }
 
     /// `left, factor`: a cross join, lateral where the factor may look to its left.
-    fn beside(&self, left: Option<Relation>, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    fn beside(
+        &self,
+        left: Option<Relation>,
+        factor: &ast::TableFactor,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         let Some(left) = left else { return self.factor(factor, outer) };
         if may_look_left(factor) {
             return self.lateral(left, factor, outer, false);
@@ -65,7 +79,9 @@ impl Binder<'_> {
 
     fn factor(&self, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
         match factor {
-            ast::TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
+            ast::TableFactor::Table {
+                name, alias, args: None, with_ordinality: false, sample: None, ..
+            } => {
                 let mut relation = self.named(name)?;
                 if let Some(alias) = alias {
                     apply_alias(&mut relation, alias)?;
@@ -102,7 +118,13 @@ impl Binder<'_> {
     }
 
     /// `factor` evaluated for each row of `left`.
-    fn lateral(&self, left: Relation, factor: &ast::TableFactor, outer: Option<&dyn Scope>, keep: bool) -> SqlResult<Relation> {
+    fn lateral(
+        &self,
+        left: Relation,
+        factor: &ast::TableFactor,
+        outer: Option<&dyn Scope>,
+        keep: bool,
+    ) -> SqlResult<Relation> {
         if function_of(factor).is_some() && !keep {
             return self.function_table(left, factor, outer);
         }
@@ -130,7 +152,8 @@ impl Binder<'_> {
                     .planned()?;
                 return Ok((right, plan));
             }
-            let plan = self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Vec::new(), None)?;
+            let plan =
+                self.apply_node(left.plan.clone(), right.plan.clone(), kind, &uses, Vec::new(), None)?;
             Ok((right, plan))
         })?;
         match alias_of(factor) {
@@ -146,12 +169,18 @@ impl Binder<'_> {
         let parts: Vec<String> = name
             .0
             .iter()
-            .map(|part| part.as_ident().map(fold_ident).ok_or_else(|| SqlError::unsupported(format!("the table name {name}"))))
+            .map(|part| {
+                part.as_ident()
+                    .map(fold_ident)
+                    .ok_or_else(|| SqlError::unsupported(format!("the table name {name}")))
+            })
             .collect::<SqlResult<_>>()?;
         let (schema, table) = match &parts[..] {
             [table] => (None, table.as_str()),
             [schema, table] => (Some(schema.as_str()), table.as_str()),
-            [database, schema, table] if *database == self.shared.context.database => (Some(schema.as_str()), table.as_str()),
+            [database, schema, table] if *database == self.shared.context.database => {
+                (Some(schema.as_str()), table.as_str())
+            }
             _ => {
                 return Err(SqlError::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
@@ -180,9 +209,15 @@ impl Binder<'_> {
                 self.check_select(view.owner, view.acl.as_ref(), "view", &view.name)?;
                 self.view(view)?
             }
-            CatalogRelation::Sequence(_) => return Err(SqlError::unsupported("reading a sequence as a table in an analytical query")),
+            CatalogRelation::Sequence(_) => {
+                return Err(SqlError::unsupported("reading a sequence as a table in an analytical query"));
+            }
             CatalogRelation::Index(..) => {
-                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot open relation \"{table}\"")).with_detail("This operation is not supported for indexes."));
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot open relation \"{table}\""),
+                )
+                .with_detail("This operation is not supported for indexes."));
             }
         };
         rename(&mut relation, table, &[])?;
@@ -194,10 +229,19 @@ impl Binder<'_> {
         Ok(relation)
     }
 
-    fn check_select(&self, owner: base::Oid, acl: Option<&tenant::catalog::Acl>, kind: &str, name: &str) -> SqlResult<()> {
+    fn check_select(
+        &self,
+        owner: base::Oid,
+        acl: Option<&tenant::catalog::Acl>,
+        kind: &str,
+        name: &str,
+    ) -> SqlResult<()> {
         match self.role.get() {
             Some(role) if !self.shared.catalog.has_privileges(role, owner, acl, Privileges::SELECT) => {
-                Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {kind} {name}")))
+                Err(SqlError::new(
+                    SqlState::INSUFFICIENT_PRIVILEGE,
+                    format!("permission denied for {kind} {name}"),
+                ))
             }
             _ => Ok(()),
         }
@@ -285,9 +329,15 @@ impl Binder<'_> {
     }
 
     /// A set-returning or plain function beside `left`.
-    fn function_table(&self, left: Relation, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    fn function_table(
+        &self,
+        left: Relation,
+        factor: &ast::TableFactor,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         let (mut name, args, ordinality, alias) = function_of(factor).expect("the caller asked");
-        let called = system_name(&mut name).ok_or_else(|| SqlError::unsupported(format!("the function {name} in FROM")))?;
+        let called = system_name(&mut name)
+            .ok_or_else(|| SqlError::unsupported(format!("the function {name} in FROM")))?;
         let place = Place::new(Level::of(&left), outer);
         let ctx = Aggregates::Forbidden("functions in FROM");
         let bind = |expr: &ast::Expr| self.expr(expr, &place, ctx);
@@ -314,7 +364,8 @@ impl Binder<'_> {
             }
             Ok((translator.plan, exprs))
         })?;
-        let mut fields: Vec<_> = input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
         fields.extend(columns.iter().map(|c| (None, Arc::new(field(&c.column.name, &c.arrow)))));
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
         let node = Expand {
@@ -349,7 +400,8 @@ impl Binder<'_> {
         let column = self.function_column(called, typed.ty, typed.arrow.clone());
         let mut exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
         exprs.push(typed.expr.alias(&column.column.name));
-        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan =
+            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
         let mut right = Relation { plan: crate::binder::empty(), columns: vec![column], star: vec![0] };
         alias_function(&mut right, called, alias)?;
         Ok(concat(plan, left, right))
@@ -403,7 +455,9 @@ impl Binder<'_> {
                     .collect();
                 self.join_using(left, right, kind, &shared)
             }
-            ast::JoinConstraint::None => Err(SqlError::new(SqlState::SYNTAX_ERROR, "a join needs ON or USING")),
+            ast::JoinConstraint::None => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, "a join needs ON or USING"))
+            }
         }
     }
 
@@ -430,7 +484,13 @@ impl Binder<'_> {
     }
 
     /// The rows of `relation` for which `condition` is true.
-    pub(crate) fn filter(&self, relation: Relation, condition: &ast::Expr, outer: Option<&dyn Scope>, what: &'static str) -> SqlResult<Relation> {
+    pub(crate) fn filter(
+        &self,
+        relation: Relation,
+        condition: &ast::Expr,
+        outer: Option<&dyn Scope>,
+        what: &'static str,
+    ) -> SqlResult<Relation> {
         let place = Place::new(Level::of(&relation), outer);
         let bound = self.condition(condition, &place, Aggregates::Forbidden(what), what)?;
         let plan = self.filter_bound(relation.plan, &place.level, bound)?;
@@ -438,21 +498,37 @@ impl Binder<'_> {
     }
 
     /// Conditions without subqueries first: what they drop need not be looked up.
-    pub(crate) fn filter_bound(&self, plan: LogicalPlan, level: &Arc<Level>, condition: BoundExpr) -> SqlResult<LogicalPlan> {
-        let (later, first): (Vec<_>, Vec<_>) = condition.into_conjuncts().into_iter().partition(BoundExpr::contains_subquery);
+    pub(crate) fn filter_bound(
+        &self,
+        plan: LogicalPlan,
+        level: &Arc<Level>,
+        condition: BoundExpr,
+    ) -> SqlResult<LogicalPlan> {
+        let (later, first): (Vec<_>, Vec<_>) =
+            condition.into_conjuncts().into_iter().partition(BoundExpr::contains_subquery);
         let mut plan = plan;
         for part in [first, later] {
             let Some(condition) = BoundExpr::conjunction(part) else { continue };
             plan = self.within(level, || {
                 let mut translator = Translator::new(self, plan.clone(), Arc::clone(level));
                 let expr = translator.translate(&condition)?.expr;
-                LogicalPlanBuilder::from(translator.plan).filter(expr).and_then(LogicalPlanBuilder::build).planned()
+                LogicalPlanBuilder::from(translator.plan)
+                    .filter(expr)
+                    .and_then(LogicalPlanBuilder::build)
+                    .planned()
             })?;
         }
         Ok(plan)
     }
 
-    fn join_on(&self, left: Relation, right: Relation, kind: JoinType, condition: &ast::Expr, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+    fn join_on(
+        &self,
+        left: Relation,
+        right: Relation,
+        kind: JoinType,
+        condition: &ast::Expr,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
         let (left_plan, right_plan) = (left.plan.clone(), right.plan.clone());
         let both = concat(crate::binder::empty(), left, right);
         let place = Place::new(Level::of(&both), outer);
@@ -461,7 +537,10 @@ impl Binder<'_> {
             if kind != JoinType::Inner {
                 return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
             }
-            let plan = LogicalPlanBuilder::from(left_plan).cross_join(right_plan).and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = LogicalPlanBuilder::from(left_plan)
+                .cross_join(right_plan)
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
             let plan = self.filter_bound(plan, &place.level, bound)?;
             return Ok(Relation { plan, ..both });
         }
@@ -475,7 +554,13 @@ impl Binder<'_> {
         Ok(Relation { plan, ..both })
     }
 
-    fn join_using(&self, left: Relation, right: Relation, kind: JoinType, names: &[String]) -> SqlResult<Relation> {
+    fn join_using(
+        &self,
+        left: Relation,
+        right: Relation,
+        kind: JoinType,
+        names: &[String],
+    ) -> SqlResult<Relation> {
         if names.is_empty() {
             let on = ast::Expr::value(ast::Value::Boolean(true));
             return self.join_on(left, right, kind, &on, None);
@@ -513,7 +598,11 @@ impl Binder<'_> {
                     let (lc, rc) = (both.columns[*l].clone(), both.columns[*r].clone());
                     let ty = sql::expr::common_type(&[lc.ty, rc.ty], "JOIN/USING")?;
                     let side = |i: usize, c: &RelColumn| cast_if(BoundExpr::column(i, c.ty, c.typmod), ty);
-                    let value = BoundExpr::new(ty, types::TypeMod::NONE, ExprKind::Coalesce(vec![side(*l, &lc), side(*r, &rc)]));
+                    let value = BoundExpr::new(
+                        ty,
+                        types::TypeMod::NONE,
+                        ExprKind::Coalesce(vec![side(*l, &lc), side(*r, &rc)]),
+                    );
                     let typed: Typed = translator.translate(&value)?;
                     let mut column = self.function_column(&lc.name, ty, typed.arrow.clone());
                     column.table = None;
@@ -532,9 +621,13 @@ impl Binder<'_> {
             }
         }
         if !computed.is_empty() {
-            let mut exprs: Vec<Expr> = both.columns[..both.columns.len() - computed.len()].iter().map(RelColumn::expr).collect();
+            let mut exprs: Vec<Expr> =
+                both.columns[..both.columns.len() - computed.len()].iter().map(RelColumn::expr).collect();
             exprs.extend(computed);
-            plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+            plan = LogicalPlanBuilder::from(plan)
+                .project(exprs)
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
         }
         let paired = |i: &usize| pairs.iter().any(|(l, r)| l == i || r == i);
         let rest: Vec<usize> = both.star.iter().copied().filter(|i| !paired(i)).collect();
@@ -553,7 +646,8 @@ fn cast_if(expr: BoundExpr, ty: PgType) -> BoundExpr {
 }
 
 fn using_column(relation: &Relation, name: &str, side: &str) -> SqlResult<usize> {
-    let mut found = relation.columns.iter().enumerate().filter(|(_, c)| c.bare && c.name == name).map(|(i, _)| i);
+    let mut found =
+        relation.columns.iter().enumerate().filter(|(_, c)| c.bare && c.name == name).map(|(i, _)| i);
     let first = found.next().ok_or_else(|| {
         let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -580,7 +674,10 @@ fn check_alias(left: &Relation, right: &Relation) -> SqlResult<()> {
         let same = |c: &RelColumn| c.table.is_some() && c.table == column.table && c.schema == column.schema;
         if left.columns.iter().any(same) {
             let table = column.table.as_deref().unwrap_or_default();
-            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, format!("table name \"{table}\" specified more than once")));
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_ALIAS,
+                format!("table name \"{table}\" specified more than once"),
+            ));
         }
     }
     Ok(())
@@ -646,12 +743,17 @@ fn function_of(factor: &ast::TableFactor) -> Option<FunctionCall<'_>> {
 }
 
 fn function_expr(name: &ast::ObjectName, args: &[ast::Expr]) -> ast::Expr {
-    let args = args.iter().map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e.clone()))).collect();
+    let args =
+        args.iter().map(|e| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e.clone()))).collect();
     ast::Expr::Function(ast::Function {
         name: name.clone(),
         uses_odbc_syntax: false,
         parameters: ast::FunctionArguments::None,
-        args: ast::FunctionArguments::List(ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        args: ast::FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
         filter: None,
         null_treatment: None,
         over: None,
@@ -664,6 +766,10 @@ fn function_query(factor: &ast::TableFactor) -> SqlResult<ast::Query> {
 }
 
 /// Binds a constant of a clause that takes no columns.
-pub(crate) fn bind_constant(binder: &Binder<'_>, expr: &ast::Expr, place: &'static str) -> SqlResult<BoundExpr> {
+pub(crate) fn bind_constant(
+    binder: &Binder<'_>,
+    expr: &ast::Expr,
+    place: &'static str,
+) -> SqlResult<BoundExpr> {
     bind_expr(expr, &sql::expr::EmptyScope, &binder.context(Aggregates::Forbidden(place)))
 }

@@ -8,7 +8,8 @@ use datafusion::common::Column;
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use sql::expr::{
-    AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, TableScope, bind_sql_text, fold_ident, resolve_unknown,
+    AggregateCall, AggregateKind, Aggregates, BoundExpr, ExprKind, TableScope, bind_sql_text, fold_ident,
+    resolve_unknown,
 };
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
@@ -57,7 +58,12 @@ impl Grouping {
 
 impl Binder<'_> {
     /// The GROUP BY clause; `None` if there is none.
-    pub(crate) fn group_by(&self, clause: &ast::GroupByExpr, items: &Items, place: &Place<'_>) -> SqlResult<Option<Grouping>> {
+    pub(crate) fn group_by(
+        &self,
+        clause: &ast::GroupByExpr,
+        items: &Items,
+        place: &Place<'_>,
+    ) -> SqlResult<Option<Grouping>> {
         let exprs = match clause {
             ast::GroupByExpr::Expressions(exprs, modifiers) if modifiers.is_empty() => exprs,
             _ => return Err(SqlError::unsupported("this form of GROUP BY")),
@@ -73,7 +79,13 @@ impl Binder<'_> {
         Ok(Some(grouping))
     }
 
-    fn grouping_sets(&self, expr: &ast::Expr, items: &Items, place: &Place<'_>, grouping: &mut Grouping) -> SqlResult<Vec<Vec<usize>>> {
+    fn grouping_sets(
+        &self,
+        expr: &ast::Expr,
+        items: &Items,
+        place: &Place<'_>,
+        grouping: &mut Grouping,
+    ) -> SqlResult<Vec<Vec<usize>>> {
         let lists = |lists: &[Vec<ast::Expr>], grouping: &mut Grouping| -> SqlResult<Vec<Vec<usize>>> {
             lists
                 .iter()
@@ -92,10 +104,16 @@ impl Binder<'_> {
                     return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, "CUBE is limited to 12 elements"));
                 }
                 let chosen = |mask: usize| (0..parts.len()).filter(move |i| mask & (1 << i) != 0);
-                (0..1usize << parts.len()).rev().map(|mask| chosen(mask).flat_map(|i| parts[i].clone()).collect()).collect()
+                (0..1usize << parts.len())
+                    .rev()
+                    .map(|mask| chosen(mask).flat_map(|i| parts[i].clone()).collect())
+                    .collect()
             }
             ast::Expr::Tuple(parts) => {
-                let set = parts.iter().map(|e| Ok(grouping.key(self.group_key(e, items, place)?))).collect::<SqlResult<_>>()?;
+                let set = parts
+                    .iter()
+                    .map(|e| Ok(grouping.key(self.group_key(e, items, place)?)))
+                    .collect::<SqlResult<_>>()?;
                 vec![set]
             }
             expr => vec![vec![grouping.key(self.group_key(expr, items, place)?)]],
@@ -124,7 +142,12 @@ impl Binder<'_> {
     }
 
     /// Groups: the stage after it has the keys and the aggregates as columns, and `exprs` name those.
-    pub(crate) fn group<'p>(&self, stage: Stage<'p>, mut grouping: Grouping, exprs: &mut Exprs) -> SqlResult<Stage<'p>> {
+    pub(crate) fn group<'p>(
+        &self,
+        stage: Stage<'p>,
+        mut grouping: Grouping,
+        exprs: &mut Exprs,
+    ) -> SqlResult<Stage<'p>> {
         if grouping.sets.is_empty() {
             grouping.sets.push(Vec::new());
         }
@@ -135,7 +158,8 @@ impl Binder<'_> {
         if grouping.sets.len() == 1 {
             self.add_dependent_keys(&level, &mut grouping);
         }
-        let mut after = Regroup { level: &level, keys: &grouping.keys, calls: &mut calls, synthetic: Vec::new() };
+        let mut after =
+            Regroup { level: &level, keys: &grouping.keys, calls: &mut calls, synthetic: Vec::new() };
         exprs.for_each_mut(&mut |e| after.rewrite(e))?;
         let mut new_windows = windows;
         for call in &mut new_windows {
@@ -152,7 +176,8 @@ impl Binder<'_> {
         }
         let synthetic = after.synthetic;
 
-        let (plan, mut columns) = self.within(&level, || self.aggregate_plan(stage.plan, &level, &grouping, &calls))?;
+        let (plan, mut columns) =
+            self.within(&level, || self.aggregate_plan(stage.plan, &level, &grouping, &calls))?;
         for column in &mut columns {
             column.bare = false;
         }
@@ -170,7 +195,8 @@ impl Binder<'_> {
 
     /// Where a table's primary key is grouped by, its other columns are as good as grouped.
     fn add_dependent_keys(&self, level: &Level, grouping: &mut Grouping) {
-        let grouped: Vec<usize> = grouping.keys.iter().filter_map(BoundExpr::as_column).filter(|i| *i < SYNTHETIC).collect();
+        let grouped: Vec<usize> =
+            grouping.keys.iter().filter_map(BoundExpr::as_column).filter(|i| *i < SYNTHETIC).collect();
         let mut more = Vec::new();
         for (index, column) in level.columns.iter().enumerate() {
             if grouped.contains(&index) || column.origin.0 == 0 {
@@ -178,7 +204,9 @@ impl Binder<'_> {
             }
             let Some(table) = self.shared.catalog.table(base::Oid(column.origin.0)) else { continue };
             let Some(primary) = table.primary_index() else { continue };
-            let same_table = |other: &RelColumn| other.column.relation == column.column.relation && other.table == column.table;
+            let same_table = |other: &RelColumn| {
+                other.column.relation == column.column.relation && other.table == column.table
+            };
             let covered = primary.column_positions().all(|position| {
                 grouped.iter().any(|g| {
                     let key = &level.columns[*g];
@@ -223,16 +251,25 @@ impl Binder<'_> {
                 let (stripped, least) = (self.fresh(), self.fresh());
                 below.push(strip(typed.expr.clone()).alias(&stripped));
                 keys.push(Expr::Column(bare(stripped.clone())));
-                aggregates.push(datafusion::functions_aggregate::expr_fn::min(Expr::Column(column.clone())).alias(&least));
+                aggregates.push(
+                    datafusion::functions_aggregate::expr_fn::min(Expr::Column(column.clone())).alias(&least),
+                );
                 let grouped = Expr::Column(bare(stripped)).is_not_null();
-                let value = datafusion::logical_expr::when(grouped, Expr::Column(bare(least))).end().planned()?;
+                let value =
+                    datafusion::logical_expr::when(grouped, Expr::Column(bare(least))).end().planned()?;
                 above.push(named_as(value, &column));
             } else {
                 keys.push(Expr::Column(column.clone()));
                 above.push(Expr::Column(column.clone()));
             }
             let template = source.unwrap_or_else(|| computed(column.clone()));
-            columns.push(RelColumn { column, arrow: typed.arrow, ty: key.ty, typmod: key.typmod, ..template });
+            columns.push(RelColumn {
+                column,
+                arrow: typed.arrow,
+                ty: key.ty,
+                typmod: key.typmod,
+                ..template
+            });
         }
         for call in calls {
             let value = self.aggregate(&mut translator, call, &mut aggregates)?;
@@ -243,7 +280,8 @@ impl Binder<'_> {
         let group = if grouping.sets.len() == 1 {
             keys
         } else {
-            let sets = grouping.sets.iter().map(|set| set.iter().map(|k| keys[*k].clone()).collect()).collect();
+            let sets =
+                grouping.sets.iter().map(|set| set.iter().map(|k| keys[*k].clone()).collect()).collect();
             vec![Expr::GroupingSet(GroupingSet::GroupingSets(sets))]
         };
         let below_plan = std::mem::replace(&mut translator.plan, crate::binder::empty());
@@ -260,7 +298,10 @@ impl Binder<'_> {
         }
         if group.is_empty() && aggregates.is_empty() {
             // HAVING without aggregates: one group.
-            aggregates.push(datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1i64)).alias(self.fresh()));
+            aggregates.push(
+                datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1i64))
+                    .alias(self.fresh()),
+            );
         }
         builder = builder.aggregate(group, aggregates).planned()?;
         if !above.is_empty() {
@@ -270,7 +311,12 @@ impl Binder<'_> {
     }
 
     /// Adds what computes `call` to `aggregates`; answers its value above them.
-    fn aggregate(&self, translator: &mut Translator<'_, '_>, call: &AggregateCall, aggregates: &mut Vec<Expr>) -> SqlResult<crate::translate::Typed> {
+    fn aggregate(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        call: &AggregateCall,
+        aggregates: &mut Vec<Expr>,
+    ) -> SqlResult<crate::translate::Typed> {
         if let Some(value) = self.exact_average(translator, call, aggregates)? {
             return Ok(value);
         }
@@ -300,11 +346,16 @@ impl Binder<'_> {
         call: &AggregateCall,
         aggregates: &mut Vec<Expr>,
     ) -> SqlResult<Option<crate::translate::Typed>> {
-        if call.kind != AggregateKind::Avg || call.ty != PgType::Numeric || call.distinct || !call.order_by.is_empty() {
+        if call.kind != AggregateKind::Avg
+            || call.ty != PgType::Numeric
+            || call.distinct
+            || !call.order_by.is_empty()
+        {
             return Ok(None);
         }
         let arg = &call.args[0];
-        let sum_type = if matches!(arg.ty, PgType::Int2 | PgType::Int4) { PgType::Int8 } else { PgType::Numeric };
+        let sum_type =
+            if matches!(arg.ty, PgType::Int2 | PgType::Int4) { PgType::Int8 } else { PgType::Numeric };
         let part = |kind, ty| AggregateCall { kind, ty, ..call.clone() };
         let sum = self.aggregate(translator, &part(AggregateKind::Sum, sum_type), aggregates)?;
         let count = self.aggregate(translator, &part(AggregateKind::Count, PgType::Int8), aggregates)?;
@@ -364,7 +415,10 @@ fn computed(column: Column) -> RelColumn {
 
 fn no_aggregate(expr: BoundExpr) -> SqlResult<BoundExpr> {
     if expr.contains_aggregate() {
-        return Err(SqlError::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed in GROUP BY"));
+        return Err(SqlError::new(
+            SqlState::GROUPING_ERROR,
+            "aggregate functions are not allowed in GROUP BY",
+        ));
     }
     Ok(expr)
 }
@@ -424,7 +478,9 @@ impl Regroup<'_> {
                 };
                 Err(SqlError::new(
                     SqlState::GROUPING_ERROR,
-                    format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"),
+                    format!(
+                        "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                    ),
                 ))
             }
             _ => {

@@ -38,7 +38,12 @@ impl<'a> Place<'a> {
 
 impl Binder<'_> {
     /// Binds an expression of `place`.
-    pub(crate) fn expr(&self, expr: &ast::Expr, place: &Place<'_>, aggregates: Aggregates) -> SqlResult<BoundExpr> {
+    pub(crate) fn expr(
+        &self,
+        expr: &ast::Expr,
+        place: &Place<'_>,
+        aggregates: Aggregates,
+    ) -> SqlResult<BoundExpr> {
         self.within(&place.level, || {
             let mut prepared = expr.clone();
             let mut visitor = Visitor { binder: self, place, aggregates, depth: 0 };
@@ -50,7 +55,13 @@ impl Binder<'_> {
     }
 
     /// Binds a condition of `place` called `what`.
-    pub(crate) fn condition(&self, expr: &ast::Expr, place: &Place<'_>, aggregates: Aggregates, what: &str) -> SqlResult<BoundExpr> {
+    pub(crate) fn condition(
+        &self,
+        expr: &ast::Expr,
+        place: &Place<'_>,
+        aggregates: Aggregates,
+        what: &str,
+    ) -> SqlResult<BoundExpr> {
         let bound = self.expr(expr, place, aggregates)?;
         sql::expr::coerce_condition(bound, what, &self.context(aggregates))
     }
@@ -132,7 +143,9 @@ impl Visitor<'_, '_, '_> {
             return Ok(Some(self.stand_in(Synthetic::Catalog { function: candidate, args: bound }, ty)));
         }
         if matches!(name.as_str(), "unnest" | "generate_series" | "generate_subscripts" | "_pg_expandarray") {
-            let Some((call, bound)) = self.binder.series_call(&name, &args, &|arg| self.bind(arg))? else { return Ok(None) };
+            let Some((call, bound)) = self.binder.series_call(&name, &args, &|arg| self.bind(arg))? else {
+                return Ok(None);
+            };
             let ty = call.series.element();
             let number = self.place.series.borrow().len();
             self.place.series.borrow_mut().push((call, bound));
@@ -172,7 +185,12 @@ impl Binder<'_> {
         bind: &dyn Fn(&ast::Expr) -> SqlResult<BoundExpr>,
     ) -> SqlResult<Option<(SeriesCall, Vec<BoundExpr>)>> {
         let ctx = self.context(Aggregates::Forbidden("functions in FROM"));
-        let undefined = || SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name} does not exist with these arguments"));
+        let undefined = || {
+            SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("function {name} does not exist with these arguments"),
+            )
+        };
         let mut bound = args.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
         let series = match (name, &bound[..]) {
             ("unnest", [array]) if array.ty.element().is_some() => Series::Unnest(array.ty),
@@ -197,7 +215,9 @@ impl Binder<'_> {
                 bound = coerced;
                 Series::Generate(ty)
             }
-            ("unnest" | "generate_series" | "generate_subscripts" | "_pg_expandarray", _) => return Err(undefined()),
+            ("unnest" | "generate_series" | "generate_subscripts" | "_pg_expandarray", _) => {
+                return Err(undefined());
+            }
             _ => return Ok(None),
         };
         let args = bound.iter().map(|b| b.ty).collect();
@@ -246,14 +266,17 @@ pub(crate) fn system_name(name: &mut ast::ObjectName) -> Option<String> {
 pub(crate) fn plain_args(function: &ast::Function) -> Option<Vec<ast::Expr>> {
     match &function.args {
         ast::FunctionArguments::None => Some(Vec::new()),
-        ast::FunctionArguments::List(list) if list.clauses.is_empty() && list.duplicate_treatment.is_none() => list
-            .args
-            .iter()
-            .map(|arg| match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            })
-            .collect(),
+        ast::FunctionArguments::List(list)
+            if list.clauses.is_empty() && list.duplicate_treatment.is_none() =>
+        {
+            list.args
+                .iter()
+                .map(|arg| match arg {
+                    ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                    _ => None,
+                })
+                .collect()
+        }
         _ => None,
     }
 }
@@ -274,7 +297,8 @@ fn composite_field(root: &ast::Expr, chain: &[ast::AccessExpr]) -> Option<ast::E
 }
 
 fn check_collation(name: &ast::ObjectName) -> SqlResult<()> {
-    let last = name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default();
+    let last =
+        name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default();
     if matches!(last.as_str(), "default" | "C" | "POSIX" | "C.UTF-8" | "C.utf8" | "ucs_basic") {
         return Ok(());
     }

@@ -63,7 +63,10 @@ impl Binder<'_> {
         if skip == 0 && fetch.is_none() {
             return Ok((relation, single));
         }
-        let plan = LogicalPlanBuilder::from(relation.plan).limit(skip, fetch).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .limit(skip, fetch)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok((Relation { plan, ..relation }, false))
     }
 
@@ -85,8 +88,12 @@ impl Binder<'_> {
             limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
         }
         let number = |expr: Option<&ast::Expr>, place, state, name: &str| -> SqlResult<Option<usize>> {
-            let Some(value) = expr.map(|e| self.constant_i64(e, place)).transpose()?.flatten() else { return Ok(None) };
-            usize::try_from(value).map(Some).map_err(|_| SqlError::new(state, format!("{name} must not be negative")))
+            let Some(value) = expr.map(|e| self.constant_i64(e, place)).transpose()?.flatten() else {
+                return Ok(None);
+            };
+            usize::try_from(value)
+                .map(Some)
+                .map_err(|_| SqlError::new(state, format!("{name} must not be negative")))
         };
         let fetch = number(limit, "LIMIT", SqlState::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT")?;
         let skip = number(offset, "OFFSET", SqlState::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE, "OFFSET")?;
@@ -94,7 +101,11 @@ impl Binder<'_> {
     }
 
     /// The body of a query. Columns may still be of unknown type.
-    pub(crate) fn set_expr(&self, body: &ast::SetExpr, outer: Option<&dyn Scope>) -> SqlResult<(Relation, bool)> {
+    pub(crate) fn set_expr(
+        &self,
+        body: &ast::SetExpr,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<(Relation, bool)> {
         match body {
             ast::SetExpr::Select(select) => self.select(select, &[], outer),
             ast::SetExpr::Query(query) => self.query(query, outer),
@@ -158,7 +169,13 @@ impl Binder<'_> {
         self.combine(left, right, op, all)
     }
 
-    fn combine(&self, mut left: Relation, right: Relation, op: ast::SetOperator, all: bool) -> SqlResult<Relation> {
+    fn combine(
+        &self,
+        mut left: Relation,
+        right: Relation,
+        op: ast::SetOperator,
+        all: bool,
+    ) -> SqlResult<Relation> {
         if left.columns.is_empty() {
             return Err(SqlError::unsupported("a set operation of queries without columns"));
         }
@@ -172,10 +189,17 @@ impl Binder<'_> {
             // Both sides under the same names, which the union takes over.
             let names: Vec<String> = left.columns.iter().map(|_| self.fresh()).collect();
             let side = |relation: &Relation| {
-                let exprs: Vec<Expr> = relation.columns.iter().zip(&names).map(|(c, name)| c.expr().alias(name)).collect();
-                LogicalPlanBuilder::from(relation.plan.clone()).project(exprs).and_then(LogicalPlanBuilder::build).planned()
+                let exprs: Vec<Expr> =
+                    relation.columns.iter().zip(&names).map(|(c, name)| c.expr().alias(name)).collect();
+                LogicalPlanBuilder::from(relation.plan.clone())
+                    .project(exprs)
+                    .and_then(LogicalPlanBuilder::build)
+                    .planned()
             };
-            let plan = LogicalPlanBuilder::from(side(&left)?).union(side(&right)?).and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = LogicalPlanBuilder::from(side(&left)?)
+                .union(side(&right)?)
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
             for (column, name) in left.columns.iter_mut().zip(names) {
                 column.column = bare(name);
             }
@@ -183,7 +207,9 @@ impl Binder<'_> {
             return if all { Ok(union) } else { self.distinct_rows(union) };
         }
         if left.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
-            return Err(SqlError::unsupported("INTERSECT or EXCEPT over numeric without scale, interval or arrays"));
+            return Err(SqlError::unsupported(
+                "INTERSECT or EXCEPT over numeric without scale, interval or arrays",
+            ));
         }
         let (mut left_plan, mut right_plan) = (left.plan.clone(), right.plan.clone());
         if all {
@@ -197,7 +223,8 @@ impl Binder<'_> {
         }
         .planned()?;
         let exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
-        let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan =
+            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
         Ok(Relation { plan, ..left })
     }
 
@@ -220,7 +247,10 @@ impl Binder<'_> {
         }
         let columns: Vec<RelColumn> = relation.star.iter().map(|i| relation.columns[*i].clone()).collect();
         let exprs: Vec<Expr> = columns.iter().map(RelColumn::expr).collect();
-        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         let star = (0..columns.len()).collect();
         Ok(Relation { plan, columns, star })
     }
@@ -253,7 +283,10 @@ impl Binder<'_> {
             }
             *column = RelColumn { column: bare(name), arrow: typed.arrow, ty: *ty, ..column.clone() };
         }
-        let plan = LogicalPlanBuilder::from(translator.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(translator.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(Relation { plan, columns, star: relation.star })
     }
 
@@ -272,21 +305,30 @@ impl Binder<'_> {
             column.column = bare(name);
             column.arrow = arrow.clone();
         }
-        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(Relation { plan, columns, star: relation.star })
     }
 
     /// What is still of unknown type becomes text.
     pub(crate) fn finish_unknown(&self, relation: Relation) -> SqlResult<Relation> {
-        let types: Vec<PgType> =
-            relation.columns.iter().map(|c| if c.ty == PgType::Unknown { PgType::Text } else { c.ty }).collect();
+        let types: Vec<PgType> = relation
+            .columns
+            .iter()
+            .map(|c| if c.ty == PgType::Unknown { PgType::Text } else { c.ty })
+            .collect();
         self.cast_columns(relation, &types)
     }
 
     /// Each row once. Of opaque values that are equal the least spelling is kept.
     pub(crate) fn distinct_rows(&self, relation: Relation) -> SqlResult<Relation> {
         if relation.columns.is_empty() || !relation.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
-            let plan = LogicalPlanBuilder::from(relation.plan).distinct().and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = LogicalPlanBuilder::from(relation.plan)
+                .distinct()
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
             return Ok(Relation { plan, ..relation });
         }
         let mut columns = relation.columns;
@@ -326,9 +368,16 @@ impl Binder<'_> {
         let place = Place::new(Level::of(&none), outer);
         let mut rows: Vec<Vec<BoundExpr>> = Vec::new();
         for row in &values.rows {
-            let row = row.content.iter().map(|e| self.expr(e, &place, Aggregates::Forbidden("VALUES"))).collect::<SqlResult<Vec<_>>>()?;
+            let row = row
+                .content
+                .iter()
+                .map(|e| self.expr(e, &place, Aggregates::Forbidden("VALUES")))
+                .collect::<SqlResult<Vec<_>>>()?;
             if rows.first().is_some_and(|first| first.len() != row.len()) {
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
             }
             rows.push(row);
         }
@@ -359,8 +408,17 @@ impl Binder<'_> {
         self.values_plan(plan, columns, rows.len())
     }
 
-    fn values_plan(&self, plan: LogicalPlan, columns: Vec<(PgType, Vec<Typed>)>, rows: usize) -> SqlResult<Relation> {
-        let translator = Translator::new(self, crate::binder::empty(), Level::of(&Relation { plan: crate::binder::empty(), columns: Vec::new(), star: Vec::new() }));
+    fn values_plan(
+        &self,
+        plan: LogicalPlan,
+        columns: Vec<(PgType, Vec<Typed>)>,
+        rows: usize,
+    ) -> SqlResult<Relation> {
+        let translator = Translator::new(
+            self,
+            crate::binder::empty(),
+            Level::of(&Relation { plan: crate::binder::empty(), columns: Vec::new(), star: Vec::new() }),
+        );
         let mut out_columns = Vec::new();
         let mut exprs: Vec<Vec<Expr>> = vec![Vec::new(); rows];
         for (i, (ty, typed)) in columns.into_iter().enumerate() {
@@ -385,7 +443,10 @@ impl Binder<'_> {
         if rows == 1 {
             let exprs: Vec<Expr> =
                 exprs.remove(0).into_iter().zip(&out_columns).map(|(e, c)| e.alias(&c.column.name)).collect();
-            let plan = LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = LogicalPlanBuilder::from(plan)
+                .project(exprs)
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
             return self.rename_columns(Relation { plan, columns: out_columns, star });
         }
         let plan = LogicalPlanBuilder::values(exprs).and_then(LogicalPlanBuilder::build).planned()?;
@@ -409,12 +470,18 @@ impl Binder<'_> {
                 _ => None,
             };
             let at = at.ok_or_else(|| {
-                SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
-                    .with_detail("Only result column names can be used, not expressions or functions.")
+                SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
+                )
+                .with_detail("Only result column names can be used, not expressions or functions.")
             })?;
             sorts.push(sort(relation.columns[relation.star[at]].expr(), &key.options));
         }
-        let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .sort(sorts)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(Relation { plan, ..relation })
     }
 }

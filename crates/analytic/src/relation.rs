@@ -78,7 +78,11 @@ pub(crate) struct Level {
 
 impl Level {
     pub(crate) fn of(relation: &Relation) -> Arc<Level> {
-        Arc::new(Level { columns: relation.columns.clone(), star: relation.star.clone(), synthetic: RefCell::default() })
+        Arc::new(Level {
+            columns: relation.columns.clone(),
+            star: relation.star.clone(),
+            synthetic: RefCell::default(),
+        })
     }
 
     /// A new synthetic; answers the identifier that stands for it.

@@ -42,7 +42,14 @@ pub(crate) struct RowFunction {
 
 impl RowFunction {
     /// `number` makes the name unique within the query.
-    pub(crate) fn new(body: Body, args: Vec<PgType>, result: PgType, arrow: DataType, number: usize, shared: Arc<Shared>) -> RowFunction {
+    pub(crate) fn new(
+        body: Body,
+        args: Vec<PgType>,
+        result: PgType,
+        arrow: DataType,
+        number: usize,
+        shared: Arc<Shared>,
+    ) -> RowFunction {
         let volatility = match &body {
             Body::Expr(expr) => match expr.volatility() {
                 Volatility::Volatile => Stability::Volatile,
@@ -125,7 +132,11 @@ impl ScalarUDFImpl for RowFunction {
         let rows = if constant { 1 } else { args.number_rows };
         let arrays = args.args.iter().map(|a| a.to_array(rows)).collect::<Result<Vec<_>>>()?;
         let result = self.eval_rows(&arrays, rows).map_err(external)?;
-        if constant { ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar) } else { Ok(ColumnarValue::Array(result)) }
+        if constant {
+            ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar)
+        } else {
+            Ok(ColumnarValue::Array(result))
+        }
     }
 }
 
@@ -156,9 +167,9 @@ impl ScalarUDFImpl for Strip {
             ColumnarValue::Scalar(ScalarValue::Binary(v)) => {
                 ColumnarValue::Scalar(ScalarValue::Binary(v.as_deref().map(|b| value::strip(b).to_vec())))
             }
-            ColumnarValue::Scalar(ScalarValue::Utf8(v)) => {
-                ColumnarValue::Scalar(ScalarValue::Utf8(v.as_deref().map(|s| s.trim_end_matches(' ').to_owned())))
-            }
+            ColumnarValue::Scalar(ScalarValue::Utf8(v)) => ColumnarValue::Scalar(ScalarValue::Utf8(
+                v.as_deref().map(|s| s.trim_end_matches(' ').to_owned()),
+            )),
             ColumnarValue::Scalar(other) => ColumnarValue::Scalar(other.clone()),
             ColumnarValue::Array(array) => ColumnarValue::Array(strip_array(array)),
         })

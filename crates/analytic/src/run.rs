@@ -37,7 +37,11 @@ pub fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool)
 }
 
 /// As [`run`]; `cancelled` ends the query with 57014 at the next batch.
-pub fn run_cancellable(request: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+pub fn run_cancellable(
+    request: AnalyticRequest,
+    cancelled: &Arc<AtomicBool>,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) {
     let result = deliver(request, cancelled, say);
     say(AnalyticEvent::Done(result));
 }
@@ -52,7 +56,8 @@ pub fn describe(
     catalog: &Arc<Catalog>,
     context: &Arc<QueryContext>,
 ) -> SqlResult<(Vec<PgType>, Vec<Field>)> {
-    let shared = Arc::new(Shared::new(Arc::clone(context), Vec::new(), None, Arc::clone(catalog), Arc::default()));
+    let shared =
+        Arc::new(Shared::new(Arc::clone(context), Vec::new(), None, Arc::clone(catalog), Arc::default()));
     let params = ParamTypes::new(parameter_types);
     // Row by row evaluation takes every subquery, so that one attempt binds.
     let (relation, _) = Binder::new(shared, &params, true).query(query, None)?;
@@ -82,7 +87,11 @@ fn fields(relation: &Relation, formats: &[Format]) -> Vec<Field> {
         .collect()
 }
 
-fn deliver(request: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+fn deliver(
+    request: AnalyticRequest,
+    cancelled: &Arc<AtomicBool>,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) -> SqlResult<()> {
     let catalog = Arc::clone(request.view.catalog());
     let shared = Arc::new(Shared::new(
         Arc::clone(&request.context),
@@ -107,14 +116,17 @@ fn deliver(request: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn 
         match request.deliver {
             Deliver::Client(formats) => job.to_client(&formats, say).await,
             Deliver::Session => job.to_session(say).await,
-            Deliver::Explain { analyze, verbose } => job.explain(&request.reason, analyze, verbose, say).await,
+            Deliver::Explain { analyze, verbose } => {
+                job.explain(&request.reason, analyze, verbose, say).await
+            }
             Deliver::DescribeOnly => unreachable!("answered above"),
         }
     })
 }
 
 fn session_state() -> SqlResult<SessionState> {
-    let mut config = SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
+    let mut config =
+        SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = false;
     options.optimizer.repartition_aggregations = false;
@@ -146,7 +158,9 @@ async fn plan(
         let attempt = ParamTypes::new(&known);
         let binder = Binder::new(Arc::clone(shared), &attempt, false);
         match binder.query(query, None) {
-            Ok((relation, _)) => (physical(&relation, state).await.map(|plan| (relation, plan)), binder.decorrelated.get()),
+            Ok((relation, _)) => {
+                (physical(&relation, state).await.map(|plan| (relation, plan)), binder.decorrelated.get())
+            }
             Err(error) if error.message() == NEEDS_APPLY => (Err(error), true),
             Err(error) => return Err(error),
         }
@@ -177,7 +191,9 @@ struct Job {
 impl Job {
     /// Runs the plan, giving each batch to `f`, which answers whether to go on.
     async fn each_batch(&self, f: &mut dyn FnMut(&RecordBatch) -> SqlResult<bool>) -> SqlResult<()> {
-        let mut stream = datafusion::physical_plan::execute_stream(Arc::clone(&self.plan), self.state.task_ctx()).map_err(sql_error)?;
+        let mut stream =
+            datafusion::physical_plan::execute_stream(Arc::clone(&self.plan), self.state.task_ctx())
+                .map_err(sql_error)?;
         while let Some(batch) = stream.try_next().await.map_err(sql_error)? {
             self.shared.check_cancelled()?;
             if !f(&batch)? {
@@ -196,7 +212,11 @@ impl Job {
         Ok(())
     }
 
-    async fn to_client(&self, formats: &[Format], say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+    async fn to_client(
+        &self,
+        formats: &[Format],
+        say: &mut dyn FnMut(AnalyticEvent) -> bool,
+    ) -> SqlResult<()> {
         let fields = fields(&self.relation, formats);
         if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: fields.clone() }) {
             return Ok(());
@@ -242,7 +262,13 @@ impl Job {
         .await
     }
 
-    async fn explain(&self, reason: &str, analyze: bool, verbose: bool, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+    async fn explain(
+        &self,
+        reason: &str,
+        analyze: bool,
+        verbose: bool,
+        say: &mut dyn FnMut(AnalyticEvent) -> bool,
+    ) -> SqlResult<()> {
         let mut rows = 0;
         if analyze {
             self.each_batch(&mut |batch| {

@@ -73,7 +73,17 @@ impl Binder<'_> {
         let distinct_on = match &select.distinct {
             Some(ast::Distinct::On(exprs)) => exprs
                 .iter()
-                .map(|e| self.order_key(&ast::OrderByExpr { expr: e.clone(), options: ast::OrderByOptions { asc: None, nulls_first: None }, with_fill: None }, &items, &place))
+                .map(|e| {
+                    self.order_key(
+                        &ast::OrderByExpr {
+                            expr: e.clone(),
+                            options: ast::OrderByOptions { asc: None, nulls_first: None },
+                            with_fill: None,
+                        },
+                        &items,
+                        &place,
+                    )
+                })
                 .collect::<SqlResult<Vec<_>>>()?,
             _ => Vec::new(),
         };
@@ -81,7 +91,10 @@ impl Binder<'_> {
 
         let mut stage = Stage { plan: input.plan, place };
         let mut exprs = Exprs { items, sorts, having, distinct_on };
-        let grouped = group.is_some() || exprs.having.is_some() || exprs.any(&mut BoundExpr::contains_aggregate) || stage.windows_aggregate();
+        let grouped = group.is_some()
+            || exprs.having.is_some()
+            || exprs.any(&mut BoundExpr::contains_aggregate)
+            || stage.windows_aggregate();
         let single_row = grouped && group.is_none() && exprs.having.is_none() && !exprs.counts();
         if grouped {
             stage = self.group(stage, group.unwrap_or_default(), &mut exprs)?;
@@ -101,20 +114,36 @@ impl Binder<'_> {
         match item {
             ast::SelectItem::UnnamedExpr(expr) => {
                 let bound = self.expr(expr, place, Aggregates::Allowed)?;
-                items.push(Item { name: item_name(expr), origin: origin(&bound, place), expr: bound, source: Some(expr.clone()) });
+                items.push(Item {
+                    name: item_name(expr),
+                    origin: origin(&bound, place),
+                    expr: bound,
+                    source: Some(expr.clone()),
+                });
             }
             ast::SelectItem::ExprWithAlias { expr, alias } => {
                 let bound = self.expr(expr, place, Aggregates::Allowed)?;
-                items.push(Item { name: fold_ident(alias), origin: origin(&bound, place), expr: bound, source: Some(expr.clone()) });
+                items.push(Item {
+                    name: fold_ident(alias),
+                    origin: origin(&bound, place),
+                    expr: bound,
+                    source: Some(expr.clone()),
+                });
             }
             ast::SelectItem::Wildcard(options) => {
                 refuse_wildcard_options(options)?;
                 if place.level.columns.is_empty() {
-                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid"));
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "SELECT * with no tables specified is not valid",
+                    ));
                 }
                 items.extend(place.level.star.iter().map(|i| column_item(&place.level, *i)));
             }
-            ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+            ast::SelectItem::QualifiedWildcard(
+                ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                options,
+            ) => {
                 refuse_wildcard_options(options)?;
                 let table = name.0.last().and_then(|p| p.as_ident()).map(fold_ident).unwrap_or_default();
                 if !place.level.has_table(&table) {
@@ -146,7 +175,10 @@ impl Binder<'_> {
             let mut found = items.iter().enumerate().filter(|(_, item)| item.name == name);
             if let Some((at, first)) = found.next() {
                 if found.any(|(_, other)| other.expr != first.expr) {
-                    return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, format!("ORDER BY \"{name}\" is ambiguous")));
+                    return Err(SqlError::new(
+                        SqlState::AMBIGUOUS_COLUMN,
+                        format!("ORDER BY \"{name}\" is ambiguous"),
+                    ));
                 }
                 return Ok(SortBy::Output(at));
             }
@@ -229,7 +261,10 @@ impl Binder<'_> {
             }
             let below = std::mem::replace(&mut translator.plan, crate::binder::empty());
             let more = outputs.len() > visible;
-            let plan = LogicalPlanBuilder::from(below).project(outputs).and_then(LogicalPlanBuilder::build).planned()?;
+            let plan = LogicalPlanBuilder::from(below)
+                .project(outputs)
+                .and_then(LogicalPlanBuilder::build)
+                .planned()?;
             let star: Vec<usize> = (0..visible).collect();
             let mut relation = Relation { plan, columns, star };
             let sort_exprs = |relation: &Relation| -> Vec<Sort> {
@@ -244,24 +279,46 @@ impl Binder<'_> {
             if distinct {
                 let before: Vec<_> = relation.columns.iter().map(|c| c.column.clone()).collect();
                 relation = self.distinct_rows(relation)?;
-                let renamed = |c: &RelColumn| before.iter().position(|b| *b == c.column).map_or_else(|| c.expr(), |i| relation.columns[i].expr());
+                let renamed = |c: &RelColumn| {
+                    before
+                        .iter()
+                        .position(|b| *b == c.column)
+                        .map_or_else(|| c.expr(), |i| relation.columns[i].expr())
+                };
                 let sorts: Vec<Sort> = keys.iter().map(|(c, options)| sort(renamed(c), options)).collect();
                 if !sorts.is_empty() {
-                    relation.plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+                    relation.plan = LogicalPlanBuilder::from(relation.plan)
+                        .sort(sorts)
+                        .and_then(LogicalPlanBuilder::build)
+                        .planned()?;
                 }
                 return Ok(relation);
             }
             if !ons.is_empty() {
                 check_distinct_on(&ons, &keys)?;
-                relation.plan = self.first_of_each(relation.plan, &ons, sort_exprs(&Relation { plan: crate::binder::empty(), columns: relation.columns.clone(), star: Vec::new() }))?;
+                relation.plan = self.first_of_each(
+                    relation.plan,
+                    &ons,
+                    sort_exprs(&Relation {
+                        plan: crate::binder::empty(),
+                        columns: relation.columns.clone(),
+                        star: Vec::new(),
+                    }),
+                )?;
             }
             let sorts = sort_exprs(&relation);
             if !sorts.is_empty() {
-                relation.plan = LogicalPlanBuilder::from(relation.plan).sort(sorts).and_then(LogicalPlanBuilder::build).planned()?;
+                relation.plan = LogicalPlanBuilder::from(relation.plan)
+                    .sort(sorts)
+                    .and_then(LogicalPlanBuilder::build)
+                    .planned()?;
             }
             if more || !ons.is_empty() {
                 let exprs: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
-                relation.plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+                relation.plan = LogicalPlanBuilder::from(relation.plan)
+                    .project(exprs)
+                    .and_then(LogicalPlanBuilder::build)
+                    .planned()?;
             }
             Ok(relation)
         })
@@ -269,10 +326,16 @@ impl Binder<'_> {
 
     /// DISTINCT ON: of each group of rows with equal keys the first in `order`.
     fn first_of_each(&self, plan: LogicalPlan, on: &[RelColumn], order: Vec<Sort>) -> SqlResult<LogicalPlan> {
-        let keys = on
-            .iter()
-            .map(|c| if value::is_opaque(c.ty, &c.arrow) { crate::translate::strip(c.expr()) } else { c.expr() })
-            .collect();
+        let keys =
+            on.iter()
+                .map(|c| {
+                    if value::is_opaque(c.ty, &c.arrow) {
+                        crate::translate::strip(c.expr())
+                    } else {
+                        c.expr()
+                    }
+                })
+                .collect();
         let name = self.fresh();
         let number = crate::window::row_number(keys, order).alias(&name);
         let plan = LogicalPlanBuilder::window_plan(plan, vec![number]).planned()?;
@@ -313,7 +376,8 @@ impl Binder<'_> {
             calls.push(call.clone());
         }
         let input = std::mem::replace(&mut translator.plan, crate::binder::empty());
-        let mut fields: Vec<_> = input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
+        let mut fields: Vec<_> =
+            input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
         fields.extend(results.iter().map(|(name, typed)| (None, Arc::new(field(name, &typed.arrow)))));
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
         let node = Expand {
@@ -344,7 +408,10 @@ pub(crate) struct Exprs {
 }
 
 impl Exprs {
-    pub(crate) fn for_each_mut(&mut self, f: &mut dyn FnMut(&mut BoundExpr) -> SqlResult<()>) -> SqlResult<()> {
+    pub(crate) fn for_each_mut(
+        &mut self,
+        f: &mut dyn FnMut(&mut BoundExpr) -> SqlResult<()>,
+    ) -> SqlResult<()> {
         for item in &mut self.items {
             f(&mut item.expr)?;
         }
@@ -371,7 +438,10 @@ impl Exprs {
             e.any(&mut |node| {
                 matches!(&node.kind, ExprKind::Aggregate(call)
                     if matches!(call.kind, AggregateKind::Count | AggregateKind::CountRows))
-                    || matches!(node.kind, ExprKind::Coalesce(_) | ExprKind::IsNull { .. } | ExprKind::Case { .. })
+                    || matches!(
+                        node.kind,
+                        ExprKind::Coalesce(_) | ExprKind::IsNull { .. } | ExprKind::Case { .. }
+                    )
                     || matches!(node.kind, ExprKind::Const(_))
             })
         })
@@ -454,7 +524,10 @@ fn refuse_foreign_clauses(select: &ast::Select) -> SqlResult<()> {
         || select.value_table_mode.is_some()
         || select.select_modifiers.is_some();
     if foreign {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "a clause of SELECT that PostgreSQL does not have"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "a clause of SELECT that PostgreSQL does not have",
+        ));
     }
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT INTO in an analytical query"));

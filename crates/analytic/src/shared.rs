@@ -43,7 +43,16 @@ impl Shared {
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
         let names = crate::catalog::names::Names::new(Arc::clone(&catalog), search_path.clone());
         let format = FormatContext { names: Some(Arc::new(names)), ..context.format.clone() };
-        Shared { context, format, params, view, catalog, search_path, cancelled, random: AtomicU64::new(seed) }
+        Shared {
+            context,
+            format,
+            params,
+            view,
+            catalog,
+            search_path,
+            cancelled,
+            random: AtomicU64::new(seed),
+        }
     }
 
     /// # Errors

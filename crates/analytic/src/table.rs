@@ -210,7 +210,11 @@ struct Progress {
 
 impl ScanExec {
     fn start(&self) -> SqlResult<Progress> {
-        let view = self.shared.view.as_ref().ok_or_else(|| SqlError::internal("a plan without a snapshot was run"))?;
+        let view = self
+            .shared
+            .view
+            .as_ref()
+            .ok_or_else(|| SqlError::internal("a plan without a snapshot was run"))?;
         let scan = match &self.index {
             Some(index) => view.index_scan(&self.table, index, self.range.clone()),
             None => view.scan(&self.table, self.range.clone()),
@@ -220,14 +224,21 @@ impl ScanExec {
             .positions
             .iter()
             .zip(schema.fields())
-            .map(|(position, f)| value::Column::new(self.table.columns[*position].ty, f.data_type(), BATCH_ROWS))
+            .map(|(position, f)| {
+                value::Column::new(self.table.columns[*position].ty, f.data_type(), BATCH_ROWS)
+            })
             .collect();
         Ok(Progress { scan, columns, left: self.limit.unwrap_or(usize::MAX), over: false })
     }
 }
 
 /// The next batch of a scan; `None` at its end.
-fn batch(progress: &mut Progress, positions: &[usize], schema: &SchemaRef, shared: &Shared) -> SqlResult<Option<RecordBatch>> {
+fn batch(
+    progress: &mut Progress,
+    positions: &[usize],
+    schema: &SchemaRef,
+    shared: &Shared,
+) -> SqlResult<Option<RecordBatch>> {
     let mut rows = 0;
     let mut values = Vec::with_capacity(positions.len());
     while rows < BATCH_ROWS && !progress.over {
@@ -251,7 +262,9 @@ fn batch(progress: &mut Progress, positions: &[usize], schema: &SchemaRef, share
     }
     let arrays = progress.columns.iter_mut().map(value::Column::finish).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map(Some).map_err(crate::error::arrow_error)
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
+        .map(Some)
+        .map_err(crate::error::arrow_error)
 }
 
 impl ExecutionPlan for ScanExec {
@@ -286,10 +299,13 @@ impl ExecutionPlan for ScanExec {
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let progress = self.start().map_err(external)?;
         let (positions, schema, shared) = (self.positions.clone(), self.schema(), Arc::clone(&self.shared));
-        let batches = stream::try_unfold((progress, positions, schema, shared), |(mut progress, positions, schema, shared)| async move {
-            let batch = batch(&mut progress, &positions, &schema, &shared).map_err(external)?;
-            Ok(batch.map(|batch| (batch, (progress, positions, schema, shared))))
-        });
+        let batches = stream::try_unfold(
+            (progress, positions, schema, shared),
+            |(mut progress, positions, schema, shared)| async move {
+                let batch = batch(&mut progress, &positions, &schema, &shared).map_err(external)?;
+                Ok(batch.map(|batch| (batch, (progress, positions, schema, shared))))
+            },
+        );
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }

@@ -88,7 +88,11 @@ impl<'b, 'a> Translator<'b, 'a> {
             {
                 let items = self.constant_items(array).expect("just asked");
                 if items.is_empty() {
-                    return Ok(Typed { expr: literal_bool(false), ty: PgType::Bool, arrow: DataType::Boolean });
+                    return Ok(Typed {
+                        expr: literal_bool(false),
+                        ty: PgType::Bool,
+                        arrow: DataType::Boolean,
+                    });
                 }
                 let mut all = vec![self.translate(left)?];
                 for item in &items {
@@ -123,7 +127,9 @@ impl<'b, 'a> Translator<'b, 'a> {
                 }
                 return self.binder.subquery_expr(self, e.ty, subquery, tests);
             }
-            ExprKind::Aggregate(_) => return Err(SqlError::internal("an aggregate was left in an expression")),
+            ExprKind::Aggregate(_) => {
+                return Err(SqlError::internal("an aggregate was left in an expression"));
+            }
             _ => return self.row_function(e),
         };
         Ok(Typed { expr, ty: PgType::Bool, arrow: DataType::Boolean })
@@ -134,7 +140,10 @@ impl<'b, 'a> Translator<'b, 'a> {
         for part in parts {
             all.push(self.translate(part)?.expr);
         }
-        Ok(all.into_iter().reduce(|a, b| binary(a, op, b)).unwrap_or_else(|| literal_bool(op == Operator::And)))
+        Ok(all
+            .into_iter()
+            .reduce(|a, b| binary(a, op, b))
+            .unwrap_or_else(|| literal_bool(op == Operator::And)))
     }
 
     fn column(&mut self, index: usize) -> SqlResult<Typed> {
@@ -186,14 +195,22 @@ impl<'b, 'a> Translator<'b, 'a> {
         }
     }
 
-    fn comparable(&mut self, left: &BoundExpr, right: &BoundExpr, collate: Collate) -> SqlResult<(Expr, Expr)> {
+    fn comparable(
+        &mut self,
+        left: &BoundExpr,
+        right: &BoundExpr,
+        collate: Collate,
+    ) -> SqlResult<(Expr, Expr)> {
         if let (Collate::Blanks, ExprKind::Column(_), ExprKind::Const(Datum::Text(text)), Some(width)) =
             (collate, &left.kind, &right.kind, left.typmod.as_length())
         {
             let text = text.trim_end_matches(' ');
             if text.chars().count() <= width {
                 let padded = format!("{text:width$}");
-                return Ok((self.translate(left)?.expr, Expr::Literal(ScalarValue::Utf8(Some(padded)), None)));
+                return Ok((
+                    self.translate(left)?.expr,
+                    Expr::Literal(ScalarValue::Utf8(Some(padded)), None),
+                ));
             }
         }
         let same_width = left.typmod == right.typmod && left.typmod.as_length().is_some();
@@ -251,7 +268,9 @@ impl<'b, 'a> Translator<'b, 'a> {
             return Ok(t);
         }
         let ty = t.ty;
-        if matches!((&t.arrow, arrow), (DataType::Decimal128(..), DataType::Decimal128(..))) || t.arrow == DataType::Null {
+        if matches!((&t.arrow, arrow), (DataType::Decimal128(..), DataType::Decimal128(..)))
+            || t.arrow == DataType::Null
+        {
             return Ok(Typed { expr: cast_to(t, arrow), ty, arrow: arrow.clone() });
         }
         let identity = BoundExpr::column(0, ty, TypeMod::NONE);
@@ -274,7 +293,12 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok((out, arrow))
     }
 
-    fn case(&mut self, e: &BoundExpr, whens: &[(BoundExpr, BoundExpr)], otherwise: Option<&BoundExpr>) -> SqlResult<Typed> {
+    fn case(
+        &mut self,
+        e: &BoundExpr,
+        whens: &[(BoundExpr, BoundExpr)],
+        otherwise: Option<&BoundExpr>,
+    ) -> SqlResult<Typed> {
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for (condition, result) in whens {

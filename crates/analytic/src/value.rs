@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float32Builder, Float64Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringBuilder, UInt8Builder, UInt32Builder, new_null_array,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float32Builder,
+    Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, UInt8Builder, UInt32Builder,
+    new_null_array,
 };
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt32Type,
+    DataType, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt32Type,
 };
 use datafusion::common::ScalarValue;
 use types::{Datum, FormatContext, Numeric, PgType, TypeMod};
@@ -198,7 +200,11 @@ impl Column {
 }
 
 fn mismatch(ty: PgType, value: &Datum) -> SqlError {
-    SqlError::internal(format!("a value of type {} stands in a column of type {}", value.natural_type().name(), ty.name()))
+    SqlError::internal(format!(
+        "a value of type {} stands in a column of type {}",
+        value.natural_type().name(),
+        ty.name()
+    ))
 }
 
 /// `n` as a whole number of units of `scale`, for Arrow's decimal.
@@ -273,7 +279,9 @@ pub(crate) fn datum(array: &dyn Array, row: usize, ty: PgType) -> SqlResult<Datu
             let bytes = array.as_binary::<i32>().value(row);
             match ty {
                 PgType::Bytea => Datum::Bytea(bytes.into()),
-                PgType::Uuid => Datum::Uuid(bytes.try_into().map_err(|_| SqlError::internal("a uuid has 16 bytes"))?),
+                PgType::Uuid => {
+                    Datum::Uuid(bytes.try_into().map_err(|_| SqlError::internal("a uuid has 16 bytes"))?)
+                }
                 _ => read_opaque(bytes, ty)?,
             }
         }

@@ -8,9 +8,12 @@ use datafusion::common::ScalarValue;
 use datafusion::functions_window as native;
 use datafusion::logical_expr::expr::{Sort, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::{
-    Expr, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, WindowUDF,
+    Expr, LogicalPlanBuilder, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
+    WindowUDF,
 };
-use sql::expr::{AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, fold_ident, resolve_unknown};
+use sql::expr::{
+    AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, fold_ident, resolve_unknown,
+};
 use sqlparser::ast;
 use types::{CastContext, Datum, PgType, TypeMod};
 
@@ -40,7 +43,16 @@ enum Function {
 }
 
 const NAMED: &[&str] = &[
-    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
     "nth_value",
 ];
 
@@ -60,16 +72,22 @@ impl Binder<'_> {
         }
         let spec = resolve_window(over, place)?;
         let partition = spec.partition_by.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
-        let order = spec.order_by.iter().map(|key| self.sort_key(key, bind)).collect::<SqlResult<Vec<_>>>()?;
+        let order =
+            spec.order_by.iter().map(|key| self.sort_key(key, bind)).collect::<SqlResult<Vec<_>>>()?;
         let frame = spec.window_frame.as_ref().map(|frame| self.frame(frame, &order)).transpose()?;
         let name = system_name(&mut function.name).unwrap_or_default();
         let ctx = self.context(sql::expr::Aggregates::Allowed);
         if let Some(&named) = NAMED.iter().find(|known| **known == name) {
-            let args = plain_args(function).ok_or_else(|| SqlError::unsupported(format!("this call of {name}")))?;
-            let mut args = args.iter().map(bind).map(|a| resolve_unknown(a?, &ctx)).collect::<SqlResult<Vec<_>>>()?;
+            let args =
+                plain_args(function).ok_or_else(|| SqlError::unsupported(format!("this call of {name}")))?;
+            let mut args =
+                args.iter().map(bind).map(|a| resolve_unknown(a?, &ctx)).collect::<SqlResult<Vec<_>>>()?;
             let undefined = || {
                 let types: Vec<_> = args.iter().map(|a| a.ty.name()).collect();
-                SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", types.join(", ")))
+                SqlError::new(
+                    SqlState::UNDEFINED_FUNCTION,
+                    format!("function {name}({}) does not exist", types.join(", ")),
+                )
             };
             let ty = match (named, args.len()) {
                 ("row_number" | "rank" | "dense_rank", 0) => PgType::Int8,
@@ -87,7 +105,15 @@ impl Binder<'_> {
                 args.push(coerce(default, ty, TypeMod::NONE, CastContext::Implicit, &ctx)?);
             }
             let filter = None;
-            return Ok(WindowCall { ty, function: Function::Named(named), args, partition, order, filter, frame });
+            return Ok(WindowCall {
+                ty,
+                function: Function::Named(named),
+                args,
+                partition,
+                order,
+                filter,
+                frame,
+            });
         }
         let expr = ast::Expr::Function(function.clone());
         let bound = bind_expr(&expr, &place.scope(), &ctx)?;
@@ -102,7 +128,15 @@ impl Binder<'_> {
                 let mut call = *call;
                 let args = std::mem::take(&mut call.args);
                 let filter = call.filter.take();
-                Ok(WindowCall { ty: bound.ty, function: Function::Aggregate(call), args, partition, order, filter, frame })
+                Ok(WindowCall {
+                    ty: bound.ty,
+                    function: Function::Aggregate(call),
+                    args,
+                    partition,
+                    order,
+                    filter,
+                    frame,
+                })
             }
             _ => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
@@ -128,10 +162,18 @@ impl Binder<'_> {
         let bound = |bound: &ast::WindowFrameBound| -> SqlResult<WindowFrameBound> {
             Ok(match bound {
                 ast::WindowFrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-                ast::WindowFrameBound::Preceding(None) => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
-                ast::WindowFrameBound::Following(None) => WindowFrameBound::Following(ScalarValue::UInt64(None)),
-                ast::WindowFrameBound::Preceding(Some(e)) => WindowFrameBound::Preceding(self.offset(e, units, by)?),
-                ast::WindowFrameBound::Following(Some(e)) => WindowFrameBound::Following(self.offset(e, units, by)?),
+                ast::WindowFrameBound::Preceding(None) => {
+                    WindowFrameBound::Preceding(ScalarValue::UInt64(None))
+                }
+                ast::WindowFrameBound::Following(None) => {
+                    WindowFrameBound::Following(ScalarValue::UInt64(None))
+                }
+                ast::WindowFrameBound::Preceding(Some(e)) => {
+                    WindowFrameBound::Preceding(self.offset(e, units, by)?)
+                }
+                ast::WindowFrameBound::Following(Some(e)) => {
+                    WindowFrameBound::Following(self.offset(e, units, by)?)
+                }
             })
         };
         let start = bound(&frame.start_bound)?;
@@ -139,14 +181,23 @@ impl Binder<'_> {
         Ok(WindowFrame::new_bounds(units, start, end))
     }
 
-    fn offset(&self, expr: &ast::Expr, units: WindowFrameUnits, by: Option<PgType>) -> SqlResult<ScalarValue> {
+    fn offset(
+        &self,
+        expr: &ast::Expr,
+        units: WindowFrameUnits,
+        by: Option<PgType>,
+    ) -> SqlResult<ScalarValue> {
         let value = self.constant_i64(expr, "RANGE")?;
         let value = value.filter(|v| *v >= 0).ok_or_else(|| {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "frame starting offset must not be negative")
         })?;
         match (units, by) {
-            (WindowFrameUnits::Range, Some(PgType::Int2)) => Ok(ScalarValue::Int16(i16::try_from(value).ok())),
-            (WindowFrameUnits::Range, Some(PgType::Int4)) => Ok(ScalarValue::Int32(i32::try_from(value).ok())),
+            (WindowFrameUnits::Range, Some(PgType::Int2)) => {
+                Ok(ScalarValue::Int16(i16::try_from(value).ok()))
+            }
+            (WindowFrameUnits::Range, Some(PgType::Int4)) => {
+                Ok(ScalarValue::Int32(i32::try_from(value).ok()))
+            }
             (WindowFrameUnits::Range, Some(PgType::Int8)) => Ok(ScalarValue::Int64(Some(value))),
             (WindowFrameUnits::Range, _) => Err(SqlError::unsupported("RANGE with an offset over this type")),
             _ => Ok(ScalarValue::UInt64(Some(value as u64))),
@@ -154,7 +205,11 @@ impl Binder<'_> {
     }
 
     /// Adds the values of `calls` to the translator's plan.
-    pub(crate) fn windows(&self, translator: &mut Translator<'_, '_>, calls: &[WindowCall]) -> SqlResult<Vec<Typed>> {
+    pub(crate) fn windows(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        calls: &[WindowCall],
+    ) -> SqlResult<Vec<Typed>> {
         let mut exprs = Vec::new();
         let mut results = Vec::new();
         for call in calls {
@@ -177,7 +232,11 @@ impl Binder<'_> {
         Ok(typed.collect())
     }
 
-    fn window_expr(&self, translator: &mut Translator<'_, '_>, call: &WindowCall) -> SqlResult<(Expr, DataType)> {
+    fn window_expr(
+        &self,
+        translator: &mut Translator<'_, '_>,
+        call: &WindowCall,
+    ) -> SqlResult<(Expr, DataType)> {
         let mut args = Vec::new();
         for arg in &call.args {
             args.push(translator.translate(arg)?);
@@ -200,7 +259,8 @@ impl Binder<'_> {
             Function::Aggregate(aggregate) => {
                 let whole = AggregateCall { args: call.args.clone(), ..aggregate.clone() };
                 let key = |t: &Typed| translator.key(t);
-                let planned = crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared);
+                let planned =
+                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared);
                 (WindowFunctionDefinition::AggregateUDF(planned.udaf), planned.args, planned.arrow)
             }
             Function::Named(name) => {
@@ -209,7 +269,11 @@ impl Binder<'_> {
                     "percent_rank" | "cume_dist" => DataType::Float64,
                     _ => args[0].arrow.clone(),
                 };
-                (WindowFunctionDefinition::WindowUDF(named(name)), self.named_args(translator, name, args)?, arrow)
+                (
+                    WindowFunctionDefinition::WindowUDF(named(name)),
+                    self.named_args(translator, name, args)?,
+                    arrow,
+                )
             }
         };
         let window_frame = call
@@ -231,7 +295,12 @@ impl Binder<'_> {
     }
 
     /// DataFusion wants offsets as 64-bit literals and defaults of the argument's own type.
-    fn named_args(&self, translator: &Translator<'_, '_>, name: &str, args: Vec<Typed>) -> SqlResult<Vec<Expr>> {
+    fn named_args(
+        &self,
+        translator: &Translator<'_, '_>,
+        name: &str,
+        args: Vec<Typed>,
+    ) -> SqlResult<Vec<Expr>> {
         let first = args.first().map(|a| a.arrow.clone());
         let mut out = Vec::new();
         for (i, arg) in args.into_iter().enumerate() {
@@ -242,7 +311,9 @@ impl Binder<'_> {
                 }
                 out.push(cast_to(arg, &DataType::Int64));
             } else if i == 2 {
-                out.push(translator.convert(arg, first.as_ref().expect("a third argument has a first"))?.expr);
+                out.push(
+                    translator.convert(arg, first.as_ref().expect("a third argument has a first"))?.expr,
+                );
             } else {
                 out.push(arg.expr);
             }
@@ -262,7 +333,9 @@ impl Binder<'_> {
         if self.shared.params.is_empty() && bound.any(&mut |e| matches!(e.kind, ExprKind::Param(_))) {
             return Ok(None);
         }
-        match sql::expr::eval(&bound, &sql::expr::EvalCtx::new(&statement, &[])).map_err(crate::shared::eval_error)? {
+        match sql::expr::eval(&bound, &sql::expr::EvalCtx::new(&statement, &[]))
+            .map_err(crate::shared::eval_error)?
+        {
             Datum::Null => Ok(None),
             value => Ok(value.as_i64()),
         }
@@ -307,7 +380,9 @@ fn resolve_window(over: &ast::WindowType, place: &Place<'_>) -> SqlResult<ast::W
         for ast::NamedWindowDefinition(known, definition) in place.named_windows {
             if fold_ident(known) == wanted {
                 return match definition {
-                    ast::NamedWindowExpr::WindowSpec(spec) => resolve_window(&ast::WindowType::WindowSpec(spec.clone()), place),
+                    ast::NamedWindowExpr::WindowSpec(spec) => {
+                        resolve_window(&ast::WindowType::WindowSpec(spec.clone()), place)
+                    }
                     ast::NamedWindowExpr::NamedWindow(other) => {
                         resolve_window(&ast::WindowType::NamedWindow(other.clone()), place)
                     }

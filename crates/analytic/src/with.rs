@@ -64,15 +64,28 @@ impl Binder<'_> {
         if exprs.is_empty() {
             return Ok(Relation { columns, ..relation });
         }
-        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(Relation { plan, columns, star: relation.star })
     }
 
-    fn recursive(&self, name: &str, query: &ast::Query, aliases: &[String], outer: Option<&dyn Scope>) -> SqlResult<Relation> {
-        let ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } = &*query.body else {
+    fn recursive(
+        &self,
+        name: &str,
+        query: &ast::Query,
+        aliases: &[String],
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<Relation> {
+        let ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } =
+            &*query.body
+        else {
             return Err(SqlError::new(
                 SqlState::INVALID_RECURSION,
-                format!("recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"),
+                format!(
+                    "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+                ),
             ));
         };
         if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
@@ -119,7 +132,10 @@ impl Binder<'_> {
     /// The recursive term with its columns in the forms of the non-recursive one.
     fn conform(&self, step: Relation, base: &Relation, name: &str) -> SqlResult<Relation> {
         if step.columns.len() != base.columns.len() {
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "each UNION query must have the same number of columns"));
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "each UNION query must have the same number of columns",
+            ));
         }
         for (i, (s, b)) in step.columns.iter().zip(&base.columns).enumerate() {
             if s.ty != b.ty && s.ty != types::PgType::Unknown {
@@ -136,7 +152,8 @@ impl Binder<'_> {
         }
         let targets: Vec<_> = base.columns.iter().map(|c| c.ty).collect();
         let mut step = self.cast_columns(step, &targets)?;
-        let translator = crate::translate::Translator::new(self, step.plan.clone(), crate::relation::Level::of(&step));
+        let translator =
+            crate::translate::Translator::new(self, step.plan.clone(), crate::relation::Level::of(&step));
         let mut exprs = Vec::new();
         for (s, b) in step.columns.iter_mut().zip(&base.columns) {
             let typed = Typed { expr: s.expr(), ty: s.ty, arrow: s.arrow.clone() };
@@ -145,7 +162,10 @@ impl Binder<'_> {
             s.column = bare(b.column.name.clone());
             s.arrow = b.arrow.clone();
         }
-        step.plan = LogicalPlanBuilder::from(step.plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        step.plan = LogicalPlanBuilder::from(step.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(step)
     }
 }

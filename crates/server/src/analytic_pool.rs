@@ -66,7 +66,11 @@ pub(crate) struct AnalyticPool {
 
 impl AnalyticPool {
     /// A pool without threads yet; they start with the first queries.
-    pub(crate) fn new(env: &Env, workers: Vec<(WorkerHandle, Option<usize>)>, run: Option<AnalyticRun>) -> AnalyticPool {
+    pub(crate) fn new(
+        env: &Env,
+        workers: Vec<(WorkerHandle, Option<usize>)>,
+        run: Option<AnalyticRun>,
+    ) -> AnalyticPool {
         let of_worker = |(worker, core)| OfWorker { worker, core, queue: Arc::default() };
         AnalyticPool {
             env: env.clone(),
@@ -87,7 +91,9 @@ impl AnalyticPool {
         request: AnalyticRequest,
     ) -> SqlResult<Events> {
         let Some(run) = self.run else {
-            return Err(SqlError::unsupported("a query of the analytical path, which this server was built without,"));
+            return Err(SqlError::unsupported(
+                "a query of the analytical path, which this server was built without,",
+            ));
         };
         let of_worker = &self.workers[worker.id().0 as usize];
         let events = Arc::new(Channel::default());

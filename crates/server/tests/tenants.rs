@@ -25,7 +25,10 @@ fn a_tenant_is_made_shown_changed_renamed_and_dropped() {
     assert_eq!(column(&shown, "acme", 7).as_deref(), Some("0.75"), "{shown:?}");
     admin.ok("ALTER TENANT acme RENAME TO umbrella");
     assert!(server.connect("umbrella", "boss", "pw").expect("renamed").is_alive());
-    assert_eq!(server.connect("acme", "boss", "pw").err().expect("gone").state, SqlState::INVALID_CATALOG_NAME);
+    assert_eq!(
+        server.connect("acme", "boss", "pw").err().expect("gone").state,
+        SqlState::INVALID_CATALOG_NAME
+    );
     eventually("the session's place is free", || admin.query("DROP TENANT umbrella").error.is_none());
     assert_eq!(admin.fails("DROP TENANT umbrella"), SqlState::INVALID_CATALOG_NAME);
     admin.ok("DROP TENANT IF EXISTS umbrella");

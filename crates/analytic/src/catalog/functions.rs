@@ -65,12 +65,25 @@ const BOOL: PgType = PgType::Bool;
 /// An argument of any type: an oid, or the name of what has one.
 const ANY: PgType = PgType::Unknown;
 
-const fn function(name: &'static str, least: usize, args: &'static [PgType], result: PgType, eval: Eval) -> Definition {
+const fn function(
+    name: &'static str,
+    least: usize,
+    args: &'static [PgType],
+    result: PgType,
+    eval: Eval,
+) -> Definition {
     Definition { name, least, args, result, strict: true, eval }
 }
 
 static FUNCTIONS: &[Definition] = &[
-    Definition { name: "format_type", least: 2, args: &[OID, INT4], result: TEXT, strict: false, eval: format_type },
+    Definition {
+        name: "format_type",
+        least: 2,
+        args: &[OID, INT4],
+        result: TEXT,
+        strict: false,
+        eval: format_type,
+    },
     function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, _| Ok(a[0].clone())),
     function("pg_get_constraintdef", 1, &[OID, BOOL], TEXT, |a, s| {
         Ok(optional(definitions::constraint(&s.catalog, &s.search_path, oid(a))))
@@ -159,7 +172,9 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_is_in_recovery", 0, &[], BOOL, no),
     function("pg_is_other_temp_schema", 1, &[OID], BOOL, no),
     function("pg_my_temp_schema", 0, &[], OID, |_, _| Ok(Datum::Oid(0))),
-    function("to_regclass", 1, &[TEXT], PgType::Regclass, |a, s| Ok(named_relation(string(&a[0]), s).map_or(Datum::Null, |o| Datum::Oid(o.0)))),
+    function("to_regclass", 1, &[TEXT], PgType::Regclass, |a, s| {
+        Ok(named_relation(string(&a[0]), s).map_or(Datum::Null, |o| Datum::Oid(o.0)))
+    }),
     function("to_regtype", 1, &[TEXT], PgType::Regtype, |a, s| {
         let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.format);
         Ok(from(string(&a[0])).unwrap_or(Datum::Null))
@@ -278,7 +293,10 @@ fn current_role(shared: &Shared) -> Option<Oid> {
 }
 
 /// `([role,] object, privileges)`.
-fn privilege_args<'x>(args: &'x [Datum], shared: &Shared) -> SqlResult<(Option<Oid>, &'x Datum, Vec<Privileges>)> {
+fn privilege_args<'x>(
+    args: &'x [Datum],
+    shared: &Shared,
+) -> SqlResult<(Option<Oid>, &'x Datum, Vec<Privileges>)> {
     let (role, object, words) = match args {
         [object, words] => (current_role(shared), object, words),
         [who, object, words] => (role(who, shared)?, object, words),
@@ -291,7 +309,10 @@ fn privilege_args<'x>(args: &'x [Datum], shared: &Shared) -> SqlResult<(Option<O
         let word = if word == "TEMP" { "TEMPORARY" } else { word };
         let known = Privileges::NAMED.iter().find(|(_, _, name)| *name == word).map(|(p, ..)| *p);
         wanted.push(known.ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized privilege type: \"{word}\""))
+            SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unrecognized privilege type: \"{word}\""),
+            )
         })?);
     }
     Ok((role, object, wanted))
@@ -325,15 +346,19 @@ fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     };
     let Some(schema) = found else { return Ok(Datum::Null) };
     let Some(role) = role else { return Ok(Datum::Bool(true)) };
-    let any = wanted.iter().any(|p| shared.catalog.has_privileges(role, schema.owner, schema.acl.as_ref(), *p));
+    let any =
+        wanted.iter().any(|p| shared.catalog.has_privileges(role, schema.owner, schema.acl.as_ref(), *p));
     Ok(Datum::Bool(any))
 }
 
 /// An estimate of a table's bytes from its rows; pages are not counted by table.
 fn size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let Some(oid) = relation(&args[0], shared)? else { return Ok(Datum::Null) };
-    let (Some(view), Some(table)) = (&shared.view, shared.catalog.table(oid)) else { return Ok(Datum::Int8(0)) };
-    let width: usize = table.live_columns().map(|(_, c)| usize::try_from(c.ty.type_len()).unwrap_or(24)).sum();
+    let (Some(view), Some(table)) = (&shared.view, shared.catalog.table(oid)) else {
+        return Ok(Datum::Int8(0));
+    };
+    let width: usize =
+        table.live_columns().map(|(_, c)| usize::try_from(c.ty.type_len()).unwrap_or(24)).sum();
     let page = base::limits::PAGE_SIZE as u64;
     let bytes = view.row_count(table) * (width as u64 + 16);
     Ok(Datum::Int8(bytes.div_ceil(page).saturating_mul(page) as i64))

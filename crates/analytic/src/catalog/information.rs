@@ -41,7 +41,11 @@ fn schemata(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
     for schema in catalog.schemas() {
         let owner = super::objects::role_name(&catalog, schema.owner);
-        out.add(vec![("catalog_name", database(out)), ("schema_name", text(&schema.name)), ("schema_owner", owner)]);
+        out.add(vec![
+            ("catalog_name", database(out)),
+            ("schema_name", text(&schema.name)),
+            ("schema_owner", owner),
+        ]);
     }
 }
 
@@ -77,9 +81,21 @@ fn tables(out: &mut Rows<'_>) {
 fn type_facts(ty: PgType, typmod: TypeMod) -> Vec<(&'static str, Datum)> {
     let number = |n: i32| Datum::Int4(n);
     let mut facts = match ty {
-        PgType::Int2 => vec![("numeric_precision", number(16)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
-        PgType::Int4 => vec![("numeric_precision", number(32)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
-        PgType::Int8 => vec![("numeric_precision", number(64)), ("numeric_precision_radix", number(2)), ("numeric_scale", number(0))],
+        PgType::Int2 => vec![
+            ("numeric_precision", number(16)),
+            ("numeric_precision_radix", number(2)),
+            ("numeric_scale", number(0)),
+        ],
+        PgType::Int4 => vec![
+            ("numeric_precision", number(32)),
+            ("numeric_precision_radix", number(2)),
+            ("numeric_scale", number(0)),
+        ],
+        PgType::Int8 => vec![
+            ("numeric_precision", number(64)),
+            ("numeric_precision_radix", number(2)),
+            ("numeric_scale", number(0)),
+        ],
         PgType::Float4 => vec![("numeric_precision", number(24)), ("numeric_precision_radix", number(2))],
         PgType::Float8 => vec![("numeric_precision", number(53)), ("numeric_precision_radix", number(2))],
         PgType::Numeric => {
@@ -91,7 +107,10 @@ fn type_facts(ty: PgType, typmod: TypeMod) -> Vec<(&'static str, Datum)> {
             facts
         }
         PgType::Varchar | PgType::Bpchar => match typmod.as_length() {
-            Some(n) => vec![("character_maximum_length", number(n as i32)), ("character_octet_length", number(4 * n as i32))],
+            Some(n) => vec![
+                ("character_maximum_length", number(n as i32)),
+                ("character_octet_length", number(4 * n as i32)),
+            ],
             None => vec![("character_octet_length", number(1 << 30))],
         },
         PgType::Text => vec![("character_octet_length", number(1 << 30))],
@@ -213,7 +232,9 @@ fn columns(out: &mut Rows<'_>) {
         }
     }
     for system in super::system_tables() {
-        for (position, (name, ty)) in system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name)) {
+        for (position, (name, ty)) in
+            system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name))
+        {
             let row = column(
                 out,
                 &ColumnRow {
@@ -278,9 +299,17 @@ fn sequences(out: &mut Rows<'_>) {
 /// The name of a constraint with its table, as all of these views begin.
 fn constraint(out: &Rows<'_>, table: &Table, name: &str, with_table: bool) -> Vec<(&'static str, Datum)> {
     let of = schema(out, table.schema);
-    let mut row = vec![("constraint_catalog", database(out)), ("constraint_schema", of.clone()), ("constraint_name", text(name))];
+    let mut row = vec![
+        ("constraint_catalog", database(out)),
+        ("constraint_schema", of.clone()),
+        ("constraint_name", text(name)),
+    ];
     if with_table {
-        row.extend([("table_catalog", database(out)), ("table_schema", of), ("table_name", text(&table.name))]);
+        row.extend([
+            ("table_catalog", database(out)),
+            ("table_schema", of),
+            ("table_name", text(&table.name)),
+        ]);
     }
     row
 }

@@ -151,7 +151,11 @@ pub(crate) fn rows(table: &'static SystemTable, shared: &Shared) -> Vec<Row> {
 }
 
 /// `table` for DataFusion, under the given field names. Without a snapshot (a query only described) it has no rows.
-pub(crate) fn provider(table: &'static SystemTable, fields: Vec<Field>, shared: Arc<Shared>) -> SqlResult<Arc<dyn TableProvider>> {
+pub(crate) fn provider(
+    table: &'static SystemTable,
+    fields: Vec<Field>,
+    shared: Arc<Shared>,
+) -> SqlResult<Arc<dyn TableProvider>> {
     let schema = Arc::new(Schema::new(fields));
     let rows = if shared.view.is_some() { rows(table, &shared) } else { Vec::new() };
     let mut columns: Vec<value::Column> = table
@@ -167,7 +171,8 @@ pub(crate) fn provider(table: &'static SystemTable, fields: Vec<Field>, shared: 
     }
     let arrays = columns.iter_mut().map(value::Column::finish).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options).map_err(crate::error::arrow_error)?;
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)
+        .map_err(crate::error::arrow_error)?;
     Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]]).planned()?))
 }
 

@@ -114,7 +114,10 @@ fn classes(out: &mut Rows<'_>) {
                     ("relnatts", Datum::Int2(table.columns.len() as i16)),
                     ("relchecks", Datum::Int2(table.checks.len() as i16)),
                     ("relhasindex", Datum::Bool(!table.indexes.is_empty())),
-                    ("relhastriggers", Datum::Bool(!table.foreign_keys.is_empty() || !table.referenced_by.is_empty())),
+                    (
+                        "relhastriggers",
+                        Datum::Bool(!table.foreign_keys.is_empty() || !table.referenced_by.is_empty()),
+                    ),
                     ("relreplident", letter(b'd')),
                     ("relacl", acl(catalog, table.acl.as_ref())),
                 ]);
@@ -144,7 +147,13 @@ fn classes(out: &mut Rows<'_>) {
 }
 
 /// What `pg_attribute` says of a type.
-fn attribute(relation: Oid, number: i16, name: &str, ty: PgType, typmod: TypeMod) -> Vec<(&'static str, Datum)> {
+fn attribute(
+    relation: Oid,
+    number: i16,
+    name: &str,
+    ty: PgType,
+    typmod: TypeMod,
+) -> Vec<(&'static str, Datum)> {
     let collated = ty.is_string() || ty.element().is_some_and(PgType::is_string);
     let collation = match ty {
         PgType::Name => 950,
@@ -171,7 +180,9 @@ fn attribute(relation: Oid, number: i16, name: &str, ty: PgType, typmod: TypeMod
 fn attributes(out: &mut Rows<'_>) {
     let catalog = &*out.shared.catalog.clone();
     for system in system_tables() {
-        for (i, (name, ty)) in system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name)) {
+        for (i, (name, ty)) in
+            system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name))
+        {
             out.add(attribute(Oid(system.oid), i as i16 + 1, name, *ty, TypeMod::NONE));
         }
     }
@@ -208,7 +219,8 @@ fn attributes(out: &mut Rows<'_>) {
                 }
             }
             Relation::Sequence(sequence) => {
-                let columns = [("last_value", PgType::Int8), ("log_cnt", PgType::Int8), ("is_called", PgType::Bool)];
+                let columns =
+                    [("last_value", PgType::Int8), ("log_cnt", PgType::Int8), ("is_called", PgType::Bool)];
                 for (i, (name, ty)) in columns.into_iter().enumerate() {
                     out.add(attribute(sequence.oid, i as i16 + 1, name, ty, TypeMod::NONE));
                 }
@@ -252,7 +264,8 @@ fn indexes(out: &mut Rows<'_>) {
     for table in sorted_tables(catalog) {
         for index in &table.indexes {
             let columns = || index.columns.iter().map(|c| &table.columns[c.column]);
-            let option = |c: &tenant::catalog::IndexColumn| i16::from(c.descending) | (i16::from(c.nulls_first) << 1);
+            let option =
+                |c: &tenant::catalog::IndexColumn| i16::from(c.descending) | (i16::from(c.nulls_first) << 1);
             out.add(vec![
                 ("indexrelid", oid(index.oid)),
                 ("indrelid", oid(table.oid)),
@@ -266,7 +279,10 @@ fn indexes(out: &mut Rows<'_>) {
                 ("indisready", Datum::Bool(true)),
                 ("indislive", Datum::Bool(true)),
                 ("indkey", smallints(index.column_positions().map(|i| i as i16 + 1))),
-                ("indcollation", oids(columns().map(|c| if c.ty.is_string() { DEFAULT_COLLATION } else { 0 }))),
+                (
+                    "indcollation",
+                    oids(columns().map(|c| if c.ty.is_string() { DEFAULT_COLLATION } else { 0 })),
+                ),
                 ("indclass", oids(columns().map(|c| super::types_rows::operator_class(c.ty)))),
                 ("indoption", smallints(index.columns.iter().map(option))),
             ]);
@@ -295,7 +311,8 @@ fn constraints(out: &mut Rows<'_>) {
         };
         for index in &table.indexes {
             if let Some(constraint) = index.constraint {
-                let mut row = common(constraint.oid, &index.name, if constraint.primary { b'p' } else { b'u' });
+                let mut row =
+                    common(constraint.oid, &index.name, if constraint.primary { b'p' } else { b'u' });
                 row.push(("conindid", oid(index.oid)));
                 row.push(("conkey", numbers(&mut index.column_positions())));
                 out.add(row);
@@ -314,7 +331,10 @@ fn constraints(out: &mut Rows<'_>) {
                 ("confrelid", oid(key.referenced_table)),
                 ("confupdtype", letter(action_letter(key.on_update))),
                 ("confdeltype", letter(action_letter(key.on_delete))),
-                ("confmatchtype", letter(if key.match_type == tenant::catalog::MatchType::Full { b'f' } else { b's' })),
+                (
+                    "confmatchtype",
+                    letter(if key.match_type == tenant::catalog::MatchType::Full { b'f' } else { b's' }),
+                ),
                 ("conkey", numbers(&mut key.columns.iter().copied())),
                 ("confkey", numbers(&mut key.referenced_columns.iter().copied())),
             ]);

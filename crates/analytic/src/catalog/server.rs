@@ -99,7 +99,10 @@ fn roles(out: &mut Rows<'_>) {
             ("rolpassword", text("********")),
             ("rolvaliduntil", role.valid_until.map_or(Datum::Null, Datum::TimestampTz)),
             ("rolbypassrls", Datum::Bool(role.attributes.bypass_rls)),
-            ("rolconfig", if config.is_empty() { Datum::Null } else { Datum::array(ElementType::Text, config) }),
+            (
+                "rolconfig",
+                if config.is_empty() { Datum::Null } else { Datum::array(ElementType::Text, config) },
+            ),
         ]);
     }
 }

@@ -46,7 +46,11 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         }
         "pg_language" => {
             for (number, name) in [(12, "internal"), (14, "sql")] {
-                out.add(vec![("oid", Datum::Oid(number)), ("lanname", text(name)), ("lanowner", oid(tenant::catalog::OWNER_ROLE))]);
+                out.add(vec![
+                    ("oid", Datum::Oid(number)),
+                    ("lanname", text(name)),
+                    ("lanowner", oid(tenant::catalog::OWNER_ROLE)),
+                ]);
             }
         }
         _ => return false,
@@ -116,24 +120,78 @@ fn types(out: &mut Rows<'_>) {
     let (schema, owner) = (tenant::catalog::PG_CATALOG, tenant::catalog::OWNER_ROLE);
     for &ty in PgType::SCALARS {
         let array = ty.array_of().map_or(0, PgType::oid);
-        add_type(out, &TypeRow { oid: ty.oid(), name: ty.internal_name(), schema, owner, ty, kind: b'b', element: 0, array });
+        add_type(
+            out,
+            &TypeRow {
+                oid: ty.oid(),
+                name: ty.internal_name(),
+                schema,
+                owner,
+                ty,
+                kind: b'b',
+                element: 0,
+                array,
+            },
+        );
         if let Some(array) = ty.array_of() {
             let name = array.internal_name();
-            add_type(out, &TypeRow { oid: array.oid(), name, schema, owner, ty: array, kind: b'b', element: ty.oid(), array: 0 });
+            add_type(
+                out,
+                &TypeRow {
+                    oid: array.oid(),
+                    name,
+                    schema,
+                    owner,
+                    ty: array,
+                    kind: b'b',
+                    element: ty.oid(),
+                    array: 0,
+                },
+            );
         }
     }
     for (ty, kind) in [(PgType::Unknown, b'p'), (PgType::Void, b'p')] {
-        add_type(out, &TypeRow { oid: ty.oid(), name: ty.internal_name(), schema, owner, ty, kind, element: 0, array: 0 });
+        add_type(
+            out,
+            &TypeRow {
+                oid: ty.oid(),
+                name: ty.internal_name(),
+                schema,
+                owner,
+                ty,
+                kind,
+                element: 0,
+                array: 0,
+            },
+        );
     }
     let catalog = out.shared.catalog.clone();
     for found in catalog.enums() {
         let ty = PgType::Enum(found.oid);
         let (schema, owner) = (found.schema, found.owner);
-        let row = TypeRow { oid: found.oid.0, name: &found.name, schema, owner, ty, kind: b'e', element: 0, array: found.array_oid.0 };
+        let row = TypeRow {
+            oid: found.oid.0,
+            name: &found.name,
+            schema,
+            owner,
+            ty,
+            kind: b'e',
+            element: 0,
+            array: found.array_oid.0,
+        };
         add_type(out, &row);
         if let Some(array) = ty.array_of() {
             let name = format!("_{}", found.name);
-            let row = TypeRow { oid: found.array_oid.0, name: &name, schema, owner, ty: array, kind: b'b', element: found.oid.0, array: 0 };
+            let row = TypeRow {
+                oid: found.array_oid.0,
+                name: &name,
+                schema,
+                owner,
+                ty: array,
+                kind: b'b',
+                element: found.oid.0,
+                array: 0,
+            };
             add_type(out, &row);
         }
     }

@@ -7,8 +7,8 @@ use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
 use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, QueryContext};
 use tenant::catalog::{
-    Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PUBLIC_SCHEMA, ReferentialAction, Sequence, ViewColumn,
-    ViewDefinition,
+    Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PUBLIC_SCHEMA, ReferentialAction, Sequence,
+    ViewColumn, ViewDefinition,
 };
 use tenant::ddl::{NewForeignKey, NewIndex, NewTable, NewUnique};
 use tenant::{Interrupt, Isolation, RedoSink, Tenant};
@@ -53,7 +53,8 @@ impl Sample {
         let env = Env::real();
         let path = directory.path().join("tenant");
         let made = env::block_on(&env, Tenant::create(&env, &path, TenantId(16), "postgres", None));
-        let mut sample = Sample { tenant: made.expect("a tenant"), log: Log::default(), _directory: directory };
+        let mut sample =
+            Sample { tenant: made.expect("a tenant"), log: Log::default(), _directory: directory };
         sample.define();
         for table in ["parent", "child", "measure"] {
             sample.load(table);
@@ -70,7 +71,8 @@ impl Sample {
             let labels = ["sad", "ok", "happy"].map(str::to_owned);
             let mood = PgType::Enum(ddl.create_enum(PUBLIC_SCHEMA, "mood", OWNER_ROLE, &labels).unwrap());
             let mut table = |ddl: &mut tenant::ddl::Ddl<'_>, name: &str, columns: Vec<Column>| -> Oid {
-                let new = NewTable { schema: PUBLIC_SCHEMA, name: name.to_owned(), owner: OWNER_ROLE, columns };
+                let new =
+                    NewTable { schema: PUBLIC_SCHEMA, name: name.to_owned(), owner: OWNER_ROLE, columns };
                 let oid = ddl.create_table(new).unwrap();
                 let key = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
                 step(ddl.add_primary_key(oid, key));
@@ -125,8 +127,15 @@ impl Sample {
                 })
                 .unwrap();
             step(ddl.set_column_sequence(child, 0, Some(sequence)));
-            step(ddl.add_unique(child, NewUnique { name: None, columns: vec![4], nulls_not_distinct: false }));
-            step(ddl.add_unique(child, NewUnique { name: None, columns: vec![1, 2], nulls_not_distinct: false }));
+            step(
+                ddl.add_unique(child, NewUnique { name: None, columns: vec![4], nulls_not_distinct: false }),
+            );
+            step(
+                ddl.add_unique(
+                    child,
+                    NewUnique { name: None, columns: vec![1, 2], nulls_not_distinct: false },
+                ),
+            );
             let descending = IndexColumn { column: 1, descending: true, nulls_first: true };
             let index = NewIndex {
                 name: Some("child_tag".to_owned()),
@@ -231,7 +240,11 @@ impl Sample {
             transaction_start: 0,
             statement_start: 0,
             format: FormatContext::default(),
-            settings: vec![setting("server_version", "15.0"), setting("jit", "off"), setting("default_tablespace", "")],
+            settings: vec![
+                setting("server_version", "15.0"),
+                setting("jit", "off"),
+                setting("default_tablespace", ""),
+            ],
             backends: Vec::new(),
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],
@@ -239,7 +252,12 @@ impl Sample {
     }
 
     /// The events of a query.
-    pub fn request(&mut self, sql: &str, parameters: Vec<(Datum, PgType)>, deliver: Deliver) -> Result<Vec<AnalyticEvent>, SqlError> {
+    pub fn request(
+        &mut self,
+        sql: &str,
+        parameters: Vec<(Datum, PgType)>,
+        deliver: Deliver,
+    ) -> Result<Vec<AnalyticEvent>, SqlError> {
         let query = sql::parse::parse_query(sql)?;
         let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, true, true);
         let view = self.tenant.snapshot_view(&mut txn)?;
@@ -289,7 +307,9 @@ impl Sample {
             let cells: Vec<String> = row
                 .iter()
                 .zip(&fields)
-                .map(|(value, field)| if value.is_null() { "∅".to_owned() } else { types::to_text(value, field.ty, &format) })
+                .map(|(value, field)| {
+                    if value.is_null() { "∅".to_owned() } else { types::to_text(value, field.ty, &format) }
+                })
                 .collect();
             out += &cells.join("|");
             out.push('\n');

@@ -1,3 +1,5 @@
+//! SCRAM against the example of RFC 7677, and both sides against each other.
+
 use super::*;
 
 fn exchange(verifier: Verifier, password: &str) -> Result<(), ScramError> {
