@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Sessions of all tenants together
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_connections: usize,
+    /// Seconds a client has from its connection to the end of its authentication
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    authentication_timeout: u64,
     /// Seconds after which a tenant without sessions closes
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     close_tenants_after: u64,
@@ -81,6 +84,7 @@ impl Args {
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             analytic: Some(analytic::run),
             connections_max: self.max_connections,
+            authentication_timeout: base::Nanos::from_secs(self.authentication_timeout),
             tenant_close_after: base::Nanos::from_secs(self.close_tenants_after),
             admin_password: std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
             ..ServerConfig::new(&self.data)

@@ -1,0 +1,148 @@
+//! Directories a server must not simply use: in use already, of a newer release, damaged.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Server, run, said, text};
+use tokio_postgres::error::SqlState;
+
+const SLOT: usize = 8192;
+
+/// What `rowhouse serve` says when it does not start.
+fn refusal(data: &Path) -> String {
+    match Server::launch(data, &[]) {
+        Ok(_) => panic!("the server should not have started"),
+        Err(output) => output,
+    }
+}
+
+/// The data files that contain `needle`.
+fn files_with(data: &Path, needle: &[u8]) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(data.join("tenants")).expect("there are tenants");
+    let files = folder.map(|entry| entry.expect("an entry can be read").path());
+    files.filter(|path| position(&std::fs::read(path).expect("a file can be read"), needle).is_some()).collect()
+}
+
+fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let server = Server::start();
+    let text = refusal(server.data());
+    assert!(text.contains("is in use by another server"), "{text}");
+    assert!(text.contains(&server.data().display().to_string()), "{text}");
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("a folder can be made");
+    std::fs::write(data.join("thesis.txt"), "all my work").expect("a file can be written");
+    let text = refusal(&data);
+    assert!(text.contains("is not a usable data directory") && text.contains("thesis.txt"), "{text}");
+    assert_eq!(std::fs::read_to_string(data.join("thesis.txt")).expect("it is still there"), "all my work");
+}
+
+#[test]
+fn newer_formats_are_refused_with_both_versions() {
+    let mut server = Server::with_acme();
+    run(async {
+        let client = server.owner("acme").await;
+        client.batch_execute("CREATE TABLE t (v text); INSERT INTO t VALUES ('needle of acme')").await.expect("a table");
+        server.create_tenant("other").await;
+    });
+    assert!(server.terminate().success());
+    server.expect_warnings();
+
+    // A tenant's file from the future: that tenant is refused, the others are served.
+    let files = files_with(server.data(), b"needle of acme");
+    let [file] = &files[..] else { panic!("one file has the table: {files:?}") };
+    let mut bytes = std::fs::read(file).expect("a file can be read");
+    let whole = bytes.clone();
+    for slot in [0, SLOT] {
+        bytes[slot + 8..slot + 12].copy_from_slice(&99_u32.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[slot..slot + SLOT - 4]);
+        bytes[slot + SLOT - 4..slot + SLOT].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(file, &bytes).expect("a file can be written");
+    server.restart();
+    run(async {
+        assert_eq!(text(&server.owner("other").await, "SELECT 1").await, "1");
+        let refused = server.connect_as("acme", "acme").await;
+        let refused = match refused {
+            Ok(client) => client.simple_query("SELECT * FROM t").await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        let error = refused.err().expect("the file is of a newer format");
+        let message = error.as_db_error().expect("the server's error").to_string();
+        assert!(message.contains("99"), "{message}");
+    });
+    assert!(server.terminate().success());
+    std::fs::write(file, &whole).expect("a file can be written");
+
+    // The directory's own version.
+    let marker = server.data().join("rowhouse.json");
+    let before = std::fs::read_to_string(&marker).expect("the marker can be read");
+    std::fs::write(&marker, r#"{"format_version":2}"#).expect("the marker can be written");
+    let text = refusal(server.data());
+    assert!(text.contains("format version 2") && text.contains("up to 1"), "{text}");
+    std::fs::write(&marker, before).expect("the marker can be written");
+    server.restart();
+}
+
+#[test]
+fn a_corrupt_page_is_named_and_never_served() {
+    let mut server = Server::with_acme();
+    run(async {
+        server.create_tenant("other").await;
+        for tenant in ["acme", "other"] {
+            let client = server.owner(tenant).await;
+            let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
+            client.batch_execute(table).await.expect("a table can be made");
+            let fill = format!("INSERT INTO t SELECT n, '{tenant} needle ' || n FROM generate_series(1, 3000) AS s(n)");
+            client.batch_execute(&fill).await.expect("rows can be inserted");
+        }
+    });
+    assert!(server.terminate().success());
+    server.expect_warnings();
+    let needle = b"acme needle 1500";
+    let files = files_with(server.data(), needle);
+    let [file] = &files[..] else { panic!("one file has the row: {files:?}") };
+    let mut bytes = std::fs::read(file).expect("a file can be read");
+    let mut offsets = Vec::new();
+    let mut from = 0;
+    while let Some(at) = position(&bytes[from..], needle) {
+        bytes[from + at] ^= 1;
+        offsets.push((from + at) / SLOT * SLOT);
+        from += at + 1;
+    }
+    std::fs::write(file, &bytes).expect("a file can be written");
+
+    server.restart();
+    run(async {
+        let client = server.owner("acme").await;
+        for query in ["SELECT v FROM t WHERE id = 1500", "SELECT count(v) FROM t", "UPDATE t SET v = 'x' WHERE id = 1500"] {
+            let error = client.simple_query(query).await.err().unwrap_or_else(|| panic!("{query} reads a corrupt page"));
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{query}: {error:?}"));
+            assert_eq!(error.code(), &SqlState::DATA_CORRUPTED, "{query}");
+            let words = format!("{} {}", error.message(), error.detail().unwrap_or_default());
+            assert!(words.contains(&file.display().to_string()), "{words}");
+            assert!(offsets.iter().any(|offset| words.contains(&offset.to_string())), "{words} {offsets:?}");
+        }
+        // What is not damaged is served, in this tenant and the other.
+        assert_eq!(text(&client, "SELECT v FROM t WHERE id = 3").await, "acme needle 3");
+        let other = server.owner("other").await;
+        assert_eq!(text(&other, "SELECT count(*) FROM t WHERE v LIKE 'other needle %'").await, "3000");
+    });
+    assert!(server.terminate().success());
+    let verify = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
+    let verify = verify.expect("the binary can be run");
+    let words = said(&verify);
+    assert!(!verify.status.success(), "{words}");
+    assert!(offsets.iter().any(|offset| words.contains(&offset.to_string())), "{words} {offsets:?}");
+}

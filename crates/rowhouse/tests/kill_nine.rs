@@ -1,0 +1,118 @@
+//! `kill -9` under load: what was acknowledged is there after the restart, whole and once; what was not is there whole or
+//! not at all. `bench/kill_nine.py` does many rounds of it under TPC-C.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Server, run, text};
+
+const CLIENTS: i32 = 4;
+const ROUNDS: u32 = 3;
+
+/// One client of one tenant: each of its transactions adds a numbered entry and moves that number onto two accounts. Gives
+/// the number of the last one acknowledged, and stops at the first error.
+async fn post(url: String, client: i32, first: i64, posted: Arc<AtomicU64>) -> i64 {
+    let mut acknowledged = first - 1;
+    let Ok(mut connection) = common::connect(&url).await else { return acknowledged };
+    loop {
+        let number = acknowledged + 1;
+        let outcome = async {
+            let transaction = connection.transaction().await?;
+            transaction.execute("INSERT INTO entry VALUES ($1, $2, $3)", &[&client, &number, &"x".repeat(100)]).await?;
+            transaction.execute("UPDATE account SET balance = balance + $1 WHERE id = $2", &[&number, &client]).await?;
+            transaction.execute("UPDATE account SET balance = balance - $1 WHERE id = $2", &[&number, &(client + 100)]).await?;
+            transaction.commit().await
+        };
+        if outcome.await.is_err() {
+            return acknowledged;
+        }
+        acknowledged = number;
+        posted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Checks one tenant's ledger against what its clients were told; gives the next number of each client.
+async fn audit(server: &Server, tenant: &str, acknowledged: &[i64]) -> Vec<i64> {
+    let connection = server.owner(tenant).await;
+    let mut next = Vec::new();
+    for (client, &acknowledged) in acknowledged.iter().enumerate() {
+        let row = connection
+            .query_one("SELECT count(*), coalesce(max(number), 0), coalesce(sum(number), 0)::bigint FROM entry WHERE client = $1", &[&(client as i32)])
+            .await
+            .expect("the ledger can be read");
+        let (count, last, sum) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2));
+        // The commit under way at the kill may be there too, though nobody was told.
+        assert!(last == acknowledged || last == acknowledged + 1, "{tenant}/{client}: {acknowledged} was acknowledged, {last} is there");
+        assert_eq!(count, last, "{tenant}/{client}: no entry is missing or double");
+        assert_eq!(sum, last * (last + 1) / 2);
+        for (id, sign) in [(client as i32, 1), (client as i32 + 100, -1)] {
+            let row = connection.query_one("SELECT balance FROM account WHERE id = $1", &[&id]).await.expect("an account");
+            assert_eq!(row.get::<_, i64>(0), sign * sum, "{tenant}/{client}: entries and accounts move together");
+        }
+        next.push(last + 1);
+    }
+    // The index agrees with the table.
+    let by_index = text(&connection, "SELECT count(*) FROM entry WHERE number >= 0").await;
+    assert_eq!(by_index, text(&connection, "SELECT count(*) FROM entry").await);
+    next
+}
+
+#[test]
+fn acknowledged_commits_survive_a_kill_under_load() {
+    let tenants = ["acme", "other"];
+    let mut server = Server::with_acme();
+    server.expect_warnings();
+    run(async {
+        server.create_tenant("other").await;
+        for tenant in tenants {
+            let owner = server.owner(tenant).await;
+            owner
+                .batch_execute(
+                    "CREATE TABLE entry (client int, number bigint, note text, PRIMARY KEY (client, number));
+                     CREATE INDEX entry_number ON entry (number);
+                     CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL)",
+                )
+                .await
+                .expect("tables can be made");
+            for client in 0..CLIENTS {
+                let accounts = format!("INSERT INTO account VALUES ({client}, 0), ({}, 0)", client + 100);
+                owner.batch_execute(&accounts).await.expect("accounts can be made");
+            }
+        }
+    });
+    let mut next = vec![vec![1_i64; CLIENTS as usize]; tenants.len()];
+    for round in 0..ROUNDS {
+        let posted = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = tenants
+            .iter()
+            .zip(&next)
+            .flat_map(|(tenant, firsts)| {
+                let url = server.url(tenant, tenant);
+                firsts.iter().enumerate().map(move |(client, &first)| (url.clone(), client as i32, first))
+            })
+            .map(|(url, client, first)| {
+                let posted = Arc::clone(&posted);
+                std::thread::spawn(move || run(post(url, client, first, posted)))
+            })
+            .collect();
+        // Long enough for a few hundred commits, and each round at another moment.
+        std::thread::sleep(Duration::from_millis(900 + u64::from(round) * 137));
+        server.kill();
+        let acknowledged: Vec<i64> = threads.into_iter().map(|thread| thread.join().expect("a client ends")).collect();
+        assert!(posted.load(Ordering::Relaxed) > 20, "only {} commits in a round", posted.load(Ordering::Relaxed));
+        server.restart();
+        run(async {
+            for (at, tenant) in tenants.iter().enumerate() {
+                let acknowledged = &acknowledged[at * CLIENTS as usize..][..CLIENTS as usize];
+                next[at] = audit(&server, tenant, acknowledged).await;
+            }
+        });
+    }
+    assert!(server.terminate().success());
+    let verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
+    let verify = verify.expect("the binary can be run");
+    assert!(verify.status.success(), "{}", common::said(&verify));
+}
