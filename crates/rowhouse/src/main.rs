@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod serve;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum Command {
     Demo(demo::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),
+    /// Check the data directory of a server that is not running
+    Verify(verify::Args),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
         Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
+        Command::Verify(args) => verify::run(&args).map_err(|error| error.to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

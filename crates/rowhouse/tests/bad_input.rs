@@ -24,11 +24,17 @@ impl Bystander {
         let thread = std::thread::spawn(move || {
             run(async {
                 let client = common::connect(&url).await.expect("the bystander connects");
-                client.batch_execute("CREATE TABLE beside (id int PRIMARY KEY, n int)").await.expect("a table");
+                client
+                    .batch_execute("CREATE TABLE beside (id int PRIMARY KEY, n int)")
+                    .await
+                    .expect("a table");
                 client.batch_execute("INSERT INTO beside VALUES (1, 0)").await.expect("a row");
                 let mut turns = 0_u64;
                 while !told.load(Ordering::Relaxed) {
-                    client.execute("UPDATE beside SET n = n + 1 WHERE id = 1", &[]).await.expect("the bystander writes");
+                    client
+                        .execute("UPDATE beside SET n = n + 1 WHERE id = 1", &[])
+                        .await
+                        .expect("the bystander writes");
                     turns += 1;
                     let n = text(&client, "SELECT n FROM beside WHERE id = 1").await;
                     assert_eq!(n, turns.to_string());
@@ -122,9 +128,18 @@ fn broken_messages_end_their_own_session_only() {
     let inside: [(&str, Vec<u8>); 6] = [
         ("query without an end", [b'Q', 0, 0, 0, 6, b'a', b'b'].to_vec()),
         ("parse cut short", [b'P', 0, 0, 0, 6, b's', 0].to_vec()),
-        ("bind with more values than announced bytes", [&[b'B', 0, 0, 0, 12][..], &[0, 0, 0, 0, 0x7f, 0xff, 0, 0]].concat()),
-        ("bind to a statement that is not there", [&[b'B', 0, 0, 0, 14][..], b"\0no\0", &[0, 0, 0, 0, 0, 0]].concat()),
-        ("execute of a portal that is not there", [&[b'E', 0, 0, 0, 12][..], b"gon\0", &[0, 0, 0, 0]].concat()),
+        (
+            "bind with more values than announced bytes",
+            [&[b'B', 0, 0, 0, 12][..], &[0, 0, 0, 0, 0x7f, 0xff, 0, 0]].concat(),
+        ),
+        (
+            "bind to a statement that is not there",
+            [&[b'B', 0, 0, 0, 14][..], b"\0no\0", &[0, 0, 0, 0, 0, 0]].concat(),
+        ),
+        (
+            "execute of a portal that is not there",
+            [&[b'E', 0, 0, 0, 12][..], b"gon\0", &[0, 0, 0, 0]].concat(),
+        ),
         ("describe of nothing", [b'D', 0, 0, 0, 6, b'?', 0].to_vec()),
     ];
     for (what, mut bytes) in inside {
@@ -179,7 +194,12 @@ fn text_that_is_not_utf8_is_refused() {
     client::copy_done(&mut out);
     raw.send(&out);
     assert!(raw.until_ready().contains(&error("22021")));
-    run(async { assert_eq!(text(&server.owner("acme").await, "SELECT count(*) FROM pg_class WHERE relname = 't'").await, "0") });
+    run(async {
+        assert_eq!(
+            text(&server.owner("acme").await, "SELECT count(*) FROM pg_class WHERE relname = 't'").await,
+            "0"
+        )
+    });
 }
 
 #[test]
@@ -190,11 +210,17 @@ fn statements_of_ten_megabytes_and_absurd_depth_are_answered() {
         let client = server.owner("acme").await;
         let long = "x".repeat(10 << 20);
         assert_eq!(text(&client, &format!("SELECT length('{long}')")).await, (10 << 20).to_string());
-        client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text)").await.expect("a table can be made");
+        client
+            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+            .await
+            .expect("a table can be made");
         client.execute("INSERT INTO t VALUES (1, $1)", &[&long]).await.expect("a long value can be stored");
         assert_eq!(text(&client, "SELECT length(v) FROM t WHERE id = 1").await, (10 << 20).to_string());
         let rows: Vec<String> = (10..60_000).map(|n| format!("({n}, 'value {n}')")).collect();
-        client.batch_execute(&format!("INSERT INTO t VALUES {}", rows.join(","))).await.expect("many rows at once");
+        client
+            .batch_execute(&format!("INSERT INTO t VALUES {}", rows.join(",")))
+            .await
+            .expect("many rows at once");
         assert_eq!(text(&client, "SELECT count(*) FROM t").await, "59991");
 
         let answered = |query: String| {
@@ -206,7 +232,12 @@ fn statements_of_ten_megabytes_and_absurd_depth_are_answered() {
                 if let Err(error) = client.simple_query(&query).await {
                     let start: String = query.chars().take(40).collect();
                     let error = error.as_db_error().unwrap_or_else(|| panic!("{start}…: {error:?}"));
-                    println!("{start}…: {} {} after {:?}", error.code().code(), error.message(), begun.elapsed());
+                    println!(
+                        "{start}…: {} {} after {:?}",
+                        error.code().code(),
+                        error.message(),
+                        begun.elapsed()
+                    );
                 }
             }
         };
@@ -242,7 +273,9 @@ fn values_out_of_range_have_their_sqlstate() {
     run(async {
         let client = server.owner("acme").await;
         client
-            .batch_execute("CREATE TABLE t (s smallint, i int, b bigint, n numeric(5,2), c char(2), d date, r real)")
+            .batch_execute(
+                "CREATE TABLE t (s smallint, i int, b bigint, n numeric(5,2), c char(2), d date, r real)",
+            )
             .await
             .expect("a table can be made");
         for (query, code) in [
@@ -285,7 +318,10 @@ fn what_is_not_supported_is_refused_and_not_ignored() {
     let server = Server::with_acme();
     run(async {
         let client = server.owner("acme").await;
-        client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)").await.expect("a table can be made");
+        client
+            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+            .await
+            .expect("a table can be made");
         for query in [
             "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f()",
             "CREATE TABLE u (id int REFERENCES t (id) DEFERRABLE INITIALLY DEFERRED)",

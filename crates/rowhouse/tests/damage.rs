@@ -22,7 +22,9 @@ fn refusal(data: &Path) -> String {
 fn files_with(data: &Path, needle: &[u8]) -> Vec<PathBuf> {
     let folder = std::fs::read_dir(data.join("tenants")).expect("there are tenants");
     let files = folder.map(|entry| entry.expect("an entry can be read").path());
-    files.filter(|path| position(&std::fs::read(path).expect("a file can be read"), needle).is_some()).collect()
+    files
+        .filter(|path| position(&std::fs::read(path).expect("a file can be read"), needle).is_some())
+        .collect()
 }
 
 fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
@@ -53,7 +55,10 @@ fn newer_formats_are_refused_with_both_versions() {
     let mut server = Server::with_acme();
     run(async {
         let client = server.owner("acme").await;
-        client.batch_execute("CREATE TABLE t (v text); INSERT INTO t VALUES ('needle of acme')").await.expect("a table");
+        client
+            .batch_execute("CREATE TABLE t (v text); INSERT INTO t VALUES ('needle of acme')")
+            .await
+            .expect("a table");
         server.create_tenant("other").await;
     });
     assert!(server.terminate().success());
@@ -104,7 +109,9 @@ fn a_corrupt_page_is_named_and_never_served() {
             let client = server.owner(tenant).await;
             let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
             client.batch_execute(table).await.expect("a table can be made");
-            let fill = format!("INSERT INTO t SELECT n, '{tenant} needle ' || n FROM generate_series(1, 3000) AS s(n)");
+            let fill = format!(
+                "INSERT INTO t SELECT n, '{tenant} needle ' || n FROM generate_series(1, 3000) AS s(n)"
+            );
             client.batch_execute(&fill).await.expect("rows can be inserted");
         }
     });
@@ -126,8 +133,16 @@ fn a_corrupt_page_is_named_and_never_served() {
     server.restart();
     run(async {
         let client = server.owner("acme").await;
-        for query in ["SELECT v FROM t WHERE id = 1500", "SELECT count(v) FROM t", "UPDATE t SET v = 'x' WHERE id = 1500"] {
-            let error = client.simple_query(query).await.err().unwrap_or_else(|| panic!("{query} reads a corrupt page"));
+        for query in [
+            "SELECT v FROM t WHERE id = 1500",
+            "SELECT count(v) FROM t",
+            "UPDATE t SET v = 'x' WHERE id = 1500",
+        ] {
+            let error = client
+                .simple_query(query)
+                .await
+                .err()
+                .unwrap_or_else(|| panic!("{query} reads a corrupt page"));
             let error = error.as_db_error().unwrap_or_else(|| panic!("{query}: {error:?}"));
             assert_eq!(error.code(), &SqlState::DATA_CORRUPTED, "{query}");
             let words = format!("{} {}", error.message(), error.detail().unwrap_or_default());
@@ -140,7 +155,8 @@ fn a_corrupt_page_is_named_and_never_served() {
         assert_eq!(text(&other, "SELECT count(*) FROM t WHERE v LIKE 'other needle %'").await, "3000");
     });
     assert!(server.terminate().success());
-    let verify = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
+    let verify =
+        Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
     let verify = verify.expect("the binary can be run");
     let words = said(&verify);
     assert!(!verify.status.success(), "{words}");

@@ -31,8 +31,14 @@ fn tokio_postgres_prepares_with_types() {
             .batch_execute("CREATE TABLE t (id bigint PRIMARY KEY, name text, ok bool, score float8, raw bytea, small int2)")
             .await
             .expect("a table can be made");
-        let insert = client.prepare("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6)").await.expect("it can be prepared");
-        assert_eq!(insert.params(), [Type::INT8, Type::TEXT, Type::BOOL, Type::FLOAT8, Type::BYTEA, Type::INT2]);
+        let insert = client
+            .prepare("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6)")
+            .await
+            .expect("it can be prepared");
+        assert_eq!(
+            insert.params(),
+            [Type::INT8, Type::TEXT, Type::BOOL, Type::FLOAT8, Type::BYTEA, Type::INT2]
+        );
         for id in 1..=100_i64 {
             let name = (id % 3 != 0).then(|| format!("name {id}"));
             let raw = vec![id as u8; 3];
@@ -52,7 +58,10 @@ fn tokio_postgres_prepares_with_types() {
         assert_eq!(row.get::<_, f64>(3), 2.0);
         assert_eq!(row.get::<_, Vec<u8>>(4), [8, 8, 8]);
         assert_eq!(row.get::<_, i16>(5), 8);
-        assert_eq!(client.query_one(&select, &[&9_i64]).await.expect("the row is there").get::<_, Option<&str>>(1), None);
+        assert_eq!(
+            client.query_one(&select, &[&9_i64]).await.expect("the row is there").get::<_, Option<&str>>(1),
+            None
+        );
 
         let some = client
             .query("SELECT id FROM t WHERE id = ANY($1) ORDER BY id DESC", &[&vec![3_i64, 5, 500, 4]])
@@ -81,7 +90,8 @@ fn tokio_postgres_transactions_portals_and_pipelines() {
         for id in 0..25 {
             transaction.execute("INSERT INTO t VALUES ($1)", &[&id]).await.expect("a row can be inserted");
         }
-        let portal = transaction.bind("SELECT id FROM t ORDER BY id", &[]).await.expect("a portal can be bound");
+        let portal =
+            transaction.bind("SELECT id FROM t ORDER BY id", &[]).await.expect("a portal can be bound");
         let mut seen = Vec::new();
         loop {
             let rows = transaction.query_portal(&portal, 10).await.expect("a part of the rows comes");

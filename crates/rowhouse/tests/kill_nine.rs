@@ -21,9 +21,18 @@ async fn post(url: String, client: i32, first: i64, posted: Arc<AtomicU64>) -> i
         let number = acknowledged + 1;
         let outcome = async {
             let transaction = connection.transaction().await?;
-            transaction.execute("INSERT INTO entry VALUES ($1, $2, $3)", &[&client, &number, &"x".repeat(100)]).await?;
-            transaction.execute("UPDATE account SET balance = balance + $1 WHERE id = $2", &[&number, &client]).await?;
-            transaction.execute("UPDATE account SET balance = balance - $1 WHERE id = $2", &[&number, &(client + 100)]).await?;
+            transaction
+                .execute("INSERT INTO entry VALUES ($1, $2, $3)", &[&client, &number, &"x".repeat(100)])
+                .await?;
+            transaction
+                .execute("UPDATE account SET balance = balance + $1 WHERE id = $2", &[&number, &client])
+                .await?;
+            transaction
+                .execute(
+                    "UPDATE account SET balance = balance - $1 WHERE id = $2",
+                    &[&number, &(client + 100)],
+                )
+                .await?;
             transaction.commit().await
         };
         if outcome.await.is_err() {
@@ -45,12 +54,22 @@ async fn audit(server: &Server, tenant: &str, acknowledged: &[i64]) -> Vec<i64> 
             .expect("the ledger can be read");
         let (count, last, sum) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2));
         // The commit under way at the kill may be there too, though nobody was told.
-        assert!(last == acknowledged || last == acknowledged + 1, "{tenant}/{client}: {acknowledged} was acknowledged, {last} is there");
+        assert!(
+            last == acknowledged || last == acknowledged + 1,
+            "{tenant}/{client}: {acknowledged} was acknowledged, {last} is there"
+        );
         assert_eq!(count, last, "{tenant}/{client}: no entry is missing or double");
         assert_eq!(sum, last * (last + 1) / 2);
         for (id, sign) in [(client as i32, 1), (client as i32 + 100, -1)] {
-            let row = connection.query_one("SELECT balance FROM account WHERE id = $1", &[&id]).await.expect("an account");
-            assert_eq!(row.get::<_, i64>(0), sign * sum, "{tenant}/{client}: entries and accounts move together");
+            let row = connection
+                .query_one("SELECT balance FROM account WHERE id = $1", &[&id])
+                .await
+                .expect("an account");
+            assert_eq!(
+                row.get::<_, i64>(0),
+                sign * sum,
+                "{tenant}/{client}: entries and accounts move together"
+            );
         }
         next.push(last + 1);
     }
@@ -101,8 +120,13 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         // Long enough for a few hundred commits, and each round at another moment.
         std::thread::sleep(Duration::from_millis(900 + u64::from(round) * 137));
         server.kill();
-        let acknowledged: Vec<i64> = threads.into_iter().map(|thread| thread.join().expect("a client ends")).collect();
-        assert!(posted.load(Ordering::Relaxed) > 20, "only {} commits in a round", posted.load(Ordering::Relaxed));
+        let acknowledged: Vec<i64> =
+            threads.into_iter().map(|thread| thread.join().expect("a client ends")).collect();
+        assert!(
+            posted.load(Ordering::Relaxed) > 20,
+            "only {} commits in a round",
+            posted.load(Ordering::Relaxed)
+        );
         server.restart();
         run(async {
             for (at, tenant) in tenants.iter().enumerate() {
@@ -112,7 +136,10 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         });
     }
     assert!(server.terminate().success());
-    let verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
+    let verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["verify", "--data"])
+        .arg(server.data())
+        .output();
     let verify = verify.expect("the binary can be run");
     assert!(verify.status.success(), "{}", common::said(&verify));
 }

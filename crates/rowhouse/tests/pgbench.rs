@@ -10,10 +10,15 @@ fn built_in_scripts_run_in_every_query_mode() {
     check_output(server.client_tool("pgbench", "acme").args(["-i", "-s", "1", "-q"]));
     for mode in ["simple", "extended", "prepared"] {
         for script in ["tpcb-like", "simple-update", "select-only"] {
-            let output = check_output(server.client_tool("pgbench", "acme").args([
-                "-n", "-b", script, "-M", mode, "-c", "4", "-j", "2", "-t", "50",
-            ]));
-            assert!(output.contains("number of transactions actually processed: 200/200"), "{mode} {script}:\n{output}");
+            let output = check_output(
+                server
+                    .client_tool("pgbench", "acme")
+                    .args(["-n", "-b", script, "-M", mode, "-c", "4", "-j", "2", "-t", "50"]),
+            );
+            assert!(
+                output.contains("number of transactions actually processed: 200/200"),
+                "{mode} {script}:\n{output}"
+            );
             assert!(output.contains("number of failed transactions: 0 "), "{mode} {script}:\n{output}");
         }
     }
@@ -21,7 +26,11 @@ fn built_in_scripts_run_in_every_query_mode() {
     check_output(server.client_tool("pgbench", "acme").args(["-b", "select-only", "-c", "2", "-T", "1"]));
     run(async {
         let client = server.owner("acme").await;
-        assert_eq!(text(&client, "SELECT count(*) FROM pgbench_history").await, "0", "pgbench truncates it before a run");
+        assert_eq!(
+            text(&client, "SELECT count(*) FROM pgbench_history").await,
+            "0",
+            "pgbench truncates it before a run"
+        );
         assert_eq!(text(&client, "SELECT count(*) FROM pgbench_accounts").await, "100000");
         // simple-update leaves branches and tellers alone, so only these two agree.
         let branches = text(&client, "SELECT sum(bbalance) FROM pgbench_branches").await;

@@ -42,7 +42,8 @@ fn describe_commands_print_what_they_print_against_postgresql() {
         .output()
         .expect("psql can be run");
     let found = said(&output);
-    let expected = std::fs::read_to_string(clients_folder().join("psql/describe.out")).expect("expected output");
+    let expected =
+        std::fs::read_to_string(clients_folder().join("psql/describe.out")).expect("expected output");
     let difference = difference(&expected, &found);
     assert!(difference.is_none(), "{}\n\nall of it:\n{found}", difference.unwrap_or_default());
 }
@@ -85,15 +86,24 @@ fn copy_both_ways_keeps_every_row() {
     assert_eq!(std::fs::read_to_string(&to).expect("a file can be read"), rows);
 
     let csv = "id,note,price,seen\n1,plain,1.50,2024-02-29 12:00:00\n";
-    shows(&server, &format!(r"\copy (select * from t where id = 1) to '{}' with (format csv, header)", to.display()));
+    shows(
+        &server,
+        &format!(r"\copy (select * from t where id = 1) to '{}' with (format csv, header)", to.display()),
+    );
     assert_eq!(std::fs::read_to_string(&to).expect("a file can be read"), csv);
     shows(&server, "DELETE FROM t");
     shows(&server, &format!(r"\copy t from '{}' with (format csv, header true)", to.display()));
-    assert_eq!(shows(&server, "TABLE t").lines().nth(2).map(str::trim), Some("1 | plain |  1.50 | 2024-02-29 12:00:00"));
+    assert_eq!(
+        shows(&server, "TABLE t").lines().nth(2).map(str::trim),
+        Some("1 | plain |  1.50 | 2024-02-29 12:00:00")
+    );
 
     shows(&server, "CREATE TABLE b (LIKE t)");
     shows(&server, &format!(r"\copy t to '{}' with (format binary)", to.display()));
-    assert_eq!(shows(&server, &format!(r"\copy b from '{}' with (format binary)", to.display())).trim(), "COPY 1");
+    assert_eq!(
+        shows(&server, &format!(r"\copy b from '{}' with (format binary)", to.display())).trim(),
+        "COPY 1"
+    );
     assert_eq!(shows(&server, "SELECT * FROM t"), shows(&server, "SELECT * FROM b"));
 }
 
@@ -140,7 +150,8 @@ fn timing_gdesc_and_gx_work() {
 fn errors_show_position_detail_and_hint() {
     let server = with_schema();
     let fails = |query: &str| {
-        let output = psql(&server).args(["-c", r"\set VERBOSITY verbose", "-c", query]).output().expect("psql runs");
+        let output =
+            psql(&server).args(["-c", r"\set VERBOSITY verbose", "-c", query]).output().expect("psql runs");
         assert!(!output.status.success(), "{query} should fail");
         said(&output)
     };
@@ -148,7 +159,10 @@ fn errors_show_position_detail_and_hint() {
     assert!(text.contains("ERROR:  42703: column \"nothing\" does not exist"), "{text}");
     assert!(text.contains("LINE 1: SELECT nothing FROM customer\n               ^"), "{text}");
     let text = fails("INSERT INTO orders (customer_id) VALUES (77)");
-    assert!(text.contains("ERROR:  23503: insert or update on table \"orders\" violates foreign key constraint"), "{text}");
+    assert!(
+        text.contains("ERROR:  23503: insert or update on table \"orders\" violates foreign key constraint"),
+        "{text}"
+    );
     assert!(text.contains("DETAIL:  Key (customer_id)=(77) is not present in table \"customer\"."), "{text}");
     assert!(text.contains("CONSTRAINT NAME:  orders_customer_id_fkey"), "{text}");
     let text = fails("SELEC 1");
@@ -195,6 +209,7 @@ fn tls_is_offered_and_used() {
     let output = check_output(psql(&server).args(["-At", "-c", &query]).env("PGSSLMODE", "require"));
     assert_eq!(output.trim(), (100_000 + 20_000 * 20_001 / 2).to_string());
     // Without a certificate authority to vouch for it, the self-signed certificate is not taken for a proof.
-    let output = psql(&server).args(["-c", "SELECT 1"]).env("PGSSLMODE", "verify-full").output().expect("psql runs");
+    let output =
+        psql(&server).args(["-c", "SELECT 1"]).env("PGSSLMODE", "verify-full").output().expect("psql runs");
     assert!(!output.status.success());
 }

@@ -26,7 +26,10 @@ fn who_may_not_enter_is_told_why() {
         let unknown = server.connect_as("acme", "nowhere").await;
         let error = unknown.err().expect("there is no such database");
         assert_eq!(error.code(), Some(&SqlState::INVALID_CATALOG_NAME));
-        assert_eq!(error.as_db_error().expect("the server's error").message(), "database \"nowhere\" does not exist");
+        assert_eq!(
+            error.as_db_error().expect("the server's error").message(),
+            "database \"nowhere\" does not exist"
+        );
     });
 }
 
@@ -36,14 +39,20 @@ fn a_role_of_one_tenant_cannot_reach_another() {
     run(async {
         server.create_tenant("rival").await;
         let rival = server.owner("rival").await;
-        rival.batch_execute("CREATE TABLE secret (v text); INSERT INTO secret VALUES ('plans')").await.expect("a table");
+        rival
+            .batch_execute("CREATE TABLE secret (v text); INSERT INTO secret VALUES ('plans')")
+            .await
+            .expect("a table");
         rival.batch_execute("CREATE ROLE spy LOGIN PASSWORD 'secret'").await.expect("a role can be made");
 
         // By connecting elsewhere with what it knows.
-        for (user, database) in [("acme", "rival"), ("acme", "rowhouse"), ("spy", "acme"), ("spy", "rowhouse")] {
+        for (user, database) in
+            [("acme", "rival"), ("acme", "rowhouse"), ("spy", "acme"), ("spy", "rowhouse")]
+        {
             let refused = state(server.connect_as(user, database).await);
             assert!(
-                [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION].contains(&refused),
+                [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
+                    .contains(&refused),
                 "{user} to {database}: {refused:?}"
             );
         }
@@ -82,7 +91,9 @@ fn a_role_of_one_tenant_cannot_reach_another() {
 
         // By looking at or touching its sessions.
         let pid: i32 = rival.query_one("SELECT pg_backend_pid()", &[]).await.expect("a pid").get(0);
-        let seen = text(&acme, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'rival' AND query <> ''").await;
+        let seen =
+            text(&acme, "SELECT count(*) FROM pg_stat_activity WHERE datname = 'rival' AND query <> ''")
+                .await;
         assert_eq!(seen, "0", "another tenant's statements are not shown");
         for function in ["pg_cancel_backend", "pg_terminate_backend"] {
             let touched = acme.simple_query(&format!("SELECT {function}({pid})")).await;
@@ -91,7 +102,11 @@ fn a_role_of_one_tenant_cannot_reach_another() {
             }
         }
         acme.simple_query("SELECT pg_advisory_lock(1)").await.expect("a lock");
-        assert_eq!(text(&rival, "SELECT pg_try_advisory_lock(1)").await, "t", "advisory locks are each tenant's own");
+        assert_eq!(
+            text(&rival, "SELECT pg_try_advisory_lock(1)").await,
+            "t",
+            "advisory locks are each tenant's own"
+        );
         assert_eq!(text(&rival, "SELECT v FROM secret").await, "plans");
         assert_eq!(text(&acme, "SELECT count(*) FROM pg_class WHERE relname = 'secret'").await, "0");
         assert_eq!(text(&acme, "SELECT count(*) FROM pg_roles WHERE rolname IN ('spy', 'rival')").await, "0");
@@ -107,15 +122,27 @@ fn a_role_without_privileges_is_refused_within_its_tenant() {
         owner.batch_execute("CREATE ROLE reader LOGIN PASSWORD 'secret'").await.expect("a role can be made");
         let reader = server.connect_as("reader", "acme").await.expect("a role can log in");
         assert_eq!(state(reader.simple_query("SELECT * FROM t").await), SqlState::INSUFFICIENT_PRIVILEGE);
-        assert_eq!(state(reader.simple_query("SELECT sum(n) FROM t").await), SqlState::INSUFFICIENT_PRIVILEGE);
+        assert_eq!(
+            state(reader.simple_query("SELECT sum(n) FROM t").await),
+            SqlState::INSUFFICIENT_PRIVILEGE
+        );
         owner.batch_execute("GRANT SELECT ON t TO reader").await.expect("a privilege can be granted");
         assert_eq!(text(&reader, "SELECT count(*) FROM t").await, "2");
-        for query in ["UPDATE t SET n = 1", "DELETE FROM t", "INSERT INTO t VALUES (3, 3)", "TRUNCATE t", "DROP TABLE t"] {
+        for query in [
+            "UPDATE t SET n = 1",
+            "DELETE FROM t",
+            "INSERT INTO t VALUES (3, 3)",
+            "TRUNCATE t",
+            "DROP TABLE t",
+        ] {
             assert_eq!(state(reader.simple_query(query).await), SqlState::INSUFFICIENT_PRIVILEGE, "{query}");
         }
         owner.batch_execute("REVOKE SELECT ON t FROM reader").await.expect("a privilege can be revoked");
         assert_eq!(state(reader.simple_query("SELECT * FROM t").await), SqlState::INSUFFICIENT_PRIVILEGE);
-        assert_eq!(state(reader.simple_query("SELECT id, sum(n) FROM t GROUP BY id").await), SqlState::INSUFFICIENT_PRIVILEGE);
+        assert_eq!(
+            state(reader.simple_query("SELECT id, sum(n) FROM t GROUP BY id").await),
+            SqlState::INSUFFICIENT_PRIVILEGE
+        );
     });
 }
 
@@ -187,26 +214,44 @@ fn timeouts_end_what_they_name() {
         client.batch_execute("SET statement_timeout = 200").await.expect("it can be set");
         let error = client.simple_query("SELECT pg_sleep(60)").await.err().expect("it times out");
         let error = error.as_db_error().expect("the server's error");
-        assert_eq!((error.code(), error.message()), (&SqlState::QUERY_CANCELED, "canceling statement due to statement timeout"));
+        assert_eq!(
+            (error.code(), error.message()),
+            (&SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
+        );
         let heavy = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b";
         assert_eq!(state(client.simple_query(heavy).await), SqlState::QUERY_CANCELED);
-        client.batch_execute("SET statement_timeout = 0; SET lock_timeout = '150ms'").await.expect("it can be set");
+        client
+            .batch_execute("SET statement_timeout = 0; SET lock_timeout = '150ms'")
+            .await
+            .expect("it can be set");
 
         let holder = server.owner("acme").await;
         holder.batch_execute("BEGIN; UPDATE t SET n = 1 WHERE id = 1").await.expect("a row can be locked");
-        assert_eq!(state(client.simple_query("UPDATE t SET n = 2 WHERE id = 1").await), SqlState::LOCK_NOT_AVAILABLE);
-        assert_eq!(state(client.simple_query("SELECT 1 FROM t WHERE id = 1 FOR UPDATE NOWAIT").await), SqlState::LOCK_NOT_AVAILABLE);
-        let skipped = client.query("SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED", &[]).await.expect("it skips");
+        assert_eq!(
+            state(client.simple_query("UPDATE t SET n = 2 WHERE id = 1").await),
+            SqlState::LOCK_NOT_AVAILABLE
+        );
+        assert_eq!(
+            state(client.simple_query("SELECT 1 FROM t WHERE id = 1 FOR UPDATE NOWAIT").await),
+            SqlState::LOCK_NOT_AVAILABLE
+        );
+        let skipped =
+            client.query("SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED", &[]).await.expect("it skips");
         assert_eq!(skipped.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>(), [2]);
-        assert_eq!(state(client.simple_query("ALTER TABLE t ADD COLUMN x int").await), SqlState::LOCK_NOT_AVAILABLE);
+        assert_eq!(
+            state(client.simple_query("ALTER TABLE t ADD COLUMN x int").await),
+            SqlState::LOCK_NOT_AVAILABLE
+        );
         // Readers wait for nobody.
         assert_eq!(text(&client, "SELECT n FROM t WHERE id = 1").await, "0");
         holder.batch_execute("ROLLBACK").await.expect("it can be rolled back");
 
         let idle = server.owner("acme").await;
-        idle.batch_execute("SET idle_in_transaction_session_timeout = 150; BEGIN; UPDATE t SET n = 9 WHERE id = 1")
-            .await
-            .expect("a row can be locked");
+        idle.batch_execute(
+            "SET idle_in_transaction_session_timeout = 150; BEGIN; UPDATE t SET n = 9 WHERE id = 1",
+        )
+        .await
+        .expect("a row can be locked");
         tokio::time::sleep(Duration::from_millis(600)).await;
         let gone = idle.simple_query("SELECT 1").await.err().expect("the session has ended");
         assert!(

@@ -50,6 +50,9 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Recovered tenants that were compared with their model.
     pub tenants_checked: u64,
+    pub checkpoints: u64,
+    /// Redo records applied by starts.
+    pub replayed: u64,
     pub disk_changes: u64,
     /// Of the whole run, as [`World::fingerprint`].
     pub fingerprint: u64,
@@ -64,7 +67,18 @@ impl Tally {
         self.cuts_in_recovery += other.cuts_in_recovery;
         self.acknowledged += other.acknowledged;
         self.tenants_checked += other.tenants_checked;
+        self.checkpoints += other.checkpoints;
+        self.replayed += other.replayed;
         self.disk_changes += other.disk_changes;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} power cuts, {} of them during recovery; ", self.cuts, self.cuts_in_recovery)?;
+        write!(f, "{} transactions acknowledged, {} checkpoints, ", self.acknowledged, self.checkpoints)?;
+        write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
+        write!(f, "{} recovered tenants compared", self.tenants_checked)
     }
 }
 
@@ -176,6 +190,7 @@ impl<S: Scenario> Run<S> {
     async fn start(&mut self) -> Result<Server, Stop> {
         let workers = 1 + Dice::of(&self.world).below(2) as usize;
         let server = Server::start(&self.world, &self.tenants, workers, self.campaign.acknowledge).await?;
+        self.tally.replayed += server.replayed;
         for home in &server.homes {
             let tenant = |stop| match stop {
                 Stop::Violation(what) => Stop::Violation(format!("tenant {}: {what}", home.id)),
@@ -221,7 +236,7 @@ impl<S: Scenario> Run<S> {
         let of_upkeep = server.clone();
         tasks.push(Box::pin(async move { chores::upkeep(&of_upkeep).await }));
         let started = self.world.now();
-        poll_fn(|cx| {
+        let ended = poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {
                     Poll::Ready(Some(Err(violation @ Stop::Violation(_)))) => {
@@ -238,7 +253,9 @@ impl<S: Scenario> Run<S> {
                 }
             }
         })
-        .await
+        .await;
+        self.tally.checkpoints += server.homes.iter().map(|home| home.checkpoints.get()).sum::<u64>();
+        ended
     }
 
     /// The data files as the cut left them, before anything opens them.

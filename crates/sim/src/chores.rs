@@ -40,6 +40,7 @@ async fn checkpoint_once(home: &Home, log_dir: &LogDir) -> Result<(), Stop> {
     checkpoint.publish().await.map_err(|error| failed(&error))?;
     if home.turn(|home| home.tenant.finish_checkpoint(checkpoint)) {
         log_dir.release_through(home.id, commit);
+        home.checkpoints.update(|count| count + 1);
     }
     Ok(())
 }

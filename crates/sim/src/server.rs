@@ -3,7 +3,7 @@
 //! As in the real server a tenant's state is touched in turns only, a checkpoint is published when the log is durable
 //! through what it covers, and a reply leaves when the log is durable through what it could have read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -50,6 +50,8 @@ pub struct Home {
     log: LogWriter,
     tenant: RefCell<Tenant>,
     acknowledge: Acknowledge,
+    /// Published since the start.
+    pub(crate) checkpoints: Cell<u64>,
 }
 
 /// A started server. Dropped as a whole when the power goes.
@@ -58,6 +60,8 @@ pub struct Server {
     pub homes: Vec<Rc<Home>>,
     pub(crate) log_dir: LogDir,
     pub(crate) flushers: RefCell<Vec<LogFlusher>>,
+    /// Redo records that the start applied.
+    pub(crate) replayed: u64,
 }
 
 pub(crate) fn data_file(tenant: TenantId) -> PathBuf {
@@ -90,7 +94,7 @@ impl Server {
             .map_err(|error| Stop::failed(world, "opening the logs", error))?;
         let (logs, flushers): (Vec<LogWriter>, Vec<LogFlusher>) =
             (0..workers).map(|_| log_dir.writer()).unzip();
-        let mut homes = Vec::new();
+        let (mut homes, mut replayed) = (Vec::new(), 0);
         for id in tenants {
             let opened = Tenant::open(&env, &data_file(*id), *id).await;
             let mut tenant = opened.map_err(|error| Stop::failed(world, "opening a tenant", error))?;
@@ -99,14 +103,22 @@ impl Server {
                 .map_err(|error| Stop::failed(world, "looking for redo", error))?;
             for record in records {
                 let (commit, bytes) = record.map_err(|error| Stop::failed(world, "reading redo", error))?;
-                let replayed = tenant.replay(commit, &bytes).await;
-                replayed.map_err(|error| Stop::failed(world, "replaying redo", error))?;
+                let applied = tenant.replay(commit, &bytes).await;
+                applied.map_err(|error| Stop::failed(world, "replaying redo", error))?;
+                replayed += 1;
             }
             let log = logs[usize::try_from(id.0).expect("a small id") % workers].clone();
-            let tenant = RefCell::new(tenant);
-            homes.push(Rc::new(Home { id: *id, world: world.clone(), log, tenant, acknowledge }));
+            let (tenant, checkpoints) = (RefCell::new(tenant), Cell::new(0));
+            homes.push(Rc::new(Home {
+                id: *id,
+                world: world.clone(),
+                log,
+                tenant,
+                acknowledge,
+                checkpoints,
+            }));
         }
-        Ok(Server { world: world.clone(), homes, log_dir, flushers: RefCell::new(flushers) })
+        Ok(Server { world: world.clone(), homes, log_dir, flushers: RefCell::new(flushers), replayed })
     }
 }
 

@@ -53,8 +53,10 @@ impl Server {
     /// A server, or everything it printed before it ended.
     pub fn launch(data: &Path, options: &[&str]) -> Result<Server, String> {
         let log = data.with_extension("log");
-        std::fs::create_dir_all(data.parent().expect("a data directory has a parent")).expect("a folder can be made");
-        let stderr = std::fs::OpenOptions::new().append(true).create(true).open(&log).expect("a log can be opened");
+        std::fs::create_dir_all(data.parent().expect("a data directory has a parent"))
+            .expect("a folder can be made");
+        let stderr =
+            std::fs::OpenOptions::new().append(true).create(true).open(&log).expect("a log can be opened");
         let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
             .args(["serve", "--listen", "127.0.0.1:0", "--no-admin", "--data"])
             .arg(data)
@@ -83,7 +85,15 @@ impl Server {
         // The pipe is read on, or the server could block on it.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let options = options.iter().map(ToString::to_string).collect();
-        Ok(Server { child, address, data: data.to_owned(), options, log, warnings_expected: false, dir: None })
+        Ok(Server {
+            child,
+            address,
+            data: data.to_owned(),
+            options,
+            log,
+            warnings_expected: false,
+            dir: None,
+        })
     }
 
     /// The test provokes warnings.
@@ -205,7 +215,9 @@ impl Drop for Server {
             eprintln!("the server's log:\n{}", self.log());
         } else if !self.warnings_expected {
             let log = self.log();
-            let unexpected = log.lines().find(|line| line.contains(" WARN ") || line.contains(" ERROR ") || line.contains("panicked"));
+            let unexpected = log.lines().find(|line| {
+                line.contains(" WARN ") || line.contains(" ERROR ") || line.contains("panicked")
+            });
             assert!(unexpected.is_none(), "the server warned unexpectedly:\n{log}");
         }
     }
@@ -257,7 +269,9 @@ pub fn tool(name: &str) -> Command {
     folders.push("/usr/lib/postgresql/15/bin".into());
     match folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()) {
         Some(path) => Command::new(path),
-        None => panic!("`{name}` is not installed: `apt-get install {package}`; .ci/run installs all that tests need"),
+        None => panic!(
+            "`{name}` is not installed: `apt-get install {package}`; .ci/run installs all that tests need"
+        ),
     }
 }
 

@@ -1,0 +1,367 @@
+//! `rowhouse verify`: the offline check of a data directory.
+//!
+//! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
+//! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
+//! lock file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use base::TenantId;
+use env::Env;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use server::{DataDir, StartError};
+use storage::redo::{RedoIndex, recover};
+use tenant::{OpenError, Tenant};
+
+/// Options of `rowhouse verify`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The exit code is 0 if nothing is wrong, else 1. The server must not be running.")]
+pub(crate) struct Args {
+    /// Data directory of a server that is not running
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Directory of the redo logs [default: DIR/log]
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// A further directory with tenants' data files, as given to `serve`; repeatable
+    #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
+    volume: Vec<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn volume(text: &str) -> Result<PathBuf, String> {
+    let (_, dir) = text.split_once('=').ok_or("a volume is given as NAME=DIR")?;
+    Ok(PathBuf::from(dir))
+}
+
+/// Why the check ended without a clean report.
+#[derive(Debug)]
+pub(crate) enum VerifyError {
+    /// There is nothing to check.
+    NotADataDirectory(PathBuf),
+    /// In use, or not readable.
+    Directory(StartError),
+    Listing(PathBuf, std::io::Error),
+    /// Checked, and not clean: this many defects.
+    Damaged(usize),
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VerifyError::NotADataDirectory(dir) => {
+                write!(f, "{} is no data directory: it has no rowhouse.json", dir.display())
+            }
+            VerifyError::Directory(error) => error.fmt(f),
+            VerifyError::Listing(dir, error) => write!(f, "cannot list {}: {error}", dir.display()),
+            VerifyError::Damaged(1) => f.write_str("1 defect"),
+            VerifyError::Damaged(defects) => write!(f, "{defects} defects"),
+        }
+    }
+}
+
+/// Something that is not as it must be. Nothing repairs it; restore the file from elsewhere.
+#[derive(Serialize, Debug)]
+struct Defect {
+    file: PathBuf,
+    /// Bytes from the start of the file, where the damage has a place.
+    offset: Option<u64>,
+    what: String,
+}
+
+#[derive(Serialize, Debug, Default)]
+struct TenantOutcome {
+    tenant: u64,
+    file: PathBuf,
+    /// The last commit in the data file, and the last in the redo log.
+    commit: u64,
+    last_commit: u64,
+    pages: u64,
+    slots: u64,
+    slots_used: u64,
+    tables: u64,
+    rows: u64,
+    index_entries: u64,
+    /// Power went off while a root was written, or that superblock rotted; the next checkpoint writes it anew.
+    spare_superblock_damaged: bool,
+}
+
+#[derive(Serialize, Debug, Default)]
+struct Report {
+    clean: bool,
+    directory: PathBuf,
+    log_dir: PathBuf,
+    /// Tenants with commits in the redo logs.
+    log_tenants: usize,
+    tenants: Vec<TenantOutcome>,
+    defects: Vec<Defect>,
+}
+
+/// Checks the directory and prints the report.
+///
+/// # Errors
+/// The directory cannot be checked, or is damaged.
+pub(crate) fn run(args: &Args) -> Result<(), VerifyError> {
+    let report = check(&Env::real(), args)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).expect("plain data"));
+    } else {
+        print(&report);
+    }
+    if report.clean { Ok(()) } else { Err(VerifyError::Damaged(report.defects.len())) }
+}
+
+fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
+    if !env.disk.exists(&args.data.join("rowhouse.json")) {
+        return Err(VerifyError::NotADataDirectory(args.data.clone()));
+    }
+    let _lock = DataDir::open(env, &args.data).map_err(VerifyError::Directory)?;
+    let log_dir = args.log_dir.clone().unwrap_or_else(|| args.data.join("log"));
+    let mut report = Report { directory: args.data.clone(), log_dir, ..Report::default() };
+    let mut files = Vec::new();
+    for volume in std::iter::once(&args.data).chain(&args.volume) {
+        files.extend(data_files(env, &volume.join("tenants"))?);
+    }
+    let bar = progress_bar(files.len(), args.json);
+    bar.set_message("redo logs");
+    let redo = check_logs(env, &mut report);
+    for (id, file) in files {
+        bar.set_message(format!("tenant {id}"));
+        let outcome = Check { env, redo: redo.as_ref(), bar: &bar, report: &mut report }.tenant(id, file);
+        report.tenants.push(outcome);
+    }
+    bar.finish_and_clear();
+    report.clean = report.defects.is_empty();
+    Ok(report)
+}
+
+/// Slots looked at, of the tenants seen so far. Hidden where standard error is no terminal.
+fn progress_bar(tenants: usize, json: bool) -> ProgressBar {
+    if json {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{prefix} {bar:40} {pos}/{len} pages, {msg}, {elapsed}");
+    let bar = ProgressBar::new(0).with_style(style.expect("a valid template"));
+    bar.set_prefix(format!("{tenants} tenant(s)"));
+    bar
+}
+
+/// The data files of a volume by tenant.
+fn data_files(env: &Env, dir: &Path) -> Result<Vec<(TenantId, PathBuf)>, VerifyError> {
+    let entries = env.disk.list(dir).map_err(|error| VerifyError::Listing(dir.to_owned(), error))?;
+    let id_of = |name: &str| name.strip_suffix(".rowhouse")?.parse().ok().map(TenantId);
+    let mut files: Vec<_> =
+        entries.iter().filter_map(|entry| Some((id_of(&entry.name)?, dir.join(&entry.name)))).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn check_logs(env: &Env, report: &mut Report) -> Option<RedoIndex> {
+    if !env.disk.exists(&report.log_dir) {
+        report.defects.push(Defect {
+            file: report.log_dir.clone(),
+            offset: None,
+            what: "the directory of the redo logs is not there; give it with --log-dir".into(),
+        });
+        return None;
+    }
+    match recover(env, std::slice::from_ref(&report.log_dir)) {
+        Ok(redo) => {
+            report.log_tenants = redo.tenants().count();
+            Some(redo)
+        }
+        Err(error) => {
+            let (file, offset) = match &error {
+                storage::redo::RedoError::Corrupt(corrupt) => (corrupt.file.clone(), corrupt.offset),
+                storage::redo::RedoError::Gap { file, offset, .. } => (Some(file.clone()), Some(*offset)),
+                _ => (None, None),
+            };
+            let file = file.unwrap_or_else(|| report.log_dir.clone());
+            report.defects.push(Defect { file, offset, what: error.to_string() });
+            None
+        }
+    }
+}
+
+struct Check<'a> {
+    env: &'a Env,
+    redo: Option<&'a RedoIndex>,
+    bar: &'a ProgressBar,
+    report: &'a mut Report,
+}
+
+impl Check<'_> {
+    fn defect(&mut self, file: &Path, offset: Option<u64>, what: String) {
+        self.report.defects.push(Defect { file: file.to_owned(), offset, what });
+    }
+
+    fn tenant(&mut self, id: TenantId, path: PathBuf) -> TenantOutcome {
+        let mut outcome = TenantOutcome { tenant: id.0, file: path.clone(), ..TenantOutcome::default() };
+        let before = self.bar.position();
+        let mut total = None;
+        let verified = tenant::verify::verify(self.env, &path, id, &mut |done, of| {
+            if total.replace(of) != Some(of) {
+                self.bar.set_length(before + of);
+            }
+            self.bar.set_position(before + done);
+        });
+        let (file, trees) = match verified {
+            Ok(reports) => reports,
+            Err(error) => {
+                self.unreadable(&path, &error);
+                return outcome;
+            }
+        };
+        outcome.commit = file.root.commit.0;
+        outcome.last_commit = outcome.commit;
+        outcome.pages = file.pages;
+        outcome.slots = file.slots;
+        outcome.slots_used = file.slots_used;
+        outcome.spare_superblock_damaged = file.spare_superblock.is_some();
+        (outcome.tables, outcome.rows, outcome.index_entries) =
+            (trees.tables, trees.rows, trees.index_entries);
+        for defect in &file.defects {
+            self.defect(&path, defect.offset, defect.to_string());
+        }
+        let unlisted = file.defect_count - file.defects.len() as u64;
+        if unlisted > 0 {
+            self.defect(&path, None, format!("{unlisted} more defects"));
+        }
+        let sound = file.is_clean() && trees.defects.is_empty();
+        for what in trees.defects {
+            self.defect(&path, None, what);
+        }
+        if sound {
+            self.with_redo(id, &path, &mut outcome);
+        }
+        outcome
+    }
+
+    /// Checks the tenant as the next start would find it, if the log has more than the file.
+    fn with_redo(&mut self, id: TenantId, path: &Path, outcome: &mut TenantOutcome) {
+        let Some(redo) = self.redo else { return };
+        let newer = redo.last_commit(id).filter(|last| last.0 > outcome.commit);
+        let Some(last) = newer else { return };
+        match env::block_on(self.env, replayed(self.env, redo, id, path)) {
+            Ok(mut tenant) => {
+                outcome.last_commit = last.0;
+                let trees = tenant.check();
+                (outcome.tables, outcome.rows, outcome.index_entries) =
+                    (trees.tables, trees.rows, trees.index_entries);
+                for what in trees.defects {
+                    self.defect(path, None, format!("with the redo log replayed: {what}"));
+                }
+            }
+            Err(what) => self.defect(path, None, what),
+        }
+    }
+
+    fn unreadable(&mut self, path: &Path, error: &OpenError) {
+        let offset = match error {
+            OpenError::File(storage::FileError::Corrupt(corrupt)) => corrupt.offset,
+            _ => None,
+        };
+        self.defect(path, offset, error.to_string());
+    }
+}
+
+async fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
+    let mut tenant = Tenant::open(env, path, id).await.map_err(|error| error.to_string())?;
+    for record in redo.records_after(id, tenant.committed()).map_err(|error| error.to_string())? {
+        let (commit, bytes) = record.map_err(|error| error.to_string())?;
+        tenant.replay(commit, &bytes).await.map_err(|error| error.to_string())?;
+    }
+    Ok(tenant)
+}
+
+fn print(report: &Report) {
+    println!("{}", report.directory.display());
+    println!("  redo logs in {}: commits of {} tenant(s)", report.log_dir.display(), report.log_tenants);
+    for t in &report.tenants {
+        println!(
+            "  tenant {}: {} pages, {} of {} slots used, {} table(s), {} row(s), {} index entries, commit {}",
+            t.tenant, t.pages, t.slots_used, t.slots, t.tables, t.rows, t.index_entries, t.last_commit
+        );
+        if t.spare_superblock_damaged {
+            println!(
+                "    the spare superblock is not whole: normal after a power cut, repaired by the next checkpoint"
+            );
+        }
+    }
+    for defect in &report.defects {
+        match defect.offset {
+            Some(offset) => println!("  DEFECT {} at byte {offset}: {}", defect.file.display(), defect.what),
+            None => println!("  DEFECT {}: {}", defect.file.display(), defect.what),
+        }
+    }
+    println!("{}", if report.clean { "clean" } else { "damaged" });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn directory(env: &Env) -> (tempfile::TempDir, Args) {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(env, dir.path()).unwrap();
+        data.complete_first_start().unwrap();
+        fs::create_dir(dir.path().join("log")).unwrap();
+        for id in [1, 2].map(TenantId) {
+            let path = server::tenant_file(dir.path(), id);
+            env::block_on(env, Tenant::create(env, &path, id, "owner", None)).unwrap();
+        }
+        let args = Args { data: dir.path().to_owned(), log_dir: None, volume: Vec::new(), json: false };
+        (dir, args)
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_with_file_and_place() {
+        let env = Env::real();
+        let (dir, args) = directory(&env);
+        let clean = check(&env, &args).unwrap();
+        assert!(clean.clean && clean.tenants.len() == 2, "{clean:?}");
+        let path = server::tenant_file(dir.path(), TenantId(2));
+        let whole = fs::read(&path).unwrap();
+        let (mut found, mut free) = (0, 0);
+        // Past the superblocks: of these a damaged one gives way to the other.
+        for (slot, _) in whole.chunks(base::limits::PAGE_SIZE).enumerate().skip(2) {
+            let mut bytes = whole.clone();
+            bytes[slot * base::limits::PAGE_SIZE + 100] ^= 4;
+            fs::write(&path, bytes).unwrap();
+            let report = check(&env, &args).unwrap();
+            if let [defect, ..] = &report.defects[..] {
+                assert!(!report.clean && defect.file == path, "{defect:?}");
+                let offset = usize::try_from(defect.offset.expect("a place")).unwrap();
+                assert_eq!(offset / base::limits::PAGE_SIZE, slot, "{defect:?}");
+                assert!(matches!(run(&args), Err(VerifyError::Damaged(_))));
+                found += 1;
+            } else {
+                assert!(report.clean);
+                free += 1;
+            }
+        }
+        assert_eq!(found + 2, clean.tenants[1].slots_used, "{free} slots are free");
+        fs::write(&path, whole).unwrap();
+        run(&args).unwrap();
+    }
+
+    #[test]
+    fn a_directory_in_use_or_of_another_kind_is_refused() {
+        let env = Env::real();
+        let (dir, args) = directory(&env);
+        let open = DataDir::open(&env, dir.path()).unwrap();
+        assert!(matches!(run(&args), Err(VerifyError::Directory(StartError::InUse(_)))));
+        drop(open);
+        let strange = tempfile::tempdir().unwrap();
+        let args = Args { data: strange.path().to_owned(), ..args };
+        assert!(matches!(run(&args), Err(VerifyError::NotADataDirectory(_))));
+        assert!(!strange.path().join("lock").exists(), "nothing is made there");
+    }
+}
