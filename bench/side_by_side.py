@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWHOUSE = ROOT / "target" / "release" / "rowhouse"
+ROWHOUSE = Path(os.environ.get("ROWHOUSE", ROOT / "target" / "release" / "rowhouse"))
 PASSWORD = "side-by-side"
 
 
