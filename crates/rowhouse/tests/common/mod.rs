@@ -42,7 +42,9 @@ impl Server {
     pub fn start_with(options: &[&str]) -> Server {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let data = dir.path().join("data");
-        Server { dir: Some(dir), ..Server::on(&data, options) }
+        let mut server = Server::on(&data, options);
+        server.dir = Some(dir);
+        server
     }
 
     /// A server on a directory the caller keeps.
