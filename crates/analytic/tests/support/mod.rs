@@ -197,6 +197,7 @@ impl Sample {
             ddl.set_comment(parent, None, Some("parents"));
             ddl.set_comment(parent, Some(1), Some("their name"));
         }
+        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
         self.tenant.commit(txn, &mut self.log).expect("commits");
     }
 
@@ -226,6 +227,7 @@ impl Sample {
                 step(view.insert(&table, &row));
             }
         }
+        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
         self.tenant.commit(txn, &mut self.log).expect("commits");
     }
 
@@ -276,6 +278,7 @@ impl Sample {
             events.push(event);
             true
         });
+        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
         self.tenant.commit(txn, &mut self.log)?;
         match events.pop() {
             Some(AnalyticEvent::Done(Ok(()))) => Ok(events),
@@ -344,6 +347,7 @@ impl Sample {
         }
         let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, true, true);
         let catalog = self.tenant.snapshot_view(&mut txn).expect("a view").catalog().clone();
+        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
         self.tenant.commit(txn, &mut self.log).expect("commits");
         FormatContext { names: Some(Arc::new(Labels(catalog))), ..FormatContext::default() }
     }
