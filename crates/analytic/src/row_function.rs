@@ -62,7 +62,11 @@ impl RowFunction {
             Body::Expr(_) => format!("row{number}"),
             Body::Catalog(function) => format!("{}{number}", function.name()),
         };
-        let signature = Signature::variadic_any(volatility);
+        let signature = if args.is_empty() {
+            Signature::nullary(volatility)
+        } else {
+            Signature::variadic_any(volatility)
+        };
         RowFunction { name, body, args, result, arrow, signature, shared }
     }
 

@@ -213,10 +213,12 @@ impl Binder<'_> {
         let mut exprs = Vec::new();
         let mut results = Vec::new();
         for call in calls {
-            let name = self.fresh();
             let (expr, arrow) = self.window_expr(translator, call)?;
-            exprs.push(expr.alias(&name));
-            results.push((name, arrow));
+            // The plan names its columns by the expressions, and takes no aliases; the same call twice is one column.
+            results.push((expr.schema_name().to_string(), arrow));
+            if !exprs.contains(&expr) {
+                exprs.push(expr);
+            }
         }
         let plan = std::mem::replace(&mut translator.plan, crate::binder::empty());
         translator.plan = LogicalPlanBuilder::window_plan(plan, exprs).planned()?;
