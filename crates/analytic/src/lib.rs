@@ -11,6 +11,7 @@ mod aggregate;
 mod apply;
 mod arithmetic;
 mod binder;
+mod cancel;
 mod catalog;
 mod concat;
 mod error;

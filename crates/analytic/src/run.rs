@@ -1,7 +1,9 @@
 //! Running a request: bind, plan, execute, and say what comes of it, batch by batch.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use base::{SqlError, SqlResult};
 use datafusion::arrow::array::RecordBatch;
@@ -21,6 +23,7 @@ use types::{Datum, PgType, Row};
 
 use crate::apply::Planner;
 use crate::binder::{Binder, NEEDS_APPLY};
+use crate::cancel::{CancelPoints, check_cancelled};
 use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::relation::Relation;
@@ -36,7 +39,8 @@ pub fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool)
     run_cancellable(request, &Arc::default(), say);
 }
 
-/// As [`run`]; `cancelled` ends the query with 57014 at the next batch.
+/// As [`run`]; once `cancelled` is set the query ends with 57014, at the next batch of any of its operators that can run
+/// for long.
 pub fn run_cancellable(
     request: AnalyticRequest,
     cancelled: &Arc<AtomicBool>,
@@ -109,8 +113,8 @@ fn deliver(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
-    runtime.block_on(async {
-        let state = session_state()?;
+    let mut work = pin!(async {
+        let state = session_state(cancelled)?;
         let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
         let job = Job { shared, state, relation, plan, parameters: params.known() };
         match request.deliver {
@@ -121,10 +125,16 @@ fn deliver(
             }
             Deliver::DescribeOnly => unreachable!("answered above"),
         }
-    })
+    });
+    // Operators give way every so many batches, also those that have nothing to say for long.
+    let watched = std::future::poll_fn(|cx| match check_cancelled(cancelled) {
+        Ok(()) => work.as_mut().poll(cx),
+        Err(error) => Poll::Ready(Err(error)),
+    });
+    runtime.block_on(watched)
 }
 
-fn session_state() -> SqlResult<SessionState> {
+fn session_state(cancelled: &Arc<AtomicBool>) -> SqlResult<SessionState> {
     let mut config =
         SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
     let options = config.options_mut();
@@ -136,6 +146,7 @@ fn session_state() -> SqlResult<SessionState> {
     options.optimizer.enable_round_robin_repartition = false;
     let mut rules = vec![Arc::new(ConcatUnions) as _];
     rules.extend(PhysicalOptimizer::new().rules);
+    rules.push(Arc::new(CancelPoints(Arc::clone(cancelled))));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(RuntimeEnv::default()))

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult};
 use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx};
 use sql::session::QueryContext;
 use tenant::SnapshotView;
@@ -58,10 +58,7 @@ impl Shared {
     /// # Errors
     /// 57014 once the query is cancelled.
     pub(crate) fn check_cancelled(&self) -> SqlResult<()> {
-        if self.cancelled.load(Ordering::Relaxed) {
-            return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
-        }
-        Ok(())
+        crate::cancel::check_cancelled(&self.cancelled)
     }
 
     /// What row-at-a-time evaluation needs.

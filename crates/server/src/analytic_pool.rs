@@ -1,10 +1,11 @@
 //! Threads for analytical queries, a few for each worker, in its run queue as proxies.
 //!
 //! A job waits in its worker's queue, bounded; a thread takes it, stands in the run queue for the job's tenant while it
-//! computes and leaves it while it waits. What it has to say goes through a bounded channel to the session's task;
-//! a session that is gone makes the job stop at its next word.
+//! computes and leaves it while it waits. What it has to say goes through a bounded channel to the session's task. A job
+//! whose session is gone, or cancelled it, is told by a flag, which the engine looks at between batches.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -22,9 +23,9 @@ const WAITING_MAX: usize = 1_000;
 /// Events on their way to a session.
 const EVENTS_MAX: usize = 8;
 
-/// The engine of analytical queries: runs one to its end on the calling thread, telling of every event; it stops when
-/// told `false`.
-pub type AnalyticRun = fn(AnalyticRequest, &mut dyn FnMut(AnalyticEvent) -> bool);
+/// The engine of analytical queries: runs one to its end on the calling thread, telling of every event. It stops when
+/// told `false`, and soon after the flag is set.
+pub type AnalyticRun = fn(AnalyticRequest, &Arc<AtomicBool>, &mut dyn FnMut(AnalyticEvent) -> bool);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -184,7 +185,7 @@ fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, queue: &Queue) {
         let Job { tenant, request, events } = job;
         let proxy = Proxy::enter(env, worker, tenant);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(request, &mut |event| events.send(event, &proxy));
+            run(request, &events.cancelled, &mut |event| events.send(event, &proxy));
         }));
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
@@ -200,6 +201,8 @@ struct Channel {
     state: Mutex<ChannelState>,
     room: Condvar,
     waker: AtomicWaker,
+    /// Nobody wants the result any more. Set once, by the session.
+    cancelled: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -266,6 +269,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
+        self.0.cancelled.store(true, Ordering::Relaxed);
         let mut state = lock(&self.0.state);
         state.consumer_gone = true;
         state.events.clear();

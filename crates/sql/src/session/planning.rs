@@ -144,9 +144,11 @@ impl Session {
         if planned.is_described() {
             return Ok(planned);
         }
-        if let AnalyticState::Described { parameters, fields } =
-            std::mem::replace(&mut self.analytic, AnalyticState::Idle)
-        {
+        let state = std::mem::take(&mut self.analytic);
+        if let AnalyticState::Failed(error) = state {
+            return Err(error.into());
+        }
+        if let AnalyticState::Described { parameters, fields } = state {
             let Planned { bound, search_path, query, .. } = match Arc::try_unwrap(planned) {
                 Ok(planned) => planned,
                 Err(shared) => {

@@ -187,7 +187,11 @@ impl Session {
         let known = prepared.plan.clone();
         let sql = Arc::clone(&prepared.sql);
         let statement = statement.ok_or_else(|| no_statement(&name))?;
-        let planned = self.planned(home, &statement, &declared, known.as_ref())?;
+        // While its rows are on their way the statement keeps the plan they come from, whatever the catalog is now.
+        let planned = match known {
+            Some(known) if self.analytic.is_streaming() => Some(known),
+            known => self.planned(home, &statement, &declared, known.as_ref())?,
+        };
         let Some(planned) = planned else {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());
         };

@@ -1,0 +1,97 @@
+//! Requests to the analytical engine, with engines that fail, and that never end.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base::{SqlError, SqlState};
+use pgproto::client;
+use sql::session::{AnalyticEvent, AnalyticRequest};
+use support::{TestServer, eventually, tcp};
+
+/// A query that no point plan answers.
+const ANALYTIC: &str = "SELECT relname FROM pg_class";
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+fn fails(_: AnalyticRequest, _: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    ASKED.fetch_add(1, Ordering::SeqCst);
+    say(AnalyticEvent::Done(Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, "it has no such function"))));
+}
+
+#[test]
+fn a_failure_of_the_engine_is_told_and_nothing_is_asked_again() {
+    let server = TestServer::with(|config| config.analytic = Some(fails));
+    let mut client = server.admin("rowhouse");
+    let mut check = |out: &[u8], asked: usize| {
+        client.send(out);
+        let error = client.answer().error.expect("the engine fails");
+        assert_eq!(error.state, SqlState::UNDEFINED_FUNCTION);
+        assert_eq!(ASKED.load(Ordering::SeqCst), asked);
+    };
+    let mut describe_statement = Vec::new();
+    client::parse(&mut describe_statement, "", ANALYTIC, &[]);
+    client::describe(&mut describe_statement, b'S', "");
+    client::sync(&mut describe_statement);
+    check(&describe_statement, 1);
+    let mut bound = Vec::new();
+    client::parse(&mut bound, "", ANALYTIC, &[]);
+    client::bind(&mut bound, "", "", &[], &[], &[]);
+    let mut describe_portal = bound.clone();
+    client::describe(&mut describe_portal, b'P', "");
+    client::sync(&mut describe_portal);
+    check(&describe_portal, 2);
+    for (rows_max, asked) in [(0, 3), (1, 4)] {
+        let mut execute = bound.clone();
+        client::execute(&mut execute, "", rows_max);
+        client::sync(&mut execute);
+        check(&execute, asked);
+    }
+    let statements = [
+        format!("PREPARE prepared AS {ANALYTIC}; EXECUTE prepared"),
+        ANALYTIC.to_owned(),
+        format!("EXPLAIN {ANALYTIC}"),
+        format!("CREATE TABLE copied AS {ANALYTIC}"),
+        format!("CREATE VIEW viewed AS {ANALYTIC}"),
+        format!("BEGIN; DECLARE c CURSOR FOR {ANALYTIC}; COMMIT"),
+        format!("ROLLBACK; COPY ({ANALYTIC}) TO STDOUT"),
+    ];
+    for (statement, asked) in statements.iter().zip(5..) {
+        let mut query = Vec::new();
+        client::query(&mut query, statement);
+        check(&query, asked);
+    }
+    std::thread::park_timeout(Duration::from_millis(200));
+    assert_eq!(ASKED.load(Ordering::SeqCst), 4 + statements.len());
+    assert!(client.is_alive());
+}
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+fn never_ends(_: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    while !cancelled.load(Ordering::SeqCst) {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    RUNNING.fetch_sub(1, Ordering::SeqCst);
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn a_cancelled_query_ends_its_engine_too() {
+    let server = TestServer::with(|config| config.analytic = Some(never_ends));
+    let mut client = server.admin("rowhouse");
+    client.start_query(ANALYTIC);
+    eventually("the query's beginning", || RUNNING.load(Ordering::SeqCst) == 1);
+    let mut cancel = Vec::new();
+    client::cancel_request(&mut cancel, client.key);
+    std::io::Write::write_all(&mut tcp(server.address()), &cancel).unwrap();
+    assert_eq!(client.answer().error.expect("cancelled").state, SqlState::QUERY_CANCELED);
+    eventually("the engine's end", || RUNNING.load(Ordering::SeqCst) == 0);
+    client.ok("SET statement_timeout = 50");
+    assert_eq!(client.fails(ANALYTIC), SqlState::QUERY_CANCELED);
+    eventually("the engine's end", || RUNNING.load(Ordering::SeqCst) == 0);
+    assert!(client.is_alive());
+}
