@@ -1,12 +1,15 @@
 //! `rowhouse bench`: loads a workload's tables into one database a tenant, runs it, prints what came out.
 
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use workloads::load::{Live, Pace, Plan};
-use workloads::report::RunReport;
+use workloads::report::{RunReport, write_log};
 use workloads::target::Target;
 use workloads::{Error, pgbench, tpcc};
 
@@ -61,6 +64,12 @@ pub(crate) struct Args {
     /// Load only
     #[arg(long, conflicts_with = "no_load")]
     load_only: bool,
+    /// TPC-C: make databases with the empty schema only
+    #[arg(long, conflicts_with_all = ["no_load", "load_only"])]
+    schema_only: bool,
+    /// Write each measured transaction into this file, a line `END LATENCY`: microseconds since 1970, microseconds
+    #[arg(long, value_name = "FILE")]
+    latency_log: Option<PathBuf>,
     /// TPC-C: add the specification's foreign keys
     #[arg(long)]
     foreign_keys: bool,
@@ -98,7 +107,7 @@ async fn bench(args: &Args) -> Result<Option<RunReport>, Error> {
         }
         load(args, &target).await?;
     }
-    if args.load_only {
+    if args.load_only || args.schema_only {
         return Ok(None);
     }
     let live: Vec<Arc<Live>> = target.databases.iter().map(|_| Arc::default()).collect();
@@ -110,6 +119,7 @@ async fn bench(args: &Args) -> Result<Option<RunReport>, Error> {
         },
         warm_up: Duration::from_secs_f64(args.warm_up),
         run: Duration::from_secs_f64(args.seconds),
+        log: args.latency_log.is_some(),
     };
     let ticker = watch(args, &live);
     let report = match args.workload {
@@ -136,6 +146,9 @@ async fn bench(args: &Args) -> Result<Option<RunReport>, Error> {
         }
     };
     ticker.abort();
+    if let Some(path) = &args.latency_log {
+        write_log(&report.log, &mut BufWriter::new(File::create(path)?))?;
+    }
     Ok(Some(report))
 }
 
@@ -159,6 +172,9 @@ async fn load(args: &Args, target: &Target) -> Result<(), Error> {
             bar.set_position(sent);
         };
         match args.workload {
+            Workload::Tpcc if args.schema_only => {
+                tpcc::create_schema(&mut client, args.foreign_keys).await?;
+            }
             Workload::Tpcc => {
                 let scale = tpcc::Scale::new(args.warehouses, args.scale)?;
                 tpcc::load(&mut client, scale, args.seed, args.foreign_keys, &mut progress).await?;

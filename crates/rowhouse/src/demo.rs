@@ -75,6 +75,7 @@ async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Resul
         warm_up: Duration::ZERO,
         // Ctrl-C ends what has no end of its own.
         run: Duration::from_secs(args.seconds.unwrap_or(365 * 86_400)),
+        log: false,
     };
     let options = tpcc::Options {
         scale,

@@ -24,6 +24,15 @@ pub struct Plan {
     pub pace: Pace,
     pub warm_up: Duration,
     pub run: Duration,
+    /// Keep every transaction's end and latency.
+    pub log: bool,
+}
+
+/// A transaction in the log of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Logged {
+    pub finished: Instant,
+    pub latency: Duration,
 }
 
 /// How one transaction ended.
@@ -58,6 +67,8 @@ impl Live {
 #[derive(Clone, Debug)]
 pub struct Tally {
     kinds: Vec<KindTally>,
+    /// Empty unless the plan asks for it.
+    pub log: Vec<Logged>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,7 +80,7 @@ struct KindTally {
 
 impl Tally {
     pub fn new(kinds: usize) -> Tally {
-        Tally { kinds: vec![KindTally::default(); kinds] }
+        Tally { kinds: vec![KindTally::default(); kinds], log: Vec::new() }
     }
 
     pub fn merge(&mut self, other: &Tally) {
@@ -78,6 +89,7 @@ impl Tally {
             mine.rolled_back += theirs.rolled_back;
             mine.retried += theirs.retried;
         }
+        self.log.extend(&other.log);
     }
 
     /// Transactions of all kinds.
@@ -151,6 +163,9 @@ pub async fn run_client(
         if began >= counted_from && finished <= end {
             tally.kinds[kind].latencies.record(latency);
             tally.kinds[kind].rolled_back += u64::from(outcome == Outcome::RolledBack);
+            if plan.log {
+                tally.log.push(Logged { finished, latency });
+            }
         }
         match plan.pace {
             Pace::Closed => intended = finished,

@@ -190,6 +190,7 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
         tpmc: None,
         tenant_tps: tenant_counts.iter().map(|count| *count as f64 / seconds).collect(),
         kinds: total.reports(&[options.script.name()]),
+        log: total.log,
         violations: Vec::new(),
     })
 }

@@ -1,10 +1,27 @@
 //! What a run measured: counts and latencies by transaction, as a table and as JSON.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+
+use crate::load::Logged;
+
+/// Writes a log as lines `END LATENCY`: the end in microseconds since 1970, the latency in microseconds.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_log(log: &[Logged], out: &mut impl Write) -> std::io::Result<()> {
+    let (now, wall) = (Instant::now(), SystemTime::now());
+    for transaction in log {
+        let finished = wall - (now - transaction.finished);
+        let since_1970 = finished.duration_since(UNIX_EPOCH).unwrap_or_default();
+        writeln!(out, "{} {}", since_1970.as_micros(), transaction.latency.as_micros())?;
+    }
+    out.flush()
+}
 
 /// Latencies in microseconds up to ten minutes, three significant digits.
 #[derive(Clone, Debug)]
@@ -89,6 +106,9 @@ pub struct RunReport {
     /// Transactions a second of each tenant.
     pub tenant_tps: Vec<f64>,
     pub kinds: Vec<KindReport>,
+    /// Each measured transaction, if the plan asks for it; a file of its own, not part of the report.
+    #[serde(skip)]
+    pub log: Vec<Logged>,
     /// What the checks after the run found wrong; empty when all is well.
     pub violations: Vec<String>,
 }

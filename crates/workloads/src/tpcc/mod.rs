@@ -13,7 +13,7 @@ mod statements;
 mod transaction;
 
 pub use check::check;
-pub use population::load;
+pub use population::{create_schema, load};
 pub(crate) use run::pace_in_words;
 pub use run::{Options, run};
 pub use scale::Scale;

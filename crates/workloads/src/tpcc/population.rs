@@ -26,9 +26,7 @@ pub async fn load(
     foreign_keys: bool,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<()> {
-    for statement in schema::CREATE {
-        client.batch_execute(statement).await?;
-    }
+    create(client).await?;
     let mut load = Load { client, scale, random: TpccRandom::new(seed, NuRand::LOAD), sent: 0, progress };
     load.items().await?;
     load.warehouses().await?;
@@ -36,11 +34,32 @@ pub async fn load(
     load.customers_and_history().await?;
     load.orders().await?;
     load.stock().await?;
+    finish(load.client, foreign_keys).await
+}
+
+/// Makes the schema without rows: tables, keys, indexes.
+///
+/// # Errors
+/// When the server refuses, or has the tables already.
+pub async fn create_schema(client: &mut Client, foreign_keys: bool) -> Result<()> {
+    create(client).await?;
+    finish(client, foreign_keys).await
+}
+
+async fn create(client: &Client) -> Result<()> {
+    for statement in schema::CREATE {
+        client.batch_execute(statement).await?;
+    }
+    Ok(())
+}
+
+/// What comes after the rows.
+async fn finish(client: &Client, foreign_keys: bool) -> Result<()> {
     let extra = if foreign_keys { schema::FOREIGN_KEYS } else { &[] };
     for statement in schema::AFTER_LOAD.iter().chain(extra) {
-        load.client.batch_execute(statement).await?;
+        client.batch_execute(statement).await?;
     }
-    load.client.batch_execute("analyze").await?;
+    client.batch_execute("analyze").await?;
     Ok(())
 }
 
@@ -134,13 +153,13 @@ impl Load<'_> {
         for id in 1..=self.scale.warehouses {
             let r = &mut self.random;
             let name = r.text(6, 10);
-            // 30,000 a district, so that condition 1 holds at the start.
+            // The sum of the districts', so that condition 1 holds at the start.
             write!(
                 copy.text,
                 "{id}\t{name}\t{}\t{}\t{}.00",
                 address(r),
                 tax(r),
-                30_000 * self.scale.districts
+                self.scale.paid_at_load() * self.scale.districts
             )?;
             copy.end_row().await?;
         }

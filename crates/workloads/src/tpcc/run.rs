@@ -90,6 +90,7 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
         tpmc: Some(total.kind_count(NEW_ORDER) as f64 * 60.0 / seconds),
         tenant_tps: tenant_counts.iter().map(|count| *count as f64 / seconds).collect(),
         kinds: total.reports(&KINDS),
+        log: total.log,
         violations,
     })
 }
