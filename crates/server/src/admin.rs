@@ -221,6 +221,11 @@ fn render(shared: &Shared) -> String {
         "Memory of the process.",
         one(shared.env.threads.resident_memory().0.to_string()),
     );
+    shared.snapshot_pauses.render(
+        "rowhouse_snapshot_pause_seconds",
+        "Time a worker stood still to take a snapshot for an analytical query or a checkpoint.",
+        &mut out,
+    );
     out
 }
 

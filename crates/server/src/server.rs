@@ -18,6 +18,7 @@ use crate::analytic_pool::AnalyticPool;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir};
 use crate::executor::{Worker, WorkerHandle};
 use crate::gate::ServerGate;
+use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
 use crate::shared::{Shared, WorkerSeat};
@@ -86,6 +87,7 @@ impl Server {
             redo,
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
+            snapshot_pauses: Pauses::default(),
         });
         let stop = ShutdownSignal::default();
         let mut server = Server {
@@ -264,7 +266,7 @@ fn start_worker(
     let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
     let ended = |_| std::io::Error::other("the worker ended before it began");
     let (handle, priority) = told.recv().map_err(ended).and_then(|told| told).map_err(refused)?;
-    Ok(Started { seat: WorkerSeat { handle, log, core }, thread, priority })
+    Ok(Started { seat: WorkerSeat::new(handle, log, core), thread, priority })
 }
 
 type Told = std::io::Result<(WorkerHandle, bool)>;

@@ -1,23 +1,49 @@
 //! What all parts of the server share.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base::TenantId;
 use env::Env;
+use rustc_hash::FxHashMap;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::WorkerHandle;
+use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
-use crate::tenants::Tenants;
+use crate::tenants::{Home, Tenants};
 
 /// One worker as the rest of the server sees it.
 pub(crate) struct WorkerSeat {
     pub(crate) handle: WorkerHandle,
     pub(crate) log: LogWriter,
     pub(crate) core: Option<usize>,
+    open_homes: Mutex<FxHashMap<TenantId, Arc<Home>>>,
+}
+
+impl WorkerSeat {
+    pub(crate) fn new(handle: WorkerHandle, log: LogWriter, core: Option<usize>) -> WorkerSeat {
+        WorkerSeat { handle, log, core, open_homes: Mutex::default() }
+    }
+
+    fn lock_open_homes(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<Home>>> {
+        self.open_homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a tenant has been opened.
+    pub(crate) fn note_open(&self, home: &Arc<Home>) {
+        self.lock_open_homes().insert(home.id(), home.clone());
+    }
+
+    /// The tenants that are open. Costs nothing for those that are not, however many there are.
+    pub(crate) fn open_homes(&self) -> Vec<Arc<Home>> {
+        let mut open = self.lock_open_homes();
+        open.retain(|_, home| home.is_open());
+        open.values().cloned().collect()
+    }
 }
 
 /// One for each server; lives as long as any of its threads.
@@ -33,11 +59,13 @@ pub(crate) struct Shared {
     pub(crate) redo: RedoIndex,
     pub(crate) reception: Arc<ReceptionCounts>,
     pub(crate) checkpoints: AtomicU64,
+    /// Of taking snapshots, for analytical queries and checkpoints.
+    pub(crate) snapshot_pauses: Pauses,
 }
 
 impl Shared {
     /// The home of a tenant: fixed by its id and the number of workers.
-    pub(crate) fn worker_of(&self, tenant: base::TenantId) -> &WorkerSeat {
+    pub(crate) fn worker_of(&self, tenant: TenantId) -> &WorkerSeat {
         // Ids count up, so new tenants spread evenly.
         let index =
             usize::try_from(tenant.0 % self.workers.len() as u64).expect("fewer workers than usize::MAX");

@@ -86,6 +86,9 @@ impl SessionHost for Host {
     fn statement_fields(&self, statement: &HostStatement) -> Vec<Field> {
         statements::fields(statement)
     }
+    fn snapshot_taken(&self, pause: Nanos) {
+        self.shared.snapshot_pauses.record(pause);
+    }
     fn databases(&self) -> Vec<String> {
         // A tenant learns of no other.
         if self.control.administrator {

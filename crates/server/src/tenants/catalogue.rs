@@ -17,6 +17,8 @@ use crate::shared::Shared;
 
 const SCHEMA: &str = "rowhouse";
 const TABLE: &str = "tenants";
+/// Rows of the table read by one statement.
+const LOADED_AT_ONCE: usize = 1_000;
 
 /// Makes schema and table if they are not there; where the log must be durable for it.
 fn create_table(home: &mut session::Home<'_>) -> SqlResult<Option<Lsn>> {
@@ -66,17 +68,30 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         }
     });
     made.await.unwrap_or_else(|| Err(SqlError::internal("making the tenants' catalogue did not finish")))?;
-    let sql = "SELECT id, name, volume, promise, state FROM rowhouse.tenants ORDER BY id";
-    for row in query(shared, &system, sql.to_owned()).await? {
-        let (id, row) = decode(&row)?;
-        shared.tenants.set_last_id(id.0);
-        if let Some(row) = row {
-            let home = Home::of(shared, id, &row.volume)?;
-            home.worker().set_promise(id, row.promise.cpu);
-            shared.tenants.insert(Entry::new(id, home, row));
+    let mut last = TenantId(0);
+    loop {
+        let rows = query(shared, &system, select_after(last)).await?;
+        for row in &rows {
+            let (id, row) = decode(row)?;
+            last = id;
+            shared.tenants.set_last_id(id.0);
+            if let Some(row) = row {
+                let home = Home::of(shared, id, &row.volume)?;
+                home.worker().set_promise(id, row.promise.cpu);
+                shared.tenants.insert(Entry::new(id, home, row));
+            }
+        }
+        if rows.len() < LOADED_AT_ONCE {
+            return Ok(());
         }
     }
-    Ok(())
+}
+
+/// Reads the next rows by the primary key: a start needs the point path alone, however many tenants there are.
+fn select_after(last: TenantId) -> String {
+    format!(
+        "SELECT id, name, volume, promise, state FROM rowhouse.tenants WHERE id > {last} ORDER BY id LIMIT {LOADED_AT_ONCE}"
+    )
 }
 
 /// Id, and the row unless the tenant was dropped.

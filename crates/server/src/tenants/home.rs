@@ -402,7 +402,13 @@ impl Home {
         }
         let reset = Reset(&self);
         match self.read().await {
-            Ok(tenant) => self.cell.with(|state| self.opened(state, tenant)),
+            Ok(tenant) => {
+                self.cell.with(|state| self.opened(state, tenant));
+                // Open before it is noted: whoever reads the list drops what is not open.
+                if let Ok(shared) = self.shared() {
+                    shared.worker_of(self.id).note_open(&self);
+                }
+            }
             Err(error) => {
                 tracing::error!(tenant = self.id.0, %error, "a tenant cannot be opened");
                 self.cell.with(|state| state.failure = Some(error));
@@ -523,6 +529,9 @@ impl Home {
             let checkpoint = tenant.begin_checkpoint().map_err(|error| {
                 SqlError::new(SqlState::IO_ERROR, format!("a checkpoint cannot begin: {error}"))
             })?;
+            if let Some(shared) = self.shared_if_running() {
+                shared.snapshot_pauses.record(env::now() - began);
+            }
             state.checkpointing = true;
             let logged = std::mem::take(&mut state.logged);
             Ok(Some(super::checkpoints::Begun {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId};
 
-use super::{Entry, Home};
+use super::Home;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
@@ -19,23 +19,13 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     loop {
         env::sleep(TICK).await;
         let now = env::now();
-        for home in open_homes(&shared, index) {
+        for home in shared.workers[index].open_homes() {
             tend(&shared, &home, now).await;
         }
         if index == 0 {
             trim_log(&shared).await;
         }
     }
-}
-
-fn homes(shared: &Shared, index: usize) -> impl Iterator<Item = Arc<Home>> + use<> {
-    let id = shared.workers[index].handle.id();
-    let entries: Vec<Arc<Entry>> = shared.tenants.entries();
-    entries.into_iter().map(|entry| entry.home.clone()).filter(move |home| home.worker().id() == id)
-}
-
-fn open_homes(shared: &Shared, index: usize) -> Vec<Arc<Home>> {
-    homes(shared, index).filter(|home| home.is_open()).collect()
 }
 
 async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
@@ -92,7 +82,7 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
 
 /// Checkpoints every open tenant of worker `index`.
 pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
-    for home in open_homes(&shared, index) {
+    for home in shared.workers[index].open_homes() {
         while home.since_checkpoint().is_none() && home.is_open() {
             env::sleep(Nanos::from_millis(1)).await;
         }

@@ -73,11 +73,6 @@ impl Tenants {
         list
     }
 
-    /// All tenants in no order.
-    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
-        self.lock().by_id.values().cloned().collect()
-    }
-
     pub(crate) fn names(&self) -> Vec<String> {
         self.list().into_iter().map(|(name, _)| name).collect()
     }

@@ -57,6 +57,10 @@ pub trait SessionHost: Send + Sync {
         let _ = statement;
         Vec::new()
     }
+    /// A snapshot was taken for an analytical query: how long its making, with all that goes with it, held the worker.
+    fn snapshot_taken(&self, pause: Nanos) {
+        let _ = pause;
+    }
     /// Names of all databases, for `\l`.
     fn databases(&self) -> Vec<String>;
 }

@@ -202,6 +202,7 @@ impl Session {
         reason: String,
         deliver: Deliver,
     ) -> Result<AnalyticRequest, Pause> {
+        let began = self.start.host.now();
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         self.begin_implicit(home);
@@ -210,6 +211,7 @@ impl Session {
         let view = home.tenant.snapshot_view(&mut open.txn)?;
         let observed = open.txn.observed();
         self.observe(observed);
+        self.start.host.snapshot_taken(self.start.host.now() - began);
         Ok(AnalyticRequest { query, parameter_types, parameters, view, context, deliver, reason })
     }
 
