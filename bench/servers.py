@@ -1,0 +1,341 @@
+"""Rowhouse and PostgreSQL as the benchmarks start them, and what the system says their processes used.
+
+Both are durable at commit, on fresh directories, on loopback. ROWHOUSE in the environment names the build to measure,
+BENCH_DIR the folder that data directories are made in. Progress goes to stderr, results to stdout.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import wire
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWHOUSE = Path(os.environ.get("ROWHOUSE", ROOT / "target" / "release" / "rowhouse"))
+PASSWORD = "benchmark"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def say(*words):
+    """Progress."""
+    print(*words, file=sys.stderr, flush=True)
+
+
+# ---- what the system counts ----
+
+
+def process_tree(pid):
+    """The process and all its descendants."""
+    pids, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        pids.append(parent)
+        with contextlib.suppress(OSError):
+            todo += [int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    return pids
+
+
+def stat_fields(path):
+    """The name and the fields behind it of a `stat` file."""
+    head, fields = Path(path).read_text().rsplit(")", 1)
+    return head.split("(", 1)[1], fields.split()
+
+
+def cpu_seconds(pid):
+    """CPU that a server and its processes have used, ended children of the first included."""
+    ticks = 0
+    for p in process_tree(pid):
+        with contextlib.suppress(OSError):
+            _, fields = stat_fields(f"/proc/{p}/stat")
+            ticks += int(fields[11]) + int(fields[12])
+            if p == pid:
+                ticks += int(fields[13]) + int(fields[14])
+    return ticks / TICKS
+
+
+def thread_cpu_seconds(pid):
+    """CPU of each thread of a process so far: `{(thread id, name): seconds}`."""
+    cpu = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            name, fields = stat_fields(task / "stat")
+            cpu[int(task.name), name] = (int(fields[11]) + int(fields[12])) / TICKS
+    return cpu
+
+
+def cpu_without_analytics(pid):
+    """CPU of all threads but those that run analytical queries."""
+    return sum(cpu for (_, name), cpu in thread_cpu_seconds(pid).items() if not name.startswith("analytic"))
+
+
+def resident_kib(pid):
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return int(found[1])
+
+
+def context_switches(pid):
+    count = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            count += sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", (task / "status").read_text()))
+    return count
+
+
+# ---- servers ----
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Postgres:
+    """PostgreSQL, the newest on this machine."""
+
+    name = "PostgreSQL"
+    admin_database = "postgres"
+
+    def __init__(self, folder, memory="4GB"):
+        self.data, self.port, self.memory = folder / "pg" / "data", free_port(), memory
+        self.data.parent.mkdir()
+        self.bin = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+        self.run(self.bin / "initdb", "-D", self.data, "-U", "admin", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8")
+
+    def run(self, *command):
+        command = [str(part) for part in command]
+        if os.geteuid() == 0:
+            # Its programs refuse to run as root.
+            shutil.chown(self.data.parent, "postgres")
+            command = ["runuser", "-u", "postgres", "--", *command]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    def start(self):
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -k /tmp -c shared_buffers={self.memory} "
+            "-c max_connections=700 -c max_wal_size=16GB -c wal_sync_method=fdatasync -c synchronous_commit=on -c fsync=on"
+        )
+        self.run(self.bin / "pg_ctl", "-D", self.data, "-w", "-o", options, "-l", self.data.parent / "log", "start")
+        self.pid = int((self.data / "postmaster.pid").read_text().split()[0])
+
+    def stop(self):
+        self.run(self.bin / "pg_ctl", "-D", self.data, "-w", "-m", "fast", "stop")
+
+    def url(self, database="postgres"):
+        return f"postgres://admin@127.0.0.1:{self.port}/{database}"
+
+    def create(self, name):
+        return f"create database {name}"
+
+    def drop(self, name):
+        return f"drop database if exists {name}"
+
+
+class Rowhouse:
+    """A build of Rowhouse. Its log is beside its data directory."""
+
+    name = "Rowhouse"
+    admin_database = "rowhouse"
+
+    def __init__(self, folder, options=()):
+        self.data, self.options, self.process = folder / "rowhouse", list(options), None
+
+    def start(self):
+        """Starts it and waits until it answers a query; the seconds that took."""
+        log = open(self.data.with_suffix(".log"), "ab")
+        began = time.monotonic()
+        self.process = subprocess.Popen(
+            [str(ROWHOUSE), "serve", "--data", str(self.data), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+             *self.options],
+            env=dict(os.environ, ROWHOUSE_ADMIN_PASSWORD=PASSWORD), stdout=subprocess.PIPE, stderr=log, text=True,
+        )
+        for line in self.process.stdout:
+            if found := re.search(r"postgres://([\d.]+:\d+)", line):
+                self.address, self.pid = found[1], self.process.pid
+                self.metrics_url = re.search(r"http://\S+/metrics", line)[0]
+                with self.connect() as connection:
+                    connection.query("select 1")
+                return time.monotonic() - began
+        sys.exit(f"the server did not start:\n{self.data.with_suffix('.log').read_text()[-2000:]}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=600)
+        self.process = None
+
+    def kill(self):
+        """`kill -9`."""
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def url(self, database="rowhouse"):
+        return f"postgres://admin:{PASSWORD}@{self.address}/{database}"
+
+    def create(self, name):
+        return f"create tenant {name}"
+
+    def drop(self, name):
+        return f"drop tenant if exists {name}"
+
+    def connect(self, database="rowhouse", timeout=60.0):
+        return wire.Connection(self.url(database), timeout)
+
+    def metrics(self):
+        """Every series of /metrics: `{"name{labels}": value}`."""
+        text = urllib.request.urlopen(self.metrics_url, timeout=10).read().decode()
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in lines}
+
+    def is_analytic(self):
+        """Whether this build has the analytical path."""
+        with self.connect() as connection:
+            try:
+                connection.query("select count(*) from pg_class group by relkind")
+                return True
+            except wire.ServerError as error:
+                if error.state == "0A000":
+                    return False
+                raise
+
+
+def psql(server, database, sql):
+    subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", server.url(database), "-c", sql], check=True)
+
+
+# ---- load ----
+
+
+def start_bench(server, *options):
+    """`rowhouse bench` in the background."""
+    command = [str(ROWHOUSE), "bench", *[str(option) for option in options], "--url", server.url(), "--json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish_bench(process, server, *options):
+    """Its report; ends this program if it failed."""
+    out, errors = process.communicate()
+    if process.returncode:
+        sys.exit(f"{server.name}: bench {' '.join(map(str, options))} failed:\n{out[-2000:]}{errors[-2000:]}")
+    return json.loads(out) if out.strip() else {}
+
+
+def bench(server, *options):
+    """A run of `rowhouse bench`, which ends this program if it fails: its report, or `{}` of one that only loads."""
+    return finish_bench(start_bench(server, *options), server, *options)
+
+
+def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds):
+    """As `bench`, and `cpu_us`: the server's CPU a transaction over the measured seconds."""
+    options = [*options, "--warm-up", warm_up, "--seconds", seconds]
+    process = start_bench(server, *options)
+    # Connecting and preparing come before the warm-up, the check after the end: the middle is surely within the run.
+    time.sleep(warm_up + seconds * 0.2)
+    before, began = cpu(server.pid), time.monotonic()
+    time.sleep(seconds * 0.6)
+    used, elapsed = cpu(server.pid) - before, time.monotonic() - began
+    report = finish_bench(process, server, *options)
+    report["cpu_cores"] = used / elapsed
+    report["cpu_us"] = used / elapsed / max(1.0, report["transactions_per_second"]) * 1e6
+    return report
+
+
+def check_conditions(server, *options):
+    """TPC-C's consistency conditions in every database of a load; ends this program if one does not hold."""
+    if server.name == "Rowhouse" and not server.is_analytic():
+        say("  the consistency conditions are not checked: this build has no analytical path")
+        return
+    say(f"  checking the consistency conditions on {server.name}")
+    bench(server, *options, "--no-load", "--warm-up", 0, "--seconds", 0)
+
+
+# ---- reports ----
+
+
+def parser(description, **quick):
+    """A parser with what every benchmark has. `quick` are the values of options under --quick."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--json", action="store_true", help="print the result as JSON instead of a table")
+    made.add_argument("--quick", action="store_true", help="a check of the script that takes seconds, not a measurement")
+    made.set_defaults(_quick=quick)
+    return made
+
+
+def parse(made):
+    """The options; those that --quick changes are changed unless they were given."""
+    arguments = made.parse_args()
+    if arguments.quick:
+        for name, value in made.get_default("_quick").items():
+            if getattr(arguments, name) == made.get_default(name):
+                setattr(arguments, name, value)
+    del arguments._quick
+    if not ROWHOUSE.exists():
+        sys.exit(f"{ROWHOUSE} is not there: cargo build --release, or name a build by ROWHOUSE")
+    say(f"{machine()}; {ROWHOUSE}{'; --quick: not a measurement' if arguments.quick else ''}")
+    return arguments
+
+
+def machine():
+    return f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
+
+
+@contextlib.contextmanager
+def folder(prefix):
+    """A folder for data directories, gone at the end."""
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}-", dir=os.environ.get("BENCH_DIR")) as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+@contextlib.contextmanager
+def running(server):
+    """The server, started, and stopped at the end."""
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.name == "PostgreSQL" or server.process:
+            server.stop()
+
+
+def table(head, rows):
+    """A markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def met(value, bound):
+    """How a table says whether a measured value is within its upper bound."""
+    return "" if value <= bound else " **missed**"
+
+
+def finish(arguments, result, printed):
+    """Prints the result, as JSON or as the table `printed`."""
+    settings = {name: value for name, value in vars(arguments).items() if name != "json"}
+    if arguments.json:
+        print(json.dumps({"machine": machine(), "build": str(ROWHOUSE), "settings": settings, **result}, indent=2))
+    else:
+        print(printed)
+
+
+def percentile(values, part):
+    """The smallest of the values that at least this part of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered), -int(-part * len(ordered) // 1)) - 1)]
+
+
+def median(values):
+    return statistics.median(values)
