@@ -332,8 +332,10 @@ def finish(arguments, result, printed):
 
 
 def percentile(values, part):
-    """The smallest of the values that at least this part of them does not exceed."""
+    """The smallest of the values that at least this part of them does not exceed; NaN of none."""
     ordered = sorted(values)
+    if not ordered:
+        return float("nan")
     return ordered[max(0, min(len(ordered), -int(-part * len(ordered) // 1)) - 1)]
 
 

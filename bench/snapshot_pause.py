@@ -84,7 +84,7 @@ def quantile_bound(buckets, part):
 
 
 def main():
-    parser = servers.parser(__doc__, seconds=6.0, warehouses=1, scale=0.05, rate=50.0, warm_up=1.0)
+    parser = servers.parser(__doc__, seconds=6.0, warehouses=1, clients=4, scale=0.02, rate=10.0, warm_up=1.0)
     parser.add_argument("--warehouses", type=int, default=5)
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--scale", type=float, default=1.0, help="part of TPC-C's population")
