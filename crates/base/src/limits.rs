@@ -32,4 +32,4 @@ pub const MESSAGE_LEN_MAX: ByteCount = ByteCount::from_mib(256);
 pub const STARTUP_MESSAGE_LEN_MAX: ByteCount = ByteCount(10_000);
 
 /// Size of a segment of a worker's log.
-pub const LOG_SEGMENT_LEN: ByteCount = ByteCount::from_mib(64);
+pub const LOG_SEGMENT_LEN: ByteCount = ByteCount::from_mib(16);

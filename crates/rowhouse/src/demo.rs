@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = tpcc::Scale::new(1, args.scale)?;
     let folder = tempfile::Builder::new().prefix("rowhouse-demo-").tempdir()?;
     let mut config = server::ServerConfig::new(folder.path());
-    config.analytic = Some(analytic::run_cancellable);
+    config.analytic = crate::ANALYTIC;
     config.listen = ([127, 0, 0, 1], 0).into();
     config.admin_listen = Some(([127, 0, 0, 1], 0).into());
     config.admin_password = Some(PASSWORD.to_owned());

@@ -13,6 +13,12 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The engine of analytical queries, in builds that have one.
+#[cfg(feature = "analytic")]
+const ANALYTIC: Option<server::AnalyticRun> = Some(analytic::run_cancellable);
+#[cfg(not(feature = "analytic"))]
+const ANALYTIC: Option<server::AnalyticRun> = None;
+
 /// A multi-tenant PostgreSQL-wire database server that keeps promises of CPU, I/O and memory.
 #[derive(Parser)]
 #[command(name = "rowhouse", version, arg_required_else_help = true)]

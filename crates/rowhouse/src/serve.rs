@@ -82,7 +82,7 @@ impl Args {
             memory: self.memory,
             volumes: self.volume.clone(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
-            analytic: Some(analytic::run_cancellable),
+            analytic: crate::ANALYTIC,
             connections_max: self.max_connections,
             authentication_timeout: base::Nanos::from_secs(self.authentication_timeout),
             tenant_close_after: base::Nanos::from_secs(self.close_tenants_after),

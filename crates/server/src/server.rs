@@ -130,6 +130,7 @@ impl Server {
             let task = tenants::maintain(shared.clone(), index);
             shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
         }
+        shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
         let reception = Reception {
             env: env.clone(),

@@ -13,7 +13,7 @@ pub(crate) mod statements;
 
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use home::Home;
-pub(crate) use maintenance::{maintain, recover_tails, shut_down};
+pub(crate) use maintenance::{keep_log, maintain, recover_tails, shut_down};
 pub(crate) use registry::{Entry, TenantRow, Tenants};
 
 /// The administrator's database.

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId};
+use storage::redo::RedoError;
 
 use super::Home;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
-/// Live log segments a worker may have before the tenants that keep the oldest are checkpointed.
-const LIVE_SEGMENTS_A_WORKER: usize = 4;
+/// Bytes of live log a worker may have before the tenants that keep the oldest segment are checkpointed.
+const LIVE_LOG_A_WORKER: ByteCount = ByteCount::from_mib(256);
 
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
@@ -22,8 +23,16 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
         for home in shared.workers[index].open_homes() {
             tend(&shared, &home, now).await;
         }
-        if index == 0 {
-            trim_log(&shared).await;
+    }
+}
+
+/// Keeps the log short and its next segments ready until the worker stops.
+pub(crate) async fn keep_log(shared: Arc<Shared>) {
+    loop {
+        let _ = env::timeout_at(Some(env::now() + TICK), shared.log_dir.running_short()).await;
+        if let Err(error) = trim_log(&shared).await {
+            tracing::warn!(%error, "log segments could not be made ready");
+            env::sleep(TICK).await;
         }
     }
 }
@@ -43,16 +52,14 @@ async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
 }
 
 /// Has the tenants that keep the oldest segments checkpointed, and the next segments made ready.
-async fn trim_log(shared: &Arc<Shared>) {
+async fn trim_log(shared: &Arc<Shared>) -> Result<(), RedoError> {
     let usage = shared.log_dir.usage();
-    if usage.live_segments > LIVE_SEGMENTS_A_WORKER * shared.workers.len() {
+    if usage.live.0 > LIVE_LOG_A_WORKER.0 * shared.workers.len() as u64 {
         for (tenant, _) in usage.pinned_oldest {
             recover_one(shared, tenant).await;
         }
     }
-    if let Err(error) = shared.log_dir.prepare_ahead().await {
-        tracing::warn!(%error, "log segments could not be made ready");
-    }
+    shared.log_dir.prepare_ahead().await
 }
 
 /// Opens a tenant, which replays its redo, and checkpoints it. From any worker.

@@ -6,4 +6,3 @@ mod ddl;
 mod golden;
 mod paths;
 mod session;
-mod speed;

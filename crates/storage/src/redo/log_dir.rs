@@ -4,8 +4,10 @@
 //! seen. What keeps the oldest is told by [`LogDir::usage`]; checkpointing those tenants frees it.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
 
 use base::limits::LOG_SEGMENT_LEN;
 use base::{ByteCount, CommitNo, TenantId};
@@ -66,6 +68,15 @@ struct DirState {
     logs: usize,
     /// One `prepare_ahead` at a time: segments must become free on disk in the order of their log.
     preparing: bool,
+    /// Who waits in `running_short`.
+    preparer: Option<Waker>,
+}
+
+impl DirState {
+    /// Whether some log would have to make its next segment by itself.
+    fn is_short(&self) -> bool {
+        self.free.len() < self.logs
+    }
 }
 
 struct Inner {
@@ -156,6 +167,19 @@ impl LogDir {
         usage
     }
 
+    /// Ends when fewer segments are ready than there are logs: time for [`LogDir::prepare_ahead`]. One waiter at a time.
+    pub async fn running_short(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.is_short() && !state.preparing {
+                return Poll::Ready(());
+            }
+            state.preparer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Frees segments that nothing keeps, and sees to it that each log has its next segment ready, filled with zeros.
     /// Writes up to a segment a log through the thread's reactor; the server calls it now and then. A call while another
     /// is under way does nothing. An error leaves the logs as they are: a log that finds no free segment makes one.
@@ -178,8 +202,7 @@ impl LogDir {
         }
         let wanted = self.state().logs;
         while self.state().free.len() < wanted {
-            let segment = self.create()?;
-            segment.fill_with_zeros().await.map_err(RedoError::io(&segment.path, "filling a segment"))?;
+            let segment = self.create_filled().await?;
             self.state().free.push(segment);
         }
         loop {
@@ -212,13 +235,18 @@ impl LogDir {
         self.state().live.remove(&id);
     }
 
-    fn create(&self) -> Result<SegmentFile, RedoError> {
+    /// A new segment, every byte of it written once: a durable write into space that is only allocated would also have to
+    /// write the file system's journal, and takes some thirty times as long.
+    async fn create_filled(&self) -> Result<SegmentFile, RedoError> {
         let number = {
             let mut state = self.state();
             state.next_file += 1;
             state.next_file - 1
         };
-        SegmentFile::create(&self.0.env, &self.0.dir, number, self.0.options.segment_len.0)
+        let len = self.0.options.segment_len.0;
+        let segment = SegmentFile::create(&self.0.env, &self.0.dir, number, len)?;
+        segment.fill_with_zeros().await.map_err(RedoError::io(&segment.path, "filling a segment"))?;
+        Ok(segment)
     }
 
     /// A free segment made into `id`, open for its log; the one before it is closed.
@@ -227,10 +255,16 @@ impl LogDir {
         id: SegmentId,
         first_sequence: u64,
     ) -> Result<SegmentFile, RedoError> {
-        let free = self.state().free.pop();
+        let (free, preparer) = {
+            let mut state = self.state();
+            (state.free.pop(), state.preparer.take())
+        };
+        if let Some(preparer) = preparer {
+            preparer.wake();
+        }
         let segment = match free {
             Some(segment) => segment,
-            None => self.create()?,
+            None => self.create_filled().await?,
         };
         let written = segment.write_headers(id, first_sequence).await;
         written.map_err(RedoError::io(&segment.path, "writing a segment's header"))?;
