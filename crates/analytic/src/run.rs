@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
 use sql::expr::ParamTypes;
-use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, Format, QueryContext, encode_row};
+use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, encode_row};
 use sqlparser::ast;
 use tenant::catalog::Catalog;
 use types::{Datum, PgType, Row};
@@ -59,21 +59,20 @@ pub fn describe(
     parameter_types: &[PgType],
     catalog: &Arc<Catalog>,
     context: &Arc<QueryContext>,
-) -> SqlResult<(Vec<PgType>, Vec<Field>)> {
+) -> SqlResult<(Vec<PgType>, Arc<[Field]>)> {
     let shared =
         Arc::new(Shared::new(Arc::clone(context), Vec::new(), None, Arc::clone(catalog), Arc::default()));
     let params = ParamTypes::new(parameter_types);
     // Row by row evaluation takes every subquery, so that one attempt binds.
     let (relation, _) = Binder::new(shared, &params, true).query(query, None)?;
-    Ok((params.finish()?, fields(&relation, &[])))
+    Ok((params.finish()?, fields(&relation)))
 }
 
-fn fields(relation: &Relation, formats: &[Format]) -> Vec<Field> {
+fn fields(relation: &Relation) -> Arc<[Field]> {
     relation
         .star
         .iter()
-        .enumerate()
-        .map(|(i, at)| {
+        .map(|at| {
             let column = &relation.columns[*at];
             Field {
                 name: column.name.clone(),
@@ -81,11 +80,6 @@ fn fields(relation: &Relation, formats: &[Format]) -> Vec<Field> {
                 attribute: column.origin.1,
                 ty: column.ty,
                 modifier: column.typmod,
-                format: match formats {
-                    [] => Format::Text,
-                    [one] => *one,
-                    each => each.get(i).copied().unwrap_or_default(),
-                },
             }
         })
         .collect()
@@ -107,7 +101,7 @@ fn deliver(
     let params = ParamTypes::new(&request.parameter_types);
     if request.deliver == Deliver::DescribeOnly {
         let (relation, _) = Binder::new(shared, &params, true).query(&request.query, None)?;
-        say(AnalyticEvent::Columns { parameters: params.finish()?, fields: fields(&relation, &[]) });
+        say(AnalyticEvent::Columns { parameters: params.finish()?, fields: fields(&relation) });
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -225,10 +219,11 @@ impl Job {
 
     async fn to_client(
         &self,
-        formats: &[Format],
+        formats: &Formats,
         say: &mut dyn FnMut(AnalyticEvent) -> bool,
     ) -> SqlResult<()> {
-        let fields = fields(&self.relation, formats);
+        let fields = fields(&self.relation);
+        formats.require_columns(fields.len())?;
         if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: fields.clone() }) {
             return Ok(());
         }
@@ -239,7 +234,7 @@ impl Job {
                 let mut bytes = Vec::new();
                 for i in start..end {
                     self.row(batch, i, &mut row)?;
-                    encode_row(&row, &fields, &self.shared.format, &mut bytes);
+                    encode_row(&row, &fields, formats, &self.shared.format, &mut bytes);
                 }
                 if !say(AnalyticEvent::Encoded { rows: (end - start) as u64, bytes }) {
                     return Ok(false);
@@ -251,7 +246,7 @@ impl Job {
     }
 
     async fn to_session(&self, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
-        let fields = fields(&self.relation, &[]);
+        let fields = fields(&self.relation);
         if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields }) {
             return Ok(());
         }
@@ -301,9 +296,8 @@ impl Job {
             attribute: 0,
             ty: PgType::Text,
             modifier: types::TypeMod::NONE,
-            format: Format::Text,
         };
-        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: vec![field] }) {
+        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: Arc::new([field]) }) {
             return Ok(());
         }
         let mut lines = vec![format!("Analytical path: {reason}")];

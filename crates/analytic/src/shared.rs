@@ -42,7 +42,7 @@ impl Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
         let names = crate::catalog::names::Names::new(Arc::clone(&catalog), search_path.clone());
-        let format = FormatContext { names: Some(Arc::new(names)), ..context.format.clone() };
+        let format = FormatContext { names: Some(Arc::new(names)), ..(*context.format).clone() };
         Shared {
             context,
             format,

@@ -110,6 +110,31 @@ impl Socket {
         SendFuture { socket: self, buf: Some(buf), submitted: false }
     }
 
+    /// Has all of `buf` sent without anybody waiting for it, and replaces it by an empty buffer. Starts nothing and tells
+    /// `false` while an earlier send is in flight: then [`Socket::send`] is the way. The two together keep the order.
+    ///
+    /// Errors: of the send before this one, after which the stream is broken.
+    pub fn send_soon(&self, buf: &mut Vec<u8>) -> io::Result<bool> {
+        let started = self.send.start_unwatched(|before| {
+            let (socket, mut empty) = match before {
+                Request::Send { socket, buf, .. } => (socket, buf),
+                _ => (self.ops.clone(), Vec::new()),
+            };
+            empty.clear();
+            Request::Send { socket, buf: std::mem::replace(buf, empty), sent: 0 }
+        });
+        started.transpose().map(|started| started.is_some())
+    }
+
+    /// Waits until nothing is being sent; for the end of a stream whose last words went out by [`Socket::send_soon`].
+    pub fn sent(&self) -> impl Future<Output = ()> + Send + '_ {
+        std::future::poll_fn(
+            |cx| {
+                if self.send.is_in_flight(cx.waker()) { Poll::Pending } else { Poll::Ready(()) }
+            },
+        )
+    }
+
     /// Cancels a receive left in flight and waits until no operation is: then the socket may move to another thread.
     /// Received bytes are kept for the next [`Socket::recv`].
     pub fn quiesce(&self) -> impl Future<Output = ()> + Send + '_ {

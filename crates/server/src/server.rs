@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
-use storage::redo::{LogDir, LogFlusher, LogOptions};
+use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
@@ -258,10 +258,11 @@ fn start_worker(
     let (log, flusher) = log_dir.writer();
     let (tell, told) = mpsc::sync_channel(1);
     let worker_env = env.clone();
+    let worker_log = log.clone();
     let flusher = Mutex::new(Some(flusher));
     let body = Box::new(move || {
         let flusher = flusher.lock().ok().and_then(|mut flusher| flusher.take()).expect("started once");
-        run_worker(&worker_env, id, flusher, &tell);
+        run_worker(&worker_env, id, &worker_log, flusher, &tell);
     });
     let refused = |error| StartError::System { what: "start a worker", error };
     let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
@@ -273,7 +274,7 @@ fn start_worker(
 type Told = std::io::Result<(WorkerHandle, bool)>;
 
 /// Body of a worker's thread.
-fn run_worker(env: &Env, id: WorkerId, flusher: LogFlusher, tell: &mpsc::SyncSender<Told>) {
+fn run_worker(env: &Env, id: WorkerId, log: &LogWriter, flusher: LogFlusher, tell: &mpsc::SyncSender<Told>) {
     let mut worker = match Worker::new(env, id) {
         Ok(worker) => worker,
         Err(error) => {
@@ -288,6 +289,9 @@ fn run_worker(env: &Env, id: WorkerId, flusher: LogFlusher, tell: &mpsc::SyncSen
         tracing::error!(worker = id.0, error = %failed, "the redo log failed: this worker commits nothing more");
     };
     handle.spawn(TenantId::SYSTEM, flush).detach();
+    log.gather_by_turns();
+    let log = log.clone();
+    worker.set_before_wait(move || log.end_turn());
     let _ = tell.send(Ok((handle, priority)));
     if let Err(error) = worker.run() {
         // Its sockets and files are of no use any more, and its tenants cannot be moved yet.

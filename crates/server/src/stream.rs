@@ -8,6 +8,10 @@ use env::Socket;
 
 /// Ciphertext held back before it is sent.
 const TLS_PIECE_LEN: usize = 64 << 10;
+/// Longest piece that goes out unwatched: its buffer stays with the socket while the session is idle.
+const SEND_SOON_LEN_MAX: usize = 1 << 10;
+/// Capacity for ciphertext that a session keeps between two sends.
+const TLS_KEPT_CAPACITY_MAX: usize = 1 << 10;
 
 /// A connection to a client. Dropping it closes the connection.
 pub(crate) struct Stream {
@@ -18,6 +22,8 @@ pub(crate) struct Stream {
 
 struct Tls {
     connection: rustls::ServerConnection,
+    /// Ciphertext that was not yet given to the socket.
+    unsent: Vec<u8>,
     ended: bool,
 }
 
@@ -45,7 +51,7 @@ impl Stream {
     pub(crate) async fn accept_tls(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
         let mut connection = rustls::ServerConnection::new(config).map_err(tls_error)?;
         connection.set_buffer_limit(None);
-        let mut tls = Tls { connection, ended: false };
+        let mut tls = Tls { connection, unsent: Vec::new(), ended: false };
         while tls.connection.is_handshaking() {
             let outcome = tls.take_in(&self.socket).await;
             // The alert that tells the client why is worth an attempt.
@@ -81,6 +87,28 @@ impl Stream {
         }
     }
 
+    /// Has a small piece sent without anybody waiting for it, and empties `buf`; false if it must be waited for, with
+    /// [`Stream::send`] and what is left in `buf`.
+    #[inline]
+    pub(crate) fn send_soon(&mut self, buf: &mut Vec<u8>) -> io::Result<bool> {
+        if buf.len() > SEND_SOON_LEN_MAX {
+            return Ok(false);
+        }
+        match &mut self.tls {
+            None => self.socket.send_soon(buf),
+            Some(tls) => tls.send_soon(&self.socket, buf),
+        }
+    }
+
+    /// Waits until everything given to [`Stream::send_soon`] has left.
+    pub(crate) async fn sent(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            // An error will be met again by whoever uses the stream next.
+            let _ = tls.send_out(&self.socket).await;
+        }
+        self.socket.sent().await;
+    }
+
     /// Sends all of `buf` and gives it back emptied.
     pub(crate) async fn send(&mut self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let Some(tls) = &mut self.tls else { return self.socket.send(buf).await };
@@ -91,7 +119,8 @@ impl Stream {
             }
         }
         buf.clear();
-        (Ok(()), buf)
+        // A piece to be sent soon may have left its ciphertext.
+        (tls.send_out(&self.socket).await, buf)
     }
 
     /// Tells a TLS client that nothing follows, and closes the sending half.
@@ -110,6 +139,19 @@ impl Stream {
 }
 
 impl Tls {
+    /// As [`Stream::send_soon`]. What was encrypted and is not being sent is kept, and goes out before what is encrypted next.
+    fn send_soon(&mut self, socket: &Socket, buf: &mut Vec<u8>) -> io::Result<bool> {
+        if self.connection.wants_write() || !self.unsent.is_empty() {
+            return Ok(false);
+        }
+        self.connection.writer().write_all(buf)?;
+        buf.clear();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut self.unsent)?;
+        }
+        socket.send_soon(&mut self.unsent)
+    }
+
     /// Receives ciphertext and decrypts it; 0 at the end of the stream.
     async fn take_in(&mut self, socket: &Socket) -> io::Result<usize> {
         let (received, bytes) = socket.recv(Vec::new()).await;
@@ -125,11 +167,18 @@ impl Tls {
     }
 
     async fn send_out(&mut self, socket: &Socket) -> io::Result<()> {
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.unsent);
         while self.connection.wants_write() {
             self.connection.write_tls(&mut out)?;
         }
-        if out.is_empty() { Ok(()) } else { socket.send(out).await.0 }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let (outcome, out) = socket.send(out).await;
+        if out.capacity() <= TLS_KEPT_CAPACITY_MAX {
+            self.unsent = out;
+        }
+        outcome
     }
 
     fn read_plain(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use base::{CommitNo, Lsn, Nanos, SessionId, SqlError, TenantId};
 use sql::session::{
-    BackendRow, Bind, CopyShape, Executed, Field, Home, Pause, Reply, Session, SessionHost, SessionStart,
+    BackendRow, Bind, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionHost,
+    SessionStart,
 };
 use tenant::{RedoSink, Tenant};
 
@@ -46,7 +47,7 @@ impl SessionHost for Host {
     fn backends(&self) -> Vec<BackendRow> {
         Vec::new()
     }
-    fn report_activity(&self, _: &'static str, _: Option<&str>) {}
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
     fn cancel_backend(&self, _: SessionId) -> bool {
         false
     }
@@ -69,9 +70,8 @@ struct Wire {
 }
 
 impl Reply for Wire {
-    fn row_description(&mut self, fields: &[Field]) {
+    fn row_description(&mut self, fields: &[Field], _: &Formats) {
         self.bytes.extend(fields.iter().flat_map(|field| field.ty.oid().to_be_bytes()));
-
     }
     fn no_data(&mut self) {}
     fn parameter_description(&mut self, _: &[u32]) {}
@@ -150,20 +150,16 @@ impl Client {
     }
 
     fn number(&mut self, below: u32) -> u32 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.random >> 33) % u64::from(below)) as u32
     }
 
     /// One message group of libpq's `PQsendQueryPrepared`, and the reply's leaving.
     fn statement(&mut self, name: &str, parameters: &[Option<&[u8]>]) {
         let mut home = Home { tenant: &mut self.tenant, redo: &mut self.log };
-        let bind = Bind {
-            portal: "",
-            statement: name,
-            parameter_formats: &[],
-            parameters,
-            result_formats: &[0],
-        };
+        let bind =
+            Bind { portal: "", statement: name, parameter_formats: &[], parameters, result_formats: &[0] };
         done(self.session.bind(&mut home, bind, &mut self.wire));
         done(self.session.describe_portal(&mut home, "", &mut self.wire));
         done(self.session.execute(&mut home, "", None, &mut self.wire));

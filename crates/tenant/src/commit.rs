@@ -301,6 +301,7 @@ impl Tenant {
     pub fn rollback_to(&mut self, txn: &mut Txn, savepoint: &Savepoint) {
         self.settle_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
+        txn.tables.clear();
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);
         }

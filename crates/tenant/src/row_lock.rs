@@ -78,7 +78,12 @@ impl View<'_> {
     ///
     /// Errors: 55P03 under NOWAIT, 40P01.
     pub fn lock_table(&mut self, table: Oid, mode: TableLock, policy: WaitPolicy) -> Step<()> {
-        if self.tenant.lock(self.txn, LockTag::Table(table), LockMode::Table(mode), policy)? {
+        let wanted = LockMode::Table(mode);
+        if self.txn.tables.iter().any(|(held, modes)| *held == table && wanted.is_covered_by(*modes)) {
+            return Ok(());
+        }
+        if self.tenant.lock(self.txn, LockTag::Table(table), wanted, policy)? {
+            self.txn.tables.push((table, wanted.bit()));
             return Ok(());
         }
         let name = self.catalog().relation(table).map_or_else(|| table.to_string(), |r| r.name().to_owned());

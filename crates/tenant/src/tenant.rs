@@ -8,6 +8,7 @@ use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState,
 use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use storage::{
     Checkpoint, Corrupt, DataFile, FileError, FileReader, LoadedPage, PageFault, PageLocation, PageMap, Root,
 };
@@ -421,6 +422,7 @@ impl Tenant {
             sequences: FxHashMap::default(),
             checks: Vec::new(),
             held: Vec::new(),
+            tables: SmallVec::new(),
             waiting: None,
             deferred: Vec::new(),
             observed: Lsn(0),

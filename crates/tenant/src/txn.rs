@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use types::FormatContext;
 
 use crate::catalog::Catalog;
@@ -55,6 +56,8 @@ pub struct Txn {
     /// Foreign key checks due at the statement's end.
     pub(crate) checks: Vec<PendingCheck>,
     pub(crate) held: Vec<(LockTag, u8)>,
+    /// Modes it holds on tables, a bit each: what `held` says too, found without hashing.
+    pub(crate) tables: SmallVec<[(Oid, u8); 6]>,
     /// The lock it queued for and has not yet looked after.
     pub(crate) waiting: Option<(LockTag, LockMode)>,
     /// Locks known to be free when they were wanted, not yet in the table.

@@ -69,10 +69,10 @@ impl View<'_> {
     }
 
     /// The row with this key of the table's tree ([`crate::row::keys::primary_key`], [`RowRef::key`]).
-    pub fn get<'v>(&'v mut self, table: &'v Table, key: &[u8]) -> Step<Option<RowRef<'v>>> {
+    pub fn get<'v>(&'v mut self, table: &'v Table, key: &'v [u8]) -> Step<Option<RowRef<'v>>> {
         self.txn.note_point_read(table.tree, key);
         let found = self.read(table.tree, key, State::Statement)?;
-        Ok(found.map(|bytes| RowRef::new(table, Cow::Owned(key.to_vec()), bytes)))
+        Ok(found.map(|bytes| RowRef::new(table, Cow::Borrowed(key), bytes)))
     }
 
     /// The row with this value in a unique index (or the primary key), which has one value for each column and none NULL.
@@ -85,7 +85,9 @@ impl View<'_> {
         assert!(index.unique && values.len() == index.columns.len(), "all columns of a unique index");
         let key = crate::row::keys::ColumnRange::equal(values).key_range(&index.columns).from;
         if table.is_primary(index) {
-            return self.get(table, &key);
+            self.txn.note_point_read(table.tree, &key);
+            let found = self.read(table.tree, &key, State::Statement)?;
+            return Ok(found.map(|bytes| RowRef::new(table, Cow::Owned(key.to_vec()), bytes)));
         }
         self.txn.note_point_read(index.tree, &key);
         let Some(table_key) = self.unique_owner(index, &key, State::Statement)? else { return Ok(None) };

@@ -127,6 +127,26 @@ impl OpHandle {
         true
     }
 
+    /// Starts the operation on the current reactor, its end told to nobody, and gives the outcome of the one before: if
+    /// that failed, nothing is started. `None` while that one is in flight. `request` is made from the request before.
+    pub(crate) fn start_unwatched(&self, request: impl FnOnce(Request) -> Request) -> Option<io::Result<()>> {
+        let mut state = self.0.lock();
+        if state.phase == Phase::Submitted {
+            return None;
+        }
+        let finished = state.phase == Phase::Done;
+        state.phase = Phase::Idle;
+        let before = std::mem::take(&mut state.request);
+        if finished && let Err(error) = std::mem::replace(&mut state.result, Ok(0)) {
+            return Some(Err(error));
+        }
+        state.phase = Phase::Submitted;
+        state.request = request(before);
+        state.waker = None;
+        with_current(|inner| inner.driver.borrow_mut().submit(&self.0, &mut state));
+        Some(Ok(()))
+    }
+
     /// The outcome, once; leaves the operation idle. Until then registers `waker`.
     pub(crate) fn poll(&self, waker: &Waker) -> Option<(io::Result<usize>, Request)> {
         let mut state = self.0.lock();

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlState};
 use pgproto::conversation::{Conversation, Route, Via};
+use pgproto::frontend::Frontend;
 use pgproto::{backend, frame, frontend};
 use sql::session::{Session, SessionStart};
 
 use super::control::{Control, Interruption};
 use super::host::Host;
+use super::messages::Left;
 use super::output::Output;
 use crate::reception::Authenticated;
 use crate::shared::Shared;
@@ -112,9 +114,15 @@ pub(crate) async fn serve(
         flush_wanted: true,
     };
     connection.greet();
-    if let Err(End::Fatal(error)) = connection.run().await {
-        tracing::info!(tenant = connection.control.tenant.0, session = connection.control.id.0, %error, "session ended");
-        connection.say_goodbye(error).await;
+    match connection.run().await {
+        Err(End::Fatal(error)) => {
+            tracing::info!(tenant = connection.control.tenant.0, session = connection.control.id.0, %error, "session ended");
+            connection.say_goodbye(error).await;
+        }
+        Ok(()) | Err(End::Gone) => {
+            let deadline = env::now() + GOODBYE_TIME_MAX;
+            let _ = env::timeout_at(Some(deadline), connection.stream.sent()).await;
+        }
     }
 }
 
@@ -153,7 +161,13 @@ impl Connection {
             let mut at = 0;
             while let Some(message) = frame::next(&input[at..])? {
                 at += message.wire_len();
-                self.message(message).await?;
+                self.control.begin_statement();
+                if let Some(message) = self.decode(message)? {
+                    match self.handle_now(&message, true)? {
+                        Left::Nothing => {}
+                        left => self.handle(&message, left).await?,
+                    }
+                }
                 if self.output.len() > OUTPUT_LEN_MAX {
                     self.flush().await?;
                 }
@@ -225,7 +239,7 @@ impl Connection {
                     return Err(End::Fatal(fatal));
                 }
                 let message = "canceling statement due to user request";
-                self.copy_failed(SqlError::new(SqlState::QUERY_CANCELED, message)).await?;
+                self.copy_failed(SqlError::new(SqlState::QUERY_CANCELED, message))?;
                 self.flush().await
             }
         }
@@ -238,7 +252,15 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        let out = self.output.take();
+        let mut out = self.output.take();
+        match self.stream.send_soon(&mut out) {
+            Ok(true) => {
+                self.output.reuse(out);
+                return Ok(());
+            }
+            Ok(false) => {}
+            Err(_) => return Err(End::Gone),
+        }
         match self.control.race_idle(None, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
                 self.output.reuse(out);
@@ -279,17 +301,19 @@ impl Connection {
             _ => backend::TransactionStatus::InTransaction,
         };
         backend::ready_for_query(self.output.raw(), status);
+        self.session.report_idle();
         self.flush_wanted = true;
     }
 
-    async fn message(&mut self, message: frame::Frame<'_>) -> Result<(), End> {
+    /// The message to be handled, if this one is.
+    fn decode<'f>(&mut self, message: frame::Frame<'f>) -> Result<Option<Frontend<'f>>, End> {
         match self.conversation.route(message.tag) {
-            Route::Skip => return Ok(()),
-            Route::BreaksCopy(error) => return self.copy_failed(error).await,
+            Route::Skip => return Ok(None),
+            Route::BreaksCopy(error) => return self.copy_failed(error).map(|()| None),
             Route::Handle => {}
         }
         match frontend::decode(message) {
-            Ok(decoded) => self.handle(decoded).await,
+            Ok(decoded) => Ok(Some(decoded)),
             Err(error) => {
                 self.fail(&error)?;
                 let via = self.conversation.copy_in_ended().unwrap_or(Conversation::via(message.tag));
@@ -298,7 +322,7 @@ impl Connection {
                 if message.tag == b'S' {
                     self.ready_for_query();
                 }
-                Ok(())
+                Ok(None)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Makes a call of the session again and again, awaiting what it pauses for.
+//! Calls of the session, and the waits between a call that paused and the same call again.
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
 use sql::session::{Home, Pause, Session, Timeouts};
@@ -37,47 +37,41 @@ fn canceled(message: &str) -> SqlError {
 }
 
 impl Connection {
-    /// Calls until the call ends by itself; each call is one turn of the home. The inner error is the statement's, and
-    /// the session has noted it; the outer one ends the session.
-    pub(super) async fn drive<T>(
+    /// One call of the session, in one turn of its home.
+    #[inline]
+    pub(super) fn turn<T>(
         &mut self,
-        mut call: impl FnMut(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
-    ) -> Result<SqlResult<T>, End> {
-        let mut began = None;
-        loop {
-            let (session, output) = (&mut self.session, &mut self.output);
-            let pause = match self.home.with(|home| call(session, home, output))? {
-                Ok(value) => return Ok(Ok(value)),
-                Err(Pause::Error(error)) => return Ok(Err(error)),
-                Err(pause) => pause,
-            };
-            let began = *began.get_or_insert_with(env::now);
-            let timeouts = self.session.timeouts();
-            let deadline = timeouts.statement.map(|limit| began + limit);
-            let is_lock = matches!(pause, Pause::Lock(_));
-            let error = match self.pause(pause, timeouts, deadline).await {
-                Ok(()) => continue,
-                Err(Failed::End(end)) => return Err(end),
-                Err(Failed::Error(error)) => error,
-                Err(Failed::Interrupted(interruption)) => {
-                    if let Some(fatal) = interruption.fatal() {
-                        return Err(End::Fatal(fatal));
-                    }
-                    match interruption {
-                        Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => {
-                            SqlError::new(
-                                SqlState::LOCK_NOT_AVAILABLE,
-                                "canceling statement due to lock timeout",
-                            )
-                        }
-                        Interruption::Deadline => canceled("canceling statement due to statement timeout"),
-                        _ => canceled("canceling statement due to user request"),
-                    }
+        call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
+    ) -> Result<Result<T, Pause>, End> {
+        let (session, output) = (&mut self.session, &mut self.output);
+        Ok(self.home.with(|home| call(session, home, output))?)
+    }
+
+    /// Awaits what a call paused for, after which the same call is made again. The inner error is the statement's, and the
+    /// session has noted it; the outer one ends the session. `began`: when the statement first paused.
+    pub(super) async fn wait(&mut self, pause: Pause, began: Nanos) -> Result<SqlResult<()>, End> {
+        let timeouts = self.session.timeouts();
+        let deadline = timeouts.statement.map(|limit| began + limit);
+        let is_lock = matches!(pause, Pause::Lock(_));
+        let error = match self.pause(pause, timeouts, deadline).await {
+            Ok(()) => return Ok(Ok(())),
+            Err(Failed::End(end)) => return Err(end),
+            Err(Failed::Error(error)) => error,
+            Err(Failed::Interrupted(interruption)) => {
+                if let Some(fatal) = interruption.fatal() {
+                    return Err(End::Fatal(fatal));
                 }
-            };
-            self.fail(&error)?;
-            return Ok(Err(error));
-        }
+                match interruption {
+                    Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => {
+                        SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+                    }
+                    Interruption::Deadline => canceled("canceling statement due to statement timeout"),
+                    _ => canceled("canceling statement due to user request"),
+                }
+            }
+        };
+        self.fail(&error)?;
+        Ok(Err(error))
     }
 
     /// Awaits what a call paused for.

@@ -55,18 +55,17 @@ impl SessionHost for Host {
         let tenant = (!self.control.administrator).then_some(self.control.tenant);
         self.shared.sessions.list(tenant).iter().map(|control| control.activity().clone()).collect()
     }
-    fn report_activity(&self, state: &'static str, query: Option<&str>) {
-        let now = self.wall_clock();
+    fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64) {
         let mut activity = self.control.activity();
         activity.state = state;
-        activity.state_change = Some(now);
+        activity.state_change = Some(since);
         match state {
             "idle" => activity.transaction_start = None,
-            _ if activity.transaction_start.is_none() => activity.transaction_start = Some(now),
+            _ if activity.transaction_start.is_none() => activity.transaction_start = Some(since),
             _ => {}
         }
         if let Some(query) = query {
-            activity.query_start = Some(now);
+            activity.query_start = Some(since);
             activity.query.clear();
             activity.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
         }

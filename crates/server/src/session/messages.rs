@@ -1,48 +1,160 @@
 //! What each message of the client does.
+//!
+//! Most messages are answered within one turn of the home: [`Connection::handle_now`] does that without any future. Only
+//! what pauses goes on in [`Connection::handle`].
 
 use base::SqlError;
 use pgproto::conversation::Via;
-use pgproto::frontend::{Bind, Execute, Frontend, Parse, Target};
+use pgproto::frontend::{Bind, Frontend, Target};
 use smallvec::SmallVec;
-use sql::session::Executed;
+use sql::session::{Executed, Home, Pause, Session};
 
 use super::connection::{Connection, End, Resume};
+use super::output::Output;
+
+/// What is left of a message after a call.
+pub(super) enum Left {
+    Nothing,
+    /// Await this, then call again.
+    Pause(Pause),
+    /// A COPY FROM STDIN has ended: go on with the statements behind it in its Query.
+    Query(String),
+}
+
+/// A message's call without an outcome of its own, to be told apart from one that paused.
+type Called<T> = Result<Option<T>, Pause>;
 
 impl Connection {
-    pub(super) async fn handle(&mut self, message: Frontend<'_>) -> Result<(), End> {
-        self.control.begin_statement();
-        match message {
-            Frontend::Query(sql) => self.query(sql).await,
-            Frontend::Parse(parse) => self.parse(parse).await,
-            Frontend::Bind(bind) => self.bind(&bind).await,
-            Frontend::Describe(target) => self.describe(target).await,
-            Frontend::Execute(execute) => self.execute(execute).await,
-            Frontend::Close(target) => {
-                match target {
-                    Target::Statement(name) => self.session.close_statement(name, &mut self.output),
-                    Target::Portal(name) => self.session.close_portal(name, &mut self.output),
+    /// Handles a message to its end. `left`: what [`Connection::handle_now`] left of it.
+    pub(super) async fn handle(&mut self, message: &Frontend<'_>, left: Left) -> Result<(), End> {
+        let mut left = left;
+        let mut began = None;
+        loop {
+            match left {
+                Left::Nothing => return Ok(()),
+                Left::Query(sql) => {
+                    let message = Frontend::Query(&sql);
+                    let left = self.handle_now(&message, true)?;
+                    return Box::pin(self.handle(&message, left)).await;
                 }
-                Ok(())
+                Left::Pause(pause) => {
+                    let began = *began.get_or_insert_with(env::now);
+                    if let Err(error) = self.wait(pause, began).await? {
+                        self.told(message, &error);
+                        return Ok(());
+                    }
+                }
             }
-            Frontend::Sync => self.sync().await,
-            Frontend::Flush => {
-                self.flush_wanted = true;
-                Ok(())
+            left = self.handle_now(message, false)?;
+        }
+    }
+
+    /// Handles a message as far as it goes in one turn. `first`: not called again after a pause.
+    #[inline]
+    pub(super) fn handle_now(&mut self, message: &Frontend<'_>, first: bool) -> Result<Left, End> {
+        let called = match message {
+            Frontend::Query(sql) => {
+                let called = self.called(message, |session, home, out| session.query(home, sql, out))?;
+                called.map(|done| done.map(|executed| self.queried(executed, sql)))
             }
-            Frontend::CopyData(data) => self.copy_data(data).await,
-            Frontend::CopyDone => self.copy_done().await,
+            Frontend::Parse(parse) => {
+                let oids: SmallVec<[u32; 16]> = parse.parameter_oids.iter().collect();
+                self.called(message, |session, home, out| {
+                    session.parse(home, parse.statement, parse.query, &oids, out)
+                })?
+            }
+            Frontend::Bind(bind) => self.bind(message, bind)?,
+            Frontend::Describe(Target::Statement(name)) => {
+                self.called(message, |session, home, out| session.describe_statement(home, name, out))?
+            }
+            Frontend::Describe(Target::Portal(name)) => {
+                self.called(message, |session, home, out| session.describe_portal(home, name, out))?
+            }
+            Frontend::Execute(execute) => {
+                let called = self.called(message, |session, home, out| {
+                    session.execute(home, execute.portal, execute.rows_max, out)
+                })?;
+                called.map(|done| done.map(|executed| self.executed(executed)))
+            }
+            Frontend::Sync => {
+                let called = self.called(message, |session, home, out| session.sync(home, out))?;
+                called.map(|done| done.map(|()| self.ready_for_query()))
+            }
+            Frontend::CopyData(data) => {
+                // The session keeps what it was given: after a pause it goes on with that.
+                let data = if first { data } else { &[][..] };
+                self.called(message, |session, home, _| session.copy_data(home, data))?
+            }
+            Frontend::CopyDone => {
+                let called = self.called(message, |session, home, out| session.copy_done(home, out))?;
+                if let Ok(Some(())) = called {
+                    self.conversation.copy_in_ended();
+                    if let Some(Resume::Query(sql)) = self.copying.take() {
+                        return Ok(Left::Query(sql));
+                    }
+                }
+                called
+            }
+            other => {
+                self.handle_odd(other)?;
+                Ok(None)
+            }
+        };
+        Ok(match called {
+            Ok(_) => Left::Nothing,
+            Err(pause) => Left::Pause(pause),
+        })
+    }
+
+    /// Messages that call nothing of the session, or seldom.
+    fn handle_odd(&mut self, message: &Frontend<'_>) -> Result<(), End> {
+        match message {
+            Frontend::Close(Target::Statement(name)) => self.session.close_statement(name, &mut self.output),
+            Frontend::Close(Target::Portal(name)) => self.session.close_portal(name, &mut self.output),
+            Frontend::Flush => self.flush_wanted = true,
             Frontend::CopyFail(reason) => {
                 let session = &mut self.session;
                 let error = self.home.with(|home| session.copy_fail(home, reason))?;
                 self.end_copy(&error);
-                Ok(())
             }
-            Frontend::Terminate => Err(End::Gone),
-            Frontend::FunctionCall => self.refuse(&SqlError::unsupported("the function call protocol")),
-            Frontend::Authentication(_) => self.refuse(&SqlError::new(
+            Frontend::Terminate => return Err(End::Gone),
+            Frontend::FunctionCall => self.refuse(&SqlError::unsupported("the function call protocol"))?,
+            _ => self.refuse(&SqlError::new(
                 base::SqlState::PROTOCOL_VIOLATION,
                 "unexpected authentication message in a running session",
-            )),
+            ))?,
+        }
+        Ok(())
+    }
+
+    /// A call, its error told to the client.
+    #[inline]
+    fn called<T>(
+        &mut self,
+        message: &Frontend<'_>,
+        call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
+    ) -> Result<Called<T>, End> {
+        Ok(match self.turn(call)? {
+            Ok(value) => Ok(Some(value)),
+            Err(Pause::Error(error)) => {
+                self.told(message, &error);
+                Ok(None)
+            }
+            Err(pause) => Err(pause),
+        })
+    }
+
+    /// Tells the client that a message failed.
+    #[cold]
+    fn told(&mut self, message: &Frontend<'_>, error: &SqlError) {
+        match message {
+            Frontend::Query(_) => self.report(error, Via::Simple),
+            Frontend::Sync => {
+                self.output.report(error);
+                self.ready_for_query();
+            }
+            Frontend::CopyData(_) | Frontend::CopyDone => self.end_copy(error),
+            _ => self.report(error, Via::Extended),
         }
     }
 
@@ -52,34 +164,26 @@ impl Connection {
         Ok(())
     }
 
-    async fn query(&mut self, sql: &str) -> Result<(), End> {
-        match self.drive(|session, home, out| session.query(home, sql, out)).await? {
-            Ok(Executed::Complete) => self.ready_for_query(),
-            Ok(Executed::CopyIn) => {
+    fn queried(&mut self, executed: Executed, sql: &str) {
+        match executed {
+            Executed::Complete => self.ready_for_query(),
+            Executed::CopyIn => {
                 self.copying = Some(Resume::Query(sql.to_owned()));
                 self.conversation.copy_in_began(Via::Simple);
                 self.flush_wanted = true;
             }
-            Err(error) => self.report(&error, Via::Simple),
         }
-        Ok(())
     }
 
-    /// Tells an error of the extended protocol, if there is one.
-    fn extended<T>(&mut self, outcome: Result<T, SqlError>) -> Option<T> {
-        outcome.map_err(|error| self.report(&error, Via::Extended)).ok()
+    fn executed(&mut self, executed: Executed) {
+        if executed == Executed::CopyIn {
+            self.copying = Some(Resume::Execute);
+            self.conversation.copy_in_began(Via::Extended);
+            self.flush_wanted = true;
+        }
     }
 
-    async fn parse(&mut self, parse: Parse<'_>) -> Result<(), End> {
-        let oids: SmallVec<[u32; 16]> = parse.parameter_oids.iter().collect();
-        let outcome = self
-            .drive(|session, home, out| session.parse(home, parse.statement, parse.query, &oids, out))
-            .await?;
-        self.extended(outcome);
-        Ok(())
-    }
-
-    async fn bind(&mut self, bind: &Bind<'_>) -> Result<(), End> {
+    fn bind(&mut self, message: &Frontend<'_>, bind: &Bind<'_>) -> Result<Called<()>, End> {
         let parameter_formats: SmallVec<[i16; 16]> =
             bind.parameter_formats.iter().map(|f| f.code()).collect();
         let result_formats: SmallVec<[i16; 16]> = bind.result_formats.iter().map(|f| f.code()).collect();
@@ -91,67 +195,11 @@ impl Connection {
             parameters: &parameters,
             result_formats: &result_formats,
         };
-        let outcome = self.drive(|session, home, out| session.bind(home, request, out)).await?;
-        self.extended(outcome);
-        Ok(())
-    }
-
-    async fn describe(&mut self, target: Target<'_>) -> Result<(), End> {
-        let outcome = self
-            .drive(|session, home, out| match target {
-                Target::Statement(name) => session.describe_statement(home, name, out),
-                Target::Portal(name) => session.describe_portal(home, name, out),
-            })
-            .await?;
-        self.extended(outcome);
-        Ok(())
-    }
-
-    async fn execute(&mut self, execute: Execute<'_>) -> Result<(), End> {
-        let outcome = self
-            .drive(|session, home, out| session.execute(home, execute.portal, execute.rows_max, out))
-            .await?;
-        if self.extended(outcome) == Some(Executed::CopyIn) {
-            self.copying = Some(Resume::Execute);
-            self.conversation.copy_in_began(Via::Extended);
-            self.flush_wanted = true;
-        }
-        Ok(())
-    }
-
-    async fn sync(&mut self) -> Result<(), End> {
-        if let Err(error) = self.drive(|session, home, out| session.sync(home, out)).await? {
-            self.output.report(&error);
-        }
-        self.ready_for_query();
-        Ok(())
-    }
-
-    async fn copy_data(&mut self, mut data: &[u8]) -> Result<(), End> {
-        // The session keeps what it was given: after a pause it goes on with that.
-        if let Err(error) =
-            self.drive(|session, home, _| session.copy_data(home, std::mem::take(&mut data))).await?
-        {
-            self.end_copy(&error);
-        }
-        Ok(())
-    }
-
-    async fn copy_done(&mut self) -> Result<(), End> {
-        match self.drive(|session, home, out| session.copy_done(home, out)).await? {
-            Err(error) => self.end_copy(&error),
-            Ok(()) => {
-                self.conversation.copy_in_ended();
-                if let Some(Resume::Query(sql)) = self.copying.take() {
-                    return Box::pin(self.query(&sql)).await;
-                }
-            }
-        }
-        Ok(())
+        self.called(message, |session, home, out| session.bind(home, request, out))
     }
 
     /// A message broke a running COPY FROM STDIN.
-    pub(super) async fn copy_failed(&mut self, error: SqlError) -> Result<(), End> {
+    pub(super) fn copy_failed(&mut self, error: SqlError) -> Result<(), End> {
         self.fail(&error)?;
         self.end_copy(&error);
         Ok(())

@@ -3,7 +3,7 @@
 use base::SqlError;
 use pgproto::backend;
 use pgproto::frontend::Format as WireFormat;
-use sql::session::{CopyShape, Field, Format, Reply};
+use sql::session::{CopyShape, Field, Format, Formats, Reply};
 
 /// A session's output buffer. Positions count all bytes since the session began, so that a mark stays valid, or is
 /// known to be gone, when part of the output has been sent.
@@ -71,15 +71,15 @@ fn wire(format: Format) -> WireFormat {
 }
 
 impl Reply for Output {
-    fn row_description(&mut self, fields: &[Field]) {
-        let fields = fields.iter().map(|field| backend::Field {
+    fn row_description(&mut self, fields: &[Field], formats: &Formats) {
+        let fields = fields.iter().enumerate().map(|(i, field)| backend::Field {
             name: &field.name,
             table_oid: field.table_oid,
             column: field.attribute,
             type_oid: field.ty.oid(),
             type_len: field.ty.type_len(),
             type_mod: field.modifier.0,
-            format: wire(field.format),
+            format: wire(formats.of(i)),
         });
         backend::row_description(&mut self.buf, fields);
     }

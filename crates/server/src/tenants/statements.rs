@@ -9,7 +9,7 @@ use base::limits::IDENTIFIER_LEN_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use governor::{Promise, PromiseError, PromiseKey};
 use pgproto::scram::Verifier;
-use sql::session::{Field, Format, HostOutcome, HostStatement};
+use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
 use super::registry::TenantRow;
@@ -223,12 +223,5 @@ fn show(shared: &Shared) -> HostOutcome {
 }
 
 fn field(name: &str, ty: PgType) -> Field {
-    Field {
-        name: name.to_owned(),
-        table_oid: 0,
-        attribute: 0,
-        ty,
-        modifier: TypeMod::NONE,
-        format: Format::Text,
-    }
+    Field { name: name.to_owned(), table_oid: 0, attribute: 0, ty, modifier: TypeMod::NONE }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use base::{CommitNo, Nanos, SessionId, SqlError};
 use env::Env;
 use rustc_hash::FxHashSet;
-use sql::session::{BackendRow, Bind, CopyShape, Field, Home as Turn, Pause, Reply as Output, Session};
+use sql::session::{
+    BackendRow, Bind, CopyShape, Field, Formats, Home as Turn, Pause, Reply as Output, Session,
+};
 use sql::session::{SessionHost, SessionStart};
 
 use super::model::{Effect, Model};
@@ -161,7 +163,7 @@ struct Rows {
 }
 
 impl Output for Rows {
-    fn row_description(&mut self, _: &[Field]) {}
+    fn row_description(&mut self, _: &[Field], _: &Formats) {}
     fn no_data(&mut self) {}
     fn parameter_description(&mut self, _: &[u32]) {}
     fn parse_complete(&mut self) {}
@@ -226,7 +228,7 @@ impl SessionHost for Host {
     fn backends(&self) -> Vec<BackendRow> {
         Vec::new()
     }
-    fn report_activity(&self, _: &'static str, _: Option<&str>) {}
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
     fn cancel_backend(&self, _: SessionId) -> bool {
         false
     }

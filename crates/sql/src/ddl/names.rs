@@ -15,7 +15,7 @@ use crate::session::{Reply, Session};
 pub(crate) struct Names {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) path: Vec<Oid>,
-    pub(crate) format: FormatContext,
+    pub(crate) format: std::sync::Arc<FormatContext>,
 }
 
 /// Parts of a name, folded.

@@ -28,6 +28,7 @@ mod values;
 mod visit;
 
 use base::{Oid, SqlError, SqlResult};
+use compact_str::{CompactString, ToCompactString};
 use sqlparser::ast;
 use tenant::catalog::{Catalog, Privileges};
 use types::{FormatContext, PgType, TypeMod};
@@ -103,13 +104,16 @@ pub enum Command {
 
 impl Command {
     /// The command tag for `rows` rows.
-    pub fn tag(self, rows: u64) -> String {
-        match self {
-            Command::Select => format!("SELECT {rows}"),
-            Command::Insert => format!("INSERT 0 {rows}"),
-            Command::Update => format!("UPDATE {rows}"),
-            Command::Delete => format!("DELETE {rows}"),
-        }
+    pub fn tag(self, rows: u64) -> CompactString {
+        let word = match self {
+            Command::Select => "SELECT ",
+            Command::Insert => "INSERT 0 ",
+            Command::Update => "UPDATE ",
+            Command::Delete => "DELETE ",
+        };
+        let mut tag = CompactString::const_new(word);
+        tag.push_str(&rows.to_compact_string());
+        tag
     }
 }
 

@@ -7,13 +7,13 @@ use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
 
-use super::{BackendRow, Field, Format, LockRow};
+use super::{BackendRow, Field, Formats, LockRow};
 
 /// Where the rows of a request go.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deliver {
-    /// To the client, encoded on the analytical thread in these formats (none, one for all, or one each).
-    Client(Vec<Format>),
+    /// To the client, encoded on the analytical thread in these formats.
+    Client(Formats),
     /// Back to the session as values: cursors, row-limited portals, sources of INSERT, UPDATE and DELETE.
     Session,
     /// Only the columns and parameter types are wanted; nothing runs.
@@ -54,7 +54,7 @@ pub struct QueryContext {
     /// `now()`, microseconds since 2000-01-01 UTC.
     pub transaction_start: i64,
     pub statement_start: i64,
-    pub format: FormatContext,
+    pub format: Arc<FormatContext>,
     /// Name, value, description of every setting.
     pub settings: Vec<(String, String, String)>,
     pub backends: Vec<BackendRow>,
@@ -66,7 +66,7 @@ pub struct QueryContext {
 #[derive(Debug)]
 pub enum AnalyticEvent {
     /// Parameter types as inferred, and the columns of the result.
-    Columns { parameters: Vec<PgType>, fields: Vec<Field> },
+    Columns { parameters: Vec<PgType>, fields: Arc<[Field]> },
     /// Whole DataRow messages (for [`Deliver::Client`]).
     Encoded { rows: u64, bytes: Vec<u8> },
     /// Rows as values (for [`Deliver::Session`] and [`Deliver::Explain`]).
@@ -84,16 +84,16 @@ pub(super) enum AnalyticState {
     Describing,
     Described {
         parameters: Vec<PgType>,
-        fields: Vec<Field>,
+        fields: Arc<[Field]>,
     },
     /// Rows go to the client as they come; the description goes first if the protocol asks for one.
     Streaming {
-        describe: bool,
+        describe: Option<Formats>,
         rows: u64,
     },
     /// Rows are gathered.
     Gathering {
-        fields: Vec<Field>,
+        fields: Arc<[Field]>,
         rows: Vec<Row>,
     },
     /// All rows have gone to the client.
@@ -102,7 +102,7 @@ pub(super) enum AnalyticState {
     },
     /// All rows are here.
     Gathered {
-        fields: Vec<Field>,
+        fields: Arc<[Field]>,
         rows: Vec<Row>,
     },
     Failed(SqlError),
@@ -127,10 +127,10 @@ impl super::Session {
                 AnalyticState::Described { parameters, fields }
             }
             (AnalyticState::Streaming { describe, rows }, AnalyticEvent::Columns { fields, .. }) => {
-                if describe {
-                    out.row_description(&fields);
+                if let Some(formats) = &describe {
+                    out.row_description(&fields, formats);
                 }
-                AnalyticState::Streaming { describe: false, rows }
+                AnalyticState::Streaming { describe: None, rows }
             }
             (AnalyticState::Gathering { rows, .. }, AnalyticEvent::Columns { fields, .. }) => {
                 AnalyticState::Gathering { fields, rows }

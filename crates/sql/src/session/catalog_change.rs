@@ -139,9 +139,9 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         query: &ast::Query,
-    ) -> Result<(Vec<Field>, Vec<crate::plan::RelationAccess>), Pause> {
+    ) -> Result<(Arc<[Field]>, Vec<crate::plan::RelationAccess>), Pause> {
         let planned = self.plan_query(home, query)?;
-        self.check_access(home, &planned.bound)?;
+        self.check_access(home, &planned)?;
         let accesses = planned.bound.accesses.clone();
         let planned = self.described(home, planned)?;
         Ok((planned.fields.clone().unwrap_or_default(), accesses))
@@ -152,14 +152,14 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         query: &ast::Query,
-    ) -> Result<(Vec<Field>, Vec<Row>), Pause> {
+    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
         let planned = self.plan_query(home, query)?;
         let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
         Ok((fields, rows))
     }
 
     /// The statement is run again: the rows gathered for it from an analytical thread still hold.
-    pub(crate) fn keep_gathered(&mut self, fields: Vec<Field>, rows: Vec<Row>) {
+    pub(crate) fn keep_gathered(&mut self, fields: Arc<[Field]>, rows: Vec<Row>) {
         self.analytic = AnalyticState::Gathered { fields, rows };
     }
 

@@ -1,5 +1,6 @@
 //! COPY: the statement's beginning, its data, its end.
 
+use compact_str::format_compact;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -31,7 +32,7 @@ pub(super) struct CopyIn {
 /// Rows on their way out, in COPY's form.
 struct CopyRows<'a> {
     writer: CopyWriter,
-    context: types::FormatContext,
+    context: std::sync::Arc<types::FormatContext>,
     buffer: Vec<u8>,
     out: &'a mut dyn Reply,
 }
@@ -77,7 +78,7 @@ impl Session {
         // An analytical source is gathered first; a point plan streams.
         let analytic = matches!(planned.bound.kind, plan::PlanKind::Analytic { .. });
         let gathered = if analytic { Some(self.keep_rows(home, &planned, &[])?) } else { None };
-        self.check_access(home, &planned.bound)?;
+        self.check_access(home, &planned)?;
         let fields = match &gathered {
             Some((fields, _, _)) => fields.clone(),
             None => planned.fields.clone().unwrap_or_default(),
@@ -111,7 +112,7 @@ impl Session {
             out.copy_data(&buffer);
         }
         out.copy_done();
-        Ok(Ran::Tag(format!("COPY {count}")))
+        Ok(Ran::Tag(format_compact!("COPY {count}")))
     }
 
     fn copy_from_client(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 
-use super::prepared::{KeptRows, Portal, PortalRows, with_formats};
-use super::reply::{Field, Format};
+use super::prepared::{KeptRows, Portal, PortalRows};
+use super::reply::{Field, Format, Formats};
 use super::run::{Ran, Run, write_row};
 use super::transaction::Transaction;
 use super::{Home, Pause, Reply, Session};
@@ -27,11 +27,11 @@ impl Session {
                 "DECLARE CURSOR".to_owned()
             }
             CursorStatement::Close(None) => {
-                self.portals.retain(|_, portal| !portal.cursor);
+                self.portals.retain(|portal| !portal.cursor);
                 "CLOSE CURSOR ALL".to_owned()
             }
             CursorStatement::Close(Some(name)) => {
-                self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+                self.portals.take(name).ok_or_else(|| no_cursor(name))?;
                 "CLOSE CURSOR".to_owned()
             }
             CursorStatement::Fetch { name, direction, only_move } => {
@@ -39,7 +39,7 @@ impl Session {
                 format!("{} {count}", if *only_move { "MOVE" } else { "FETCH" })
             }
         };
-        Ok(Ran::Tag(tag))
+        Ok(Ran::Tag(tag.into()))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a DECLARE, each used once")]
@@ -57,40 +57,40 @@ impl Session {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }
-        if self.portals.contains_key(name) {
+        if self.portals.contains(name) {
             let message = format!("cursor \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
         }
         let statement = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query.clone()))));
         let planned = self.planned(home, &statement, &[], None)?.expect("a query is planned");
         let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
-        let kept = KeptRows { fields: fields.into(), rows, position: 0, tag_word: "FETCH" };
+        let kept = KeptRows { fields, rows, position: 0, tag_word: "FETCH" };
         let portal = Portal {
             sql: sql.into(),
             statement: Some(Arc::new(statement)),
             plan: None,
-            parameters: Vec::new(),
-            formats: if binary { vec![Format::Binary] } else { Vec::new() },
+            parameters: Default::default(),
+            formats: if binary { Formats::all(Format::Binary) } else { Formats::default() },
             rows: PortalRows::Kept(kept),
             hold,
             cursor: true,
             scroll: scroll != Some(false),
             created: self.transaction_start,
         };
-        self.portals.insert(name.to_owned(), portal);
+        self.portals.insert(name, portal);
         Ok(())
     }
 
     /// The columns of a FETCH.
-    pub(super) fn fetch_fields(&self, statement: &CursorStatement) -> Vec<Field> {
+    pub(super) fn fetch_fields(&self, statement: &CursorStatement) -> Arc<[Field]> {
         match statement {
             CursorStatement::Fetch { name, only_move: false, .. } => {
                 match self.portals.get(name).map(|p| &p.rows) {
-                    Some(PortalRows::Kept(kept)) => kept.fields.to_vec(),
-                    _ => Vec::new(),
+                    Some(PortalRows::Kept(kept)) => Arc::clone(&kept.fields),
+                    _ => Arc::default(),
                 }
             }
-            _ => Vec::new(),
+            _ => Arc::default(),
         }
     }
 
@@ -106,7 +106,6 @@ impl Session {
         let context = self.format_for(home);
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
         let scroll = portal.scroll;
-        let cursor_formats = portal.formats.clone();
         let PortalRows::Kept(kept) = &mut portal.rows else { return Err(no_cursor(name)) };
         let walk = walk(kept.position, kept.rows.len(), direction);
         if walk.backward && !scroll {
@@ -120,13 +119,13 @@ impl Session {
         if only_move {
             return Ok(walk.rows.len());
         }
-        let formats = if cursor_formats.is_empty() { run.formats } else { &cursor_formats };
-        let fields = with_formats(&kept.fields, formats)?;
+        let formats = if portal.formats.is_default() { run.formats } else { &portal.formats };
+        formats.require_columns(kept.fields.len())?;
         if run.describe {
-            out.row_description(&fields);
+            out.row_description(&kept.fields, formats);
         }
         for row in &walk.rows {
-            write_row(&kept.rows[*row], &fields, &context, out);
+            write_row(&kept.rows[*row], &kept.fields, formats, &context, out);
         }
         Ok(walk.rows.len())
     }

@@ -53,7 +53,7 @@ impl Session {
         let Some(planned) = self.planned(home, &parsed, &[], None)? else {
             return Err(SqlError::unsupported("EXPLAIN of a statement that is not a query or DML").into());
         };
-        self.check_access(home, &planned.bound)?;
+        self.check_access(home, &planned)?;
         let lines = match &planned.bound.kind {
             PlanKind::Point(_) => {
                 let planning = self.start.host.now() - began;
@@ -111,7 +111,7 @@ impl Session {
             _ => {
                 let deliver = Deliver::Explain { analyze: options.analyze, verbose: options.verbose };
                 let request = self.analytic_request(home, planned, Vec::new(), deliver)?;
-                self.analytic = AnalyticState::Gathering { fields: Vec::new(), rows: Vec::new() };
+                self.analytic = AnalyticState::Gathering { fields: Arc::default(), rows: Vec::new() };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use types::PgType;
 
-use super::prepared::{KeptRows, Portal, PortalRows, Prepared, formats, read_parameters, with_formats};
-use super::reply::Field;
+use super::prepared::{KeptRows, Portal, PortalRows, Prepared, read_parameters};
+use super::reply::{Field, Formats};
 use super::run::{Ran, Run};
 use super::script::no_statement;
 use super::transaction::{Transaction, failed_block};
@@ -75,6 +75,14 @@ impl Session {
     /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
     fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
         let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+        if let Some(plan) = &prepared.plan
+            && !plan.parameters.contains(&PgType::Unknown)
+            && (!columns || plan.fields.is_some())
+            && !matches!(self.transaction, Transaction::Failed(_))
+            && self.plan_holds(home, plan)
+        {
+            return Ok(());
+        }
         let Some(statement) = prepared.statement.clone() else { return Ok(()) };
         self.refuse_in_failed_block(Some(&statement))?;
         if matches!(self.transaction, Transaction::Failed(_)) {
@@ -108,18 +116,18 @@ impl Session {
     pub fn bind(&mut self, home: &mut Home<'_>, bind: Bind<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
         let portal = self.make_portal(home, bind);
         let portal = self.failing(home, portal)?;
-        self.portals.insert(bind.portal.to_owned(), portal);
+        self.portals.insert(bind.portal, portal);
         out.bind_complete();
         Ok(())
     }
 
     fn make_portal(&mut self, home: &mut Home<'_>, bind: Bind<'_>) -> Result<Portal, Pause> {
-        if !bind.portal.is_empty() && self.portals.contains_key(bind.portal) {
+        if !bind.portal.is_empty() && self.portals.contains(bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
         }
         self.plan_of(home, bind.statement, false)?;
-        if self.format_stale {
+        if self.is_format_stale() {
             self.format_for(home);
         }
         let prepared = &self.statements[bind.statement];
@@ -131,7 +139,7 @@ impl Session {
             statement: prepared.statement.clone(),
             plan: prepared.plan.clone(),
             parameters,
-            formats: formats(bind.result_formats)?,
+            formats: Formats::from_codes(bind.result_formats)?,
             rows: PortalRows::Fresh,
             hold: false,
             cursor: false,
@@ -159,7 +167,7 @@ impl Session {
             Some(fields) => fields,
             None => self.own_fields(home, statement.as_deref()),
         };
-        describe(&fields, out);
+        describe(&fields, &Formats::default(), out);
         Ok(())
     }
 
@@ -172,45 +180,53 @@ impl Session {
     ) -> Result<(), Pause> {
         let fields = self.portal_fields(home, name);
         let fields = self.failing(home, fields)?;
-        describe(&fields, out);
+        let portal = self.portals.get(name).expect("it has just told its fields");
+        describe(&fields, &portal.formats, out);
         Ok(())
     }
 
-    fn portal_fields(&mut self, home: &mut Home<'_>, name: &str) -> Result<Vec<Field>, Pause> {
+    /// The columns of a portal; its formats fit them.
+    fn portal_fields(&mut self, home: &mut Home<'_>, name: &str) -> Result<Arc<[Field]>, Pause> {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-        if let PortalRows::Kept(kept) = &portal.rows {
-            return Ok(with_formats(&kept.fields, &portal.formats)?);
-        }
-        let (statement, formats) = (portal.statement.clone(), portal.formats.clone());
-        let fields = match portal.plan.clone() {
-            Some(planned) if planned.fields.is_some() => planned.fields.clone().unwrap_or_default(),
-            Some(planned) => {
+        let known = match (&portal.rows, &portal.plan) {
+            (PortalRows::Kept(kept), _) => Some(Arc::clone(&kept.fields)),
+            (_, Some(planned)) => planned.fields.clone(),
+            (_, None) => None,
+        };
+        let fields = match (known, portal.plan.clone()) {
+            (Some(fields), _) => fields,
+            (None, Some(planned)) => {
                 let described = self.described(home, planned)?;
                 let fields = described.fields.clone().unwrap_or_default();
                 self.portals.get_mut(name).expect("looked up above").plan = Some(described);
                 fields
             }
-            None => self.own_fields(home, statement.as_deref()),
+            (None, None) => {
+                let statement = portal.statement.clone();
+                self.own_fields(home, statement.as_deref())
+            }
         };
-        Ok(with_formats(&fields, &formats)?)
+        let portal = self.portals.get(name).expect("looked up above");
+        portal.formats.require_columns(fields.len())?;
+        Ok(fields)
     }
 
     /// The columns of a statement that the session answers itself: SHOW, EXPLAIN, FETCH, EXECUTE.
-    fn own_fields(&mut self, home: &Home<'_>, statement: Option<&ParsedStatement>) -> Vec<Field> {
+    fn own_fields(&mut self, home: &Home<'_>, statement: Option<&ParsedStatement>) -> Arc<[Field]> {
         match statement {
-            Some(ParsedStatement::Setting(statement)) => super::setting_statement::fields(statement),
+            Some(ParsedStatement::Setting(statement)) => super::setting_statement::fields(statement).into(),
             Some(ParsedStatement::Cursor(statement)) => self.fetch_fields(statement),
-            Some(ParsedStatement::Host(statement)) => self.start.host.statement_fields(statement),
+            Some(ParsedStatement::Host(statement)) => self.start.host.statement_fields(statement).into(),
             Some(ParsedStatement::Ast(statement)) => {
                 if matches!(super::explain::parse(statement), Ok(Some(_))) {
-                    return super::explain::fields();
+                    return super::explain::fields().into();
                 }
                 let name = super::script::parse_execute(statement).map(|(name, _)| name);
                 let prepared = name.and_then(|name| self.statements.get(&name));
                 let _ = home;
                 prepared.and_then(|p| p.plan.as_ref()?.fields.clone()).unwrap_or_default()
             }
-            _ => Vec::new(),
+            _ => Arc::default(),
         }
     }
 
@@ -223,17 +239,18 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
         // The portal is taken out for the run, so that the run may change the session; it is put back unless it failed.
-        let Some((key, mut portal)) = self.portals.remove_entry(name) else {
+        let Some(mut portal) = self.portals.take(name) else {
             let failed = self.failing::<Executed>(home, Err(no_portal(name).into()));
             return failed;
         };
         if portal.rows.is_fresh() && self.sleep_until.is_none() {
             self.begin_statement();
+            self.report_active(&portal.sql);
         }
         let outcome = self.execute_portal(home, &mut portal, rows_max, out);
         let over = matches!(&outcome, Err(Pause::Error(_))) || (self.ended_now() && !portal.hold);
         if !over {
-            self.portals.insert(key, portal);
+            self.portals.put_back(name, portal);
         }
         outcome
     }
@@ -259,9 +276,11 @@ impl Session {
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
         }
         // A plan bound before the catalog changed is bound again; the parameters keep their types.
-        if let Some(known) = portal.plan.clone()
+        if let Some(known) = &portal.plan
             && !matches!(self.transaction, Transaction::Failed(_))
+            && !self.plan_holds(home, known)
         {
+            let known = Arc::clone(known);
             let renewed = self.planned(home, &statement, &known.parameters, Some(&known));
             let renewed = renewed.map_err(Pause::from);
             portal.plan = self.failing(home, renewed)?;
@@ -307,9 +326,9 @@ impl Session {
         let PortalRows::Kept(kept) = &mut portal.rows else { unreachable!("kept just above") };
         let left = kept.rows.len() - kept.position.min(kept.rows.len());
         let count = rows_max.map_or(left, |max| left.min(max as usize));
-        let fields = with_formats(&kept.fields, &portal.formats)?;
+        portal.formats.require_columns(kept.fields.len())?;
         for row in &kept.rows[kept.position..kept.position + count] {
-            super::run::write_row(row, &fields, &self.format, out);
+            super::run::write_row(row, &kept.fields, &portal.formats, &self.format, out);
         }
         kept.position += count;
         if rows_max.is_some_and(|max| count == max as usize) {
@@ -352,7 +371,7 @@ impl Session {
             Some("DELETE") => "DELETE",
             _ => "SELECT",
         };
-        Ok(KeptRows { fields: fields.into(), rows, position: 0, tag_word })
+        Ok(KeptRows { fields, rows, position: 0, tag_word })
     }
 
     /// Close of a prepared statement; not an error when there is none of that name.
@@ -363,7 +382,7 @@ impl Session {
 
     /// Close of a portal; not an error when there is none of that name.
     pub fn close_portal(&mut self, name: &str, out: &mut dyn Reply) {
-        self.portals.remove(name);
+        self.portals.take(name);
         out.close_complete();
     }
 
@@ -375,11 +394,11 @@ impl Session {
     }
 }
 
-fn describe(fields: &[Field], out: &mut dyn Reply) {
+fn describe(fields: &[Field], formats: &Formats, out: &mut dyn Reply) {
     if fields.is_empty() {
         out.no_data();
     } else {
-        out.row_description(fields);
+        out.row_description(fields, formats);
     }
 }
 

@@ -44,8 +44,9 @@ pub trait SessionHost: Send + Sync {
     fn random(&self, bytes: &mut [u8]);
     /// Sessions of this session's tenant (of all, for the administrator).
     fn backends(&self) -> Vec<BackendRow>;
-    /// Tells what this session is doing, for `pg_stat_activity`.
-    fn report_activity(&self, state: &'static str, query: Option<&str>);
+    /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
+    /// has ended.
+    fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);
     /// Cancels the statement of another session of the same tenant; false when there is none.
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.

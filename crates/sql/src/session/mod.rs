@@ -14,6 +14,7 @@ mod extended;
 mod host;
 mod names;
 mod planning;
+mod portals;
 mod prepared;
 mod privilege;
 mod reply;
@@ -39,13 +40,14 @@ pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, QueryContext};
 pub use host::{BackendRow, LockRow, SessionHost};
 pub use names::PathNames;
-pub use reply::{CopyShape, Field, Format, Reply, encode_row, write_value};
+pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
 
 use analytic::AnalyticState;
 use context::Sequences;
 use copying::CopyIn;
-use prepared::{Portal, Prepared};
+use portals::Portals;
+use prepared::Prepared;
 use script::Script;
 use setting::{Id, Settings};
 use transaction::Transaction;
@@ -163,7 +165,7 @@ pub struct Session {
     session_role: Oid,
     transaction: Transaction,
     statements: FxHashMap<String, Prepared>,
-    portals: FxHashMap<String, Portal>,
+    portals: Portals,
     script: Option<Script>,
     analytic: AnalyticState,
     host_outcome: Option<SqlResult<HostOutcome>>,
@@ -176,7 +178,10 @@ pub struct Session {
     transaction_start: i64,
     statement_start: i64,
     /// Built from the settings; renewed when one of them changes.
-    format: FormatContext,
+    format: Arc<FormatContext>,
+    /// [`Settings::epoch`] when `format` was built.
+    format_epoch: u64,
+    /// The role changed since `names` were looked up.
     format_stale: bool,
     names: Option<Arc<PathNames>>,
 }
@@ -201,11 +206,12 @@ impl Session {
             role,
             role_name: start.user.clone(),
             session_role: role,
-            format: settings.format_context(now),
+            format: Arc::new(settings.format_context(now)),
+            format_epoch: settings.epoch(),
             settings: RefCell::new(settings),
             transaction: Transaction::Idle,
             statements: FxHashMap::default(),
-            portals: FxHashMap::default(),
+            portals: Portals::default(),
             script: None,
             analytic: AnalyticState::Idle,
             host_outcome: None,
@@ -254,13 +260,7 @@ impl Session {
 
     /// Time limits in force now.
     pub fn timeouts(&self) -> Timeouts {
-        let settings = self.settings.borrow();
-        Timeouts {
-            statement: settings.duration(Id::statement_timeout),
-            lock: settings.duration(Id::lock_timeout),
-            idle_in_transaction: settings.duration(Id::idle_in_transaction_session_timeout),
-            idle: settings.duration(Id::idle_session_timeout),
-        }
+        self.settings.borrow().digest().timeouts
     }
 
     /// `application_name` now, for `pg_stat_activity`.

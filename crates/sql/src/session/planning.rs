@@ -45,16 +45,31 @@ pub(super) fn plannable(statement: &ParsedStatement) -> Option<&ast::Statement> 
 
 impl Session {
     /// The catalog this session sees: with its own transaction's DDL.
-    pub(super) fn catalog(&mut self, home: &Home<'_>) -> Arc<Catalog> {
-        match self.transaction.open() {
-            Some(open) => Arc::clone(open.txn.catalog().unwrap_or(home.tenant.catalog())),
-            None => Arc::clone(home.tenant.catalog()),
-        }
+    pub(super) fn catalog(&self, home: &Home<'_>) -> Arc<Catalog> {
+        Arc::clone(self.peek_catalog(home))
+    }
+
+    /// As [`Session::catalog`], to look at.
+    #[inline]
+    pub(super) fn peek_catalog<'a>(&'a self, home: &'a Home<'_>) -> &'a Arc<Catalog> {
+        self.transaction.peek().and_then(|open| open.txn.catalog()).unwrap_or(home.tenant.catalog())
+    }
+
+    /// Whether a plan was bound against the catalog and search path that hold now.
+    #[inline]
+    pub(super) fn plan_holds(&self, home: &Home<'_>, plan: &Planned) -> bool {
+        let catalog = self.peek_catalog(home);
+        !self.is_format_stale()
+            && self
+                .names
+                .as_ref()
+                .is_some_and(|names| names.shows(catalog) && names.search_path() == plan.search_path)
+            && plan.bound.catalog_version == catalog.version()
     }
 
     /// The schemas that unqualified names are looked up in.
     pub(super) fn search_path(&self, catalog: &Catalog) -> Vec<Oid> {
-        if !self.format_stale
+        if !self.is_format_stale()
             && let Some(names) = self.names.as_ref().filter(|names| names.is_of(catalog))
         {
             return names.search_path().to_vec();
@@ -65,16 +80,26 @@ impl Session {
 
     /// Renews the form of values after a setting or the catalog changed.
     pub(super) fn refresh_format(&mut self, catalog: &Arc<Catalog>) {
-        let known = self.names.as_ref().is_some_and(|names| names.shows(catalog));
-        if self.format_stale {
-            self.format = self.settings.borrow().format_context(self.transaction_start);
+        let stale = self.is_format_stale();
+        if !stale && self.names.as_ref().is_some_and(|names| names.shows(catalog)) {
+            return;
         }
-        if self.format_stale || !known {
-            let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
-            self.names = Some(Arc::clone(&names));
-            self.format.names = Some(names);
-            self.format_stale = false;
+        if stale {
+            let settings = self.settings.borrow();
+            self.format = Arc::new(settings.format_context(self.transaction_start));
+            self.names = None;
+            self.format_epoch = settings.epoch();
         }
+        let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
+        self.names = Some(Arc::clone(&names));
+        Arc::make_mut(&mut self.format).names = Some(names);
+        self.format_stale = false;
+    }
+
+    /// Whether a setting or the role changed since the form of values was made up.
+    #[inline]
+    pub(super) fn is_format_stale(&self) -> bool {
+        self.format_stale || self.format_epoch != self.settings.borrow().epoch()
     }
 
     /// A plan for the statement that holds now: `known` if it still does, else a new one.
@@ -92,8 +117,7 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         if let Some(known) = known
-            && known.bound.catalog_version == catalog.version()
-            && self.names.as_ref().is_some_and(|names| known.search_path == names.search_path())
+            && self.plan_holds(home, known)
         {
             return Ok(Some(Arc::clone(known)));
         }
@@ -129,7 +153,14 @@ impl Session {
             _ => None,
         };
         let fields = (!analytic).then(|| fields_of(&bound.output));
-        Ok(Planned { parameters: bound.parameters.clone(), bound, search_path, fields, query })
+        Ok(Planned {
+            parameters: bound.parameters.clone(),
+            bound,
+            search_path,
+            fields,
+            query,
+            allowed_to: Default::default(),
+        })
     }
 
     /// Has the analytical planner tell the parameters and columns that binding could not.
@@ -149,7 +180,7 @@ impl Session {
             return Err(error.into());
         }
         if let AnalyticState::Described { parameters, fields } = state {
-            let Planned { bound, search_path, query, .. } = match Arc::try_unwrap(planned) {
+            let Planned { bound, search_path, query, allowed_to, .. } = match Arc::try_unwrap(planned) {
                 Ok(planned) => planned,
                 Err(shared) => {
                     // Someone else holds the undescribed plan: bind once more rather than copy it.
@@ -169,7 +200,8 @@ impl Session {
                 let message = format!("could not determine data type of parameter ${}", index + 1);
                 return Err(SqlError::new(SqlState::INDETERMINATE_DATATYPE, message).into());
             }
-            return Ok(Arc::new(Planned { bound, search_path, parameters, fields: Some(fields), query }));
+            let fields = Some(fields);
+            return Ok(Arc::new(Planned { bound, search_path, parameters, fields, query, allowed_to }));
         }
         let request = self.analytic_request(home, &planned, Vec::new(), Deliver::DescribeOnly)?;
         self.analytic = AnalyticState::Describing;
@@ -225,7 +257,7 @@ impl Session {
             search_path: settings.search_path(&self.role_name),
             transaction_start: self.transaction_start,
             statement_start: self.statement_start,
-            format: self.format.clone(),
+            format: Arc::clone(&self.format),
             settings: settings.all(),
             backends: self.start.host.backends(),
             locks: super::utility::lock_rows(home.tenant),

@@ -1,12 +1,15 @@
 //! Prepared statements and portals: a statement's text, its plan for one version of the catalog, and a run of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use smallvec::SmallVec;
 use sqlparser::ast;
 use types::{Datum, FormatContext, PgType, Row};
 
-use super::reply::{Field, Format};
+use super::reply::{Field, Format, Formats};
+
 use crate::parse::ParsedStatement;
 use crate::plan::{BoundPlan, OutputColumn};
 
@@ -29,9 +32,12 @@ pub(super) struct Planned {
     /// Types of all parameters; [`PgType::Unknown`] where only the analytical planner can tell and has not yet.
     pub(super) parameters: Vec<PgType>,
     /// The result's columns; `None` while only the analytical planner can tell and has not yet.
-    pub(super) fields: Option<Vec<Field>>,
+    pub(super) fields: Option<Arc<[Field]>>,
     /// The query, for the analytical path.
     pub(super) query: Option<Arc<ast::Query>>,
+    /// The role (its oid) that was last found to have the privileges the plan needs; 0 for none. Privileges are part of the
+    /// catalog, so what was found holds as long as the plan does.
+    pub(super) allowed_to: AtomicU32,
 }
 
 impl Planned {
@@ -41,14 +47,17 @@ impl Planned {
     }
 }
 
+/// A Bind's values.
+pub(super) type Parameters = SmallVec<[Datum; 4]>;
+
 /// A run of a statement that has begun or is about to.
 #[derive(Debug)]
 pub(super) struct Portal {
     pub(super) sql: Arc<str>,
     pub(super) statement: Option<Arc<ParsedStatement>>,
     pub(super) plan: Option<Arc<Planned>>,
-    pub(super) parameters: Vec<Datum>,
-    pub(super) formats: Vec<Format>,
+    pub(super) parameters: Parameters,
+    pub(super) formats: Formats,
     pub(super) rows: PortalRows,
     /// A cursor made by DECLARE WITH HOLD outlives its transaction.
     pub(super) hold: bool,
@@ -80,8 +89,8 @@ pub(super) struct KeptRows {
     pub(super) tag_word: &'static str,
 }
 
-/// The fields of a result, in the formats asked for.
-pub(super) fn fields_of(output: &[OutputColumn]) -> Vec<Field> {
+/// The fields of a result.
+pub(super) fn fields_of(output: &[OutputColumn]) -> Arc<[Field]> {
     output
         .iter()
         .map(|column| Field {
@@ -90,40 +99,8 @@ pub(super) fn fields_of(output: &[OutputColumn]) -> Vec<Field> {
             attribute: column.attnum,
             ty: column.ty,
             modifier: column.typmod,
-            format: Format::Text,
         })
         .collect()
-}
-
-/// Applies format codes: none (all text), one for all, or one each.
-///
-/// # Errors
-/// 08P01 when their number fits neither.
-pub(super) fn with_formats(fields: &[Field], formats: &[Format]) -> SqlResult<Vec<Field>> {
-    let formats = spread(formats, fields.len()).ok_or_else(|| {
-        let (given, wanted) = (formats.len(), fields.len());
-        let message = format!("bind message has {given} result formats but query has {wanted} columns");
-        SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
-    })?;
-    Ok(fields.iter().zip(formats).map(|(field, format)| Field { format, ..field.clone() }).collect())
-}
-
-/// One format for each of `count` values.
-fn spread(formats: &[Format], count: usize) -> Option<Vec<Format>> {
-    match formats {
-        [] => Some(vec![Format::Text; count]),
-        [one] => Some(vec![*one; count]),
-        many if many.len() == count => Some(many.to_vec()),
-        _ => None,
-    }
-}
-
-/// The formats of a Bind message's codes.
-///
-/// # Errors
-/// 22023 for an unknown code.
-pub(super) fn formats(codes: &[i16]) -> SqlResult<Vec<Format>> {
-    codes.iter().map(|code| Format::from_code(*code)).collect()
 }
 
 /// Reads a Bind message's parameters.
@@ -136,7 +113,7 @@ pub(super) fn read_parameters(
     codes: &[i16],
     types: &[PgType],
     context: &FormatContext,
-) -> SqlResult<Vec<Datum>> {
+) -> SqlResult<Parameters> {
     if values.len() != types.len() {
         return Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
@@ -155,7 +132,7 @@ pub(super) fn read_parameters(
     }
     let code =
         |index: usize| if codes.len() == 1 { codes[0] } else { codes.get(index).copied().unwrap_or(0) };
-    let mut parameters = Vec::with_capacity(values.len());
+    let mut parameters = Parameters::with_capacity(values.len());
     for (index, (value, ty)) in values.iter().zip(types).enumerate() {
         parameters.push(match value {
             None => Datum::Null,

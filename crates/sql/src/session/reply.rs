@@ -3,7 +3,8 @@
 //! The server implements [`Reply`] over its output buffer. Everything written since a mark can be taken back, because a
 //! statement that must wait is undone and run again.
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
+use smallvec::SmallVec;
 use types::{Datum, FormatContext, PgType, TypeMod};
 
 /// Form of a value on the wire.
@@ -24,7 +25,7 @@ impl Format {
             0 => Ok(Format::Text),
             1 => Ok(Format::Binary),
             _ => Err(SqlError::new(
-                base::SqlState::INVALID_PARAMETER_VALUE,
+                SqlState::INVALID_PARAMETER_VALUE,
                 format!("unsupported format code: {code}"),
             )),
         }
@@ -39,6 +40,51 @@ impl Format {
     }
 }
 
+/// The forms of a result's columns, as a Bind message gives them: none (all text), one for all, or one each.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Formats(SmallVec<[Format; 8]>);
+
+impl Formats {
+    /// The same form for every column.
+    pub fn all(format: Format) -> Formats {
+        Formats(SmallVec::from_slice(&[format]))
+    }
+
+    /// From the protocol's codes.
+    ///
+    /// # Errors
+    /// 22023 for an unknown code.
+    pub fn from_codes(codes: &[i16]) -> SqlResult<Formats> {
+        codes.iter().map(|code| Format::from_code(*code)).collect::<SqlResult<_>>().map(Formats)
+    }
+
+    /// Whether nothing was said, so that all is text.
+    pub fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The form of a column.
+    #[inline]
+    pub fn of(&self, column: usize) -> Format {
+        match &self.0[..] {
+            [] => Format::Text,
+            [one] => *one,
+            each => each[column],
+        }
+    }
+
+    /// # Errors
+    /// 08P01 when they are neither none, one, nor one for each of so many columns.
+    pub fn require_columns(&self, columns: usize) -> SqlResult<()> {
+        let given = self.0.len();
+        if given <= 1 || given == columns {
+            return Ok(());
+        }
+        let message = format!("bind message has {given} result formats but query has {columns} columns");
+        Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message))
+    }
+}
+
 /// A column of a result as the client is told about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
@@ -49,7 +95,6 @@ pub struct Field {
     pub attribute: i16,
     pub ty: PgType,
     pub modifier: TypeMod,
-    pub format: Format,
 }
 
 /// Direction-independent shape of a COPY: overall format and the columns' number.
@@ -61,7 +106,7 @@ pub struct CopyShape {
 
 /// The client's side of a session. Calls append to a buffer and never block.
 pub trait Reply {
-    fn row_description(&mut self, fields: &[Field]);
+    fn row_description(&mut self, fields: &[Field], formats: &Formats);
     fn no_data(&mut self);
     fn parameter_description(&mut self, type_oids: &[u32]);
     fn parse_complete(&mut self);
@@ -106,13 +151,19 @@ pub fn write_value(value: &Datum, ty: PgType, format: Format, context: &FormatCo
 }
 
 /// Appends a whole DataRow message, for results that are encoded away from the session (analytical threads).
-pub fn encode_row(row: &[Datum], fields: &[Field], context: &FormatContext, out: &mut Vec<u8>) {
+pub fn encode_row(
+    row: &[Datum],
+    fields: &[Field],
+    formats: &Formats,
+    context: &FormatContext,
+    out: &mut Vec<u8>,
+) {
     assert_eq!(row.len(), fields.len(), "a row has the columns that were described");
     let at = out.len();
     out.extend_from_slice(b"D\0\0\0\0");
     out.extend_from_slice(&u16::try_from(row.len()).expect("columns fit the protocol").to_be_bytes());
-    for (value, field) in row.iter().zip(fields) {
-        write_value(value, field.ty, field.format, context, out);
+    for (i, (value, field)) in row.iter().zip(fields).enumerate() {
+        write_value(value, field.ty, formats.of(i), context, out);
     }
     let len = i32::try_from(out.len() - at - 1).expect("a row is shorter than ROW_LEN_MAX");
     out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());

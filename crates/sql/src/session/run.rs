@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
+use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row};
 
 use super::analytic::{AnalyticState, Deliver};
 use super::context::{SessionParts, StatementHost, Stopped};
-use super::prepared::{Planned, PortalRows, with_formats};
-use super::reply::{Field, Format, write_value};
+use super::prepared::{Planned, PortalRows};
+use super::reply::{Field, Formats, write_value};
 use super::transaction::{Transaction, failed_block};
 use super::{Executed, Home, Pause, Reply, Session};
 use crate::ddl;
@@ -26,7 +27,7 @@ const ROWS_EXAMINED_MAX: u64 = 25_000;
 #[derive(Debug)]
 pub(super) enum Ran {
     /// With this command tag.
-    Tag(String),
+    Tag(CompactString),
     /// `COPY FROM STDIN` has begun.
     CopyIn,
     /// A COMMIT, ROLLBACK or the like: nothing of the script is left to commit.
@@ -39,7 +40,7 @@ pub(super) struct Run<'a> {
     pub(super) sql: &'a str,
     pub(super) planned: Option<&'a Arc<Planned>>,
     pub(super) parameters: &'a [Datum],
-    pub(super) formats: &'a [Format],
+    pub(super) formats: &'a Formats,
     /// The simple protocol sends a description before the rows.
     pub(super) describe: bool,
 }
@@ -170,7 +171,7 @@ impl Session {
                 self.prepare_by_sql(home, name, types, statement, sql)?
             }
         };
-        Ok(Ran::Tag(tag))
+        Ok(Ran::Tag(tag.into()))
     }
 
     pub(super) fn run_planned(
@@ -180,14 +181,15 @@ impl Session {
         run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        self.check_access(home, &planned.bound)?;
+        self.check_access(home, planned)?;
         match &planned.bound.kind {
             // Already sent out, because it outgrew the point path.
             PlanKind::Point(_) if self.analytic.is_streaming() => self.stream_analytic(home, planned, run),
             PlanKind::Point(_) => {
                 let fields = planned.fields.as_deref().unwrap_or_default();
                 let mark = out.mark();
-                let mut sink = ClientRows::new(fields, run, &self.format_for(home), out)?;
+                let context = self.format_for(home);
+                let mut sink = ClientRows::new(fields, run, &context, out)?;
                 let limits = ExecLimits {
                     rows_examined_max: planned.query.is_some().then_some(ROWS_EXAMINED_MAX),
                     profile: None,
@@ -205,10 +207,10 @@ impl Session {
     }
 
     /// The form of values now.
-    pub(super) fn format_for(&mut self, home: &Home<'_>) -> types::FormatContext {
+    pub(super) fn format_for(&mut self, home: &Home<'_>) -> Arc<types::FormatContext> {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
-        self.format.clone()
+        Arc::clone(&self.format)
     }
 
     /// Runs a point plan, its analytical source first where it has one; `None` when a query turned out to look at more rows than the point path should.
@@ -283,9 +285,10 @@ impl Session {
             AnalyticState::Streamed { rows } => Ok(Ran::Tag(Command::Select.tag(rows))),
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
-                let deliver = Deliver::Client(run.formats.to_vec());
+                let deliver = Deliver::Client(run.formats.clone());
                 let request = self.analytic_request(home, planned, run.parameters.to_vec(), deliver)?;
-                self.analytic = AnalyticState::Streaming { describe: run.describe, rows: 0 };
+                self.analytic =
+                    AnalyticState::Streaming { describe: run.describe.then(|| run.formats.clone()), rows: 0 };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }
@@ -299,7 +302,7 @@ impl Session {
         parameter_types: Vec<types::PgType>,
         parameters: &[Datum],
         reason: String,
-    ) -> Result<(Vec<Field>, Vec<Row>), Pause> {
+    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
         match std::mem::take(&mut self.analytic) {
             AnalyticState::Gathered { fields, rows } => Ok((fields, rows)),
             AnalyticState::Failed(error) => Err(error.into()),
@@ -312,7 +315,7 @@ impl Session {
                     reason,
                     Deliver::Session,
                 )?;
-                self.analytic = AnalyticState::Gathering { fields: Vec::new(), rows: Vec::new() };
+                self.analytic = AnalyticState::Gathering { fields: Arc::default(), rows: Vec::new() };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }
@@ -324,8 +327,8 @@ impl Session {
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         parameters: &[Datum],
-    ) -> Result<(Vec<Field>, Vec<Row>, String), Pause> {
-        self.check_access(home, &planned.bound)?;
+    ) -> Result<(Arc<[Field]>, Vec<Row>, CompactString), Pause> {
+        self.check_access(home, planned)?;
         if matches!(planned.bound.kind, PlanKind::Analytic { .. }) {
             let query =
                 planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
@@ -360,9 +363,11 @@ impl Session {
 
     /// Tells the client which reported settings changed.
     pub(super) fn report_settings(&mut self, out: &mut dyn Reply) {
+        if !self.settings.borrow().has_reports() {
+            return;
+        }
         for (name, value) in self.settings.borrow_mut().take_reports() {
             out.parameter_status(name, &value);
-            self.format_stale = true;
         }
     }
 
@@ -386,27 +391,28 @@ impl Session {
 
 /// Rows on their way to the client.
 struct ClientRows<'a> {
-    fields: Vec<Field>,
-    context: types::FormatContext,
+    fields: &'a [Field],
+    formats: &'a Formats,
+    context: &'a types::FormatContext,
     out: &'a mut dyn Reply,
 }
 
 impl<'a> ClientRows<'a> {
     fn new(
-        fields: &[Field],
-        run: &Run<'_>,
-        context: &types::FormatContext,
+        fields: &'a [Field],
+        run: &Run<'a>,
+        context: &'a types::FormatContext,
         out: &'a mut dyn Reply,
     ) -> SqlResult<ClientRows<'a>> {
-        let fields = with_formats(fields, run.formats)?;
+        run.formats.require_columns(fields.len())?;
         if run.describe && !fields.is_empty() {
-            out.row_description(&fields);
+            out.row_description(fields, run.formats);
         }
-        Ok(ClientRows { fields, context: context.clone(), out })
+        Ok(ClientRows { fields, formats: run.formats, context, out })
     }
 
     fn write(&mut self, row: &[Datum]) {
-        write_row(row, &self.fields, &self.context, self.out);
+        write_row(row, self.fields, self.formats, self.context, self.out);
     }
 }
 
@@ -414,12 +420,13 @@ impl<'a> ClientRows<'a> {
 pub(super) fn write_row(
     row: &[Datum],
     fields: &[Field],
+    formats: &Formats,
     context: &types::FormatContext,
     out: &mut dyn Reply,
 ) {
     let buffer = out.begin_row(row.len());
-    for (value, field) in row.iter().zip(fields) {
-        write_value(value, field.ty, field.format, context, buffer);
+    for (i, (value, field)) in row.iter().zip(fields).enumerate() {
+        write_value(value, field.ty, formats.of(i), context, buffer);
     }
     out.end_row();
 }

@@ -1,5 +1,6 @@
 //! The simple protocol: a script of statements in one implicit transaction, and SQL's PREPARE and EXECUTE.
 
+use super::reply::Formats;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -20,7 +21,7 @@ pub(super) struct Script {
     /// The plan of the statement that runs, kept while it pauses.
     planned: Option<Arc<Planned>>,
     /// The statement ran; its transaction is to be committed before its tag goes out.
-    finished: Option<String>,
+    finished: Option<compact_str::CompactString>,
 }
 
 impl Session {
@@ -29,9 +30,10 @@ impl Session {
     pub fn query(&mut self, home: &mut Home<'_>, sql: &str, out: &mut dyn Reply) -> Result<Executed, Pause> {
         if self.script.is_none() {
             self.begin_statement();
+            self.report_active(sql);
             // A simple Query destroys the unnamed statement and portal, as PostgreSQL's does.
             self.statements.remove("");
-            self.portals.remove("");
+            self.portals.take("");
             let statements = match parse::parse_script(sql) {
                 Ok(statements) => statements,
                 Err(error) => {
@@ -105,7 +107,7 @@ impl Session {
                 sql,
                 planned: script.planned.as_ref(),
                 parameters: &[],
-                formats: &[],
+                formats: &Formats::default(),
                 describe: true,
             };
             let ran = self.run_statement(home, &run, out)?;
@@ -137,6 +139,21 @@ impl Session {
     /// Whether statements of a script wait behind the one that runs.
     pub(super) fn script_continues(&self) -> bool {
         self.script.as_ref().is_some_and(|script| script.next < script.statements.len())
+    }
+
+    /// Shows the statement that begins.
+    pub(super) fn report_active(&self, sql: &str) {
+        self.start.host.report_activity("active", Some(sql), self.statement_start);
+    }
+
+    /// Shows that nothing runs and the client may speak. For the one who sends ReadyForQuery.
+    pub fn report_idle(&self) {
+        let state = match self.transaction {
+            Transaction::Idle | Transaction::Implicit(_) => "idle",
+            Transaction::Block(_) => "idle in transaction",
+            Transaction::Failed(_) => "idle in transaction (aborted)",
+        };
+        self.start.host.report_activity(state, None, self.start.host.wall_clock());
     }
 
     /// Notes the time a statement begins.

@@ -4,6 +4,7 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use jiff::tz::TimeZone;
 use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
 
+use super::Timeouts;
 use crate::parse::IsolationLevel;
 
 /// What values a setting takes.
@@ -148,6 +149,44 @@ pub(super) struct Settings {
     initial: Vec<Option<String>>,
     changes: Vec<Change>,
     to_report: Vec<usize>,
+    epoch: u64,
+    digest: Digest,
+}
+
+/// What every statement asks of the settings, read from their texts once for each change.
+#[derive(Clone, Copy)]
+pub(super) struct Digest {
+    pub(super) timeouts: Timeouts,
+    pub(super) isolation: IsolationLevel,
+    pub(super) read_only: bool,
+    pub(super) synchronous_commit: bool,
+}
+
+impl Digest {
+    fn of(settings: &Settings) -> Digest {
+        Digest {
+            timeouts: Timeouts {
+                statement: settings.duration(Id::statement_timeout),
+                lock: settings.duration(Id::lock_timeout),
+                idle_in_transaction: settings.duration(Id::idle_in_transaction_session_timeout),
+                idle: settings.duration(Id::idle_session_timeout),
+            },
+            isolation: settings.isolation(Id::default_transaction_isolation),
+            read_only: settings.flag(Id::default_transaction_read_only),
+            synchronous_commit: settings.get(Id::synchronous_commit) != "off",
+        }
+    }
+}
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest {
+            timeouts: Timeouts::default(),
+            isolation: IsolationLevel::ReadCommitted,
+            read_only: false,
+            synchronous_commit: true,
+        }
+    }
 }
 
 impl Settings {
@@ -158,7 +197,25 @@ impl Settings {
             initial: vec![None; DEFINITIONS.len()],
             changes: Vec::new(),
             to_report: Vec::new(),
+            epoch: 0,
+            digest: Digest::default(),
         }
+    }
+
+    /// Grows whenever a session's setting may have changed; what was made from settings of the same epoch still holds.
+    #[inline]
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    #[inline]
+    pub(super) fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    fn changed(&mut self) {
+        self.epoch += 1;
+        self.digest = Digest::of(self);
     }
 
     /// A value the session starts with, from its start-up packet or its role.
@@ -170,6 +227,7 @@ impl Settings {
             let value = check(&DEFINITIONS[at], value)?;
             self.values[at] = Some(value.clone());
             self.initial[at] = Some(value);
+            self.changed();
             return Ok(());
         }
         self.set(name, Some(value), Lasting::Session)
@@ -237,10 +295,13 @@ impl Settings {
     fn replace(&mut self, key: &Key, value: Option<String>) -> Option<String> {
         match key {
             Key::Known(at) => {
-                if self.values[*at] != value {
-                    self.report(*at);
+                if self.values[*at] == value {
+                    return value;
                 }
-                std::mem::replace(&mut self.values[*at], value)
+                self.report(*at);
+                let before = std::mem::replace(&mut self.values[*at], value);
+                self.changed();
+                before
             }
             Key::Custom(name) => {
                 let found = self.custom.iter().position(|(n, _)| n == name);
@@ -302,6 +363,12 @@ impl Settings {
         }
     }
 
+    /// Whether a reported setting changed since [`Settings::take_reports`].
+    #[inline]
+    pub(super) fn has_reports(&self) -> bool {
+        !self.to_report.is_empty()
+    }
+
     /// Name and value of the reported settings changed since the last call.
     pub(super) fn take_reports(&mut self) -> Vec<(&'static str, String)> {
         let changed = std::mem::take(&mut self.to_report);
@@ -328,16 +395,16 @@ impl Settings {
         all
     }
 
-    pub(super) fn duration(&self, id: Id) -> Option<Nanos> {
+    fn duration(&self, id: Id) -> Option<Nanos> {
         let ms = parse_duration_ms(self.get(id)).expect("checked when set");
         (ms > 0).then(|| Nanos::from_millis(ms))
     }
 
-    pub(super) fn flag(&self, id: Id) -> bool {
+    fn flag(&self, id: Id) -> bool {
         self.get(id) == "on"
     }
 
-    pub(super) fn isolation(&self, id: Id) -> IsolationLevel {
+    fn isolation(&self, id: Id) -> IsolationLevel {
         IsolationLevel::from_name(self.get(id)).expect("checked when set")
     }
 

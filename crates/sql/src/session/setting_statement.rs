@@ -3,7 +3,7 @@
 use base::{SqlError, SqlResult, SqlState};
 use types::{Datum, PgType, TypeMod};
 
-use super::reply::{Field, Format};
+use super::reply::Field;
 use super::run::{Ran, Run};
 use super::setting::{Id, Lasting};
 use super::{Home, Pause, Reply, Session};
@@ -11,14 +11,7 @@ use crate::parse::{DiscardWhat, SettingStatement, SettingValue};
 
 /// A text column made by the session.
 pub(super) fn text_field(name: &str) -> Field {
-    Field {
-        name: name.to_owned(),
-        table_oid: 0,
-        attribute: 0,
-        ty: PgType::Text,
-        modifier: TypeMod::NONE,
-        format: Format::Text,
-    }
+    Field { name: name.to_owned(), table_oid: 0, attribute: 0, ty: PgType::Text, modifier: TypeMod::NONE }
 }
 
 /// The columns a statement answers with.
@@ -83,8 +76,7 @@ impl Session {
             // Nothing is deferrable, so every constraint already is what IMMEDIATE asks for.
             SettingStatement::SetConstraints => "SET CONSTRAINTS",
         };
-        self.format_stale = true;
-        Ok(Ran::Tag(tag.to_owned()))
+        Ok(Ran::Tag(tag.into()))
     }
 
     fn set(&mut self, name: &str, value: &SettingValue, local: bool) -> SqlResult<()> {

@@ -34,7 +34,7 @@ impl SessionHost for Host {
     fn backends(&self) -> Vec<BackendRow> {
         Vec::new()
     }
-    fn report_activity(&self, _: &'static str, _: Option<&str>) {}
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
     fn cancel_backend(&self, _: SessionId) -> bool {
         false
     }
@@ -77,7 +77,7 @@ impl Answer {
 }
 
 impl Reply for Answer {
-    fn row_description(&mut self, fields: &[Field]) {
+    fn row_description(&mut self, fields: &[Field], _: &Formats) {
         self.fields = fields.to_vec();
     }
     fn no_data(&mut self) {}

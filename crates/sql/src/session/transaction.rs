@@ -1,5 +1,7 @@
 //! The session's transaction: implicit around lone statements, or a block between BEGIN and COMMIT.
 
+use std::sync::Arc;
+
 use base::{SqlError, SqlResult, SqlState};
 use tenant::{Isolation, Savepoint, Txn};
 
@@ -48,6 +50,15 @@ impl Transaction {
         }
     }
 
+    /// As [`Transaction::open`], to look at.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<&Open> {
+        match self {
+            Transaction::Idle => None,
+            Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => Some(open),
+        }
+    }
+
     pub(super) fn is_block(&self) -> bool {
         matches!(self, Transaction::Block(_) | Transaction::Failed(_))
     }
@@ -69,13 +80,13 @@ impl Session {
         implicit: bool,
     ) -> Box<Open> {
         let mut settings = self.settings.borrow_mut();
-        let level = modes.isolation.unwrap_or_else(|| settings.isolation(Id::default_transaction_isolation));
-        let read_only = modes.read_only.unwrap_or_else(|| settings.flag(Id::default_transaction_read_only));
+        let level = modes.isolation.unwrap_or(settings.digest().isolation);
+        let read_only = modes.read_only.unwrap_or(settings.digest().read_only);
         settings.set_by_server(Id::transaction_isolation, level.as_str());
         settings.set_by_server(Id::transaction_read_only, if read_only { "on" } else { "off" });
         drop(settings);
         self.transaction_start = self.statement_start;
-        self.format.now = self.transaction_start;
+        Arc::make_mut(&mut self.format).now = self.transaction_start;
         let txn = home.tenant.begin(self.start.id, isolation(level), read_only, implicit);
         Box::new(Open { txn, savepoints: Vec::new(), used: false })
     }
@@ -98,7 +109,7 @@ impl Session {
         let outcome = home.tenant.commit(open.txn, home.redo);
         self.end_of_transaction(outcome.is_ok());
         let committed = outcome?;
-        if committed.commit.is_none() || self.settings.borrow().get(Id::synchronous_commit) != "off" {
+        if committed.commit.is_none() || self.settings.borrow().digest().synchronous_commit {
             self.observe(committed.wait_for);
         }
         Ok(())
@@ -124,9 +135,8 @@ impl Session {
             settings.roll_back_to(0);
         }
         drop(settings);
-        self.format_stale = true;
-        self.portals
-            .retain(|_, portal| portal.hold && (committed || portal.created < self.transaction_start));
+        let start = self.transaction_start;
+        self.portals.retain(|portal| portal.hold && (committed || portal.created < start));
     }
 
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
@@ -280,7 +290,6 @@ impl Session {
         self.settings.borrow_mut().roll_back_to(open.savepoints[at].settings);
         // The savepoint itself stays; those made after it are gone.
         open.savepoints.truncate(at + 1);
-        self.format_stale = true;
         self.transaction = match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Failed(open) => Transaction::Block(open),
             other => other,

@@ -156,7 +156,7 @@ impl Database {
             return Ok(Outcome::Analytic(external.reason.clone()));
         }
         let (rows, done) = self.run_plan(&plan, params)?;
-        Ok(Outcome::Rows { columns: plan.output.clone(), rows, tag: plan.command.tag(done.rows) })
+        Ok(Outcome::Rows { columns: plan.output.clone(), rows, tag: plan.command.tag(done.rows).into() })
     }
 
     pub(crate) fn to_text(&self, columns: &[OutputColumn], rows: &[Row]) -> Vec<Vec<Option<String>>> {

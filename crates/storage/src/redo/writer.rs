@@ -91,6 +91,14 @@ pub(super) struct State {
     pub(super) waiters: Waiters,
     next_fragment_set: u64,
     flusher: Option<Waker>,
+    /// The flusher is told at the end of a turn, not at each record.
+    in_turns: bool,
+}
+
+impl State {
+    fn has_records(&self) -> bool {
+        !self.sealed.is_empty() || !self.gathering.is_empty()
+    }
 }
 
 struct Shared {
@@ -117,6 +125,7 @@ impl LogWriter {
                 waiters: Waiters::default(),
                 next_fragment_set: 1,
                 flusher: None,
+                in_turns: false,
             }),
         }))
     }
@@ -191,10 +200,29 @@ impl LogWriter {
             state.sealed.push_back(std::mem::replace(&mut state.gathering, next));
         }
         state.gathering.push(header, parts, pin);
-        if let Some(waker) = state.flusher.take() {
+        if !state.in_turns
+            && let Some(waker) = state.flusher.take()
+        {
             waker.wake();
         }
         state.gathering.end()
+    }
+
+    /// From now on the flusher starts only when told by [`LogWriter::end_turn`], so that all commits of a turn go out in one
+    /// write.
+    pub fn gather_by_turns(&self) {
+        self.state().in_turns = true;
+    }
+
+    /// Starts the flush of what the turn appended, if no flush is under way. One uncontended lock.
+    pub fn end_turn(&self) {
+        let mut state = self.state();
+        if state.has_records()
+            && let Some(waker) = state.flusher.take()
+        {
+            drop(state);
+            waker.wake();
+        }
     }
 
     /// The end of what survives power loss. One load.
@@ -274,7 +302,7 @@ impl LogWriter {
     pub(super) async fn gathered(&self) {
         poll_fn(|cx| {
             let mut state = self.state();
-            if state.failed.is_some() || !state.sealed.is_empty() || !state.gathering.is_empty() {
+            if state.failed.is_some() || state.has_records() {
                 return Poll::Ready(());
             }
             state.flusher = Some(cx.waker().clone());

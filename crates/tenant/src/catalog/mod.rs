@@ -16,6 +16,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::Oid;
 use compact_str::CompactString;
@@ -49,7 +50,8 @@ pub enum Relation {
 /// Everything that exists in one tenant, as of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// Changes with every change of the catalog; what was planned against another version must be planned again.
+    /// Changes with every change of the catalog; what was planned against another version must be planned again. Of no
+    /// two catalogs the same: a transaction's own DDL, rolled back, must not share one with the DDL that is committed next.
     version: u64,
     schemas: BTreeMap<Oid, Arc<Schema>>,
     relations: FxHashMap<Oid, Relation>,
@@ -59,4 +61,11 @@ pub struct Catalog {
     /// By object, and column position where the comment is on a column.
     comments: BTreeMap<(Oid, Option<usize>), Arc<str>>,
     statistics: FxHashMap<Oid, Arc<TableStatistics>>,
+}
+
+/// A version no catalog of this process has had.
+fn next_version() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: only that no number comes twice matters.
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

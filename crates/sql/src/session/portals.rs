@@ -1,0 +1,61 @@
+//! A session's portals by name. The unnamed one, which drivers use for nearly everything, is found without hashing.
+
+use rustc_hash::FxHashMap;
+
+use super::prepared::Portal;
+
+#[derive(Default)]
+pub(super) struct Portals {
+    unnamed: Option<Box<Portal>>,
+    named: FxHashMap<String, Box<Portal>>,
+}
+
+impl Portals {
+    pub(super) fn get(&self, name: &str) -> Option<&Portal> {
+        if name.is_empty() { self.unnamed.as_deref() } else { self.named.get(name).map(|portal| &**portal) }
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
+        if name.is_empty() {
+            self.unnamed.as_deref_mut()
+        } else {
+            self.named.get_mut(name).map(|portal| &mut **portal)
+        }
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Puts a portal in the place of one of the same name.
+    pub(super) fn insert(&mut self, name: &str, portal: Portal) {
+        match self.get_mut(name) {
+            Some(place) => *place = portal,
+            None => self.put_back(name, Box::new(portal)),
+        }
+    }
+
+    /// Takes a portal out, to be given back with [`Portals::put_back`].
+    pub(super) fn take(&mut self, name: &str) -> Option<Box<Portal>> {
+        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    pub(super) fn put_back(&mut self, name: &str, portal: Box<Portal>) {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+        } else {
+            self.named.insert(name.to_owned(), portal);
+        }
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(&Portal) -> bool) {
+        self.unnamed = self.unnamed.take().filter(|portal| keep(portal));
+        if !self.named.is_empty() {
+            self.named.retain(|_, portal| keep(portal));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Portals::default();
+    }
+}
