@@ -5,16 +5,23 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::reactor::op::{OpHandle, Request};
 
+/// The address of either end of a local socket, which has none.
+pub const LOCAL_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
 /// Listening and connecting.
 pub trait Network: Send + Sync {
     /// Listens on a TCP address; port 0 takes a free one. `AddrInUse` and the like as the system says.
     fn listen(&self, addr: SocketAddr) -> io::Result<Listener>;
+    /// Listens on a local (Unix-domain) socket at `path`; its file is removed with the listener, and one left of a killed
+    /// process is replaced. `AddrInUse` if somebody listens there, `Unsupported` in a simulated world.
+    fn listen_local(&self, path: &Path) -> io::Result<Listener>;
     /// Connects; blocks on the real machine, so not for workers.
     fn connect(&self, addr: SocketAddr) -> io::Result<Socket>;
 }

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Address clients connect to; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5433")]
     listen: SocketAddr,
+    /// Directory for a local socket too, as in `psql -h DIR -p PORT`
+    #[arg(long, value_name = "DIR")]
+    socket_dir: Option<PathBuf>,
     /// Address of /healthz and /metrics over HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8433", conflicts_with = "no_admin")]
     admin_listen: SocketAddr,
@@ -77,6 +80,7 @@ impl Args {
         ServerConfig {
             log_dir: self.log_dir.clone(),
             listen: self.listen,
+            socket_dir: self.socket_dir.clone(),
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             workers: self.workers.map(usize::from),
             memory: self.memory,

@@ -16,6 +16,8 @@ pub struct ServerConfig {
     pub log_dir: Option<PathBuf>,
     /// Where clients connect; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where the local socket `.s.PGSQL.PORT` is made, PORT being that of `listen`; `None` for none.
+    pub socket_dir: Option<PathBuf>,
     /// Health and metrics over HTTP; `None` for none.
     pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` for one a core.
@@ -62,6 +64,7 @@ impl ServerConfig {
             data_dir: data_dir.into(),
             log_dir: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            socket_dir: None,
             admin_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8433))),
             workers: None,
             memory: ByteCount::from_mib(4096),

@@ -73,19 +73,18 @@ pub(crate) struct Reception {
 
 impl Reception {
     /// Receives clients until `stop`; blocks the calling thread. Connections still in start-up are then dropped.
-    pub(crate) fn run(self, listener: Listener, stop: &ShutdownSignal) {
+    pub(crate) fn run(self, listeners: &[Listener], stop: &ShutdownSignal) {
         let env = self.env.clone();
         let this = Arc::new(self);
-        env::block_on(&env, this.receive(listener, stop.wait()));
+        env::block_on(&env, this.receive(listeners, stop.wait()));
     }
 
-    async fn receive(self: Arc<Self>, listener: Listener, stop: impl Future<Output = ()>) {
+    async fn receive(self: Arc<Self>, listeners: &[Listener], stop: impl Future<Output = ()>) {
         let mut stop = std::pin::pin!(stop);
         let mut handshakes: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>> =
             FuturesUnordered::new();
         loop {
             let room = handshakes.len() < HANDSHAKES_MAX;
-            let mut accept = std::pin::pin!(listener.accept());
             let accepted = std::future::poll_fn(|cx| {
                 if stop.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
@@ -99,7 +98,13 @@ impl Reception {
                         Poll::Pending
                     };
                 }
-                accept.as_mut().poll(cx).map(|accepted| Some(Some(accepted)))
+                // An accept belongs to its listener: what one of them waits for is not lost with this future.
+                for listener in listeners {
+                    if let Poll::Ready(accepted) = std::pin::pin!(listener.accept()).poll(cx) {
+                        return Poll::Ready(Some(Some(accepted)));
+                    }
+                }
+                Poll::Pending
             })
             .await;
             match accepted {

@@ -63,6 +63,12 @@ impl Server {
             .map_err(|error| StartError::Listen { address: config.listen, error })?;
         let listening =
             listener.local_addr().map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let mut listeners = vec![listener];
+        if let Some(dir) = &config.socket_dir {
+            let path = dir.join(format!(".s.PGSQL.{}", listening.port()));
+            let local = env.net.listen_local(&path).map_err(StartError::io("listen on", &path))?;
+            listeners.push(local);
+        }
         let options = LogOptions { segment_len: config.log_segment_len, ..LogOptions::default() };
         let (log_dir, redo) = LogDir::open(env, &config.log_dir(), options)
             .map_err(|error| StartError::Data(format!("the redo log cannot be used: {error}")))?;
@@ -100,7 +106,7 @@ impl Server {
             priority,
             _data_dir: data_dir,
         };
-        match server.open_doors(listener, tls) {
+        match server.open_doors(listeners, tls) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop();
@@ -111,7 +117,7 @@ impl Server {
 
     fn open_doors(
         &mut self,
-        listener: env::Listener,
+        listeners: Vec<env::Listener>,
         tls: Arc<rustls::ServerConfig>,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
@@ -141,7 +147,7 @@ impl Server {
             counts: shared.reception.clone(),
         };
         let stop = self.stop.clone();
-        let body = Box::new(move || reception.run(listener, &stop));
+        let body = Box::new(move || reception.run(&listeners, &stop));
         let thread = env.threads.spawn("reception", None, body);
         let refused = |error| StartError::System { what: "start a thread", error };
         self.reception = Some(thread.map_err(refused)?);

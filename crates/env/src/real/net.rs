@@ -1,12 +1,15 @@
-//! The operating system's TCP sockets. Descriptors stay in blocking mode, since a ring answers EAGAIN instead of
+//! The operating system's stream sockets, TCP and local. Descriptors stay in blocking mode, since a ring answers EAGAIN instead of
 //! waiting on a non-blocking one; calls made here say MSG_DONTWAIT instead.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::net::{Listener, ListenerOps, Network, Socket, SocketOps};
+use crate::net::{LOCAL_PEER, Listener, ListenerOps, Network, Socket, SocketOps};
 
 pub(super) struct SystemNetwork;
 
@@ -17,10 +20,26 @@ impl Network for SystemNetwork {
         Ok(Listener::new(Arc::new(SystemListener(listener))))
     }
 
+    fn listen_local(&self, path: &Path) -> io::Result<Listener> {
+        let bound = match UnixListener::bind(path) {
+            // A file that nobody answers behind is left of a server that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && UnixStream::connect(path).is_err() => {
+                std::fs::remove_file(path)?;
+                UnixListener::bind(path)
+            }
+            other => other,
+        };
+        let listener = LocalListener { listener: bound?, path: path.to_owned() };
+        listener.listener.set_nonblocking(true)?;
+        // Who may connect is decided by password, not by the file.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+        Ok(Listener::new(Arc::new(listener)))
+    }
+
     fn connect(&self, addr: SocketAddr) -> io::Result<Socket> {
         let stream = TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
-        Ok(Socket::new(Arc::new(SystemSocket(stream))))
+        Ok(Socket::new(Arc::new(SystemSocket::Tcp(stream))))
     }
 }
 
@@ -33,7 +52,7 @@ impl ListenerOps for SystemListener {
     fn try_accept(&self) -> io::Result<(Arc<dyn SocketOps>, SocketAddr)> {
         let (stream, peer) = self.0.accept()?;
         stream.set_nonblocking(false)?;
-        Ok((Arc::new(SystemSocket(stream)), peer))
+        Ok((Arc::new(SystemSocket::Tcp(stream)), peer))
     }
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
@@ -44,7 +63,44 @@ impl ListenerOps for SystemListener {
     }
 }
 
-struct SystemSocket(TcpStream);
+struct LocalListener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ListenerOps for LocalListener {
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.listener.as_raw_fd())
+    }
+    fn try_accept(&self) -> io::Result<(Arc<dyn SocketOps>, SocketAddr)> {
+        let (stream, _) = self.listener.accept()?;
+        stream.set_nonblocking(false)?;
+        Ok((Arc::new(SystemSocket::Local(stream)), LOCAL_PEER))
+    }
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(LOCAL_PEER)
+    }
+    fn close(&self) {
+        // SAFETY: shutting down an open descriptor; on a listener it makes a waiting poll report.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        // Nobody is to find a door that leads nowhere; if it is gone already, so much the better.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+enum SystemSocket {
+    Tcp(TcpStream),
+    Local(UnixStream),
+}
+
+impl SystemSocket {
+    fn fd(&self) -> RawFd {
+        match self {
+            SystemSocket::Tcp(stream) => stream.as_raw_fd(),
+            SystemSocket::Local(stream) => stream.as_raw_fd(),
+        }
+    }
+}
 
 fn transferred(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
@@ -52,29 +108,40 @@ fn transferred(result: isize) -> io::Result<usize> {
 
 impl SocketOps for SystemSocket {
     fn raw_fd(&self) -> Option<RawFd> {
-        Some(self.0.as_raw_fd())
+        Some(self.fd())
     }
     fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         // SAFETY: pointer and length of a live, writable slice.
-        transferred(unsafe {
-            libc::recv(self.0.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT)
-        })
+        transferred(unsafe { libc::recv(self.fd(), buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
     }
     fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: pointer and length of a live, readable slice.
-        transferred(unsafe { libc::send(self.0.as_raw_fd(), buf.as_ptr().cast(), buf.len(), flags) })
+        transferred(unsafe { libc::send(self.fd(), buf.as_ptr().cast(), buf.len(), flags) })
     }
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.shutdown(how)
+        match self {
+            SystemSocket::Tcp(stream) => stream.shutdown(how),
+            SystemSocket::Local(stream) => stream.shutdown(how),
+        }
     }
     fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        self.0.set_nodelay(on)
+        match self {
+            SystemSocket::Tcp(stream) => stream.set_nodelay(on),
+            // It delays nothing.
+            SystemSocket::Local(_) => Ok(()),
+        }
     }
     fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.peer_addr()
+        match self {
+            SystemSocket::Tcp(stream) => stream.peer_addr(),
+            SystemSocket::Local(_) => Ok(LOCAL_PEER),
+        }
     }
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        match self {
+            SystemSocket::Tcp(stream) => stream.local_addr(),
+            SystemSocket::Local(_) => Ok(LOCAL_PEER),
+        }
     }
 }

@@ -91,6 +91,10 @@ impl Network for SimNetwork {
         Ok(Listener::new(Arc::new(SimListener { machine: self.0.clone(), addr })))
     }
 
+    fn listen_local(&self, _: &std::path::Path) -> io::Result<Listener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn connect(&self, addr: SocketAddr) -> io::Result<Socket> {
         let delay = self.0.delay(lock(&self.0.speeds).network);
         let due = self.0.now() + delay;

@@ -258,7 +258,10 @@ fn wrong_password(user: &str) -> SqlError {
     SqlError::fatal(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
-/// The address as `pg_stat_activity` shows it.
+/// The address as `pg_stat_activity` shows it; nothing for a local socket.
 pub(crate) fn shown_address(peer: SocketAddr) -> (Option<String>, Option<u16>) {
+    if peer == env::LOCAL_PEER {
+        return (None, None);
+    }
     (Some(peer.ip().to_string()), Some(peer.port()))
 }
