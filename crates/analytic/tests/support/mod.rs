@@ -241,7 +241,7 @@ impl Sample {
             search_path: vec!["$user".to_owned(), "public".to_owned()],
             transaction_start: 0,
             statement_start: 0,
-            format: FormatContext::default(),
+            format: Arc::default(),
             settings: vec![
                 setting("server_version", "15.0"),
                 setting("jit", "off"),
@@ -293,7 +293,7 @@ impl Sample {
         let mut all = Vec::new();
         for event in self.request(sql, Vec::new(), Deliver::Session)? {
             match event {
-                AnalyticEvent::Columns { fields, .. } => columns = fields,
+                AnalyticEvent::Columns { fields, .. } => columns = fields.to_vec(),
                 AnalyticEvent::Rows(rows) => all.extend(rows),
                 other => panic!("unexpected {other:?}"),
             }

@@ -19,6 +19,10 @@ pub const POINT_ROWS_MAX: f64 = 5_000.0;
 const LIMIT_UNKNOWN: f64 = 50.0;
 /// Rows a table is taken to have at least when paths are compared, so that plans made over an empty table stay good.
 const TABLE_ROWS_MIN: f64 = 1_000.0;
+/// Part of the rows that a range with one end is taken to leave, as PostgreSQL does without a histogram.
+const OPEN_RANGE: f64 = 0.33;
+/// Part that a range with two ends leaves: who writes both means few rows (PostgreSQL says 0.005).
+const CLOSED_RANGE: f64 = 0.01;
 /// Elements assumed in an array parameter.
 pub(super) const ARRAY_ITEMS: f64 = 10.0;
 
@@ -71,7 +75,12 @@ impl Binder<'_> {
                 }
             }
             if all_known {
-                guess = known.max(1.0) * 0.3f64.powi(i32::try_from(ends).unwrap_or(0));
+                guess = known.max(1.0)
+                    * match ends {
+                        0 => 1.0,
+                        1 => OPEN_RANGE,
+                        _ => CLOSED_RANGE,
+                    };
             }
         }
         guess.max(1.0)

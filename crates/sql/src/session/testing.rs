@@ -5,7 +5,9 @@ use std::sync::Arc;
 use base::{CommitNo, Lsn, Nanos, SessionId, SqlError, TenantId};
 use tenant::{RedoSink, Tenant};
 
-use super::{BackendRow, CopyShape, Executed, Field, Home, Pause, Reply, Session, SessionHost, SessionStart};
+use super::{
+    BackendRow, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionHost, SessionStart,
+};
 
 /// A log that forgets its records.
 #[derive(Default)]
