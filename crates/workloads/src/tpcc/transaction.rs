@@ -1,7 +1,14 @@
 //! The five transactions (clauses 2.4 to 2.8) over one connection.
+//!
+//! Statements that do not need each other's results are sent together, without waiting for the replies in between, as
+//! libpq's pipeline mode and JDBC's batches do: a New-Order takes three round trips and a Payment three. They run in the
+//! order in which they are sent; after one that fails the server refuses the rest, a COMMIT among them included.
 
+use futures::future::try_join_all;
+use futures::try_join;
 use rust_decimal::Decimal;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
 
 use super::Scale;
 use super::random::TpccRandom;
@@ -49,6 +56,12 @@ enum Input {
     Delivery { carrier: i32 },
     StockLevel { threshold: i32 },
 }
+
+/// What came back for a statement.
+type Sent<T> = std::result::Result<T, tokio_postgres::Error>;
+
+/// A statement's parameters, owned by the future that sends it.
+type Values<'v, const N: usize> = [&'v (dyn ToSql + Sync); N];
 
 /// `numeric(…,2)` from whole cents.
 fn money(cents: u32) -> Decimal {
@@ -168,200 +181,267 @@ impl Terminal {
         }
     }
 
-    /// Runs the transaction that was chosen.
+    /// Runs the transaction that was chosen; after an error it is rolled back.
     pub(super) async fn run(&mut self) -> Result<Outcome> {
         let input = self.input.clone();
         let (warehouse, home_district, districts) =
             (self.warehouse, self.district, signed(self.scale.districts));
-        let statements = &self.statements;
-        match input {
+        let (c, s) = (&self.client, &self.statements);
+        let outcome = match input {
             Input::None => unreachable!("a transaction was chosen"),
             Input::NewOrder { district, customer, lines } => {
-                let t = self.client.transaction().await?;
-                new_order(t, statements, warehouse, district, customer, &lines).await
+                new_order(c, s, warehouse, district, customer, &lines).await
             }
             Input::Payment { district, customer_warehouse, customer_district, who, cents } => {
-                let t = self.client.transaction().await?;
                 let payer = (customer_warehouse, customer_district, who);
-                payment(t, statements, (warehouse, district), payer, money(cents)).await
+                payment(c, s, (warehouse, district), payer, money(cents)).await
             }
-            Input::OrderStatus { district, who } => {
-                let t = self.client.transaction().await?;
-                order_status(t, statements, warehouse, district, who).await
-            }
+            Input::OrderStatus { district, who } => order_status(c, s, warehouse, district, who).await,
             Input::Delivery { carrier } => {
+                let mut outcome = Ok(Outcome::Committed);
                 for district in 1..=districts {
-                    let t = self.client.transaction().await?;
-                    deliver_district(t, statements, warehouse, district, carrier).await?;
+                    if let Err(error) = deliver_district(c, s, warehouse, district, carrier).await {
+                        outcome = Err(error);
+                        break;
+                    }
                 }
-                Ok(Outcome::Committed)
+                outcome
             }
-            Input::StockLevel { threshold } => {
-                let t = self.client.transaction().await?;
-                stock_level(t, statements, warehouse, home_district, threshold).await
-            }
+            Input::StockLevel { threshold } => stock_level(c, s, warehouse, home_district, threshold).await,
+        };
+        if outcome.is_err() {
+            // If this fails too the connection is gone, and the first error says why.
+            let _ = rollback(c).await;
         }
+        outcome
     }
 }
 
+async fn begin(c: &Client) -> Sent<()> {
+    c.batch_execute("begin").await
+}
+
+async fn commit(c: &Client) -> Sent<()> {
+    c.batch_execute("commit").await
+}
+
+async fn rollback(c: &Client) -> Sent<()> {
+    c.batch_execute("rollback").await
+}
+
+async fn execute<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<u64> {
+    c.execute(statement, &values).await
+}
+
+async fn query<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<Vec<Row>> {
+    c.query(statement, &values).await
+}
+
+async fn query_one<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<Row> {
+    c.query_one(statement, &values).await
+}
+
+async fn query_opt<const N: usize>(
+    c: &Client,
+    statement: &Statement,
+    values: Values<'_, N>,
+) -> Sent<Option<Row>> {
+    c.query_opt(statement, &values).await
+}
+
 async fn new_order(
-    t: Transaction<'_>,
+    c: &Client,
     s: &Statements,
     warehouse: i32,
     district: i32,
     customer: i32,
     lines: &[OrderLine],
 ) -> Result<Outcome> {
-    let row = t.query_one(&s.customer_and_tax, &[&warehouse, &district, &customer]).await?;
-    let (discount, w_tax): (Decimal, Decimal) = (row.get(0), row.get(3));
-    let row = t.query_one(&s.take_order_number, &[&warehouse, &district]).await?;
-    let (order, d_tax): (i32, Decimal) = (row.get(0), row.get(1));
-    let local = lines.iter().all(|line| line.supply_warehouse == warehouse);
+    let ((), customer_row, district_row) = try_join!(
+        begin(c),
+        query_one(c, &s.customer_and_tax, [&warehouse, &district, &customer]),
+        query_one(c, &s.take_order_number, [&warehouse, &district]),
+    )?;
+    let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0), customer_row.get(3));
+    let (order, d_tax): (i32, Decimal) = (district_row.get(0), district_row.get(1));
+    let local = i32::from(lines.iter().all(|line| line.supply_warehouse == warehouse));
     let count = i32::try_from(lines.len())?;
-    t.execute(&s.insert_order, &[&order, &district, &warehouse, &customer, &count, &i32::from(local)])
-        .await?;
-    t.execute(&s.insert_new_order, &[&order, &district, &warehouse]).await?;
+    let (_, _, items, stocks) = try_join!(
+        execute(c, &s.insert_order, [&order, &district, &warehouse, &customer, &count, &local]),
+        execute(c, &s.insert_new_order, [&order, &district, &warehouse]),
+        try_join_all(lines.iter().map(|line| query_opt(c, &s.item, [&line.item]))),
+        try_join_all(lines.iter().map(|line| query_opt(c, &s.stock, [&line.supply_warehouse, &line.item]))),
+    )?;
+    let Some(items) = items.into_iter().collect::<Option<Vec<_>>>() else {
+        rollback(c).await?;
+        return Ok(Outcome::RolledBack);
+    };
     let mut total = Decimal::ZERO;
-    for (number, line) in (1i32..).zip(lines) {
-        let Some(item) = t.query_opt(&s.item, &[&line.item]).await? else {
-            t.rollback().await?;
-            return Ok(Outcome::RolledBack);
-        };
+    let mut changes = Vec::with_capacity(lines.len());
+    for ((line, item), stock) in lines.iter().zip(&items).zip(&stocks) {
+        let stock = stock.as_ref().ok_or("an item has no stock")?;
         let price: Decimal = item.get(0);
-        let stock = t.query_one(&s.stock, &[&line.supply_warehouse, &line.item]).await?;
         let had: i32 = stock.get(0);
         let dist_info: &str = stock.get(usize::try_from(district)? + 1);
         let left = if had >= line.quantity + 10 { had - line.quantity } else { had - line.quantity + 91 };
         let remote = i32::from(line.supply_warehouse != warehouse);
-        t.execute(&s.update_stock, &[&line.supply_warehouse, &line.item, &left, &line.quantity, &remote])
-            .await?;
         let amount = price * Decimal::from(line.quantity);
         total += amount;
-        t.execute(
-            &s.insert_order_line,
-            &[
-                &order,
-                &district,
-                &warehouse,
-                &number,
-                &line.item,
-                &line.supply_warehouse,
-                &line.quantity,
-                &amount,
-                &dist_info,
-            ],
-        )
-        .await?;
+        changes.push((line, left, remote, amount, dist_info));
     }
+    try_join!(
+        try_join_all(changes.iter().map(|(line, left, remote, _, _)| {
+            execute(c, &s.update_stock, [&line.supply_warehouse, &line.item, left, &line.quantity, remote])
+        })),
+        try_join_all(changes.iter().zip(1i32..).map(
+            |((line, _, _, amount, dist_info), number)| async move {
+                execute(
+                    c,
+                    &s.insert_order_line,
+                    [
+                        &order,
+                        &district,
+                        &warehouse,
+                        &number,
+                        &line.item,
+                        &line.supply_warehouse,
+                        &line.quantity,
+                        amount,
+                        dist_info,
+                    ],
+                )
+                .await
+            }
+        )),
+        commit(c),
+    )?;
     // What the terminal would show (clause 2.4.3.4).
     let one = Decimal::ONE;
     std::hint::black_box(total * (one - discount) * (one + w_tax + d_tax));
-    t.commit().await?;
     Ok(Outcome::Committed)
 }
 
-/// The customer's number; by name it is the one in the middle (clause 2.5.2.2).
-async fn find_customer(
-    t: &Transaction<'_>,
+/// The customer in the middle of those with a name (clause 2.5.2.2).
+async fn customer_named(
+    c: &Client,
     s: &Statements,
     warehouse: i32,
     district: i32,
     who: &Who,
-) -> Result<Option<i32>> {
+) -> Sent<Option<i32>> {
     match who {
         Who::Id(id) => Ok(Some(*id)),
         Who::Name(name) => {
-            let rows = t.query(&s.customers_by_name, &[&warehouse, &district, name]).await?;
+            let rows = query(c, &s.customers_by_name, [&warehouse, &district, name]).await?;
             Ok(rows.get(rows.len().saturating_sub(1) / 2).map(|row| row.get(0)))
         }
     }
 }
 
 async fn payment(
-    t: Transaction<'_>,
+    c: &Client,
     s: &Statements,
     (warehouse, district): (i32, i32),
     (customer_warehouse, customer_district, who): (i32, i32, Who),
     amount: Decimal,
 ) -> Result<Outcome> {
-    let row = t.query_one(&s.pay_warehouse, &[&warehouse, &amount]).await?;
-    let warehouse_name: String = row.get(0);
-    let row = t.query_one(&s.pay_district, &[&warehouse, &district, &amount]).await?;
-    let district_name: String = row.get(0);
-    let found = find_customer(&t, s, customer_warehouse, customer_district, &who).await?;
+    let ((), warehouse_row, district_row, found) = try_join!(
+        begin(c),
+        query_one(c, &s.pay_warehouse, [&warehouse, &amount]),
+        query_one(c, &s.pay_district, [&warehouse, &district, &amount]),
+        customer_named(c, s, customer_warehouse, customer_district, &who),
+    )?;
+    let (warehouse_name, district_name): (&str, &str) = (warehouse_row.get(0), district_row.get(0));
     let customer = found.ok_or("a customer that a payment names is not there")?;
     let key = (customer_warehouse, customer_district, customer);
-    let row = t.query_one(&s.pay_customer, &[&key.0, &key.1, &key.2, &amount]).await?;
+    let row = query_one(c, &s.pay_customer, [&key.0, &key.1, &key.2, &amount]).await?;
     let credit: &str = row.get(10);
-    if credit == "BC" {
+    let noted = (credit == "BC").then(|| {
         let data: &str = row.get(14);
         let mut noted = format!(
             "{customer} {customer_district} {customer_warehouse} {district} {warehouse} {amount} | {data}"
         );
         noted.truncate(500);
-        t.execute(&s.write_customer_data, &[&key.0, &key.1, &key.2, &noted]).await?;
-    }
+        noted
+    });
     let data = format!("{warehouse_name}    {district_name}");
-    t.execute(
-        &s.insert_history,
-        &[&customer, &customer_district, &customer_warehouse, &district, &warehouse, &amount, &data],
-    )
-    .await?;
-    t.commit().await?;
+    try_join!(
+        async {
+            match &noted {
+                Some(noted) => {
+                    execute(c, &s.write_customer_data, [&key.0, &key.1, &key.2, noted]).await.map(drop)
+                }
+                None => Ok(()),
+            }
+        },
+        execute(
+            c,
+            &s.insert_history,
+            [&customer, &customer_district, &customer_warehouse, &district, &warehouse, &amount, &data],
+        ),
+        commit(c),
+    )?;
     Ok(Outcome::Committed)
 }
 
 async fn order_status(
-    t: Transaction<'_>,
+    c: &Client,
     s: &Statements,
     warehouse: i32,
     district: i32,
     who: Who,
 ) -> Result<Outcome> {
-    let found = find_customer(&t, s, warehouse, district, &who).await?;
+    let ((), found) = try_join!(begin(c), customer_named(c, s, warehouse, district, &who))?;
     let customer = found.ok_or("a customer that an order status names is not there")?;
-    t.query_one(&s.customer_status, &[&warehouse, &district, &customer]).await?;
-    if let Some(order) = t.query_opt(&s.last_order, &[&warehouse, &district, &customer]).await? {
-        let order: i32 = order.get(0);
-        t.query(&s.lines_of_order, &[&warehouse, &district, &order]).await?;
+    let (_, last) = try_join!(
+        query_one(c, &s.customer_status, [&warehouse, &district, &customer]),
+        query_opt(c, &s.last_order, [&warehouse, &district, &customer]),
+    )?;
+    match last {
+        Some(last) => {
+            let order: i32 = last.get(0);
+            try_join!(query(c, &s.lines_of_order, [&warehouse, &district, &order]), commit(c))?;
+        }
+        None => commit(c).await?,
     }
-    t.commit().await?;
     Ok(Outcome::Committed)
 }
 
 /// One district's part of a delivery; a transaction of its own, as clause 2.7.2 allows.
 async fn deliver_district(
-    t: Transaction<'_>,
+    c: &Client,
     s: &Statements,
     warehouse: i32,
     district: i32,
     carrier: i32,
 ) -> Result<()> {
-    if let Some(row) = t.query_opt(&s.oldest_new_order, &[&warehouse, &district]).await? {
-        let order: i32 = row.get(0);
-        let deleted = t.execute(&s.delete_new_order, &[&warehouse, &district, &order]).await?;
-        // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
-        if deleted == 1 {
-            let row = t.query_one(&s.deliver_order, &[&warehouse, &district, &order, &carrier]).await?;
-            let customer: i32 = row.get(0);
-            t.execute(&s.deliver_lines, &[&warehouse, &district, &order]).await?;
-            let total: Decimal = t.query_one(&s.order_total, &[&warehouse, &district, &order]).await?.get(0);
-            t.execute(&s.credit_customer, &[&warehouse, &district, &customer, &total]).await?;
-        }
+    let ((), oldest) = try_join!(begin(c), query_opt(c, &s.oldest_new_order, [&warehouse, &district]))?;
+    let Some(oldest) = oldest else { return Ok(commit(c).await?) };
+    let order: i32 = oldest.get(0);
+    let (deleted, row, _, total) = try_join!(
+        execute(c, &s.delete_new_order, [&warehouse, &district, &order]),
+        query_one(c, &s.deliver_order, [&warehouse, &district, &order, &carrier]),
+        execute(c, &s.deliver_lines, [&warehouse, &district, &order]),
+        query_one(c, &s.order_total, [&warehouse, &district, &order]),
+    )?;
+    // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
+    if deleted == 0 {
+        return Ok(rollback(c).await?);
     }
-    t.commit().await?;
+    let (customer, total): (i32, Decimal) = (row.get(0), total.get(0));
+    try_join!(execute(c, &s.credit_customer, [&warehouse, &district, &customer, &total]), commit(c))?;
     Ok(())
 }
 
 async fn stock_level(
-    t: Transaction<'_>,
+    c: &Client,
     s: &Statements,
     warehouse: i32,
     district: i32,
     threshold: i32,
 ) -> Result<Outcome> {
-    let next: i32 = t.query_one(&s.next_order_number, &[&warehouse, &district]).await?.get(0);
-    t.query_one(&s.low_stock, &[&warehouse, &district, &next, &threshold]).await?;
-    t.commit().await?;
+    let ((), next) = try_join!(begin(c), query_one(c, &s.next_order_number, [&warehouse, &district]))?;
+    let next: i32 = next.get(0);
+    try_join!(query_one(c, &s.low_stock, [&warehouse, &district, &next, &threshold]), commit(c))?;
     Ok(Outcome::Committed)
 }
