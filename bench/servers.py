@@ -137,6 +137,11 @@ class Postgres:
     def url(self, database="postgres"):
         return f"postgres://admin@127.0.0.1:{self.port}/{database}"
 
+    def dsn(self, database, local):
+        """For libpq: over TCP or the local socket, in the clear both."""
+        host = "/tmp" if local else "127.0.0.1"
+        return f"host={host} port={self.port} user=admin dbname={database} sslmode=disable"
+
     def create(self, name):
         return f"create database {name}"
 
@@ -159,7 +164,7 @@ class Rowhouse:
         began = time.monotonic()
         self.process = subprocess.Popen(
             [str(ROWHOUSE), "serve", "--data", str(self.data), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-             *self.options],
+             "--socket-dir", str(self.data.parent), *self.options],
             env=dict(os.environ, ROWHOUSE_ADMIN_PASSWORD=PASSWORD), stdout=subprocess.PIPE, stderr=log, text=True,
         )
         for line in self.process.stdout:
@@ -184,6 +189,12 @@ class Rowhouse:
 
     def url(self, database="rowhouse"):
         return f"postgres://admin:{PASSWORD}@{self.address}/{database}"
+
+    def dsn(self, database, local):
+        """For libpq: over TCP or the local socket, in the clear both."""
+        host, port = self.address.split(":")
+        host = self.data.parent if local else host
+        return f"host={host} port={port} user=admin password={PASSWORD} dbname={database} sslmode=disable"
 
     def create(self, name):
         return f"create tenant {name}"

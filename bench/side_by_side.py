@@ -15,10 +15,13 @@ import subprocess
 import servers
 from servers import psql, say
 
-# Name: what is measured, options, floor of the rate, floor of PostgreSQL's CPU a transaction by ours.
+# Name: what is measured, by the local socket or TCP, options, floor of the rate, floor of PostgreSQL's CPU a transaction by
+# ours. pgbench uses the local socket unless told otherwise.
 PGBENCH = {
-    "select": ("pgbench -S -M prepared -c 8 -j 2", ["-S"], 1.5, 1.0),
-    "tpcb": ("pgbench TPC-B -M prepared -c 8 -j 2", [], 3.0, 1.0),
+    "select": ("pgbench -S -M prepared -c 8 -j 2", True, ["-S"], 1.5, 1.0),
+    "select_tcp": ("pgbench -S -M prepared -c 8 -j 2 -h 127.0.0.1", False, ["-S"], 1.5, 1.0),
+    "tpcb": ("pgbench TPC-B -M prepared -c 8 -j 2", True, [], 3.0, 1.0),
+    "tpcb_tcp": ("pgbench TPC-B -M prepared -c 8 -j 2 -h 127.0.0.1", False, [], 3.0, 1.0),
 }
 TPCC = {
     "tpcc": ("TPC-C, 1 tenant x 5 warehouses x 10 clients",
@@ -28,10 +31,10 @@ TPCC = {
 }
 
 
-def pgbench(server, *options):
+def pgbench(server, local, *options):
     """Transactions a second and server CPU in microseconds a transaction."""
     before = servers.cpu_seconds(server.pid)
-    command = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2", *options, server.url("pgb")]
+    command = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2", *options, server.dsn("pgb", local)]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     cpu = servers.cpu_seconds(server.pid) - before
     count = int(re.search(r"actually processed: (\d+)", out)[1])
@@ -70,14 +73,14 @@ def measure_pgbench(comparison, wanted):
     for server in comparison.both:
         with servers.running(server):
             psql(server, server.admin_database, server.create("pgb"))
-            initialise = ["pgbench", "-q", "-i", "-s", str(arguments.pgbench_scale), server.url("pgb")]
+            initialise = ["pgbench", "-q", "-i", "-s", str(arguments.pgbench_scale), server.dsn("pgb", True)]
             subprocess.run(initialise, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for what in wanted:
-        words, options, floor, cpu_floor = PGBENCH[what]
+        words, local, options, floor, cpu_floor = PGBENCH[what]
 
         def run(server):
-            pgbench(server, *options, "-T", str(max(1, round(arguments.seconds / 4))))
-            return pgbench(server, *options, "-T", str(round(arguments.seconds)))
+            pgbench(server, local, *options, "-T", str(max(1, round(arguments.seconds / 4))))
+            return pgbench(server, local, *options, "-T", str(round(arguments.seconds)))
 
         comparison.interleave(what, run)
         words += f", scale {arguments.pgbench_scale}"
