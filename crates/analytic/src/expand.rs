@@ -41,6 +41,8 @@ pub(crate) enum Series {
     Subscripts(PgType),
     /// `_pg_expandarray(array)`: pairs of element and position, as arrays of two integers.
     ExpandArray(PgType),
+    /// `pg_partition_ancestors(relation)`: nothing, as no table is a partition.
+    PartitionAncestors,
 }
 
 impl Series {
@@ -51,6 +53,7 @@ impl Series {
             Series::ExpandArray(_) => PgType::Array(ElementType::Int4),
             Series::Generate(ty) => *ty,
             Series::Subscripts(_) => PgType::Int4,
+            Series::PartitionAncestors => PgType::Regclass,
         }
     }
 }
@@ -176,9 +179,10 @@ fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
             };
             Ok(Elements::Items(array.items.iter().enumerate().map(pair).collect::<Vec<_>>().into_iter()))
         }
-        (Series::Subscripts(_), [Datum::Array(array), dimension]) => {
+        (Series::Subscripts(ty), [Datum::Array(array), dimension]) => {
             let len = if dimension.as_i64() == Some(1) { array.items.len() as i32 } else { 0 };
-            Ok(Elements::Items((1..=len).map(Datum::Int4).collect::<Vec<_>>().into_iter()))
+            let first = i32::from(ty.vector_element().is_none());
+            Ok(Elements::Items((first..first + len).map(Datum::Int4).collect::<Vec<_>>().into_iter()))
         }
         (Series::Generate(ty), [start, stop, step @ ..]) => {
             let step = match step.first() {

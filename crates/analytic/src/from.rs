@@ -1,5 +1,6 @@
 //! FROM: tables, views, subqueries, functions, joins.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -200,7 +201,8 @@ impl Binder<'_> {
         }
         let catalog = Arc::clone(&self.shared.catalog);
         let path = self.path.borrow().clone();
-        let mut relation = match catalog.resolve_relation(schema, table, &path)? {
+        let found = catalog.resolve_relation(schema, table, &path);
+        let mut relation = match found.map_err(|error| sql::expr::at_name(error, name))? {
             CatalogRelation::Table(found) => {
                 self.check_select(found.owner, found.acl.as_ref(), "table", &found.name)?;
                 self.table(found)?
@@ -314,7 +316,7 @@ impl Binder<'_> {
         let ctes = self.ctes.take();
         let role = self.role.replace(self.shared.catalog.role(view.owner).map(|role| role.oid));
         self.view_depth.set(self.view_depth.get() + 1);
-        let result = self.query(&query, None);
+        let result = self.query(&query, None).map_err(SqlError::without_location);
         self.view_depth.set(self.view_depth.get() - 1);
         self.role.set(role);
         self.ctes.replace(ctes);
@@ -702,7 +704,28 @@ fn alias_function(relation: &mut Relation, called: &str, alias: Option<&ast::Tab
 }
 
 fn may_look_left(factor: &ast::TableFactor) -> bool {
-    matches!(factor, ast::TableFactor::Derived { lateral: true, .. }) || function_of(factor).is_some()
+    match function_of(factor) {
+        // A function of constants is a relation of its own, which the planner may join in any order.
+        Some((_, args, ..)) => args.iter().any(names_something),
+        None => matches!(factor, ast::TableFactor::Derived { lateral: true, .. }),
+    }
+}
+
+/// Whether a column or a query stands in the expression.
+fn names_something(expr: &ast::Expr) -> bool {
+    let found = ast::visit_expressions(expr, |inner| match inner {
+        ast::Expr::Identifier(_)
+        | ast::Expr::CompoundIdentifier(_)
+        | ast::Expr::CompoundFieldAccess { .. }
+        | ast::Expr::Subquery(_)
+        | ast::Expr::InSubquery { .. }
+        | ast::Expr::Exists { .. } => ControlFlow::Break(()),
+        ast::Expr::Function(function) if matches!(function.args, ast::FunctionArguments::Subquery(_)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn alias_of(factor: &ast::TableFactor) -> Option<&ast::TableAlias> {

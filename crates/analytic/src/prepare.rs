@@ -142,7 +142,7 @@ impl Visitor<'_, '_, '_> {
             let ty = candidate.result();
             return Ok(Some(self.stand_in(Synthetic::Catalog { function: candidate, args: bound }, ty)));
         }
-        if matches!(name.as_str(), "unnest" | "generate_series" | "generate_subscripts" | "_pg_expandarray") {
+        if SERIES.contains(&name.as_str()) {
             let Some((call, bound)) = self.binder.series_call(&name, &args, &|arg| self.bind(arg))? else {
                 return Ok(None);
             };
@@ -215,15 +215,22 @@ impl Binder<'_> {
                 bound = coerced;
                 Series::Generate(ty)
             }
-            ("unnest" | "generate_series" | "generate_subscripts" | "_pg_expandarray", _) => {
-                return Err(undefined());
+            ("pg_partition_ancestors", [_]) => {
+                let relation = bound.pop().expect("one argument");
+                bound.push(coerce(relation, PgType::Regclass, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+                Series::PartitionAncestors
             }
+            (name, _) if SERIES.contains(&name) => return Err(undefined()),
             _ => return Ok(None),
         };
         let args = bound.iter().map(|b| b.ty).collect();
         Ok(Some((SeriesCall { series, args }, bound)))
     }
 }
+
+/// The set-returning functions.
+const SERIES: &[&str] =
+    &["unnest", "generate_series", "generate_subscripts", "_pg_expandarray", "pg_partition_ancestors"];
 
 /// The type `generate_series` counts in.
 fn series_type(args: &[BoundExpr]) -> Option<PgType> {

@@ -231,8 +231,9 @@ impl Binder<'_> {
     /// The rows of `relation`, each with its number among its equals.
     fn numbered(&self, relation: &Relation) -> SqlResult<LogicalPlan> {
         let keys: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
-        let name = self.fresh();
-        let number = crate::window::row_number(keys.clone(), Vec::new()).alias(&name);
+        // The plan names the column by the expression, and takes no alias.
+        let number = crate::window::row_number(keys.clone(), Vec::new());
+        let name = number.schema_name().to_string();
         let plan = LogicalPlanBuilder::window_plan(relation.plan.clone(), vec![number]).planned()?;
         let mut exprs = keys;
         exprs.push(Expr::Column(bare(name)));

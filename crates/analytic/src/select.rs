@@ -336,8 +336,9 @@ impl Binder<'_> {
                     }
                 })
                 .collect();
-        let name = self.fresh();
-        let number = crate::window::row_number(keys, order).alias(&name);
+        // The plan names the column by the expression, and takes no alias.
+        let number = crate::window::row_number(keys, order);
+        let name = number.schema_name().to_string();
         let plan = LogicalPlanBuilder::window_plan(plan, vec![number]).planned()?;
         let one = Expr::Literal(datafusion::common::ScalarValue::UInt64(Some(1)), None);
         LogicalPlanBuilder::from(plan)
@@ -452,7 +453,8 @@ impl Stage<'_> {
     fn windows_aggregate(&self) -> bool {
         self.place.windows.borrow().iter().any(|call| {
             let order = call.order.iter().map(|key| &key.expr);
-            call.args.iter().chain(&call.partition).chain(order).any(BoundExpr::contains_aggregate)
+            let all = call.args.iter().chain(&call.partition).chain(&call.filter).chain(order);
+            all.into_iter().any(BoundExpr::contains_aggregate)
         })
     }
 }
@@ -490,10 +492,6 @@ fn origin(expr: &BoundExpr, place: &Place<'_>) -> (u32, i16) {
 fn item_name(expr: &ast::Expr) -> String {
     match expr {
         ast::Expr::Nested(inner) | ast::Expr::Collate { expr: inner, .. } => item_name(inner),
-        ast::Expr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
-            Some(ast::AccessExpr::Dot(ast::Expr::Identifier(ident))) => fold_ident(ident),
-            _ => output_name(expr),
-        },
         _ => output_name(expr),
     }
 }

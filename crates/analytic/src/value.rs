@@ -41,14 +41,20 @@ pub(crate) fn arrow_type(ty: PgType, typmod: TypeMod) -> DataType {
         PgType::Char => DataType::UInt8,
         PgType::Enum(_) => DataType::UInt32,
         _ if ty.is_oid() => DataType::UInt32,
-        PgType::Bytea | PgType::Uuid | PgType::Interval | PgType::Array(_) => DataType::Binary,
+        PgType::Bytea | PgType::Uuid | PgType::Interval => DataType::Binary,
+        _ if ty.element().is_some() => DataType::Binary,
         _ => DataType::Utf8,
     }
 }
 
 /// Whether values of `ty` are opaque in an array of `arrow`.
 pub(crate) fn is_opaque(ty: PgType, arrow: &DataType) -> bool {
-    *arrow == DataType::Binary && matches!(ty, PgType::Numeric | PgType::Interval | PgType::Array(_))
+    *arrow == DataType::Binary && is_opaque_type(ty)
+}
+
+/// Whether values of `ty` can be opaque: what Arrow has no order or equality for that is PostgreSQL's.
+fn is_opaque_type(ty: PgType) -> bool {
+    matches!(ty, PgType::Numeric | PgType::Interval) || ty.element().is_some()
 }
 
 /// The opaque form of a value.
@@ -171,7 +177,7 @@ impl Column {
                 (Datum::Null, _) => b.append_null(),
                 (Datum::Bytea(v), PgType::Bytea) => b.append_value(v),
                 (Datum::Uuid(v), PgType::Uuid) => b.append_value(v),
-                (value, ty @ (PgType::Numeric | PgType::Interval | PgType::Array(_))) => {
+                (value, ty) if is_opaque_type(ty) => {
                     self.scratch.clear();
                     write_opaque(value, ty, &mut self.scratch);
                     b.append_value(&self.scratch);

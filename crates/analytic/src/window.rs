@@ -116,7 +116,7 @@ impl Binder<'_> {
             });
         }
         let expr = ast::Expr::Function(function.clone());
-        let bound = bind_expr(&expr, &place.scope(), &ctx)?;
+        let bound = bind_expr(&expr, &place.scope(), &self.context(sql::expr::Aggregates::OverWindow))?;
         match bound.kind {
             ExprKind::Aggregate(call) => {
                 if call.distinct {

@@ -22,13 +22,11 @@ fn run_all(corpus: &str) {
 }
 
 #[test]
-#[ignore = "a few of its queries fail; see docs/testing.md"]
 fn psql_describes_databases_and_their_objects() {
     run_all(include_str!("corpus/psql.sql"));
 }
 
 #[test]
-#[ignore = "a few of its queries fail; see docs/testing.md"]
 fn sqlalchemy_reflects_a_schema() {
     run_all(include_str!("corpus/sqlalchemy.sql"));
 }
@@ -44,7 +42,6 @@ fn asyncpg_introspects_types() {
 }
 
 #[test]
-#[ignore = "a few of its queries fail; see docs/testing.md"]
 fn the_jdbc_driver_reads_metadata() {
     run_all(include_str!("corpus/jdbc.sql"));
 }

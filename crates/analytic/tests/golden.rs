@@ -5,7 +5,6 @@ mod support;
 use support::Sample;
 
 #[test]
-#[ignore = "2 of 74 queries differ; see docs/testing.md"]
 fn queries_answer_as_postgresql_did() {
     let mut sample = Sample::new();
     let mut failures = Vec::new();

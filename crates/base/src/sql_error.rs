@@ -195,6 +195,8 @@ struct Fields {
     detail: Option<String>,
     hint: Option<String>,
     position: Option<u32>,
+    /// Line and column of the token at fault, both from 1; not sent.
+    location: Option<(u64, u64)>,
     schema: Option<String>,
     table: Option<String>,
     column: Option<String>,
@@ -228,6 +230,7 @@ impl SqlError {
             detail: None,
             hint: None,
             position: None,
+            location: None,
             schema: None,
             table: None,
             column: None,
@@ -266,6 +269,38 @@ impl SqlError {
         self
     }
 
+    /// Where in the statement's text the fault stands, as line and column from 1, for [`SqlError::located_in`]. The first one
+    /// given stays: the innermost name at fault.
+    #[must_use]
+    pub fn with_location(mut self, line: u64, column: u64) -> SqlError {
+        if self.0.location.is_none() && line > 0 {
+            self.0.location = Some((line, column));
+        }
+        self
+    }
+
+    /// The same report for a text that the client did not send (a view's, a default's): nothing in it can be pointed at.
+    #[must_use]
+    pub fn without_location(mut self) -> SqlError {
+        self.0.location = None;
+        self.0.position = None;
+        self
+    }
+
+    /// Turns a location into a position in `sql`, the text it was counted in. A position that is set already stays.
+    #[must_use]
+    pub fn located_in(mut self, sql: &str) -> SqlError {
+        if let (None, Some((line, column))) = (self.0.position, self.0.location.take()) {
+            let before: usize = sql
+                .split_inclusive('\n')
+                .take(usize::try_from(line - 1).unwrap_or(usize::MAX))
+                .map(|line| line.chars().count())
+                .sum();
+            self.0.position = u32::try_from(before as u64 + column).ok();
+        }
+        self
+    }
+
     field!(with_detail, detail);
     field!(with_hint, hint);
     field!(with_schema, schema);
@@ -300,3 +335,18 @@ impl fmt::Display for SqlError {
     }
 }
 impl std::error::Error for SqlError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_becomes_a_position_in_characters() {
+        let error = |line, column| SqlError::new(SqlState::UNDEFINED_COLUMN, "x").with_location(line, column);
+        assert_eq!(error(1, 8).located_in("SELECT nothing").position(), Some(8));
+        assert_eq!(error(2, 3).located_in("☃\n  nothing").position(), Some(5));
+        assert_eq!(error(1, 8).with_location(9, 9).located_in("SELECT a").position(), Some(8));
+        assert_eq!(error(0, 0).located_in("SELECT a").position(), None);
+        assert_eq!(error(1, 8).without_location().located_in("SELECT a").position(), None);
+    }
+}

@@ -296,6 +296,7 @@ pub fn report(out: &mut Vec<u8>, error: &SqlError) {
             (b'D', error.detail()),
             (b'H', error.hint()),
             (b'P', position.as_deref()),
+            (b'W', error.context()),
             (b's', error.schema()),
             (b't', error.table()),
             (b'c', error.column()),

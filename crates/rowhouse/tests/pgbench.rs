@@ -5,7 +5,6 @@ mod common;
 use common::{Server, check_output, run, text};
 
 #[test]
-#[ignore = "not all of it holds yet; see docs/testing.md"]
 fn built_in_scripts_run_in_every_query_mode() {
     let server = Server::with_acme();
     check_output(server.client_tool("pgbench", "acme").args(["-i", "-s", "1", "-q"]));
@@ -41,7 +40,6 @@ fn built_in_scripts_run_in_every_query_mode() {
 }
 
 #[test]
-#[ignore = "not all of it holds yet; see docs/testing.md"]
 fn initialisation_steps_run_server_side_and_with_foreign_keys() {
     let server = Server::with_acme();
     check_output(server.client_tool("pgbench", "acme").args(["-i", "-I", "dtGvpf", "-s", "1", "-q"]));

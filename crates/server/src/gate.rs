@@ -44,6 +44,7 @@ impl Gate for ServerGate {
             application_name: application_name.map(|(_, value)| value.clone()).unwrap_or_default(),
             client_address,
             client_port,
+            tls: client.stream.encryption(),
             backend_start: session::wall_clock(&shared.env),
             state: "idle",
             ..BackendRow::default()

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use env::Socket;
+use sql::session::TlsRow;
 
 /// Ciphertext held back before it is sent.
 const TLS_PIECE_LEN: usize = 64 << 10;
@@ -25,6 +26,8 @@ struct Tls {
     /// Ciphertext that was not yet given to the socket.
     unsent: Vec<u8>,
     ended: bool,
+    /// What was decrypted and not given out yet. rustls itself holds no more than 16 kB of it and fails beyond.
+    plain: Vec<u8>,
 }
 
 fn tls_error(error: rustls::Error) -> io::Error {
@@ -44,6 +47,21 @@ impl Stream {
         self.tls.is_some()
     }
 
+    /// How the connection is encrypted, if it is.
+    pub(crate) fn encryption(&self) -> Option<TlsRow> {
+        let connection = &self.tls.as_ref()?.connection;
+        let suite = connection.negotiated_cipher_suite()?.suite().as_str()?.to_owned();
+        let version = match connection.protocol_version()? {
+            rustls::ProtocolVersion::TLSv1_2 => "TLSv1.2",
+            rustls::ProtocolVersion::TLSv1_3 => "TLSv1.3",
+            _ => "TLS",
+        };
+        let bits = if suite.contains("AES_128") { 128 } else { 256 };
+        // PostgreSQL shows OpenSSL's names, which begin the suites of TLS 1.3 with TLS.
+        let cipher = suite.replacen("TLS13_", "TLS_", 1);
+        Some(TlsRow { version: version.to_owned(), cipher, bits })
+    }
+
     /// Does the server's half of a TLS handshake; everything after it is encrypted.
     ///
     /// # Errors
@@ -51,7 +69,7 @@ impl Stream {
     pub(crate) async fn accept_tls(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
         let mut connection = rustls::ServerConnection::new(config).map_err(tls_error)?;
         connection.set_buffer_limit(None);
-        let mut tls = Tls { connection, unsent: Vec::new(), ended: false };
+        let mut tls = Tls { connection, unsent: Vec::new(), ended: false, plain: Vec::new() };
         while tls.connection.is_handshaking() {
             let outcome = tls.take_in(&self.socket).await;
             // The alert that tells the client why is worth an attempt.
@@ -70,9 +88,10 @@ impl Stream {
     pub(crate) async fn recv(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let Some(tls) = &mut self.tls else { return self.socket.recv(buf).await };
         loop {
-            match tls.read_plain(&mut buf) {
-                Ok(0) if !tls.ended => {}
-                other => return (other, buf),
+            if !tls.plain.is_empty() || tls.ended {
+                let n = tls.plain.len();
+                buf.append(&mut tls.plain);
+                return (Ok(n), buf);
             }
             match tls.take_in(&self.socket).await {
                 Ok(0) => tls.ended = true,
@@ -162,6 +181,7 @@ impl Tls {
                 break;
             }
             self.connection.process_new_packets().map_err(tls_error)?;
+            self.drain()?;
         }
         Ok(n)
     }
@@ -181,8 +201,8 @@ impl Tls {
         outcome
     }
 
-    fn read_plain(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
-        let before = buf.len();
+    /// Takes what was decrypted out of rustls.
+    fn drain(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
         loop {
             match self.connection.reader().read(&mut piece) {
@@ -190,7 +210,7 @@ impl Tls {
                     self.ended = true;
                     break;
                 }
-                Ok(n) => buf.extend_from_slice(&piece[..n]),
+                Ok(n) => self.plain.extend_from_slice(&piece[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The peer closed without saying so; for a database session that is an end like any other.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -200,6 +220,6 @@ impl Tls {
                 Err(error) => return Err(error),
             }
         }
-        Ok(buf.len() - before)
+        Ok(())
     }
 }

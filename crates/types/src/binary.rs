@@ -81,6 +81,8 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
         | PgType::Regnamespace
         | PgType::Regrole => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
         PgType::Enum(_) => parse_text(check_utf8(bytes)?, ty, typmod, ctx)?,
+        PgType::Int2Vector => return parse_array(bytes, ElementType::Int2, typmod, ctx),
+        PgType::OidVector => return parse_array(bytes, ElementType::Oid, typmod, ctx),
         PgType::Array(element) => return parse_array(bytes, element, typmod, ctx),
         PgType::Void => Datum::Void,
     };
@@ -175,7 +177,7 @@ pub fn write_binary(d: &Datum, ty: PgType, ctx: &FormatContext, out: &mut Vec<u8
                 return;
             }
             word(array.items.len() as i32);
-            word(1);
+            word(i32::from(ty.vector_element().is_none()));
             for item in &array.items {
                 if item.is_null() {
                     out.extend_from_slice(&(-1i32).to_be_bytes());
@@ -212,6 +214,8 @@ mod tests {
             ("{\"a\": 1}", PgType::Jsonb),
             ("{1,NULL,3}", PgType::Array(ElementType::Int4)),
             ("{}", PgType::Array(ElementType::Text)),
+            ("1 -2", PgType::Int2Vector),
+            ("", PgType::OidVector),
         ];
         for (text, ty) in all {
             let d = parse_text(text, ty, TypeMod::NONE, &ctx).unwrap();

@@ -30,6 +30,9 @@ pub fn cast_allowed(from: PgType, to: PgType) -> Option<CastContext> {
     if from == T::Void || to == T::Void {
         return None;
     }
+    if let Some(element) = from.vector_element().filter(|_| to.element().is_some()) {
+        return cast_allowed(T::Array(element), to);
+    }
     let rank = |ty| match ty {
         T::Int2 => Some(0),
         T::Int4 => Some(1),

@@ -73,6 +73,14 @@ pub trait CatalogNames: Send + Sync {
     fn role_oid(&self, _name: &str) -> Option<u32> {
         None
     }
+    /// A function by its name, where there is only one of that name.
+    fn function_oid(&self, _name: &str) -> Option<u32> {
+        None
+    }
+    /// The name of a function.
+    fn function_name(&self, _oid: u32) -> Option<String> {
+        None
+    }
     /// The name of a role.
     fn role_name(&self, _oid: u32) -> Option<String> {
         None

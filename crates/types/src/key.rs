@@ -191,7 +191,9 @@ fn decode_payload(ty: PgType, input: &mut Input<'_, '_>) -> SqlResult<Datum> {
         | PgType::Regrole => Datum::Oid(u32::from_be_bytes(input.array()?)),
         PgType::Enum(oid) => Datum::Enum { type_oid: oid.0, order: u32::from_be_bytes(input.array()?) },
         PgType::Char => Datum::Char(input.byte()?),
-        PgType::Array(element) => {
+        PgType::Array(_) | PgType::Int2Vector | PgType::OidVector => {
+            let element =
+                ty.element().and_then(crate::ElementType::from_type).expect("an array has elements");
             let mut items = Vec::new();
             while input.byte()? == 1 {
                 let marker = input.byte()?;

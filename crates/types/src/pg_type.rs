@@ -180,6 +180,10 @@ scalar_types! {
     Regproc 24 1008 "regproc" "regproc" 4 'N' false;
     Regnamespace 4089 4090 "regnamespace" "regnamespace" 4 'N' false;
     Regrole 4096 4097 "regrole" "regrole" 4 'N' false;
+    /// The catalog's lists of column numbers: arrays of smallint whose subscripts begin at 0, with a text form of their own.
+    Int2Vector 22 1006 "int2vector" "int2vector" -1 'A' false;
+    /// The same of oids.
+    OidVector 30 1013 "oidvector" "oidvector" -1 'A' false;
 }
 
 impl PgType {
@@ -192,6 +196,15 @@ impl PgType {
     pub fn element(self) -> Option<PgType> {
         match self {
             PgType::Array(element) => Some(element.into()),
+            _ => self.vector_element().map(PgType::from),
+        }
+    }
+
+    /// What an int2vector or oidvector consists of.
+    pub fn vector_element(self) -> Option<ElementType> {
+        match self {
+            PgType::Int2Vector => Some(ElementType::Int2),
+            PgType::OidVector => Some(ElementType::Oid),
             _ => None,
         }
     }
@@ -324,6 +337,7 @@ mod tests {
             assert_eq!(array.element(), Some(ty));
             assert_eq!(PgType::from_name(ty.internal_name()), Some(ty));
             assert_eq!(PgType::from_name(array.internal_name()), Some(array));
+            assert_eq!(ty.element().is_some(), ty.vector_element().is_some());
         }
     }
 

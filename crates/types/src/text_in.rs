@@ -222,7 +222,11 @@ fn parse_reg(text: &str, ty: PgType, ctx: &FormatContext) -> SqlResult<u32> {
             (names.and_then(|n| n.namespace_oid(name)), SqlState::INVALID_SCHEMA_NAME, "schema")
         }
         PgType::Regrole => (names.and_then(|n| n.role_oid(name)), SqlState::UNDEFINED_OBJECT, "role"),
-        _ => (None, SqlState::UNDEFINED_FUNCTION, "function"),
+        _ => {
+            let system = matches!(schema, None | Some("pg_catalog"));
+            let found = names.filter(|_| system).and_then(|n| n.function_oid(name));
+            (found, SqlState::UNDEFINED_FUNCTION, "function")
+        }
     };
     found.ok_or_else(|| SqlError::new(state, format!("{what} \"{}\" does not exist", parts.join("."))))
 }
@@ -288,6 +292,12 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
                     ))
                 }
             };
+        }
+        PgType::Int2Vector | PgType::OidVector => {
+            let element = ty.vector_element().expect("a vector has elements");
+            let item = |word: &str| parse_text(word, element.into(), TypeMod::NONE, ctx);
+            let items = text.split_ascii_whitespace().map(item).collect::<SqlResult<_>>()?;
+            return Ok(Datum::array(element, items));
         }
         PgType::Array(element) => {
             return array_text::parse(text, element, typmod, ctx).map(|array| Datum::Array(Box::new(array)));

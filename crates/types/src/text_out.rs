@@ -83,6 +83,14 @@ pub fn write_text(d: &Datum, ty: PgType, ctx: &FormatContext, out: &mut Vec<u8>)
         }
         Datum::Char(0) => {}
         Datum::Char(b) => out.push(*b),
+        Datum::Array(array) if ty.vector_element().is_some() => {
+            for (i, item) in array.items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b' ');
+                }
+                write_text(item, array.element.into(), ctx, out);
+            }
+        }
         Datum::Array(array) => array_text::write(array, ctx, out),
     }
 }
@@ -92,6 +100,7 @@ fn write_oid(oid: u32, ty: PgType, ctx: &FormatContext, out: &mut Vec<u8>) {
     let name = match ty {
         PgType::Regclass => names.and_then(|n| n.relation_name(oid)),
         PgType::Regnamespace => names.and_then(|n| n.namespace_name(oid)),
+        PgType::Regproc => names.and_then(|n| n.function_name(oid)),
         PgType::Regrole => names.and_then(|n| n.role_name(oid)),
         PgType::Regtype => match PgType::from_oid(oid) {
             Some(builtin) => Some(format_type_in(builtin, TypeMod::NONE, names)),

@@ -1,9 +1,12 @@
 //! Objects written back as SQL: what `pg_get_constraintdef` and its kin answer.
 
-use base::Oid;
-use tenant::catalog::{Catalog, Index, MatchType, ReferentialAction, Relation, Table};
+use std::sync::Arc;
 
-use super::names::{qualified, quoted, relation_name};
+use base::Oid;
+use tenant::catalog::{Catalog, Column, Index, MatchType, ReferentialAction, Relation, Table};
+use types::{PgType, TypeMod};
+
+use super::names::{Names, qualified, quoted, relation_name};
 
 /// A list of columns: `a, "B"`.
 fn columns(table: &Table, positions: impl IntoIterator<Item = usize>) -> String {
@@ -12,7 +15,8 @@ fn columns(table: &Table, positions: impl IntoIterator<Item = usize>) -> String 
 }
 
 /// `UNIQUE (a, b)`, `CHECK ((a > 0))`, `FOREIGN KEY (a) REFERENCES p(id) ON DELETE CASCADE`.
-pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid) -> Option<String> {
+/// `pretty` leaves out the parentheses that only keep a CHECK's expression together.
+pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid, pretty: bool) -> Option<String> {
     for table in catalog.tables() {
         for index in &table.indexes {
             if index.constraint.is_some_and(|c| c.oid == oid) {
@@ -22,7 +26,12 @@ pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid) -> Option<St
             }
         }
         if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
-            return Some(format!("CHECK (({}))", check.expression));
+            let expression = &check.expression;
+            return Some(if pretty {
+                format!("CHECK ({expression})")
+            } else {
+                format!("CHECK (({expression}))")
+            });
         }
         if let Some(key) = table.foreign_key(oid) {
             let parent = catalog.table(key.referenced_table)?;
@@ -102,4 +111,41 @@ pub(crate) fn index(catalog: &Catalog, oid: Oid, column: i32) -> Option<String> 
 /// The query of a view, with PostgreSQL's final semicolon.
 pub(crate) fn view(catalog: &Catalog, oid: Oid) -> Option<String> {
     catalog.view(oid).map(|view| format!(" {};", view.sql.trim().trim_end_matches(';')))
+}
+
+/// A column's default as PostgreSQL shows it: a literal with its type, a sequence by the shortest name that finds it. Other
+/// expressions are shown as they were written.
+pub(crate) fn default(catalog: &Arc<Catalog>, path: &[Oid], column: &Column) -> Option<String> {
+    let written = column.default.as_deref()?;
+    if is_literal(written) {
+        let names = Names::new(Arc::clone(catalog), path.to_vec());
+        return Some(format!("{written}::{}", types::format_type_in(column.ty, TypeMod::NONE, Some(&names))));
+    }
+    let sequence = written
+        .strip_prefix("nextval('")
+        .and_then(|rest| rest.strip_suffix("'::regclass)"))
+        .and_then(|_| column.sequence)
+        .and_then(|oid| catalog.relation(oid));
+    match sequence {
+        Some(sequence) => {
+            let name = relation_name(catalog, path, sequence).replace('\'', "''");
+            Some(format!("nextval('{name}'::regclass)"))
+        }
+        None => Some(written.to_owned()),
+    }
+}
+
+/// Whether the whole of `sql` is one plain string literal.
+fn is_literal(sql: &str) -> bool {
+    let Some(body) = sql.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) else { return false };
+    !body.replace("''", "").contains('\'')
+}
+
+/// `attstorage` and `typstorage`: where a long value goes.
+pub(crate) fn storage(ty: PgType) -> u8 {
+    match ty {
+        PgType::Numeric => b'm',
+        ty if ty.type_len() < 0 && ty.vector_element().is_none() => b'x',
+        _ => b'p',
+    }
 }

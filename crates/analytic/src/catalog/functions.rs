@@ -1,12 +1,12 @@
 //! Functions over the catalog: `format_type`, `pg_get_constraintdef`, `has_table_privilege` and their like.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Privileges, Relation};
+use tenant::catalog::{Privileges, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::definitions;
 use super::names::{is_visible, qualified, quoted};
-use super::{system_table, system_tables};
+use super::{procs, system_table, system_tables};
 use crate::shared::Shared;
 
 type Eval = fn(&[Datum], &Shared) -> SqlResult<Datum>;
@@ -86,7 +86,8 @@ static FUNCTIONS: &[Definition] = &[
     },
     function("pg_get_expr", 2, &[TEXT, OID, BOOL], TEXT, |a, _| Ok(a[0].clone())),
     function("pg_get_constraintdef", 1, &[OID, BOOL], TEXT, |a, s| {
-        Ok(optional(definitions::constraint(&s.catalog, &s.search_path, oid(a))))
+        let pretty = a.get(1).and_then(Datum::as_bool).unwrap_or(false);
+        Ok(optional(definitions::constraint(&s.catalog, &s.search_path, oid(a), pretty)))
     }),
     function("pg_get_indexdef", 1, &[OID, INT4, BOOL], TEXT, |a, s| {
         let column = a.get(1).and_then(Datum::as_i64).unwrap_or(0) as i32;
@@ -106,9 +107,11 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_get_triggerdef", 1, &[OID, BOOL], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_statisticsobjdef_columns", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_partkeydef", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
-    function("pg_get_function_result", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
-    function("pg_get_function_arguments", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
-    function("pg_get_function_identity_arguments", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
+    function("pg_get_function_result", 1, &[OID], TEXT, |a, _| {
+        Ok(optional(procs::by_oid(oid(a).0).map(procs::Proc::result_text)))
+    }),
+    function("pg_get_function_arguments", 1, &[OID], TEXT, function_arguments),
+    function("pg_get_function_identity_arguments", 1, &[OID], TEXT, function_arguments),
     function("pg_get_functiondef", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_function_sqlbody", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_userbyid", 1, &[OID], PgType::Name, |a, s| {
@@ -153,9 +156,9 @@ static FUNCTIONS: &[Definition] = &[
     }),
     function("pg_relation_size", 1, &[ANY, TEXT], INT8, size),
     function("pg_table_size", 1, &[ANY], INT8, size),
-    function("pg_total_relation_size", 1, &[ANY], INT8, size),
-    function("pg_indexes_size", 1, &[ANY], INT8, |_, _| Err(SqlError::unsupported("pg_indexes_size"))),
-    function("pg_database_size", 1, &[ANY], INT8, |_, _| Err(SqlError::unsupported("pg_database_size"))),
+    function("pg_total_relation_size", 1, &[ANY], INT8, total_size),
+    function("pg_indexes_size", 1, &[ANY], INT8, indexes_size),
+    function("pg_database_size", 1, &[ANY], INT8, database_size),
     function("pg_tablespace_location", 1, &[OID], TEXT, |_, _| Ok(Datum::text(""))),
     function("pg_encoding_to_char", 1, &[INT4], PgType::Name, |a, _| {
         Ok(Datum::text(match a[0].as_i64() {
@@ -189,7 +192,7 @@ static FUNCTIONS: &[Definition] = &[
     }),
     function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
     function("has_schema_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_schema_privilege),
-    function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
+    function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_database_privilege),
     function("has_function_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
     function("has_type_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
     function("has_language_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
@@ -208,6 +211,9 @@ fn yes(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
 }
 fn no(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(false))
+}
+fn function_arguments(args: &[Datum], _: &Shared) -> SqlResult<Datum> {
+    Ok(optional(procs::by_oid(oid(args).0).map(procs::Proc::arguments_text)))
 }
 fn optional(text: Option<String>) -> Datum {
     text.map_or(Datum::Null, Datum::text)
@@ -232,7 +238,9 @@ fn format_type(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     if let Some(ty) = PgType::from_oid(number.0) {
         return Ok(Datum::text(types::format_type_in(ty, typmod, names)));
     }
-    Ok(Datum::text(names.and_then(|n| n.type_name(number.0)).unwrap_or_else(|| "???".to_owned())))
+    let name = procs::pseudo_type(number.0).map(str::to_owned);
+    let name = name.or_else(|| names.and_then(|n| n.type_name(number.0)));
+    Ok(Datum::text(name.unwrap_or_else(|| "???".to_owned())))
 }
 
 /// A relation by a name as SQL writes it: folded, perhaps qualified and quoted.
@@ -336,6 +344,16 @@ fn has_table_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(any))
 }
 
+/// A role belongs to one database, where it may do everything; the administrator enters all.
+fn has_database_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let database = &args[args.len() - 2];
+    let own = match database {
+        Datum::Text(name) => **name == *shared.context.database,
+        other => other.as_i64() == Some(i64::from(super::server::DATABASE)),
+    };
+    Ok(Datum::Bool(own || current_role(shared).is_none()))
+}
+
 fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let (role, object, wanted) = privilege_args(args, shared)?;
     let found = match object {
@@ -351,17 +369,69 @@ fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(any))
 }
 
-/// An estimate of a table's bytes from its rows; pages are not counted by table.
+/// The bytes of a table, or of an index.
 fn size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let Some(oid) = relation(&args[0], shared)? else { return Ok(Datum::Null) };
-    let (Some(view), Some(table)) = (&shared.view, shared.catalog.table(oid)) else {
-        return Ok(Datum::Int8(0));
+    Ok(Datum::Int8(match shared.catalog.relation(oid) {
+        Some(Relation::Table(table)) => table_bytes(table, shared),
+        Some(Relation::Index(table, at)) => index_bytes(table, *at, shared),
+        _ => 0,
+    }))
+}
+
+fn total_size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let Some(oid) = relation(&args[0], shared)? else { return Ok(Datum::Null) };
+    Ok(Datum::Int8(match shared.catalog.relation(oid) {
+        Some(Relation::Table(table)) => table_bytes(table, shared) + all_index_bytes(table, shared),
+        Some(Relation::Index(table, at)) => index_bytes(table, *at, shared),
+        _ => 0,
+    }))
+}
+
+fn indexes_size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let Some(oid) = relation(&args[0], shared)? else { return Ok(Datum::Null) };
+    Ok(Datum::Int8(shared.catalog.table(oid).map_or(0, |table| all_index_bytes(table, shared))))
+}
+
+/// The bytes of this database's tables and indexes; nothing can be said of another.
+fn database_size(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
+    let own = match &args[0] {
+        Datum::Text(name) => **name == *shared.context.database,
+        other => other.as_i64() == Some(i64::from(super::server::DATABASE)),
     };
-    let width: usize =
-        table.live_columns().map(|(_, c)| usize::try_from(c.ty.type_len()).unwrap_or(24)).sum();
+    if !own {
+        return Err(SqlError::new(
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "permission denied for another database",
+        ));
+    }
+    let tables = shared.catalog.tables();
+    Ok(Datum::Int8(tables.map(|t| table_bytes(t, shared) + all_index_bytes(t, shared)).sum()))
+}
+
+/// An estimate of a table's bytes from its rows; pages are not counted by table.
+fn table_bytes(table: &Table, shared: &Shared) -> i64 {
+    estimated_bytes(table, table.live_columns().map(|(_, c)| c.ty), shared)
+}
+
+fn index_bytes(table: &Table, at: usize, shared: &Shared) -> i64 {
+    estimated_bytes(table, table.indexes[at].column_positions().map(|i| table.columns[i].ty), shared)
+}
+
+/// The rows of a primary key are those of its table.
+fn all_index_bytes(table: &Table, shared: &Shared) -> i64 {
+    (0..table.indexes.len()).map(|at| index_bytes(table, at, shared)).sum()
+}
+
+fn estimated_bytes(table: &Table, columns: impl Iterator<Item = PgType>, shared: &Shared) -> i64 {
+    /// What a value of no fixed length is taken for, and what a row costs beside its values.
+    const TEXT_BYTES: usize = 24;
+    const ROW_BYTES: usize = 16;
+    let Some(view) = &shared.view else { return 0 };
+    let width: usize = columns.map(|ty| usize::try_from(ty.type_len()).unwrap_or(TEXT_BYTES)).sum();
     let page = base::limits::PAGE_SIZE as u64;
-    let bytes = view.row_count(table) * (width as u64 + 16);
-    Ok(Datum::Int8(bytes.div_ceil(page).saturating_mul(page) as i64))
+    let bytes = view.row_count(table) * (width + ROW_BYTES) as u64;
+    bytes.div_ceil(page).saturating_mul(page) as i64
 }
 
 /// The sequence owned by a column, quoted and qualified.

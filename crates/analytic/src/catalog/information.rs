@@ -194,7 +194,7 @@ fn columns(out: &mut Rows<'_>) {
                     updatable: true,
                 },
             );
-            if let Some(default) = &c.default {
+            if let Some(default) = super::definitions::default(&catalog, &out.shared.search_path, c) {
                 row.push(("column_default", text(default)));
             }
             if let Some(identity) = c.identity {

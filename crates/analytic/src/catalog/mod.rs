@@ -9,6 +9,7 @@ pub(crate) mod functions;
 mod information;
 pub(crate) mod names;
 mod objects;
+pub(crate) mod procs;
 mod server;
 mod types_rows;
 
@@ -73,8 +74,6 @@ fn parse_table(line: &'static str) -> SystemTable {
 /// The nearest type we have.
 fn column_type(name: &str) -> PgType {
     match name {
-        "int2vector" => PgType::Array(ElementType::Int2),
-        "oidvector" => PgType::Array(ElementType::Oid),
         "_aclitem" => PgType::Array(ElementType::Text),
         "xid" => PgType::Oid,
         "pg_node_tree" | "pg_lsn" | "inet" | "anyarray" => PgType::Text,
@@ -134,6 +133,8 @@ fn blank(ty: PgType) -> Datum {
         PgType::Float4 => Datum::Float4(0.0),
         PgType::Char => Datum::Char(0),
         PgType::Array(element) => Datum::array(element, Vec::new()),
+        PgType::Int2Vector => Datum::array(ElementType::Int2, Vec::new()),
+        PgType::OidVector => Datum::array(ElementType::Oid, Vec::new()),
         ty if ty.is_oid() => Datum::Oid(0),
         _ => Datum::text(""),
     }

@@ -6,7 +6,7 @@ use base::Oid;
 use tenant::catalog::{Catalog, Relation};
 use types::{CatalogNames, PgType};
 
-use super::{system_table, system_tables};
+use super::{procs, system_table, system_tables};
 
 /// The catalog as text forms see it (`regclass`, `regtype`, enums).
 pub(crate) struct Names {
@@ -246,6 +246,12 @@ impl CatalogNames for Names {
     }
     fn namespace_name(&self, oid: u32) -> Option<String> {
         self.catalog.schema(Oid(oid)).map(|s| quoted(&s.name))
+    }
+    fn function_oid(&self, name: &str) -> Option<u32> {
+        procs::only_named(name).map(|p| p.oid)
+    }
+    fn function_name(&self, oid: u32) -> Option<String> {
+        procs::by_oid(oid).map(|p| p.name.to_owned())
     }
     fn role_oid(&self, name: &str) -> Option<u32> {
         self.catalog.role_named(name).map(|r| r.oid.0)

@@ -170,7 +170,7 @@ fn attribute(
         ("attstattarget", Datum::Int4(-1)),
         ("attcacheoff", Datum::Int4(-1)),
         ("attndims", Datum::Int4(i32::from(ty.element().is_some()))),
-        ("attstorage", letter(if ty.type_len() < 0 { b'x' } else { b'p' })),
+        ("attstorage", letter(definitions::storage(ty))),
         ("attalign", letter(b'i')),
         ("attislocal", Datum::Bool(true)),
         ("attcollation", Datum::Oid(collation)),
@@ -244,10 +244,11 @@ fn default_oid(table: Oid, position: usize) -> Datum {
 }
 
 fn defaults(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
+    let catalog = &out.shared.catalog.clone();
+    let path = out.shared.search_path.clone();
     for table in sorted_tables(catalog) {
         for (position, column) in table.live_columns() {
-            if let Some(default) = &column.default {
+            if let Some(default) = definitions::default(catalog, &path, column) {
                 out.add(vec![
                     ("oid", default_oid(table.oid, position)),
                     ("adrelid", oid(table.oid)),

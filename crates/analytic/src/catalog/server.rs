@@ -1,6 +1,6 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings.
 
-use types::{Datum, ElementType};
+use types::{Datum, ElementType, TypeMod};
 
 use super::objects::acl;
 use super::{Rows, letter, oid, text};
@@ -29,6 +29,8 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         }
         "pg_settings" => settings(out),
         "pg_stat_activity" => activity(out),
+        "pg_stat_ssl" => encryption(out),
+        "pg_prepared_statements" => prepared_statements(out),
         "pg_locks" => locks(out),
         _ => return false,
     }
@@ -176,6 +178,34 @@ fn activity(out: &mut Rows<'_>) {
             ("state", text(backend.state)),
             ("query", text(&backend.query)),
             ("backend_type", text("client backend")),
+        ]);
+    }
+}
+
+fn encryption(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for backend in &context.backends {
+        let tls = backend.tls.as_ref();
+        out.add(vec![
+            ("pid", Datum::Int4(backend.pid.0 as i32)),
+            ("ssl", Datum::Bool(tls.is_some())),
+            ("version", tls.map_or(Datum::Null, |t| text(&t.version))),
+            ("cipher", tls.map_or(Datum::Null, |t| text(&t.cipher))),
+            ("bits", tls.map_or(Datum::Null, |t| Datum::Int4(i32::from(t.bits)))),
+        ]);
+    }
+}
+
+fn prepared_statements(out: &mut Rows<'_>) {
+    let context = out.shared.context.clone();
+    for prepared in &context.prepared {
+        let parameters = prepared.parameters.iter().map(|ty| text(types::format_type(*ty, TypeMod::NONE)));
+        out.add(vec![
+            ("name", text(&prepared.name)),
+            ("statement", text(&prepared.statement)),
+            ("prepare_time", Datum::TimestampTz(prepared.prepared)),
+            ("parameter_types", Datum::array(ElementType::Text, parameters.collect())),
+            ("from_sql", Datum::Bool(prepared.from_sql)),
         ]);
     }
 }

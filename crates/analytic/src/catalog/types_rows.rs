@@ -11,6 +11,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
     match table {
         "pg_type" => types(out),
         "pg_enum" => enums(out),
+        "pg_proc" => super::procs::fill(out),
         "pg_am" => {
             for (number, name, kind) in [(2, "heap", b't'), (403, "btree", b'i')] {
                 out.add(vec![("oid", Datum::Oid(number)), ("amname", text(name)), ("amtype", letter(kind))]);
@@ -91,9 +92,17 @@ fn add_type(out: &mut Rows<'_>, row: &TypeRow<'_>) {
     let ty = row.ty;
     let collation = match ty {
         PgType::Name => 950,
+        PgType::Int2Vector | PgType::OidVector => 0,
         ty if ty.is_string() || ty.element().is_some_and(PgType::is_string) => DEFAULT_COLLATION,
         _ => 0,
     };
+    let family = match row.kind {
+        b'e' => "enum",
+        _ if ty.vector_element().is_some() => row.name,
+        _ if row.element != 0 => "array",
+        _ => row.name,
+    };
+    let [input, output, receive, send] = super::procs::of_type(family);
     let by_value = matches!(ty.type_len(), 1 | 2 | 4 | 8);
     out.add(vec![
         ("oid", Datum::Oid(row.oid)),
@@ -109,8 +118,12 @@ fn add_type(out: &mut Rows<'_>, row: &TypeRow<'_>) {
         ("typdelim", letter(b',')),
         ("typelem", Datum::Oid(row.element)),
         ("typarray", Datum::Oid(row.array)),
+        ("typinput", Datum::Oid(input)),
+        ("typoutput", Datum::Oid(output)),
+        ("typreceive", Datum::Oid(receive)),
+        ("typsend", Datum::Oid(send)),
         ("typalign", letter(alignment(ty))),
-        ("typstorage", letter(if ty.type_len() < 0 { b'x' } else { b'p' })),
+        ("typstorage", letter(super::definitions::storage(ty))),
         ("typtypmod", Datum::Int4(-1)),
         ("typcollation", Datum::Oid(collation)),
     ]);
@@ -129,7 +142,7 @@ fn types(out: &mut Rows<'_>) {
                 owner,
                 ty,
                 kind: b'b',
-                element: 0,
+                element: ty.element().map_or(0, PgType::oid),
                 array,
             },
         );

@@ -246,10 +246,12 @@ impl Sample {
                 setting("server_version", "15.0"),
                 setting("jit", "off"),
                 setting("default_tablespace", ""),
+                setting("default_table_access_method", "heap"),
             ],
             backends: Vec::new(),
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],
+            prepared: Vec::new(),
         }
     }
 

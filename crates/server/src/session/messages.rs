@@ -148,7 +148,8 @@ impl Connection {
     #[cold]
     fn told(&mut self, message: &Frontend<'_>, error: &SqlError) {
         match message {
-            Frontend::Query(_) => self.report(error, Via::Simple),
+            Frontend::Query(sql) => self.report(&error.clone().located_in(sql), Via::Simple),
+            Frontend::Parse(parse) => self.report(&error.clone().located_in(parse.query), Via::Extended),
             Frontend::Sync => {
                 self.output.report(error);
                 self.ready_for_query();

@@ -23,6 +23,8 @@ pub(crate) struct CopyReader {
     consumed: usize,
     record: Record,
     line: u64,
+    /// Bounds in `pending` of the line that `record` was read from, for the context of errors.
+    line_read: Option<(usize, usize)>,
     header_read: bool,
     ended: bool,
     finished: bool,
@@ -62,6 +64,7 @@ impl CopyReader {
             consumed: 0,
             record: Record::default(),
             line: 0,
+            line_read: None,
             header_read: false,
             ended: false,
             finished: false,
@@ -76,6 +79,7 @@ impl CopyReader {
             self.pending.drain(..self.consumed);
         }
         self.consumed = 0;
+        self.line_read = None;
         self.pending.extend_from_slice(data);
     }
 
@@ -163,6 +167,7 @@ impl CopyReader {
             self.ended = true;
             return Some((self.consumed, self.consumed));
         }
+        self.line_read = Some((start, stop));
         Some((start, stop))
     }
 
@@ -223,7 +228,7 @@ impl CopyReader {
             row.push(match self.record.field(index) {
                 None => Datum::Null,
                 Some(bytes) => {
-                    self.value(bytes, column, context).map_err(|error| self.located(error, column))?
+                    self.value(bytes, column, context).map_err(|error| self.located(error, column, bytes))?
                 }
             });
         }
@@ -243,12 +248,36 @@ impl CopyReader {
         types::parse_text(text, column.ty, column.modifier, context)
     }
 
-    fn located(&self, error: SqlError, column: &CopyColumn) -> SqlError {
-        error.with_context(format!("COPY {}, line {}, column {}", self.table, self.line, column.name))
+    /// `error` of a value, with the place it stands at; binary values are not shown.
+    fn located(&self, error: SqlError, column: &CopyColumn, bytes: &[u8]) -> SqlError {
+        let place = format!("{}, column {}", self.place(), column.name);
+        error.with_context(match self.options.format {
+            CopyTextFormat::Binary => place,
+            _ => format!("{place}: \"{}\"", shown(bytes)),
+        })
+    }
+
+    /// Where in the input the reader stands, as the context of errors names it.
+    pub(crate) fn place(&self) -> String {
+        format!("COPY {}, line {}", self.table, self.line)
     }
 
     fn bad(&self, message: &str) -> SqlError {
-        SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
-            .with_context(format!("COPY {}, line {}", self.table, self.line))
+        let place = self.place();
+        SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message).with_context(match self.line_read {
+            Some((start, end)) => format!("{place}: \"{}\"", shown(&self.pending[start..end])),
+            None => place,
+        })
+    }
+}
+
+/// The beginning of what the input has, for the context of an error.
+fn shown(bytes: &[u8]) -> String {
+    /// PostgreSQL's MAX_COPY_DATA_DISPLAY.
+    const SHOWN_CHARS_MAX: usize = 100;
+    let text = String::from_utf8_lossy(bytes);
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into_owned(),
     }
 }

@@ -55,9 +55,11 @@ fn csv_tells_an_empty_string_from_null_by_its_quotes() {
 fn records_of_the_wrong_shape_are_refused_with_their_line() {
     let error = read(options(CopyTextFormat::Text), &[b"1\ta\n2\n"]).unwrap_err();
     assert_eq!(error.message(), "missing data for column \"note\"");
-    assert_eq!(error.context(), Some("COPY t, line 2"));
+    assert_eq!(error.context(), Some("COPY t, line 2: \"2\""));
     let error = read(options(CopyTextFormat::Text), &[b"1\ta\tb\n"]).unwrap_err();
     assert_eq!(error.message(), "extra data after last expected column");
+    let error = read(options(CopyTextFormat::Text), &[b"1\ta\nthree\tb\n"]).unwrap_err();
+    assert_eq!(error.context(), Some("COPY t, line 2, column id: \"three\""));
     assert!(read(options(CopyTextFormat::Csv), &[b"1,\"open\n"]).is_err());
     assert!(read(options(CopyTextFormat::Binary), &[b"PGDUMP"]).is_err());
 }

@@ -14,7 +14,7 @@ use super::bind_operator::{
 use super::bind_type::bind_type;
 use super::coerce::{coerce, coerce_condition, common_type};
 use super::fold::fold;
-use super::scope::{Scope, undefined_column};
+use super::scope::{Scope, at_ident, undefined_column};
 use super::tree::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest};
 use super::{bind_call, bind_operator};
 
@@ -54,7 +54,7 @@ pub fn bind_sql_text(sql: &str, scope: &dyn Scope, ctx: &BindContext<'_>) -> Sql
         .map_err(|e| {
             SqlError::new(SqlState::SYNTAX_ERROR, format!("stored expression cannot be parsed: {e}"))
         })?;
-    bind_expr(&parsed, scope, ctx)
+    bind_expr(&parsed, scope, ctx).map_err(SqlError::without_location)
 }
 
 /// An identifier as SQL reads it: folded to lower case unless quoted, cut to 63 bytes.
@@ -243,7 +243,11 @@ impl Binder<'_> {
         let names: Vec<String> = parts.iter().map(fold_ident).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (name, qualifier) = names.split_last().expect("an identifier has a part");
-        let column = self.scope.resolve(qualifier, name)?.ok_or_else(|| undefined_column(qualifier, name))?;
+        let column = self
+            .scope
+            .resolve(qualifier, name)
+            .and_then(|found| found.ok_or_else(|| undefined_column(qualifier, name)))
+            .map_err(|error| at_ident(error, &parts[0]))?;
         let kind = match column.depth {
             0 => ExprKind::Column(column.index),
             depth => ExprKind::Outer { depth, index: column.index },
@@ -388,7 +392,7 @@ impl Binder<'_> {
             None => {
                 let place = match self.ctx.aggregates {
                     super::Aggregates::Forbidden(place) => place,
-                    super::Aggregates::Allowed => "this expression",
+                    super::Aggregates::Allowed | super::Aggregates::OverWindow => "this expression",
                 };
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {place}")))
             }
@@ -568,7 +572,10 @@ impl Binder<'_> {
     }
 
     fn access(&self, root: &Expr, chain: &[ast::AccessExpr]) -> SqlResult<BoundExpr> {
-        let mut value = self.bind(root)?;
+        let (mut value, chain) = match root {
+            Expr::Identifier(first) => self.subscripted_column(first, chain)?,
+            root => (self.bind(root)?, chain),
+        };
         for access in chain {
             let ast::AccessExpr::Subscript(subscript) = access else {
                 return Err(SqlError::unsupported("a field of a composite value"));
@@ -593,7 +600,13 @@ impl Binder<'_> {
             };
             value = match subscript {
                 ast::Subscript::Index { index: at } => {
-                    let index = Box::new(index(at)?);
+                    let mut index = index(at)?;
+                    if value.ty.vector_element().is_some() {
+                        // A vector's first subscript is 0, an array's 1.
+                        let one = BoundExpr::constant(Datum::Int4(1), PgType::Int4);
+                        index = bind_binary("+", index, one, self.ctx)?;
+                    }
+                    let index = Box::new(index);
                     let kind = ExprKind::Subscript { array: Box::new(value), index };
                     BoundExpr::new(element, TypeMod::NONE, kind)
                 }
@@ -607,6 +620,21 @@ impl Binder<'_> {
             };
         }
         Ok(value)
+    }
+
+    /// `t.column[…]`, which is parsed as accesses to a column `t`: the column, and the accesses after its name.
+    fn subscripted_column<'c>(
+        &self,
+        first: &ast::Ident,
+        chain: &'c [ast::AccessExpr],
+    ) -> SqlResult<(BoundExpr, &'c [ast::AccessExpr])> {
+        let mut parts = vec![first.clone()];
+        parts.extend(chain.iter().map_while(|access| match access {
+            ast::AccessExpr::Dot(Expr::Identifier(ident)) => Some(ident.clone()),
+            _ => None,
+        }));
+        let rest = &chain[parts.len() - 1..];
+        Ok((self.column(&parts)?, rest))
     }
 
     fn rounding(&self, name: &str, expr: &Expr, field: &ast::CeilFloorKind) -> SqlResult<BoundExpr> {

@@ -9,6 +9,7 @@ use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
 use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
+use super::scope::at_name;
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
 
 /// Names that are called without parentheses, with the function they mean.
@@ -69,7 +70,10 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
         ));
     }
     let args = list.args.iter().map(|arg| binder.bind(plain_arg(arg)?)).collect::<SqlResult<Vec<_>>>()?;
-    special(binder, name, args)
+    special(binder, name, args).map_err(|error| match error.state() {
+        SqlState::UNDEFINED_FUNCTION => at_name(error, &function.name),
+        _ => error,
+    })
 }
 
 fn plain_arg(arg: &FunctionArg) -> SqlResult<&Expr> {
@@ -180,7 +184,11 @@ fn bind_aggregate(
             format!("aggregate functions are not allowed in {place}"),
         ));
     }
-    let inner_ctx = super::BindContext { aggregates: Aggregates::Forbidden("an aggregate"), ..*binder.ctx };
+    let aggregates = match binder.ctx.aggregates {
+        Aggregates::OverWindow => Aggregates::Allowed,
+        _ => Aggregates::Forbidden("an aggregate"),
+    };
+    let inner_ctx = super::BindContext { aggregates, ..*binder.ctx };
     let inner = Binder { scope: binder.scope, ctx: &inner_ctx };
     let nested = |error: SqlError| {
         if error.message() == "aggregate functions are not allowed in an aggregate" {

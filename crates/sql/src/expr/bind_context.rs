@@ -97,6 +97,8 @@ pub trait SubqueryBinder {
 pub enum Aggregates {
     /// The select list, HAVING, ORDER BY: aggregates become [`super::ExprKind::Aggregate`].
     Allowed,
+    /// A call with OVER: it runs over the groups, so that its arguments may aggregate the rows of each.
+    OverWindow,
     /// An aggregate is 42803: "aggregate functions are not allowed in …".
     Forbidden(&'static str),
 }

@@ -43,8 +43,7 @@ pub(super) fn no_operator(name: &str, args: &[PgType], ctx: &BindContext<'_>) ->
 fn comparable(ty: PgType) -> bool {
     match ty {
         PgType::Json | PgType::Void => false,
-        PgType::Array(element) => comparable(element.into()),
-        _ => true,
+        ty => ty.element().is_none_or(comparable),
     }
 }
 
@@ -79,6 +78,9 @@ fn comparison_type(a: PgType, b: PgType) -> Option<PgType> {
         other => other,
     };
     let (a, b) = (textual(a), textual(b));
+    // A vector compares with an array as the array it is.
+    let plain = |ty: PgType| ty.vector_element().map_or(ty, T::Array);
+    let (a, b) = if a == b { (a, b) } else { (plain(a), plain(b)) };
     if a == b {
         return Some(if a == T::Unknown { T::Text } else { a });
     }

@@ -73,7 +73,8 @@ pub fn coerce(
             return Err(SqlError::new(SqlState::CANNOT_COERCE, message));
         }
     }
-    if is_relabel(expr.ty, to) && typmod.is_none() {
+    // A cast's type says what it converts to, so it cannot be given another.
+    if is_relabel(expr.ty, to) && typmod.is_none() && !matches!(expr.kind, ExprKind::Cast { .. }) {
         // The stored form is the same: keep the node, so that the planner still sees the column.
         return Ok(BoundExpr { ty: to, typmod: TypeMod::NONE, kind: expr.kind });
     }
@@ -103,6 +104,7 @@ fn is_relabel(from: PgType, to: PgType) -> bool {
     text(from) && (text(to) || to == PgType::Bpchar)
         || from == PgType::Name && text(to)
         || from.is_oid() && to.is_oid()
+        || from.vector_element().is_some_and(|element| to == PgType::Array(element))
         || matches!(
             (from, to),
             (PgType::Array(ElementType::Varchar), PgType::Array(ElementType::Text))
@@ -204,7 +206,7 @@ pub(super) fn cast_volatility(from: PgType, to: PgType) -> Volatility {
     let named = |ty: PgType| ty.is_oid() && ty != PgType::Oid || matches!(ty, PgType::Enum(_));
     let across_zone =
         (from == PgType::TimestampTz) != (to == PgType::TimestampTz) && zoned(from) && zoned(to);
-    let arrays = matches!((from, to), (PgType::Array(_), _) | (_, PgType::Array(_))) && by_text;
+    let arrays = (from.element().is_some() || to.element().is_some()) && by_text;
     let output_setting = matches!(from, PgType::Bytea | PgType::Float4 | PgType::Float8) && by_text;
     if by_text && (zoned(from) || zoned(to) || named(from) || named(to))
         || across_zone

@@ -36,7 +36,8 @@ pub use fold::{NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};
 pub use output_name::output_name;
 pub use scope::{
-    ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, missing_from_entry, undefined_column,
+    ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, at_ident, at_name, missing_from_entry,
+    undefined_column,
 };
 pub use tree::{
     BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryId,

@@ -40,7 +40,13 @@ fn name_of(expr: &Expr) -> Option<String> {
             _ => "btrim",
         }),
         Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => fixed("bool"),
-        Expr::CompoundFieldAccess { root, .. } => name_of(root),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(Expr::Identifier(ident)) => Some(fold_ident(ident)),
+                _ => None,
+            });
+            field.or_else(|| name_of(root))
+        }
         Expr::Tuple(_) => fixed("row"),
         Expr::Subquery(query) => match &*query.body {
             ast::SetExpr::Select(select) => match select.projection.first()? {

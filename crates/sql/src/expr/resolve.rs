@@ -162,7 +162,7 @@ fn base_type(ty: PgType) -> PgType {
     match ty {
         PgType::Varchar => PgType::Text,
         PgType::Array(ElementType::Varchar) => PgType::Array(ElementType::Text),
-        other => other,
+        other => other.vector_element().map_or(other, PgType::Array),
     }
 }
 

@@ -77,3 +77,16 @@ pub fn undefined_column(qualifier: &[&str], name: &str) -> SqlError {
 pub fn missing_from_entry(table: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{table}\""))
 }
+
+/// `error`, pointing at the name at fault.
+pub fn at_ident(error: SqlError, ident: &sqlparser::ast::Ident) -> SqlError {
+    error.with_location(ident.span.start.line, ident.span.start.column)
+}
+
+/// `error`, pointing at the first part of the name at fault.
+pub fn at_name(error: SqlError, name: &sqlparser::ast::ObjectName) -> SqlError {
+    match name.0.first().and_then(|part| part.as_ident()) {
+        Some(ident) => at_ident(error, ident),
+        None => error,
+    }
+}

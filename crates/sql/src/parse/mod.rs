@@ -132,8 +132,17 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
         tokens.expect_end()?;
         return Ok(statement);
     }
+    if let Some(stray) = clause_for_table(part) {
+        return Err(near_at(sql, stray));
+    }
     let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(part.to_vec());
-    let statement = parser.parse_statement().map_err(|error| parser_error(sql, part, &error))?;
+    // `TABLE t` is a query that `sqlparser` knows only inside of others.
+    let statement = if tokens.peek_words(&["TABLE"]) {
+        parser.parse_query().map(ast::Statement::Query)
+    } else {
+        parser.parse_statement()
+    };
+    let statement = statement.map_err(|error| parser_error(sql, part, &error))?;
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
         return Err(near_at(sql, &rest));
@@ -201,6 +210,27 @@ fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<Parsed
     let inner = tokens.take_rest();
     let statement = Box::new(parse_part(text, inner, &sql)?);
     Ok(Some(ParsedStatement::Prepare { name, types, statement, sql }))
+}
+
+/// The keyword that stands where FROM wants a table, which `sqlparser` would take for the table's name.
+fn clause_for_table(part: &[TokenWithSpan]) -> Option<&TokenWithSpan> {
+    use sqlparser::keywords::Keyword as K;
+    let keyword = |token: &TokenWithSpan| match &token.token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
+        _ => None,
+    };
+    let mut solid = part.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).peekable();
+    while let Some(token) = solid.next() {
+        let clause = |next: &&TokenWithSpan| {
+            matches!(keyword(next), Some(K::WHERE | K::GROUP | K::ORDER | K::HAVING | K::LIMIT | K::UNION))
+        };
+        if keyword(token) == Some(K::FROM)
+            && let Some(next) = solid.peek().copied().filter(clause)
+        {
+            return Some(next);
+        }
+    }
+    None
 }
 
 fn part_bounds(sql: &str, part: &[TokenWithSpan]) -> Option<(usize, usize)> {

@@ -156,3 +156,12 @@ fn comments_name_columns_and_constraints() {
         ParsedStatement::Utility(Utility::Comment { text: None, .. })
     ));
 }
+
+#[test]
+fn table_is_a_query_and_a_clause_is_no_table() {
+    assert!(parse_query("TABLE t").is_ok());
+    let error = parse_script("SELECT FROM WHERE").unwrap_err();
+    assert_eq!(error.message(), "syntax error at or near \"WHERE\"");
+    assert_eq!(error.position(), Some(13));
+    assert!(parse_script("SELECT a FROM \"where\" WHERE true").is_ok());
+}

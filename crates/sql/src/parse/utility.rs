@@ -68,7 +68,9 @@ pub enum Utility {
         from: Vec<String>,
         to: String,
     },
-    /// LISTEN, UNLISTEN: accepted by name only to be refused with one message.
+    /// Stops listening, which nobody can begin: pools send it when they take a connection back.
+    Unlisten,
+    /// LISTEN: accepted by name only to be refused with one message.
     Refused(&'static str),
 }
 
@@ -129,8 +131,10 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
         return Ok(Some(Utility::Checkpoint));
     }
     if tokens.take_word("UNLISTEN") {
-        tokens.take_rest();
-        return Ok(Some(Utility::Refused("UNLISTEN")));
+        if !tokens.take(&Token::Mul) {
+            tokens.name()?;
+        }
+        return Ok(Some(Utility::Unlisten));
     }
     if tokens.take_word("LOCK") {
         return lock(tokens).map(Some);

@@ -41,6 +41,9 @@ pub(super) fn merge_accesses(into: &mut Vec<RelationAccess>, from: Vec<RelationA
     }
 }
 
+/// Parameters of a statement, at most: what the protocol's count can say.
+const PARAMETERS_MAX: usize = 65_535;
+
 struct Walk<'a> {
     binder: &'a Binder<'a>,
     /// Names of common table expressions met so far; a name that is one anywhere is not looked up.
@@ -78,6 +81,19 @@ impl Visitor for Walk<'_> {
             },
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    /// Every parameter is known, with or without a type, when the walk ends.
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<SqlError> {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Placeholder(name) = &value.value
+            && let Some(number) = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok())
+            && (1..=PARAMETERS_MAX).contains(&number)
+            && let Err(error) = self.binder.ctx.params.get(number - 1)
+        {
+            return ControlFlow::Break(error);
+        }
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_statement(&mut self, _statement: &ast::Statement) -> ControlFlow<SqlError> {

@@ -10,7 +10,7 @@ use super::point_plan::{NodeId, SelectPlan, TableUse};
 use super::{PlanContext, RelationAccess};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
-    fold_ident,
+    at_name, fold_ident,
 };
 
 /// Views within views, at most.
@@ -223,7 +223,7 @@ impl<'a> Binder<'a> {
             }
             views.push(ViewFrame { view, owner, search_path: search_path.to_vec() });
         }
-        let result = f();
+        let result = f().map_err(SqlError::without_location);
         self.views.borrow_mut().pop();
         result
     }
@@ -240,8 +240,9 @@ pub(super) fn object_name(name: &ast::ObjectName) -> SqlResult<Vec<String>> {
         .collect()
 }
 
-fn undefined_relation(full: &str, _name: &ast::ObjectName) -> SqlError {
-    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{full}\" does not exist"))
+fn undefined_relation(full: &str, name: &ast::ObjectName) -> SqlError {
+    let message = format!("relation \"{full}\" does not exist");
+    at_name(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
 }
 
 impl SubqueryBinder for Binder<'_> {

@@ -103,6 +103,16 @@ pub enum Command {
 }
 
 impl Command {
+    /// Its name, if it changes rows.
+    pub fn writes(self) -> Option<&'static str> {
+        match self {
+            Command::Select => None,
+            Command::Insert => Some("INSERT"),
+            Command::Update => Some("UPDATE"),
+            Command::Delete => Some("DELETE"),
+        }
+    }
+
     /// The command tag for `rows` rows.
     pub fn tag(self, rows: u64) -> CompactString {
         let word = match self {

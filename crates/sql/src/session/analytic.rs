@@ -60,6 +60,18 @@ pub struct QueryContext {
     pub backends: Vec<BackendRow>,
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,
+    pub prepared: Vec<PreparedRow>,
+}
+
+/// A row of `pg_prepared_statements`.
+#[derive(Clone, Debug)]
+pub struct PreparedRow {
+    pub name: String,
+    pub statement: String,
+    /// Microseconds since 2000-01-01 UTC.
+    pub prepared: i64,
+    pub parameters: Vec<PgType>,
+    pub from_sql: bool,
 }
 
 /// What an analytical thread tells the session, in order: `Columns`, then rows, then `Done`.

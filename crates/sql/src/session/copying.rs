@@ -140,7 +140,10 @@ impl Session {
         let count = copied.len();
         let types: Vec<PgType> = copied.iter().map(|column| column.ty).collect();
         let insert = insert_of_row(&catalog, &table, &copied, statement.filter.as_ref())?;
-        let insert = Arc::new(self.bind_statement(home, &catalog, &insert, &types, IdentityValues::Taken)?);
+        let insert = Arc::new(
+            self.bind_statement(home, &catalog, &insert, &types, IdentityValues::Taken)
+                .map_err(SqlError::without_location)?,
+        );
         let reader = CopyReader::new(name, copied, statement.options.clone())?;
         out.copy_in(shape(statement, count));
         self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, finished: false });
@@ -219,8 +222,16 @@ impl Session {
                 Err(pause) => {
                     let open = self.transaction.open().expect("looked up above");
                     home.tenant.rollback_statement(&mut open.txn, &mark);
-                    copy.waiting = Some(row);
-                    return Err(pause);
+                    return Err(match pause {
+                        Pause::Error(error) if error.context().is_none() => {
+                            error.with_context(copy.reader.place()).into()
+                        }
+                        Pause::Error(error) => error.into(),
+                        pause => {
+                            copy.waiting = Some(row);
+                            pause
+                        }
+                    });
                 }
             }
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState};
+use tenant::catalog::Catalog;
 use types::PgType;
 
 use super::prepared::{KeptRows, Portal, PortalRows, Prepared, read_parameters};
@@ -43,8 +44,9 @@ impl Session {
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
         let statement = parse::parse_one(sql)?.map(|script| Arc::new(script.statement));
+        let catalog = self.catalog(home);
         let declared: Vec<PgType> =
-            parameter_oids.iter().map(|oid| declared_type(*oid)).collect::<SqlResult<_>>()?;
+            parameter_oids.iter().map(|oid| declared_type(&catalog, *oid)).collect::<SqlResult<_>>()?;
         self.refuse_in_failed_block(statement.as_deref())?;
         let plan = match &statement {
             Some(statement) if !matches!(self.transaction, Transaction::Failed(_)) => {
@@ -52,7 +54,8 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Prepared { sql: sql.into(), statement, declared, plan })
+        let at = self.statement_start;
+        Ok(Prepared { sql: sql.into(), statement, declared, plan, at, from_sql: false })
     }
 
     /// A failed block takes only statements that end it.
@@ -163,11 +166,12 @@ impl Session {
         let parameters: Vec<u32> =
             plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
         out.parameter_description(&parameters);
+        let rows = plan.as_ref().is_some_and(|plan| plan.yields_rows());
         let fields = match plan.and_then(|plan| plan.fields.clone()) {
             Some(fields) => fields,
             None => self.own_fields(home, statement.as_deref()),
         };
-        describe(&fields, &Formats::default(), out);
+        describe(&fields, &Formats::default(), rows, out);
         Ok(())
     }
 
@@ -181,7 +185,8 @@ impl Session {
         let fields = self.portal_fields(home, name);
         let fields = self.failing(home, fields)?;
         let portal = self.portals.get(name).expect("it has just told its fields");
-        describe(&fields, &portal.formats, out);
+        let rows = portal.plan.as_ref().is_some_and(|plan| plan.yields_rows());
+        describe(&fields, &portal.formats, rows, out);
         Ok(())
     }
 
@@ -335,7 +340,9 @@ impl Session {
             out.portal_suspended();
         } else {
             out.command_complete(&format!("{} {count}", kept.tag_word));
-            portal.rows = PortalRows::Done;
+            // At its end a portal yields no more rows, as often as it is asked.
+            *kept =
+                KeptRows { fields: Arc::clone(&kept.fields), tag_word: kept.tag_word, ..KeptRows::default() };
         }
         Ok(Executed::Complete)
     }
@@ -394,8 +401,9 @@ impl Session {
     }
 }
 
-fn describe(fields: &[Field], formats: &Formats, out: &mut dyn Reply) {
-    if fields.is_empty() {
+/// `rows`: rows come even if they have no columns.
+fn describe(fields: &[Field], formats: &Formats, rows: bool, out: &mut dyn Reply) {
+    if fields.is_empty() && !rows {
         out.no_data();
     } else {
         out.row_description(fields, formats);
@@ -403,11 +411,13 @@ fn describe(fields: &[Field], formats: &Formats, out: &mut dyn Reply) {
 }
 
 /// The type a client declared for a parameter; 0 and `unknown` leave it to us.
-fn declared_type(oid: u32) -> SqlResult<PgType> {
+fn declared_type(catalog: &Catalog, oid: u32) -> SqlResult<PgType> {
     if oid == 0 {
         return Ok(PgType::Unknown);
     }
-    PgType::from_oid(oid).ok_or_else(|| {
+    let of_enum = || catalog.enum_type(Oid(oid)).map(|found| PgType::Enum(found.oid));
+    let of_array = || catalog.enum_of_array(Oid(oid)).and_then(|found| PgType::Enum(found.oid).array_of());
+    PgType::from_oid(oid).or_else(of_enum).or_else(of_array).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
     })
 }

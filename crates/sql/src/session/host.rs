@@ -4,6 +4,16 @@ use base::{Nanos, SessionId};
 
 use super::{Field, HostStatement};
 
+/// How a connection is encrypted, for `pg_stat_ssl`.
+#[derive(Clone, Debug)]
+pub struct TlsRow {
+    /// `TLSv1.3`
+    pub version: String,
+    /// `TLS_AES_256_GCM_SHA384`
+    pub cipher: String,
+    pub bits: u16,
+}
+
 /// A row of `pg_stat_activity`.
 #[derive(Clone, Debug, Default)]
 pub struct BackendRow {
@@ -13,6 +23,8 @@ pub struct BackendRow {
     pub application_name: String,
     pub client_address: Option<String>,
     pub client_port: Option<u16>,
+    /// The protocol and cipher of an encrypted connection.
+    pub tls: Option<TlsRow>,
     /// Microseconds since 2000-01-01 UTC, as the three below.
     pub backend_start: i64,
     pub transaction_start: Option<i64>,

@@ -37,8 +37,8 @@ use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
 pub use crate::parse::HostStatement;
-pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, QueryContext};
-pub use host::{BackendRow, LockRow, SessionHost};
+pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext};
+pub use host::{BackendRow, LockRow, SessionHost, TlsRow};
 pub use names::PathNames;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;

@@ -8,9 +8,9 @@ use tenant::Tenant;
 use tenant::catalog::Catalog;
 use types::PgType;
 
-use super::analytic::{AnalyticRequest, AnalyticState, Deliver, QueryContext};
+use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
 use super::names::PathNames;
-use super::prepared::{Planned, fields_of};
+use super::prepared::{Planned, Prepared, fields_of};
 use super::setting::Id;
 use super::{Home, Pause, Session};
 use crate::expr::ParamTypes;
@@ -262,6 +262,23 @@ impl Session {
             backends: self.start.host.backends(),
             locks: super::utility::lock_rows(home.tenant),
             databases: self.start.host.databases(),
+            prepared: self.prepared_rows(),
         }
+    }
+
+    /// The named prepared statements, for `pg_prepared_statements`.
+    fn prepared_rows(&self) -> Vec<PreparedRow> {
+        let named = self.statements.iter().filter(|(name, _)| !name.is_empty());
+        let row = |(name, prepared): (&String, &Prepared)| PreparedRow {
+            name: name.clone(),
+            statement: prepared.sql.to_string(),
+            prepared: prepared.at,
+            parameters: prepared
+                .plan
+                .as_ref()
+                .map_or_else(|| prepared.declared.clone(), |p| p.parameters.clone()),
+            from_sql: prepared.from_sql,
+        };
+        named.map(row).collect()
     }
 }

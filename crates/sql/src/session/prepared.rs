@@ -22,6 +22,10 @@ pub(super) struct Prepared {
     /// As the client declared them; [`PgType::Unknown`] where it left them open.
     pub(super) declared: Vec<PgType>,
     pub(super) plan: Option<Arc<Planned>>,
+    /// When it was prepared, in microseconds since 2000-01-01 UTC.
+    pub(super) at: i64,
+    /// By SQL's PREPARE, not by the protocol.
+    pub(super) from_sql: bool,
 }
 
 /// A bound statement and what it was bound against: it holds while both are unchanged.
@@ -44,6 +48,14 @@ impl Planned {
     /// Whether client and planner know all there is to know.
     pub(super) fn is_described(&self) -> bool {
         self.fields.is_some() && !self.parameters.contains(&PgType::Unknown)
+    }
+}
+
+impl Planned {
+    /// Whether the statement answers with rows, be they without columns.
+    pub(super) fn yields_rows(&self) -> bool {
+        self.bound.command == crate::plan::Command::Select
+            || self.fields.as_ref().is_some_and(|fields| !fields.is_empty())
     }
 }
 

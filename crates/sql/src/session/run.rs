@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row};
@@ -223,6 +223,13 @@ impl Session {
         limits: ExecLimits<'_>,
     ) -> Result<Option<ExecDone>, Pause> {
         let plan = planned.bound.point().expect("the caller has a point plan");
+        if let Some(command) = planned.bound.command.writes()
+            && let Some(open) = self.transaction.open()
+            && open.txn.is_read_only()
+        {
+            let message = format!("cannot execute {command} in a read-only transaction");
+            return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+        }
         let source = match planned.bound.external_source() {
             None => None,
             Some(source) => {
@@ -405,7 +412,8 @@ impl<'a> ClientRows<'a> {
         out: &'a mut dyn Reply,
     ) -> SqlResult<ClientRows<'a>> {
         run.formats.require_columns(fields.len())?;
-        if run.describe && !fields.is_empty() {
+        let rows = || run.planned.is_some_and(|planned| planned.yields_rows());
+        if run.describe && (!fields.is_empty() || rows()) {
             out.row_description(fields, run.formats);
         }
         Ok(ClientRows { fields, formats: run.formats, context, out })

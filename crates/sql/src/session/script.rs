@@ -184,8 +184,14 @@ impl Session {
         if plan.is_none() {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
         }
-        let prepared =
-            Prepared { sql: sql.into(), statement: Some(Arc::new(statement.clone())), declared, plan };
+        let prepared = Prepared {
+            sql: sql.into(),
+            statement: Some(Arc::new(statement.clone())),
+            declared,
+            plan,
+            at: self.statement_start,
+            from_sql: true,
+        };
         self.statements.insert(name.to_owned(), prepared);
         Ok("PREPARE".into())
     }

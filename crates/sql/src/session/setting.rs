@@ -507,16 +507,22 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
             };
             Ok(format!("{format}, {order}"))
         }
-        Kind::Encoding => match value.to_lowercase().as_str() {
-            "utf8" | "utf-8" | "unicode" => Ok("UTF8".into()),
+        // As in PostgreSQL, only letters and digits of an encoding's name count: asyncpg sends `'utf-8'` with its quotes.
+        Kind::Encoding => match plain_name(value).as_str() {
+            "utf8" | "unicode" => Ok("UTF8".into()),
             // ASCII is UTF-8 already; clients that ask for it lose nothing.
-            "sql_ascii" => Ok("SQL_ASCII".into()),
+            "sqlascii" => Ok("SQL_ASCII".into()),
             _ => Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 format!("conversion between {value} and UTF8 is not supported"),
             )),
         },
     }
+}
+
+/// The letters and digits of a name, in lower case.
+fn plain_name(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 fn parse_duration_ms(value: &str) -> Option<u64> {
@@ -671,6 +677,15 @@ mod tests {
         assert_eq!(state("server_version", "16"), SqlState::CANT_CHANGE_RUNTIME_PARAM);
         assert_eq!(state("statement_timeout", "soon"), SqlState::INVALID_PARAMETER_VALUE);
         assert_eq!(state("client_encoding", "LATIN1"), SqlState::FEATURE_NOT_SUPPORTED);
+    }
+
+    #[test]
+    fn an_encoding_is_known_by_its_letters_and_digits() {
+        let mut settings = Settings::new();
+        for name in ["utf8", "UTF-8", "'utf-8'", "Unicode"] {
+            settings.set("client_encoding", Some(name), Lasting::Session).unwrap();
+            assert_eq!(shown(&settings, "client_encoding"), "UTF8", "{name}");
+        }
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Session {
                 // Checkpoints follow the log's length; a commit is durable without one.
                 Ok("CHECKPOINT".into())
             }
+            Utility::Unlisten => Ok("UNLISTEN".into()),
             Utility::LockTable { tables, mode, nowait } => self.lock_tables(home, tables, mode, *nowait),
             Utility::Rename { kind, name, to, if_exists } => {
                 ddl::rename(self, home, *kind, name, to, *if_exists, out)

@@ -9,6 +9,7 @@ mod md5;
 mod operators;
 mod pattern;
 mod session;
+mod size;
 mod string;
 
 use std::sync::LazyLock;
@@ -31,6 +32,7 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         math::FUNCTIONS,
         pattern::FUNCTIONS,
         session::FUNCTIONS,
+        size::FUNCTIONS,
         string::FUNCTIONS,
     ])
 });
@@ -83,7 +85,7 @@ const INTERVAL: ArgType = ArgType::Is(PgType::Interval);
 const UUID: ArgType = ArgType::Is(PgType::Uuid);
 const JSON: ArgType = ArgType::Is(PgType::Json);
 const JSONB: ArgType = ArgType::Is(PgType::Jsonb);
-const OID: ArgType = ArgType::Is(PgType::Oid);
+
 const REGCLASS: ArgType = ArgType::Is(PgType::Regclass);
 const VOID: ArgType = ArgType::Is(PgType::Void);
 const TEXT_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Text));

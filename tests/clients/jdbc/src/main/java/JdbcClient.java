@@ -8,12 +8,16 @@ import org.postgresql.copy.CopyManager;
 /**
  * The PostgreSQL JDBC driver against a server. Not part of `cargo test`; by hand:
  * mvn -q compile exec:java -Dexec.args="jdbc:postgresql://127.0.0.1:5433/acme acme PASSWORD"
+ * The database must have no other tables; those of an earlier run are dropped first.
  */
 public final class JdbcClient {
     private static int checks = 0;
 
     public static void main(String[] arguments) throws Exception {
         try (Connection connection = DriverManager.getConnection(arguments[0], arguments[1], arguments[2])) {
+            for (String table : List.of("child", "t", "v", "c")) {
+                run(connection, "DROP TABLE IF EXISTS " + table);
+            }
             values(connection);
             transactions(connection);
             batches(connection);
