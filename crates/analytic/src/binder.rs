@@ -38,7 +38,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) path: RefCell<Vec<Oid>>,
     /// The role whose privileges count; `None` for the administrator.
     pub(crate) role: Cell<Option<Oid>>,
-    pub(crate) view_depth: Cell<usize>,
+    pub(crate) view_nesting: Cell<usize>,
     counter: Cell<usize>,
     functions: RefCell<Vec<Arc<ScalarUDF>>>,
     levels: RefCell<Vec<Arc<Level>>>,
@@ -80,7 +80,7 @@ impl<'a> Binder<'a> {
             ctes: RefCell::default(),
             path: RefCell::new(path),
             role: Cell::new(role),
-            view_depth: Cell::new(0),
+            view_nesting: Cell::new(0),
             counter: Cell::new(0),
             functions: RefCell::default(),
             levels: RefCell::default(),

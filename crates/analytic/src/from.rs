@@ -308,16 +308,19 @@ impl Binder<'_> {
     }
 
     fn view(&self, view: &Arc<ViewDefinition>) -> SqlResult<Relation> {
-        if self.view_depth.get() > 32 {
-            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
+        let mut query = sql::parse::parse_query(&view.sql)?;
+        let around = self.view_nesting.get();
+        // One more than the query's own, so that views without end end.
+        let nesting = around + 1 + sql::parse::nesting(&mut query);
+        if nesting > base::limits::NESTING_MAX {
+            return Err(sql::parse::too_deep());
         }
-        let query = sql::parse::parse_query(&view.sql)?;
         let path = self.path.replace(view.search_path.clone());
         let ctes = self.ctes.take();
         let role = self.role.replace(self.shared.catalog.role(view.owner).map(|role| role.oid));
-        self.view_depth.set(self.view_depth.get() + 1);
+        self.view_nesting.set(nesting);
         let result = self.query(&query, None).map_err(SqlError::without_location);
-        self.view_depth.set(self.view_depth.get() - 1);
+        self.view_nesting.set(around);
         self.role.set(role);
         self.ctes.replace(ctes);
         self.path.replace(path);

@@ -181,6 +181,7 @@ async fn plan(
 }
 
 async fn physical(relation: &Relation, state: &SessionState) -> SqlResult<Arc<dyn ExecutionPlan>> {
+    crate::plan_size::check(&relation.plan)?;
     let logical: LogicalPlan = state.optimize(&relation.plan).planned()?;
     state.query_planner().create_physical_plan(&logical, state).await.planned()
 }

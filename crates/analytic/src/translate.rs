@@ -140,10 +140,19 @@ impl<'b, 'a> Translator<'b, 'a> {
         for part in parts {
             all.push(self.translate(part)?.expr);
         }
-        Ok(all
-            .into_iter()
-            .reduce(|a, b| binary(a, op, b))
-            .unwrap_or_else(|| literal_bool(op == Operator::And)))
+        // A balanced tree, so that thousands of terms nest only a few levels deep.
+        while all.len() > 1 {
+            let mut paired = Vec::with_capacity(all.len().div_ceil(2));
+            let mut singles = all.into_iter();
+            while let Some(left) = singles.next() {
+                paired.push(match singles.next() {
+                    Some(right) => binary(left, op, right),
+                    None => left,
+                });
+            }
+            all = paired;
+        }
+        Ok(all.pop().unwrap_or_else(|| literal_bool(op == Operator::And)))
     }
 
     fn column(&mut self, index: usize) -> SqlResult<Typed> {

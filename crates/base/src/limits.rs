@@ -33,3 +33,14 @@ pub const STARTUP_MESSAGE_LEN_MAX: ByteCount = ByteCount(10_000);
 
 /// Size of a segment of a worker's log.
 pub const LOG_SEGMENT_LEN: ByteCount = ByteCount::from_mib(16);
+
+/// Stack of every thread that runs statements. Only what was used of it takes memory.
+pub const THREAD_STACK_LEN: ByteCount = ByteCount::from_mib(256);
+
+/// Levels that expressions and queries of a statement may nest. Debug builds of the analytical planner take the most stack, some
+/// 50 KiB a level.
+pub const NESTING_MAX: usize = 2_000;
+const _: () = assert!(2 * NESTING_MAX * (50 << 10) < THREAD_STACK_LEN.0 as usize);
+
+/// Tokens of a statement, blanks among them; each takes some 100 bytes while the statement is parsed.
+pub const STATEMENT_TOKENS_MAX: usize = 5_000_000;

@@ -7,9 +7,13 @@ use serde_json::Value;
 
 use crate::Numeric;
 
-/// Parses JSON text. Errors: 22P02.
+/// Parses JSON text of at most 127 levels. Errors: 22P02, 54001 for more levels.
 pub fn parse(text: &str) -> SqlResult<Value> {
     serde_json::from_str(text).map_err(|error| {
+        if error.to_string().starts_with("recursion limit exceeded") {
+            return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                .with_hint("JSON may nest 127 levels deep.");
+        }
         SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
             .with_detail(format!("{error}."))
     })
@@ -100,9 +104,10 @@ fn contains_nul(value: &Value) -> bool {
     }
 }
 
-/// Canonical jsonb text parsed again.
+/// Canonical jsonb text parsed again. What functions nested deeper than [`parse`] reads is compared as its text: canonical texts
+/// are equal if the values are, but for the scale of numbers.
 pub fn parse_canonical(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or(Value::Null)
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// jsonb's btree order: object > array > boolean > number > string > null; longer containers are greater.
@@ -184,6 +189,10 @@ mod tests {
         assert_eq!(&*got, r#"{"a": 2, "c": "x\ny", "bb": 1}"#);
         assert_eq!(&*to_jsonb("[1.50, 1e2,true]").unwrap(), "[1.50, 100, true]");
         assert!(to_jsonb("{").is_err());
+        assert!(to_jsonb(&("[".repeat(127) + &"]".repeat(127))).is_ok());
+        let deep = "[".repeat(100_000);
+        assert_eq!(to_jsonb(&deep).unwrap_err().state(), SqlState::STATEMENT_TOO_COMPLEX);
+        assert!(compare_jsonb(&("[".repeat(200) + &"]".repeat(200)), "null").is_ne());
         assert!(compare_jsonb("1.0", "1.00").is_eq());
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use base::limits::THREAD_STACK_LEN;
 use base::{ByteCount, Nanos};
 
 use super::{check, clock};
@@ -20,7 +21,8 @@ impl Threads for SystemThreads {
         core: Option<usize>,
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<JoinHandle> {
-        let builder = std::thread::Builder::new().name(name.to_owned());
+        let stack_len = usize::try_from(THREAD_STACK_LEN.0).expect("an address space holds a stack");
+        let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_len);
         let handle = builder.spawn(move || {
             if let Some(core) = core {
                 // A core taken away since start-up leaves the thread unpinned, which is slower but right.

@@ -3,8 +3,6 @@
 use base::{SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
 use types::{CastContext, Datum, ElementType, Numeric, PgType, TypeMod};
 
 use super::bind_context::BindContext;
@@ -48,13 +46,9 @@ pub fn bind_comparison(
 
 /// Parses and binds the text of a DEFAULT or CHECK expression as the catalog keeps it.
 pub fn bind_sql_text(sql: &str, scope: &dyn Scope, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
-    let parsed = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|e| {
-            SqlError::new(SqlState::SYNTAX_ERROR, format!("stored expression cannot be parsed: {e}"))
-        })?;
-    bind_expr(&parsed, scope, ctx).map_err(SqlError::without_location)
+    crate::parse::parse_expression(sql)
+        .and_then(|parsed| bind_expr(&parsed, scope, ctx))
+        .map_err(SqlError::without_location)
 }
 
 /// An identifier as SQL reads it: folded to lower case unless quoted, cut to 63 bytes.
@@ -279,20 +273,20 @@ impl Binder<'_> {
     fn binary(&self, left: &Expr, op: &BinaryOperator, right: &Expr) -> SqlResult<BoundExpr> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => {
-                // Long chains lean to the left: take them apart without recursion.
-                let mut parts = vec![right];
-                let mut rest = left;
-                while let Expr::BinaryOp { left, op: inner, right } = rest
-                    && inner == op
-                {
-                    parts.push(right);
-                    rest = left;
+                // Chains are balanced trees: their terms, from the left.
+                let mut parts = Vec::new();
+                let mut rest = vec![right, left];
+                while let Some(next) = rest.pop() {
+                    match next {
+                        Expr::BinaryOp { left, op: inner, right } if inner == op => {
+                            rest.extend([&**right, &**left]);
+                        }
+                        term => parts.push(term),
+                    }
                 }
-                parts.push(rest);
                 let word = if *op == BinaryOperator::And { "AND" } else { "OR" };
                 let parts = parts
                     .into_iter()
-                    .rev()
                     .map(|part| coerce_condition(self.bind(part)?, word, self.ctx))
                     .collect::<SqlResult<Vec<_>>>()?;
                 Ok(BoundExpr::boolean(if word == "AND" { ExprKind::And(parts) } else { ExprKind::Or(parts) }))

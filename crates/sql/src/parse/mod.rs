@@ -6,6 +6,8 @@
 
 mod copy;
 mod cursor;
+mod dialect;
+mod nesting;
 mod privilege;
 mod role;
 mod sequence;
@@ -18,11 +20,12 @@ mod utility;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::{Parser, ParserError};
+use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 
 pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFormat};
 pub use cursor::{CursorStatement, FetchDirection};
+pub use nesting::too_deep;
 pub use privilege::{GrantStatement, GrantTarget};
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
@@ -32,6 +35,9 @@ pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
 pub use utility::{ObjectKind, Utility};
 
 use tokens::Tokens;
+
+/// Statements of one script; all are kept in memory until the last has run.
+const STATEMENTS_MAX: usize = 100_000;
 
 /// A statement as read, before any name in it has been looked up.
 #[derive(Clone, Debug)]
@@ -67,15 +73,22 @@ pub struct ScriptStatement {
 /// Reads all statements of a script; empty ones are left out.
 ///
 /// # Errors
-/// 42601 with the position of the first token that does not fit; 0A000 for what PostgreSQL has and we refuse.
+/// 42601 with the position of the first token that does not fit; 0A000 for what PostgreSQL has and we refuse; 54001 for what
+/// nests too deeply.
 pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql)
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error))?;
+    nesting::check_tokens(&tokens)?;
     let mut statements = Vec::new();
+    let mut offsets = tokens::Offsets::new(sql);
     for part in tokens.split(|token| token.token == Token::SemiColon) {
-        let Some((start, end)) = part_bounds(sql, part) else { continue };
+        let Some((start, end)) = part_bounds(&mut offsets, part) else { continue };
+        if statements.len() == STATEMENTS_MAX {
+            let message = format!("a script may have {STATEMENTS_MAX} statements");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
         let text = sql[start..end].to_owned();
         statements.push(ScriptStatement { statement: parse_part(sql, part, &text)?, sql: text });
     }
@@ -102,14 +115,14 @@ pub fn parse_one(sql: &str) -> SqlResult<Option<ScriptStatement>> {
 /// # Errors
 /// 42601.
 pub fn parse_expression(sql: &str) -> SqlResult<ast::Expr> {
-    let mut parser = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(sql)
-        .map_err(|error| parser_error(sql, &[], &error))?;
-    let expression = parser.parse_expr().map_err(|error| parser_error(sql, &[], &error))?;
-    match parser.peek_token().token {
-        Token::EOF => Ok(expression),
-        token => Err(near(&token.to_string())),
-    }
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql)
+        .tokenize_with_location()
+        .map_err(|error| tokenizer_error(sql, &error))?;
+    nesting::check_tokens(&tokens)?;
+    let mut tokens = Tokens::new(sql, &tokens);
+    let expression = tokens.expression()?;
+    tokens.expect_end()?;
+    Ok(expression)
 }
 
 /// Reads a query, as stored for a view.
@@ -126,6 +139,11 @@ pub fn parse_query(sql: &str) -> SqlResult<ast::Query> {
     }
 }
 
+/// How many levels a query nests, out of [`base::limits::NESTING_MAX`].
+pub fn nesting(query: &mut ast::Query) -> usize {
+    nesting::settle(query).unwrap_or(base::limits::NESTING_MAX)
+}
+
 fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<ParsedStatement> {
     let mut tokens = Tokens::new(sql, part);
     if let Some(statement) = parse_own(&mut tokens, text)? {
@@ -135,19 +153,37 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
     if let Some(stray) = clause_for_table(part) {
         return Err(near_at(sql, stray));
     }
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(part.to_vec());
     // `TABLE t` is a query that `sqlparser` knows only inside of others.
-    let statement = if tokens.peek_words(&["TABLE"]) {
-        parser.parse_query().map(ast::Statement::Query)
-    } else {
-        parser.parse_statement()
-    };
-    let statement = statement.map_err(|error| parser_error(sql, part, &error))?;
-    let rest = parser.peek_token();
+    let is_table = tokens.peek_words(&["TABLE"]);
+    let parsed = dialect::parse(part, |parser| {
+        let statement = if is_table {
+            parser.parse_query().map(ast::Statement::Query)?
+        } else {
+            parser.parse_statement()?
+        };
+        Ok((statement, parser.peek_token()))
+    });
+    let (mut statement, rest) = parsed
+        .map_err(|error| exclusion_constraint(part).unwrap_or_else(|| parser_error(sql, part, &error)))?;
     if rest.token != Token::EOF {
         return Err(near_at(sql, &rest));
     }
+    nesting::settle(&mut statement)?;
     Ok(ParsedStatement::Ast(Box::new(statement)))
+}
+
+/// The refusal of `EXCLUDE (…)` and `EXCLUDE USING …`, which `sqlparser` does not read, in a statement on a table.
+fn exclusion_constraint(part: &[TokenWithSpan]) -> Option<SqlError> {
+    let mut solid = part.iter().map(|t| &t.token).filter(|token| !matches!(token, Token::Whitespace(_)));
+    let is = |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    let first = solid.next();
+    if !is(first, "CREATE") && !is(first, "ALTER") || !solid.any(|token| is(Some(token), "TABLE")) {
+        return None;
+    }
+    let mut rest = solid.skip_while(|token| !is(Some(token), "EXCLUDE")).skip(1);
+    let next = rest.next();
+    (next == Some(&Token::LParen) || is(next, "USING"))
+        .then(|| SqlError::unsupported("an exclusion constraint"))
 }
 
 /// The statements we read ourselves, told by their first words; `None` leaves the statement to `sqlparser`.
@@ -206,6 +242,9 @@ fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<Parsed
         tokens.expect(&Token::RParen)?;
     }
     tokens.expect_word("AS")?;
+    if tokens.peek_words(&["PREPARE"]) {
+        return Err(tokens.unexpected());
+    }
     let sql = tokens.rest_text().to_owned();
     let inner = tokens.take_rest();
     let statement = Box::new(parse_part(text, inner, &sql)?);
@@ -233,11 +272,11 @@ fn clause_for_table(part: &[TokenWithSpan]) -> Option<&TokenWithSpan> {
     None
 }
 
-fn part_bounds(sql: &str, part: &[TokenWithSpan]) -> Option<(usize, usize)> {
+fn part_bounds(offsets: &mut tokens::Offsets<'_>, part: &[TokenWithSpan]) -> Option<(usize, usize)> {
     let mut solid = part.iter().filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
     let first = solid.next()?;
     let last = solid.next_back().unwrap_or(first);
-    Some((tokens::offset(sql, first.span.start), tokens::offset(sql, last.span.end)))
+    Some((offsets.of(first.span.start), offsets.of(last.span.end)))
 }
 
 /// PostgreSQL's message for a token that does not fit.
@@ -257,8 +296,7 @@ fn near_at(sql: &str, token: &TokenWithSpan) -> SqlError {
 /// `sqlparser` names what it expected and where it stood; PostgreSQL names the token. The expectation becomes the detail.
 fn parser_error(sql: &str, part: &[TokenWithSpan], error: &ParserError) -> SqlError {
     let (ParserError::ParserError(text) | ParserError::TokenizerError(text)) = error else {
-        return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-            .with_hint("The statement nests too deeply.");
+        return nesting::too_deep();
     };
     let Some((message, line, column)) = split_location(text) else {
         let detail = text.clone();

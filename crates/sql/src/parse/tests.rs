@@ -18,6 +18,15 @@ fn a_script_is_split_at_semicolons_outside_of_strings() {
 }
 
 #[test]
+fn a_script_of_many_statements_is_cut_in_one_pass() {
+    let script = "select 'ä\n', 1;".repeat(20_000);
+    let parsed = parse_script(&script).unwrap();
+    assert_eq!(parsed.len(), 20_000);
+    assert!(parsed.iter().all(|statement| statement.sql == "select 'ä\n', 1"));
+    assert_eq!(error(&"select 1;".repeat(100_001)).state(), SqlState::STATEMENT_TOO_COMPLEX);
+}
+
+#[test]
 fn a_syntax_error_names_the_token_and_where_it_stands() {
     let error = error("select (1 from t");
     assert_eq!(error.state(), SqlState::SYNTAX_ERROR);

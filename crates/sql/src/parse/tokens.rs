@@ -1,8 +1,7 @@
 //! A cursor over the tokens of one statement, for the parsers of this folder.
 
 use base::{SqlError, SqlResult, SqlState};
-use sqlparser::ast::{self, DataType};
-use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::ast::{self, DataType, VisitMut};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
@@ -17,6 +16,33 @@ pub(super) fn offset(sql: &str, at: Location) -> usize {
     }
     let column = usize::try_from(at.column.saturating_sub(1)).unwrap_or(usize::MAX);
     sql[line_start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| line_start + index)
+}
+
+/// Byte offsets of locations that are asked for in order, so that each character of a script is passed once.
+pub(super) struct Offsets<'a> {
+    rest: std::str::Chars<'a>,
+    at: Location,
+    byte: usize,
+}
+
+impl<'a> Offsets<'a> {
+    pub(super) fn new(sql: &'a str) -> Offsets<'a> {
+        Offsets { rest: sql.chars(), at: Location { line: 1, column: 1 }, byte: 0 }
+    }
+
+    /// As [`offset`]; `at` lies at or behind the location asked for before.
+    pub(super) fn of(&mut self, at: Location) -> usize {
+        while (self.at.line, self.at.column) < (at.line, at.column) {
+            let Some(c) = self.rest.next() else { break };
+            self.byte += c.len_utf8();
+            if c == '\n' {
+                self.at = Location { line: self.at.line + 1, column: 1 };
+            } else {
+                self.at.column += 1;
+            }
+        }
+        self.byte
+    }
 }
 
 /// Character position counted from 1, as error reports give it.
@@ -208,14 +234,15 @@ impl<'a> Tokens<'a> {
     }
 
     /// Lets `sqlparser` read from here and goes on where it stopped.
-    fn delegate<T>(
+    fn delegate<T: VisitMut>(
         &mut self,
         read: impl FnOnce(&mut Parser<'_>) -> Result<T, sqlparser::parser::ParserError>,
     ) -> SqlResult<T> {
         let rest = &self.tokens[self.at..];
-        let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.to_vec());
-        let value = read(&mut parser).map_err(|error| super::parser_error(self.sql, rest, &error))?;
-        let stopped = parser.peek_token();
+        let (mut value, stopped) =
+            super::dialect::parse(rest, |parser| Ok((read(parser)?, parser.peek_token())))
+                .map_err(|error| super::parser_error(self.sql, rest, &error))?;
+        super::nesting::settle(&mut value)?;
         self.at = if stopped.token == Token::EOF {
             self.tokens.len()
         } else {

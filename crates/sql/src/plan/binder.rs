@@ -36,6 +36,8 @@ struct ViewFrame {
     view: Oid,
     owner: Oid,
     search_path: Vec<Oid>,
+    /// Levels that this view's query and those around it nest.
+    nesting: usize,
 }
 
 /// What a name in FROM or of a DML target stands for.
@@ -205,23 +207,28 @@ impl<'a> Binder<'a> {
     /// Runs `f` as inside the view: its search path, its owner's privileges.
     ///
     /// # Errors
-    /// 42P17 for views that contain themselves.
+    /// 42P17 for views that contain themselves; 54001 for views whose queries together nest too deeply.
     pub(super) fn inside_view<T>(
         &self,
         view: Oid,
         owner: Oid,
         search_path: &[Oid],
+        nesting: usize,
         f: impl FnOnce() -> SqlResult<T>,
     ) -> SqlResult<T> {
         {
             let mut views = self.views.borrow_mut();
+            let nesting = nesting + views.last().map_or(0, |around| around.nesting);
+            if nesting > base::limits::NESTING_MAX {
+                return Err(crate::parse::too_deep());
+            }
             if views.len() >= VIEW_DEPTH_MAX || views.iter().any(|frame| frame.view == view) {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
                     "infinite recursion detected in rules for relation",
                 ));
             }
-            views.push(ViewFrame { view, owner, search_path: search_path.to_vec() });
+            views.push(ViewFrame { view, owner, search_path: search_path.to_vec(), nesting });
         }
         let result = f().map_err(SqlError::without_location);
         self.views.borrow_mut().pop();

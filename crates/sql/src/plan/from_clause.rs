@@ -279,9 +279,11 @@ impl Binder<'_> {
     }
 
     fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {
-        let query = crate::parse::parse_query(&view.sql)?;
-        let bound =
-            self.inside_view(view.oid, view.owner, &view.search_path, || self.bind_query(&query, None))?;
+        let mut query = crate::parse::parse_query(&view.sql)?;
+        let nesting = crate::parse::nesting(&mut query);
+        let bound = self.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
+            self.bind_query(&query, None)
+        })?;
         let same = bound.columns.len() >= view.columns.len()
             && view.columns.iter().zip(&bound.columns).all(|(v, b)| v.ty == b.ty);
         if !same {

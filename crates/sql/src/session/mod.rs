@@ -9,6 +9,8 @@ mod catalog_change;
 mod context;
 mod copying;
 mod cursor;
+#[cfg(test)]
+mod deep_tests;
 mod explain;
 mod extended;
 mod host;

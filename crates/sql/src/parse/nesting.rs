@@ -1,0 +1,214 @@
+//! How deep a statement may nest.
+//!
+//! Whatever walks a statement (the parser, binding, planning, evaluation, the analytical planners, even dropping it) calls itself
+//! once a level, on a thread's stack of [`THREAD_STACK_LEN`]. So depth is bounded here, once, before anything else walks:
+//! [`check_tokens`] bounds what the parser may build, which loops over chains like `1 + 1 + …` and so builds trees deeper than
+//! its own recursion; [`settle`] holds what it built against [`NESTING_MAX`].
+//!
+//! A chain of ANDs or of ORs, which programs write by the thousand, is no nesting: it becomes a balanced tree of the same
+//! terms in the same order.
+
+use std::ops::ControlFlow;
+
+use base::limits::{NESTING_MAX, STATEMENT_TOKENS_MAX, THREAD_STACK_LEN};
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, BinaryOperator, Expr, SetExpr, VisitMut, VisitorMut};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Longest way of tokens, lists left out, from a statement's beginning to any of its tokens: each level of a tree takes at
+/// least one, so no tree is deeper. 125,000 terms of the form `a = 1 OR`.
+const CHAIN_TOKENS_MAX: usize = 500_000;
+/// Dropping a tree takes some 300 bytes of stack a level.
+const _: () = assert!(CHAIN_TOKENS_MAX as u64 * 400 < THREAD_STACK_LEN.0);
+
+/// Longest row of brackets, as in `x[1][2]` or `int[][]`; arrays have six dimensions at most.
+const BRACKETS_MAX: usize = 64;
+
+/// Shortest chain that is balanced.
+const BALANCED_LEN_MIN: usize = 32;
+
+/// The error of a statement, or of the views it is made of, that nests more than [`NESTING_MAX`] levels.
+pub fn too_deep() -> SqlError {
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+        .with_hint(format!("Expressions and queries may nest {NESTING_MAX} levels deep."))
+}
+
+/// Refuses a script that the parser cannot read within its stack, or that is too long to keep in memory.
+///
+/// # Errors
+/// 54001.
+pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> SqlResult<()> {
+    if tokens.len() > STATEMENT_TOKENS_MAX {
+        let message = format!("a statement may have {STATEMENT_TOKENS_MAX} words, signs and blanks");
+        return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+    }
+    // Tokens since the last comma at this level of parentheses, and at the levels around it.
+    let mut run = 0;
+    let mut around: Vec<usize> = Vec::new();
+    let mut chain = 0;
+    let mut brackets = 0;
+    let mut before = &Token::EOF;
+    for TokenWithSpan { token, .. } in tokens {
+        match token {
+            Token::Whitespace(_) => continue,
+            Token::SemiColon => {
+                around.clear();
+                (run, chain) = (0, 0);
+            }
+            Token::Comma => {
+                chain -= run;
+                run = 0;
+            }
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                around.push(run + 1);
+                chain += 1;
+                run = 0;
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                chain = chain - run + 1;
+                run = around.pop().unwrap_or(0) + 1;
+            }
+            _ => {
+                run += 1;
+                chain += 1;
+            }
+        }
+        if *token == Token::LBracket {
+            brackets = if *before == Token::RBracket { brackets + 1 } else { 1 };
+        }
+        before = token;
+        if chain > CHAIN_TOKENS_MAX || brackets > BRACKETS_MAX {
+            return Err(too_deep());
+        }
+    }
+    Ok(())
+}
+
+/// Balances the chains of `tree` and tells how deep it nests.
+///
+/// # Errors
+/// 54001 when that is more than [`NESTING_MAX`].
+pub(super) fn settle(tree: &mut impl VisitMut) -> SqlResult<usize> {
+    let mut settling = Settling::default();
+    match tree.visit(&mut settling) {
+        ControlFlow::Continue(()) => Ok(settling.deepest),
+        ControlFlow::Break(()) => Err(too_deep()),
+    }
+}
+
+#[derive(Default)]
+struct Settling {
+    depth: usize,
+    deepest: usize,
+}
+
+impl Settling {
+    fn enter(&mut self, levels: usize) -> ControlFlow<()> {
+        self.depth += levels;
+        self.deepest = self.deepest.max(self.depth);
+        if self.depth > NESTING_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl VisitorMut for Settling {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        self.enter(1 + set_operations(&query.body))
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        self.depth -= 1 + set_operations(&query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, _table: &mut ast::TableFactor) -> ControlFlow<()> {
+        self.enter(1)
+    }
+
+    fn post_visit_table_factor(&mut self, _table: &mut ast::TableFactor) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        balance(expr);
+        self.enter(1 + accesses(expr))
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.depth -= 1 + accesses(expr);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Subscripts and fields of an expression, which binding nests.
+fn accesses(expr: &Expr) -> usize {
+    match expr {
+        Expr::CompoundFieldAccess { access_chain, .. } => access_chain.len(),
+        _ => 0,
+    }
+}
+
+/// How deep a body's set operations lean to the left; what stands on their right was bounded by the parser's own recursion.
+fn set_operations(mut body: &SetExpr) -> usize {
+    let mut levels = 0;
+    while let SetExpr::SetOperation { left, .. } = body {
+        levels += 1;
+        body = left;
+    }
+    levels
+}
+
+/// Turns a long chain of ANDs, or of ORs, into a balanced tree.
+fn balance(expr: &mut Expr) {
+    let Expr::BinaryOp { op, .. } = expr else { return };
+    if !matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+        return;
+    }
+    let op = op.clone();
+    if chain_len(expr, &op) < BALANCED_LEN_MIN {
+        return;
+    }
+    let mut terms = Vec::new();
+    let mut rest = std::mem::replace(expr, Expr::value(ast::Value::Null));
+    loop {
+        match rest {
+            Expr::BinaryOp { left, op: inner, right } if inner == op => {
+                terms.push(*right);
+                rest = *left;
+            }
+            first => {
+                terms.push(first);
+                break;
+            }
+        }
+    }
+    terms.reverse();
+    // Neighbours pair up until one is left: the order of the terms stays.
+    while terms.len() > 1 {
+        let mut paired = Vec::with_capacity(terms.len().div_ceil(2));
+        let mut singles = terms.into_iter();
+        while let Some(left) = singles.next() {
+            paired.push(match singles.next() {
+                Some(right) => {
+                    Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }
+                }
+                None => left,
+            });
+        }
+        terms = paired;
+    }
+    *expr = terms.pop().expect("a chain has terms");
+}
+
+fn chain_len(mut expr: &Expr, op: &BinaryOperator) -> usize {
+    let mut len = 0;
+    while let Expr::BinaryOp { left, op: inner, .. } = expr
+        && inner == op
+    {
+        len += 1;
+        expr = left;
+    }
+    len
+}
