@@ -27,6 +27,14 @@ pub enum FileError {
     Closed { file: PathBuf },
 }
 
+impl FileError {
+    /// Whether it is for want of space, which the operator can free.
+    pub fn is_full_disk(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, FileError::Io { error, .. } if full.contains(&error.kind()))
+    }
+}
+
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -38,7 +38,7 @@ impl Tenant {
     /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
     /// survive power loss when the log is durable through [`Committed::wait_for`].
     ///
-    /// Errors: 40001 for SERIALIZABLE; the transaction is then aborted. Panics if foreign key checks are still due.
+    /// Errors: 40001 for SERIALIZABLE, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
     pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
         assert!(txn.checks.is_empty(), "the last statement was finished");
         if !txn.has_changes() {
@@ -52,7 +52,13 @@ impl Tenant {
         }
         let records = self.catalog_changes(&txn);
         let commit = self.committed.next();
-        let lsn = self.append_record(&txn, commit, &records, redo);
+        let lsn = match self.append_record(&txn, commit, &records, redo) {
+            Ok(lsn) => lsn,
+            Err(error) => {
+                self.abort(txn);
+                return Err(error);
+            }
+        };
         self.apply_transaction(&mut txn, commit, lsn, &records);
         self.end(txn);
         Ok(Committed { wait_for: lsn, commit: Some(commit) })
@@ -94,16 +100,23 @@ impl Tenant {
     }
 
     /// A small commit of its own, of catalog records only. Returns its position in the log.
-    pub(crate) fn commit_records(&mut self, records: Vec<RecordChange>, redo: &mut dyn RedoSink) -> Lsn {
+    ///
+    /// Errors: 53100 and 58030 when the log takes no more.
+    pub(crate) fn commit_records(
+        &mut self,
+        records: Vec<RecordChange>,
+        redo: &mut dyn RedoSink,
+    ) -> Result<Lsn, SqlError> {
         let commit = self.committed.next();
         let mut record = std::mem::take(&mut self.record_buffer);
         write_records(&mut RecordWriter::new(&mut record), &records);
-        let lsn = redo.append(self.id, commit, &record);
+        let lsn = redo.admit(record.len()).map(|()| redo.append(self.id, commit, &record));
         self.record_buffer = record;
+        let lsn = lsn?;
         self.apply_records(&records);
         self.committed = commit;
         self.pending.add(lsn, Vec::new(), Vec::new());
-        lsn
+        Ok(lsn)
     }
 
     fn append_record(
@@ -112,7 +125,7 @@ impl Tenant {
         commit: CommitNo,
         records: &[RecordChange],
         redo: &mut dyn RedoSink,
-    ) -> Lsn {
+    ) -> Result<Lsn, SqlError> {
         let mut record = std::mem::take(&mut self.record_buffer);
         let mut writer = RecordWriter::new(&mut record);
         write_records(&mut writer, records);
@@ -126,7 +139,7 @@ impl Tenant {
             }
         }
         txn.dropped_trees.iter().for_each(|tree| writer.drop_tree(*tree));
-        let lsn = redo.append(self.id, commit, &record);
+        let lsn = redo.admit(record.len()).map(|()| redo.append(self.id, commit, &record));
         if record.capacity() > 1 << 20 {
             record = Vec::new();
         }

@@ -162,7 +162,7 @@ impl View<'_> {
     fn log_sequence(&mut self, sequence: &Sequence, state: SequenceState) -> Step<()> {
         let key = RecordKind::SequenceState.key(sequence.oid.0);
         self.tenant.touch_catalog(&key.to_bytes())?;
-        let lsn = self.tenant.commit_records(vec![(key, Some(state.record()))], self.redo);
+        let lsn = self.tenant.commit_records(vec![(key, Some(state.record()))], self.redo)?;
         self.tenant.sequence_log.insert(sequence.oid, lsn);
         Ok(())
     }

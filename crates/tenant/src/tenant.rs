@@ -30,10 +30,28 @@ use crate::view::View;
 /// Where redo records go: the worker's log. `append` keeps the record in memory and returns the position to wait for; it
 /// never blocks and never fails.
 pub trait RedoSink {
+    /// Whether a record of `len` bytes can become durable soon; asked before a commit changes anything.
+    ///
+    /// Errors: 53100 on a full disk, 58030 where nothing can be written any more.
+    fn admit(&self, _len: usize) -> Result<(), SqlError> {
+        Ok(())
+    }
+
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;
 }
 
 impl RedoSink for storage::redo::LogWriter {
+    fn admit(&self, len: usize) -> Result<(), SqlError> {
+        use storage::redo::Refused;
+        storage::redo::LogWriter::admit(self, len).map_err(|refused| match &refused {
+            Refused::Full { .. } => SqlError::new(SqlState::DISK_FULL, refused.to_string())
+                .with_hint("Free space there: writing goes on by itself."),
+            Refused::Failed(_) => SqlError::new(SqlState::IO_ERROR, refused.to_string()).with_hint(
+                "What is read may be read on; the server must be started again before anything is written.",
+            ),
+        })
+    }
+
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
         storage::redo::LogWriter::append(self, tenant, commit, record)
     }
@@ -126,6 +144,13 @@ pub enum OpenError {
         commit: CommitNo,
         what: &'static str,
     },
+}
+
+impl OpenError {
+    /// Whether it is for want of space, which the operator can free.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, OpenError::File(error) if error.is_full_disk())
+    }
 }
 
 impl fmt::Display for OpenError {

@@ -39,6 +39,25 @@ impl fmt::Display for LogFailed {
 }
 impl std::error::Error for LogFailed {}
 
+/// Why a log takes no more commits for now.
+#[derive(Clone, Debug)]
+pub enum Refused {
+    /// There is no room for another segment: try again once space was freed.
+    Full { dir: PathBuf },
+    /// The log is closed until the server is started again.
+    Failed(LogFailed),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Full { dir } => write!(f, "no space is left for the redo log in {}", dir.display()),
+            Refused::Failed(failed) => failed.fmt(f),
+        }
+    }
+}
+impl std::error::Error for Refused {}
+
 /// Why logs could not be opened or read.
 #[derive(Debug)]
 pub enum RedoError {
@@ -55,6 +74,14 @@ pub enum RedoError {
 impl RedoError {
     pub(super) fn io(file: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> RedoError {
         move |error| RedoError::Io { file: file.to_owned(), doing, error }
+    }
+}
+
+impl RedoError {
+    /// Whether it is for want of space, which the operator can free.
+    pub fn is_full_disk(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, RedoError::Io { error, .. } if full.contains(&error.kind()))
     }
 }
 

@@ -1,11 +1,14 @@
 //! Making a log durable, a group at a time.
 
-use base::ByteCount;
+use base::{ByteCount, Nanos};
 
 use super::error::{LogFailed, RedoError};
 use super::format::{GROUP_HEADER_LEN, GroupHeader, SEGMENT_HEADER_LEN, SegmentId, seal_group};
 use super::segment::SegmentFile;
 use super::writer::LogWriter;
+
+/// How long a log waits before it looks for space on a full disk again.
+const SPACE_RETRY: Nanos = Nanos::from_millis(200);
 
 /// What a [`LogFlusher::flush_once`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +57,9 @@ impl LogFlusher {
         self.log.dir().pin(self.id, &group.pins);
         let end = group.end();
         let (written, _buf) = segment.file.write_all_at_durable(group.buf, offset).await;
-        self.segment = Some((segment, offset + len as u64));
+        let next = offset + len as u64;
+        self.log.note_room(segment.len.saturating_sub(next));
+        self.segment = Some((segment, next));
         if let Err(error) = written {
             return Err(self.fail(error));
         }
@@ -79,7 +84,7 @@ impl LogFlusher {
         }
     }
 
-    /// The log's current segment, or its next one if the group does not fit.
+    /// The log's current segment, or its next one if the group does not fit. Waits while the disk has no room for that one.
     async fn segment_with_room(&mut self, len: usize) -> Result<(SegmentFile, u64), LogFailed> {
         if let Some((segment, offset)) = self.segment.take() {
             if offset + len as u64 <= segment.len {
@@ -87,8 +92,20 @@ impl LogFlusher {
             }
             self.id.number += 1;
         }
-        match self.log.dir().open_segment(self.id, self.next_sequence).await {
-            Ok(segment) => Ok((segment, SEGMENT_HEADER_LEN)),
+        let opened = loop {
+            match self.log.dir().open_segment(self.id, self.next_sequence).await {
+                Err(error) if error.is_full_disk() && self.log.dir().waits_for_space() => {
+                    self.log.note_room(0);
+                    env::sleep(SPACE_RETRY).await;
+                }
+                opened => break opened,
+            }
+        };
+        match opened {
+            Ok(segment) => {
+                self.log.note_room(segment.len - SEGMENT_HEADER_LEN);
+                Ok((segment, SEGMENT_HEADER_LEN))
+            }
             Err(RedoError::Io { file, doing, error }) => {
                 let failed = LogFailed::new(&file, doing, error);
                 self.log.latch(failed.clone());

@@ -2,10 +2,15 @@
 //!
 //! Segments of one log are freed in order, oldest first, so those left always follow each other and a missing one is
 //! seen. What keeps the oldest is told by [`LogDir::usage`]; checkpointing those tenants frees it.
+//!
+//! When no further segment fits the disk, the directory is *full* until one does: commits are refused once their log's
+//! segment has no room ([`LogWriter::admit`]), and what was appended before waits. Nothing fails for good.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -84,6 +89,10 @@ struct Inner {
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
+    /// The last segment that was to be made did not fit the disk.
+    full: AtomicBool,
+    /// Nobody will free space any more: logs fail instead of waiting.
+    ending: AtomicBool,
 }
 
 /// A directory of logs. Cheap to clone; may be used on any thread.
@@ -113,7 +122,14 @@ impl LogDir {
                 LiveSegment { segment, open: false, pins: found.pins.clone(), fragment_sets: Vec::new() };
             state.live.insert(*id, live);
         }
-        let inner = Inner { env: env.clone(), dir: dir.to_owned(), options, state: Mutex::new(state) };
+        let inner = Inner {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            options,
+            state: Mutex::new(state),
+            full: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+        };
         Ok((LogDir(Arc::new(inner)), scanned.index))
     }
 
@@ -128,6 +144,10 @@ impl LogDir {
         };
         let writer = LogWriter::new(self.clone());
         (writer.clone(), LogFlusher::new(writer, id))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0.dir
     }
 
     fn state(&self) -> MutexGuard<'_, DirState> {
@@ -212,12 +232,31 @@ impl LogDir {
                 if state.free.len() > keep { state.free.pop() } else { None }
             };
             let Some(segment) = surplus else { return Ok(()) };
-            self.0
-                .env
-                .disk
-                .remove(&segment.path)
-                .map_err(RedoError::io(&segment.path, "removing a segment"))?;
+            segment.remove(&self.0.env)?;
         }
+    }
+
+    /// Whether the last segment that was to be made did not fit the disk. One load.
+    pub fn is_full(&self) -> bool {
+        self.0.full.load(Ordering::Relaxed)
+    }
+
+    fn note_space(&self, full: bool) {
+        self.0.full.store(full, Ordering::Relaxed);
+    }
+
+    /// Whether a log that needs another segment finds one made already.
+    pub(super) fn has_free_segment(&self) -> bool {
+        !self.state().free.is_empty()
+    }
+
+    /// Has logs that wait for space fail instead: the server ends, and must not wait for an operator.
+    pub fn stop_waiting_for_space(&self) {
+        self.0.ending.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn waits_for_space(&self) -> bool {
+        !self.0.ending.load(Ordering::Relaxed)
     }
 
     /// The oldest segment of some log, if nothing keeps it.
@@ -244,8 +283,16 @@ impl LogDir {
             state.next_file - 1
         };
         let len = self.0.options.segment_len.0;
-        let segment = SegmentFile::create(&self.0.env, &self.0.dir, number, len)?;
-        segment.fill_with_zeros().await.map_err(RedoError::io(&segment.path, "filling a segment"))?;
+        let made = SegmentFile::create(&self.0.env, &self.0.dir, number, len);
+        let full = |error: &RedoError| self.is_full() || error.is_full_disk();
+        let segment = made.inspect_err(|error| self.note_space(full(error)))?;
+        if let Err(error) = segment.fill_with_zeros().await {
+            segment.remove(&self.0.env)?;
+            let error = RedoError::io(&segment.path, "filling a segment")(error);
+            self.note_space(full(&error));
+            return Err(error);
+        }
+        self.note_space(false);
         Ok(segment)
     }
 
@@ -266,8 +313,10 @@ impl LogDir {
             Some(segment) => segment,
             None => self.create_filled().await?,
         };
-        let written = segment.write_headers(id, first_sequence).await;
-        written.map_err(RedoError::io(&segment.path, "writing a segment's header"))?;
+        segment
+            .write_headers(id, first_sequence)
+            .await
+            .map_err(RedoError::io(&segment.path, "writing a segment's header"))?;
         let live = LiveSegment {
             segment: segment.clone(),
             open: true,

@@ -9,7 +9,8 @@
 //! that order over all logs found; a missing one refuses. The bytes on disk are described in `docs/redo-log.md`.
 //!
 //! Level 2; knows no rows. Damage is [`RedoError::Corrupt`], never a panic. A failed write latches the log closed: from
-//! then on nothing becomes durable in it, and every waiter is told.
+//! then on nothing becomes durable in it, every waiter is told, and commits are refused before they change anything. A full
+//! disk is no such failure: see [`LogDir`].
 
 mod durable;
 mod error;
@@ -26,7 +27,7 @@ mod writer;
 mod tests;
 
 pub use durable::WaitDurable;
-pub use error::{LogFailed, RedoError};
+pub use error::{LogFailed, RedoError, Refused};
 pub use flusher::{Flushed, LogFlusher};
 pub use format::FORMAT_VERSION;
 pub use fragments::Prepared;

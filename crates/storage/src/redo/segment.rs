@@ -37,8 +37,8 @@ impl SegmentFile {
             .disk
             .open(&path, OpenMode::CreateNew, true)
             .map_err(RedoError::io(&path, "creating a segment"))?;
-        let sized =
-            file.allocate(0, len).or_else(|_| file.set_len(len)).and_then(|()| file.sync_data_blocking());
+        // Space is taken now: a group that finds none would end the log.
+        let sized = file.allocate(0, len).and_then(|()| file.sync_data_blocking());
         if let Err(error) = sized {
             // A file too short to be a segment would stay in the way of the space it was made for.
             drop(env.disk.remove(&path));
@@ -56,6 +56,11 @@ impl SegmentFile {
             .map_err(RedoError::io(path, "opening a segment"))?;
         let len = file.len().map_err(RedoError::io(path, "asking for the length"))?;
         Ok(SegmentFile { path: path.to_owned(), file, len })
+    }
+
+    /// Removes a segment that no log uses.
+    pub(super) fn remove(&self, env: &Env) -> Result<(), RedoError> {
+        env.disk.remove(&self.path).map_err(RedoError::io(&self.path, "removing a segment"))
     }
 
     /// Writes zeros over all of it, so that later writes change no metadata of the file.

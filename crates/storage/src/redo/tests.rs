@@ -11,7 +11,7 @@ use env::sim::{DiskFault, DiskOp, PowerCut, World};
 use env::{Env, OpenMode, block_on};
 
 use super::format::{BLOCK_LEN, SEGMENT_HEADER_LEN};
-use super::{Flushed, LogDir, LogFlusher, LogOptions, LogWriter, RedoError, RedoIndex, recover};
+use super::{Flushed, LogDir, LogFlusher, LogOptions, LogWriter, RedoError, RedoIndex, Refused, recover};
 
 const SMALL: LogOptions = LogOptions { segment_len: ByteCount::from_mib(1), spare_segments_max: 1 };
 
@@ -148,6 +148,67 @@ fn failed_write_closes_the_log_and_tells_everyone() {
     assert!(block_on(&env, flusher.flush_once()).is_err());
     assert!(block_on(&env, log.wait_durable(durable)).is_ok(), "what was durable before still is");
     assert!(log.failure().is_some());
+    assert!(matches!(log.admit(1), Err(Refused::Failed(_))), "a commit can know before it changes anything");
+}
+
+/// Linux's number of the error.
+const ENOSPC: i32 = 28;
+
+/// The next segment finds no space.
+fn full_disk() -> DiskFault {
+    DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Resize, ".redo") }
+}
+
+#[test]
+fn what_was_appended_waits_for_space_and_becomes_durable() {
+    let world = World::new(31);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let end = log.append(TenantId(1), CommitNo(1), b"one");
+    for _ in 0..3 {
+        world.inject(full_disk());
+    }
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        assert!(waited.is_ok() && flushed.is_ok());
+    });
+    assert!(!logs.is_full(), "a segment was made at last");
+    // At the end of the server nobody frees space any more.
+    logs.stop_waiting_for_space();
+    let (log, mut flusher) = logs.writer();
+    log.append(TenantId(2), CommitNo(1), b"two");
+    world.inject(full_disk());
+    assert!(block_on(&env, flusher.flush_once()).is_err());
+}
+
+#[test]
+fn a_full_disk_refuses_what_does_not_fit_the_last_segment() {
+    let world = World::new(32);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 1);
+    assert!(log.admit(4 << 20).is_ok(), "nothing says that there is no space");
+    world.inject(full_disk());
+    assert!(block_on(&env, logs.prepare_ahead()).is_err());
+    assert!(logs.is_full());
+    assert!(log.admit(1000).is_ok());
+    assert!(matches!(log.admit(4 << 20), Err(Refused::Full { .. })));
+    // As much as is admitted fits, whatever is in flight.
+    let mut commits = 1;
+    while log.admit(10_000).is_ok() {
+        commits += 1;
+        log.append(TenantId(1), CommitNo(commits), &[7; 10_000]);
+        if commits % 3 == 0 {
+            flush_all(&env, &mut flusher);
+        }
+    }
+    assert!(commits > 50, "{commits} fit a segment");
+    flush_all(&env, &mut flusher);
+    assert!(logs.is_full(), "no segment was needed");
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    assert!(log.admit(4 << 20).is_ok());
 }
 
 #[test]

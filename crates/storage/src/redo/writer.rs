@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -13,7 +13,7 @@ use base::{ByteCount, CommitNo, Lsn, TenantId};
 use env::IoBuf;
 
 use super::durable::{WaitDurable, Waiters};
-use super::error::LogFailed;
+use super::error::{LogFailed, Refused};
 use super::format::{
     FRAGMENT_COMMIT_LEN, FRAGMENT_HEADER_LEN, FragmentCommit, GROUP_HEADER_LEN, GROUP_LEN_MAX,
     PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, write_record_header,
@@ -84,6 +84,9 @@ impl Group {
     }
 }
 
+/// Room that a full disk's last segment keeps for what is being written while a commit asks.
+const FULL_DISK_SLACK: u64 = 64 << 10;
+
 pub(super) struct State {
     gathering: Group,
     sealed: VecDeque<Group>,
@@ -105,6 +108,10 @@ struct Shared {
     dir: LogDir,
     /// The end of what survives power loss. Written by the flusher under `state`, read by anyone.
     durable: AtomicU64,
+    /// Bytes left in the segment being written, for groups not yet written. Written by the flusher.
+    room: AtomicU64,
+    /// Set with `failed`, for those who only want to know whether.
+    closed: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -118,6 +125,8 @@ impl LogWriter {
         LogWriter(Arc::new(Shared {
             dir,
             durable: AtomicU64::new(0),
+            room: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
             state: Mutex::new(State {
                 gathering: Group::new(Lsn(0)),
                 sealed: VecDeque::new(),
@@ -136,6 +145,33 @@ impl LogWriter {
 
     pub(super) fn dir(&self) -> &LogDir {
         &self.0.dir
+    }
+
+    /// Whether a record of `len` bytes can become durable soon. Ask before a commit changes anything; two loads unless the disk
+    /// is full.
+    ///
+    /// # Errors
+    /// The log has failed, or the record does not fit what is left of it on a full disk.
+    pub fn admit(&self, len: usize) -> Result<(), Refused> {
+        if self.0.closed.load(Ordering::Relaxed)
+            && let Some(failed) = self.failure()
+        {
+            return Err(Refused::Failed(failed));
+        }
+        if !self.0.dir.is_full() || self.0.dir.has_free_segment() {
+            return Ok(());
+        }
+        // A group in flight, one gathering, and the record's own: each is rounded up to whole blocks.
+        let wanted = self.backlog().0 + len as u64 + (len as u64 / 16) + FULL_DISK_SLACK;
+        if wanted <= self.0.room.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(Refused::Full { dir: self.0.dir.path().to_owned() })
+        }
+    }
+
+    pub(super) fn note_room(&self, room: u64) {
+        self.0.room.store(room, Ordering::Relaxed);
     }
 
     /// Appends `record` as `tenant`'s commit `commit` and returns the position behind it, to wait for. Memory only: does
@@ -292,6 +328,7 @@ impl LogWriter {
     pub(super) fn latch(&self, failed: LogFailed) {
         let mut state = self.state();
         state.failed.get_or_insert(failed);
+        self.0.closed.store(true, Ordering::Relaxed);
         state.sealed.clear();
         let woken = state.waiters.take_all();
         drop(state);
