@@ -248,7 +248,17 @@ impl Connection {
     /// Sends all output, once everything it may speak of is durable.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.flush_wanted = false;
-        self.wait_until_tellable().await?;
+        if let Some(observed) = self.session.observed() {
+            match self.control.race_idle(None, self.home.wait_durable(observed)).await {
+                Ok(durable) => durable?,
+                // What the output says may not be told, and is not.
+                Err(interruption) => {
+                    self.output.take();
+                    return Err(interruption.fatal().map_or(End::Gone, End::Fatal));
+                }
+            }
+            self.session.reset_observed();
+        }
         if self.output.is_empty() {
             return Ok(());
         }
@@ -272,23 +282,18 @@ impl Connection {
         }
     }
 
-    /// Waits until all that the output may speak of is durable.
-    async fn wait_until_tellable(&mut self) -> Result<(), End> {
-        if let Some(observed) = self.session.observed() {
-            self.home.wait_durable(observed).await?;
-            self.session.reset_observed();
-        }
-        Ok(())
-    }
-
     /// Tells the client why the session ends; a client that does not read is not waited for long.
     async fn say_goodbye(&mut self, error: SqlError) {
-        self.output.report(&error.with_severity(base::Severity::Fatal));
-        if self.wait_until_tellable().await.is_err() {
-            return;
-        }
-        let out = self.output.take();
         let deadline = env::now() + GOODBYE_TIME_MAX;
+        if let Some(observed) = self.session.observed() {
+            let durable = env::timeout_at(Some(deadline), self.home.wait_durable(observed)).await;
+            if !matches!(durable, Ok(Ok(()))) {
+                // What was to be told before may not be.
+                self.output.take();
+            }
+        }
+        self.output.report(&error.with_severity(base::Severity::Fatal));
+        let out = self.output.take();
         if let Ok((Ok(()), _)) = env::timeout_at(Some(deadline), self.stream.send(out)).await {
             let _ = env::timeout_at(Some(deadline), self.stream.finish()).await;
         }
@@ -330,7 +335,7 @@ impl Connection {
     /// Has the session take back what it was doing.
     pub(super) fn fail(&mut self, error: &SqlError) -> Result<(), End> {
         let session = &mut self.session;
-        Ok(self.home.with(|home| session.fail(home, error))?)
+        Ok(self.home.with_opening(self.incarnation, |home| session.fail(home, error))?)
     }
 
     /// Tells the client of an error and what follows it in the protocol.

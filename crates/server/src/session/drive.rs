@@ -44,7 +44,7 @@ impl Connection {
         call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
     ) -> Result<Result<T, Pause>, End> {
         let (session, output) = (&mut self.session, &mut self.output);
-        Ok(self.home.with(|home| call(session, home, output))?)
+        Ok(self.home.with_opening(self.incarnation, |home| call(session, home, output))?)
     }
 
     /// Awaits what a call paused for, after which the same call is made again. The inner error is the statement's, and the

@@ -12,6 +12,9 @@ use sql::session::{Executed, Home, Pause, Session};
 use super::connection::{Connection, End, Resume};
 use super::output::Output;
 
+/// A query that makes a debug build panic within its turn of the tenant's home.
+const PANIC_IN_QUERY: &str = "SELECT 'panic in this query, in a debug build'";
+
 /// What is left of a message after a call.
 pub(super) enum Left {
     Nothing,
@@ -54,7 +57,11 @@ impl Connection {
     pub(super) fn handle_now(&mut self, message: &Frontend<'_>, first: bool) -> Result<Left, End> {
         let called = match message {
             Frontend::Query(sql) => {
-                let called = self.called(message, |session, home, out| session.query(home, sql, out))?;
+                let called = self.called(message, |session, home, out| {
+                    let executed = session.query(home, sql, out);
+                    assert!(!cfg!(debug_assertions) || *sql != PANIC_IN_QUERY, "the client asked for a panic");
+                    executed
+                })?;
                 called.map(|done| done.map(|executed| self.queried(executed, sql)))
             }
             Frontend::Parse(parse) => {

@@ -49,10 +49,14 @@ impl Home {
     async fn write_checkpoint(&self, begun: &mut Begun) -> SqlResult<()> {
         let failed = |error: storage::FileError| {
             tracing::error!(tenant = self.id().0, %error, "a checkpoint failed");
-            SqlError::new(SqlState::IO_ERROR, format!("a checkpoint failed: {error}"))
+            let state = if error.is_full_disk() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+            SqlError::new(state, format!("a checkpoint failed: {error}"))
         };
         begun.checkpoint.write().await.map_err(failed)?;
         self.wait_durable(begun.wait_for).await?;
+        if !self.is_of_now(begun) {
+            return Err(SqlError::internal("the tenant was closed during its checkpoint"));
+        }
         begun.checkpoint.publish().await.map_err(failed)?;
         Ok(())
     }

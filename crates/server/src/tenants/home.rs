@@ -69,11 +69,22 @@ struct CountingSink<'a> {
     commits: u64,
 }
 
+/// Within the record of a commit, makes a debug build panic when the commit was logged and is not applied yet.
+const PANIC_IN_COMMIT: &[u8] = b"<panic in this commit, in a debug build>";
+
 impl RedoSink for CountingSink<'_> {
+    fn admit(&self, len: usize) -> SqlResult<()> {
+        RedoSink::admit(self.log, len)
+    }
+
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
         *self.logged += ByteCount(record.len() as u64);
         self.commits += 1;
-        self.log.append(tenant, commit, record)
+        let lsn = self.log.append(tenant, commit, record);
+        let panics = cfg!(debug_assertions)
+            && record.windows(PANIC_IN_COMMIT.len()).any(|part| part == PANIC_IN_COMMIT);
+        assert!(!panics, "the client asked for a panic");
+        lsn
     }
 }
 
@@ -195,6 +206,20 @@ impl Home {
         self.cell.with(|state| self.with_state(state, body))
     }
 
+    /// As [`Home::with`] for a session of the opening `incarnation`: what it knows of the tenant is of no other.
+    ///
+    /// # Errors
+    /// As [`Home::with`], also when the tenant was opened again meanwhile.
+    pub(crate) fn with_opening<R>(
+        &self,
+        incarnation: u64,
+        body: impl FnOnce(&mut session::Home<'_>) -> R,
+    ) -> SqlResult<R> {
+        self.cell.with(|state| {
+            if state.incarnation == incarnation { self.with_state(state, body) } else { Err(crashed()) }
+        })
+    }
+
     fn with_state<R>(
         &self,
         state: &mut State,
@@ -224,7 +249,8 @@ impl Home {
                         "a commit panicked: the tenant is closed and reopened"
                     );
                     state.rescan = true;
-                    state.checkpointing = false;
+                    // A checkpoint under way must not publish what this opening knew; the next opening waits for its end.
+                    state.incarnation += 1;
                     self.set_phase(state, CLOSED);
                 }
                 std::panic::resume_unwind(panic)
@@ -338,7 +364,8 @@ impl Home {
             let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
             made.map(drop).map_err(|error| {
                 let _ = env.disk.remove(&path);
-                SqlError::new(SqlState::IO_ERROR, format!("cannot create the tenant: {error}"))
+                let state = if error.is_full_disk() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+                SqlError::new(state, format!("cannot create the tenant: {error}"))
             })
         });
         task.await.unwrap_or_else(|| Err(SqlError::internal("creating the tenant did not finish")))
@@ -365,6 +392,10 @@ impl Home {
                 OPEN => return Ok(()),
                 DROPPED => {
                     return Err(SqlError::fatal(SqlState::INVALID_CATALOG_NAME, "the tenant was dropped"));
+                }
+                // A checkpoint of the opening before still writes to the file.
+                CLOSED if self.cell.with(|state| state.checkpointing) => {
+                    env::sleep(Nanos::from_millis(1)).await;
                 }
                 CLOSED => {
                     self.cell.with(|state| {
@@ -547,10 +578,10 @@ impl Home {
 
     pub(super) fn finish_checkpoint(&self, begun: super::checkpoints::Begun) -> bool {
         self.cell.with(|state| {
+            state.checkpointing = false;
             if state.incarnation != begun.incarnation {
                 return false;
             }
-            state.checkpointing = false;
             let published =
                 state.tenant.as_mut().is_some_and(|tenant| tenant.finish_checkpoint(begun.checkpoint));
             state.checkpointed_at = begun.began;
@@ -559,6 +590,11 @@ impl Home {
             }
             published
         })
+    }
+
+    /// Whether the opening that began a checkpoint still is the tenant's.
+    pub(super) fn is_of_now(&self, begun: &super::checkpoints::Begun) -> bool {
+        self.cell.with(|state| state.incarnation == begun.incarnation)
     }
 
     pub(super) fn log(&self) -> &LogWriter {
