@@ -1,35 +1,10 @@
 //! Any bytes, and any mutation of real messages, are decoded or refused, never a panic and never read beyond.
 
-use pgproto::{client, conversation::Conversation, frame, frontend, scram, startup};
+use pgproto::{client, scram, startup};
 use proptest::prelude::*;
 
-/// Reads `stream` as a session would; tells how many messages it understood.
-fn consume(mut stream: &[u8]) -> usize {
-    let mut conversation = Conversation::new();
-    let mut understood = 0;
-    while let Ok(Some(frame)) = frame::next(stream) {
-        assert!(frame.wire_len() <= stream.len());
-        let _ = conversation.route(frame.tag);
-        match frontend::decode(frame) {
-            Ok(frontend::Frontend::Bind(bind)) => {
-                assert_eq!(bind.parameters.iter().count(), bind.parameters.len());
-                (0..bind.parameters.len()).for_each(|i| _ = bind.parameter_formats.of(i));
-                understood += 1;
-            }
-            Ok(frontend::Frontend::Parse(parse)) => {
-                assert_eq!(parse.parameter_oids.iter().count(), parse.parameter_oids.len());
-                understood += 1;
-            }
-            Ok(frontend::Frontend::Authentication(body)) => {
-                let _ = frontend::sasl_initial_response(body);
-            }
-            Ok(_) => understood += 1,
-            Err(_) => conversation.failed(Conversation::via(frame.tag)),
-        }
-        stream = &stream[frame.wire_len()..];
-    }
-    understood
-}
+#[path = "../fuzz/consume.rs"]
+mod consume;
 
 fn real_messages() -> Vec<u8> {
     let mut out = Vec::new();
@@ -51,7 +26,81 @@ fn real_messages() -> Vec<u8> {
 
 #[test]
 fn every_real_message_is_understood() {
-    assert_eq!(consume(&real_messages()), 12);
+    assert_eq!(consume::session(&real_messages()), 12);
+}
+
+fn openings() -> Vec<u8> {
+    let mut out = Vec::new();
+    client::startup(
+        &mut out,
+        &[
+            ("user", "ann"),
+            ("database", "app"),
+            ("options", "-c a=b --c-d=e\\ f"),
+            ("_pq_.x", "1"),
+            ("replication", "0"),
+        ],
+    );
+    out
+}
+
+/// Changes a stream as a fuzzer does: bytes, lengths, pieces left out, doubled and moved.
+fn mutate(stream: &mut Vec<u8>, mut random: impl FnMut(usize) -> usize) {
+    const TELLING: [u32; 10] = [0, 1, 3, 4, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff];
+    for _ in 0..1 + random(4) {
+        if stream.is_empty() {
+            return;
+        }
+        let at = random(stream.len());
+        let end = (at + 1 + random(16)).min(stream.len());
+        match random(7) {
+            0 => stream[at] = random(256) as u8,
+            1 => stream[at] ^= 1 << random(8),
+            2 => {
+                let word = TELLING[random(TELLING.len())].to_be_bytes();
+                let end = (at + 4).min(stream.len());
+                stream[at..end].copy_from_slice(&word[..end - at]);
+            }
+            3 => drop(stream.drain(at..end)),
+            4 => stream.extend_from_within(at..end),
+            5 => {
+                let piece = stream[at..end].to_vec();
+                let to = random(stream.len());
+                stream.splice(to..to, piece);
+            }
+            _ => stream.truncate(at),
+        }
+    }
+}
+
+/// `PGPROTO_FUZZ_ROUNDS` says for how long, `PGPROTO_FUZZ_SEED` where it begins: a failure prints the seed of its round.
+#[test]
+fn mutations_upon_mutations_are_decoded_or_refused() {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let rounds = variable("PGPROTO_FUZZ_ROUNDS").unwrap_or(20_000);
+    let first = variable("PGPROTO_FUZZ_SEED").unwrap_or(1);
+    let kept = [real_messages(), openings()];
+    for seed in first..first + rounds {
+        // SplitMix64.
+        let mut state = seed;
+        let mut random = |below: usize| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % below as u64) as usize
+        };
+        let mut stream = kept[random(2)].clone();
+        mutate(&mut stream, &mut random);
+        let outcome = std::panic::catch_unwind(|| {
+            consume::session(&stream);
+            consume::opening(&stream);
+            if seed % 64 == 0 {
+                let (first, last) = stream.split_at(stream.len() / 2);
+                consume::authentication(first, last);
+            }
+        });
+        assert!(outcome.is_ok(), "seed {seed}: {stream:?}");
+    }
 }
 
 proptest! {
@@ -67,29 +116,24 @@ proptest! {
             let at = at.index(stream.len());
             stream[at] = byte;
         }
-        consume(&stream);
+        consume::session(&stream);
         stream.truncate(cut.index(stream.len()));
-        consume(&stream);
+        consume::session(&stream);
     }
 
     #[test]
     fn any_opening_is_decoded_or_refused(body: Vec<u8>) {
-        let _ = frame::next_startup(&body);
-        if let Ok(startup::Opening::Startup(startup)) = startup::decode(&body) {
-            let _ = startup::split_options(startup.options);
-        }
         let mut versioned = startup::PROTOCOL_VERSION.to_be_bytes().to_vec();
         versioned.extend(body);
-        let _ = startup::decode(&versioned);
+        let mut framed = (versioned.len() as u32 + 4).to_be_bytes().to_vec();
+        framed.extend(versioned);
+        consume::opening(&framed);
     }
 
     #[test]
     fn any_scram_message_is_answered_or_refused(first: Vec<u8>, last: Vec<u8>, text in "n,,n=[a-z]*,r=[ -~]*") {
         for first in [&first[..], text.as_bytes()] {
-            let verifier = scram::Verifier::mock(&[1; 32], "u");
-            let mut exchange = scram::ServerExchange::new(verifier, [0; scram::NONCE_LEN]);
-            let _ = exchange.client_first(first);
-            prop_assert!(exchange.client_final(&last).is_err());
+            consume::authentication(first, &last);
         }
     }
 }
