@@ -18,7 +18,9 @@ struct Bystander {
 }
 
 impl Bystander {
+    /// Begins, and is in the midst of it on return.
     fn of(server: &Server) -> Bystander {
+        let (begun, first_turn) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let (url, told) = (server.url("acme", "acme"), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
@@ -38,11 +40,13 @@ impl Bystander {
                     turns += 1;
                     let n = text(&client, "SELECT n FROM beside WHERE id = 1").await;
                     assert_eq!(n, turns.to_string());
+                    let _ = begun.send(());
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 turns
             })
         });
+        first_turn.recv().expect("the bystander has a first turn");
         Bystander { stop, thread: Some(thread) }
     }
 
@@ -58,7 +62,6 @@ fn error(code: &str) -> Said {
 }
 
 #[test]
-#[ignore = "does not hold yet; see docs/testing.md"]
 fn broken_start_up_packets_are_refused() {
     let server = Server::with_acme();
     let bystander = Bystander::of(&server);
@@ -89,7 +92,7 @@ fn broken_start_up_packets_are_refused() {
 
 #[test]
 fn a_client_that_never_sends_its_start_up_packet_is_cut_off() {
-    let server = Server::start_with(&["--authentication-timeout", "1"]);
+    let server = Server::start_with(&["--authentication-timeout", "3"]);
     let mut silent = RawClient::connect(&server);
     let mut slow = RawClient::connect(&server);
     slow.send(&[0, 0, 0]);
@@ -103,12 +106,11 @@ fn a_client_that_never_sends_its_start_up_packet_is_cut_off() {
     for client in [&mut silent, &mut slow, &mut half] {
         assert_eq!(client.until_ready().last(), Some(&Said::Closed));
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     run(async { assert_eq!(text(&server.admin().await, "SELECT 1").await, "1") });
 }
 
 #[test]
-#[ignore = "does not hold yet; see docs/testing.md"]
 fn broken_messages_end_their_own_session_only() {
     let server = Server::with_acme();
     let bystander = Bystander::of(&server);
@@ -167,7 +169,6 @@ fn broken_messages_end_their_own_session_only() {
 }
 
 #[test]
-#[ignore = "does not hold yet; see docs/testing.md"]
 fn text_that_is_not_utf8_is_refused() {
     let server = Server::with_acme();
     let mut raw = RawClient::log_in(&server, "acme", "acme");
@@ -206,7 +207,6 @@ fn text_that_is_not_utf8_is_refused() {
 }
 
 #[test]
-#[ignore = "does not hold yet; see docs/testing.md"]
 fn statements_of_ten_megabytes_and_absurd_depth_are_answered() {
     let server = Server::with_acme();
     let bystander = Bystander::of(&server);
@@ -318,7 +318,6 @@ fn values_out_of_range_have_their_sqlstate() {
 }
 
 #[test]
-#[ignore = "does not hold yet; see docs/testing.md"]
 fn what_is_not_supported_is_refused_and_not_ignored() {
     let server = Server::with_acme();
     run(async {

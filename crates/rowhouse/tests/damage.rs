@@ -9,6 +9,9 @@ use common::{Server, run, said, text};
 use tokio_postgres::error::SqlState;
 
 const SLOT: usize = 8192;
+/// Blocks of a log's segment, and where a segment's header has its checksum.
+const LOG_BLOCK: usize = 4096;
+const LOG_HEADER_CRC: usize = 48;
 
 /// What `rowhouse serve` says when it does not start.
 fn refusal(data: &Path) -> String {
@@ -37,6 +40,12 @@ fn a_directory_in_use_is_refused() {
     let text = refusal(server.data());
     assert!(text.contains("is in use by another server"), "{text}");
     assert!(text.contains(&server.data().display().to_string()), "{text}");
+    assert!(text.ends_with("exit status: 1"), "{text}");
+    run(async { assert_eq!(text_of_admin(&server).await, "1") });
+}
+
+async fn text_of_admin(server: &Server) -> String {
+    text(&server.admin().await, "SELECT 1").await
 }
 
 #[test]
@@ -89,6 +98,25 @@ fn newer_formats_are_refused_with_both_versions() {
     });
     assert!(server.terminate().success());
     std::fs::write(file, &whole).expect("a file can be written");
+
+    // A segment of the redo log.
+    let segment = std::fs::read_dir(server.data().join("log"))
+        .expect("there is a log")
+        .map(|entry| entry.expect("an entry can be read").path())
+        .find(|path| std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"RHREDO\r\n")))
+        .expect("a segment");
+    let before = std::fs::read(&segment).expect("a segment can be read");
+    let mut bytes = before.clone();
+    for block in [0, LOG_BLOCK] {
+        bytes[block + 8..block + 12].copy_from_slice(&99_u32.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[block..block + LOG_HEADER_CRC]);
+        bytes[block + LOG_HEADER_CRC..block + LOG_HEADER_CRC + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(&segment, &bytes).expect("a segment can be written");
+    let text = refusal(server.data());
+    assert!(text.contains(&segment.display().to_string()) && text.contains("format 99"), "{text}");
+    assert!(text.ends_with("exit status: 1"), "{text}");
+    std::fs::write(&segment, before).expect("a segment can be written");
 
     // The directory's own version.
     let marker = server.data().join("rowhouse.json");

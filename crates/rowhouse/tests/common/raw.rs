@@ -91,13 +91,13 @@ impl RawClient {
         }
     }
 
-    /// Everything up to ReadyForQuery or the end of the connection.
+    /// Everything up to ReadyForQuery, the wish for COPY's data or the end of the connection.
     pub fn until_ready(&mut self) -> Vec<Said> {
         let mut all = Vec::new();
         loop {
             let said = self.said();
             all.push(said.clone());
-            if matches!(said, Said::Closed | Said::Message(b'Z')) {
+            if matches!(said, Said::Closed | Said::Message(b'Z' | b'G')) {
                 return all;
             }
         }

@@ -1,0 +1,136 @@
+//! A full disk: whoever writes is told 53100, reading goes on, and once there is space again so does writing, without a restart.
+//!
+//! Needs a small file system of its own, and so the privilege to mount one; without it the test says so and is passed over.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Server, run, text};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+/// A file system in memory; unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn of(size: &str) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = format!("size={size}");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "none"]).arg(dir.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(SmallDisk(dir)),
+            _ => {
+                println!("passed over: a file system cannot be mounted here");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes all space there is.
+    fn fill(&self) {
+        let ballast = std::fs::File::create(self.path().join("ballast")).expect("a file can be made");
+        let mut left = &ballast;
+        let piece = vec![1_u8; 64 << 10];
+        while std::io::Write::write_all(&mut left, &piece).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.path().join("ballast")).expect("the file can be removed");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+    }
+}
+
+const FILL: &str = "INSERT INTO t (v) SELECT repeat('x', 1000) FROM generate_series(1, 4000)";
+
+/// Writes until the server refuses to; how many rows there are then.
+async fn write_until_refused(client: &Client) -> i64 {
+    let begun = Instant::now();
+    let mut rows = 0;
+    loop {
+        match client.batch_execute(FILL).await {
+            Ok(()) => rows += 4000,
+            Err(error) => {
+                assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+                return rows;
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "the disk does not get full: {rows} rows");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writers_and_recovers_by_itself() {
+    let Some(disk) = SmallDisk::of("420m") else { return };
+    let mut server = Server::on(&disk.path().join("data"), &["--workers", "1"]);
+    server.expect_warnings();
+    run(async {
+        server.create_tenant("acme").await;
+        server.create_tenant("other").await;
+        let (writer, other) = (server.owner("acme").await, server.owner("other").await);
+        for client in [&writer, &other] {
+            client
+                .batch_execute("CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)")
+                .await
+                .expect("a table can be made");
+        }
+        other.batch_execute("INSERT INTO t (v) VALUES ('mine')").await.expect("a row");
+        // Segments that are made ahead would hide the end of the disk for long.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        disk.fill();
+        let rows = write_until_refused(&writer).await;
+        let count = "SELECT count(*) FROM t";
+
+        // Refused and rolled back, in the session that goes on; and so is the other tenant, of the same log.
+        assert_eq!(text(&writer, count).await, rows.to_string());
+        assert_eq!(text(&other, "SELECT v FROM t").await, "mine");
+        let error = writer.batch_execute(FILL).await.expect_err("the disk is still full");
+        assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+        writer
+            .batch_execute("BEGIN; INSERT INTO t (v) VALUES ('in doubt'); ROLLBACK")
+            .await
+            .expect("nothing to write");
+        let newcomer = server.owner("acme").await;
+        assert_eq!(text(&newcomer, count).await, rows.to_string());
+        let error = server.admin().await.batch_execute("CREATE TENANT third OWNER third PASSWORD 'x'").await;
+        assert_eq!(error.expect_err("there is no room for it").code(), Some(&SqlState::DISK_FULL));
+
+        disk.free();
+        let begun = Instant::now();
+        while let Err(error) = writer.batch_execute(FILL).await {
+            assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+            assert!(begun.elapsed() < Duration::from_secs(20), "writing does not go on: {error:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(text(&newcomer, count).await, (rows + 4000).to_string());
+        other.batch_execute("INSERT INTO t (v) VALUES ('more')").await.expect("writing goes on");
+        server.create_tenant("third").await;
+        drop((writer, other, newcomer));
+        let before = rows + 4000;
+        disk.fill();
+        // The end of a server with a full disk: in order as far as it can be, and nothing acknowledged is lost.
+        assert!(server.terminate().success());
+        disk.free();
+        server.restart();
+        let owner = server.owner("acme").await;
+        assert_eq!(text(&owner, count).await, before.to_string());
+        assert_eq!(text(&server.owner("other").await, count).await, "2");
+    });
+    assert!(server.terminate().success());
+    let verify =
+        Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["verify", "--data"]).arg(server.data()).output();
+    let verify = verify.expect("the binary can be run");
+    assert!(verify.status.success(), "{}", common::said(&verify));
+}
