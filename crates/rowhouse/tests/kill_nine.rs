@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Server, run, text};
 
@@ -121,8 +121,12 @@ fn acknowledged_commits_survive_a_kill_under_load() {
                 std::thread::spawn(move || run(post(url, client, first, posted)))
             })
             .collect();
-        // Long enough for a few hundred commits, and each round at another moment.
-        std::thread::sleep(Duration::from_millis(900 + u64::from(round) * 137 % 1000));
+        // Well under way, and each round at another moment.
+        let begun = Instant::now();
+        while posted.load(Ordering::Relaxed) < 200 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(u64::from(round) * 137 % 500));
         server.kill();
         let acknowledged: Vec<i64> =
             threads.into_iter().map(|thread| thread.join().expect("a client ends")).collect();
