@@ -59,7 +59,10 @@ impl Connection {
             Frontend::Query(sql) => {
                 let called = self.called(message, |session, home, out| {
                     let executed = session.query(home, sql, out);
-                    assert!(!cfg!(debug_assertions) || *sql != PANIC_IN_QUERY, "the client asked for a panic");
+                    assert!(
+                        !cfg!(debug_assertions) || *sql != PANIC_IN_QUERY,
+                        "the client asked for a panic"
+                    );
                     executed
                 })?;
                 called.map(|done| done.map(|executed| self.queried(executed, sql)))
@@ -121,7 +124,8 @@ impl Connection {
             Frontend::Flush => self.flush_wanted = true,
             Frontend::CopyFail(reason) => {
                 let session = &mut self.session;
-                let error = self.home.with(|home| session.copy_fail(home, reason))?;
+                let error =
+                    self.home.with_opening(self.incarnation, |home| session.copy_fail(home, reason))?;
                 self.end_copy(&error);
             }
             Frontend::Terminate => return Err(End::Gone),
