@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use base::limits::{NESTING_MAX, STATEMENT_TOKENS_MAX, THREAD_STACK_LEN};
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, BinaryOperator, Expr, SetExpr, VisitMut, VisitorMut};
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Longest way of tokens, lists left out, from a statement's beginning to any of its tokens: each level of a tree takes at
@@ -21,8 +22,9 @@ const CHAIN_TOKENS_MAX: usize = 500_000;
 /// Dropping a tree takes some 300 bytes of stack a level.
 const _: () = assert!(CHAIN_TOKENS_MAX as u64 * 400 < THREAD_STACK_LEN.0);
 
-/// Longest row of brackets, as in `x[1][2]` or `int[][]`; arrays have six dimensions at most.
-const BRACKETS_MAX: usize = 64;
+/// Longest row of brackets, as in `x[1][2]` or `int[][]`, and of the word INTERVAL, the only one that the parser enters again
+/// and again without counting. Arrays have six dimensions at most, and one INTERVAL is enough.
+const REPEATED_MAX: usize = 64;
 
 /// Shortest chain that is balanced.
 const BALANCED_LEN_MIN: usize = 32;
@@ -46,7 +48,7 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> SqlResult<()> {
     let mut run = 0;
     let mut around: Vec<usize> = Vec::new();
     let mut chain = 0;
-    let mut brackets = 0;
+    let mut repeated = 0;
     let mut before = &Token::EOF;
     for TokenWithSpan { token, .. } in tokens {
         match token {
@@ -73,15 +75,23 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> SqlResult<()> {
                 chain += 1;
             }
         }
-        if *token == Token::LBracket {
-            brackets = if *before == Token::RBracket { brackets + 1 } else { 1 };
-        }
+        repeated = match (before, token) {
+            (Token::RBracket, Token::LBracket) => repeated + 1,
+            (before, token) if is_interval(before) && is_interval(token) => repeated + 1,
+            (_, Token::LBracket) => 0,
+            (_, token) if is_interval(token) => 0,
+            _ => repeated,
+        };
         before = token;
-        if chain > CHAIN_TOKENS_MAX || brackets > BRACKETS_MAX {
+        if chain > CHAIN_TOKENS_MAX || repeated > REPEATED_MAX {
             return Err(too_deep());
         }
     }
     Ok(())
+}
+
+fn is_interval(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.keyword == Keyword::INTERVAL)
 }
 
 /// Balances the chains of `tree` and tells how deep it nests.

@@ -24,7 +24,12 @@ fn on_a_workers_stack(body: impl FnOnce(&mut Bench, &mut Session) + Send + 'stat
 /// The SQLSTATE of a statement, `None` if it succeeded here or is one for the analytical path.
 fn state(bench: &mut Bench, session: &mut Session, sql: &str) -> Option<SqlState> {
     match bench.try_run(session, sql) {
-        Ok(_) | Err(Pause::Analytic(_)) => None,
+        Ok(_) => None,
+        Err(Pause::Analytic(_)) => {
+            // Nobody here runs it: the session that waits for it is given up.
+            *session = bench.session();
+            None
+        }
         Err(Pause::Error(error)) => Some(error.state()),
         Err(_) => panic!("nothing to wait for: {sql:.40}"),
     }
@@ -37,7 +42,7 @@ fn around(open: &str, inner: &str, close: &str, times: usize) -> String {
 #[test]
 fn what_nests_too_deeply_is_54001() {
     on_a_workers_stack(|bench, session| {
-        for times in [NESTING_MAX, 20_000, 100_000] {
+        for times in [NESTING_MAX, 100_000] {
             for (first, link) in [
                 ("1", " + 1"),
                 ("1", "::int"),
@@ -49,12 +54,10 @@ fn what_nests_too_deeply_is_54001() {
                 ("now()", " AT TIME ZONE 'UTC'"),
                 ("'{1}'::int[]", "[1]"),
                 ("1", " UNION ALL SELECT 1"),
-                ("1", " OR (true) AND NOT false = true"),
             ] {
                 let sql = format!("SELECT {first}{}", link.repeat(times));
                 let found = state(bench, session, &sql);
-                let chain = link.starts_with(" OR") && times == NESTING_MAX;
-                assert!(found == Some(SqlState::STATEMENT_TOO_COMPLEX) || chain, "{sql:.60}: {found:?}");
+                assert_eq!(found, Some(SqlState::STATEMENT_TOO_COMPLEX), "{sql:.60}");
             }
         }
         for times in [NESTING_MAX, 100_000] {
@@ -121,6 +124,8 @@ fn chains_and_lists_of_many_terms_are_answered() {
         assert_eq!(bench.run(session, &conjunction).lines(), ["5"]);
         let disjunction = format!("SELECT count(*) FROM t WHERE id = 5{}", " OR id = 6".repeat(10_000));
         assert!(matches!(state(bench, session, &disjunction), None), "here or on the analytical path");
+        let mixed = format!("SELECT true{}", " OR (true) AND NOT false = true".repeat(10_000));
+        assert_eq!(bench.run(session, &mixed).lines(), ["t"]);
         let longest = format!("SELECT 1 WHERE true{}", " AND true".repeat(100_000));
         assert_eq!(bench.run(session, &longest).lines(), ["1"]);
         let numbers: Vec<String> = (50..50_050).map(|n| n.to_string()).collect();
