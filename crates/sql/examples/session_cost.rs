@@ -5,7 +5,6 @@
 //! `valgrind --tool=callgrind --toggle-collect='*select_only*'` it tells where the instructions go.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use base::{CommitNo, Lsn, Nanos, SessionId, SqlError, TenantId};
 use sql::session::{
@@ -32,14 +31,14 @@ impl RedoSink for Log {
     }
 }
 
-struct Host(Instant);
+struct Host(env::Env);
 
 impl SessionHost for Host {
     fn wall_clock(&self) -> i64 {
-        800_000_000_000_000 + self.0.elapsed().as_micros() as i64
+        self.0.clock.unix_micros() - 946_684_800_000_000
     }
     fn now(&self) -> Nanos {
-        Nanos(self.0.elapsed().as_nanos() as u64)
+        self.0.now()
     }
     fn random(&self, bytes: &mut [u8]) {
         bytes.fill(7);
@@ -132,7 +131,7 @@ impl Client {
             user: "owner".into(),
             administrator: false,
             parameters: vec![("application_name".into(), "pgbench".into())],
-            host: Arc::new(Host(Instant::now())),
+            host: Arc::new(Host(env::Env::real())),
         };
         let session = Session::new(start, &tenant).expect("the role exists");
         Client { tenant, log: Log::default(), session, wire: Wire::default(), random: 1 }
@@ -195,6 +194,7 @@ fn tpcb(client: &mut Client) {
 
 fn main() {
     let rounds: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(200_000);
+    let clock = env::Env::real();
     let mut client = Client::new();
     client.script(&format!(
         "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
@@ -224,11 +224,11 @@ fn main() {
         for _ in 0..rounds / 10 {
             run(&mut client);
         }
-        let start = Instant::now();
+        let start = clock.now();
         for _ in 0..rounds {
             run(&mut client);
         }
-        println!("{name}: {} ns a transaction", start.elapsed().as_nanos() / u128::from(rounds.max(1)));
+        println!("{name}: {} ns a transaction", (clock.now() - start).0 / u64::from(rounds.max(1)));
     }
     println!("{} rows, {} bytes of redo", client.wire.rows, client.log.bytes);
 }
