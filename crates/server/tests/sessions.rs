@@ -127,7 +127,13 @@ fn a_statement_of_ten_megabytes_is_read_whole() {
     let server = TestServer::start();
     let mut session = server.admin("rowhouse");
     let padding = " ".repeat(10 << 20);
-    assert_eq!(session.ok(&format!("{padding}SELECT 1")), [[Some("1".to_owned())]]);
+    assert_eq!(
+        session.ok(&format!("/*{padding}*/SELECT length('{padding}')")),
+        [[Some("10485760".to_owned())]]
+    );
+    // Ten million tokens are too many, be they blanks; the session goes on.
+    assert_eq!(session.fails(&format!("{padding}SELECT 1")).to_string(), "54001");
+    assert_eq!(session.ok("SELECT 1"), [[Some("1".to_owned())]]);
 }
 
 #[test]
