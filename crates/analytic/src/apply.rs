@@ -457,7 +457,14 @@ fn compare_rows(
         for (k, test) in tests.iter().enumerate() {
             let mut right = value::datum(rows.column(k), i, test.right)?;
             if let Some((from, to)) = test.cast {
-                right = types::cast(right, from, to, TypeMod::NONE, CastContext::Implicit, &shared.format)?;
+                right = types::cast(
+                    right,
+                    from,
+                    to,
+                    TypeMod::NONE,
+                    CastContext::Implicit,
+                    &shared.context.format,
+                )?;
             }
             let holds = if left[k].is_null() || right.is_null() {
                 None

@@ -106,7 +106,7 @@ impl<'a> Binder<'a> {
     pub(crate) fn context(&self, aggregates: Aggregates) -> BindContext<'_> {
         BindContext {
             params: self.params,
-            format: &self.shared.format,
+            format: &self.shared.context.format,
             subqueries: Some(self),
             aggregates,
             fold_stable: false,

@@ -41,6 +41,9 @@ pub(crate) enum Series {
     Subscripts(PgType),
     /// `_pg_expandarray(array)`: pairs of element and position, as arrays of two integers.
     ExpandArray(PgType),
+    /// `pg_options_to_table(options)`: the names, or the values, of options written `name=value`.
+    OptionNames,
+    OptionValues,
     /// `pg_partition_ancestors(relation)`: nothing, as no table is a partition.
     PartitionAncestors,
 }
@@ -53,6 +56,7 @@ impl Series {
             Series::ExpandArray(_) => PgType::Array(ElementType::Int4),
             Series::Generate(ty) => *ty,
             Series::Subscripts(_) => PgType::Int4,
+            Series::OptionNames | Series::OptionValues => PgType::Text,
             Series::PartitionAncestors => PgType::Regclass,
         }
     }
@@ -178,6 +182,14 @@ fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
                 Datum::array(ElementType::Int4, vec![x, Datum::Int4(i as i32 + 1)])
             };
             Ok(Elements::Items(array.items.iter().enumerate().map(pair).collect::<Vec<_>>().into_iter()))
+        }
+        (Series::OptionNames | Series::OptionValues, [Datum::Array(array)]) => {
+            let part = |item: &Datum| {
+                let (name, value) = item.as_str()?.split_once('=')?;
+                Some(Datum::text(if call.series == Series::OptionNames { name } else { value }))
+            };
+            let parts = array.items.iter().map(|item| part(item).unwrap_or_default());
+            Ok(Elements::Items(parts.collect::<Vec<_>>().into_iter()))
         }
         (Series::Subscripts(ty), [Datum::Array(array), dimension]) => {
             let len = if dimension.as_i64() == Some(1) { array.items.len() as i32 } else { 0 };

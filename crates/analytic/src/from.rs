@@ -16,7 +16,7 @@ use types::PgType;
 use crate::apply::ApplyKind;
 use crate::binder::Binder;
 use crate::error::Planned;
-use crate::expand::Expand;
+use crate::expand::{Expand, Series, SeriesCall};
 use crate::prepare::{Place, system_name};
 use crate::relation::{Level, LevelScope, RelColumn, Relation};
 use crate::table::TableScan;
@@ -196,7 +196,7 @@ impl Binder<'_> {
             rename(&mut relation, table, &[])?;
             return Ok(relation);
         }
-        if let Some(system) = crate::catalog::system_table(schema, table) {
+        if let Some(system) = sql::system::system_table(schema, table) {
             return self.system_table(system);
         }
         let catalog = Arc::clone(&self.shared.catalog);
@@ -278,7 +278,7 @@ impl Binder<'_> {
         Ok(Relation { plan, columns, star })
     }
 
-    fn system_table(&self, system: &'static crate::catalog::SystemTable) -> SqlResult<Relation> {
+    fn system_table(&self, system: &'static sql::system::SystemTable) -> SqlResult<Relation> {
         let reference = TableReference::bare(format!("t{}", self.number()));
         let mut columns = Vec::new();
         let mut fields = Vec::new();
@@ -355,9 +355,14 @@ impl Binder<'_> {
                 return self.scalar_table(left, &place, bound, &called, alias);
             }
         };
-        let element = call.series.element();
-        let arrow = value::arrow_type(element, types::TypeMod::NONE);
-        let mut columns = vec![self.function_column(&called, element, arrow.clone())];
+        let (calls, bound) = both_of_options(call, bound);
+        let mut columns = Vec::new();
+        for (i, call) in calls.iter().enumerate() {
+            let element = call.series.element();
+            let arrow = value::arrow_type(element, types::TypeMod::NONE);
+            let name = if calls.len() == 1 { &called } else { OPTION_COLUMNS[i] };
+            columns.push(self.function_column(name, element, arrow));
+        }
         if ordinality {
             columns.push(self.function_column("ordinality", PgType::Int8, DataType::Int64));
         }
@@ -375,7 +380,7 @@ impl Binder<'_> {
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
         let node = Expand {
             input,
-            calls: vec![call],
+            calls,
             exprs,
             ordinality,
             schema: Arc::new(schema),
@@ -693,12 +698,25 @@ fn apply_alias(relation: &mut Relation, alias: &ast::TableAlias) -> SqlResult<()
     rename(relation, &fold_ident(&alias.name), &columns)
 }
 
-/// A function's alias names its column too, unless columns are named.
+/// The columns of `pg_options_to_table`.
+const OPTION_COLUMNS: [&str; 2] = ["option_name", "option_value"];
+
+/// `pg_options_to_table` is two functions of one argument, side by side; others are themselves.
+fn both_of_options(call: SeriesCall, mut bound: Vec<BoundExpr>) -> (Vec<SeriesCall>, Vec<BoundExpr>) {
+    if call.series != Series::OptionNames {
+        return (vec![call], bound);
+    }
+    bound.extend_from_within(..);
+    let values = SeriesCall { series: Series::OptionValues, args: call.args.clone() };
+    (vec![call, values], bound)
+}
+
+/// A function's alias names its column too, if it is the only one, unless columns are named.
 fn alias_function(relation: &mut Relation, called: &str, alias: Option<&ast::TableAlias>) -> SqlResult<()> {
     match alias {
         None => rename(relation, called, &[]),
         Some(alias) => {
-            if alias.columns.is_empty() {
+            if alias.columns.is_empty() && relation.columns.iter().all(|c| c.name != OPTION_COLUMNS[0]) {
                 relation.columns[0].name = fold_ident(&alias.name);
             }
             apply_alias(relation, alias)

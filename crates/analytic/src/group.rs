@@ -360,7 +360,7 @@ impl Binder<'_> {
         let sum = self.aggregate(translator, &part(AggregateKind::Sum, sum_type), aggregates)?;
         let count = self.aggregate(translator, &part(AggregateKind::Count, PgType::Int8), aggregates)?;
         let params = sql::expr::ParamTypes::none();
-        let ctx = sql::expr::BindContext::simple(&params, &self.shared.format, "aggregates");
+        let ctx = sql::expr::BindContext::simple(&params, &self.shared.context.format, "aggregates");
         let scope = TableScope {
             table: "a",
             columns: vec![("s", PgType::Numeric, TypeMod::NONE), ("n", PgType::Numeric, TypeMod::NONE)],

@@ -8,7 +8,7 @@ use crate::shared::{Shared, eval_error};
 /// `moment + interval`, in the session's time zone.
 pub(crate) fn add_interval(moment: &Datum, step: &Datum, ty: PgType, shared: &Shared) -> SqlResult<Datum> {
     let params = sql::expr::ParamTypes::none();
-    let ctx = sql::expr::BindContext::simple(&params, &shared.format, "functions in FROM");
+    let ctx = sql::expr::BindContext::simple(&params, &shared.context.format, "functions in FROM");
     let scope = sql::expr::TableScope {
         table: "s",
         columns: vec![("m", ty, TypeMod::NONE), ("i", PgType::Interval, TypeMod::NONE)],

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sql::expr::{Aggregates, BoundExpr, Scope, bind_expr, coerce, fold_ident};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
-use types::{CastContext, PgType, TypeMod};
+use types::{CastContext, ElementType, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::catalog::functions::CatalogFunction;
@@ -215,6 +215,12 @@ impl Binder<'_> {
                 bound = coerced;
                 Series::Generate(ty)
             }
+            ("pg_options_to_table", [_]) => {
+                let options = bound.pop().expect("one argument");
+                let list = PgType::Array(ElementType::Text);
+                bound.push(coerce(options, list, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+                Series::OptionNames
+            }
             ("pg_partition_ancestors", [_]) => {
                 let relation = bound.pop().expect("one argument");
                 bound.push(coerce(relation, PgType::Regclass, TypeMod::NONE, CastContext::Implicit, &ctx)?);
@@ -229,8 +235,14 @@ impl Binder<'_> {
 }
 
 /// The set-returning functions.
-const SERIES: &[&str] =
-    &["unnest", "generate_series", "generate_subscripts", "_pg_expandarray", "pg_partition_ancestors"];
+const SERIES: &[&str] = &[
+    "unnest",
+    "generate_series",
+    "generate_subscripts",
+    "_pg_expandarray",
+    "pg_options_to_table",
+    "pg_partition_ancestors",
+];
 
 /// The type `generate_series` counts in.
 fn series_type(args: &[BoundExpr]) -> Option<PgType> {

@@ -235,7 +235,7 @@ impl Job {
                 let mut bytes = Vec::new();
                 for i in start..end {
                     self.row(batch, i, &mut row)?;
-                    encode_row(&row, &fields, formats, &self.shared.format, &mut bytes);
+                    encode_row(&row, &fields, formats, &self.shared.context.format, &mut bytes);
                 }
                 if !say(AnalyticEvent::Encoded { rows: (end - start) as u64, bytes }) {
                     return Ok(false);

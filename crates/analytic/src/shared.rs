@@ -10,13 +10,11 @@ use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext
 use sql::session::QueryContext;
 use tenant::SnapshotView;
 use tenant::catalog::Catalog;
-use types::{Datum, FormatContext};
+use types::Datum;
 
 /// The surroundings of one query.
 pub(crate) struct Shared {
     pub(crate) context: Arc<QueryContext>,
-    /// The session's, with the names of the system's own tables added.
-    pub(crate) format: FormatContext,
     pub(crate) params: Vec<Datum>,
     pub(crate) view: Option<SnapshotView>,
     pub(crate) catalog: Arc<Catalog>,
@@ -41,18 +39,7 @@ impl Shared {
     ) -> Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
-        let names = crate::catalog::names::Names::new(Arc::clone(&catalog), search_path.clone());
-        let format = FormatContext { names: Some(Arc::new(names)), ..(*context.format).clone() };
-        Shared {
-            context,
-            format,
-            params,
-            view,
-            catalog,
-            search_path,
-            cancelled,
-            random: AtomicU64::new(seed),
-        }
+        Shared { context, params, view, catalog, search_path, cancelled, random: AtomicU64::new(seed) }
     }
 
     /// # Errors
@@ -65,7 +52,7 @@ impl Shared {
     pub(crate) fn statement(&self) -> StatementCtx<'_> {
         StatementCtx {
             params: &self.params,
-            format: &self.format,
+            format: &self.context.format,
             statement_start: self.context.statement_start,
             session: self,
             subqueries: &NoSubqueries,
@@ -124,6 +111,9 @@ impl SessionContext for Shared {
     }
     fn sequence_last(&self) -> EvalResult<i64> {
         at_home("lastval")
+    }
+    fn sequence_state(&self, _: u32) -> EvalResult<(i64, bool)> {
+        at_home("the state of a sequence")
     }
     fn sequence_set(&self, _: u32, _: i64, _: bool) -> EvalResult<i64> {
         at_home("setval")

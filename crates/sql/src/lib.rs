@@ -4,13 +4,16 @@
 //! crate does not know who runs it. Every call is synchronous and runs within one turn of the tenant's home worker; what must
 //! wait returns a [`session::Pause`], and the caller awaits it and calls again.
 //!
-//! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`.
+//! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`, `system` (names of the
+//! system's own tables and functions).
 
 mod copy;
 mod ddl;
 pub mod exec;
 pub mod explain;
 pub mod expr;
+pub mod kept_text;
 pub mod parse;
 pub mod plan;
 pub mod session;
+pub mod system;

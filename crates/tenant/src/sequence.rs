@@ -144,11 +144,15 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The current value, for showing.
+    /// The current value, for showing; the reply must wait for [`crate::Txn::observed`].
     pub fn sequence_value(&mut self, sequence: Oid) -> Step<SequenceValue> {
         let sequence = self.sequence(sequence)?;
         let own = self.txn.sequences.get(&sequence.oid).copied();
         let state = own.unwrap_or_else(|| self.tenant.sequence_state(&sequence));
+        let logged = self.tenant.sequence_log.get(&sequence.oid).copied().unwrap_or_default();
+        if logged > self.tenant.durable {
+            self.txn.observe(logged);
+        }
         Ok(SequenceValue { last_value: state.last, is_called: state.called })
     }
 

@@ -12,6 +12,7 @@ pub mod datetime;
 mod datum;
 mod float_text;
 mod format_context;
+mod identifier;
 pub mod json;
 pub mod key;
 pub mod numeric;
@@ -26,6 +27,7 @@ pub use datum::{Array, Datum, Interval, Row};
 pub use format_context::{
     ByteaOutput, CatalogNames, DateFormat, DateOrder, FormatContext, IntervalStyle, UNIX_TO_PG_EPOCH_MICROS,
 };
+pub use identifier::quote_ident;
 pub use numeric::Numeric;
 pub use pg_type::{ElementType, PgType, TypeMod, format_type, format_type_in};
 pub use text_in::{parse_bool, parse_bytea, parse_hex, parse_text, split_qualified_name};

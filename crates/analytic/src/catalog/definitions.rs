@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use base::Oid;
+use sql::kept_text;
+use sql::session::{PathNames, qualified_name, relation_name};
 use tenant::catalog::{Catalog, Column, Index, MatchType, ReferentialAction, Relation, Table};
-use types::{PgType, TypeMod};
-
-use super::names::{Names, qualified, quoted, relation_name};
+use types::{PgType, TypeMod, quote_ident};
 
 /// A list of columns: `a, "B"`.
 fn columns(table: &Table, positions: impl IntoIterator<Item = usize>) -> String {
-    let names: Vec<String> = positions.into_iter().map(|i| quoted(&table.columns[i].name)).collect();
+    let names: Vec<String> = positions.into_iter().map(|i| quote_ident(&table.columns[i].name)).collect();
     names.join(", ")
 }
 
 /// `UNIQUE (a, b)`, `CHECK ((a > 0))`, `FOREIGN KEY (a) REFERENCES p(id) ON DELETE CASCADE`.
 /// `pretty` leaves out the parentheses that only keep a CHECK's expression together.
-pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid, pretty: bool) -> Option<String> {
+pub(crate) fn constraint(catalog: &Arc<Catalog>, path: &[Oid], oid: Oid, pretty: bool) -> Option<String> {
     for table in catalog.tables() {
         for index in &table.indexes {
             if index.constraint.is_some_and(|c| c.oid == oid) {
@@ -26,7 +26,7 @@ pub(crate) fn constraint(catalog: &Catalog, path: &[Oid], oid: Oid, pretty: bool
             }
         }
         if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
-            let expression = &check.expression;
+            let expression = kept_text::shown(catalog, path, &check.expression);
             return Some(if pretty {
                 format!("CHECK ({expression})")
             } else {
@@ -79,7 +79,7 @@ pub(crate) fn action_letter(action: ReferentialAction) -> u8 {
 /// A key column with its options: `a DESC NULLS LAST`.
 fn key_column(table: &Table, index: &Index, at: usize) -> String {
     let column = index.columns[at];
-    let mut out = quoted(&table.columns[column.column].name);
+    let mut out = quote_ident(&table.columns[column.column].name);
     match (column.descending, column.nulls_first) {
         (false, true) => out += " NULLS FIRST",
         (true, true) => out += " DESC",
@@ -95,44 +95,32 @@ pub(crate) fn index(catalog: &Catalog, oid: Oid, column: i32) -> Option<String> 
     let index = &table.indexes[*at];
     if column > 0 {
         let at = usize::try_from(column - 1).ok()?;
-        return index.columns.get(at).map(|c| quoted(&table.columns[c.column].name));
+        return index.columns.get(at).map(|c| quote_ident(&table.columns[c.column].name));
     }
     let unique = if index.unique { "UNIQUE " } else { "" };
     let keys: Vec<String> = (0..index.columns.len()).map(|i| key_column(table, index, i)).collect();
     let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
     Some(format!(
         "CREATE {unique}INDEX {} ON {} USING btree ({}){nulls}",
-        quoted(&index.name),
-        qualified(catalog, catalog.relation(table.oid)?),
+        quote_ident(&index.name),
+        qualified_name(catalog, table.schema, &table.name),
         keys.join(", ")
     ))
 }
 
 /// The query of a view, with PostgreSQL's final semicolon.
-pub(crate) fn view(catalog: &Catalog, oid: Oid) -> Option<String> {
-    catalog.view(oid).map(|view| format!(" {};", view.sql.trim().trim_end_matches(';')))
+pub(crate) fn view(catalog: &Arc<Catalog>, path: &[Oid], oid: Oid) -> Option<String> {
+    catalog.view(oid).map(|view| format!(" {};", kept_text::shown_view(catalog, path, view)))
 }
 
-/// A column's default as PostgreSQL shows it: a literal with its type, a sequence by the shortest name that finds it. Other
-/// expressions are shown as they were written.
+/// A column's default as PostgreSQL shows it: a literal with its type, names by the shortest that the path finds.
 pub(crate) fn default(catalog: &Arc<Catalog>, path: &[Oid], column: &Column) -> Option<String> {
     let written = column.default.as_deref()?;
     if is_literal(written) {
-        let names = Names::new(Arc::clone(catalog), path.to_vec());
+        let names = PathNames::new(Arc::clone(catalog), path.to_vec());
         return Some(format!("{written}::{}", types::format_type_in(column.ty, TypeMod::NONE, Some(&names))));
     }
-    let sequence = written
-        .strip_prefix("nextval('")
-        .and_then(|rest| rest.strip_suffix("'::regclass)"))
-        .and_then(|_| column.sequence)
-        .and_then(|oid| catalog.relation(oid));
-    match sequence {
-        Some(sequence) => {
-            let name = relation_name(catalog, path, sequence).replace('\'', "''");
-            Some(format!("nextval('{name}'::regclass)"))
-        }
-        None => Some(written.to_owned()),
-    }
+    Some(kept_text::shown(catalog, path, written))
 }
 
 /// Whether the whole of `sql` is one plain string literal.

@@ -1,12 +1,12 @@
 //! Functions over the catalog: `format_type`, `pg_get_constraintdef`, `has_table_privilege` and their like.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use sql::session::{is_visible, qualified_name};
+use sql::system::{self, SystemFunction, system_table, system_table_by_oid};
 use tenant::catalog::{Privileges, Relation, Table};
-use types::{Datum, PgType, TypeMod};
+use types::{Datum, ElementType, PgType, TypeMod};
 
-use super::definitions;
-use super::names::{is_visible, qualified, quoted};
-use super::{procs, system_table, system_tables};
+use super::{access, definitions};
 use crate::shared::Shared;
 
 type Eval = fn(&[Datum], &Shared) -> SqlResult<Datum>;
@@ -95,20 +95,20 @@ static FUNCTIONS: &[Definition] = &[
     }),
     function("pg_get_viewdef", 1, &[ANY, ANY], TEXT, |a, s| {
         let Some(oid) = relation(&a[0], s)? else { return Ok(Datum::Null) };
-        Ok(optional(definitions::view(&s.catalog, oid)))
+        Ok(optional(definitions::view(&s.catalog, &s.search_path, oid)))
     }),
     function("pg_get_ruledef", 1, &[OID, BOOL], TEXT, |a, s| {
-        let view = Oid(oid(a).0 & !0x4000_0000);
+        let view = Oid(oid(a).0 & !super::objects::RULE);
         let Some(found) = s.catalog.relation(view) else { return Ok(Datum::Null) };
-        let Some(sql) = definitions::view(&s.catalog, view) else { return Ok(Datum::Null) };
-        let name = qualified(&s.catalog, found);
+        let Some(sql) = definitions::view(&s.catalog, &s.search_path, view) else { return Ok(Datum::Null) };
+        let name = qualified_name(&s.catalog, found.schema(), found.name());
         Ok(Datum::text(format!("CREATE RULE \"_RETURN\" AS ON SELECT TO {name} DO INSTEAD {sql}")))
     }),
     function("pg_get_triggerdef", 1, &[OID, BOOL], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_statisticsobjdef_columns", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_partkeydef", 1, &[OID], TEXT, |_, _| Ok(Datum::Null)),
     function("pg_get_function_result", 1, &[OID], TEXT, |a, _| {
-        Ok(optional(procs::by_oid(oid(a).0).map(procs::Proc::result_text)))
+        Ok(optional(system::function_by_oid(oid(a).0).map(SystemFunction::result_text)))
     }),
     function("pg_get_function_arguments", 1, &[OID], TEXT, function_arguments),
     function("pg_get_function_identity_arguments", 1, &[OID], TEXT, function_arguments),
@@ -122,7 +122,7 @@ static FUNCTIONS: &[Definition] = &[
         Ok(optional(serial_sequence(s, string(&a[0]), string(&a[1]))?))
     }),
     function("pg_table_is_visible", 1, &[OID], BOOL, |a, s| {
-        if let Some(system) = system_tables().iter().find(|t| t.oid == oid(a).0) {
+        if let Some(system) = system_table_by_oid(oid(a).0) {
             return Ok(Datum::Bool(system.schema == "pg_catalog"));
         }
         let found = s.catalog.relation(oid(a));
@@ -159,6 +159,10 @@ static FUNCTIONS: &[Definition] = &[
     function("pg_total_relation_size", 1, &[ANY], INT8, total_size),
     function("pg_indexes_size", 1, &[ANY], INT8, indexes_size),
     function("pg_database_size", 1, &[ANY], INT8, database_size),
+    function("acldefault", 2, &[PgType::Char, OID], PgType::Array(ElementType::Text), |a, s| {
+        let kind = if let Datum::Char(kind) = a[0] { kind } else { 0 };
+        access::default(&s.catalog, kind, Oid(a[1].as_i64().unwrap_or(0) as u32))
+    }),
     function("pg_tablespace_location", 1, &[OID], TEXT, |_, _| Ok(Datum::text(""))),
     function("pg_encoding_to_char", 1, &[INT4], PgType::Name, |a, _| {
         Ok(Datum::text(match a[0].as_i64() {
@@ -167,6 +171,7 @@ static FUNCTIONS: &[Definition] = &[
             _ => "",
         }))
     }),
+    function("getdatabaseencoding", 0, &[], PgType::Name, |_, _| Ok(Datum::text("UTF8"))),
     function("pg_char_to_encoding", 1, &[TEXT], INT4, |a, _| {
         let utf8 = matches!(string(&a[0]).to_ascii_uppercase().as_str(), "UTF8" | "UTF-8" | "UNICODE");
         Ok(Datum::Int4(if utf8 { 6 } else { -1 }))
@@ -179,7 +184,7 @@ static FUNCTIONS: &[Definition] = &[
         Ok(named_relation(string(&a[0]), s).map_or(Datum::Null, |o| Datum::Oid(o.0)))
     }),
     function("to_regtype", 1, &[TEXT], PgType::Regtype, |a, s| {
-        let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.format);
+        let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.context.format);
         Ok(from(string(&a[0])).unwrap_or(Datum::Null))
     }),
     function("has_table_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
@@ -213,7 +218,7 @@ fn no(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
     Ok(Datum::Bool(false))
 }
 fn function_arguments(args: &[Datum], _: &Shared) -> SqlResult<Datum> {
-    Ok(optional(procs::by_oid(oid(args).0).map(procs::Proc::arguments_text)))
+    Ok(optional(system::function_by_oid(oid(args).0).map(SystemFunction::arguments_text)))
 }
 fn optional(text: Option<String>) -> Datum {
     text.map_or(Datum::Null, Datum::text)
@@ -234,11 +239,11 @@ fn format_type(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     if number.0 == 0 {
         return Ok(Datum::text("-"));
     }
-    let names = shared.format.names.as_deref();
+    let names = shared.context.format.names.as_deref();
     if let Some(ty) = PgType::from_oid(number.0) {
         return Ok(Datum::text(types::format_type_in(ty, typmod, names)));
     }
-    let name = procs::pseudo_type(number.0).map(str::to_owned);
+    let name = system::pseudo_type(number.0).map(str::to_owned);
     let name = name.or_else(|| names.and_then(|n| n.type_name(number.0)));
     Ok(Datum::text(name.unwrap_or_else(|| "???".to_owned())))
 }
@@ -329,7 +334,7 @@ fn privilege_args<'x>(
 fn has_table_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let (role, object, wanted) = privilege_args(args, shared)?;
     let Some(oid) = relation(object, shared)? else { return Ok(Datum::Null) };
-    if system_tables().iter().any(|t| t.oid == oid.0) {
+    if system_table_by_oid(oid.0).is_some() {
         return Ok(Datum::Bool(wanted.contains(&Privileges::SELECT)));
     }
     let Some(found) = shared.catalog.relation(oid) else { return Ok(Datum::Null) };
@@ -439,10 +444,10 @@ pub(crate) fn serial_sequence(shared: &Shared, table: &str, column: &str) -> Sql
     let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist"));
     let oid = named_relation(table, shared).ok_or_else(missing)?;
     let Some(found) = shared.catalog.table(oid) else { return Ok(None) };
-    let (_, column) = found.column(column).ok_or_else(|| {
+    let (position, _) = found.column(column).ok_or_else(|| {
         let message = format!("column \"{column}\" of relation \"{}\" does not exist", found.name);
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     })?;
-    let sequence = column.sequence.and_then(|oid| shared.catalog.sequence(oid));
-    Ok(sequence.map(|s| format!("{}.{}", quoted(shared.catalog.schema_name(s.schema)), quoted(&s.name))))
+    let sequence = shared.catalog.sequences().find(|s| s.owned_by == Some((oid, position)));
+    Ok(sequence.map(|s| qualified_name(&shared.catalog, s.schema, &s.name)))
 }

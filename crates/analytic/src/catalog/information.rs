@@ -1,5 +1,7 @@
 //! `information_schema`: the standard's views of the user's objects.
 
+use sql::kept_text;
+use sql::system::system_tables;
 use tenant::catalog::{Identity, MatchType, ReferentialAction, Table};
 use types::{Datum, PgType, TypeMod};
 
@@ -64,7 +66,7 @@ fn tables(out: &mut Rows<'_>) {
             ("is_typed", yes(false)),
         ]);
     }
-    for system in super::system_tables() {
+    for system in system_tables() {
         let kind = if system.kind == b'r' { "BASE TABLE" } else { "VIEW" };
         out.add(vec![
             ("table_catalog", database(out)),
@@ -231,7 +233,7 @@ fn columns(out: &mut Rows<'_>) {
             out.add(row);
         }
     }
-    for system in super::system_tables() {
+    for system in system_tables() {
         for (position, (name, ty)) in
             system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name))
         {
@@ -260,7 +262,11 @@ fn views(out: &mut Rows<'_>) {
             ("table_catalog", database(out)),
             ("table_schema", schema(out, view.schema)),
             ("table_name", text(&view.name)),
-            ("view_definition", super::definitions::view(&catalog, view.oid).map_or(Datum::Null, text)),
+            (
+                "view_definition",
+                super::definitions::view(&catalog, &out.shared.search_path, view.oid)
+                    .map_or(Datum::Null, text),
+            ),
             ("check_option", text("NONE")),
             ("is_updatable", yes(false)),
             ("is_insertable_into", yes(false)),
@@ -432,10 +438,14 @@ fn references(out: &mut Rows<'_>) {
 }
 
 fn checks(out: &mut Rows<'_>) {
+    let (catalog, path) = (out.shared.catalog.clone(), out.shared.search_path.clone());
     for table in sorted(out) {
         for check in &table.checks {
             let mut row = constraint(out, &table, &check.name, false);
-            row.push(("check_clause", text(format!("(({}))", check.expression))));
+            row.push((
+                "check_clause",
+                text(format!("(({}))", kept_text::shown(&catalog, &path, &check.expression))),
+            ));
             out.add(row);
         }
         for (position, column) in table.live_columns().filter(|(_, c)| c.not_null) {

@@ -1,100 +1,30 @@
 //! `pg_catalog` and `information_schema`: tables made of the tenant's catalog and the session's view of the server, row by row
 //! when a query names them.
 //!
-//! `system_columns.txt` has the columns as PostgreSQL 15 has them, one table a line. A table without rows here is one whose
-//! objects do not exist in Rowhouse (publications, policies, extensions).
+//! `sql::system` has their columns. A table without rows here is one whose objects do not exist in Rowhouse (publications,
+//! policies, extensions).
 
+mod access;
 pub(crate) mod definitions;
+mod dependencies;
 pub(crate) mod functions;
 mod information;
-pub(crate) mod names;
 mod objects;
-pub(crate) mod procs;
 mod server;
 mod types_rows;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use base::SqlResult;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::{MemTable, TableProvider};
-use rustc_hash::FxHashMap;
+use sql::system::SystemTable;
 use types::{Datum, ElementType, PgType, Row};
 
 use crate::error::Planned;
 use crate::shared::Shared;
 use crate::value;
-
-/// One of the system's own tables.
-#[derive(Debug)]
-pub(crate) struct SystemTable {
-    pub(crate) schema: &'static str,
-    pub(crate) name: &'static str,
-    pub(crate) oid: u32,
-    /// `r` or `v`.
-    pub(crate) kind: u8,
-    pub(crate) columns: Vec<(&'static str, PgType)>,
-    not_null: Vec<bool>,
-}
-
-impl SystemTable {
-    /// Columns that `*` leaves out.
-    pub(crate) fn is_hidden(&self, column: &str) -> bool {
-        column == "tableoid"
-    }
-}
-
-static TABLES: LazyLock<Vec<SystemTable>> =
-    LazyLock::new(|| include_str!("system_columns.txt").lines().map(parse_table).collect());
-
-static BY_NAME: LazyLock<FxHashMap<(&'static str, &'static str), usize>> =
-    LazyLock::new(|| TABLES.iter().enumerate().map(|(i, t)| ((t.schema, t.name), i)).collect());
-
-fn parse_table(line: &'static str) -> SystemTable {
-    let mut words = line.split(' ');
-    let mut word = || words.next().expect("a table has a name, an oid and a kind");
-    let (schema, name) = word().split_once('.').expect("a qualified name");
-    let oid = word().parse().expect("an oid");
-    let kind = word().as_bytes()[0];
-    let mut columns = Vec::new();
-    let mut not_null = Vec::new();
-    for column in words {
-        let (name, ty) = column.split_once(':').expect("a column has a type");
-        not_null.push(ty.ends_with('!'));
-        columns.push((name, column_type(ty.trim_end_matches('!'))));
-    }
-    if schema == "pg_catalog" && kind == b'r' {
-        columns.push(("tableoid", PgType::Oid));
-        not_null.push(true);
-    }
-    SystemTable { schema, name, oid, kind, columns, not_null }
-}
-
-/// The nearest type we have.
-fn column_type(name: &str) -> PgType {
-    match name {
-        "_aclitem" => PgType::Array(ElementType::Text),
-        "xid" => PgType::Oid,
-        "pg_node_tree" | "pg_lsn" | "inet" | "anyarray" => PgType::Text,
-        "sql_identifier" => PgType::Name,
-        "character_data" | "yes_or_no" => PgType::Varchar,
-        "cardinal_number" => PgType::Int4,
-        "time_stamp" => PgType::TimestampTz,
-        other => PgType::from_name(other).unwrap_or(PgType::Text),
-    }
-}
-
-/// All system tables.
-pub(crate) fn system_tables() -> &'static [SystemTable] {
-    &TABLES
-}
-
-/// The system table of that name; without a schema, one of `pg_catalog`, which is always searched first.
-pub(crate) fn system_table(schema: Option<&str>, name: &str) -> Option<&'static SystemTable> {
-    let schema = schema.unwrap_or("pg_catalog");
-    BY_NAME.get(&(schema, name)).map(|i| &TABLES[*i])
-}
 
 /// Gathers the rows of a system table. Columns that are not set are NULL, or empty where the table does not allow NULL.
 pub(crate) struct Rows<'a> {

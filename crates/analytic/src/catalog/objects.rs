@@ -1,12 +1,13 @@
 //! System tables about relations: what `\d` and reflection read.
 
 use base::Oid;
-use tenant::catalog::{Acl, Catalog, Identity, PUBLIC, Privileges, Relation, Table};
-use types::{Datum, ElementType, PgType, TypeMod};
+use sql::system::system_tables;
+use tenant::catalog::{Catalog, Identity, Relation, Table};
+use types::{Datum, PgType, TypeMod};
 
+use super::access::acl;
 use super::definitions::{self, action_letter};
-use super::names::quoted;
-use super::{Rows, letter, oid, oids, smallints, system_tables, text};
+use super::{Rows, letter, oid, oids, smallints, text};
 
 /// Oid of the access method `btree`.
 const BTREE: u32 = 403;
@@ -15,7 +16,9 @@ const HEAP: u32 = 2;
 /// Oid of the collation `default`.
 pub(super) const DEFAULT_COLLATION: u32 = 100;
 /// Oid of `pg_class`, as `classoid` of comments and dependencies.
-const PG_CLASS: u32 = 1259;
+pub(super) const PG_CLASS: u32 = 1259;
+/// The bit that makes the oid of a view's rule.
+pub(super) const RULE: u32 = 0x4000_0000;
 
 /// Fills the table of that name; false if it is not one of these.
 pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
@@ -30,34 +33,12 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_views" => views(out),
         "pg_indexes" => index_definitions(out),
         "pg_description" => descriptions(out),
-        "pg_depend" => dependencies(out),
+        "pg_depend" => super::dependencies::fill(out),
         "pg_rewrite" => rewrites(out),
         "pg_stat_user_tables" => table_statistics(out),
         _ => return false,
     }
     true
-}
-
-/// An access list as PostgreSQL writes it: `{owner=arwdDxt/owner,=r/owner}`.
-pub(super) fn acl(catalog: &Catalog, acl: Option<&Acl>) -> Datum {
-    let Some(acl) = acl else { return Datum::Null };
-    let role = |oid: Oid| match oid {
-        PUBLIC => String::new(),
-        oid => catalog.role(oid).map_or_else(|| oid.to_string(), |r| quoted(&r.name)),
-    };
-    let items = acl.0.iter().map(|item| {
-        let mut letters = String::new();
-        for (privilege, letter, _) in Privileges::NAMED {
-            if item.privileges.contains(*privilege) {
-                letters.push(*letter);
-                if item.grant_options.contains(*privilege) {
-                    letters.push('*');
-                }
-            }
-        }
-        text(format!("{}={letters}/{}", role(item.grantee), role(item.grantor)))
-    });
-    Datum::array(ElementType::Text, items.collect())
 }
 
 fn sorted_relations(catalog: &Catalog) -> Vec<&Relation> {
@@ -183,7 +164,9 @@ fn attributes(out: &mut Rows<'_>) {
         for (i, (name, ty)) in
             system.columns.iter().enumerate().filter(|(_, (name, _))| !system.is_hidden(name))
         {
-            out.add(attribute(Oid(system.oid), i as i16 + 1, name, *ty, TypeMod::NONE));
+            let mut row = attribute(Oid(system.oid), i as i16 + 1, name, *ty, TypeMod::NONE);
+            row.push(("attnotnull", Datum::Bool(system.not_null[i])));
+            out.add(row);
         }
     }
     for relation in sorted_relations(catalog) {
@@ -239,7 +222,7 @@ fn identity(identity: Option<Identity>) -> Datum {
 }
 
 /// The oid of a column's default, which has none of its own: made of the table's and the column's, above all others.
-fn default_oid(table: Oid, position: usize) -> Datum {
+pub(super) fn default_oid(table: Oid, position: usize) -> Datum {
     Datum::Oid(0x8000_0000 | (table.0 << 11) & 0x7fff_ffff | position as u32)
 }
 
@@ -405,7 +388,8 @@ fn tables(out: &mut Rows<'_>) {
 }
 
 fn views(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
+    let catalog = &out.shared.catalog.clone();
+    let path = out.shared.search_path.clone();
     let mut all: Vec<_> = catalog.views().collect();
     all.sort_by_key(|v| v.oid);
     for view in all {
@@ -413,7 +397,7 @@ fn views(out: &mut Rows<'_>) {
             ("schemaname", text(catalog.schema_name(view.schema))),
             ("viewname", text(&view.name)),
             ("viewowner", role_name(catalog, view.owner)),
-            ("definition", definitions::view(catalog, view.oid).map_or(Datum::Null, text)),
+            ("definition", definitions::view(catalog, &path, view.oid).map_or(Datum::Null, text)),
         ]);
     }
 }
@@ -462,21 +446,9 @@ fn descriptions(out: &mut Rows<'_>) {
     }
 }
 
-/// Sequences that belong to columns: what `\d` of a sequence and dump tools ask for.
-fn dependencies(out: &mut Rows<'_>) {
-    let catalog = &*out.shared.catalog.clone();
-    for sequence in catalog.sequences() {
-        let Some((table, column)) = sequence.owned_by else { continue };
-        let internal = catalog.table(table).is_some_and(|t| t.columns[column].identity.is_some());
-        out.add(vec![
-            ("classid", Datum::Oid(PG_CLASS)),
-            ("objid", oid(sequence.oid)),
-            ("refclassid", Datum::Oid(PG_CLASS)),
-            ("refobjid", oid(table)),
-            ("refobjsubid", Datum::Int4(column as i32 + 1)),
-            ("deptype", letter(if internal { b'i' } else { b'a' })),
-        ]);
-    }
+/// The oid of a view's rule, made of the view's own.
+pub(super) fn rule_oid(view: Oid) -> Datum {
+    Datum::Oid(view.0 | RULE)
 }
 
 /// Each view has the rule `_RETURN`, as in PostgreSQL.
@@ -484,7 +456,7 @@ fn rewrites(out: &mut Rows<'_>) {
     let catalog = &*out.shared.catalog.clone();
     for view in catalog.views() {
         out.add(vec![
-            ("oid", Datum::Oid(view.oid.0 | 0x4000_0000)),
+            ("oid", rule_oid(view.oid)),
             ("rulename", text("_RETURN")),
             ("ev_class", oid(view.oid)),
             ("ev_type", letter(b'1')),

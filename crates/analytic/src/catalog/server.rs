@@ -2,7 +2,7 @@
 
 use types::{Datum, ElementType, TypeMod};
 
-use super::objects::acl;
+use super::access::{self, acl};
 use super::{Rows, letter, oid, text};
 
 /// Oid of the tenant's own database.
@@ -28,6 +28,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
             }
         }
         "pg_settings" => settings(out),
+        "pg_init_privs" => access::initial_privileges(out),
         "pg_stat_activity" => activity(out),
         "pg_stat_ssl" => encryption(out),
         "pg_prepared_statements" => prepared_statements(out),

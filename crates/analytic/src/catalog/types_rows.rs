@@ -1,17 +1,18 @@
 //! System tables about types, functions and what belongs to them.
 
 use base::Oid;
+use sql::system;
 use types::{Datum, PgType};
 
 use super::objects::DEFAULT_COLLATION;
-use super::{Rows, letter, oid, text};
+use super::{Rows, letter, oid, oids, text};
 
 /// Fills the table of that name; false if it is not one of these.
 pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
     match table {
         "pg_type" => types(out),
         "pg_enum" => enums(out),
-        "pg_proc" => super::procs::fill(out),
+        "pg_proc" => functions(out),
         "pg_am" => {
             for (number, name, kind) in [(2, "heap", b't'), (403, "btree", b'i')] {
                 out.add(vec![("oid", Datum::Oid(number)), ("amname", text(name)), ("amtype", letter(kind))]);
@@ -102,7 +103,7 @@ fn add_type(out: &mut Rows<'_>, row: &TypeRow<'_>) {
         _ if row.element != 0 => "array",
         _ => row.name,
     };
-    let [input, output, receive, send] = super::procs::of_type(family);
+    let [input, output, receive, send] = system::functions_of_type(family);
     let by_value = matches!(ty.type_len(), 1 | 2 | 4 | 8);
     out.add(vec![
         ("oid", Datum::Oid(row.oid)),
@@ -221,5 +222,30 @@ fn enums(out: &mut Rows<'_>) {
                 ("enumlabel", text(&label.label)),
             ]);
         }
+    }
+}
+
+fn functions(out: &mut Rows<'_>) {
+    for function in system::functions() {
+        out.add(vec![
+            ("oid", Datum::Oid(function.oid)),
+            ("proname", text(function.name)),
+            ("pronamespace", oid(tenant::catalog::PG_CATALOG)),
+            ("proowner", oid(tenant::catalog::OWNER_ROLE)),
+            // The language `internal`.
+            ("prolang", Datum::Oid(12)),
+            ("procost", Datum::Float4(1.0)),
+            ("prorows", Datum::Float4(if function.rows { 1000.0 } else { 0.0 })),
+            ("provariadic", Datum::Oid(function.variadic)),
+            ("prokind", letter(function.kind)),
+            ("proisstrict", Datum::Bool(function.strict)),
+            ("proretset", Datum::Bool(function.rows)),
+            ("provolatile", letter(function.volatility)),
+            ("proparallel", letter(b's')),
+            ("pronargs", Datum::Int2(function.args.len() as i16)),
+            ("prorettype", Datum::Oid(function.result)),
+            ("proargtypes", oids(function.args.iter().copied())),
+            ("prosrc", text(function.name)),
+        ]);
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
-use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, QueryContext};
+use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext};
 use tenant::catalog::{
-    Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PUBLIC_SCHEMA, ReferentialAction, Sequence,
-    ViewColumn, ViewDefinition,
+    Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
+    ReferentialAction, Sequence, ViewColumn, ViewDefinition,
 };
 use tenant::ddl::{NewForeignKey, NewIndex, NewTable, NewUnique};
 use tenant::{Interrupt, Isolation, RedoSink, Tenant};
@@ -231,7 +231,7 @@ impl Sample {
         self.tenant.commit(txn, &mut self.log).expect("commits");
     }
 
-    fn context() -> QueryContext {
+    fn context(&self) -> QueryContext {
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned(), String::new());
         QueryContext {
             database: "postgres".to_owned(),
@@ -241,7 +241,7 @@ impl Sample {
             search_path: vec!["$user".to_owned(), "public".to_owned()],
             transaction_start: 0,
             statement_start: 0,
-            format: Arc::default(),
+            format: Sample::format(self.tenant.catalog()),
             settings: vec![
                 setting("server_version", "15.0"),
                 setting("jit", "off"),
@@ -271,7 +271,7 @@ impl Sample {
             parameter_types,
             parameters,
             view,
-            context: Arc::new(Sample::context()),
+            context: Arc::new(self.context()),
             deliver,
             reason: "a test".to_owned(),
         };
@@ -306,7 +306,7 @@ impl Sample {
     /// The rows as `psql -At` prints them.
     pub fn text(&mut self, sql: &str) -> Result<String, SqlError> {
         let (fields, rows) = self.query(sql)?;
-        let format = self.format();
+        let format = Sample::format(self.tenant.catalog());
         let mut out = String::new();
         for row in rows {
             let cells: Vec<String> = row
@@ -322,35 +322,9 @@ impl Sample {
         Ok(out)
     }
 
-    fn format(&mut self) -> FormatContext {
-        struct Labels(Arc<tenant::catalog::Catalog>);
-        impl types::CatalogNames for Labels {
-            fn enum_label(&self, ty: u32, order: u32) -> Option<&str> {
-                self.0.enum_type(Oid(ty))?.label_of(order)
-            }
-            fn enum_order(&self, _: u32, _: &str) -> Option<u32> {
-                None
-            }
-            fn enum_labels(&self, _: u32) -> Vec<(u32, String)> {
-                Vec::new()
-            }
-            fn type_name(&self, _: u32) -> Option<String> {
-                None
-            }
-            fn type_by_name(&self, _: Option<&str>, _: &str) -> Option<PgType> {
-                None
-            }
-            fn relation_oid(&self, _: Option<&str>, _: &str) -> Option<u32> {
-                None
-            }
-            fn relation_name(&self, oid: u32) -> Option<String> {
-                self.0.relation(Oid(oid)).map(|r| r.name().to_owned())
-            }
-        }
-        let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, true, true);
-        let catalog = self.tenant.snapshot_view(&mut txn).expect("a view").catalog().clone();
-        step(self.tenant.view(&mut txn, &mut self.log).finish_statement());
-        self.tenant.commit(txn, &mut self.log).expect("commits");
-        FormatContext { names: Some(Arc::new(Labels(catalog))), ..FormatContext::default() }
+    /// The forms of values, with the names of the catalog.
+    fn format(catalog: &Arc<Catalog>) -> Arc<FormatContext> {
+        let names = PathNames::new(Arc::clone(catalog), vec![PG_CATALOG, PUBLIC_SCHEMA]);
+        Arc::new(FormatContext { names: Some(Arc::new(names)), ..FormatContext::default() })
     }
 }

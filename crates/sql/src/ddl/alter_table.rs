@@ -14,7 +14,7 @@ use super::column::{self, NewColumn};
 use super::constraint;
 use super::drop::tell_cascade;
 use super::names::{Names, column_of, missing, notice, skip_missing, split};
-use super::{alter_type, object, storage_parameters};
+use super::{alter_type, identity, object, storage_parameters};
 use crate::expr::{Volatility, fold_ident};
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -358,44 +358,13 @@ fn alter_column(
         AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
             let generated =
                 generated_as.as_ref().ok_or_else(|| SqlError::unsupported("this form of ADD GENERATED"))?;
-            add_identity(session, home, names, table, position, generated, sequence_options.as_deref())
+            let kind = column::identity_of(generated)?;
+            let sequence = column::identity_sequence(
+                column.ty,
+                kind,
+                &super::sequence::options_of(sequence_options.as_deref())?,
+            )?;
+            identity::add(session, home, names, table, position, &sequence)
         }
     }
-}
-
-fn add_identity(
-    session: &mut Session,
-    home: &mut Home<'_>,
-    names: &Names,
-    table: &Arc<Table>,
-    position: usize,
-    generated: &ast::GeneratedAs,
-    options: Option<&[ast::SequenceOptions]>,
-) -> Result<(), Pause> {
-    let mut column = table.columns[position].clone();
-    let of = format!("column \"{}\" of relation \"{}\"", column.name, table.name);
-    let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
-    if column.identity.is_some() {
-        return Err(SqlError::new(state, format!("{of} is already an identity column")).into());
-    }
-    if column.default.is_some() {
-        return Err(SqlError::new(state, format!("{of} already has a default value")).into());
-    }
-    if !column.not_null {
-        return Err(SqlError::new(
-            state,
-            format!("{of} must be declared NOT NULL before identity can be added"),
-        )
-        .into());
-    }
-    let kind = column::identity_of(generated)?;
-    let sequence = column::identity_sequence(column.ty, kind, options)?;
-    session.ddl(home, |ddl| {
-        let made = sequence.create(ddl, names, table.schema, table.owner, &table.name, &mut column)?;
-        ddl.set_column_sequence(table.oid, position, Some(made))?;
-        ddl.set_identity(table.oid, position, Some(kind))?;
-        let table = ddl.catalog().table(table.oid).cloned().expect("just changed");
-        column::own_sequences(ddl, &table);
-        Ok(())
-    })
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::Table;
-use types::{CastContext, Datum, PgType, TypeMod};
+use types::{CastContext, Datum, PgType, TypeMod, quote_ident};
 
 use super::column;
 use super::constraint::{bind_check, scope_of};
-use super::names::{Names, quote_ident};
+use super::names::Names;
 use crate::expr::{BindContext, BoundExpr, ParamTypes, bind_expr, coerce, eval};
 use crate::parse::parse_expression;
 use crate::session::{Home, Pause, Session};

@@ -12,6 +12,7 @@ use super::sequence::{self, Bounds};
 use crate::expr::{
     BindContext, BoundExpr, ColumnRef, ExprKind, ParamTypes, Scope, bind_expr, coerce_assignment, fold_ident,
 };
+use crate::kept_text;
 use crate::parse::SequenceOption;
 
 /// A column as written, checked, with what is to be made around it.
@@ -30,6 +31,8 @@ pub(super) struct ColumnSequence {
     pub(super) bounds: Bounds,
     /// `None` for `serial`, whose default calls `nextval`.
     pub(super) identity: Option<Identity>,
+    /// `None` for a name made of the table's and the column's.
+    pub(super) name: Option<(Oid, String)>,
 }
 
 /// Reads a column definition of `table`.
@@ -51,7 +54,7 @@ pub(super) fn define(names: &Names, table: &str, definition: &ast::ColumnDef) ->
     let mut new = NewColumn {
         column: Column::new(name.as_str(), ty, typmod),
         default: None,
-        sequence: serial.map(|ty| ColumnSequence { ty, bounds: Bounds::of(ty), identity: None }),
+        sequence: serial.map(|ty| ColumnSequence { ty, bounds: Bounds::of(ty), identity: None, name: None }),
         constraints: Vec::new(),
     };
     let mut nullable = None;
@@ -152,7 +155,7 @@ fn identity(
         };
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, what));
     }
-    new.sequence = Some(identity_sequence(new.column.ty, kind, options)?);
+    new.sequence = Some(identity_sequence(new.column.ty, kind, &sequence::options_of(options)?)?);
     Ok(())
 }
 
@@ -163,15 +166,13 @@ fn identity(
 pub(super) fn identity_sequence(
     ty: PgType,
     kind: Identity,
-    options: Option<&[ast::SequenceOptions]>,
+    options: &[SequenceOption],
 ) -> SqlResult<ColumnSequence> {
     if !matches!(ty, PgType::Int2 | PgType::Int4 | PgType::Int8) {
         let message = "identity column type must be smallint, integer, or bigint";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
-    let options: Vec<SequenceOption> =
-        options.unwrap_or_default().iter().map(sequence::option_of).collect::<SqlResult<_>>()?;
-    Ok(ColumnSequence { ty, bounds: Bounds::with(ty, &options)?, identity: Some(kind) })
+    Ok(ColumnSequence { ty, bounds: Bounds::with(ty, options)?, identity: Some(kind), name: None })
 }
 
 pub(super) fn identity_of(generated: &GeneratedAs) -> SqlResult<Identity> {
@@ -212,7 +213,7 @@ pub(super) fn default(
     if matches!(&bound.kind, ExprKind::Const(value) if value.is_null()) {
         return Ok((None, None));
     }
-    Ok((Some(expr.to_string()), Some(bound)))
+    Ok((Some(kept_text::kept(&names.catalog, &names.path, expr)), Some(bound)))
 }
 
 fn default_mismatch(error: SqlError) -> SqlError {
@@ -235,7 +236,10 @@ impl ColumnSequence {
         table: &str,
         column: &mut Column,
     ) -> SqlResult<Oid> {
-        let name = ddl.free_relation_name(schema, &format!("{table}_{}_seq", column.name));
+        let (schema, name) = match &self.name {
+            Some(named) => named.clone(),
+            None => (schema, ddl.free_relation_name(schema, &format!("{table}_{}_seq", column.name))),
+        };
         let oid = ddl.create_sequence(self.bounds.sequence(schema, &name, owner, self.ty))?;
         column.sequence = Some(oid);
         column.identity = self.identity;

@@ -9,6 +9,7 @@ use super::names::{Names, fold_all, split};
 use crate::expr::{
     BindContext, BoundExpr, EvalError, ParamTypes, TableScope, bind_condition, eval_bool, fold_ident,
 };
+use crate::kept_text;
 use crate::session::{Home, Pause, Session};
 
 /// A constraint as written.
@@ -310,7 +311,7 @@ fn add_check(
     unqualify(&mut expr, &table.name);
     let bound = bind_check(names, table, &expr)?;
     let columns = bound.columns_used();
-    let text = expr.to_string();
+    let text = kept_text::kept(&names.catalog, &names.path, &expr);
     let oid = session.ddl(home, |ddl| ddl.add_check(table.oid, name, &text, columns))?;
     if !validate {
         return Ok(());

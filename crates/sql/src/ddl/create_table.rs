@@ -11,7 +11,8 @@ use tenant::ddl::NewTable;
 use super::column::{self, ColumnSequence, NewColumn, own_sequences};
 use super::constraint::{self, NewConstraint};
 use super::names::{Names, notice, split};
-use super::{create_table_as, storage_parameters};
+use super::{create_table_as, like, storage_parameters};
+use crate::parse::like_clause;
 use crate::session::{Home, Pause, Reply, Session};
 
 /// Runs a CREATE TABLE; its command tag.
@@ -34,7 +35,12 @@ pub(super) fn run(
     }
     let mut columns = Vec::with_capacity(create.columns.len());
     let mut constraints = Vec::new();
+    let mut likes = Vec::new();
     for definition in &create.columns {
+        if let Some(clause) = like_clause(definition) {
+            likes.push(like::add_columns(session, &names, &clause, &mut columns, &mut constraints)?);
+            continue;
+        }
         let mut new = column::define(&names, &name, definition)?;
         constraints.append(&mut new.constraints);
         columns.push(new);
@@ -49,6 +55,9 @@ pub(super) fn run(
     let oid = make(session, home, &names, schema, &name, columns)?;
     for constraint in constraint::in_order(constraints) {
         constraint::add(session, home, oid, constraint, false)?;
+    }
+    for like in &likes {
+        like.finish(session, home, oid)?;
     }
     Ok("CREATE TABLE".into())
 }

@@ -12,7 +12,9 @@ mod create_table;
 mod create_table_as;
 mod drop;
 mod enum_type;
+mod identity;
 mod index;
+mod like;
 mod names;
 mod object;
 mod schema;
@@ -29,6 +31,7 @@ use sqlparser::ast::Statement;
 
 use crate::session::{Home, Pause, Reply, Session};
 
+pub(crate) use identity::add_identity;
 pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};
 pub(crate) use sequence::{alter_sequence, create_sequence};

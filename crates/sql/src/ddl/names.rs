@@ -8,7 +8,7 @@ use tenant::catalog::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, Relation, Table};
 use types::{FormatContext, PgType, TypeMod};
 
 use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
-use crate::session::{Reply, Session};
+use crate::session::{Reply, Session, qualified_name};
 
 /// The catalog as the transaction sees it now, the search path, and the session's forms of values. Taken anew after each
 /// change of the catalog.
@@ -55,19 +55,6 @@ pub(super) fn split_parts(mut parts: Vec<String>) -> SqlResult<(Option<String>, 
 /// Names folded.
 pub(super) fn fold_all(idents: &[Ident]) -> Vec<String> {
     idents.iter().map(fold_ident).collect()
-}
-
-/// An identifier as SQL must write it to mean exactly `name`.
-pub(super) fn quote_ident(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-        && !sqlparser::keywords::RESERVED_FOR_IDENTIFIER.iter().any(|word| is_keyword(word, name))
-        && !sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.iter().any(|word| is_keyword(word, name));
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn is_keyword(word: &sqlparser::keywords::Keyword, name: &str) -> bool {
-    format!("{word:?}").eq_ignore_ascii_case(name)
 }
 
 /// 42P01, 42704 or 3F000 for a kind of object that is not there, as PostgreSQL's DROP and ALTER say it.
@@ -160,7 +147,7 @@ impl Names {
 
     /// `schema.name`, quoted where SQL needs it.
     pub(super) fn qualified(&self, schema: Oid, name: &str) -> String {
-        format!("{}.{}", quote_ident(self.catalog.schema_name(schema)), quote_ident(name))
+        qualified_name(&self.catalog, schema, name)
     }
 }
 

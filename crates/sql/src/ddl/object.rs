@@ -3,6 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Catalog, EnumType, Relation, Schema, Table};
+use types::quote_ident;
 
 use super::column::next_value_of;
 use super::names::{Names, missing, skip_missing, split_parts};
@@ -258,7 +259,7 @@ fn rename_in(expr: &mut ast::Expr, old: &str, new: &str) -> bool {
         if let Some(ident) = ident
             && fold_ident(ident) == old
         {
-            *ident = match super::names::quote_ident(new) {
+            *ident = match quote_ident(new) {
                 plain if plain == new => ast::Ident::new(plain),
                 _ => ast::Ident::with_quote('"', new),
             };

@@ -47,7 +47,7 @@ impl Bounds {
         Ok(bounds)
     }
 
-    fn of_sequence(sequence: &Sequence) -> Bounds {
+    pub(super) fn of_sequence(sequence: &Sequence) -> Bounds {
         let Sequence { start, increment, min, max, cache, cycle, .. } = *sequence;
         Bounds { start, increment, min, max, cache, cycle }
     }
@@ -161,8 +161,12 @@ fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// An option of an identity column, which `sqlparser` reads.
-pub(super) fn option_of(option: &ast::SequenceOptions) -> SqlResult<SequenceOption> {
+/// The options of an identity column, which `sqlparser` reads.
+pub(super) fn options_of(options: Option<&[ast::SequenceOptions]>) -> SqlResult<Vec<SequenceOption>> {
+    options.unwrap_or_default().iter().map(option_of).collect()
+}
+
+fn option_of(option: &ast::SequenceOptions) -> SqlResult<SequenceOption> {
     let number = |expr: &ast::Expr| {
         let text = expr.to_string().replace(' ', "");
         text.parse::<i64>().map_err(|_| {

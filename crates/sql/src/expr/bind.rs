@@ -583,6 +583,17 @@ impl Binder<'_> {
                 value = bind_binary("->", value, self.bind(index)?, self.ctx)?;
                 continue;
             }
+            if value.ty == PgType::Name
+                && let ast::Subscript::Index { index: at } = subscript
+            {
+                // A name is an array of bytes, counted from 0.
+                let one = BoundExpr::constant(Datum::Int4(1), PgType::Int4);
+                let at = bind_binary("+", index(at)?, one.clone(), self.ctx)?;
+                let text = coerce(value, PgType::Text, TypeMod::NONE, CastContext::Explicit, self.ctx)?;
+                let byte = call_named("substr", vec![text, at, one], self.ctx)?;
+                value = coerce(byte, PgType::Char, TypeMod::NONE, CastContext::Explicit, self.ctx)?;
+                continue;
+            }
             let Some(element) = value.ty.element() else {
                 return Err(SqlError::new(
                     SqlState::DATATYPE_MISMATCH,

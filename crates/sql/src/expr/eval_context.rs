@@ -45,6 +45,8 @@ pub trait SessionContext {
     fn sequence_current(&self, sequence: u32) -> EvalResult<i64>;
     /// The value this session last got from any sequence; 55000 if none.
     fn sequence_last(&self) -> EvalResult<i64>;
+    /// The sequence's last value, and whether `nextval` has given it out.
+    fn sequence_state(&self, sequence: u32) -> EvalResult<(i64, bool)>;
     /// `setval(sequence, value, called)`.
     fn sequence_set(&self, sequence: u32, value: i64, called: bool) -> EvalResult<i64>;
     /// `pg_get_serial_sequence`: the sequence's quoted, qualified name.

@@ -92,6 +92,9 @@ impl SessionContext for NoSession {
     fn sequence_last(&self) -> EvalResult<i64> {
         none()
     }
+    fn sequence_state(&self, _sequence: u32) -> EvalResult<(i64, bool)> {
+        none()
+    }
     fn sequence_set(&self, _sequence: u32, _value: i64, _called: bool) -> EvalResult<i64> {
         none()
     }

@@ -20,7 +20,8 @@ pub enum FetchDirection {
 pub enum CursorStatement {
     Declare {
         name: String,
-        query: Box<ast::Query>,
+        /// A query.
+        statement: Box<ast::Statement>,
         sql: String,
         binary: bool,
         scroll: Option<bool>,
@@ -83,7 +84,8 @@ fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
     if !query.locks.is_empty() {
         return Err(SqlError::unsupported("a cursor with FOR UPDATE or FOR SHARE"));
     }
-    Ok(CursorStatement::Declare { name, query, sql, binary, scroll, hold })
+    let statement = Box::new(ast::Statement::Query(query));
+    Ok(CursorStatement::Declare { name, statement, sql, binary, scroll, hold })
 }
 
 fn direction(tokens: &mut Tokens<'_>) -> SqlResult<FetchDirection> {

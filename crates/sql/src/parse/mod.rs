@@ -7,8 +7,10 @@
 mod copy;
 mod cursor;
 mod dialect;
+mod identity;
 mod nesting;
 mod privilege;
+mod respell;
 mod role;
 mod sequence;
 mod setting;
@@ -25,8 +27,10 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 
 pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFormat};
 pub use cursor::{CursorStatement, FetchDirection};
+pub use identity::AddIdentity;
 pub use nesting::too_deep;
 pub use privilege::{GrantStatement, GrantTarget};
+pub use respell::{LikeClause, LockWord, Overriding, like_clause, lock_targets, overriding};
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
 pub use setting::{DiscardWhat, SettingStatement, SettingValue};
@@ -52,6 +56,7 @@ pub enum ParsedStatement {
     Grant(GrantStatement),
     CreateSequence(CreateSequence),
     AlterSequence(AlterSequence),
+    AddIdentity(AddIdentity),
     Host(HostStatement),
     Utility(Utility),
     /// `PREPARE name (types) AS statement`
@@ -145,6 +150,9 @@ pub fn nesting(query: &mut ast::Query) -> usize {
 }
 
 fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<ParsedStatement> {
+    let respelled = respell::respelled(part);
+    let ordered = identity::in_order(&respelled);
+    let part = &*ordered;
     let mut tokens = Tokens::new(sql, part);
     if let Some(statement) = parse_own(&mut tokens, text)? {
         tokens.expect_end()?;
@@ -169,7 +177,7 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
         return Err(near_at(sql, &rest));
     }
     nesting::settle(&mut statement)?;
-    Ok(ParsedStatement::Ast(Box::new(statement)))
+    Ok(ParsedStatement::Ast(Box::new(respell::without_into(statement)?)))
 }
 
 /// The refusal of `EXCLUDE (…)` and `EXCLUDE USING …`, which `sqlparser` does not read, in a statement on a table.
@@ -214,6 +222,9 @@ fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStat
     }
     if let Some(statement) = sequence::parse(tokens)? {
         return Ok(Some(ParsedStatement::AlterSequence(statement)));
+    }
+    if let Some(statement) = identity::parse(tokens)? {
+        return Ok(Some(ParsedStatement::AddIdentity(statement)));
     }
     if let Some(statement) = parse_prepare(tokens, text)? {
         return Ok(Some(statement));

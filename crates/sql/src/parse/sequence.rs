@@ -78,7 +78,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterSequence>>
     Ok(Some(AlterSequence { name, if_exists, options }))
 }
 
-fn option(tokens: &mut Tokens<'_>) -> SqlResult<SequenceOption> {
+pub(super) fn option(tokens: &mut Tokens<'_>) -> SqlResult<SequenceOption> {
     use SequenceOption::{Cache, Cycle, Increment, Max, Min, OwnedBy, Restart, Start};
     if tokens.take_words(&["NO", "MINVALUE"]) {
         return Ok(Min(None));

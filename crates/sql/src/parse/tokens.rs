@@ -50,6 +50,11 @@ pub(super) fn position(sql: &str, offset: usize) -> u32 {
     u32::try_from(sql[..offset].chars().count() + 1).unwrap_or(u32::MAX)
 }
 
+/// Whether it is this word, unquoted, in any case.
+pub(super) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+}
+
 /// Position within a statement's tokens; white space and comments are passed over.
 pub(super) struct Tokens<'a> {
     sql: &'a str,

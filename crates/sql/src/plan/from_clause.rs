@@ -11,8 +11,8 @@ use super::point_plan::{SelectPlan, TableFunction, TableUse};
 use super::refuse::refuse;
 use super::visit::outer_columns;
 use crate::expr::{
-    Aggregates, BoundExpr, CompareOp, Scope, bind_comparison, bind_condition, bind_expr, coerce, common_type,
-    fold_ident, resolve_unknown,
+    Aggregates, BoundExpr, CompareOp, IS_CALLED, LAST_VALUE, Scope, bind_comparison, bind_condition,
+    bind_expr, coerce, common_type, fold_ident, resolve_unknown,
 };
 
 /// The joins of FROM as written, RIGHT turned into LEFT.
@@ -269,13 +269,32 @@ impl Binder<'_> {
                 let plan = self.bind_view(view)?;
                 (view_columns(view), RelationSource::Derived(Box::new(plan)))
             }
-            CatalogRelation::Sequence(_) => return Err(self.not_here("a sequence is read as a table")),
+            CatalogRelation::Sequence(sequence) => {
+                let (columns, plan) = self.bind_sequence(sequence.oid)?;
+                (columns, RelationSource::Derived(Box::new(plan)))
+            }
             CatalogRelation::Index(..) => {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is an index")));
             }
         };
         let shown = apply_alias(alias, &own, &mut columns)?;
         Ok(level.add(shown, schema, columns, source))
+    }
+
+    /// A sequence is a relation of one row.
+    fn bind_sequence(&self, oid: Oid) -> SqlResult<(Vec<RelationColumn>, SelectPlan)> {
+        let query = crate::parse::parse_query(&format!(
+            "select {LAST_VALUE}('{oid}') as last_value, 0::bigint as log_cnt, {IS_CALLED}('{oid}') as is_called"
+        ))?;
+        let bound = self.bind_query(&query, None)?;
+        let columns = bound.columns.iter().zip(1..).map(|(column, attnum)| RelationColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            typmod: column.typmod,
+            table_oid: oid,
+            attnum,
+        });
+        Ok((columns.collect(), bound.plan))
     }
 
     fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Privileges, Table};
+use tenant::catalog::{Column, Privileges, Table};
 
 use super::IdentityValues;
 use super::binder::Binder;
@@ -19,6 +19,7 @@ use super::refuse::refuse;
 use super::target::{given, refuse_identity};
 use super::{BoundPlan, Command, PlanContext, PlanKind};
 use crate::expr::{Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident};
+use crate::parse::{Overriding, overriding};
 
 pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
@@ -60,7 +61,8 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
         overwrite,
         source,
         assignments,
-        partitioned,
+        // Read by `overriding`.
+        partitioned: _,
         after_columns,
         has_table_keyword,
         on,
@@ -80,7 +82,7 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
     refuse(*ignore, "INSERT IGNORE")?;
     refuse(*overwrite || *has_table_keyword, "INSERT OVERWRITE or INSERT TABLE")?;
     refuse(!assignments.is_empty(), "INSERT … SET")?;
-    refuse(partitioned.is_some() || !after_columns.is_empty(), "INSERT … PARTITION")?;
+    refuse(!after_columns.is_empty(), "columns behind PARTITION")?;
     refuse(output.is_some(), "OUTPUT")?;
     refuse(
         *replace_into || priority.is_some() || insert_alias.is_some(),
@@ -99,6 +101,11 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
         ast::TableObject::TableFunction(_) | ast::TableObject::TableQuery(_) => {
             return Err(SqlError::unsupported("INSERT into something that is not a table"));
         }
+    };
+    let identity = match overriding(insert)? {
+        None => binder.ctx.identity,
+        Some(Overriding::System) => IdentityValues::Taken,
+        Some(Overriding::User) => IdentityValues::Ignored,
     };
     let table = binder.bind_target(name, Privileges::INSERT, "INSERT into")?;
     let shown = match table_alias {
@@ -121,8 +128,8 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
         table.live_columns().map(|(position, _)| position).collect()
     };
     let source = match source {
-        None => InsertSource::Values(vec![bind_row(binder, &table, &[], &[])?]),
-        Some(query) => bind_source(binder, &table, &targets, explicit, query, external)?,
+        None => InsertSource::Values(vec![bind_row(binder, &table, &[], &[], identity)?]),
+        Some(query) => bind_source(binder, &table, &targets, explicit, query, external, identity)?,
     };
     let checks = binder.bind_checks(&table, &|_| true)?;
     let on_conflict = match on {
@@ -181,20 +188,27 @@ fn target_level(table: &Arc<Table>, name: &str, more: &[&str]) -> (Level, Namesp
     (level, namespace)
 }
 
+/// Whether a value given to the column makes room for the next of its sequence.
+fn is_left_aside(column: &Column, identity: IdentityValues) -> bool {
+    identity == IdentityValues::Ignored && column.identity.is_some()
+}
+
 /// The row of one VALUES list: `values` for `targets`, defaults for the rest.
 fn bind_row(
     binder: &Binder<'_>,
     table: &Table,
     targets: &[usize],
     values: &[ast::Expr],
+    identity: IdentityValues,
 ) -> SqlResult<Vec<BoundExpr>> {
     let mut row: Vec<Option<BoundExpr>> = vec![None; table.columns.len()];
     for (position, value) in targets.iter().zip(values) {
         let column = &table.columns[*position];
         let value = given(value);
-        if binder.ctx.identity == IdentityValues::Refused {
+        if identity == IdentityValues::Refused {
             refuse_identity(column, value.is_some(), false)?;
         }
+        let value = value.filter(|_| !is_left_aside(column, identity));
         row[*position] = Some(binder.bind_assigned(value, column, &EmptyScope, "VALUES")?);
     }
     row.into_iter()
@@ -210,6 +224,7 @@ fn bind_source(
     explicit: bool,
     query: &ast::Query,
     external: bool,
+    identity: IdentityValues,
 ) -> SqlResult<InsertSource> {
     if let Some(values) = plain_values(query) {
         let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
@@ -223,7 +238,7 @@ fn bind_source(
                 ));
             }
             check_width(width, targets.len(), explicit)?;
-            bound.push(bind_row(binder, table, targets, &row.content)?);
+            bound.push(bind_row(binder, table, targets, &row.content, identity)?);
         }
         return Ok(InsertSource::Values(bound));
     }
@@ -232,8 +247,11 @@ fn bind_source(
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
             let column = &table.columns[*position];
-            if binder.ctx.identity == IdentityValues::Refused {
+            if identity == IdentityValues::Refused {
                 refuse_identity(column, true, false)?;
+            }
+            if is_left_aside(column, identity) {
+                continue;
             }
             row[*position] = Some(BoundExpr::column(i, column.ty, column.typmod));
         }
@@ -246,8 +264,11 @@ fn bind_source(
         check_width(bound.columns.len(), targets.len(), explicit)?;
         for (i, shown) in bound.columns.iter().enumerate() {
             let column = &table.columns[targets[i]];
-            if binder.ctx.identity == IdentityValues::Refused {
+            if identity == IdentityValues::Refused {
                 refuse_identity(column, true, false)?;
+            }
+            if is_left_aside(column, identity) {
+                continue;
             }
             let value = BoundExpr::column(i, shown.ty, shown.typmod);
             row[targets[i]] = Some(coerce_assignment(value, &column.name, column.ty, column.typmod, &ctx)?);

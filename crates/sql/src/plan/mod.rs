@@ -68,8 +68,10 @@ pub enum IdentityValues {
     /// An error (428C9).
     #[default]
     Refused,
-    /// Taken as they are, as COPY does.
+    /// Taken as they are: OVERRIDING SYSTEM VALUE, COPY.
     Taken,
+    /// Left aside for the sequence's, BY DEFAULT columns' too: OVERRIDING USER VALUE.
+    Ignored,
 }
 
 /// A column of a result.

@@ -135,11 +135,12 @@ pub enum LockStrength {
     Update,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Where several clauses are on one relation, the last in this order counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockWaitPolicy {
     Wait,
-    NoWait,
     SkipLocked,
+    NoWait,
 }
 
 /// A source of rows within FROM.

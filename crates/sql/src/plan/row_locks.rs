@@ -6,9 +6,11 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::Privileges;
 
-use super::binder::{Binder, object_name};
+use super::binder::Binder;
 use super::level::{Level, RelationSource};
 use super::point_plan::{AggregatePlan, DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, TableUse};
+use crate::expr::fold_ident;
+use crate::parse::{LockWord, lock_targets};
 
 impl Binder<'_> {
     pub(super) fn bind_locks(
@@ -19,12 +21,15 @@ impl Binder<'_> {
         distinct: &DistinctPlan,
     ) -> SqlResult<Vec<LockPlan>> {
         let mut locks: Vec<LockPlan> = Vec::new();
-        for ast::LockClause { lock_type, of, nonblock } in clauses {
-            let (strength, word) = match lock_type {
-                ast::LockType::Share => (LockStrength::Share, "FOR SHARE"),
-                ast::LockType::Update => (LockStrength::Update, "FOR UPDATE"),
+        for clause in clauses {
+            let (lock, of) = lock_targets(clause);
+            let (strength, word) = match lock {
+                LockWord::KeyShare => (LockStrength::KeyShare, "FOR KEY SHARE"),
+                LockWord::Share => (LockStrength::Share, "FOR SHARE"),
+                LockWord::NoKeyUpdate => (LockStrength::NoKeyUpdate, "FOR NO KEY UPDATE"),
+                LockWord::Update => (LockStrength::Update, "FOR UPDATE"),
             };
-            let wait = match nonblock {
+            let wait = match clause.nonblock {
                 None => LockWaitPolicy::Wait,
                 Some(ast::NonBlock::Nowait) => LockWaitPolicy::NoWait,
                 Some(ast::NonBlock::SkipLocked) => LockWaitPolicy::SkipLocked,
@@ -42,18 +47,18 @@ impl Binder<'_> {
                     format!("{word} is not allowed with {clash}"),
                 ));
             }
-            let targets = match of {
-                None => (0..level.relations.len()).collect::<Vec<_>>(),
-                Some(name) => {
-                    let parts = object_name(name)?;
-                    let found = level.relations.iter().position(|r| parts.len() == 1 && r.name == parts[0]);
-                    vec![found.ok_or_else(|| {
-                        SqlError::new(
-                            SqlState::UNDEFINED_TABLE,
-                            format!("relation \"{name}\" in {word} clause not found in FROM clause"),
-                        )
-                    })?]
-                }
+            let named = |name: &ast::Ident| {
+                let name = fold_ident(name);
+                level.relations.iter().position(|r| r.name == name).ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("relation \"{name}\" in {word} clause not found in FROM clause"),
+                    )
+                })
+            };
+            let targets: Vec<usize> = match &of[..] {
+                [] => (0..level.relations.len()).collect(),
+                names => names.iter().map(named).collect::<SqlResult<_>>()?,
             };
             for index in targets {
                 let relation = &mut level.relations[index];
@@ -62,7 +67,7 @@ impl Binder<'_> {
                     Some(RelationSource::Derived(_)) => {
                         return Err(SqlError::unsupported(format!("{word} of a view or a subquery")));
                     }
-                    _ if of.is_none() => continue,
+                    _ if of.is_empty() => continue,
                     _ => {
                         return Err(SqlError::new(
                             SqlState::FEATURE_NOT_SUPPORTED,
@@ -75,7 +80,10 @@ impl Binder<'_> {
                 self.note_table(table.oid, TableUse::LockRows);
                 self.set_effects();
                 match locks.iter_mut().find(|lock| lock.key == key) {
-                    Some(lock) => lock.strength = lock.strength.max(strength),
+                    Some(lock) => {
+                        lock.strength = lock.strength.max(strength);
+                        lock.wait = lock.wait.max(wait);
+                    }
                     None => locks.push(LockPlan { table, name: relation.name.clone(), key, strength, wait }),
                 }
             }

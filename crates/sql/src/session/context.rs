@@ -8,6 +8,7 @@ use tenant::locks::{AdvisoryKey as LockKey, WaitPolicy};
 use tenant::{Interrupt, Step, View};
 
 use super::SessionStart;
+use super::names::qualified_name;
 use super::setting::{Lasting, SERVER_VERSION, Settings};
 use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
 
@@ -159,6 +160,11 @@ impl SessionContext for StatementHost<'_, '_> {
         })
     }
 
+    fn sequence_state(&self, sequence: u32) -> EvalResult<(i64, bool)> {
+        let value = self.keep(self.view.borrow_mut().sequence_value(Oid(sequence)))?;
+        Ok((value.last_value, value.is_called))
+    }
+
     fn sequence_set(&self, sequence: u32, value: i64, called: bool) -> EvalResult<i64> {
         self.keep(self.view.borrow_mut().setval(Oid(sequence), value, called))?;
         if called {
@@ -246,11 +252,10 @@ fn serial_sequence(
     let (schema, name) = super::privilege::split_name(&parts)?;
     let path = catalog.search_path(path.iter().map(String::as_str), role);
     let table = catalog.resolve_table(schema, name, &path)?;
-    let (_, found) = table.column(column).ok_or_else(|| {
+    let (position, _) = table.column(column).ok_or_else(|| {
         let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
     })?;
-    let Some(sequence) = found.sequence.and_then(|oid| catalog.sequence(oid)) else { return Ok(None) };
-    let quote = super::setting_statement::quote_if_needed;
-    Ok(Some(format!("{}.{}", quote(catalog.schema_name(sequence.schema)), quote(&sequence.name))))
+    let sequence = catalog.sequences().find(|sequence| sequence.owned_by == Some((table.oid, position)));
+    Ok(sequence.map(|sequence| qualified_name(catalog, sequence.schema, &sequence.name)))
 }

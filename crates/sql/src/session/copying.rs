@@ -39,9 +39,9 @@ struct CopyRows<'a> {
 
 impl RowSink for CopyRows<'_> {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
-        self.buffer.clear();
         self.writer.row(row, &self.context, &mut self.buffer);
         self.out.copy_data(&self.buffer);
+        self.buffer.clear();
         Ok(Flow::More)
     }
 }
@@ -88,8 +88,10 @@ impl Session {
         out.copy_out(shape(statement, fields.len()));
         let mut buffer = Vec::new();
         writer.begin(&mut buffer);
-        if !buffer.is_empty() {
+        // A binary header goes out with the first row, as PostgreSQL's does: drivers expect a row in each message.
+        if !buffer.is_empty() && statement.options.format != CopyTextFormat::Binary {
             out.copy_data(&buffer);
+            buffer.clear();
         }
         let context = self.format_for(home);
         let mut sink = CopyRows { writer, context, buffer, out };
@@ -106,7 +108,6 @@ impl Session {
             }
         };
         let CopyRows { writer, mut buffer, out, .. } = sink;
-        buffer.clear();
         writer.end(&mut buffer);
         if !buffer.is_empty() {
             out.copy_data(&buffer);

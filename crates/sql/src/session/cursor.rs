@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use sqlparser::ast;
+use types::Row;
 
 use super::prepared::{KeptRows, Portal, PortalRows};
 use super::reply::{Field, Format, Formats};
@@ -22,8 +22,21 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         let tag = match statement {
-            CursorStatement::Declare { name, query, sql, binary, scroll, hold } => {
-                self.declare(home, name, query, sql, *binary, *scroll, *hold)?;
+            CursorStatement::Declare { name, statement, sql, binary, scroll, hold } => {
+                let (fields, rows) = self.declared_rows(home, name, *hold, run)?;
+                let portal = Portal {
+                    sql: sql.as_str().into(),
+                    statement: Some(Arc::new(ParsedStatement::Ast(statement.clone()))),
+                    plan: None,
+                    parameters: Default::default(),
+                    formats: if *binary { Formats::all(Format::Binary) } else { Formats::default() },
+                    rows: PortalRows::Kept(KeptRows { fields, rows, position: 0, tag_word: "FETCH" }),
+                    hold: *hold,
+                    cursor: true,
+                    scroll: *scroll != Some(false),
+                    created: self.transaction_start,
+                };
+                self.portals.insert(name, portal);
                 "DECLARE CURSOR".to_owned()
             }
             CursorStatement::Close(None) => {
@@ -42,17 +55,14 @@ impl Session {
         Ok(Ran::Tag(tag.into()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a DECLARE, each used once")]
-    fn declare(
+    /// The rows of the cursor `name` that is being declared.
+    fn declared_rows(
         &mut self,
         home: &mut Home<'_>,
         name: &str,
-        query: &ast::Query,
-        sql: &str,
-        binary: bool,
-        scroll: Option<bool>,
         hold: bool,
-    ) -> Result<(), Pause> {
+        run: &Run<'_>,
+    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
         if !hold && matches!(self.transaction, Transaction::Implicit(_)) && !self.script_continues() {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
@@ -61,24 +71,9 @@ impl Session {
             let message = format!("cursor \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
         }
-        let statement = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query.clone()))));
-        let planned = self.planned(home, &statement, &[], None)?.expect("a query is planned");
-        let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
-        let kept = KeptRows { fields, rows, position: 0, tag_word: "FETCH" };
-        let portal = Portal {
-            sql: sql.into(),
-            statement: Some(Arc::new(statement)),
-            plan: None,
-            parameters: Default::default(),
-            formats: if binary { Formats::all(Format::Binary) } else { Formats::default() },
-            rows: PortalRows::Kept(kept),
-            hold,
-            cursor: true,
-            scroll: scroll != Some(false),
-            created: self.transaction_start,
-        };
-        self.portals.insert(name, portal);
-        Ok(())
+        let planned = run.planned.expect("a DECLARE is planned as its query is");
+        let (fields, rows, _) = self.keep_rows(home, planned, run.parameters)?;
+        Ok((fields, rows))
     }
 
     /// The columns of a FETCH.

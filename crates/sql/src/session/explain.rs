@@ -48,20 +48,17 @@ impl Session {
         run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        let parsed = ParsedStatement::Ast(Box::new(explain.statement.clone()));
         let began = self.start.host.now();
-        let Some(planned) = self.planned(home, &parsed, &[], None)? else {
-            return Err(SqlError::unsupported("EXPLAIN of a statement that is not a query or DML").into());
-        };
+        let (planned, parameters) = self.explained(home, explain.statement, run)?;
         self.check_access(home, &planned)?;
         let lines = match &planned.bound.kind {
             PlanKind::Point(_) => {
                 let planning = self.start.host.now() - began;
-                self.explain_point(home, &planned, explain.options, planning)?
+                self.explain_point(home, &planned, &parameters, explain.options, planning)?
             }
             PlanKind::Analytic { .. } => {
                 let mut lines = explain::explain(&planned.bound, explain.options, None);
-                lines.extend(self.explain_analytic(home, &planned, explain.options)?);
+                lines.extend(self.explain_analytic(home, &planned, parameters, explain.options)?);
                 lines
             }
         };
@@ -70,10 +67,30 @@ impl Session {
         Ok(Ran::Tag("EXPLAIN".into()))
     }
 
+    /// The plan of the statement that an EXPLAIN is about, and its parameters.
+    fn explained(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &ast::Statement,
+        run: &Run<'_>,
+    ) -> Result<(Arc<Planned>, Vec<Datum>), Pause> {
+        if let Some(execute) = super::script::parse_execute(statement) {
+            let called = self.called(home, execute)?;
+            return Ok((called.planned, called.parameters));
+        }
+        let parsed = ParsedStatement::Ast(Box::new(statement.clone()));
+        let types = run.planned.map_or(&[][..], |planned| &planned.parameters);
+        match self.planned(home, &parsed, types, None)? {
+            Some(planned) => Ok((planned, run.parameters.to_vec())),
+            None => Err(SqlError::unsupported("EXPLAIN of a statement that is not a query or DML").into()),
+        }
+    }
+
     fn explain_point(
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
+        parameters: &[Datum],
         options: ExplainOptions,
         planning: Nanos,
     ) -> Result<Vec<String>, Pause> {
@@ -89,7 +106,7 @@ impl Session {
         let profile = Profile::new(plan, &clock);
         let limits = ExecLimits { rows_examined_max: None, profile: Some(&profile) };
         let began = self.start.host.now();
-        let done = self.run_point(home, planned, &[], &mut super::copying::Discard, limits)?;
+        let done = self.run_point(home, planned, parameters, &mut super::copying::Discard, limits)?;
         let done = done.ok_or_else(|| SqlError::internal("a statement without a limit outgrew it"))?;
         let execution = self.start.host.now() - began;
         let analyzed = Analyzed { profile: &profile, done, planning, execution };
@@ -100,6 +117,7 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
+        parameters: Vec<Datum>,
         options: ExplainOptions,
     ) -> Result<Vec<String>, Pause> {
         match std::mem::take(&mut self.analytic) {
@@ -110,7 +128,7 @@ impl Session {
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
                 let deliver = Deliver::Explain { analyze: options.analyze, verbose: options.verbose };
-                let request = self.analytic_request(home, planned, Vec::new(), deliver)?;
+                let request = self.analytic_request(home, planned, parameters, deliver)?;
                 self.analytic = AnalyticState::Gathering { fields: Arc::default(), rows: Vec::new() };
                 Err(Pause::Analytic(Box::new(request)))
             }

@@ -6,7 +6,8 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::catalog::Catalog;
 use types::PgType;
 
-use super::prepared::{KeptRows, Portal, PortalRows, Prepared, read_parameters};
+use super::planning::runs_by_plan;
+use super::prepared::{KeptRows, Portal, PortalRows, Prepared, changed_result, read_parameters};
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run};
 use super::script::no_statement;
@@ -99,17 +100,25 @@ impl Session {
         let Some(mut planned) = self.planned(home, &statement, &declared, known.as_ref())? else {
             return Ok(());
         };
-        drop(known);
+        // The columns that a client was told, or could have been, are the statement's for good.
+        let old = known.filter(|known| known.fields.is_some() && !Arc::ptr_eq(known, &planned));
+        let columns = (columns || old.is_some()) && runs_by_plan(&statement);
         if planned.parameters.contains(&PgType::Unknown) || (columns && planned.fields.is_none()) {
             self.statements.get_mut(name).expect("looked up above").plan = None;
             let undescribed = Arc::clone(&planned);
             match self.described(home, planned) {
                 Ok(described) => planned = described,
                 Err(pause) => {
-                    self.statements.get_mut(name).expect("looked up above").plan = Some(undescribed);
+                    self.statements.get_mut(name).expect("looked up above").plan = old.or(Some(undescribed));
                     return Err(pause);
                 }
             }
+        }
+        if let Some(old) = old
+            && !old.has_columns_of(&planned)
+        {
+            self.statements.get_mut(name).expect("looked up above").plan = Some(old);
+            return Err(changed_result().into());
         }
         self.statements.get_mut(name).expect("looked up above").plan = Some(planned);
         Ok(())
@@ -161,11 +170,11 @@ impl Session {
         let planned = self.plan_of(home, name, true);
         self.failing(home, planned)?;
         let prepared = &self.statements[name];
-        let plan = prepared.plan.clone();
         let statement = prepared.statement.clone();
         let parameters: Vec<u32> =
-            plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
+            prepared.plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
         out.parameter_description(&parameters);
+        let plan = prepared.plan.clone().filter(|_| statement.as_deref().is_some_and(runs_by_plan));
         let rows = plan.as_ref().is_some_and(|plan| plan.yields_rows());
         let fields = match plan.and_then(|plan| plan.fields.clone()) {
             Some(fields) => fields,
@@ -185,7 +194,7 @@ impl Session {
         let fields = self.portal_fields(home, name);
         let fields = self.failing(home, fields)?;
         let portal = self.portals.get(name).expect("it has just told its fields");
-        let rows = portal.plan.as_ref().is_some_and(|plan| plan.yields_rows());
+        let rows = portal.running_plan().is_some_and(|plan| plan.yields_rows());
         describe(&fields, &portal.formats, rows, out);
         Ok(())
     }
@@ -193,12 +202,13 @@ impl Session {
     /// The columns of a portal; its formats fit them.
     fn portal_fields(&mut self, home: &mut Home<'_>, name: &str) -> Result<Arc<[Field]>, Pause> {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-        let known = match (&portal.rows, &portal.plan) {
+        let plan = portal.running_plan().cloned();
+        let known = match (&portal.rows, &plan) {
             (PortalRows::Kept(kept), _) => Some(Arc::clone(&kept.fields)),
             (_, Some(planned)) => planned.fields.clone(),
             (_, None) => None,
         };
-        let fields = match (known, portal.plan.clone()) {
+        let fields = match (known, plan) {
             (Some(fields), _) => fields,
             (None, Some(planned)) => {
                 let described = self.described(home, planned)?;
@@ -291,7 +301,7 @@ impl Session {
             portal.plan = self.failing(home, renewed)?;
         }
         if rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)) {
-            if portal.plan.is_some() {
+            if portal.running_plan().is_some() {
                 return self.execute_in_parts(home, portal, &statement, rows_max, out);
             }
         }

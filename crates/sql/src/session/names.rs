@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use base::Oid;
 use tenant::catalog::{Catalog, Relation};
-use types::{CatalogNames, PgType};
+use types::{CatalogNames, PgType, quote_ident};
 
-use super::setting_statement::quote_if_needed;
+use crate::system::{function_by_oid, only_function_named, system_table, system_table_by_oid};
 
-/// One version of a catalog, seen through one search path.
+/// One version of a catalog, seen through one search path; the system's own tables included.
 #[derive(Debug)]
 pub struct PathNames {
     catalog: Arc<Catalog>,
@@ -35,11 +35,28 @@ impl PathNames {
     pub(super) fn search_path(&self) -> &[Oid] {
         &self.search_path
     }
+}
 
-    fn qualified(&self, schema: Oid, name: &str, in_path: bool) -> String {
-        let name = quote_if_needed(name);
-        if in_path { name } else { format!("{}.{name}", quote_if_needed(self.catalog.schema_name(schema))) }
+/// Whether the search path finds this relation under its bare name.
+pub fn is_visible(catalog: &Catalog, path: &[Oid], relation: &Relation) -> bool {
+    let name = relation.name();
+    if system_table(None, name).is_some() {
+        return false;
     }
+    catalog.find_relation(None, name, path).is_some_and(|found| found.oid() == relation.oid())
+}
+
+/// The relation's name, qualified where the path does not find it.
+pub fn relation_name(catalog: &Catalog, path: &[Oid], relation: &Relation) -> String {
+    if is_visible(catalog, path, relation) {
+        return quote_ident(relation.name());
+    }
+    qualified_name(catalog, relation.schema(), relation.name())
+}
+
+/// An object's name with its schema.
+pub fn qualified_name(catalog: &Catalog, schema: Oid, name: &str) -> String {
+    format!("{}.{}", quote_ident(catalog.schema_name(schema)), quote_ident(name))
 }
 
 impl CatalogNames for PathNames {
@@ -57,23 +74,43 @@ impl CatalogNames for PathNames {
     }
 
     fn type_name(&self, type_oid: u32) -> Option<String> {
-        let ty = self.catalog.enum_type(Oid(type_oid))?;
-        let found = self.catalog.find_enum(None, &ty.name, &self.search_path);
-        Some(self.qualified(ty.schema, &ty.name, found.is_some_and(|found| found.oid == ty.oid)))
+        let (found, suffix) = match self.catalog.enum_type(Oid(type_oid)) {
+            Some(found) => (found, ""),
+            None => (self.catalog.enum_of_array(Oid(type_oid))?, "[]"),
+        };
+        let seen = self.catalog.find_enum(None, &found.name, &self.search_path);
+        Some(if seen.is_some_and(|seen| seen.oid == found.oid) {
+            format!("{}{suffix}", quote_ident(&found.name))
+        } else {
+            format!("{}{suffix}", qualified_name(&self.catalog, found.schema, &found.name))
+        })
     }
 
     fn type_by_name(&self, schema: Option<&str>, name: &str) -> Option<PgType> {
-        self.catalog.find_enum(schema, name, &self.search_path).map(|ty| PgType::Enum(ty.oid))
+        if let Some(found) = self.catalog.find_enum(schema, name, &self.search_path) {
+            return Some(PgType::Enum(found.oid));
+        }
+        let element = name.strip_prefix('_')?;
+        let found = self.catalog.find_enum(schema, element, &self.search_path)?;
+        PgType::Enum(found.oid).array_of()
     }
 
     fn relation_oid(&self, schema: Option<&str>, name: &str) -> Option<u32> {
+        if let Some(system) = system_table(schema, name) {
+            return Some(system.oid);
+        }
         self.catalog.find_relation(schema, name, &self.search_path).map(|relation| relation.oid().0)
     }
 
     fn relation_name(&self, oid: u32) -> Option<String> {
+        if let Some(system) = system_table_by_oid(oid) {
+            return Some(match system.schema {
+                "pg_catalog" => system.name.to_owned(),
+                schema => format!("{schema}.{}", system.name),
+            });
+        }
         let relation = self.catalog.relation(Oid(oid))?;
-        let found = self.catalog.find_relation(None, relation.name(), &self.search_path).map(Relation::oid);
-        Some(self.qualified(relation.schema(), relation.name(), found == Some(relation.oid())))
+        Some(relation_name(&self.catalog, &self.search_path, relation))
     }
 
     fn namespace_oid(&self, name: &str) -> Option<u32> {
@@ -81,7 +118,15 @@ impl CatalogNames for PathNames {
     }
 
     fn namespace_name(&self, oid: u32) -> Option<String> {
-        self.catalog.schema(Oid(oid)).map(|schema| schema.name.to_string())
+        self.catalog.schema(Oid(oid)).map(|schema| quote_ident(&schema.name))
+    }
+
+    fn function_oid(&self, name: &str) -> Option<u32> {
+        only_function_named(name).map(|function| function.oid)
+    }
+
+    fn function_name(&self, oid: u32) -> Option<String> {
+        function_by_oid(oid).map(|function| function.name.to_owned())
     }
 
     fn role_oid(&self, name: &str) -> Option<u32> {
@@ -89,6 +134,6 @@ impl CatalogNames for PathNames {
     }
 
     fn role_name(&self, oid: u32) -> Option<String> {
-        self.catalog.role(Oid(oid)).map(|role| role.name.to_string())
+        self.catalog.role(Oid(oid)).map(|role| quote_ident(&role.name))
     }
 }

@@ -14,7 +14,7 @@ use super::prepared::{Planned, Prepared, fields_of};
 use super::setting::Id;
 use super::{Home, Pause, Session};
 use crate::expr::ParamTypes;
-use crate::parse::ParsedStatement;
+use crate::parse::{CursorStatement, ParsedStatement};
 use crate::plan::{self, IdentityValues, PlanContext, PlanKind, TableRows};
 
 /// The tenant's row counts, for the choice of paths.
@@ -29,18 +29,33 @@ impl TableRows for LiveRows<'_> {
     }
 }
 
-/// The query, INSERT, UPDATE or DELETE in a statement, if it is one.
+/// The query, INSERT, UPDATE or DELETE that a statement is, or that a DECLARE or EXPLAIN is about.
 pub(super) fn plannable(statement: &ParsedStatement) -> Option<&ast::Statement> {
-    let ParsedStatement::Ast(statement) = statement else { return None };
+    match statement {
+        ParsedStatement::Ast(statement) => match &**statement {
+            ast::Statement::Explain { statement, .. } => is_plannable(statement).then_some(&**statement),
+            statement => is_plannable(statement).then_some(statement),
+        },
+        ParsedStatement::Cursor(CursorStatement::Declare { statement, .. }) => Some(statement),
+        _ => None,
+    }
+}
+
+/// Whether a statement's plan is what runs. DECLARE and EXPLAIN run by themselves: theirs is their query's, which has their
+/// parameters.
+pub(super) fn runs_by_plan(statement: &ParsedStatement) -> bool {
+    matches!(statement, ParsedStatement::Ast(statement) if is_plannable(statement))
+}
+
+fn is_plannable(statement: &ast::Statement) -> bool {
     matches!(
-        **statement,
+        statement,
         ast::Statement::Query(_)
             | ast::Statement::Insert(_)
             | ast::Statement::Update(_)
             | ast::Statement::Delete(_)
             | ast::Statement::Merge(_)
     )
-    .then_some(statement)
 }
 
 impl Session {

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use sqlparser::ast;
 use types::{Datum, FormatContext, PgType, Row};
 
+use super::planning::runs_by_plan;
 use super::reply::{Field, Format, Formats};
-
 use crate::parse::ParsedStatement;
 use crate::plan::{BoundPlan, OutputColumn};
 
@@ -52,6 +52,16 @@ impl Planned {
 }
 
 impl Planned {
+    /// Whether both tell the same columns, as far as they are known.
+    pub(super) fn has_columns_of(&self, other: &Planned) -> bool {
+        let (Some(own), Some(others)) = (&self.fields, &other.fields) else { return true };
+        own.len() == others.len()
+            && own
+                .iter()
+                .zip(&**others)
+                .all(|(a, b)| a.name == b.name && a.ty == b.ty && a.modifier == b.modifier)
+    }
+
     /// Whether the statement answers with rows, be they without columns.
     pub(super) fn yields_rows(&self) -> bool {
         self.bound.command == crate::plan::Command::Select
@@ -79,6 +89,13 @@ pub(super) struct Portal {
     pub(super) created: i64,
 }
 
+impl Portal {
+    /// The plan whose rows the portal gives.
+    pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
+        self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+    }
+}
+
 /// What a portal has to give.
 #[derive(Debug, Default)]
 pub(super) enum PortalRows {
@@ -99,6 +116,11 @@ pub(super) struct KeptRows {
     /// 0: before the first; `rows.len() + 1`: behind the last; else the current row, counted from 1.
     pub(super) position: usize,
     pub(super) tag_word: &'static str,
+}
+
+/// 0A000, for a prepared statement whose columns would be others than a client was told.
+pub(super) fn changed_result() -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
 }
 
 /// The fields of a result.

@@ -10,6 +10,7 @@ use types::{Datum, PgType, Row};
 
 use super::analytic::{AnalyticState, Deliver};
 use super::context::{SessionParts, StatementHost, Stopped};
+use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
 use super::transaction::{Transaction, failed_block};
@@ -143,7 +144,9 @@ impl Session {
     }
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
-        if let Some(planned) = run.planned {
+        if let Some(planned) = run.planned
+            && runs_by_plan(run.statement)
+        {
             return self.run_planned(home, planned, run, out);
         }
         let tag = match run.statement {
@@ -164,6 +167,7 @@ impl Session {
             ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
             ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,
             ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement, out)?,
+            ParsedStatement::AddIdentity(statement) => ddl::add_identity(self, home, statement, out)?,
             ParsedStatement::Host(statement) => return self.host_statement(home, statement, run, out),
             ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
             ParsedStatement::Utility(statement) => self.utility_statement(home, statement, out)?,

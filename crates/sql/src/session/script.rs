@@ -7,7 +7,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use types::{Datum, PgType};
 
-use super::prepared::{Planned, Prepared};
+use super::prepared::{Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
@@ -22,6 +22,14 @@ pub(super) struct Script {
     planned: Option<Arc<Planned>>,
     /// The statement ran; its transaction is to be committed before its tag goes out.
     finished: Option<compact_str::CompactString>,
+}
+
+/// What an EXECUTE runs.
+pub(super) struct Called {
+    pub(super) statement: Arc<ParsedStatement>,
+    pub(super) sql: Arc<str>,
+    pub(super) planned: Arc<Planned>,
+    pub(super) parameters: Vec<Datum>,
 }
 
 impl Session {
@@ -204,10 +212,28 @@ impl Session {
         run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        let (name, arguments) = execute;
+        let Called { statement, sql, planned, parameters } = self.called(home, execute)?;
+        let inner = Run {
+            statement: &statement,
+            sql: &sql,
+            planned: Some(&planned),
+            parameters: &parameters,
+            formats: run.formats,
+            describe: run.describe,
+        };
+        self.run_planned(home, &planned, &inner, out)
+    }
+
+    /// What an EXECUTE runs: the prepared statement with a plan that holds now, and its arguments.
+    pub(super) fn called(
+        &mut self,
+        home: &mut Home<'_>,
+        (name, arguments): (String, &[ast::Expr]),
+    ) -> Result<Called, Pause> {
         let prepared = self.statements.get(&name).ok_or_else(|| no_statement(&name))?;
         let (statement, declared) = (prepared.statement.clone(), prepared.declared.clone());
         let known = prepared.plan.clone();
+        let before = known.clone().filter(|known| known.fields.is_some());
         let sql = Arc::clone(&prepared.sql);
         let statement = statement.ok_or_else(|| no_statement(&name))?;
         // While its rows are on their way the statement keeps the plan they come from, whatever the catalog is now.
@@ -219,19 +245,14 @@ impl Session {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not a query or DML").into());
         };
         let planned = self.described(home, planned)?;
+        if before.is_some_and(|before| !before.has_columns_of(&planned)) {
+            return Err(changed_result().into());
+        }
         let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
         if let Some(prepared) = self.statements.get_mut(&name) {
             prepared.plan = Some(Arc::clone(&planned));
         }
-        let inner = Run {
-            statement: &statement,
-            sql: &sql,
-            planned: Some(&planned),
-            parameters: &parameters,
-            formats: run.formats,
-            describe: run.describe,
-        };
-        self.run_planned(home, &planned, &inner, out)
+        Ok(Called { statement, sql, planned, parameters })
     }
 
     fn evaluate_arguments(

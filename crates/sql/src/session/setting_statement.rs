@@ -1,7 +1,7 @@
 //! SET, SHOW, RESET, DISCARD, SET ROLE.
 
 use base::{SqlError, SqlResult, SqlState};
-use types::{Datum, PgType, TypeMod};
+use types::{Datum, PgType, TypeMod, quote_ident};
 
 use super::reply::Field;
 use super::run::{Ran, Run};
@@ -85,7 +85,7 @@ impl Session {
             SettingValue::Default => None,
             SettingValue::Values(values) if name == "search_path" => {
                 // Each name quoted, so that it reads back as it was given.
-                Some(values.iter().map(|value| quote_if_needed(value)).collect::<Vec<_>>().join(", "))
+                Some(values.iter().map(|value| quote_ident(value)).collect::<Vec<_>>().join(", "))
             }
             SettingValue::Values(values) => Some(values.join(", ")),
         };
@@ -133,10 +133,4 @@ fn discard_tag(what: DiscardWhat) -> &'static str {
         DiscardWhat::Sequences => "DISCARD SEQUENCES",
         DiscardWhat::Temp => "DISCARD TEMP",
     }
-}
-
-pub(super) fn quote_if_needed(name: &str) -> String {
-    let plain =
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -68,6 +68,10 @@ impl SessionContext for TestSession<'_, '_> {
     fn sequence_last(&self) -> EvalResult<i64> {
         Ok(self.last.get().expect("nextval was called"))
     }
+    fn sequence_state(&self, sequence: u32) -> EvalResult<(i64, bool)> {
+        let value = self.view.borrow_mut().sequence_value(Oid(sequence)).map_err(raised)?;
+        Ok((value.last_value, value.is_called))
+    }
     fn sequence_set(&self, sequence: u32, value: i64, called: bool) -> EvalResult<i64> {
         self.view.borrow_mut().setval(Oid(sequence), value, called).map_err(raised)?;
         Ok(value)

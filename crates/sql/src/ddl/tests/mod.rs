@@ -1,6 +1,7 @@
 //! DDL through sessions, on a tenant in memory.
 
 mod alter;
+mod copies;
 mod errors;
 mod objects;
 mod scripts;

@@ -21,6 +21,8 @@ use types::{Datum, Numeric, PgType};
 use super::eval_context::{EvalError, EvalResult};
 use super::function::{ArgType, FunctionDef};
 
+pub(crate) use session::{IS_CALLED, LAST_VALUE};
+
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
 
 static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {

@@ -30,7 +30,11 @@ const ADVISORY: [[FunctionDef; 2]; 10] = [
     advisory!("pg_advisory_unlock_shared", BOOL, unlock, true, false, false),
 ];
 
-const OTHERS: [FunctionDef; 27] = [
+/// The state of a sequence, under names that no statement of a client can mean by accident.
+pub(crate) const LAST_VALUE: &str = "rowhouse_sequence_last_value";
+pub(crate) const IS_CALLED: &str = "rowhouse_sequence_is_called";
+
+const OTHERS: [FunctionDef; 29] = [
     FunctionDef::new("current_user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user())))
         .stable(),
     FunctionDef::new("user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user()))).stable(),
@@ -63,6 +67,14 @@ const OTHERS: [FunctionDef; 27] = [
     FunctionDef::new("lastval", &[], INT8, |_, c| Ok(Datum::Int8(c.stmt.session.sequence_last()?)))
         .volatile(),
     FunctionDef::new("setval", &[REGCLASS, INT8], INT8, setval).volatile(),
+    FunctionDef::new(LAST_VALUE, &[REGCLASS], INT8, |a, c| {
+        Ok(Datum::Int8(c.stmt.session.sequence_state(oid(&a[0])?)?.0))
+    })
+    .volatile(),
+    FunctionDef::new(IS_CALLED, &[REGCLASS], BOOL, |a, c| {
+        Ok(Datum::Bool(c.stmt.session.sequence_state(oid(&a[0])?)?.1))
+    })
+    .volatile(),
     FunctionDef::new("setval", &[REGCLASS, INT8, BOOL], INT8, setval).volatile(),
     FunctionDef::new("pg_get_serial_sequence", &[TEXT, TEXT], TEXT, serial_sequence).stable(),
     FunctionDef::new("pg_cancel_backend", &[INT4], BOOL, |a, c| {

@@ -1,7 +1,7 @@
 //! Functions on strings and bytes.
 
 use base::{SqlError, SqlState};
-use types::{Datum, ElementType};
+use types::{Datum, ElementType, quote_ident};
 
 use super::operators::shown;
 use super::*;
@@ -304,18 +304,6 @@ fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 /// An identifier, quoted where SQL needs it.
-pub(super) fn quote_ident(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let reserved =
-        sqlparser::keywords::ALL_KEYWORDS.binary_search(&name.to_uppercase().as_str()).is_ok_and(|i| {
-            let keyword = sqlparser::keywords::ALL_KEYWORDS_INDEX[i];
-            sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
-                || sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
-        });
-    if plain && !reserved { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
 fn quote_literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
     if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }

@@ -1,0 +1,76 @@
+//! Access lists: those that objects have, and those they begin with.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use tenant::catalog::{Acl, Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, PUBLIC_SCHEMA, Privileges};
+use types::{Datum, ElementType, quote_ident};
+
+use super::{Rows, letter, oid, text};
+
+/// An access list as PostgreSQL writes it: `{owner=arwdDxt/owner,=r/owner}`.
+pub(super) fn acl(catalog: &Catalog, acl: Option<&Acl>) -> Datum {
+    let Some(acl) = acl else { return Datum::Null };
+    let role = |oid: Oid| match oid {
+        PUBLIC => String::new(),
+        oid => catalog.role(oid).map_or_else(|| oid.to_string(), |r| quote_ident(&r.name)),
+    };
+    let items = acl.0.iter().map(|item| {
+        let mut letters = String::new();
+        for (privilege, letter, _) in Privileges::NAMED {
+            if item.privileges.contains(*privilege) {
+                letters.push(*letter);
+                if item.grant_options.contains(*privilege) {
+                    letters.push('*');
+                }
+            }
+        }
+        text(format!("{}={letters}/{}", role(item.grantee), role(item.grantor)))
+    });
+    Datum::array(ElementType::Text, items.collect())
+}
+
+/// `acldefault`: what an object of that kind, owned by that role, begins with.
+///
+/// # Errors
+/// XX000 for a letter that stands for no kind.
+pub(super) fn default(catalog: &Catalog, kind: u8, owner: Oid) -> SqlResult<Datum> {
+    let (everybody, own) = match kind {
+        b'c' => ("", ""),
+        b'r' => ("", "arwdDxt"),
+        b's' => ("", "rwU"),
+        b'd' => ("Tc", "CTc"),
+        b'f' => ("X", "X"),
+        b'l' | b'T' => ("U", "U"),
+        b'L' => ("", "rw"),
+        b'n' => ("", "UC"),
+        b'p' => ("", "sA"),
+        b't' => ("", "C"),
+        b'F' | b'S' => ("", "U"),
+        other => {
+            let message = format!("unrecognized object type abbreviation: {}", char::from(other));
+            return Err(SqlError::new(SqlState::INTERNAL_ERROR, message));
+        }
+    };
+    let owner = catalog.role(owner).map_or_else(|| owner.to_string(), |role| quote_ident(&role.name));
+    let item = |grantee: &str, letters: &str| {
+        (!letters.is_empty()).then(|| text(format!("{grantee}={letters}/{owner}")))
+    };
+    let items = [item("", everybody), item(&owner, own)];
+    Ok(Datum::array(ElementType::Text, items.into_iter().flatten().collect()))
+}
+
+/// `pg_init_privs`: the system's schemas have more than [`default`] from the start.
+pub(super) fn initial_privileges(out: &mut Rows<'_>) {
+    /// Oid of `pg_namespace`.
+    const PG_NAMESPACE: u32 = 2615;
+    let catalog = out.shared.catalog.clone();
+    for schema in [PG_CATALOG, PUBLIC_SCHEMA, INFORMATION_SCHEMA].iter().filter_map(|s| catalog.schema(*s)) {
+        let mut initial = Acl::owner_default(schema.owner, Privileges::SCHEMA);
+        initial.grant(PUBLIC, schema.owner, Privileges::USAGE, false);
+        out.add(vec![
+            ("objoid", oid(schema.oid)),
+            ("classoid", Datum::Oid(PG_NAMESPACE)),
+            ("privtype", letter(b'i')),
+            ("initprivs", acl(&catalog, Some(&initial))),
+        ]);
+    }
+}

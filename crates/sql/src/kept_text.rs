@@ -1,0 +1,213 @@
+//! The texts that a catalog keeps: views, defaults, checks. Here their names are written anew, so that another search path
+//! finds the same objects by them.
+//!
+//! Defaults and checks are kept with every name qualified; a view is kept as it was written, with its search path.
+
+use std::fmt::Display;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use base::Oid;
+use sqlparser::ast::{self, Expr, Ident, ObjectName, ObjectNamePart, VisitMut, VisitorMut};
+use tenant::catalog::{Catalog, PG_CATALOG, ViewDefinition};
+use types::{CatalogNames, FormatContext};
+
+use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
+use crate::parse::{parse_expression, parse_query};
+use crate::session::PathNames;
+
+/// The path that finds nothing of the user's, so that names are written with their schemas.
+const NOTHING: &[Oid] = &[PG_CATALOG];
+
+/// An expression as the catalog keeps it, without parentheses around it; `path` is what its names are searched in now.
+pub(crate) fn kept(catalog: &Arc<Catalog>, path: &[Oid], mut expr: &Expr) -> String {
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    reworded(expr.clone(), catalog, path, NOTHING)
+}
+
+/// A kept expression as a session with this search path may write it.
+pub fn shown(catalog: &Arc<Catalog>, path: &[Oid], kept: &str) -> String {
+    match parse_expression(kept) {
+        Ok(expr) => reworded(expr, catalog, NOTHING, path),
+        Err(_) => kept.to_owned(),
+    }
+}
+
+/// The sequences and other relations that a kept expression names in strings, as `nextval('s'::regclass)` does.
+pub fn relations_named(catalog: &Catalog, kept: &str) -> Vec<Oid> {
+    let mut found = Vec::new();
+    let Ok(expr) = parse_expression(kept) else { return found };
+    let _ = ast::visit_expressions(&expr, |expr| {
+        if let Expr::Cast { expr, data_type: ast::DataType::Regclass, .. } = expr
+            && let Expr::Value(value) = &**expr
+            && let ast::Value::SingleQuotedString(text) = &value.value
+            && let Some([schema, name]) = types::split_qualified_name(text).as_deref()
+            && let Some(relation) = catalog.find_relation(Some(schema), name, NOTHING)
+        {
+            found.push(relation.oid());
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+/// A view's query as a session with this search path may write it.
+pub fn shown_view(catalog: &Arc<Catalog>, path: &[Oid], view: &ViewDefinition) -> String {
+    match parse_query(&view.sql) {
+        Ok(query) => reworded(query, catalog, &view.search_path, path),
+        Err(_) => view.sql.to_string(),
+    }
+}
+
+fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[Oid], to: &[Oid]) -> String {
+    let names = |path: &[Oid]| Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
+    let from = FormatContext { names: Some(names(from)), ..FormatContext::default() };
+    let mut rewording = Rewording { from, to: names(to), common: Vec::new(), withs: Vec::new() };
+    let _ = node.visit(&mut rewording);
+    node.to_string()
+}
+
+struct Rewording {
+    from: FormatContext,
+    to: Arc<PathNames>,
+    /// Names of the common table expressions in sight, by the queries around.
+    common: Vec<Vec<String>>,
+    /// The WITH clauses of the queries around: each is visited before its query, which it is not part of meanwhile.
+    withs: Vec<Option<ast::With>>,
+}
+
+impl VisitorMut for Rewording {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        let mut with = query.with.take();
+        self.common.push(Vec::new());
+        if let Some(with) = &mut with {
+            self.with(with);
+        }
+        self.withs.push(with);
+        self.table_command(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        query.with = self.withs.pop().expect("put there before the query was visited");
+        self.common.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<()> {
+        if let ast::TableFactor::Table { name, args: None, .. } = factor
+            && let Some(new) = self.relation(&folded(name))
+        {
+            *name = verbatim(new);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Cast { expr, data_type, .. } => {
+                if matches!(data_type, ast::DataType::Regclass) {
+                    self.relation_literal(expr);
+                }
+                self.type_name(data_type);
+            }
+            Expr::TypedString(ast::TypedString { data_type, .. }) => self.type_name(data_type),
+            Expr::Function(function) => self.sequence_argument(function),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Rewording {
+    /// A common table expression sees those before it, or all where they may be recursive.
+    fn with(&mut self, with: &mut ast::With) {
+        let name = |cte: &ast::Cte| fold_ident(&cte.alias.name);
+        if with.recursive {
+            let all: Vec<String> = with.cte_tables.iter().map(name).collect();
+            self.common.last_mut().expect("pushed by the caller").extend(all);
+        }
+        for cte in &mut with.cte_tables {
+            let _ = cte.query.visit(self);
+            self.common.last_mut().expect("pushed by the caller").push(name(cte));
+        }
+    }
+
+    /// The new name of a table or view; `None` for what stays as it is.
+    fn relation(&self, parts: &[String]) -> Option<String> {
+        let (schema, name) = match parts {
+            [name] if self.common.iter().flatten().any(|common| common == name) => return None,
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return None,
+        };
+        self.to.relation_name(self.from.names.as_ref()?.relation_oid(schema, name)?)
+    }
+
+    /// `TABLE name`, whose name is kept without its quotes.
+    fn table_command(&self, body: &mut ast::SetExpr) {
+        match body {
+            ast::SetExpr::Table(table) => {
+                let parts: Vec<String> = table.schema_name.iter().chain(&table.table_name).cloned().collect();
+                if let Some(new) = self.relation(&parts) {
+                    **table = ast::Table { schema_name: None, table_name: Some(new) };
+                }
+            }
+            ast::SetExpr::SetOperation { left, right, .. } => {
+                self.table_command(left);
+                self.table_command(right);
+            }
+            _ => {}
+        }
+    }
+
+    fn type_name(&self, ty: &mut ast::DataType) {
+        let params = ParamTypes::none();
+        if let Ok((found, typmod)) = bind_type(ty, &BindContext::simple(&params, &self.from, "a type")) {
+            let text = types::format_type_in(found, typmod, Some(&*self.to));
+            *ty = ast::DataType::Custom(verbatim(text), Vec::new());
+        }
+    }
+
+    /// The name in a string that stands for a relation.
+    fn relation_literal(&self, expr: &mut Expr) -> bool {
+        let Expr::Value(value) = expr else { return false };
+        let ast::Value::SingleQuotedString(text) = &mut value.value else { return false };
+        if let Some(new) = types::split_qualified_name(text).and_then(|parts| self.relation(&parts)) {
+            *text = new;
+        }
+        true
+    }
+
+    /// `nextval('s')` is `nextval('s'::regclass)`.
+    fn sequence_argument(&self, function: &mut ast::Function) {
+        let takes_sequence = matches!(&folded(&function.name)[..],
+            [.., name] if matches!(name.as_str(), "nextval" | "currval" | "setval"));
+        if let ast::FunctionArguments::List(list) = &mut function.args
+            && takes_sequence
+            && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first_mut()
+            && self.relation_literal(first)
+        {
+            *first = Expr::Cast {
+                kind: ast::CastKind::DoubleColon,
+                expr: Box::new(first.clone()),
+                data_type: ast::DataType::Custom(verbatim("regclass".to_owned()), Vec::new()),
+                array: false,
+                format: None,
+            };
+        }
+    }
+}
+
+fn folded(name: &ObjectName) -> Vec<String> {
+    name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect()
+}
+
+/// A name that is printed as it stands: the text is made to be printed alone.
+fn verbatim(text: String) -> ObjectName {
+    ObjectName(vec![ObjectNamePart::Identifier(Ident::new(text))])
+}
