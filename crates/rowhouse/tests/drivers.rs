@@ -1,20 +1,21 @@
-//! Drivers against a whole server: psycopg 3, SQLAlchemy and asyncpg by script (`tests/clients`), tokio-postgres here.
+//! Drivers against a whole server: psycopg 3, SQLAlchemy, asyncpg and JDBC by script (`tests/clients`), tokio-postgres here.
 
 mod common;
 
-use common::{Server, run, state};
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{PASSWORD, Server, check_output, clients_folder, run, state};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 #[test]
-#[ignore = "DECLARE CURSOR takes no parameters yet; see docs/testing.md"]
 fn psycopg_round_trips_values_transactions_cursors_and_copy() {
     Server::with_acme().run_python("psycopg_client.py", "acme");
 }
 
 #[test]
-#[ignore = "'pg_catalog.pg_class'::regclass fails on the point path; see docs/testing.md"]
 fn sqlalchemy_creates_uses_and_reflects_a_schema() {
     Server::with_acme().run_python("sqlalchemy_client.py", "acme");
 }
@@ -22,6 +23,32 @@ fn sqlalchemy_creates_uses_and_reflects_a_schema() {
 #[test]
 fn asyncpg_introspects_prepares_and_copies() {
     Server::with_acme().run_python("asyncpg_client.py", "acme");
+}
+
+/// Passed over where there is no Java, or no driver and no Maven to fetch it.
+#[test]
+fn jdbc_prepares_batches_copies_and_reads_metadata() {
+    const DRIVER: &str = "org.postgresql:postgresql:42.7.4";
+    if !runs(Command::new("java").arg("-version")) {
+        return eprintln!("passed over: there is no java");
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let jar = home.join(".m2/repository/org/postgresql/postgresql/42.7.4/postgresql-42.7.4.jar");
+    let get = ["-q", "-B", "dependency:get", "-Dtransitive=false"];
+    if !jar.is_file() && !runs(Command::new("mvn").args(get).arg(format!("-Dartifact={DRIVER}"))) {
+        return eprintln!("passed over: {DRIVER} is not there and cannot be fetched with mvn");
+    }
+    let server = Server::with_acme();
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(&jar).arg(clients_folder().join("JdbcClient.java"));
+    java.args([&format!("jdbc:postgresql://127.0.0.1:{}/acme", server.port()), "acme", PASSWORD]);
+    let said = check_output(&mut java);
+    assert!(said.contains("checks passed"), "{said}");
+}
+
+/// Whether a program is there and ends well.
+fn runs(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
 }
 
 #[test]

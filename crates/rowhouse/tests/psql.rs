@@ -49,6 +49,27 @@ fn describe_commands_print_what_they_print_against_postgresql() {
     assert!(difference.is_none(), "{}\n\nall of it:\n{found}", difference.unwrap_or_default());
 }
 
+/// A larger schema (that of the dumps), and every command that describes something.
+#[test]
+fn every_describe_command_runs() {
+    let server = Server::with_acme();
+    check_output(psql(&server).args(["-q", "-f"]).arg(clients_folder().join("dump/shop.sql")));
+    let said = check_output(psql(&server).args(["-f", "every.sql"]));
+    for expected in [
+        "\"of_item\" FOREIGN KEY (code, size) REFERENCES stock.item(code, size) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
+        "TABLE \"orders\" CONSTRAINT \"orders_customer_id_fkey\" FOREIGN KEY (customer_id) REFERENCES customer(id) ON DELETE CASCADE",
+        "\"positive\" CHECK (size > 0 AND code <> '')",
+        "Sequence for identity column: public.customer.id",
+        "Owned by: public.orders.id",
+        "'piece'::stock.unit",
+        "nextval('orders_id_seq'::regclass)",
+        "=U/acme",
+        "CREATE OR REPLACE VIEW public.open_orders AS",
+    ] {
+        assert!(said.contains(expected), "{expected}\nis not in\n{said}");
+    }
+}
+
 #[test]
 fn lists_of_databases_roles_and_functions() {
     let server = with_schema();

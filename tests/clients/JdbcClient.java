@@ -6,8 +6,7 @@ import org.postgresql.PGConnection;
 import org.postgresql.copy.CopyManager;
 
 /**
- * The PostgreSQL JDBC driver against a server. Not part of `cargo test`; by hand:
- * mvn -q compile exec:java -Dexec.args="jdbc:postgresql://127.0.0.1:5433/acme acme PASSWORD"
+ * The PostgreSQL JDBC driver against a server: java -cp DRIVER.jar JdbcClient.java URL USER PASSWORD
  * The database must have no other tables; those of an earlier run are dropped first.
  */
 public final class JdbcClient {

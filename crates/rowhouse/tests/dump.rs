@@ -1,0 +1,108 @@
+//! pg_dump 15 and pg_restore: what they write of a tenant makes the same tenant again.
+
+mod common;
+
+use common::{PASSWORD, Server, check_output, clients_folder, run};
+
+/// A server with the shop of `tests/clients/dump` in `acme`, and `twin`, an empty tenant of the same roles.
+fn with_shop_and_twin() -> Server {
+    let server = Server::with_acme();
+    run(async {
+        let twin = format!("CREATE TENANT twin OWNER acme PASSWORD '{PASSWORD}'");
+        server.admin().await.batch_execute(&twin).await.expect("a tenant can be made");
+    });
+    check_output(psql(&server, "acme").arg("-f").arg(clients_folder().join("dump/shop.sql")));
+    check_output(psql(&server, "twin").args(["-c", "CREATE ROLE clerk LOGIN"]));
+    server
+}
+
+/// psql as the owner, in one of the two tenants; stops at the first error.
+fn psql(server: &Server, database: &str) -> std::process::Command {
+    let mut command = server.client_tool("psql", "acme");
+    command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1"]).env("PGDATABASE", database);
+    command
+}
+
+/// A dump but for the lines that differ from one to the next.
+fn dump(server: &Server, database: &str, options: &[&str]) -> String {
+    let dump = check_output(server.client_tool("pg_dump", "acme").env("PGDATABASE", database).args(options));
+    let constant = |line: &&str| !line.starts_with("\\restrict ") && !line.starts_with("\\unrestrict ");
+    dump.lines().filter(constant).collect::<Vec<_>>().join("\n")
+}
+
+fn load(server: &Server, database: &str, sql: &str) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("dump.sql");
+    std::fs::write(&file, sql).expect("a file can be written");
+    check_output(psql(server, database).arg("-f").arg(&file));
+}
+
+fn difference<'x>(a: &'x str, b: &'x str) -> Option<(&'x str, &'x str)> {
+    let mut lines = a.lines().zip(b.lines());
+    let found = lines.find(|(a, b)| a != b);
+    found.or((a.lines().count() != b.lines().count()).then_some(("", "one is longer")))
+}
+
+#[test]
+fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
+    let server = with_shop_and_twin();
+    let first = dump(&server, "acme", &[]);
+    for said in [
+        "CREATE TYPE public.order_state AS ENUM",
+        "DEFAULT 'open'::public.order_state NOT NULL",
+        "DEFAULT 'piece'::stock.unit",
+        "CONSTRAINT positive CHECK",
+        "JOIN stock.item i USING(code, size)",
+        "SEQUENCE NAME public.customer_id_seq",
+        "SET DEFAULT nextval('public.orders_id_seq'::regclass)",
+        "SELECT pg_catalog.setval('public.ticket', 95, true);",
+        "FOREIGN KEY (code, size) REFERENCES stock.item(code, size) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
+        "USING btree (placed DESC NULLS LAST, customer_id)",
+        "COMMENT ON COLUMN public.customer.name IS 'it''s a name';",
+        "GRANT SELECT,INSERT ON TABLE public.orders TO clerk;",
+    ] {
+        assert!(first.contains(said), "{said}\nis not in\n{first}");
+    }
+    load(&server, "twin", &first);
+    let second = dump(&server, "twin", &[]);
+    assert_eq!(difference(&first, &second), None, "{second}");
+
+    let next = "INSERT INTO customer (name) VALUES ('Next') RETURNING id";
+    let inserted = check_output(psql(&server, "twin").args(["-At", "-c", next]));
+    assert_eq!(inserted.lines().next(), Some("20"), "the identity goes on where it was");
+}
+
+#[test]
+fn dumps_by_insert_and_archives_load_too() {
+    let server = with_shop_and_twin();
+    let inserts = dump(&server, "acme", &["--inserts"]);
+    assert!(
+        inserts.contains("INSERT INTO public.customer OVERRIDING SYSTEM VALUE VALUES (10, "),
+        "{inserts}"
+    );
+    load(&server, "twin", &inserts);
+    assert_eq!(difference(&inserts, &dump(&server, "twin", &["--inserts"])), None);
+
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let archive = dir.path().join("shop.dump");
+    check_output(server.client_tool("pg_dump", "acme").arg("-Fc").arg("-f").arg(&archive));
+    let mut restore = server.client_tool("pg_restore", "acme");
+    restore.args(["--clean", "--if-exists", "--exit-on-error", "--dbname", "twin"]).arg(&archive);
+    check_output(&mut restore);
+    assert_eq!(difference(&inserts, &dump(&server, "twin", &["--inserts"])), None);
+
+    let columns = dump(&server, "acme", &["--column-inserts", "--table", "stock.item", "--data-only"]);
+    let row = "INSERT INTO stock.item (code, size, unit, \"Odd Name\", tags) VALUES ('b       ', 2, NULL, NULL, NULL);";
+    assert!(columns.contains(row), "{columns}");
+}
+
+/// `postgresql.sql` was written by pg_dump 15.18 of PostgreSQL 15.18 with the same shop.
+#[test]
+fn a_dump_of_postgresql_loads() {
+    let server = with_shop_and_twin();
+    let theirs = std::fs::read_to_string(clients_folder().join("dump/postgresql.sql")).expect("a dump");
+    load(&server, "twin", &theirs);
+    let rows = "SELECT count(*), max(id), (SELECT count(*) FROM open_orders), (SELECT last_value FROM ticket) FROM orders";
+    let ours = check_output(psql(&server, "acme").args(["-At", "-c", rows]));
+    assert_eq!(check_output(psql(&server, "twin").args(["-At", "-c", rows])), ours);
+}
