@@ -346,7 +346,7 @@ impl Binder<'_> {
         let place = Place::new(Level::of(&left), outer);
         let ctx = Aggregates::Forbidden("functions in FROM");
         let bind = |expr: &ast::Expr| self.expr(expr, &place, ctx);
-        let (call, bound) = match self.series_call(&called, &args, &bind)? {
+        let (calls, bound) = match self.series_calls(&called, &args, &bind)? {
             Some(found) => found,
             None => {
                 // A function of one value is a table of one row.
@@ -355,12 +355,15 @@ impl Binder<'_> {
                 return self.scalar_table(left, &place, bound, &called, alias);
             }
         };
-        let (calls, bound) = both_of_options(call, bound);
         let mut columns = Vec::new();
-        for (i, call) in calls.iter().enumerate() {
+        for call in &calls {
             let element = call.series.element();
             let arrow = value::arrow_type(element, types::TypeMod::NONE);
-            let name = if calls.len() == 1 { &called } else { OPTION_COLUMNS[i] };
+            let name = match call.series {
+                Series::OptionNames => "option_name",
+                Series::OptionValues => "option_value",
+                _ => &called,
+            };
             columns.push(self.function_column(name, element, arrow));
         }
         if ordinality {
@@ -378,6 +381,7 @@ impl Binder<'_> {
             input.schema().iter().map(|(table, f)| (table.cloned(), Arc::clone(f))).collect();
         fields.extend(columns.iter().map(|c| (None, Arc::new(field(&c.column.name, &c.arrow)))));
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
+        let single = calls.len() == 1;
         let node = Expand {
             input,
             calls,
@@ -389,9 +393,37 @@ impl Binder<'_> {
         };
         let star = (0..columns.len()).collect();
         let mut right = Relation { plan: crate::binder::empty(), columns, star };
-        alias_function(&mut right, &called, alias)?;
+        alias_function(&mut right, &called, alias, single)?;
         check_alias(&left, &right)?;
         Ok(concat(node.into(), left, right))
+    }
+
+    /// The set-returning functions of one call in FROM, side by side: one for each array of `unnest`, two for
+    /// `pg_options_to_table`, itself for any other.
+    fn series_calls(
+        &self,
+        called: &str,
+        args: &[ast::Expr],
+        bind: &dyn Fn(&ast::Expr) -> SqlResult<BoundExpr>,
+    ) -> SqlResult<Option<(Vec<SeriesCall>, Vec<BoundExpr>)>> {
+        if called == "unnest" && args.len() > 1 {
+            let (mut calls, mut all) = (Vec::new(), Vec::new());
+            for arg in args {
+                let Some((call, bound)) = self.series_call(called, std::slice::from_ref(arg), bind)? else {
+                    return Ok(None);
+                };
+                calls.push(call);
+                all.extend(bound);
+            }
+            return Ok(Some((calls, all)));
+        }
+        let Some((call, mut bound)) = self.series_call(called, args, bind)? else { return Ok(None) };
+        let mut calls = vec![call];
+        if calls[0].series == Series::OptionNames {
+            bound.extend_from_within(..);
+            calls.push(SeriesCall { series: Series::OptionValues, args: calls[0].args.clone() });
+        }
+        Ok(Some((calls, bound)))
     }
 
     fn scalar_table(
@@ -413,7 +445,7 @@ impl Binder<'_> {
         let plan =
             LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
         let mut right = Relation { plan: crate::binder::empty(), columns: vec![column], star: vec![0] };
-        alias_function(&mut right, called, alias)?;
+        alias_function(&mut right, called, alias, true)?;
         Ok(concat(plan, left, right))
     }
 
@@ -698,25 +730,17 @@ fn apply_alias(relation: &mut Relation, alias: &ast::TableAlias) -> SqlResult<()
     rename(relation, &fold_ident(&alias.name), &columns)
 }
 
-/// The columns of `pg_options_to_table`.
-const OPTION_COLUMNS: [&str; 2] = ["option_name", "option_value"];
-
-/// `pg_options_to_table` is two functions of one argument, side by side; others are themselves.
-fn both_of_options(call: SeriesCall, mut bound: Vec<BoundExpr>) -> (Vec<SeriesCall>, Vec<BoundExpr>) {
-    if call.series != Series::OptionNames {
-        return (vec![call], bound);
-    }
-    bound.extend_from_within(..);
-    let values = SeriesCall { series: Series::OptionValues, args: call.args.clone() };
-    (vec![call, values], bound)
-}
-
 /// A function's alias names its column too, if it is the only one, unless columns are named.
-fn alias_function(relation: &mut Relation, called: &str, alias: Option<&ast::TableAlias>) -> SqlResult<()> {
+fn alias_function(
+    relation: &mut Relation,
+    called: &str,
+    alias: Option<&ast::TableAlias>,
+    single: bool,
+) -> SqlResult<()> {
     match alias {
         None => rename(relation, called, &[]),
         Some(alias) => {
-            if alias.columns.is_empty() && relation.columns.iter().all(|c| c.name != OPTION_COLUMNS[0]) {
+            if alias.columns.is_empty() && single {
                 relation.columns[0].name = fold_ident(&alias.name);
             }
             apply_alias(relation, alias)

@@ -1,4 +1,5 @@
-//! What psql 15, SQLAlchemy 2, psycopg 3, asyncpg and the JDBC driver ask of the system catalogs, as they sent it: every query must run.
+//! What psql 15, SQLAlchemy 2, psycopg 3, asyncpg, the JDBC driver and the migration tools of web frameworks ask of the system
+//! catalogs: every query must run.
 
 mod support;
 
@@ -44,4 +45,9 @@ fn asyncpg_introspects_types() {
 #[test]
 fn the_jdbc_driver_reads_metadata() {
     run_all(include_str!("corpus/jdbc.sql"));
+}
+
+#[test]
+fn frameworks_introspect_a_schema() {
+    run_all(include_str!("corpus/frameworks.sql"));
 }

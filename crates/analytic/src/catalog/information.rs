@@ -2,7 +2,7 @@
 
 use sql::kept_text;
 use sql::system::system_tables;
-use tenant::catalog::{Identity, MatchType, ReferentialAction, Table};
+use tenant::catalog::{Identity, MatchType, ReferentialAction, Sequence, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::{Rows, text, yes};
@@ -18,6 +18,12 @@ pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
         "table_constraints" => table_constraints(out),
         "key_column_usage" => key_columns(out),
         "constraint_column_usage" => constraint_columns(out),
+        "constraint_table_usage" => constraint_tables(out),
+        "view_table_usage" => view_tables(out),
+        "information_schema_catalog_name" => {
+            let name = database(out);
+            out.add(vec![("catalog_name", name)]);
+        }
         "referential_constraints" => references(out),
         "check_constraints" => checks(out),
         _ => return false,
@@ -279,7 +285,10 @@ fn views(out: &mut Rows<'_>) {
 
 fn sequences(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
-    for s in catalog.sequences() {
+    let is_identity = |s: &Sequence| {
+        s.owned_by.and_then(|(table, column)| Some(catalog.table(table)?.columns[column].identity.is_some()))
+    };
+    for s in catalog.sequences().filter(|s| is_identity(s) != Some(true)) {
         let precision = match s.ty {
             PgType::Int2 => 16,
             PgType::Int4 => 32,
@@ -318,6 +327,43 @@ fn constraint(out: &Rows<'_>, table: &Table, name: &str, with_table: bool) -> Ve
         ]);
     }
     row
+}
+
+/// The table of a key, or the one that a foreign key refers to.
+fn constraint_tables(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for table in sorted(out) {
+        let keys = table.indexes.iter().filter(|i| i.constraint.is_some()).map(|i| (&i.name, table.oid));
+        let foreign = table.foreign_keys.iter().map(|key| (&key.name, key.referenced_table));
+        for (name, of) in keys.chain(foreign) {
+            let Some(of) = catalog.table(of) else { continue };
+            out.add(vec![
+                ("table_catalog", database(out)),
+                ("table_schema", schema(out, of.schema)),
+                ("table_name", text(&of.name)),
+                ("constraint_catalog", database(out)),
+                ("constraint_schema", schema(out, table.schema)),
+                ("constraint_name", text(name)),
+            ]);
+        }
+    }
+}
+
+fn view_tables(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for view in catalog.views() {
+        let whole = view.depends_on.iter().filter(|used| used.column.is_none());
+        for used in whole.filter_map(|used| catalog.relation(used.object)) {
+            out.add(vec![
+                ("view_catalog", database(out)),
+                ("view_schema", schema(out, view.schema)),
+                ("view_name", text(&view.name)),
+                ("table_catalog", database(out)),
+                ("table_schema", schema(out, used.schema())),
+                ("table_name", text(used.name())),
+            ]);
+        }
+    }
 }
 
 fn table_constraints(out: &mut Rows<'_>) {

@@ -8,6 +8,7 @@ mod access;
 pub(crate) mod definitions;
 mod dependencies;
 pub(crate) mod functions;
+mod grants;
 mod information;
 mod objects;
 mod server;
@@ -74,7 +75,7 @@ fn blank(ty: PgType) -> Datum {
 pub(crate) fn rows(table: &'static SystemTable, shared: &Shared) -> Vec<Row> {
     let mut out = Rows { shared, table, rows: Vec::new() };
     let fills: &[fn(&mut Rows<'_>, &str) -> bool] = match table.schema {
-        "information_schema" => &[information::fill],
+        "information_schema" => &[information::fill, grants::fill],
         _ => &[objects::fill, types_rows::fill, server::fill],
     };
     fills.iter().any(|fill| fill(&mut out, table.name));

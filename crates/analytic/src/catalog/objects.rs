@@ -35,7 +35,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_description" => descriptions(out),
         "pg_depend" => super::dependencies::fill(out),
         "pg_rewrite" => rewrites(out),
-        "pg_stat_user_tables" => table_statistics(out),
+        "pg_stat_user_tables" | "pg_stat_all_tables" => table_statistics(out),
         _ => return false,
     }
     true
@@ -90,6 +90,7 @@ fn classes(out: &mut Rows<'_>) {
                 };
                 row.extend([
                     ("relkind", letter(b'r')),
+                    ("reltype", row_type(table.oid)),
                     ("relam", Datum::Oid(HEAP)),
                     ("reltuples", Datum::Float4(rows)),
                     ("relnatts", Datum::Int2(table.columns.len() as i16)),
@@ -111,6 +112,7 @@ fn classes(out: &mut Rows<'_>) {
             ]),
             Relation::View(view) => row.extend([
                 ("relkind", letter(b'v')),
+                ("reltype", row_type(view.oid)),
                 ("relnatts", Datum::Int2(view.columns.len() as i16)),
                 ("relhasrules", Datum::Bool(true)),
                 ("relreplident", letter(b'n')),
@@ -125,6 +127,11 @@ fn classes(out: &mut Rows<'_>) {
         }
         out.add(row);
     }
+}
+
+/// The oid of the type that a table's or view's rows have, made of its own.
+pub(super) fn row_type(relation: Oid) -> Datum {
+    Datum::Oid(relation.0 | 0x2000_0000)
 }
 
 /// What `pg_attribute` says of a type.

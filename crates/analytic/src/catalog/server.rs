@@ -15,7 +15,8 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
     match table {
         "pg_namespace" => namespaces(out),
         "pg_database" => databases(out),
-        "pg_roles" => roles(out),
+        "pg_roles" => roles(out, true),
+        "pg_authid" => roles(out, false),
         "pg_user" => users(out),
         "pg_auth_members" => members(out),
         "pg_tablespace" => {
@@ -85,11 +86,12 @@ fn databases(out: &mut Rows<'_>) {
     }
 }
 
-fn roles(out: &mut Rows<'_>) {
+/// `settings`: with what ALTER ROLE set, which `pg_authid` has not.
+fn roles(out: &mut Rows<'_>, settings: bool) {
     let catalog = out.shared.catalog.clone();
     for role in catalog.roles() {
         let config = role.settings.iter().map(|(k, v)| text(format!("{k}={v}"))).collect::<Vec<_>>();
-        out.add(vec![
+        let mut row = vec![
             ("oid", oid(role.oid)),
             ("rolname", text(&role.name)),
             ("rolsuper", Datum::Bool(role.attributes.superuser)),
@@ -102,11 +104,11 @@ fn roles(out: &mut Rows<'_>) {
             ("rolpassword", text("********")),
             ("rolvaliduntil", role.valid_until.map_or(Datum::Null, Datum::TimestampTz)),
             ("rolbypassrls", Datum::Bool(role.attributes.bypass_rls)),
-            (
-                "rolconfig",
-                if config.is_empty() { Datum::Null } else { Datum::array(ElementType::Text, config) },
-            ),
-        ]);
+        ];
+        if settings && !config.is_empty() {
+            row.push(("rolconfig", Datum::array(ElementType::Text, config)));
+        }
+        out.add(row);
     }
 }
 

@@ -2,15 +2,19 @@
 
 use base::Oid;
 use sql::system;
+use tenant::catalog::Relation;
 use types::{Datum, PgType};
 
-use super::objects::DEFAULT_COLLATION;
+use super::objects::{DEFAULT_COLLATION, row_type};
 use super::{Rows, letter, oid, oids, text};
 
 /// Fills the table of that name; false if it is not one of these.
 pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
     match table {
-        "pg_type" => types(out),
+        "pg_type" => {
+            types(out);
+            row_types(out);
+        }
         "pg_enum" => enums(out),
         "pg_proc" => functions(out),
         "pg_am" => {
@@ -208,6 +212,31 @@ fn types(out: &mut Rows<'_>) {
             };
             add_type(out, &row);
         }
+    }
+}
+
+/// The type of each table's and view's rows; no value has one.
+fn row_types(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    let mut all: Vec<_> =
+        catalog.relations().filter(|r| matches!(r, Relation::Table(_) | Relation::View(_))).collect();
+    all.sort_by_key(|relation| relation.oid());
+    for relation in all {
+        out.add(vec![
+            ("oid", row_type(relation.oid())),
+            ("typname", text(relation.name())),
+            ("typnamespace", oid(relation.schema())),
+            ("typowner", oid(relation.owner())),
+            ("typlen", Datum::Int2(-1)),
+            ("typtype", letter(b'c')),
+            ("typcategory", letter(b'C')),
+            ("typisdefined", Datum::Bool(true)),
+            ("typdelim", letter(b',')),
+            ("typrelid", oid(relation.oid())),
+            ("typalign", letter(b'd')),
+            ("typstorage", letter(b'x')),
+            ("typtypmod", Datum::Int4(-1)),
+        ]);
     }
 }
 

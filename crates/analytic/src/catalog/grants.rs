@@ -1,0 +1,93 @@
+//! `information_schema` on roles and what is granted to them.
+
+use base::Oid;
+use tenant::catalog::{Acl, PUBLIC, Privileges, Relation};
+use types::Datum;
+
+use super::{Rows, text, yes};
+
+/// Fills the view of that name; false if it is not one of these.
+pub(super) fn fill(out: &mut Rows<'_>, view: &str) -> bool {
+    match view {
+        "enabled_roles" => {
+            for role in enabled(out) {
+                let name = role_name(out, role);
+                out.add(vec![("role_name", name)]);
+            }
+        }
+        "applicable_roles" => applicable_roles(out),
+        "table_privileges" => table_privileges(out, true),
+        "role_table_grants" => table_privileges(out, false),
+        _ => return false,
+    }
+    true
+}
+
+fn role_name(out: &Rows<'_>, role: Oid) -> Datum {
+    if role == PUBLIC {
+        return text("PUBLIC");
+    }
+    super::objects::role_name(&out.shared.catalog, role)
+}
+
+/// The roles whose privileges the session has: all, for the owner and the administrator.
+fn enabled(out: &Rows<'_>) -> Vec<Oid> {
+    let catalog = &out.shared.catalog;
+    match catalog.role_named(&out.shared.context.user) {
+        Some(role) if !role.attributes.superuser => catalog.roles_of(role.oid, false),
+        _ => catalog.roles().map(|role| role.oid).collect(),
+    }
+}
+
+fn applicable_roles(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    let enabled = enabled(out);
+    for role in catalog.roles().filter(|role| enabled.contains(&role.oid)) {
+        for membership in &role.member_of {
+            let of = role_name(out, membership.role);
+            out.add(vec![
+                ("grantee", text(&role.name)),
+                ("role_name", of),
+                ("is_grantable", yes(membership.admin_option)),
+            ]);
+        }
+    }
+}
+
+/// `public`: what everybody may do is shown too.
+fn table_privileges(out: &mut Rows<'_>, public: bool) {
+    let catalog = out.shared.catalog.clone();
+    let enabled = enabled(out);
+    let mut relations: Vec<&Relation> =
+        catalog.relations().filter(|r| matches!(r, Relation::Table(_) | Relation::View(_))).collect();
+    relations.sort_by_key(|relation| relation.oid());
+    for relation in relations {
+        let acl = match relation {
+            Relation::Table(table) => table.acl.as_ref(),
+            Relation::View(view) => view.acl.as_ref(),
+            Relation::Index(..) | Relation::Sequence(_) => None,
+        };
+        let initial = Acl::owner_default(relation.owner(), Privileges::TABLE);
+        for item in &acl.unwrap_or(&initial).0 {
+            let shown = match item.grantee {
+                PUBLIC => public,
+                grantee => enabled.contains(&grantee) || enabled.contains(&item.grantor),
+            };
+            let named = Privileges::NAMED.iter().filter(|(one, ..)| shown && item.privileges.contains(*one));
+            for (privilege, _, word) in named {
+                let grantable = item.grantee == relation.owner() || item.grant_options.contains(*privilege);
+                let row = vec![
+                    ("grantor", role_name(out, item.grantor)),
+                    ("grantee", role_name(out, item.grantee)),
+                    ("table_catalog", text(&out.shared.context.database)),
+                    ("table_schema", text(catalog.schema_name(relation.schema()))),
+                    ("table_name", text(relation.name())),
+                    ("privilege_type", text(word)),
+                    ("is_grantable", yes(grantable)),
+                    ("with_hierarchy", yes(*privilege == Privileges::SELECT)),
+                ];
+                out.add(row);
+            }
+        }
+    }
+}
