@@ -20,7 +20,8 @@ pub trait Network: Send + Sync {
     /// Listens on a TCP address; port 0 takes a free one. `AddrInUse` and the like as the system says.
     fn listen(&self, addr: SocketAddr) -> io::Result<Listener>;
     /// Listens on a local (Unix-domain) socket at `path`; its file is removed with the listener, and one left of a killed
-    /// process is replaced. `AddrInUse` if somebody listens there, `Unsupported` in a simulated world.
+    /// process is replaced. `AddrInUse` if somebody listens there or the file is no socket, `Unsupported` in a simulated
+    /// world.
     fn listen_local(&self, path: &Path) -> io::Result<Listener>;
     /// Connects; blocks on the real machine, so not for workers.
     fn connect(&self, addr: SocketAddr) -> io::Result<Socket>;

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,14 +22,13 @@ impl Network for SystemNetwork {
 
     fn listen_local(&self, path: &Path) -> io::Result<Listener> {
         let bound = match UnixListener::bind(path) {
-            // A file that nobody answers behind is left of a server that was killed.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && UnixStream::connect(path).is_err() => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {
                 std::fs::remove_file(path)?;
                 UnixListener::bind(path)
             }
             other => other,
         };
-        let listener = LocalListener { listener: bound?, path: path.to_owned() };
+        let listener = LocalListener { listener: bound?, file: identity(path)?, path: path.to_owned() };
         listener.listener.set_nonblocking(true)?;
         // Who may connect is decided by password, not by the file.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
@@ -41,6 +40,19 @@ impl Network for SystemNetwork {
         stream.set_nodelay(true)?;
         Ok(Socket::new(Arc::new(SystemSocket::Tcp(stream))))
     }
+}
+
+/// Whether the file is a socket that nobody listens behind any more, left of a server that was killed. Any other answer
+/// than a refusal may be somebody's, and what is no socket is none of ours.
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).err().is_some_and(refused)
+}
+
+/// Device and number of the file that a path names.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 struct SystemListener(TcpListener);
@@ -66,6 +78,8 @@ impl ListenerOps for SystemListener {
 struct LocalListener {
     listener: UnixListener,
     path: PathBuf,
+    /// Its [`identity`] when it was made.
+    file: (u64, u64),
 }
 
 impl ListenerOps for LocalListener {
@@ -83,8 +97,10 @@ impl ListenerOps for LocalListener {
     fn close(&self) {
         // SAFETY: shutting down an open descriptor; on a listener it makes a waiting poll report.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
-        // Nobody is to find a door that leads nowhere; if it is gone already, so much the better.
-        let _ = std::fs::remove_file(&self.path);
+        // Nobody is to find a door that leads nowhere; one that somebody put in its place is theirs.
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -270,3 +270,48 @@ fn small_file_is_replaced_whole_and_a_lock_is_exclusive() {
     drop(lock);
     env.disk.lock_exclusive(&dir.path().join("lock")).unwrap();
 }
+
+#[test]
+fn a_local_socket_left_behind_is_replaced_and_its_file_goes_with_the_listener() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    // Its file stays when it is closed, as after a kill.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let env = Env::real();
+    let listener = env.net.listen_local(&path).unwrap();
+    std::os::unix::net::UnixStream::connect(&path).unwrap();
+    drop(listener);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_local_socket_takes_no_file_of_anybody_else() {
+    use std::io::ErrorKind::AddrInUse;
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::real();
+    let refused = |path: &std::path::Path| env.net.listen_local(path).err().map(|error| error.kind());
+    let path = dir.path().join("listened");
+    let listener = UnixListener::bind(&path).unwrap();
+    assert_eq!(refused(&path), Some(AddrInUse));
+    UnixStream::connect(&path).unwrap();
+    drop(listener);
+    let path = dir.path().join("of-another-kind");
+    let datagrams = UnixDatagram::bind(&path).unwrap();
+    assert_eq!(refused(&path), Some(AddrInUse));
+    UnixDatagram::unbound().unwrap().send_to(b"still there", &path).unwrap();
+    drop(datagrams);
+    let path = dir.path().join("file");
+    std::fs::write(&path, "kept").unwrap();
+    assert_eq!(refused(&path), Some(AddrInUse));
+    assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+    // One that was put in the place of ours outlives it.
+    let path = dir.path().join("replaced");
+    let ours = env.net.listen_local(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let _theirs = UnixListener::bind(&path).unwrap();
+    drop(ours);
+    UnixStream::connect(&path).unwrap();
+}

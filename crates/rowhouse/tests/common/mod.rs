@@ -59,9 +59,11 @@ impl Server {
             .expect("a folder can be made");
         let stderr =
             std::fs::OpenOptions::new().append(true).create(true).open(&log).expect("a log can be opened");
+        let own_address = options.iter().any(|option| option.starts_with("--listen"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--no-admin", "--data"])
+            .args(["serve", "--no-admin", "--data"])
             .arg(data)
+            .args(if own_address { &[][..] } else { &["--listen", "127.0.0.1:0"] })
             .args(options)
             .env("ROWHOUSE_ADMIN_PASSWORD", PASSWORD)
             .env_remove("RUST_LOG")
