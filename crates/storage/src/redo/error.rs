@@ -26,9 +26,9 @@ impl LogFailed {
         LogFailed(Arc::new(Failure { file: file.to_owned(), doing, error }))
     }
 
-    /// The operating system's error.
-    pub fn kind(&self) -> io::ErrorKind {
-        self.0.error.kind()
+    /// Whether the error was that no space is left.
+    pub fn is_full_disk(&self) -> bool {
+        is_full_disk(&self.0.error)
     }
 }
 
@@ -80,9 +80,12 @@ impl RedoError {
 impl RedoError {
     /// Whether it is for want of space, which the operator can free.
     pub fn is_full_disk(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, RedoError::Io { error, .. } if full.contains(&error.kind()))
+        matches!(self, RedoError::Io { error, .. } if is_full_disk(error))
     }
+}
+
+fn is_full_disk(error: &io::Error) -> bool {
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }
 
 impl From<Corrupt> for RedoError {

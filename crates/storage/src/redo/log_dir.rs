@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -287,9 +286,10 @@ impl LogDir {
         let full = |error: &RedoError| self.is_full() || error.is_full_disk();
         let segment = made.inspect_err(|error| self.note_space(full(error)))?;
         if let Err(error) = segment.fill_with_zeros().await {
-            segment.remove(&self.0.env)?;
             let error = RedoError::io(&segment.path, "filling a segment")(error);
             self.note_space(full(&error));
+            // What cannot be removed is in nobody's way: its name is not used again, and the next start removes it.
+            let _ = segment.remove(&self.0.env);
             return Err(error);
         }
         self.note_space(false);

@@ -212,6 +212,23 @@ fn a_full_disk_refuses_what_does_not_fit_the_last_segment() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_filled_says_so_whatever_becomes_of_its_file() {
+    let world = World::new(33);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (_log, _flusher) = logs.writer();
+    world.inject(DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Write, ".redo") });
+    // The first such operation makes the file, the second one removes it.
+    world.inject(DiskFault { after: 1, ..DiskFault::eio(DiskOp::Name, ".redo") });
+    let error = block_on(&env, logs.prepare_ahead()).expect_err("the disk is full");
+    assert!(matches!(error, RedoError::Io { doing: "filling a segment", .. }), "{error}");
+    assert!(logs.is_full());
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    drop((_log, _flusher, logs));
+    open(&env).expect("what was left is removed");
+}
+
+#[test]
 fn dropped_flusher_leaves_no_one_waiting() {
     let world = World::new(4);
     let env = world.env();
