@@ -14,30 +14,30 @@ use async_trait::async_trait;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::QueryPlanner;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Extension, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
     UserDefinedLogicalNode, UserDefinedLogicalNodeCore, Volatility,
 };
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use rustc_hash::FxHashMap;
 use sql::expr::{Collate, CompareOp};
 use types::{CastContext, Datum, ElementType, PgType, TypeMod};
 
 use crate::error::external;
-use crate::expand::{Expand, ExpandExec};
+use crate::expand::{Expand, ExpandRows};
+use crate::operator::{Node, Operator, one_stream};
 use crate::shared::Shared;
 use crate::value;
 
@@ -247,34 +247,20 @@ impl ExtensionPlanner for NodePlanner {
                 .iter()
                 .map(|e| planner.create_physical_expr(e, input_schema, state, planning))
                 .collect::<Result<Vec<_>>>()?;
-            return Ok(Some(Arc::new(ApplyExec::new(
-                apply,
-                exprs,
-                Arc::clone(&physical[0]),
-                Arc::clone(&physical[1]),
-            ))));
+            let (input, subplan) = (Arc::clone(&physical[0]), Arc::clone(&physical[1]));
+            return Ok(Some(Node::plan(ApplyRows::new(apply, exprs, input, subplan))));
         }
         if let Some(expand) = node.downcast_ref::<Expand>() {
-            let exec =
-                ExpandExec::plan(expand, planner, logical[0], Arc::clone(&physical[0]), state, planning)?;
-            return Ok(Some(Arc::new(exec)));
+            let input = Arc::clone(&physical[0]);
+            let rows = ExpandRows::plan(expand, planner, logical[0], input, state, planning)?;
+            return Ok(Some(Node::plan(rows)));
         }
         Ok(None)
     }
 }
 
-/// Properties of a node that yields one stream of its schema.
-pub(crate) fn one_stream(schema: SchemaRef) -> Arc<PlanProperties> {
-    Arc::new(PlanProperties::new(
-        EquivalenceProperties::new(schema),
-        Partitioning::UnknownPartitioning(1),
-        EmissionType::Incremental,
-        Boundedness::Bounded,
-    ))
-}
-
 #[derive(Clone, Debug)]
-struct ApplyExec {
+struct ApplyRows {
     input: Arc<dyn ExecutionPlan>,
     subplan: Arc<dyn ExecutionPlan>,
     kind: ApplyKind,
@@ -285,14 +271,14 @@ struct ApplyExec {
     shared: Arc<Shared>,
 }
 
-impl ApplyExec {
+impl ApplyRows {
     fn new(
         apply: &Apply,
         exprs: Vec<Arc<dyn PhysicalExpr>>,
         input: Arc<dyn ExecutionPlan>,
         subplan: Arc<dyn ExecutionPlan>,
-    ) -> ApplyExec {
-        ApplyExec {
+    ) -> ApplyRows {
+        ApplyRows {
             input,
             subplan,
             kind: apply.kind.clone(),
@@ -508,50 +494,25 @@ fn or(a: Option<bool>, b: Option<bool>) -> Option<bool> {
     }
 }
 
-impl DisplayAs for ApplyExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "ApplyExec: {}", kind_name(&self.kind))
-    }
-}
+impl Operator for ApplyRows {
+    const NAME: &'static str = "ApplyExec";
 
-impl ExecutionPlan for ApplyExec {
-    fn name(&self) -> &'static str {
-        "ApplyExec"
-    }
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
-    fn required_input_distribution(&self) -> Vec<Distribution> {
-        vec![Distribution::SinglePartition, Distribution::SinglePartition]
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input, &self.subplan]
     }
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        for expr in &self.exprs {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> ApplyRows {
+        let subplan = inputs.remove(1);
+        ApplyRows { input: inputs.remove(0), subplan, ..self.clone() }
     }
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let subplan =
-            children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
-        let input =
-            children.pop().ok_or_else(|| DataFusionError::Internal("ApplyExec has two inputs".into()))?;
-        Ok(Arc::new(ApplyExec { input, subplan, ..(*self).clone() }))
+    fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.exprs
     }
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, Arc::clone(&context))?;
-        let this = self.clone();
-        let state = (input, this, Memo::default(), context);
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let input = self.input.execute(0, Arc::clone(&context))?;
+        let state = (input, self.clone(), Memo::default(), context);
         let batches = stream::try_unfold(state, |(mut input, this, mut memo, context)| async move {
             match input.next().await {
                 None => Ok(None),
@@ -561,6 +522,6 @@ impl ExecutionPlan for ApplyExec {
                 }
             }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+        Ok(batches.boxed())
     }
 }

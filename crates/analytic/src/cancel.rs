@@ -3,22 +3,22 @@
 //! A query's flag is set from outside, once. Scans and the run itself look at it; joins, which make many rows of few and
 //! may keep them all to themselves, get a look at it in front of each of their inputs.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{SqlError, SqlResult, SqlState};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::execution::TaskContext;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::StreamExt;
+use futures::stream::BoxStream;
 
 use crate::error::external;
+use crate::operator::{Node, Operator};
 
 /// # Errors
 /// 57014 once the flag is set.
@@ -41,7 +41,7 @@ impl PhysicalOptimizerRule for CancelPoints {
             }
             let watched = |input: &Arc<dyn ExecutionPlan>| {
                 let cancelled = Arc::clone(&self.0);
-                Arc::new(CancelPoint { input: Arc::clone(input), cancelled }) as Arc<dyn ExecutionPlan>
+                Node::plan(CancelPoint { input: Arc::clone(input), cancelled })
             };
             let inputs = node.children().into_iter().map(watched).collect();
             Ok(Transformed::yes(node.with_new_children(inputs)?))
@@ -57,51 +57,34 @@ impl PhysicalOptimizerRule for CancelPoints {
 }
 
 /// Passes batches on until the query is cancelled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct CancelPoint {
     input: Arc<dyn ExecutionPlan>,
     cancelled: Arc<AtomicBool>,
 }
 
-impl DisplayAs for CancelPoint {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("CancelPoint")
-    }
-}
+impl Operator for CancelPoint {
+    const NAME: &'static str = "CancelPoint";
 
-impl ExecutionPlan for CancelPoint {
-    fn name(&self) -> &'static str {
-        "CancelPoint"
-    }
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> CancelPoint {
+        CancelPoint { input: inputs.remove(0), cancelled: Arc::clone(&self.cancelled) }
     }
-    fn with_new_children(
-        self: Arc<Self>,
-        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = inputs.pop().expect("it has one input");
-        Ok(Arc::new(CancelPoint { input, cancelled: Arc::clone(&self.cancelled) }))
+    fn keeps_order(&self) -> bool {
+        true
     }
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let batches = self.input.execute(partition, context)?;
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let batches = self.input.execute(0, context)?;
         let cancelled = Arc::clone(&self.cancelled);
         let watched = batches.map(move |batch| {
             check_cancelled(&cancelled).map_err(external)?;
             batch
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), watched)))
+        Ok(watched.boxed())
     }
 }

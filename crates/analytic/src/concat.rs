@@ -1,24 +1,22 @@
 //! UNION ALL as one stream: DataFusion's union has a partition for each input and spawns a task for each, which would run on
 //! the query's only thread out of order and hide its work in tasks.
 
-use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::execution::TaskContext;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::apply::one_stream;
+use crate::operator::{Node, Operator, one_stream};
 
-/// Replaces unions by [`ConcatExec`].
+/// Replaces unions by [`Concat`].
 #[derive(Debug)]
 pub(crate) struct ConcatUnions;
 
@@ -31,7 +29,7 @@ impl PhysicalOptimizerRule for ConcatUnions {
             }
             let inputs = node.children().into_iter().cloned().collect();
             let properties = one_stream(node.schema());
-            Ok(Transformed::yes(Arc::new(ConcatExec { inputs, properties }) as Arc<dyn ExecutionPlan>))
+            Ok(Transformed::yes(Node::plan(Concat { inputs, properties })))
         })
         .data()
     }
@@ -43,53 +41,32 @@ impl PhysicalOptimizerRule for ConcatUnions {
     }
 }
 
-#[derive(Debug)]
-struct ConcatExec {
+#[derive(Clone, Debug)]
+struct Concat {
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
 }
 
-impl DisplayAs for ConcatExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("ConcatExec")
-    }
-}
+impl Operator for Concat {
+    const NAME: &'static str = "ConcatExec";
 
-impl ExecutionPlan for ConcatExec {
-    fn name(&self) -> &'static str {
-        "ConcatExec"
-    }
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
-    fn required_input_distribution(&self) -> Vec<Distribution> {
-        vec![Distribution::SinglePartition; self.inputs.len()]
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         self.inputs.iter().collect()
     }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+    fn over(&self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Concat {
+        Concat { inputs, properties: Arc::clone(&self.properties) }
     }
-    fn with_new_children(
-        self: Arc<Self>,
-        inputs: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(ConcatExec { inputs, properties: Arc::clone(&self.properties) }))
-    }
-    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let schema: SchemaRef = self.schema();
-        let with_schema = Arc::clone(&schema);
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let schema = self.schema();
         let inputs = stream::iter(self.inputs.clone()).then(move |input| {
             let context = Arc::clone(&context);
             async move { input.execute(0, context) }
         });
         // Inputs may differ in the nullability of their fields.
-        let batches =
-            inputs.try_flatten().map(move |batch| Ok(batch?.with_schema(Arc::clone(&with_schema))?));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        let batches = inputs.try_flatten().map(move |batch| Ok(batch?.with_schema(Arc::clone(&schema))?));
+        Ok(batches.boxed())
     }
 }

@@ -10,20 +10,19 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::catalog::Session;
 use datafusion::common::DFSchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use datafusion::physical_planner::PhysicalPlanner;
+use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use types::{Datum, ElementType, Interval, PgType};
 
-use crate::apply::one_stream;
 use crate::error::external;
+use crate::operator::{Operator, one_stream};
 use crate::shared::Shared;
 use crate::value;
 
@@ -127,7 +126,7 @@ impl From<Expand> for LogicalPlan {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct ExpandExec {
+pub(crate) struct ExpandRows {
     input: Arc<dyn ExecutionPlan>,
     calls: Vec<SeriesCall>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
@@ -226,7 +225,7 @@ struct Work {
     current: Option<(Vec<Elements>, i64)>,
 }
 
-impl ExpandExec {
+impl ExpandRows {
     pub(crate) fn plan(
         expand: &Expand,
         planner: &dyn PhysicalPlanner,
@@ -234,14 +233,14 @@ impl ExpandExec {
         input: Arc<dyn ExecutionPlan>,
         state: &dyn Session,
         planning: &PhysicalPlanningContext,
-    ) -> Result<ExpandExec> {
+    ) -> Result<ExpandRows> {
         let schema = logical.schema();
         let exprs = expand
             .exprs
             .iter()
             .map(|e| planner.create_physical_expr(e, schema, state, planning))
             .collect::<Result<Vec<_>>>()?;
-        Ok(ExpandExec {
+        Ok(ExpandRows {
             input,
             calls: expand.calls.clone(),
             exprs,
@@ -251,7 +250,7 @@ impl ExpandExec {
         })
     }
 
-    fn start(&self, batch: RecordBatch) -> Result<Work> {
+    fn evaluate(&self, batch: RecordBatch) -> Result<Work> {
         let rows = batch.num_rows();
         let args =
             self.exprs.iter().map(|e| e.evaluate(&batch)?.into_array(rows)).collect::<Result<Vec<_>>>()?;
@@ -332,46 +331,23 @@ impl ExpandExec {
     }
 }
 
-impl DisplayAs for ExpandExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("ExpandExec")
-    }
-}
+impl Operator for ExpandRows {
+    const NAME: &'static str = "ExpandExec";
 
-impl ExecutionPlan for ExpandExec {
-    fn name(&self) -> &'static str {
-        "ExpandExec"
-    }
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
-    fn required_input_distribution(&self) -> Vec<Distribution> {
-        vec![Distribution::SinglePartition]
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+    fn inputs(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        for expr in &self.exprs {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+    fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> ExpandRows {
+        ExpandRows { input: inputs.remove(0), ..self.clone() }
     }
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input =
-            children.pop().ok_or_else(|| DataFusionError::Internal("ExpandExec has an input".into()))?;
-        Ok(Arc::new(ExpandExec { input, ..(*self).clone() }))
+    fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.exprs
     }
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context)?;
+    fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let input = self.input.execute(0, context)?;
         let state = (input, self.clone(), None::<Work>);
         let batches = stream::try_unfold(state, |(mut input, this, mut work)| async move {
             loop {
@@ -382,10 +358,10 @@ impl ExecutionPlan for ExpandExec {
                 }
                 match input.next().await {
                     None => return Ok(None),
-                    Some(batch) => work = Some(this.start(batch?)?),
+                    Some(batch) => work = Some(this.evaluate(batch?)?),
                 }
             }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+        Ok(batches.boxed())
     }
 }

@@ -19,6 +19,7 @@ mod expand;
 mod from;
 mod group;
 mod moments;
+mod operator;
 mod plan_size;
 mod prepare;
 mod query;

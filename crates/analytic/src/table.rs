@@ -25,8 +25,8 @@ use tenant::catalog::{Index, Table};
 use tenant::row::keys::{ColumnRange, KeyRange};
 use types::{Datum, PgType};
 
-use crate::apply::one_stream;
 use crate::error::external;
+use crate::operator::one_stream;
 use crate::shared::Shared;
 use crate::value;
 
