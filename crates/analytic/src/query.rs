@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::expr::Sort;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident};
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
@@ -186,26 +186,10 @@ impl Binder<'_> {
             l.origin = (0, 0);
         }
         if op == ast::SetOperator::Union {
-            // Both sides under the same names, which the union takes over.
-            let names: Vec<String> = left.columns.iter().map(|_| self.fresh()).collect();
-            let side = |relation: &Relation| {
-                let exprs: Vec<Expr> =
-                    relation.columns.iter().zip(&names).map(|(c, name)| c.expr().alias(name)).collect();
-                LogicalPlanBuilder::from(relation.plan.clone())
-                    .project(exprs)
-                    .and_then(LogicalPlanBuilder::build)
-                    .planned()
-            };
-            let plan = LogicalPlanBuilder::from(side(&left)?)
-                .union(side(&right)?)
-                .and_then(LogicalPlanBuilder::build)
-                .planned()?;
-            for (column, name) in left.columns.iter_mut().zip(names) {
-                column.column = bare(name);
-            }
-            let union = Relation { plan, ..left };
+            let union = self.union(left, right, all)?;
             return if all { Ok(union) } else { self.distinct_rows(union) };
         }
+        let (left, right) = (self.rename_columns(left)?, self.rename_columns(right)?);
         if left.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
             return Err(SqlError::unsupported(
                 "INTERSECT or EXCEPT over numeric without scale, interval or arrays",
@@ -226,6 +210,30 @@ impl Binder<'_> {
         let plan =
             LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
         Ok(Relation { plan, ..left })
+    }
+
+    /// The rows of both. The terms of a chain stand side by side: programs write longer ones than plans may nest.
+    fn union(&self, left: Relation, right: Relation, all: bool) -> SqlResult<Relation> {
+        let chain = chain(&left, all).cloned();
+        // Both sides under the same names, which the union takes over.
+        let left = if chain.is_some() { left } else { self.rename_columns(left)? };
+        let pairs = right.columns.iter().zip(&left.columns);
+        let exprs: Vec<Expr> = pairs.map(|(r, l)| r.expr().alias(&l.column.name)).collect();
+        let right = LogicalPlanBuilder::from(right.plan)
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        let union = match chain {
+            Some(mut union) => {
+                let fields = union.schema.fields().iter().zip(right.schema().fields());
+                let fits = fields.clone().all(|(u, r)| u.is_nullable() || !r.is_nullable());
+                union.inputs.push(Arc::new(right));
+                // Telling the schema from all inputs at each of them would take a second for a thousand.
+                if fits { union } else { Union::try_new(union.inputs).planned()? }
+            }
+            None => Union::try_new(vec![Arc::new(left.plan), Arc::new(right)]).planned()?,
+        };
+        Ok(Relation { plan: LogicalPlan::Union(union), ..left })
     }
 
     /// The rows of `relation`, each with its number among its equals.
@@ -293,7 +301,7 @@ impl Binder<'_> {
 
     fn reshape(&self, relation: Relation, arrows: &[DataType]) -> SqlResult<Relation> {
         if relation.columns.iter().zip(arrows).all(|(c, arrow)| c.arrow == *arrow) {
-            return self.rename_columns(relation);
+            return Ok(relation);
         }
         let translator = Translator::new(self, relation.plan.clone(), Level::of(&relation));
         let mut columns = relation.columns;
@@ -509,4 +517,16 @@ pub(crate) fn ordinal(value: &ast::Value, columns: usize, clause: &str) -> SqlRe
         return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
     }
     Ok(Some(number - 1))
+}
+
+/// The union that a relation is, if its terms may go on in another one. A union without ALL takes those of any: rows that
+/// are equal go in the end.
+fn chain(relation: &Relation, all: bool) -> Option<&Union> {
+    let plan = match &relation.plan {
+        LogicalPlan::Distinct(Distinct::All(below)) if !all => below,
+        plan => plan,
+    };
+    let LogicalPlan::Union(union) = plan else { return None };
+    let named = relation.columns.iter().map(|column| &column.column);
+    union.schema.columns().iter().eq(named).then_some(union)
 }
