@@ -297,38 +297,38 @@ impl Catalog {
 
     pub(crate) fn put_schema(&mut self, schema: Schema) {
         self.schemas.insert(schema.oid, Arc::new(schema));
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn remove_schema(&mut self, oid: Oid) {
         self.schemas.remove(&oid);
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn put_enum(&mut self, ty: EnumType) {
         self.enums.insert(ty.oid, Arc::new(ty));
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn remove_enum(&mut self, oid: Oid) {
         self.enums.remove(&oid);
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn put_role(&mut self, role: Role) {
         self.roles.insert(role.oid, Arc::new(role));
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn remove_role(&mut self, oid: Oid) {
         self.roles.remove(&oid);
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn put_statistics(&mut self, table: Oid, statistics: TableStatistics) {
         self.statistics.insert(table, Arc::new(statistics));
-        self.version = super::next_version();
+        self.changed();
     }
     pub(crate) fn set_comment(&mut self, object: Oid, column: Option<usize>, text: Option<&str>) {
         match text {
             Some(text) => self.comments.insert((object, column), text.into()),
             None => self.comments.remove(&(object, column)),
         };
-        self.version = super::next_version();
+        self.changed();
     }
 
     /// Puts a table in or replaces it, with the names of its indexes.
@@ -362,12 +362,13 @@ impl Catalog {
         keys.iter().for_each(|key| {
             self.comments.remove(key);
         });
+        self.changed();
     }
 
     fn link(&mut self, relation: Relation) {
         self.relation_names.insert((relation.schema(), relation.name().into()), relation.oid());
         self.relations.insert(relation.oid(), relation);
-        self.version = super::next_version();
+        self.changed();
     }
 
     fn unlink(&mut self, oid: Oid) {
@@ -379,6 +380,6 @@ impl Catalog {
                 self.relations.remove(&index.oid);
             }
         }
-        self.version = super::next_version();
+        self.changed();
     }
 }

@@ -63,9 +63,11 @@ pub struct Catalog {
     statistics: FxHashMap<Oid, Arc<TableStatistics>>,
 }
 
-/// A version no catalog of this process has had.
-fn next_version() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: only that no number comes twice matters.
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
+impl Catalog {
+    /// Gives the catalog a version that none of this process has had; for every change of it.
+    fn changed(&mut self) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only that no number comes twice matters.
+        self.version = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
 }

@@ -207,7 +207,7 @@ impl Catalog {
             }
             (RecordKind::Counters | RecordKind::SequenceState | RecordKind::Tree, _) => return Ok(()),
         }
-        self.version = super::next_version();
+        self.changed();
         Ok(())
     }
 }
