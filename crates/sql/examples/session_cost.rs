@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use base::{CommitNo, Lsn, Nanos, SessionId, SqlError, TenantId};
-use sql::session::{
-    BackendRow, Bind, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionHost,
-    SessionStart,
-};
+use base::{CommitNo, Lsn, SessionId, SqlError, TenantId};
+use sql::session::stand_in::LoneHost;
+use sql::session::{Bind, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionStart};
 use tenant::{RedoSink, Tenant};
 
 /// Rows of `pgbench_accounts`; small enough for the processor's caches.
@@ -28,36 +26,6 @@ impl RedoSink for Log {
         self.bytes += record.len();
         self.end += 1;
         Lsn(self.end)
-    }
-}
-
-struct Host(env::Env);
-
-impl SessionHost for Host {
-    fn wall_clock(&self) -> i64 {
-        self.0.clock.unix_micros() - 946_684_800_000_000
-    }
-    fn now(&self) -> Nanos {
-        self.0.now()
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-    fn backends(&self) -> Vec<BackendRow> {
-        Vec::new()
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn cancel_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn terminate_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn password_verifier(&self, password: &str) -> String {
-        password.into()
-    }
-    fn databases(&self) -> Vec<String> {
-        Vec::new()
     }
 }
 
@@ -131,7 +99,7 @@ impl Client {
             user: "owner".into(),
             administrator: false,
             parameters: vec![("application_name".into(), "pgbench".into())],
-            host: Arc::new(Host(env::Env::real())),
+            host: Arc::new(LoneHost(env::Env::real())),
         };
         let session = Session::new(start, &tenant).expect("the role exists");
         Client { tenant, log: Log::default(), session, wire: Wire::default(), random: 1 }

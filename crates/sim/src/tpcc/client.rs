@@ -5,12 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{CommitNo, Nanos, SessionId, SqlError};
-use env::Env;
 use rustc_hash::FxHashSet;
-use sql::session::{
-    BackendRow, Bind, CopyShape, Field, Formats, Home as Turn, Pause, Reply as Output, Session,
-};
-use sql::session::{SessionHost, SessionStart};
+use sql::session::stand_in::{Answer, LoneHost};
+use sql::session::{Bind, Home as Turn, Pause, Session, SessionStart};
 
 use super::model::{Effect, Model};
 use crate::server::Reply;
@@ -54,7 +51,7 @@ impl Client {
             user: "owner".into(),
             administrator: false,
             parameters: Vec::new(),
-            host: Arc::new(Host(home.world().env())),
+            host: Arc::new(LoneHost(home.world().env())),
         };
         let session = home.turn(|turn| Session::new(start, turn.tenant));
         let session = session.map_err(|error| Stop::failed(home.world(), "connecting", error))?;
@@ -83,7 +80,7 @@ impl Client {
         parameters: &[String],
         judge: Judge<'_>,
     ) -> Result<Vec<Values>, Fate> {
-        let mut out = Rows::default();
+        let mut out = Answer::default();
         if !self.prepared.contains(sql) {
             self.call(&mut |session, turn| session.parse(turn, sql, sql, &[], &mut out)).await?;
             self.prepared.insert(sql);
@@ -151,94 +148,5 @@ impl Client {
 
     pub(super) fn home(&self) -> &Rc<Home> {
         &self.home
-    }
-}
-
-/// Collects the rows of a statement.
-#[derive(Default)]
-struct Rows {
-    rows: Vec<Values>,
-    row: Vec<u8>,
-    columns: usize,
-}
-
-impl Output for Rows {
-    fn row_description(&mut self, _: &[Field], _: &Formats) {}
-    fn no_data(&mut self) {}
-    fn parameter_description(&mut self, _: &[u32]) {}
-    fn parse_complete(&mut self) {}
-    fn bind_complete(&mut self) {}
-    fn close_complete(&mut self) {}
-    fn begin_row(&mut self, columns: usize) -> &mut Vec<u8> {
-        self.columns = columns;
-        self.row.clear();
-        &mut self.row
-    }
-    fn end_row(&mut self) {
-        let mut rest = &self.row[..];
-        let mut values = Values::new();
-        for _ in 0..self.columns {
-            let (len, after) = rest.split_first_chunk::<4>().expect("a value has a length");
-            let len = usize::try_from(i32::from_be_bytes(*len)).ok();
-            let (value, after) = after.split_at(len.unwrap_or(0));
-            values.push(len.map(|_| String::from_utf8(value.to_vec()).expect("text is UTF-8")));
-            rest = after;
-        }
-        self.rows.push(values);
-    }
-    fn encoded_rows(&mut self, _: &[u8]) {
-        unreachable!("nothing runs on the analytical path")
-    }
-    fn command_complete(&mut self, _: &str) {}
-    fn empty_query(&mut self) {}
-    fn portal_suspended(&mut self) {}
-    fn notice(&mut self, _: &SqlError) {}
-    fn parameter_status(&mut self, _: &str, _: &str) {}
-    fn copy_in(&mut self, _: CopyShape) {}
-    fn copy_out(&mut self, _: CopyShape) {}
-    fn copy_data(&mut self, _: &[u8]) {}
-    fn copy_done(&mut self) {}
-    fn mark(&self) -> usize {
-        self.rows.len()
-    }
-    fn rewind(&mut self, mark: usize) {
-        self.rows.truncate(mark);
-    }
-    fn buffered(&self) -> usize {
-        0
-    }
-}
-
-/// The server as a session of the simulation sees it: a clock and chance.
-struct Host(Env);
-
-/// Microseconds from 1970 to 2000.
-const EPOCH_MICROS: i64 = 946_684_800_000_000;
-
-impl SessionHost for Host {
-    fn wall_clock(&self) -> i64 {
-        self.0.clock.unix_micros() - EPOCH_MICROS
-    }
-    fn now(&self) -> Nanos {
-        self.0.now()
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        self.0.entropy.fill(bytes);
-    }
-    fn backends(&self) -> Vec<BackendRow> {
-        Vec::new()
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn cancel_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn terminate_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn password_verifier(&self, password: &str) -> String {
-        password.to_owned()
-    }
-    fn databases(&self) -> Vec<String> {
-        Vec::new()
     }
 }

@@ -25,6 +25,7 @@ mod run;
 mod script;
 mod setting;
 mod setting_statement;
+pub mod stand_in;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transaction;
