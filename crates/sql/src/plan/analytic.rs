@@ -1,10 +1,12 @@
 //! Queries for the analytical path: nothing is planned here, but what they touch is noted for the privilege check.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use base::{SqlError, SqlResult};
+use base::{Oid, SqlError, SqlResult};
+use rustc_hash::FxHashSet;
 use sqlparser::ast::{self, Visit, Visitor};
-use tenant::catalog::Privileges;
+use tenant::catalog::{Privileges, Relation};
 
 use super::binder::{Binder, NamedRelation, object_name};
 use super::{BoundPlan, Command, PlanContext, PlanKind, RelationAccess};
@@ -16,10 +18,7 @@ use crate::expr::fold_ident;
 /// 42P01 for a relation there is none of; 0A000 for data-modifying statements within it.
 pub(super) fn plan(query: &ast::Query, reason: String, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
-    let mut walk = Walk { binder: &binder, common: Vec::new() };
-    if let ControlFlow::Break(error) = query.visit(&mut walk) {
-        return Err(error);
-    }
+    walk(query, &binder, &RefCell::default())?;
     Ok(BoundPlan {
         command: Command::Select,
         output: Vec::new(),
@@ -44,20 +43,50 @@ pub(super) fn merge_accesses(into: &mut Vec<RelationAccess>, from: Vec<RelationA
 /// Parameters of a statement, at most: what the protocol's count can say.
 const PARAMETERS_MAX: usize = 65_535;
 
+/// Notes what a query touches. `views`: those whose queries have been walked.
+fn walk(query: &ast::Query, binder: &Binder<'_>, views: &RefCell<FxHashSet<Oid>>) -> SqlResult<()> {
+    match query.visit(&mut Walk { binder, views, common: Vec::new() }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
 struct Walk<'a> {
     binder: &'a Binder<'a>,
-    /// Names of common table expressions met so far; a name that is one anywhere is not looked up.
-    common: Vec<String>,
+    views: &'a RefCell<FxHashSet<Oid>>,
+    /// The WITH lists around the place of the walk, innermost last.
+    common: Vec<CommonTables>,
+}
+
+/// A WITH list whose query is being walked.
+struct CommonTables {
+    names: Vec<String>,
+    /// To be told apart by their addresses only.
+    queries: Vec<*const ast::Query>,
+    /// How many of them can be named here: each by those behind it, all by all if the list is recursive.
+    visible: usize,
 }
 
 impl Walk<'_> {
+    fn is_common(&self, name: &str) -> bool {
+        self.common.iter().any(|list| list.names[..list.visible].iter().any(|common| common == name))
+    }
+
     fn relation(&self, name: &ast::ObjectName) -> SqlResult<()> {
         let parts = object_name(name)?;
-        if parts.len() == 1 && self.common.contains(&parts[0]) {
+        if parts.len() == 1 && self.is_common(&parts[0]) {
             return Ok(());
         }
-        if let NamedRelation::Found(relation) = self.binder.find_relation(name)? {
-            self.binder.note_access(relation.oid(), Privileges::SELECT);
+        let NamedRelation::Found(relation) = self.binder.find_relation(name)? else { return Ok(()) };
+        self.binder.note_access(relation.oid(), Privileges::SELECT);
+        if let Relation::View(view) = relation
+            && self.views.borrow_mut().insert(view.oid)
+        {
+            let mut query = crate::parse::parse_query(&view.sql)?;
+            let nesting = crate::parse::nesting(&mut query);
+            self.binder.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
+                walk(&query, self.binder, self.views)
+            })?;
         }
         Ok(())
     }
@@ -68,7 +97,24 @@ impl Visitor for Walk<'_> {
 
     fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<SqlError> {
         if let Some(with) = &query.with {
-            self.common.extend(with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name)));
+            let tables = &with.cte_tables;
+            self.common.push(CommonTables {
+                names: tables.iter().map(|cte| fold_ident(&cte.alias.name)).collect(),
+                queries: tables.iter().map(|cte| std::ptr::from_ref(&*cte.query)).collect(),
+                visible: if with.recursive { tables.len() } else { 0 },
+            });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &ast::Query) -> ControlFlow<SqlError> {
+        if query.with.is_some() {
+            self.common.pop();
+        }
+        if let Some(list) = self.common.last_mut()
+            && list.queries.get(list.visible) == Some(&std::ptr::from_ref(query))
+        {
+            list.visible += 1;
         }
         ControlFlow::Continue(())
     }

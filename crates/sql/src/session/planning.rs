@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::Tenant;
-use tenant::catalog::Catalog;
+use tenant::catalog::{Catalog, Privileges};
 use types::PgType;
 
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
@@ -15,7 +15,7 @@ use super::setting::Id;
 use super::{Home, Pause, Session};
 use crate::expr::ParamTypes;
 use crate::parse::{CursorStatement, ParsedStatement};
-use crate::plan::{self, IdentityValues, PlanContext, PlanKind, TableRows};
+use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, TableRows};
 
 /// The tenant's row counts, for the choice of paths.
 struct LiveRows<'a> {
@@ -237,13 +237,20 @@ impl Session {
             PlanKind::Analytic { reason } => reason.clone(),
             PlanKind::Point(_) => String::new(),
         };
-        self.query_request(home, query, planned.parameters.clone(), parameters, reason, deliver)
+        let reads = match deliver {
+            Deliver::DescribeOnly => &[][..],
+            _ => &planned.bound.accesses,
+        };
+        self.query_request(home, query, reads, planned.parameters.clone(), parameters, reason, deliver)
     }
 
+    /// `reads`: the relations that the query may read, others among them.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request")]
     pub(super) fn query_request(
         &mut self,
         home: &mut Home<'_>,
         query: Arc<ast::Query>,
+        reads: &[RelationAccess],
         parameter_types: Vec<PgType>,
         parameters: Vec<types::Datum>,
         reason: String,
@@ -256,6 +263,8 @@ impl Session {
         let context = Arc::new(self.query_context(home));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
+        let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
+        home.tenant.note_tables_read(&mut open.txn, reads.map(|access| access.relation));
         let observed = open.txn.observed();
         self.observe(observed);
         self.start.host.snapshot_taken(self.start.host.now() - began);

@@ -18,7 +18,7 @@ use super::{Executed, Home, Pause, Reply, Session};
 use crate::ddl;
 use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink};
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
-use crate::plan::{Command, PlanKind};
+use crate::plan::{Command, PlanKind, RelationAccess};
 
 /// Rows a query may look at on the point path; one that wants more starts over on the analytical path, at the cost of the
 /// milliseconds spent so far. At about 0.2 us a row this is some 5 ms of a worker's time.
@@ -239,7 +239,8 @@ impl Session {
             Some(source) => {
                 let query = Arc::new((*source.query).clone());
                 let types = planned.parameters.clone();
-                Some(self.gather(home, query, types, parameters, source.reason.clone())?)
+                let reads = &planned.bound.accesses;
+                Some(self.gather(home, query, reads, types, parameters, source.reason.clone())?)
             }
         };
         let types: Vec<PgType> =
@@ -310,6 +311,7 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         query: Arc<sqlparser::ast::Query>,
+        reads: &[RelationAccess],
         parameter_types: Vec<types::PgType>,
         parameters: &[Datum],
         reason: String,
@@ -321,6 +323,7 @@ impl Session {
                 let request = self.query_request(
                     home,
                     query,
+                    reads,
                     parameter_types,
                     parameters.to_vec(),
                     reason,
@@ -344,7 +347,8 @@ impl Session {
             let query =
                 planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
             let types = planned.parameters.clone();
-            let (fields, rows) = self.gather(home, query, types, parameters, String::new())?;
+            let reads = &planned.bound.accesses;
+            let (fields, rows) = self.gather(home, query, reads, types, parameters, String::new())?;
             let tag = Command::Select.tag(rows.len() as u64);
             return Ok((fields, rows, tag));
         }

@@ -1,0 +1,127 @@
+//! Queries of the analytical path within what surrounds them: transactions, privileges, long chains.
+
+mod common;
+
+use common::{Server, run, state, text};
+use tokio_postgres::error::SqlState;
+
+/// Sums a table on the analytical path.
+const SUM: &str = "SELECT sum(n) FROM (SELECT n, row_number() OVER (ORDER BY n) FROM t) AS numbered";
+const SUM_OF_VIEW: &str = "SELECT sum(n) FROM (SELECT n, row_number() OVER (ORDER BY n) FROM v) AS numbered";
+
+#[test]
+fn write_skew_through_an_analytical_query_is_found() {
+    let server = Server::with_acme();
+    run(async {
+        let (one, two) = (server.owner("acme").await, server.owner("acme").await);
+        one.batch_execute(
+            "CREATE TABLE t (id int PRIMARY KEY, n int); CREATE TABLE other (id int PRIMARY KEY);
+             CREATE VIEW v AS SELECT n FROM t",
+        )
+        .await
+        .expect("tables");
+        assert!(text(&one, &format!("EXPLAIN {SUM}")).await.contains("Analytic"));
+        for (round, query) in [SUM, SUM_OF_VIEW, "INSERT INTO other SELECT coalesce(max(n), 0) + 100 FROM (SELECT n, row_number() OVER (ORDER BY n) FROM t) AS numbered RETURNING id"]
+            .into_iter()
+            .enumerate()
+        {
+            for client in [&one, &two] {
+                client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE").await.expect("it begins");
+            }
+            // Each reads all rows and adds one that the other has not seen.
+            one.simple_query(query).await.expect("a sum");
+            two.simple_query(SUM).await.expect("a sum");
+            one.batch_execute(&format!("INSERT INTO t VALUES ({round}, 1)")).await.expect("a row");
+            two.batch_execute(&format!("INSERT INTO t VALUES (1{round}, 1)")).await.expect("a row");
+            two.batch_execute("COMMIT").await.expect("the first one");
+            assert_eq!(state(one.batch_execute("COMMIT").await), SqlState::T_R_SERIALIZATION_FAILURE, "{query}");
+        }
+        // What nobody read is in nobody's way.
+        for client in [&one, &two] {
+            client.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE").await.expect("it begins");
+        }
+        one.simple_query(SUM).await.expect("a sum");
+        two.batch_execute("INSERT INTO other VALUES (1); COMMIT").await.expect("another table");
+        one.batch_execute("INSERT INTO t VALUES (50, 1); COMMIT").await.expect("nothing it read has changed");
+    });
+}
+
+#[test]
+fn a_common_table_hides_no_table_from_the_check_of_privileges() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        owner
+            .batch_execute(
+                "CREATE TABLE secret (v text); INSERT INTO secret VALUES ('plans');
+                 CREATE VIEW shown AS SELECT count(*) AS n FROM (SELECT v, row_number() OVER () FROM secret) AS s;
+                 CREATE ROLE reader LOGIN PASSWORD 'secret'; GRANT SELECT ON shown TO reader",
+            )
+            .await
+            .expect("tables and a role");
+        let reader = server.connect_as("reader", "acme").await.expect("it may log in");
+        let numbered = "row_number() OVER ()";
+        for query in [
+            format!("SELECT v, {numbered} FROM secret"),
+            format!("WITH secret AS (SELECT * FROM secret) SELECT v, {numbered} FROM secret"),
+            format!("WITH a AS (SELECT * FROM secret), secret AS (SELECT 1) SELECT v, {numbered} FROM a"),
+            format!(
+                "SELECT (WITH secret AS (SELECT 1 AS x) SELECT x FROM secret), v, {numbered} FROM secret"
+            ),
+            format!(
+                "SELECT v, {numbered} FROM (WITH secret AS (SELECT 1) SELECT 1 FROM secret) AS s, secret"
+            ),
+            format!(
+                "WITH RECURSIVE r AS (SELECT v FROM secret UNION ALL SELECT v FROM r WHERE false) SELECT v, {numbered} FROM r"
+            ),
+        ] {
+            let refused = reader.simple_query(&query).await;
+            assert_eq!(state(refused), SqlState::INSUFFICIENT_PRIVILEGE, "{query}");
+        }
+        for (query, answer) in [
+            // A view's owner answers for what stands in it.
+            (format!("SELECT n, {numbered} FROM shown"), "1"),
+            (format!("WITH secret AS (SELECT 'mine' AS v) SELECT v, {numbered} FROM secret"), "mine"),
+            (
+                format!(
+                    "WITH secret AS (SELECT 'mine' AS v), b AS (SELECT v FROM secret) SELECT v, {numbered} FROM b"
+                ),
+                "mine",
+            ),
+            (
+                format!("WITH secret AS (SELECT 'mine' AS v) SELECT (SELECT v FROM secret), {numbered}"),
+                "mine",
+            ),
+        ] {
+            assert_eq!(text(&reader, &query).await, answer, "{query}");
+        }
+    });
+}
+
+#[test]
+fn a_long_chain_of_unions_is_answered() {
+    let server = Server::with_acme();
+    run(async {
+        let client = server.owner("acme").await;
+        for link in [" UNION ALL ", " UNION "] {
+            let terms: Vec<String> = (0..1500).map(|n| format!("SELECT {}", n % 1000)).collect();
+            let query = format!("SELECT count(*) FROM ({}) AS chain", terms.join(link));
+            let rows = if link == " UNION " { "1000" } else { "1500" };
+            assert_eq!(text(&client, &query).await, rows, "{link}");
+        }
+        // NULLs and mixed types, somewhere in a chain; and chains that are not of one kind.
+        for (query, rows) in [
+            ("SELECT 1 UNION ALL SELECT NULL UNION ALL SELECT 2", "3"),
+            ("SELECT 1 UNION SELECT NULL UNION SELECT NULL", "2"),
+            ("SELECT 1 UNION ALL SELECT 2.5 UNION ALL SELECT 1", "3"),
+            ("SELECT 1 UNION ALL SELECT 1 UNION SELECT 1", "1"),
+            ("SELECT 1 UNION SELECT 1 UNION ALL SELECT 1", "2"),
+            ("SELECT 1 UNION (SELECT 1 UNION ALL SELECT 1)", "1"),
+            ("SELECT 1 UNION ALL SELECT 1 EXCEPT SELECT 2", "1"),
+            ("SELECT 1 UNION ALL SELECT 2 INTERSECT SELECT 2", "2"),
+        ] {
+            let found = text(&client, &format!("SELECT count(*) FROM ({query}) AS chain")).await;
+            assert_eq!(found, rows, "{query}");
+        }
+    });
+}
