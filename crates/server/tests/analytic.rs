@@ -68,30 +68,84 @@ fn a_failure_of_the_engine_is_told_and_nothing_is_asked_again() {
     assert!(client.is_alive());
 }
 
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// Engines of [`never_ends`] that run, by test.
+static RUNNING: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
-fn never_ends(_: AnalyticRequest, cancelled: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
-    RUNNING.fetch_add(1, Ordering::SeqCst);
+fn never_ends<const TEST: usize>(
+    _: AnalyticRequest,
+    cancelled: &Arc<AtomicBool>,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) {
+    RUNNING[TEST].fetch_add(1, Ordering::SeqCst);
     while !cancelled.load(Ordering::SeqCst) {
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    RUNNING.fetch_sub(1, Ordering::SeqCst);
+    RUNNING[TEST].fetch_sub(1, Ordering::SeqCst);
     say(AnalyticEvent::Done(Ok(())));
+}
+
+fn eventually_running<const TEST: usize>(count: usize) {
+    eventually("the engine's beginning or end", || RUNNING[TEST].load(Ordering::SeqCst) == count);
+}
+
+fn cancel(server: &TestServer, client: &support::Client) {
+    let mut cancel = Vec::new();
+    client::cancel_request(&mut cancel, client.key);
+    std::io::Write::write_all(&mut tcp(server.address()), &cancel).unwrap();
 }
 
 #[test]
 fn a_cancelled_query_ends_its_engine_too() {
-    let server = TestServer::with(|config| config.analytic = Some(never_ends));
+    let server = TestServer::with(|config| config.analytic = Some(never_ends::<0>));
     let mut client = server.admin("rowhouse");
     client.start_query(ANALYTIC);
-    eventually("the query's beginning", || RUNNING.load(Ordering::SeqCst) == 1);
-    let mut cancel = Vec::new();
-    client::cancel_request(&mut cancel, client.key);
-    std::io::Write::write_all(&mut tcp(server.address()), &cancel).unwrap();
+    eventually_running::<0>(1);
+    cancel(&server, &client);
     assert_eq!(client.answer().error.expect("cancelled").state, SqlState::QUERY_CANCELED);
-    eventually("the engine's end", || RUNNING.load(Ordering::SeqCst) == 0);
+    eventually_running::<0>(0);
     client.ok("SET statement_timeout = 50");
     assert_eq!(client.fails(ANALYTIC), SqlState::QUERY_CANCELED);
-    eventually("the engine's end", || RUNNING.load(Ordering::SeqCst) == 0);
+    eventually_running::<0>(0);
     assert!(client.is_alive());
+}
+
+#[test]
+fn a_client_that_hangs_up_ends_its_query_and_its_session() {
+    let server = TestServer::with(|config| config.analytic = Some(never_ends::<1>));
+    let mut watcher = server.admin("rowhouse");
+    for query in [ANALYTIC, "SELECT pg_sleep(1000)"] {
+        let mut client = server.admin("rowhouse");
+        let pid = client.key.process_id;
+        client.start_query(query);
+        if query == ANALYTIC {
+            eventually_running::<1>(1);
+        }
+        drop(client);
+        eventually_running::<1>(0);
+        let knows = format!("SELECT pg_cancel_backend({pid})");
+        eventually("the session's end", || watcher.ok(&knows) == [[Some("f".to_owned())]]);
+    }
+}
+
+#[test]
+fn what_a_client_sends_during_its_query_is_answered_after_it() {
+    let server = TestServer::with(|config| config.analytic = Some(never_ends::<2>));
+    let mut client = server.admin("rowhouse");
+    client.start_query(ANALYTIC);
+    eventually_running::<2>(1);
+    let mut next = Vec::new();
+    client::query(&mut next, "SELECT 1");
+    client::query(&mut next, "SELECT 2");
+    for piece in next.chunks(5) {
+        client.send(piece);
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    // More than is taken in early.
+    let long = format!("SELECT length('{}')", "x".repeat(200_000));
+    client.start_query(&long);
+    cancel(&server, &client);
+    assert_eq!(client.answer().error.expect("cancelled").state, SqlState::QUERY_CANCELED);
+    for expected in ["1", "2", "200000"] {
+        assert_eq!(client.answer().rows, [[Some(expected.to_owned())]]);
+    }
 }

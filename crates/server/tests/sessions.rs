@@ -43,6 +43,107 @@ fn a_statement_over_its_time_is_cancelled() {
     assert!(client.is_alive());
 }
 
+/// A statement of the point path that would hold its worker for hours, in one turn and without memory.
+const LONG_TURN: &str = "INSERT INTO t SELECT x FROM generate_series(1, 1000000) AS a(x), \
+                         generate_series(1, 1000000) AS b(y) WHERE x = -y";
+
+fn with_rows(server: &TestServer) -> support::Client {
+    let mut client = server.admin("rowhouse");
+    client.ok("CREATE TABLE t (id int, v int DEFAULT 0)");
+    client.ok("INSERT INTO t SELECT x FROM generate_series(1, 3000) AS s(x)");
+    client
+}
+
+#[test]
+fn a_statement_of_one_turn_is_cancelled_when_its_time_is_up() {
+    let server = TestServer::start();
+    let mut client = with_rows(&server);
+    let count = "SELECT count(*) || ' ' || sum(v) FROM t";
+    for statement in [
+        LONG_TURN,
+        "UPDATE t SET v = (SELECT count(*) FROM t AS a, t AS b WHERE a.id + b.id < 0)",
+        "UPDATE t SET v = 1 WHERE id NOT IN (SELECT -x FROM generate_series(1, 1000000) AS s(x))",
+        "DELETE FROM t USING t AS a, t AS b WHERE t.id + a.id = -b.id",
+        "EXPLAIN ANALYZE DELETE FROM t USING t AS a, t AS b WHERE t.id + a.id = -b.id",
+    ] {
+        client.ok("SET statement_timeout = 50");
+        let began = Instant::now();
+        let error = client.query(statement).error.unwrap_or_else(|| panic!("{statement} ended"));
+        assert_eq!(error.state, SqlState::QUERY_CANCELED, "{statement}: {}", error.message);
+        assert_eq!(error.message, "canceling statement due to statement timeout");
+        assert!(began.elapsed().as_secs() < 10, "{statement} took {:?}", began.elapsed());
+        client.ok("RESET statement_timeout");
+        assert_eq!(client.ok(count), [[Some("3000 0".to_owned())]], "{statement} left something");
+    }
+}
+
+#[test]
+fn a_cancel_request_reaches_a_statement_of_one_turn() {
+    let server = TestServer::start();
+    let mut client = with_rows(&server);
+    client.start_query(LONG_TURN);
+    // It may come before the statement begins, and is forgotten then.
+    let (key, address) = (client.key, server.address());
+    let (ended, end) = std::sync::mpsc::channel::<()>();
+    let canceller = std::thread::Builder::new()
+        .spawn(move || {
+            while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) =
+                end.recv_timeout(std::time::Duration::from_millis(100))
+            {
+                let mut out = Vec::new();
+                client::cancel_request(&mut out, key);
+                tcp(address).write_all(&out).unwrap();
+            }
+        })
+        .unwrap();
+    let error = client.answer().error.expect("cancelled");
+    drop(ended);
+    canceller.join().unwrap();
+    assert_eq!(error.state, SqlState::QUERY_CANCELED);
+    assert_eq!(error.message, "canceling statement due to user request");
+    assert!(client.is_alive());
+}
+
+#[test]
+fn the_servers_end_reaches_a_statement_of_one_turn() {
+    let server = TestServer::start();
+    let mut client = with_rows(&server);
+    client.start_query(LONG_TURN);
+    std::thread::park_timeout(std::time::Duration::from_millis(100));
+    let began = Instant::now();
+    drop(server);
+    assert!(began.elapsed().as_secs() < 10, "the end took {:?}", began.elapsed());
+    assert_eq!(client.answer().error.expect("told").state, SqlState::ADMIN_SHUTDOWN);
+}
+
+#[test]
+fn each_statement_of_a_script_has_its_own_time() {
+    let server = TestServer::start();
+    let mut client = server.admin("rowhouse");
+    client.ok("SET statement_timeout = 600");
+    let pause = "SELECT pg_sleep(0.25);";
+    client.ok(&pause.repeat(4));
+    assert_eq!(client.fails(&format!("{pause} SELECT pg_sleep(5)")), SqlState::QUERY_CANCELED);
+    // Neither does the time of one statement run on into the next message.
+    std::thread::park_timeout(std::time::Duration::from_millis(700));
+    client.ok(pause);
+}
+
+#[test]
+fn a_copy_that_waits_for_its_client_is_cancelled_when_its_time_is_up() {
+    let server = TestServer::start();
+    let mut client = with_rows(&server);
+    client.ok("SET statement_timeout = 100");
+    client.start_query("COPY t FROM STDIN");
+    let mut row = Vec::new();
+    client::copy_data(&mut row, b"1\t2\n");
+    client.send(&row);
+    let error = client.answer().error.expect("cancelled");
+    assert_eq!(error.state, SqlState::QUERY_CANCELED);
+    assert_eq!(error.message, "canceling statement due to statement timeout");
+    assert!(client.is_alive());
+}
+
 #[test]
 fn an_idle_transaction_over_its_time_ends_the_session() {
     let server = TestServer::start();

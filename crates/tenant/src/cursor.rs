@@ -125,6 +125,7 @@ impl View<'_> {
 
     /// The scan's next row; `None` at its end. After an interrupt the statement starts anew, and so do its scans.
     pub fn next<'v>(&'v mut self, scan: &'v mut Scan) -> Step<Option<RowRef<'v>>> {
+        self.step()?;
         let Some(index) = &scan.index else {
             let Some((key, value)) = next_entry(self, &mut scan.walk)? else { return Ok(None) };
             return Ok(Some(RowRef::new(&scan.table, key, value)));

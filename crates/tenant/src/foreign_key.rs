@@ -71,6 +71,7 @@ impl View<'_> {
     pub fn finish_statement(&mut self) -> Step<()> {
         while !self.txn.checks.is_empty() {
             for check in std::mem::take(&mut self.txn.checks) {
+                self.step()?;
                 match check {
                     PendingCheck::Reference { table, constraint, values } => {
                         self.check_reference(table, constraint, &values)?;

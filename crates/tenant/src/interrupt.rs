@@ -5,7 +5,7 @@ use storage::PageFault;
 
 use crate::locks::LockWait;
 
-/// An operation stopped. For `Wait` and `Miss` the caller rolls the statement back to its start, waits, and runs it
+/// An operation stopped. For all but `Error` the caller rolls the statement back to its start, waits, and runs it
 /// again; locks gained meanwhile stay with the transaction.
 #[derive(Debug)]
 pub enum Interrupt {
@@ -13,6 +13,8 @@ pub enum Interrupt {
     Wait(LockWait),
     /// A page is on disk only: have it read with [`crate::Tenant::page_request`].
     Miss(PageNo),
+    /// The statement's end was asked for ([`crate::View::in_session`]): whoever runs it knows by whom.
+    Asked,
     /// The statement fails.
     Error(SqlError),
 }

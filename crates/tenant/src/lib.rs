@@ -39,7 +39,7 @@ pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
-pub use tenant::{OpenError, PageRequest, RedoSink, Tenant, TenantMemory};
+pub use tenant::{OpenError, PageRequest, RedoSink, Tenant, TenantMemory, state_of_log_failure};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};

@@ -25,7 +25,7 @@ use crate::sequence::SequenceState;
 use crate::snapshot_view::{Frozen, SnapshotView};
 use crate::trees::{CATALOG_TREE, FIRST_USER_TREE, TreeState, Trees};
 use crate::txn::{Isolation, Txn};
-use crate::view::View;
+use crate::view::{STEPS_UNASKED, View};
 
 /// Where redo records go: the worker's log. `append` keeps the record in memory and returns the position to wait for; it
 /// never blocks and never fails.
@@ -40,13 +40,18 @@ pub trait RedoSink {
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;
 }
 
+/// The SQLSTATE of a log that failed: 53100 for want of space, else 58030.
+pub fn state_of_log_failure(failed: &storage::redo::LogFailed) -> SqlState {
+    if failed.is_full_disk() { SqlState::DISK_FULL } else { SqlState::IO_ERROR }
+}
+
 impl RedoSink for storage::redo::LogWriter {
     fn admit(&self, len: usize) -> Result<(), SqlError> {
         use storage::redo::Refused;
         storage::redo::LogWriter::admit(self, len).map_err(|refused| match &refused {
             Refused::Full { .. } => SqlError::new(SqlState::DISK_FULL, refused.to_string())
                 .with_hint("Free space there: writing goes on by itself."),
-            Refused::Failed(_) => SqlError::new(SqlState::IO_ERROR, refused.to_string()).with_hint(
+            Refused::Failed(failed) => SqlError::new(state_of_log_failure(failed), refused.to_string()).with_hint(
                 "What is read may be read on; the server must be started again before anything is written.",
             ),
         })
@@ -437,7 +442,6 @@ impl Tenant {
             isolation,
             read_only,
             implicit,
-            format: None,
             overlay: Default::default(),
             catalog: None,
             frozen: None,
@@ -463,7 +467,7 @@ impl Tenant {
             txn.frozen = Some(self.freeze());
             txn.observe(self.pending.newest());
         }
-        View { tenant: self, txn, redo }
+        View { tenant: self, txn, redo, session: None, unasked: STEPS_UNASKED }
     }
 
     /// What an analytic statement of `txn` reads on another thread. The reply must wait for [`Txn::observed`].

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use types::FormatContext;
 
 use crate::catalog::Catalog;
 use crate::foreign_key::PendingCheck;
@@ -39,8 +38,6 @@ pub struct Txn {
     pub(crate) read_only: bool,
     /// One statement that commits by itself: locks need to be in the table only once it has waited.
     pub(crate) implicit: bool,
-    /// How values are written into error details: the session's time zone and the like. `None` for defaults.
-    pub format: Option<Arc<FormatContext>>,
     pub(crate) overlay: Overlay,
     /// The catalog with the transaction's own DDL.
     pub(crate) catalog: Option<Arc<Catalog>>,

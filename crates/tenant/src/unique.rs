@@ -16,8 +16,8 @@ impl View<'_> {
             return "null".to_owned();
         }
         let ty = table.columns[column].ty;
-        match &self.txn.format {
-            Some(format) => to_text(value, ty, format),
+        match self.session {
+            Some(session) => to_text(value, ty, session.format),
             None => to_text(value, ty, &FormatContext::default()),
         }
     }
@@ -43,9 +43,9 @@ impl View<'_> {
         .with_constraint(index.name.as_str())
     }
 
-    /// Errors: 23502 where a NOT NULL column has none.
+    /// Errors: 23502 where a NOT NULL column has none. Storing a row asks for it too.
     #[inline]
-    pub(crate) fn require_not_null(&self, table: &Table, row: &[Datum]) -> Result<(), SqlError> {
+    pub fn require_not_null(&self, table: &Table, row: &[Datum]) -> Result<(), SqlError> {
         for (i, column) in table.columns.iter().enumerate() {
             if column.not_null && !column.dropped && row[i].is_null() {
                 return Err(self.not_null_violation(table, row, i));

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use base::{Lsn, Oid, SqlError, SqlResult, SqlState, TreeId};
 use storage::PageFault;
+use types::FormatContext;
 
 use crate::catalog::{Catalog, Index, Table};
-use crate::interrupt::Step;
+use crate::interrupt::{Interrupt, Step};
 use crate::overlay::Change;
 use crate::row::RowRef;
 use crate::row::keys::{Key, table_key_of_entry};
@@ -20,7 +21,20 @@ pub struct View<'a> {
     pub(crate) tenant: &'a mut Tenant,
     pub(crate) txn: &'a mut Txn,
     pub(crate) redo: &'a mut dyn RedoSink,
+    pub(crate) session: Option<InSession<'a>>,
+    /// Steps left until the session is asked again.
+    pub(crate) unasked: u32,
 }
+
+/// What a view has of the session it works for.
+#[derive(Clone, Copy)]
+pub(crate) struct InSession<'a> {
+    pub(crate) format: &'a FormatContext,
+    asked_to_end: &'a dyn Fn() -> bool,
+}
+
+/// Rows and other small steps between two looks at whether the statement is to end: at 0.2 us a row, every 50 us.
+pub(crate) const STEPS_UNASKED: u32 = 256;
 
 /// Through what a table is scanned.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +54,33 @@ pub(crate) enum State {
     Newest,
 }
 
+impl<'a> View<'a> {
+    /// The same for a session: values in error details have its forms (else those of the defaults), and long work ends
+    /// with [`Interrupt::Asked`] soon after `asked_to_end` answers true.
+    #[must_use]
+    pub fn in_session(self, format: &'a FormatContext, asked_to_end: &'a dyn Fn() -> bool) -> View<'a> {
+        View { session: Some(InSession { format, asked_to_end }), ..self }
+    }
+
+    /// One step of a loop that may be long; each row of a scan is one already.
+    ///
+    /// Errors: [`Interrupt::Asked`].
+    #[inline]
+    pub fn step(&mut self) -> Step<()> {
+        self.unasked -= 1;
+        if self.unasked == 0 { self.ask() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn ask(&mut self) -> Step<()> {
+        self.unasked = STEPS_UNASKED;
+        match self.session {
+            Some(session) if (session.asked_to_end)() => Err(Interrupt::Asked),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl View<'_> {
     /// The catalog the transaction sees: its own DDL, its snapshot's, or the newest.
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -55,7 +96,13 @@ impl View<'_> {
 
     /// A view for a shorter time, to hand to a function that takes one by value.
     pub fn reborrow(&mut self) -> View<'_> {
-        View { tenant: self.tenant, txn: self.txn, redo: self.redo }
+        View {
+            tenant: self.tenant,
+            txn: self.txn,
+            redo: self.redo,
+            session: self.session,
+            unasked: self.unasked,
+        }
     }
 
     /// The newest commit the transaction may have read that is not durable; see [`Txn::observed`].

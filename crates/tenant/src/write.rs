@@ -223,7 +223,7 @@ impl Interrupt {
     pub fn into_error(self) -> Option<SqlError> {
         match self {
             Interrupt::Error(error) => Some(error),
-            Interrupt::Wait(_) | Interrupt::Miss(_) => None,
+            Interrupt::Wait(_) | Interrupt::Miss(_) | Interrupt::Asked => None,
         }
     }
 }

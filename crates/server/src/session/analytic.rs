@@ -10,8 +10,8 @@ use super::drive::Failed;
 const OUTPUT_LEN_MAX: usize = 64 << 10;
 
 impl Connection {
-    /// Runs `request` and feeds its events to the session. Leaving early, by an error or an interruption, tells the
-    /// thread to stop.
+    /// Runs `request` and feeds its events to the session. Leaving early, by an error, an interruption or a client that
+    /// hangs up, tells the thread to stop.
     pub(super) async fn analytic(
         &mut self,
         request: AnalyticRequest,
@@ -19,7 +19,7 @@ impl Connection {
     ) -> Result<(), Failed> {
         let events = self.shared.analytic.start(self.home.worker(), self.control.tenant, request)?;
         loop {
-            let event = self.control.race(deadline, events.next()).await?;
+            let event = self.race_with_client(deadline, events.next()).await?;
             let done = matches!(event, AnalyticEvent::Done(_));
             self.session.analytic_event(event, &mut self.output);
             if done {

@@ -161,7 +161,9 @@ impl Connection {
             let mut at = 0;
             while let Some(message) = frame::next(&input[at..])? {
                 at += message.wire_len();
-                self.control.begin_statement();
+                if self.conversation.copying_in().is_none() {
+                    self.control.begin_statement();
+                }
                 if let Some(message) = self.decode(message)? {
                     match self.handle_now(&message, true)? {
                         Left::Nothing => {}
@@ -172,23 +174,29 @@ impl Connection {
                     self.flush().await?;
                 }
             }
-            self.keep_rest(input, at);
+            let early = self.keep_rest(input, at);
             if self.flush_wanted {
                 self.flush().await?;
             }
-            self.receive().await?;
+            if !early {
+                self.receive().await?;
+            }
         }
     }
 
-    /// Keeps the beginning of a message, and memory only for that.
-    fn keep_rest(&mut self, mut input: Vec<u8>, used: usize) {
-        if used < input.len() {
+    /// Keeps the beginning of a message, and memory only for that. True if more came while a message was handled: then
+    /// there may be whole messages.
+    fn keep_rest(&mut self, mut input: Vec<u8>, used: usize) -> bool {
+        let early = std::mem::take(&mut self.input);
+        if used < input.len() || !early.is_empty() {
             input.drain(..used);
+            input.extend_from_slice(&early);
             self.input = input;
         } else if input.capacity() <= IDLE_INPUT_CAPACITY_MAX {
             input.clear();
             self.input = input;
         }
+        !early.is_empty()
     }
 
     async fn receive(&mut self) -> Result<(), End> {
@@ -227,8 +235,13 @@ impl Connection {
 
     /// As [`Connection::receive`] while a COPY waits for data; a cancellation ends the COPY.
     async fn receive_copy(&mut self) -> Result<(), End> {
-        // An empty buffer: if the receive is dropped, the next one finds every byte.
-        match self.control.race(None, self.stream.recv(Vec::new())).await {
+        // A client that never pauses would never be found waiting.
+        let received = match self.control.pending() {
+            Some(interruption) => Err(interruption),
+            // An empty buffer: if the receive is dropped, the next one finds every byte.
+            None => self.control.race(self.session.deadline(), self.stream.recv(Vec::new())).await,
+        };
+        match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), more)) => {
                 self.input.extend_from_slice(&more);
@@ -238,8 +251,7 @@ impl Connection {
                 if let Some(fatal) = interruption.fatal() {
                     return Err(End::Fatal(fatal));
                 }
-                let message = "canceling statement due to user request";
-                self.copy_failed(SqlError::new(SqlState::QUERY_CANCELED, message))?;
+                self.copy_failed(interruption.canceled())?;
                 self.flush().await
             }
         }

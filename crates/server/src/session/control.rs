@@ -35,6 +35,15 @@ pub(crate) enum Interruption {
 }
 
 impl Interruption {
+    /// The error that ends the statement, where the session goes on.
+    pub(crate) fn canceled(self) -> SqlError {
+        let why = match self {
+            Interruption::Deadline => "statement timeout",
+            _ => "user request",
+        };
+        SqlError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
+    }
+
     /// The error that ends the session, if it must end.
     pub(crate) fn fatal(self) -> Option<SqlError> {
         match self {
@@ -104,6 +113,12 @@ impl Control {
         if self.requests.load(Ordering::Relaxed) & CANCEL != 0 {
             self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
         }
+    }
+
+    /// Whether anything is asked of the session now.
+    pub(crate) fn is_pending(&self) -> bool {
+        // Relaxed: who acts on it looks again, with `pending`.
+        self.requests.load(Ordering::Relaxed) != 0
     }
 
     /// What is asked of the session now; a cancellation is taken by asking.

@@ -1,6 +1,9 @@
 //! Calls of the session, and the waits between a call that paused and the same call again.
 
+use std::pin::pin;
+
 use base::{Nanos, SqlError, SqlResult, SqlState};
+use futures::future::{Either, select};
 use sql::session::{Home, Pause, Session, Timeouts};
 
 use super::connection::{Connection, End};
@@ -32,9 +35,8 @@ impl From<End> for Failed {
     }
 }
 
-fn canceled(message: &str) -> SqlError {
-    SqlError::new(SqlState::QUERY_CANCELED, message)
-}
+/// Bytes a client may send ahead of a long statement's end before it is no longer listened to.
+const EARLY_INPUT_LEN_MAX: usize = 64 << 10;
 
 impl Connection {
     /// One call of the session, in one turn of its home.
@@ -48,10 +50,10 @@ impl Connection {
     }
 
     /// Awaits what a call paused for, after which the same call is made again. The inner error is the statement's, and the
-    /// session has noted it; the outer one ends the session. `began`: when the statement first paused.
-    pub(super) async fn wait(&mut self, pause: Pause, began: Nanos) -> Result<SqlResult<()>, End> {
+    /// session has noted it; the outer one ends the session.
+    pub(super) async fn wait(&mut self, pause: Pause) -> Result<SqlResult<()>, End> {
         let timeouts = self.session.timeouts();
-        let deadline = timeouts.statement.map(|limit| began + limit);
+        let deadline = self.session.deadline();
         let is_lock = matches!(pause, Pause::Lock(_));
         let error = match self.pause(pause, timeouts, deadline).await {
             Ok(()) => return Ok(Ok(())),
@@ -65,8 +67,7 @@ impl Connection {
                     Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => {
                         SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
                     }
-                    Interruption::Deadline => canceled("canceling statement due to statement timeout"),
-                    _ => canceled("canceling statement due to user request"),
+                    other => other.canceled(),
                 }
             }
         };
@@ -91,7 +92,7 @@ impl Connection {
                 self.control.race(first, wait).await?;
             }
             Pause::Page(request) => self.control.race(deadline, self.home.load_page(request)).await??,
-            Pause::Sleep(time) => self.control.race(deadline, env::sleep(time)).await?,
+            Pause::Sleep(time) => self.race_with_client(deadline, env::sleep(time)).await?,
             Pause::Analytic(request) => self.analytic(*request, deadline).await?,
             Pause::Host(statement) => {
                 // Not raced: once begun, making or dropping a tenant goes on to its end.
@@ -111,5 +112,25 @@ impl Connection {
             Pause::Error(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// As [`super::control::Control::race`] for work that may take long: a client that hangs up meanwhile ends the session,
+    /// and what it sends is kept for later.
+    pub(super) async fn race_with_client<T>(
+        &mut self,
+        deadline: Option<Nanos>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let mut work = pin!(work);
+        while self.input.len() < EARLY_INPUT_LEN_MAX {
+            // An empty buffer: if the receive is dropped, the next one finds every byte.
+            let early = pin!(self.stream.recv(Vec::new()));
+            match self.control.race(deadline, select(work.as_mut(), early)).await? {
+                Either::Left((output, _)) => return Ok(output),
+                Either::Right(((Ok(0) | Err(_), _), _)) => return Err(End::Gone.into()),
+                Either::Right(((Ok(_), more), _)) => self.input.extend_from_slice(&more),
+            }
+        }
+        Ok(self.control.race(deadline, work).await?)
     }
 }

@@ -76,6 +76,9 @@ impl SessionHost for Host {
     fn terminate_backend(&self, pid: SessionId) -> bool {
         self.other(pid).map(|control| control.terminate()).is_some()
     }
+    fn is_interrupted(&self) -> bool {
+        self.control.is_pending()
+    }
     fn password_verifier(&self, password: &str) -> String {
         if password.parse::<Verifier>().is_ok() {
             return password.to_owned();

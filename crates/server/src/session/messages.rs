@@ -31,7 +31,6 @@ impl Connection {
     /// Handles a message to its end. `left`: what [`Connection::handle_now`] left of it.
     pub(super) async fn handle(&mut self, message: &Frontend<'_>, left: Left) -> Result<(), End> {
         let mut left = left;
-        let mut began = None;
         loop {
             match left {
                 Left::Nothing => return Ok(()),
@@ -41,8 +40,7 @@ impl Connection {
                     return Box::pin(self.handle(&message, left)).await;
                 }
                 Left::Pause(pause) => {
-                    let began = *began.get_or_insert_with(env::now);
-                    if let Err(error) = self.wait(pause, began).await? {
+                    if let Err(error) = self.wait(pause).await? {
                         self.told(message, &error);
                         return Ok(());
                     }

@@ -304,10 +304,11 @@ impl Home {
     /// Waits until all of the log through `lsn` is durable.
     ///
     /// # Errors
-    /// Fatal, 58030: the log failed, and what was to be told must not be.
+    /// Fatal, 58030 or 53100: the log failed, and what was to be told must not be.
     pub(crate) async fn wait_durable(&self, lsn: Lsn) -> SqlResult<()> {
         self.log.wait_durable(lsn).await.map_err(|error| {
-            SqlError::fatal(SqlState::IO_ERROR, format!("changes could not be made durable: {error}"))
+            let message = format!("changes could not be made durable: {error}");
+            SqlError::fatal(tenant::state_of_log_failure(&error), message)
         })?;
         let durable = self.log.durable();
         self.cell.with(|state| {

@@ -17,6 +17,7 @@ pub const ADMIN_PASSWORD: &str = "for tests only";
 /// A running server. Stopped in order when dropped.
 pub struct TestServer {
     server: Option<Server>,
+    env: Env,
     pub config: ServerConfig,
     _dir: Option<tempfile::TempDir>,
 }
@@ -27,6 +28,11 @@ impl TestServer {
     }
 
     pub fn with(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
+        TestServer::in_env(&Env::real(), change)
+    }
+
+    /// A server on a machine of the test's own.
+    pub fn in_env(env: &Env, change: impl FnOnce(&mut ServerConfig)) -> TestServer {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut config = ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -37,15 +43,16 @@ impl TestServer {
             ..ServerConfig::new(dir.path())
         };
         change(&mut config);
-        let server = Server::start(&Env::real(), config.clone()).expect("the server starts");
-        TestServer { server: Some(server), config, _dir: Some(dir) }
+        let server = Server::start(env, config.clone()).expect("the server starts");
+        TestServer { server: Some(server), env: env.clone(), config, _dir: Some(dir) }
     }
 
     /// Stops the server and starts one on the same directory.
     pub fn restart(mut self) -> TestServer {
         self.server.take().expect("running").stop();
-        let server = Server::start(&Env::real(), self.config.clone()).expect("the server starts again");
-        TestServer { server: Some(server), config: self.config.clone(), _dir: self._dir.take() }
+        let server = Server::start(&self.env, self.config.clone()).expect("the server starts again");
+        let (env, config) = (self.env.clone(), self.config.clone());
+        TestServer { server: Some(server), env, config, _dir: self._dir.take() }
     }
 
     pub fn running(&self) -> &Server {

@@ -213,6 +213,7 @@ impl Transaction {
                     return Err(Fate::Refused(error));
                 }
                 Err((Interrupt::Miss(page), None)) => unreachable!("page {page} was asked for"),
+                Err((Interrupt::Asked, _)) => unreachable!("nobody asks for a statement's end"),
             }
         }
     }

@@ -83,6 +83,7 @@ impl Run<'_, '_> {
         })?;
         let mut out = Row::new();
         for group in groups {
+            self.step()?;
             out.clear();
             out.extend(group.row);
             out.extend(group.keys);

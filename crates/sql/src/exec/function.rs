@@ -47,6 +47,7 @@ impl Run<'_, '_> {
                         row[first + j] = column.get(i).cloned().unwrap_or(Datum::Null);
                     }
                     self.examine()?;
+                    self.step()?;
                     if give(row, columns.len())? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
@@ -63,6 +64,7 @@ impl Run<'_, '_> {
                 while let Some(next) = series.next()? {
                     row[first] = next;
                     self.examine()?;
+                    self.step()?;
                     if give(row, 1)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
@@ -75,7 +77,6 @@ impl Run<'_, '_> {
 
 /// `generate_series` under way.
 struct Series<'a> {
-    ty: PgType,
     next: Option<Datum>,
     stop: Datum,
     step: Datum,
@@ -92,36 +93,26 @@ impl<'a> Series<'a> {
         cx: &Cx<'a>,
     ) -> Result<Option<Series<'a>>, SqlError> {
         let format = cx.stmt.format;
+        let number = |n| {
+            let how = types::CastContext::Implicit;
+            types::cast(Datum::Int4(n), PgType::Int4, ty, TypeMod::NONE, how, format)
+        };
         let step = match step {
             Some(step) => step,
-            None => types::cast(
-                Datum::Int4(1),
-                PgType::Int4,
-                ty,
-                TypeMod::NONE,
-                types::CastContext::Implicit,
-                format,
-            )?,
+            None => number(1)?,
         };
         if start.is_null() || stop.is_null() || step.is_null() {
             return Ok(None);
         }
         let zero = match &step {
             Datum::Interval(_) => Datum::Interval(types::Interval::default()),
-            _ => types::cast(
-                Datum::Int4(0),
-                PgType::Int4,
-                ty,
-                TypeMod::NONE,
-                types::CastContext::Implicit,
-                format,
-            )?,
+            _ => number(0)?,
         };
         let order = types::compare(&step, &zero);
         if order.is_eq() {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
         }
-        Ok(Some(Series { ty, next: Some(start), stop, step, down: order.is_lt(), format }))
+        Ok(Some(Series { next: Some(start), stop, step, down: order.is_lt(), format }))
     }
 
     fn next(&mut self) -> Result<Option<Datum>, SqlError> {
@@ -136,7 +127,6 @@ impl<'a> Series<'a> {
             (Datum::Int8(a), Datum::Int8(b)) => a.checked_add(*b).map(Datum::Int8),
             _ => Some(advance(&value, &self.step, self.format)?),
         };
-        let _ = self.ty;
         Ok(Some(value))
     }
 }

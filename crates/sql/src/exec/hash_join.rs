@@ -53,6 +53,7 @@ impl Run<'_, '_> {
         let Some(matches) = table.get(key.as_slice()) else { return Ok(Some(false)) };
         let mut matched = false;
         for values in matches {
+            self.step()?;
             row[slots.clone()].clone_from_slice(values);
             let holds = match on {
                 Some(on) => eval_filter(on, &cx.row(row)).map_err(|error| self.halt(error))?,

@@ -67,6 +67,7 @@ impl Run<'_, '_> {
         cx: &Cx<'_>,
         sink: &mut dyn RowSink,
     ) -> Halt<()> {
+        self.step()?;
         let plan = state.plan;
         self.check(&plan.table, &plan.checks, cx, new)?;
         if let Some(action) = &plan.on_conflict {

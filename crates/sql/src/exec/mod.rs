@@ -247,6 +247,12 @@ impl Run<'_, '_> {
         }
     }
 
+    /// One step of a loop that may be long and does not go through [`View::next`].
+    #[inline]
+    fn step(&self) -> Halt<()> {
+        Ok(self.view.borrow_mut().step()?)
+    }
+
     /// Counts a row looked at.
     #[inline]
     fn examine(&self) -> Halt<()> {

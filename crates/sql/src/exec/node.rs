@@ -75,6 +75,7 @@ impl Run<'_, '_> {
             }
             NodeKind::Derived { first, plan, .. } => {
                 for values in self.derived(node.id, plan, cx, row)?.iter() {
+                    self.step()?;
                     row[*first..first + values.len()].clone_from_slice(values);
                     if emit(row)? == Flow::Stop {
                         return Ok(Flow::Stop);

@@ -137,6 +137,7 @@ impl Run<'_, '_> {
         self.examine()?;
         {
             let mut view = self.view.borrow_mut();
+            view.step()?;
             let Some(found) = view.get(&scan.table, key)? else { return Ok(Flow::More) };
             for &column in &scan.wanted {
                 row[scan.first + column] = found.column(column)?;

@@ -60,6 +60,7 @@ impl Run<'_, '_> {
         })?;
         rows.sort_by(|a, b| compare_rows(&a.row, &b.row, &plan.sort));
         for sorted in rows {
+            self.step()?;
             if self.give(plan, &mut tail, &sorted.row, Some(&sorted.keys), take)? == Flow::Stop {
                 break;
             }

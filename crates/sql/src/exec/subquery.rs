@@ -21,6 +21,7 @@ impl SubqueryEval for Run<'_, '_> {
             let kept = self.kept.borrow().get(&plan.id).map(Rc::clone);
             if let Some(rows) = kept {
                 for row in rows.iter() {
+                    self.step().map_err(|why| self.raise(why))?;
                     if sink(row)?.is_break() {
                         break;
                     }
@@ -51,19 +52,24 @@ impl SubqueryEval for Run<'_, '_> {
         if let Some(error) = raised {
             return Err(error);
         }
-        match result {
-            Ok(()) => {
-                if keep && !broken {
-                    self.kept.borrow_mut().insert(plan.id, Rc::new(rows));
-                }
-                Ok(())
-            }
-            Err(ExecError::Interrupt(tenant::Interrupt::Error(error))) => Err(EvalError::Sql(error)),
-            Err(why) => {
-                if !matches!(why, ExecError::Session) {
-                    *self.interrupt.borrow_mut() = Some(why);
-                }
-                Err(EvalError::Interrupted)
+        result.map_err(|why| self.raise(why))?;
+        if keep && !broken {
+            self.kept.borrow_mut().insert(plan.id, Rc::new(rows));
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_, '_> {
+    /// What an expression is told of why its subquery stopped; [`Run::halt`] is the way back.
+    #[cold]
+    fn raise(&self, why: ExecError) -> EvalError {
+        match why {
+            ExecError::Interrupt(tenant::Interrupt::Error(error)) => EvalError::Sql(error),
+            ExecError::Session => EvalError::Interrupted,
+            other => {
+                *self.interrupt.borrow_mut() = Some(other);
+                EvalError::Interrupted
             }
         }
     }

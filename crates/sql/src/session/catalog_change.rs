@@ -11,7 +11,7 @@ use types::{Datum, Row};
 
 use super::analytic::AnalyticState;
 use super::context::{SessionParts, StatementHost, Stopped};
-use super::run::pause;
+use super::run::{asked_to_end, pause};
 use super::{Field, Home, Pause, Session};
 use crate::ddl::Names;
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
@@ -42,8 +42,10 @@ impl Session {
         home: &mut Home<'_>,
         act: impl FnOnce(&mut View<'_>) -> Step<T>,
     ) -> Result<T, Pause> {
+        let deadline = self.deadline();
+        let asked = asked_to_end(&*self.start.host, deadline);
         let open = self.transaction.open().expect("a statement runs in a transaction");
-        let outcome = act(&mut home.tenant.view(&mut open.txn, home.redo));
+        let outcome = act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked));
         outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
@@ -96,6 +98,8 @@ impl Session {
         home: &mut Home<'_>,
         act: &mut dyn FnMut(&RefCell<View<'_>>, &StatementCtx<'_>) -> Result<(), Halt>,
     ) -> Result<(), Pause> {
+        let deadline = self.deadline();
+        let asked = asked_to_end(&*self.start.host, deadline);
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
@@ -105,7 +109,8 @@ impl Session {
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {
-            let view = RefCell::new(home.tenant.view(&mut open.txn, home.redo));
+            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked);
+            let view = RefCell::new(view);
             let host = StatementHost::new(parts, &view);
             let statement = StatementCtx {
                 params: &[],

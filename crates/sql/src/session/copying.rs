@@ -179,6 +179,7 @@ impl Session {
             self.commit_implicit(home)?;
         }
         self.copy_in = None;
+        self.deadline = None;
         out.command_complete(&format!("COPY {rows}"));
         Ok(())
     }

@@ -377,6 +377,7 @@ impl Session {
                 open.used = true;
                 let observed = open.txn.observed();
                 self.observe(observed);
+                self.deadline = None;
             } else {
                 home.tenant.rollback_statement(&mut open.txn, &mark);
             }
@@ -405,6 +406,7 @@ impl Session {
 
     /// Sync: ends the implicit transaction of the messages since the last one. ReadyForQuery is the caller's.
     pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
+        self.deadline = None;
         let committed = self.commit_implicit(home);
         self.report_settings(out);
         Ok(committed?)

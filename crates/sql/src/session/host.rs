@@ -63,6 +63,11 @@ pub trait SessionHost: Send + Sync {
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.
     fn terminate_backend(&self, pid: SessionId) -> bool;
+    /// Whether somebody asked for the end of this session or its statement: to be looked at at [`super::Pause::Yield`].
+    /// Asked every few hundred rows.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
     /// A password as it is stored: PostgreSQL's `SCRAM-SHA-256$…` form. One that has this form already is kept.
     fn password_verifier(&self, password: &str) -> String;
     /// The columns of what [`super::Pause::Host`] will answer; empty for a statement without rows.

@@ -68,7 +68,8 @@ pub enum Pause {
     /// Run this for the session at the server (tenants' administration), then give its outcome to
     /// [`Session::host_done`].
     Host(HostStatement),
-    /// Send what is buffered and give other tasks their turn.
+    /// Send what is buffered, give other tasks their turn, and see whether the statement is to go on: its time may be up
+    /// ([`Session::deadline`]), its end asked for ([`SessionHost::is_interrupted`]).
     Yield,
     /// The call failed. The session has noted it (an open transaction is failed); tell the client.
     Error(SqlError),
@@ -177,6 +178,8 @@ pub struct Session {
     sequences: RefCell<Sequences>,
     /// Where `pg_sleep` of the running statement ends.
     sleep_until: Option<Nanos>,
+    /// Where the running statement's time is up, once asked.
+    deadline: Option<Nanos>,
     /// Microseconds since 2000-01-01 UTC.
     transaction_start: i64,
     statement_start: i64,
@@ -222,6 +225,7 @@ impl Session {
             observed: None,
             sequences: RefCell::default(),
             sleep_until: None,
+            deadline: None,
             transaction_start: now,
             statement_start: now,
             format_stale: true,
@@ -264,6 +268,14 @@ impl Session {
     /// Time limits in force now.
     pub fn timeouts(&self) -> Timeouts {
         self.settings.borrow().digest().timeouts
+    }
+
+    /// When the running statement's time is up. Its time begins when this is first asked of it: when it runs, or must wait
+    /// before.
+    pub fn deadline(&mut self) -> Option<Nanos> {
+        let limit = self.timeouts().statement?;
+        let host = &self.start.host;
+        Some(*self.deadline.get_or_insert_with(|| host.now() + limit))
     }
 
     /// `application_name` now, for `pg_stat_activity`.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Nanos, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row};
@@ -14,7 +14,7 @@ use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
 use super::transaction::{Transaction, failed_block};
-use super::{Executed, Home, Pause, Reply, Session};
+use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
 use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink};
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
@@ -50,6 +50,8 @@ pub(super) struct Run<'a> {
 pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pause {
     match interrupt {
         Interrupt::Wait(wait) => Pause::Lock(wait),
+        // Whoever drives the session finds out why.
+        Interrupt::Asked => Pause::Yield,
         Interrupt::Miss(page) => match tenant.page_request(txn, page) {
             Ok(Some(request)) => Pause::Page(request),
             // It has come in meanwhile.
@@ -58,6 +60,11 @@ pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pau
         },
         Interrupt::Error(error) => Pause::Error(error),
     }
+}
+
+/// Whether a statement is to end: its time is up, or somebody asked for it.
+pub(super) fn asked_to_end(host: &dyn SessionHost, deadline: Option<Nanos>) -> impl Fn() -> bool {
+    move || host.is_interrupted() || deadline.is_some_and(|deadline| host.now() >= deadline)
 }
 
 /// Whether a statement may run in a failed block.
@@ -95,6 +102,10 @@ impl Session {
         };
         match outcome {
             Ok(ran) => {
+                // A COPY runs on until its data has come.
+                if !matches!(ran, Ran::CopyIn) {
+                    self.deadline = None;
+                }
                 self.report_settings(out);
                 Ok(ran)
             }
@@ -138,9 +149,10 @@ impl Session {
 
     /// Checks what is due at a statement's end: foreign keys.
     pub(super) fn finish_statement(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
-        let Some(open) = self.transaction.open() else { return Ok(()) };
-        let finished = home.tenant.view(&mut open.txn, home.redo).finish_statement();
-        finished.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+        if self.transaction.peek().is_none() {
+            return Ok(());
+        }
+        self.with_view(home, |view| view.finish_statement())
     }
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
@@ -246,6 +258,8 @@ impl Session {
         let types: Vec<PgType> =
             source.iter().flat_map(|(fields, _)| fields.iter().map(|field| field.ty)).collect();
         let external = source.as_ref().map(|(_, rows)| ExternalRows { types: &types, rows });
+        let deadline = self.deadline();
+        let asked = asked_to_end(&*self.start.host, deadline);
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
@@ -255,7 +269,8 @@ impl Session {
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {
-            let view = RefCell::new(home.tenant.view(&mut open.txn, home.redo));
+            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked);
+            let view = RefCell::new(view);
             let host = StatementHost::new(parts, &view);
             let env = ExecEnv { session: &host, format: &self.format, statement_start: self.statement_start };
             let outcome = exec::run(plan, parameters, &env, &view, external, sink, limits);
@@ -368,12 +383,7 @@ impl Session {
         home: &mut Home<'_>,
         change: impl FnOnce(&mut tenant::ddl::Ddl<'_>) -> Step<T>,
     ) -> Result<T, Pause> {
-        let open = self.transaction.open().expect("a statement runs in a transaction");
-        let outcome = {
-            let mut view = home.tenant.view(&mut open.txn, home.redo);
-            view.ddl().and_then(|mut ddl| change(&mut ddl))
-        };
-        outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+        self.with_view(home, |view| view.ddl().and_then(|mut ddl| change(&mut ddl)))
     }
 
     /// Tells the client which reported settings changed.

@@ -141,6 +141,7 @@ impl Session {
 
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
+        self.deadline = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(open) => self.transaction = Transaction::Failed(open),
             other => {

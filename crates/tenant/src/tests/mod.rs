@@ -3,6 +3,7 @@
 mod basics;
 mod constraints;
 mod ddl;
+mod interrupts;
 mod isolation;
 mod locking;
 mod model;

@@ -196,6 +196,7 @@ fn run(seed: u64, isolation: Isolation) {
             },
             Err(Interrupt::Wait(wait)) => session.waiting = Some(wait),
             Err(Interrupt::Miss(page)) => panic!("page {page} of an in-memory tenant is missing"),
+            Err(Interrupt::Asked) => panic!("nobody asks for a statement's end"),
             Err(Interrupt::Error(error)) => {
                 match error.state().as_str() {
                     "23505" => continue,

@@ -58,6 +58,7 @@ impl Server {
                     return Err(error);
                 }
                 Err(Interrupt::Wait(_)) => panic!("one session waits for nobody"),
+                Err(Interrupt::Asked) => panic!("nobody asks for a statement's end"),
             }
         }
     }

@@ -260,3 +260,43 @@ fn if_exists_and_if_not_exists_give_notices() {
         ["enum label \"a\" already exists, skipping"]
     );
 }
+
+#[test]
+fn not_null_is_checked_before_check() {
+    let table = "create table t (a int not null, b int check (b > 0)); insert into t values (1, 1)";
+    let not_null = "23502 null value in column \"a\" of relation \"t\" violates not-null constraint";
+    for both in [
+        "insert into t values (null, -1)",
+        "insert into t select null::int, -1",
+        "update t set a = null, b = -1",
+    ] {
+        check(table, both, not_null);
+    }
+    check(
+        table,
+        "insert into t values (1, -1)",
+        "23514 new row for relation \"t\" violates check constraint \"t_b_check\"",
+    );
+}
+
+#[test]
+fn details_show_values_as_the_session_does() {
+    let table = "create table t (at timestamptz primary key, d date not null, c int check (c > 0));
+                 set timezone = 'Asia/Tokyo'; set datestyle = 'German';
+                 insert into t values ('2020-01-01 00:00+00', '2020-02-03', 1)";
+    for (failing, detail) in [
+        (
+            "insert into t values ('2020-01-01 00:00+00', '2020-02-03', 1)",
+            "Key (at)=(01.01.2020 09:00:00 JST) already exists.",
+        ),
+        (
+            "insert into t values ('2020-01-02 00:00+00', null, 1)",
+            "Failing row contains (02.01.2020 09:00:00 JST, null, 1).",
+        ),
+        ("update t set c = -1", "Failing row contains (01.01.2020 09:00:00 JST, 03.02.2020, -1)."),
+    ] {
+        let (mut bench, mut session) = super::after(table);
+        let error = bench.fail(&mut session, failing);
+        assert_eq!(error.detail(), Some(detail), "{failing}");
+    }
+}
