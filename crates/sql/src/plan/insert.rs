@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Column, Privileges, Table};
+use types::{PgType, TypeMod};
 
 use super::IdentityValues;
 use super::binder::Binder;
@@ -244,6 +245,17 @@ fn bind_source(
     }
     let mut row: Vec<Option<BoundExpr>> = vec![None; table.columns.len()];
     let ctx = binder.expressions(Aggregates::Forbidden("INSERT"));
+    // Before the query, which would take them for text.
+    let untyped = untyped_items(query);
+    for (position, value) in targets.iter().zip(&untyped) {
+        let column = &table.columns[*position];
+        if is_left_aside(column, identity) {
+            continue;
+        }
+        row[*position] = value
+            .map(|value| binder.bind_assigned(Some(value), column, &EmptyScope, "INSERT"))
+            .transpose()?;
+    }
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
             let column = &table.columns[*position];
@@ -253,7 +265,7 @@ fn bind_source(
             if is_left_aside(column, identity) {
                 continue;
             }
-            row[*position] = Some(BoundExpr::column(i, column.ty, column.typmod));
+            row[*position].get_or_insert_with(|| BoundExpr::column(i, column.ty, column.typmod));
         }
         None
     } else {
@@ -267,7 +279,7 @@ fn bind_source(
             if identity == IdentityValues::Refused {
                 refuse_identity(column, true, false)?;
             }
-            if is_left_aside(column, identity) {
+            if is_left_aside(column, identity) || row[targets[i]].is_some() {
                 continue;
             }
             let value = BoundExpr::column(i, shown.ty, shown.typmod);
@@ -285,14 +297,36 @@ fn bind_source(
         None => {
             let columns = targets
                 .iter()
-                .map(|position| {
+                .enumerate()
+                .map(|(i, position)| {
                     let column = &table.columns[*position];
-                    TargetColumn { name: column.name.to_string(), ty: column.ty, typmod: column.typmod }
+                    let (ty, typmod) = match untyped.get(i) {
+                        Some(Some(_)) => (PgType::Text, TypeMod::NONE),
+                        _ => (column.ty, column.typmod),
+                    };
+                    TargetColumn { name: column.name.to_string(), ty, typmod }
                 })
                 .collect();
             InsertSource::External { columns, row }
         }
     })
+}
+
+/// The items of a plain SELECT, from its first to a `*`, where they are bare literals or parameters: those have the types of
+/// the columns they are for.
+fn untyped_items(query: &ast::Query) -> Vec<Option<&ast::Expr>> {
+    let ast::SetExpr::Select(select) = &*query.body else { return Vec::new() };
+    let untyped = |expr: &ast::Expr| match expr {
+        ast::Expr::Value(value) => !matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_)),
+        _ => false,
+    };
+    let item = |item| match item {
+        &ast::SelectItem::UnnamedExpr(ref expr) | &ast::SelectItem::ExprWithAlias { ref expr, .. } => {
+            Some(untyped(expr).then_some(expr))
+        }
+        _ => None,
+    };
+    select.projection.iter().map_while(item).collect()
 }
 
 /// The lists of a VALUES source without any other clause.

@@ -166,3 +166,23 @@ fn sqlalchemy_create_all_is_understood() {
         INSERT INTO posts (user_id, body) VALUES (2, 'hello')";
     assert_eq!(rows(sql, "select id, user_id, body from posts where id = 1"), ["1|2|hello"]);
 }
+
+#[test]
+fn literals_of_a_query_have_the_types_of_the_columns_they_are_inserted_into() {
+    let table = "create table t (a int, b date, c varchar(3), d text); create table s (x int); insert into s values (1), (2);
+                 insert into t select null, '2020-01-02', 'abc', 'd' from s where x = 1;
+                 insert into t (d, a) select x, '7' as seven from s where x = 2";
+    assert_eq!(rows(table, "select * from t order by d"), ["7|||2", "|2020-01-02|abc|d"]);
+    assert_eq!(
+        super::failure(table, "insert into t (a) select 'x' from s"),
+        "22P02 invalid input syntax for type integer: \"x\""
+    );
+    assert_eq!(
+        super::failure(table, "insert into t (c) select 'abcd' from s"),
+        "22001 value too long for type character varying(3)"
+    );
+    assert_eq!(
+        super::failure(table, "insert into t (a) select 'x' || '1' from s"),
+        "42804 column \"a\" is of type integer but expression is of type text"
+    );
+}
