@@ -57,9 +57,7 @@ impl Session {
                 self.explain_point(home, &planned, &parameters, explain.options, planning)?
             }
             PlanKind::Analytic { .. } => {
-                let mut lines = explain::explain(&planned.bound, explain.options, None);
-                lines.extend(self.explain_analytic(home, &planned, parameters, explain.options)?);
-                lines
+                self.explain_analytic(home, &planned, parameters, explain.options)?
             }
         };
         let rows: Vec<Row> = lines.into_iter().map(|line| vec![Datum::text(line)]).collect();
