@@ -171,27 +171,52 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
         };
         Ok((statement, parser.peek_token()))
     });
-    let (mut statement, rest) = parsed
-        .map_err(|error| exclusion_constraint(part).unwrap_or_else(|| parser_error(sql, part, &error)))?;
+    let (mut statement, rest) =
+        parsed.map_err(|error| refused_clause(part).unwrap_or_else(|| parser_error(sql, part, &error)))?;
     if rest.token != Token::EOF {
-        return Err(near_at(sql, &rest));
+        return Err(refused_clause(part).unwrap_or_else(|| near_at(sql, &rest)));
     }
     nesting::settle(&mut statement)?;
     Ok(ParsedStatement::Ast(Box::new(respell::without_into(statement)?)))
 }
 
-/// The refusal of `EXCLUDE (…)` and `EXCLUDE USING …`, which `sqlparser` does not read, in a statement on a table.
-fn exclusion_constraint(part: &[TokenWithSpan]) -> Option<SqlError> {
-    let mut solid = part.iter().map(|t| &t.token).filter(|token| !matches!(token, Token::Whitespace(_)));
-    let is = |token: Option<&Token>, word: &str| matches!(token, Some(Token::Word(w)) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
-    let first = solid.next();
-    if !is(first, "CREATE") && !is(first, "ALTER") || !solid.any(|token| is(Some(token), "TABLE")) {
+/// Clauses of CREATE and ALTER TABLE that PostgreSQL has and `sqlparser` does not read.
+const UNREAD: &[(&[&str], &str)] = &[
+    (&["SET", "STATISTICS"], "SET STATISTICS"),
+    (&["SET", "STORAGE"], "SET STORAGE"),
+    (&["SET", "COMPRESSION"], "SET COMPRESSION"),
+    (&["SET", "GENERATED"], "SET GENERATED"),
+    (&["SET", "LOGGED"], "SET LOGGED"),
+    (&["SET", "UNLOGGED"], "SET UNLOGGED"),
+    (&["SET", "WITHOUT"], "SET WITHOUT"),
+    (&["SET", "ACCESS"], "SET ACCESS METHOD"),
+    (&["SET", "TABLESPACE"], "SET TABLESPACE"),
+    (&["DROP", "IDENTITY"], "DROP IDENTITY"),
+    (&["DROP", "EXPRESSION"], "DROP EXPRESSION"),
+    (&["RESTART"], "RESTART of an identity column"),
+    (&["CLUSTER", "ON"], "CLUSTER ON"),
+    (&["INHERIT"], "INHERIT"),
+    (&["WITH", "NO", "DATA"], "WITH NO DATA"),
+];
+
+/// The refusal of a clause of a table's statement that `sqlparser` stumbled over: of [`UNREAD`], or an exclusion constraint.
+fn refused_clause(part: &[TokenWithSpan]) -> Option<SqlError> {
+    let solid: Vec<&TokenWithSpan> =
+        part.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let is = |at: usize, word: &str| solid.get(at).is_some_and(|token| tokens::is_word(token, word));
+    if !is(0, "CREATE") && !is(0, "ALTER") || !(1..solid.len()).any(|at| is(at, "TABLE")) {
         return None;
     }
-    let mut rest = solid.skip_while(|token| !is(Some(token), "EXCLUDE")).skip(1);
-    let next = rest.next();
-    (next == Some(&Token::LParen) || is(next, "USING"))
-        .then(|| SqlError::unsupported("an exclusion constraint"))
+    let stands = |words: &[&str]| {
+        (2..solid.len()).any(|at| words.iter().enumerate().all(|(i, word)| is(at + i, word)))
+    };
+    if let Some((_, what)) = UNREAD.iter().find(|(words, _)| stands(words)) {
+        return Some(SqlError::unsupported(what));
+    }
+    let at = (2..solid.len()).find(|at| is(*at, "EXCLUDE"))?;
+    let constraint =
+        solid.get(at + 1).is_some_and(|token| token.token == Token::LParen) || is(at + 1, "USING");
+    constraint.then(|| SqlError::unsupported("an exclusion constraint"))
 }
 
 /// The statements we read ourselves, told by their first words; `None` leaves the statement to `sqlparser`.

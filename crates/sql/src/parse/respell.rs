@@ -7,12 +7,13 @@
 //!   options its modifiers: [`like_clause`] reads it back.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
 //! * `OPERATOR(pg_catalog.=) ANY` becomes `= ANY`.
+//! * WITH DATA at the end of a CREATE TABLE AS is left out.
 //! * The names in `CREATE TABLE t (a, b) AS` become columns of some type, which nobody reads.
 //! * `SELECT … INTO t` becomes, once it is read, the `CREATE TABLE t AS` that it means.
 
 use std::borrow::Cow;
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -62,20 +63,27 @@ pub fn overriding(insert: &ast::Insert) -> SqlResult<Option<Overriding>> {
 }
 
 /// How strongly a clause locks, and which relations; none named: all.
-pub fn lock_targets(clause: &ast::LockClause) -> (LockWord, Vec<ast::Ident>) {
+///
+/// # Errors
+/// 42601 for a relation named with its schema.
+pub fn lock_targets(clause: &ast::LockClause) -> SqlResult<(LockWord, Vec<ast::Ident>)> {
     let mut names: Vec<ast::Ident> =
         clause.of.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident().cloned()).collect();
     if let Some(first) = names.first()
         && let Some((_, word, _)) = LOCKS.iter().find(|(.., mark)| first.value == *mark)
     {
         names.remove(0);
-        return (*word, names);
+        return Ok((*word, names));
+    }
+    if names.len() > 1 {
+        let message = format!("FOR {} must specify unqualified relation names", clause.lock_type);
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
     let word = match clause.lock_type {
         ast::LockType::Update => LockWord::Update,
         ast::LockType::Share => LockWord::Share,
     };
-    (word, names)
+    Ok((word, names))
 }
 
 /// `LIKE table INCLUDING … EXCLUDING …` in a CREATE TABLE.
@@ -108,21 +116,24 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
     let mut copied = 0;
     let mut at = 0;
     while at < solid.len() {
-        let replaced = if words(at, &["ONLY"]) && at > 0 && begins_relation(&part[solid[at - 1]]) {
-            Some((Vec::new(), at + 1))
-        } else if words(at, &["OPERATOR"]) {
-            operator_tokens(part, &solid, at, &words)
-        } else if words(at, &["OVERRIDING"]) {
-            overriding_tokens(part, &solid, at, &words)
-        } else if words(at, &["FOR"]) {
-            lock_tokens(part, &solid, at, &words)
-        } else if part[solid[at]].token == Token::LParen && is_table_name(part, &solid[..at]) {
-            names_tokens(part, &solid, at, &words)
-        } else if words(at, &["LIKE"]) && begins_column(part, &solid, at) {
-            like_tokens(part, &solid, at, &words)
-        } else {
-            None
-        };
+        let replaced =
+            if words(at, &["WITH", "DATA"]) && at + 2 == solid.len() && words(0, &["CREATE", "TABLE"]) {
+                Some((Vec::new(), at + 2))
+            } else if words(at, &["ONLY"]) && at > 0 && begins_relation(&part[solid[at - 1]]) {
+                Some((Vec::new(), at + 1))
+            } else if words(at, &["OPERATOR"]) {
+                operator_tokens(part, &solid, at, &words)
+            } else if words(at, &["OVERRIDING"]) {
+                overriding_tokens(part, &solid, at, &words)
+            } else if words(at, &["FOR"]) {
+                lock_tokens(part, &solid, at, &words)
+            } else if part[solid[at]].token == Token::LParen && is_table_name(part, &solid[..at]) {
+                names_tokens(part, &solid, at, &words)
+            } else if words(at, &["LIKE"]) && begins_column(part, &solid, at) {
+                like_tokens(part, &solid, at, &words)
+            } else {
+                None
+            };
         let Some((tokens, next)) = replaced else {
             at += 1;
             continue;

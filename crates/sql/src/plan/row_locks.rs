@@ -22,7 +22,7 @@ impl Binder<'_> {
     ) -> SqlResult<Vec<LockPlan>> {
         let mut locks: Vec<LockPlan> = Vec::new();
         for clause in clauses {
-            let (lock, of) = lock_targets(clause);
+            let (lock, of) = lock_targets(clause)?;
             let (strength, word) = match lock {
                 LockWord::KeyShare => (LockStrength::KeyShare, "FOR KEY SHARE"),
                 LockWord::Share => (LockStrength::Share, "FOR SHARE"),

@@ -41,7 +41,7 @@ fn like_copies_columns_and_what_is_included() {
 
 #[test]
 fn a_query_makes_a_table_by_as_and_by_into() {
-    let made = "create table t as values (1, 'one'), (2, 'two')";
+    let made = "create table t as values (1, 'one'), (2, 'two') with data";
     assert_eq!(rows(made, "select * from t"), ["1|one", "2|two"]);
     let named = "create table if not exists t (number, \"The Name\") as values (1, 'one')";
     assert_eq!(rows(named, "select \"The Name\" from t where number = 1"), ["one"]);
@@ -113,6 +113,8 @@ fn row_locks_have_four_strengths_and_name_their_tables() {
     bench.run(&mut one, "select * from a, b where a.id = b.id for update of a, b");
     let error = bench.fail(&mut two, "select * from b for key share nowait");
     assert_eq!(error.state().to_string(), "55P03");
+    let error = bench.fail(&mut two, "select * from a for update of public.a");
+    assert_eq!(error.message(), "FOR UPDATE must specify unqualified relation names");
     let error = bench.fail(&mut two, "select * from a for key share of nothing");
     assert_eq!(error.message(), "relation \"nothing\" in FOR KEY SHARE clause not found in FROM clause");
     assert_eq!(bench.run(&mut two, "select * from only a join only b using (id)").lines(), ["1"]);
