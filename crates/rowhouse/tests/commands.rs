@@ -61,7 +61,7 @@ fn the_demo_ends_by_itself_with_a_summary() {
 fn what_cannot_be_done_is_told_with_an_exit_code() {
     for (args, word) in [
         (&["verify", "--data", "/nonexistent/rowhouse"][..], "/nonexistent/rowhouse"),
-        (&["bench", "tpcc", "--url", "postgres://admin:x@127.0.0.1:1/rowhouse"], "cannot connect"),
+        (&["bench", "tpcc", "--url", "postgres://admin:x@127.0.0.1:1/rowhouse"], "refused"),
         (&["serve", "--data", "/proc/rowhouse", "--listen", "127.0.0.1:0"], "/proc/rowhouse"),
         (&["serve", "--data", "x", "--memory", "much"], "memory"),
         (&["serve"], "--data"),

@@ -1,5 +1,6 @@
 //! The server under test: how to reach it, which databases stand for its tenants.
 
+use std::error::Error as _;
 use std::sync::Arc;
 
 use tokio_postgres::{Client, Config, NoTls};
@@ -58,7 +59,11 @@ impl Target {
         let mut config = self.config.clone();
         config.dbname(database);
         let (client, connection) = config.connect(NoTls).await.map_err(|error| {
-            let why = error.as_db_error().map_or_else(|| error.to_string(), |e| e.message().to_owned());
+            let why = match (error.as_db_error(), error.source()) {
+                (Some(refusal), _) => refusal.message().to_owned(),
+                (None, Some(cause)) => format!("{error}: {cause}"),
+                (None, None) => error.to_string(),
+            };
             format!("cannot connect to the database \"{database}\": {why}")
         })?;
         tokio::spawn(async move {
