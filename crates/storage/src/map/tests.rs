@@ -158,7 +158,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Snapshot),
         1 => any::<usize>().prop_map(Op::DropSnapshot),
     ];
-    prop::collection::vec(op, 1..400)
+    prop::collection::vec(op, 1..if cfg!(miri) { 40 } else { 400 })
 }
 
 proptest! {
