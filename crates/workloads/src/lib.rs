@@ -3,6 +3,7 @@
 //! Level 7: knows no server internals; what it measures is a server at the other end of a socket. Rowhouse and PostgreSQL are
 //! told apart only where databases are made ([`target::Target::create_databases`]).
 
+pub mod connection;
 pub mod load;
 pub mod pgbench;
 pub mod report;

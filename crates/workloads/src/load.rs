@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Result;
+use crate::connection::ServerError;
 use crate::report::{KindReport, Latencies};
 
 /// When a client begins its next transaction.
@@ -124,8 +125,8 @@ pub trait Transactor {
 
 /// A serialization failure or a deadlock: the transaction may succeed when run again.
 pub fn is_retryable(error: &crate::Error) -> bool {
-    let database = error.downcast_ref::<tokio_postgres::Error>().and_then(|e| e.code());
-    matches!(database.map(tokio_postgres::error::SqlState::code), Some("40001" | "40P01"))
+    let said = error.downcast_ref::<ServerError>();
+    said.is_some_and(|said| matches!(said.code.as_str(), "40001" | "40P01"))
 }
 
 /// Runs one client to the plan's end.

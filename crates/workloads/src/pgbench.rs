@@ -7,9 +7,11 @@ use std::time::Instant;
 use futures::SinkExt as _;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 
 use crate::Result;
+use crate::connection::{Connection, Prepared};
 use crate::load::{self, Live, Outcome, Plan, Tally, Transactor};
 use crate::report::RunReport;
 use crate::target::Target;
@@ -94,8 +96,11 @@ pub async fn load(
 }
 
 struct Teller {
-    client: Client,
-    statements: Vec<Statement>,
+    connection: Connection,
+    statements: Vec<Prepared>,
+    begin: Prepared,
+    commit: Prepared,
+    rollback: Prepared,
     script: Script,
     rng: SmallRng,
     scale: u32,
@@ -110,9 +115,27 @@ const TPCB: [&str; 5] = [
     "insert into pgbench_history (tid, bid, aid, delta, mtime) values ($1, $2, $3, $4, current_timestamp)",
 ];
 
+/// One statement and its reply.
+async fn step(c: &mut Connection, statement: &Prepared, values: &[&(dyn ToSql + Sync)]) -> Result<()> {
+    c.add(statement, values)?;
+    c.exchange().await?;
+    Ok(())
+}
+
 impl Teller {
     fn number(&mut self, most: u32) -> i32 {
         i32::try_from(self.rng.random_range(1..=most)).expect("pgbench's numbers fit an int")
+    }
+
+    async fn tpcb(&mut self, account: i32, teller: i32, branch: i32, delta: i32) -> Result<()> {
+        let Teller { connection: c, statements: s, begin, commit, .. } = self;
+        step(c, begin, &[]).await?;
+        step(c, &s[0], &[&delta, &account]).await?;
+        step(c, &s[1], &[&account]).await?;
+        step(c, &s[2], &[&delta, &teller]).await?;
+        step(c, &s[3], &[&delta, &branch]).await?;
+        step(c, &s[4], &[&teller, &branch, &account, &delta]).await?;
+        step(c, commit, &[]).await
     }
 }
 
@@ -124,20 +147,18 @@ impl Transactor for Teller {
     async fn run(&mut self, _kind: usize) -> Result<Outcome> {
         let account = self.number(self.scale * ACCOUNTS);
         if self.script == Script::SelectOnly {
-            self.client.query_one(&self.statements[0], &[&account]).await?;
+            step(&mut self.connection, &self.statements[0], &[&account]).await?;
             return Ok(Outcome::Committed);
         }
         let (teller, branch) = (self.number(self.scale * TELLERS), self.number(self.scale));
         let delta = self.rng.random_range(-5000..=5000i32);
-        let s = &self.statements;
-        let t = self.client.transaction().await?;
-        t.execute(&s[0], &[&delta, &account]).await?;
-        t.query_one(&s[1], &[&account]).await?;
-        t.execute(&s[2], &[&delta, &teller]).await?;
-        t.execute(&s[3], &[&delta, &branch]).await?;
-        t.execute(&s[4], &[&teller, &branch, &account, &delta]).await?;
-        t.commit().await?;
-        Ok(Outcome::Committed)
+        let outcome = self.tpcb(account, teller, branch, delta).await;
+        if outcome.is_err() {
+            self.connection.clear();
+            // If this fails too the connection is gone, and the first error says why.
+            let _ = step(&mut self.connection, &self.rollback, &[]).await;
+        }
+        outcome.map(|()| Outcome::Committed)
     }
 }
 
@@ -150,15 +171,19 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
     let mut tellers = Vec::new();
     for tenant in 0..target.databases.len() {
         for number in 0..options.clients_per_tenant {
-            let client = target.connect(tenant).await?;
+            let mut connection = target.open(tenant).await?;
             let texts: &[&str] = if options.script == Script::TpcbLike { &TPCB } else { &TPCB[1..2] };
             let mut statements = Vec::new();
             for text in texts {
-                statements.push(client.prepare(text).await?);
+                statements.push(connection.prepare(text).await?);
             }
             let seed = options.seed ^ ((tenant as u64) << 32 | number as u64);
             let rng = SmallRng::seed_from_u64(seed);
-            let teller = Teller { client, statements, script: options.script, rng, scale: options.scale };
+            let begin = connection.prepare("begin").await?;
+            let commit = connection.prepare("commit").await?;
+            let rollback = connection.prepare("rollback").await?;
+            let (script, scale) = (options.script, options.scale);
+            let teller = Teller { connection, statements, begin, commit, rollback, script, rng, scale };
             tellers.push((tenant, teller));
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::Result;
+use crate::connection::Connection;
 
 /// A server and the databases a run uses there.
 #[derive(Clone, Debug)]
@@ -53,6 +54,17 @@ impl Target {
     /// When the server cannot be reached or refuses.
     pub async fn connect(&self, tenant: usize) -> Result<Client> {
         self.connect_to(&self.databases[tenant]).await
+    }
+
+    /// Opens a connection to the tenant's database for a client that is measured.
+    ///
+    /// # Errors
+    /// As [`Target::connect`].
+    pub async fn open(&self, tenant: usize) -> Result<Connection> {
+        let database = &self.databases[tenant];
+        Connection::open(&self.config, database)
+            .await
+            .map_err(|error| format!("cannot connect to the database \"{database}\": {error}").into())
     }
 
     async fn connect_to(&self, database: &str) -> Result<Client> {

@@ -43,13 +43,13 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
     let mut terminals = Vec::new();
     for tenant in 0..target.databases.len() {
         for number in 0..options.clients_per_tenant {
-            let client = target.connect(tenant).await?;
-            let statements = Statements::prepare(&client).await?;
+            let mut connection = target.open(tenant).await?;
+            let statements = Statements::prepare(&mut connection).await?;
             let seed =
                 options.seed ^ ((tenant as u64) << 32 | number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let random = TpccRandom::new(seed, NuRand::RUN);
             let number = u32::try_from(number)?;
-            terminals.push((tenant, Terminal::new(client, statements, random, options.scale, number)));
+            terminals.push((tenant, Terminal::new(connection, statements, random, options.scale, number)));
         }
     }
     let start = Instant::now();

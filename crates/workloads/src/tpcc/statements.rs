@@ -1,25 +1,28 @@
 //! The statements of the five transactions, prepared once a connection.
 
-use tokio_postgres::{Client, Statement};
-
 use crate::Result;
+use crate::connection::{Connection, Prepared};
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
         /// One prepared statement for each step of a transaction.
         pub(super) struct Statements {
-            $(pub(super) $name: Statement,)*
+            $(pub(super) $name: Prepared,)*
         }
 
         impl Statements {
-            pub(super) async fn prepare(client: &Client) -> Result<Statements> {
-                Ok(Statements { $($name: client.prepare($sql).await?,)* })
+            pub(super) async fn prepare(connection: &mut Connection) -> Result<Statements> {
+                Ok(Statements { $($name: connection.prepare($sql).await?,)* })
             }
         }
     };
 }
 
 statements! {
+    begin: "begin";
+    commit: "commit";
+    rollback: "rollback";
+
     customer_and_tax: "select c_discount, c_last, c_credit, w_tax from customer, warehouse
         where w_id = $1 and c_w_id = $1 and c_d_id = $2 and c_id = $3";
     take_order_number: "update district set d_next_o_id = d_next_o_id + 1 where d_w_id = $1 and d_id = $2

@@ -1,19 +1,16 @@
 //! The five transactions (clauses 2.4 to 2.8) over one connection.
 //!
 //! Statements that do not need each other's results are sent together, without waiting for the replies in between, as
-//! libpq's pipeline mode and JDBC's batches do: a New-Order takes three round trips and a Payment three. They run in the
-//! order in which they are sent; after one that fails the server refuses the rest, a COMMIT among them included.
+//! libpq's pipeline mode and JDBC's batches do: a New-Order takes three round trips, a Payment two or three. They run in the
+//! order in which they are sent; after one that fails the server skips the rest, a COMMIT among them included.
 
-use futures::future::try_join_all;
-use futures::try_join;
 use rust_decimal::Decimal;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
 
 use super::Scale;
 use super::random::TpccRandom;
 use super::statements::Statements;
 use crate::Result;
+use crate::connection::{Connection, Reply};
 use crate::load::Outcome;
 
 /// The transactions in the order of the report.
@@ -22,7 +19,7 @@ pub(super) const NEW_ORDER: usize = 0;
 
 /// A terminal: a connection with its home warehouse and district.
 pub(super) struct Terminal {
-    pub(super) client: Client,
+    pub(super) connection: Connection,
     pub(super) statements: Statements,
     pub(super) random: TpccRandom,
     pub(super) scale: Scale,
@@ -57,12 +54,6 @@ enum Input {
     StockLevel { threshold: i32 },
 }
 
-/// What came back for a statement.
-type Sent<T> = std::result::Result<T, tokio_postgres::Error>;
-
-/// A statement's parameters, owned by the future that sends it.
-type Values<'v, const N: usize> = [&'v (dyn ToSql + Sync); N];
-
 /// `numeric(…,2)` from whole cents.
 fn money(cents: u32) -> Decimal {
     Decimal::new(i64::from(cents), 2)
@@ -74,7 +65,7 @@ fn signed(value: u32) -> i32 {
 
 impl Terminal {
     pub(super) fn new(
-        client: Client,
+        connection: Connection,
         statements: Statements,
         random: TpccRandom,
         scale: Scale,
@@ -83,7 +74,7 @@ impl Terminal {
         let warehouse = signed(number % scale.warehouses + 1);
         let district = signed(number / scale.warehouses % scale.districts + 1);
         Terminal {
-            client,
+            connection,
             statements,
             random,
             scale,
@@ -186,7 +177,7 @@ impl Terminal {
         let input = self.input.clone();
         let (warehouse, home_district, districts) =
             (self.warehouse, self.district, signed(self.scale.districts));
-        let (c, s) = (&self.client, &self.statements);
+        let (c, s) = (&mut self.connection, &self.statements);
         let outcome = match input {
             Input::None => unreachable!("a transaction was chosen"),
             Input::NewOrder { district, customer, lines } => {
@@ -211,237 +202,217 @@ impl Terminal {
         };
         if outcome.is_err() {
             // If this fails too the connection is gone, and the first error says why.
-            let _ = rollback(c).await;
+            let _ = rollback(c, s).await;
         }
         outcome
     }
 }
 
-async fn begin(c: &Client) -> Sent<()> {
-    c.batch_execute("begin").await
+/// The replies of a batch, in the order of its statements.
+struct Replies(std::vec::IntoIter<Reply>);
+
+impl Replies {
+    fn next(&mut self) -> Reply {
+        self.0.next().expect("a reply for each statement")
+    }
 }
 
-async fn commit(c: &Client) -> Sent<()> {
-    c.batch_execute("commit").await
+async fn exchange(c: &mut Connection) -> Result<Replies> {
+    Ok(Replies(c.exchange().await?.into_iter()))
 }
 
-async fn rollback(c: &Client) -> Sent<()> {
-    c.batch_execute("rollback").await
-}
-
-async fn execute<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<u64> {
-    c.execute(statement, &values).await
-}
-
-async fn query<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<Vec<Row>> {
-    c.query(statement, &values).await
-}
-
-async fn query_one<const N: usize>(c: &Client, statement: &Statement, values: Values<'_, N>) -> Sent<Row> {
-    c.query_one(statement, &values).await
-}
-
-async fn query_opt<const N: usize>(
-    c: &Client,
-    statement: &Statement,
-    values: Values<'_, N>,
-) -> Sent<Option<Row>> {
-    c.query_opt(statement, &values).await
+async fn rollback(c: &mut Connection, s: &Statements) -> Result<()> {
+    c.clear();
+    c.add(&s.rollback, &[])?;
+    c.exchange().await?;
+    Ok(())
 }
 
 async fn new_order(
-    c: &Client,
+    c: &mut Connection,
     s: &Statements,
     warehouse: i32,
     district: i32,
     customer: i32,
     lines: &[OrderLine],
 ) -> Result<Outcome> {
-    let ((), customer_row, district_row) = try_join!(
-        begin(c),
-        query_one(c, &s.customer_and_tax, [&warehouse, &district, &customer]),
-        query_one(c, &s.take_order_number, [&warehouse, &district]),
-    )?;
-    let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0), customer_row.get(3));
-    let (order, d_tax): (i32, Decimal) = (district_row.get(0), district_row.get(1));
+    c.add(&s.begin, &[])?;
+    c.add(&s.customer_and_tax, &[&warehouse, &district, &customer])?;
+    c.add(&s.take_order_number, &[&warehouse, &district])?;
+    let mut replies = exchange(c).await?;
+    let (_, customer_row, district_row) = (replies.next(), replies.next(), replies.next());
+    let (customer_row, district_row) = (customer_row.row()?, district_row.row()?);
+    let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0)?, customer_row.get(3)?);
+    let (order, d_tax): (i32, Decimal) = (district_row.get(0)?, district_row.get(1)?);
+
     let local = i32::from(lines.iter().all(|line| line.supply_warehouse == warehouse));
     let count = i32::try_from(lines.len())?;
-    let (_, _, items, stocks) = try_join!(
-        execute(c, &s.insert_order, [&order, &district, &warehouse, &customer, &count, &local]),
-        execute(c, &s.insert_new_order, [&order, &district, &warehouse]),
-        try_join_all(lines.iter().map(|line| query_opt(c, &s.item, [&line.item]))),
-        try_join_all(lines.iter().map(|line| query_opt(c, &s.stock, [&line.supply_warehouse, &line.item]))),
-    )?;
-    let Some(items) = items.into_iter().collect::<Option<Vec<_>>>() else {
-        rollback(c).await?;
+    c.add(&s.insert_order, &[&order, &district, &warehouse, &customer, &count, &local])?;
+    c.add(&s.insert_new_order, &[&order, &district, &warehouse])?;
+    for line in lines {
+        c.add(&s.item, &[&line.item])?;
+    }
+    for line in lines {
+        c.add(&s.stock, &[&line.supply_warehouse, &line.item])?;
+    }
+    let replies = c.exchange().await?;
+    let (items, stocks) = replies[2..].split_at(lines.len());
+    if items.iter().any(|item| item.rows.is_empty()) {
+        rollback(c, s).await?;
         return Ok(Outcome::RolledBack);
-    };
+    }
+
     let mut total = Decimal::ZERO;
-    let mut changes = Vec::with_capacity(lines.len());
-    for ((line, item), stock) in lines.iter().zip(&items).zip(&stocks) {
-        let stock = stock.as_ref().ok_or("an item has no stock")?;
-        let price: Decimal = item.get(0);
-        let had: i32 = stock.get(0);
-        let dist_info: &str = stock.get(usize::try_from(district)? + 1);
+    let mut amounts = Vec::with_capacity(lines.len());
+    for ((line, item), stock) in lines.iter().zip(items).zip(stocks) {
+        let price: Decimal = item.row()?.get(0)?;
+        let had: i32 = stock.row()?.get(0)?;
         let left = if had >= line.quantity + 10 { had - line.quantity } else { had - line.quantity + 91 };
         let remote = i32::from(line.supply_warehouse != warehouse);
         let amount = price * Decimal::from(line.quantity);
         total += amount;
-        changes.push((line, left, remote, amount, dist_info));
+        amounts.push(amount);
+        c.add(&s.update_stock, &[&line.supply_warehouse, &line.item, &left, &line.quantity, &remote])?;
     }
-    try_join!(
-        try_join_all(changes.iter().map(|(line, left, remote, _, _)| {
-            execute(c, &s.update_stock, [&line.supply_warehouse, &line.item, left, &line.quantity, remote])
-        })),
-        try_join_all(changes.iter().zip(1i32..).map(
-            |((line, _, _, amount, dist_info), number)| async move {
-                execute(
-                    c,
-                    &s.insert_order_line,
-                    [
-                        &order,
-                        &district,
-                        &warehouse,
-                        &number,
-                        &line.item,
-                        &line.supply_warehouse,
-                        &line.quantity,
-                        amount,
-                        dist_info,
-                    ],
-                )
-                .await
-            }
-        )),
-        commit(c),
-    )?;
+    for (((line, stock), amount), number) in lines.iter().zip(stocks).zip(&amounts).zip(1i32..) {
+        let dist_info: &str = stock.row()?.get(usize::try_from(district)? + 1)?;
+        let (item, supply) = (&line.item, &line.supply_warehouse);
+        c.add(
+            &s.insert_order_line,
+            &[&order, &district, &warehouse, &number, item, supply, &line.quantity, amount, &dist_info],
+        )?;
+    }
+    c.add(&s.commit, &[])?;
+    c.exchange().await?;
     // What the terminal would show (clause 2.4.3.4).
     let one = Decimal::ONE;
     std::hint::black_box(total * (one - discount) * (one + w_tax + d_tax));
     Ok(Outcome::Committed)
 }
 
-/// The customer in the middle of those with a name (clause 2.5.2.2).
-async fn customer_named(
-    c: &Client,
-    s: &Statements,
-    warehouse: i32,
-    district: i32,
-    who: &Who,
-) -> Sent<Option<i32>> {
-    match who {
-        Who::Id(id) => Ok(Some(*id)),
-        Who::Name(name) => {
-            let rows = query(c, &s.customers_by_name, [&warehouse, &district, name]).await?;
-            Ok(rows.get(rows.len().saturating_sub(1) / 2).map(|row| row.get(0)))
-        }
-    }
+/// The customer in the middle of those with a name (clause 2.5.2.2), from the reply to `customers_by_name`.
+fn middle_customer(found: &Reply) -> Result<i32> {
+    let middle = found.rows.len().saturating_sub(1) / 2;
+    found.rows.get(middle).ok_or("a customer that a transaction names is not there")?.get(0)
 }
 
 async fn payment(
-    c: &Client,
+    c: &mut Connection,
     s: &Statements,
     (warehouse, district): (i32, i32),
     (customer_warehouse, customer_district, who): (i32, i32, Who),
     amount: Decimal,
 ) -> Result<Outcome> {
-    let ((), warehouse_row, district_row, found) = try_join!(
-        begin(c),
-        query_one(c, &s.pay_warehouse, [&warehouse, &amount]),
-        query_one(c, &s.pay_district, [&warehouse, &district, &amount]),
-        customer_named(c, s, customer_warehouse, customer_district, &who),
-    )?;
-    let (warehouse_name, district_name): (&str, &str) = (warehouse_row.get(0), district_row.get(0));
-    let customer = found.ok_or("a customer that a payment names is not there")?;
-    let key = (customer_warehouse, customer_district, customer);
-    let row = query_one(c, &s.pay_customer, [&key.0, &key.1, &key.2, &amount]).await?;
-    let credit: &str = row.get(10);
-    let noted = (credit == "BC").then(|| {
-        let data: &str = row.get(14);
+    let place = (customer_warehouse, customer_district);
+    c.add(&s.begin, &[])?;
+    c.add(&s.pay_warehouse, &[&warehouse, &amount])?;
+    c.add(&s.pay_district, &[&warehouse, &district, &amount])?;
+    match &who {
+        Who::Id(customer) => c.add(&s.pay_customer, &[&place.0, &place.1, customer, &amount])?,
+        Who::Name(name) => c.add(&s.customers_by_name, &[&place.0, &place.1, name])?,
+    }
+    let mut replies = exchange(c).await?;
+    let (_, warehouse_row, district_row, last) =
+        (replies.next(), replies.next(), replies.next(), replies.next());
+    let (customer, paid) = match who {
+        Who::Id(customer) => (customer, last),
+        Who::Name(_) => {
+            let customer = middle_customer(&last)?;
+            c.add(&s.pay_customer, &[&place.0, &place.1, &customer, &amount])?;
+            (customer, exchange(c).await?.next())
+        }
+    };
+    let paid = paid.row()?;
+    if paid.get::<&str>(10)? == "BC" {
+        let data: &str = paid.get(14)?;
+        let (customer_warehouse, customer_district) = place;
         let mut noted = format!(
             "{customer} {customer_district} {customer_warehouse} {district} {warehouse} {amount} | {data}"
         );
         noted.truncate(500);
-        noted
-    });
-    let data = format!("{warehouse_name}    {district_name}");
-    try_join!(
-        async {
-            match &noted {
-                Some(noted) => {
-                    execute(c, &s.write_customer_data, [&key.0, &key.1, &key.2, noted]).await.map(drop)
-                }
-                None => Ok(()),
-            }
-        },
-        execute(
-            c,
-            &s.insert_history,
-            [&customer, &customer_district, &customer_warehouse, &district, &warehouse, &amount, &data],
-        ),
-        commit(c),
-    )?;
+        c.add(&s.write_customer_data, &[&place.0, &place.1, &customer, &noted])?;
+    }
+    let (warehouse_row, district_row) = (warehouse_row.row()?, district_row.row()?);
+    let data = format!("{}    {}", warehouse_row.get::<&str>(0)?, district_row.get::<&str>(0)?);
+    c.add(&s.insert_history, &[&customer, &place.1, &place.0, &district, &warehouse, &amount, &data])?;
+    c.add(&s.commit, &[])?;
+    c.exchange().await?;
     Ok(Outcome::Committed)
 }
 
 async fn order_status(
-    c: &Client,
+    c: &mut Connection,
     s: &Statements,
     warehouse: i32,
     district: i32,
     who: Who,
 ) -> Result<Outcome> {
-    let ((), found) = try_join!(begin(c), customer_named(c, s, warehouse, district, &who))?;
-    let customer = found.ok_or("a customer that an order status names is not there")?;
-    let (_, last) = try_join!(
-        query_one(c, &s.customer_status, [&warehouse, &district, &customer]),
-        query_opt(c, &s.last_order, [&warehouse, &district, &customer]),
-    )?;
-    match last {
-        Some(last) => {
-            let order: i32 = last.get(0);
-            try_join!(query(c, &s.lines_of_order, [&warehouse, &district, &order]), commit(c))?;
+    c.add(&s.begin, &[])?;
+    let customer = match who {
+        Who::Id(customer) => customer,
+        Who::Name(name) => {
+            c.add(&s.customers_by_name, &[&warehouse, &district, &name])?;
+            middle_customer(&c.exchange().await?[1])?
         }
-        None => commit(c).await?,
+    };
+    c.add(&s.customer_status, &[&warehouse, &district, &customer])?;
+    c.add(&s.last_order, &[&warehouse, &district, &customer])?;
+    let replies = c.exchange().await?;
+    if let Some(last) = replies.last().and_then(|reply| reply.rows.first()) {
+        let order: i32 = last.get(0)?;
+        c.add(&s.lines_of_order, &[&warehouse, &district, &order])?;
     }
+    c.add(&s.commit, &[])?;
+    c.exchange().await?;
     Ok(Outcome::Committed)
 }
 
 /// One district's part of a delivery; a transaction of its own, as clause 2.7.2 allows.
 async fn deliver_district(
-    c: &Client,
+    c: &mut Connection,
     s: &Statements,
     warehouse: i32,
     district: i32,
     carrier: i32,
 ) -> Result<()> {
-    let ((), oldest) = try_join!(begin(c), query_opt(c, &s.oldest_new_order, [&warehouse, &district]))?;
-    let Some(oldest) = oldest else { return Ok(commit(c).await?) };
-    let order: i32 = oldest.get(0);
-    let (deleted, row, _, total) = try_join!(
-        execute(c, &s.delete_new_order, [&warehouse, &district, &order]),
-        query_one(c, &s.deliver_order, [&warehouse, &district, &order, &carrier]),
-        execute(c, &s.deliver_lines, [&warehouse, &district, &order]),
-        query_one(c, &s.order_total, [&warehouse, &district, &order]),
-    )?;
+    c.add(&s.begin, &[])?;
+    c.add(&s.oldest_new_order, &[&warehouse, &district])?;
+    let replies = c.exchange().await?;
+    let Some(oldest) = replies[1].rows.first() else {
+        c.add(&s.commit, &[])?;
+        c.exchange().await?;
+        return Ok(());
+    };
+    let order: i32 = oldest.get(0)?;
+    c.add(&s.delete_new_order, &[&warehouse, &district, &order])?;
+    c.add(&s.deliver_order, &[&warehouse, &district, &order, &carrier])?;
+    c.add(&s.deliver_lines, &[&warehouse, &district, &order])?;
+    c.add(&s.order_total, &[&warehouse, &district, &order])?;
+    let mut replies = exchange(c).await?;
+    let (deleted, delivered, _, total) = (replies.next(), replies.next(), replies.next(), replies.next());
     // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
-    if deleted == 0 {
-        return Ok(rollback(c).await?);
+    if deleted.affected == 0 {
+        return rollback(c, s).await;
     }
-    let (customer, total): (i32, Decimal) = (row.get(0), total.get(0));
-    try_join!(execute(c, &s.credit_customer, [&warehouse, &district, &customer, &total]), commit(c))?;
+    let (customer, total): (i32, Decimal) = (delivered.row()?.get(0)?, total.row()?.get(0)?);
+    c.add(&s.credit_customer, &[&warehouse, &district, &customer, &total])?;
+    c.add(&s.commit, &[])?;
+    c.exchange().await?;
     Ok(())
 }
 
 async fn stock_level(
-    c: &Client,
+    c: &mut Connection,
     s: &Statements,
     warehouse: i32,
     district: i32,
     threshold: i32,
 ) -> Result<Outcome> {
-    let ((), next) = try_join!(begin(c), query_one(c, &s.next_order_number, [&warehouse, &district]))?;
-    let next: i32 = next.get(0);
-    try_join!(query_one(c, &s.low_stock, [&warehouse, &district, &next, &threshold]), commit(c))?;
+    c.add(&s.begin, &[])?;
+    c.add(&s.next_order_number, &[&warehouse, &district])?;
+    let next: i32 = c.exchange().await?[1].row()?.get(0)?;
+    c.add(&s.low_stock, &[&warehouse, &district, &next, &threshold])?;
+    c.add(&s.commit, &[])?;
+    c.exchange().await?;
     Ok(Outcome::Committed)
 }

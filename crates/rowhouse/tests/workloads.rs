@@ -1,0 +1,113 @@
+//! The workloads against a whole server: batches of statements, `rowhouse bench` for each workload with its check.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Server, check_output, run, text};
+use workloads::connection::{Connection, Prepared, ServerError};
+use workloads::target::Target;
+
+async fn open(server: &Server) -> Connection {
+    let target = Target::new(&server.url("acme", "acme"), None).expect("a URL");
+    target.open(0).await.expect("the owner can connect")
+}
+
+async fn prepare(connection: &mut Connection, sql: &str) -> Prepared {
+    connection.prepare(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+#[test]
+fn a_batch_answers_in_order() {
+    let server = Server::with_acme();
+    run(async {
+        server
+            .owner("acme")
+            .await
+            .batch_execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
+            .await
+            .expect("DDL");
+        let mut c = open(&server).await;
+        let insert = prepare(&mut c, "INSERT INTO t VALUES ($1, $2)").await;
+        let all = prepare(&mut c, "SELECT b, a FROM t ORDER BY a").await;
+        c.add(&insert, &[&1i32, &"one"]).expect("values fit");
+        c.add(&insert, &[&2i32, &None::<&str>]).expect("values fit");
+        c.add(&all, &[]).expect("values fit");
+        let replies = c.exchange().await.expect("all succeed");
+        assert_eq!(replies.iter().map(|reply| reply.affected).collect::<Vec<_>>(), [1, 1, 2]);
+        let rows = &replies[2].rows;
+        assert_eq!(rows[0].get::<&str>(0).expect("text"), "one");
+        assert_eq!(rows[1].get::<Option<&str>>(0).expect("text or NULL"), None);
+        assert_eq!(rows[1].get::<i32>(1).expect("an int"), 2);
+        assert!(rows[0].get::<i32>(2).is_err(), "there is no third column");
+        assert!(replies[2].row().is_err(), "there are two rows");
+        assert!(c.add(&insert, &[&1i32]).is_err(), "a parameter is missing");
+    });
+}
+
+#[test]
+fn a_batch_ends_at_its_first_error_and_the_connection_goes_on() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        owner.batch_execute("CREATE TABLE t (a int PRIMARY KEY)").await.expect("DDL");
+        let mut c = open(&server).await;
+        let insert = prepare(&mut c, "INSERT INTO t VALUES ($1)").await;
+        let (begin, commit) = (prepare(&mut c, "BEGIN").await, prepare(&mut c, "COMMIT").await);
+        let rollback = prepare(&mut c, "ROLLBACK").await;
+        c.add(&begin, &[]).expect("no values");
+        for value in [&1i32, &1, &2] {
+            c.add(&insert, &[value]).expect("a value fits");
+        }
+        c.add(&commit, &[]).expect("no values");
+        let error = c.exchange().await.expect_err("1 is there twice");
+        let said = error.downcast_ref::<ServerError>().expect("the server said it");
+        assert_eq!(said.code, "23505");
+        c.add(&rollback, &[]).expect("no values");
+        c.exchange().await.expect("a failed transaction can be rolled back");
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "0", "COMMIT was skipped");
+
+        // What was added and cleared is not sent.
+        c.add(&insert, &[&7i32]).expect("a value fits");
+        c.clear();
+        c.add(&insert, &[&8i32]).expect("a value fits");
+        c.exchange().await.expect("the connection goes on");
+        assert_eq!(text(&owner, "SELECT min(a) || ' ' || count(*) FROM t").await, "8 1");
+        let error = c.prepare("SELECT FROM FROM").await.expect_err("no SQL");
+        assert_eq!(error.downcast_ref::<ServerError>().expect("the server said it").code, "42601");
+        c.exchange().await.expect("an empty batch is answered");
+    });
+}
+
+#[test]
+fn bench_runs_each_workload_and_checks_it() {
+    let server = Server::start();
+    for (workload, scale) in [("tpcc", "0.01"), ("pgbench", "1"), ("pgbench-select", "1")] {
+        let output = check_output(Command::new(env!("CARGO_BIN_EXE_rowhouse")).args([
+            "bench",
+            workload,
+            "--tenants",
+            "2",
+            "--clients",
+            "2",
+            "--scale",
+            scale,
+            "--seconds",
+            "2",
+            "--warm-up",
+            "0",
+            "--json",
+            "--url",
+            &server.url("admin", "rowhouse"),
+        ]));
+        let report: serde_json::Value = serde_json::from_str(&output).expect("JSON");
+        assert!(report["transactions"].as_u64().expect("a count") > 0, "{workload}: {output}");
+        assert_eq!(report["violations"].as_array().expect("a list").len(), 0, "{workload}: {output}");
+    }
+    // pgbench's own invariant.
+    run(async {
+        let admin = server.connect_as("admin", "bench1").await.expect("the administrator may enter");
+        let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(bbalance) FROM pgbench_branches)";
+        assert_eq!(text(&admin, sums).await, "t");
+    });
+}

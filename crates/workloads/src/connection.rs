@@ -1,0 +1,318 @@
+//! The connection a measured client runs its transactions over: prepared statements, sent in batches.
+//!
+//! A batch is what libpq's pipeline mode and JDBC's batches send: the statements of one step of a transaction and one Sync, in
+//! one write; the server answers in order, and after a statement that fails it skips the rest of the batch. A load
+//! generator shares the machine with the server it measures, so this costs a fraction of what a general client does.
+//! Everything that is not measured (loading, checking, administration) uses `tokio-postgres`.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use postgres_protocol::IsNull as WireNull;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::message::backend::{DataRowBody, ErrorResponseBody, Message};
+use postgres_protocol::message::frontend::{self, BindError};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+use tokio_postgres::fallible_iterator::FallibleIterator as _;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
+
+use crate::Result;
+
+/// What the server reported instead of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerError {
+    /// SQLSTATE.
+    pub code: String,
+    pub message: String,
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server says: {} ({})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+/// A session of one client.
+pub struct Connection {
+    socket: Pin<Box<dyn Socket>>,
+    inbox: BytesMut,
+    outbox: BytesMut,
+    /// The columns of each statement of the batch that is being written.
+    batch: Vec<Arc<[Type]>>,
+    prepared: usize,
+}
+
+/// A prepared statement of one connection.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    name: String,
+    parameters: Vec<Type>,
+    columns: Arc<[Type]>,
+}
+
+/// What came back for one statement of a batch.
+#[derive(Debug, Default)]
+pub struct Reply {
+    pub rows: Vec<Row>,
+    /// Rows affected, or returned, as the command's tag says.
+    pub affected: u64,
+}
+
+impl Reply {
+    /// The only row.
+    ///
+    /// # Errors
+    /// When there are none or several.
+    pub fn row(&self) -> Result<&Row> {
+        match self.rows.as_slice() {
+            [row] => Ok(row),
+            rows => Err(format!("one row was expected, {} came", rows.len()).into()),
+        }
+    }
+}
+
+/// A row, in binary form.
+#[derive(Debug)]
+pub struct Row {
+    body: DataRowBody,
+    columns: Arc<[Type]>,
+}
+
+impl Row {
+    /// The value of a column.
+    ///
+    /// # Errors
+    /// When there is no such column, or the value is no `T`.
+    pub fn get<'a, T: FromSql<'a>>(&'a self, column: usize) -> Result<T> {
+        let range = self.body.ranges().nth(column)?.ok_or("a row has fewer columns than were asked for")?;
+        T::from_sql_nullable(&self.columns[column], range.map(|range| &self.body.buffer()[range]))
+    }
+}
+
+impl Connection {
+    /// Connects and authenticates, without TLS.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub(crate) async fn open(config: &Config, database: &str) -> Result<Connection> {
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let socket: Pin<Box<dyn Socket>> = match config.get_hosts().first() {
+            Some(Host::Tcp(host)) => {
+                let socket = TcpStream::connect((host.as_str(), port)).await?;
+                socket.set_nodelay(true)?;
+                Box::pin(socket)
+            }
+            Some(Host::Unix(folder)) => {
+                Box::pin(UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await?)
+            }
+            None => return Err("the URL names no host".into()),
+        };
+        let mut connection = Connection {
+            socket,
+            inbox: BytesMut::with_capacity(16 << 10),
+            outbox: BytesMut::with_capacity(16 << 10),
+            batch: Vec::new(),
+            prepared: 0,
+        };
+        let user = config.get_user().ok_or("the URL names no user")?;
+        let parameters = [("user", user), ("database", database), ("client_encoding", "UTF8")];
+        frontend::startup_message(parameters, &mut connection.outbox)?;
+        connection.authenticate(user, config.get_password().unwrap_or_default()).await?;
+        connection.until_ready().await?;
+        Ok(connection)
+    }
+
+    async fn authenticate(&mut self, user: &str, password: &[u8]) -> Result<()> {
+        let mut scram: Option<ScramSha256> = None;
+        loop {
+            self.write_out().await?;
+            match self.read().await? {
+                Message::AuthenticationOk => return Ok(()),
+                Message::AuthenticationCleartextPassword => {
+                    frontend::password_message(password, &mut self.outbox)?;
+                }
+                Message::AuthenticationMd5Password(body) => {
+                    let hash = md5_hash(user.as_bytes(), password, body.salt());
+                    frontend::password_message(hash.as_bytes(), &mut self.outbox)?;
+                }
+                Message::AuthenticationSasl(_) => {
+                    let made = scram.insert(ScramSha256::new(password, ChannelBinding::unsupported()));
+                    frontend::sasl_initial_response(SCRAM_SHA_256, made.message(), &mut self.outbox)?;
+                }
+                Message::AuthenticationSaslContinue(body) => {
+                    let scram = scram.as_mut().ok_or("the server continues what it did not begin")?;
+                    scram.update(body.data())?;
+                    frontend::sasl_response(scram.message(), &mut self.outbox)?;
+                }
+                Message::AuthenticationSaslFinal(body) => {
+                    scram.as_mut().ok_or("the server ends what it did not begin")?.finish(body.data())?;
+                }
+                Message::ErrorResponse(body) => return Err(reported(&body)?.into()),
+                _ => return Err("the server wants an authentication that is not known here".into()),
+            }
+        }
+    }
+
+    /// Reads to the next ReadyForQuery.
+    async fn until_ready(&mut self) -> Result<()> {
+        loop {
+            match self.read().await? {
+                Message::ReadyForQuery(_) => return Ok(()),
+                Message::ErrorResponse(body) => return Err(reported(&body)?.into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn prepare(&mut self, sql: &str) -> Result<Prepared> {
+        self.prepared += 1;
+        let name = format!("s{}", self.prepared);
+        frontend::parse(&name, sql, std::iter::empty(), &mut self.outbox)?;
+        frontend::describe(b'S', &name, &mut self.outbox)?;
+        frontend::sync(&mut self.outbox);
+        self.write_out().await?;
+        let (mut parameters, mut columns, mut error) = (Vec::new(), Vec::new(), None);
+        let of_oid = |oid| Type::from_oid(oid).ok_or_else(|| format!("the type {oid} is not known here"));
+        loop {
+            match self.read().await? {
+                Message::ParameterDescription(body) => {
+                    parameters = body
+                        .parameters()
+                        .map_err(crate::Error::from)
+                        .map(|oid| Ok(of_oid(oid)?))
+                        .collect()?;
+                }
+                Message::RowDescription(body) => {
+                    columns = body
+                        .fields()
+                        .map_err(crate::Error::from)
+                        .map(|field| Ok(of_oid(field.type_oid())?))
+                        .collect()?;
+                }
+                Message::ErrorResponse(body) => error = Some(reported(&body)?),
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        match error {
+            Some(error) => Err(error.into()),
+            None => Ok(Prepared { name, parameters, columns: columns.into() }),
+        }
+    }
+
+    /// Adds a statement to the batch; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When a value does not fit its parameter.
+    pub fn add(&mut self, statement: &Prepared, values: &[&(dyn ToSql + Sync)]) -> Result<()> {
+        if values.len() != statement.parameters.len() {
+            return Err(
+                format!("{} values for {} parameters", values.len(), statement.parameters.len()).into()
+            );
+        }
+        let typed = values.iter().zip(&statement.parameters);
+        let serialize = |(value, of): (&&(dyn ToSql + Sync), &Type), out: &mut BytesMut| {
+            value.to_sql_checked(of, out).map(|null| match null {
+                IsNull::Yes => WireNull::Yes,
+                IsNull::No => WireNull::No,
+            })
+        };
+        frontend::bind("", &statement.name, [1], typed, serialize, [1], &mut self.outbox).map_err(
+            |error| -> crate::Error {
+                match error {
+                    BindError::Conversion(error) => error,
+                    BindError::Serialization(error) => error.into(),
+                }
+            },
+        )?;
+        frontend::execute("", 0, &mut self.outbox)?;
+        self.batch.push(Arc::clone(&statement.columns));
+        Ok(())
+    }
+
+    /// Sends the batch and waits for the server to have done with it. A reply for each statement, in their order.
+    ///
+    /// # Errors
+    /// [`ServerError`] from the first statement that fails; those after it were not run.
+    pub async fn exchange(&mut self) -> Result<Vec<Reply>> {
+        frontend::sync(&mut self.outbox);
+        self.write_out().await?;
+        let batch = std::mem::take(&mut self.batch);
+        let mut replies = Vec::with_capacity(batch.len());
+        let (mut reply, mut error) = (Reply::default(), None);
+        loop {
+            match self.read().await? {
+                Message::DataRow(body) => {
+                    let columns = batch.get(replies.len()).ok_or("a row for no statement")?;
+                    reply.rows.push(Row { body, columns: Arc::clone(columns) });
+                }
+                Message::CommandComplete(body) => {
+                    reply.affected = body.tag()?.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+                    replies.push(std::mem::take(&mut reply));
+                }
+                Message::EmptyQueryResponse => replies.push(Reply::default()),
+                Message::ErrorResponse(body) => error = Some(reported(&body)?),
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        match error {
+            Some(error) => Err(error.into()),
+            None if replies.len() == batch.len() => Ok(replies),
+            None => Err("the server did not answer each statement".into()),
+        }
+    }
+
+    /// Forgets a batch that was not sent.
+    pub fn clear(&mut self) {
+        self.outbox.clear();
+        self.batch.clear();
+    }
+
+    async fn write_out(&mut self) -> Result<()> {
+        self.socket.write_all(&self.outbox).await?;
+        self.outbox.clear();
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<Message> {
+        loop {
+            if let Some(message) = Message::parse(&mut self.inbox)? {
+                return Ok(message);
+            }
+            self.inbox.reserve(8 << 10);
+            if self.socket.read_buf(&mut self.inbox).await? == 0 {
+                return Err("the server closed the connection".into());
+            }
+        }
+    }
+}
+
+fn reported(body: &ErrorResponseBody) -> Result<ServerError> {
+    let mut error = ServerError { code: String::new(), message: String::new() };
+    let mut fields = body.fields();
+    while let Some(field) = fields.next()? {
+        let value = String::from_utf8_lossy(field.value_bytes());
+        match field.type_() {
+            b'C' => error.code = value.into_owned(),
+            b'M' => error.message = value.into_owned(),
+            _ => {}
+        }
+    }
+    Ok(error)
+}
