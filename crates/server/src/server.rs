@@ -177,7 +177,7 @@ impl Server {
         self.shared.workers.len()
     }
 
-    /// Whether the workers run at raised priority.
+    /// Whether the workers may raise themselves above analytical threads.
     pub fn has_priority(&self) -> bool {
         self.priority
     }

@@ -20,6 +20,8 @@ use super::run_queues::RunQueues;
 const POLL_BUDGET: Nanos = Nanos::from_micros(250);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
+/// How long after the last proxy's quantum a worker keeps its raised priority.
+const RAISED_TIME: Nanos = Nanos::from_millis(10);
 /// Weight of the server's own tasks (log flush, accepting): they are short and others wait for them, so they go first
 /// unless they flood the worker. Tenants have 100 each by default.
 const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
@@ -44,6 +46,10 @@ pub struct Worker {
     mail: Vec<Message>,
     before_wait: Option<Box<dyn FnMut()>>,
     raised: Option<Arc<ProxyState>>,
+    /// Whether the system lets the worker raise itself.
+    may_raise_itself: bool,
+    /// While the worker is raised above proxies: when one last had a quantum.
+    raised_itself: Option<Nanos>,
     reconciled_at: Nanos,
     thread_cpu: Nanos,
     // Declared last: the ring goes after everything that may still refer to it.
@@ -158,6 +164,8 @@ impl Worker {
             mail: Vec::new(),
             before_wait: None,
             raised: None,
+            may_raise_itself: false,
+            raised_itself: None,
             reconciled_at: env.now(),
             thread_cpu: reactor.enter(|| env.clock.thread_cpu()),
             env: env.clone(),
@@ -170,10 +178,16 @@ impl Worker {
         self.handle.clone()
     }
 
-    /// Raises the calling thread to a worker's priority, so that it preempts proxies at once. An error where that
+    /// Lets the worker raise itself while proxies have quanta, so that it preempts them at once. An error where that
     /// privilege is missing: tell the operator and go on.
-    pub fn claim_priority(&self) -> io::Result<()> {
-        self.env.threads.current().set_priority(Priority::Worker)
+    ///
+    /// Without proxies it stays at the ordinary priority: raised it would preempt, at each message, the very client or
+    /// kernel thread on its core that has more messages for it.
+    pub fn claim_priority(&mut self) -> io::Result<()> {
+        let thread = self.env.threads.current();
+        thread.set_priority(Priority::Worker)?;
+        self.may_raise_itself = true;
+        thread.set_priority(Priority::Normal)
     }
 
     /// Has `hook` called in each turn between polling and waiting: the place to start a log flush of what the polls
@@ -296,6 +310,9 @@ impl Worker {
         if !proxy.wants_to_run() {
             return Ok(0);
         }
+        if self.may_raise_itself && self.raised_itself.replace(now).is_none() {
+            let _ = self.env.threads.current().set_priority(Priority::Worker);
+        }
         if !self.raised.as_ref().is_some_and(|raised| Arc::ptr_eq(raised, proxy)) {
             self.lower();
             // Without the privilege all proxies stay at SCHED_IDLE and share the quantum: slower for the picked one, and
@@ -331,6 +348,10 @@ impl Worker {
             local.queues.borrow_mut().reconcile(thread_cpu - self.thread_cpu, &self.system, now);
             self.thread_cpu = thread_cpu;
             self.reconciled_at = now;
+            if self.raised_itself.is_some_and(|at| now - at >= RAISED_TIME) {
+                self.raised_itself = None;
+                let _ = self.env.threads.current().set_priority(Priority::Normal);
+            }
         }
     }
 }
