@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -86,6 +87,12 @@ def resident_kib(pid):
     return int(found[1])
 
 
+def client_cpu_seconds():
+    """CPU of the programs that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def context_switches(pid):
     count = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -109,8 +116,8 @@ class Postgres:
     name = "PostgreSQL"
     admin_database = "postgres"
 
-    def __init__(self, folder, memory="4GB"):
-        self.data, self.port, self.memory = folder / "pg" / "data", free_port(), memory
+    def __init__(self, folder, memory="4GB", log="4GB"):
+        self.data, self.port, self.memory, self.log = folder / "pg" / "data", free_port(), memory, log
         self.data.parent.mkdir()
         self.bin = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
         self.run(self.bin / "initdb", "-D", self.data, "-U", "admin", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8")
@@ -126,7 +133,7 @@ class Postgres:
     def start(self):
         options = (
             f"-p {self.port} -c listen_addresses=127.0.0.1 -k /tmp -c shared_buffers={self.memory} "
-            "-c max_connections=700 -c max_wal_size=16GB -c wal_sync_method=fdatasync -c synchronous_commit=on -c fsync=on"
+            f"-c max_connections=700 -c max_wal_size={self.log} -c wal_sync_method=fdatasync -c synchronous_commit=on -c fsync=on"
         )
         self.run(self.bin / "pg_ctl", "-D", self.data, "-w", "-o", options, "-l", self.data.parent / "log", "start")
         self.pid = int((self.data / "postmaster.pid").read_text().split()[0])
@@ -319,7 +326,32 @@ def running(server):
         yield server
     finally:
         if server.name == "PostgreSQL" or server.process:
+            wake(server)
             server.stop()
+
+
+@contextlib.contextmanager
+def awake(server):
+    """Lets a running server work that sleeps otherwise (SIGSTOP, SIGCONT): it stays warm and disturbs nobody meanwhile."""
+    wake(server)
+    try:
+        yield server
+    finally:
+        put_to_sleep(server)
+
+
+def put_to_sleep(server):
+    signal_all(server, signal.SIGSTOP)
+
+
+def wake(server):
+    signal_all(server, signal.SIGCONT)
+
+
+def signal_all(server, number):
+    for pid in process_tree(server.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def table(head, rows):

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures Rowhouse beside PostgreSQL on this machine, both durable at commit, and prints a table of ratios.
 
-Each measurement runs the two servers in turn, A B A B ..., on the same cores, warmed up, and takes medians; the servers
-run one at a time, so neither disturbs the other. Needs PostgreSQL's server binaries and pgbench, and a release build
+Each measurement runs the two servers in turn, A B A B ..., on the same cores, and takes medians. Both stay up from the load
+to the last run, so both are warm; the one whose turn it is not is stopped (SIGSTOP) and disturbs nobody. Needs PostgreSQL's server binaries and pgbench, and a release build
 (`cargo build --release`, or another one that ROWHOUSE names).
 
     bench/side_by_side.py                      every measurement, five runs each
     bench/side_by_side.py --only select,tpcb --runs 3 --seconds 10
 """
 
+import os
 import re
 import subprocess
 
@@ -32,13 +33,14 @@ TPCC = {
 
 
 def pgbench(server, local, *options):
-    """Transactions a second and server CPU in microseconds a transaction."""
-    before = servers.cpu_seconds(server.pid)
+    """Transactions a second, and the CPU of server and client in microseconds a transaction."""
+    before, client_before = servers.cpu_seconds(server.pid), servers.client_cpu_seconds()
     command = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2", *options, server.dsn("pgb", local)]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    cpu = servers.cpu_seconds(server.pid) - before
+    cpu, client = servers.cpu_seconds(server.pid) - before, servers.client_cpu_seconds() - client_before
     count = int(re.search(r"actually processed: (\d+)", out)[1])
-    return {"rate": float(re.search(r"tps = ([0-9.]+)", out)[1]), "cpu_us": cpu / count * 1e6}
+    return {"rate": float(re.search(r"tps = ([0-9.]+)", out)[1]), "cpu_us": cpu / count * 1e6,
+            "client_us": client / count * 1e6}
 
 
 class Comparison:
@@ -52,7 +54,7 @@ class Comparison:
         runs = self.runs[what] = {server.name: [] for server in self.both}
         for number in range(self.arguments.runs):
             for server in self.both:
-                with servers.running(server):
+                with servers.awake(server):
                     run = measure(server)
                 runs[server.name].append(run)
                 say(f"  {what}, run {number + 1}, {server.name}: "
@@ -65,13 +67,21 @@ class Comparison:
         ratio = theirs / ours if less else ours / theirs
         cells = [f"{servers.median(each):,.1f} {unit} ({min(each):,.1f} to {max(each):,.1f})" for each in values.values()]
         missed = " **missed**" if ratio < floor else ""
-        self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x"])
+        self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x" if floor else ""])
+
+    def add_bound(self, what, words):
+        """A row: what a server that used no CPU could reach at most, given what the client uses."""
+        runs = self.runs[what]
+        client = servers.median([run["client_us"] for run in runs["Rowhouse"]])
+        most = os.cpu_count() * 1e6 / client
+        ratio = most / servers.median([run["rate"] for run in runs["PostgreSQL"]])
+        self.rows.append([words, f"{most:,.0f} tx/s ({client:.1f} us/tx)", "", f"{ratio:.2f}x", ""])
 
 
 def measure_pgbench(comparison, wanted):
     arguments = comparison.arguments
     for server in comparison.both:
-        with servers.running(server):
+        with servers.awake(server):
             psql(server, server.admin_database, server.create("pgb"))
             initialise = ["pgbench", "-q", "-i", "-s", str(arguments.pgbench_scale), server.dsn("pgb", True)]
             subprocess.run(initialise, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -86,6 +96,7 @@ def measure_pgbench(comparison, wanted):
         words += f", scale {arguments.pgbench_scale}"
         comparison.add(what, words, "tx/s", "rate", floor)
         comparison.add(what, f"{words}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
+        comparison.add_bound(what, f"{words}: a server without cost, by the client's own CPU")
 
 
 def measure_tpcc(comparison, what):
@@ -93,7 +104,7 @@ def measure_tpcc(comparison, what):
     words, options, floor, cpu_floor = TPCC[what]
     options = ["tpcc", *options, "--scale", arguments.tpcc_scale]
     for server in comparison.both:
-        with servers.running(server):
+        with servers.awake(server):
             say(f"  loading on {server.name}")
             servers.bench(server, *options, "--load-only")
     comparison.interleave(what, lambda server: servers.bench_with_cpu(
@@ -102,7 +113,7 @@ def measure_tpcc(comparison, what):
     comparison.add(what, words, "tpmC", "tpmc", floor)
     comparison.add(what, f"{words}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
     for server in comparison.both:
-        with servers.running(server):
+        with servers.awake(server):
             servers.check_conditions(server, *options)
 
 
@@ -113,14 +124,18 @@ def main():
     parser.add_argument("--runs", type=int, default=5, help="runs of each server")
     parser.add_argument("--seconds", type=float, default=20.0, help="measured seconds of a run")
     parser.add_argument("--memory", default="4GB", help="PostgreSQL's shared_buffers")
+    parser.add_argument("--log", default="4GB", help="log that both keep before they checkpoint")
     parser.add_argument("--pgbench-scale", type=int, default=20)
     parser.add_argument("--tpcc-scale", type=float, default=1.0, help="part of TPC-C's population")
     arguments = servers.parse(parser)
     wanted = arguments.only.split(",")
     if unknown := set(wanted) - set(names):
         parser.error(f"unknown measurement: {', '.join(unknown)}")
-    with servers.folder("side-by-side") as folder:
-        comparison = Comparison(arguments, [servers.Rowhouse(folder), servers.Postgres(folder, arguments.memory)])
+    with servers.folder("side-by-side") as folder, servers.running(servers.Rowhouse(folder, ["--log-limit", arguments.log])) as ours, \
+            servers.running(servers.Postgres(folder, arguments.memory, arguments.log)) as theirs:
+        comparison = Comparison(arguments, [ours, theirs])
+        for server in comparison.both:
+            servers.put_to_sleep(server)
         if scripts := [what for what in PGBENCH if what in wanted]:
             measure_pgbench(comparison, scripts)
         for what in TPCC:

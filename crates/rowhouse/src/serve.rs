@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Memory for the pages of all tenants together, for example 4GiB or 512MB
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     memory: ByteCount,
+    /// Redo log kept before tenants are checkpointed to shorten it; a restart reads what is kept
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    log_limit: ByteCount,
     /// A further directory for tenants' data files, chosen by `CREATE TENANT ... WITH (volume = NAME)`; repeatable
     #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
     volume: Vec<(String, PathBuf)>,
@@ -85,6 +88,7 @@ impl Args {
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             workers: self.workers.map(usize::from),
             memory: self.memory,
+            log_limit: self.log_limit,
             volumes: self.volume.clone(),
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             analytic: crate::ANALYTIC,

@@ -38,8 +38,9 @@ pub struct ServerConfig {
     pub authentication_timeout: Nanos,
     /// A tenant without sessions closes after this long.
     pub tenant_close_after: Nanos,
-    /// A tenant is checkpointed once it logged this much since its last checkpoint.
-    pub checkpoint_bytes: ByteCount,
+    /// Redo log of all workers that is kept before the tenants that need its oldest part are checkpointed. A soft limit: the
+    /// log grows past it while they are. A tenant that logged a quarter of it since its last checkpoint has one too.
+    pub log_limit: ByteCount,
     /// A tenant with changes is checkpointed at least this often.
     pub checkpoint_interval: Nanos,
     /// The first start's password of the administrator; `None` generates one into a file.
@@ -75,7 +76,7 @@ impl ServerConfig {
             tenant_connections_max: 10_000,
             authentication_timeout: Nanos::from_secs(30),
             tenant_close_after: Nanos::from_secs(300),
-            checkpoint_bytes: ByteCount::from_mib(64),
+            log_limit: ByteCount::from_mib(1024),
             checkpoint_interval: Nanos::from_secs(300),
             admin_password: None,
             analytic: None,

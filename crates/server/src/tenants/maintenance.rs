@@ -12,8 +12,8 @@ use super::Home;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
-/// Bytes of live log a worker may have before the tenants that keep the oldest segment are checkpointed.
-const LIVE_LOG_A_WORKER: ByteCount = ByteCount::from_mib(256);
+/// The part of the log's limit that one tenant may have logged since its last checkpoint.
+const TENANT_LOG_PART: u64 = 4;
 
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
@@ -42,7 +42,7 @@ async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
     let config = &shared.config;
     let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return };
     let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;
-    if logged >= config.checkpoint_bytes || old {
+    if logged.0 >= config.log_limit.0 / TENANT_LOG_PART || old {
         // Failures are logged where they happen; the next tick tries again.
         let _ = home.checkpoint().await;
     }
@@ -54,7 +54,7 @@ async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
 /// Has the tenants that keep the oldest segments checkpointed, and the next segments made ready.
 async fn trim_log(shared: &Arc<Shared>) -> Result<(), RedoError> {
     let usage = shared.log_dir.usage();
-    if usage.live.0 > LIVE_LOG_A_WORKER.0 * shared.workers.len() as u64 {
+    if usage.live > shared.config.log_limit {
         for (tenant, _) in usage.pinned_oldest {
             recover_one(shared, tenant).await;
         }
