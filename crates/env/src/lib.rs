@@ -27,7 +27,7 @@ pub use clock::{Clock, Ticks};
 pub use disk::{DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
 pub use entropy::Entropy;
 pub use io_buf::{IO_ALIGN, IoBuf};
-pub use memory::advise_huge_pages;
+pub use memory::{HUGE_PAGE_LEN, reserve_huge};
 pub use net::{LOCAL_PEER, Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};
 pub use reactor::{Elapsed, Reactor, RemoteWaker, Sleep, now, sleep, sleep_until, timeout_at};
 pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};

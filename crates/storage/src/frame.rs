@@ -6,7 +6,6 @@
 //! Chunks are huge pages where the kernel grants them, and are kept until the process ends. The `unsafe` here makes
 //! bytes owned; `version.rs`, `radix.rs` and `map.rs` share them.
 
-use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,12 +16,14 @@ use base::limits::PAGE_SIZE;
 use crate::PageBytes;
 
 /// A chunk is one huge page: 256 frames of 8 KiB.
-const CHUNK_LEN: usize = 2 << 20;
+const CHUNK_LEN: usize = env::HUGE_PAGE_LEN;
 const CHUNK_FRAMES: usize = CHUNK_LEN / PAGE_SIZE;
 const _: () = assert!(CHUNK_FRAMES == 256 && CHUNK_LEN.is_multiple_of(PAGE_SIZE));
 
 /// 2^16 chunks of 2 MiB: 128 GiB of frames in one process.
 const CHUNKS_MAX: usize = 1 << 16;
+/// Address space is reserved for this many chunks at a time: 1 GiB.
+const REGION_CHUNKS: usize = if cfg!(miri) { 4 } else { 512 };
 
 struct Chunk {
     base: NonNull<PageBytes>,
@@ -31,6 +32,9 @@ struct Chunk {
 }
 
 static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
+/// Where the chunks of each region begin; null until the first of them is made.
+static REGIONS: [AtomicPtr<u8>; CHUNKS_MAX / REGION_CHUNKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX / REGION_CHUNKS];
 static CHUNK_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Top of the stack of free frames: index + 1 (or 0) in the low half, a tag that grows with every change above.
 static FREE: AtomicU64 = AtomicU64::new(0);
@@ -92,15 +96,28 @@ fn grow() -> u32 {
     first
 }
 
+/// Memory of the chunk of that number, zeroed.
+fn chunk_memory(number: usize) -> NonNull<u8> {
+    let region = &REGIONS[number / REGION_CHUNKS];
+    let mut start = region.load(Ordering::Acquire);
+    if start.is_null() {
+        let made = env::reserve_huge(REGION_CHUNKS * CHUNK_LEN).expect("address space for page frames");
+        // Should another thread have been first, this address space stays reserved in vain; it holds no memory.
+        start = match region.compare_exchange(start, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made.as_ptr(),
+            Err(theirs) => theirs,
+        };
+    }
+    // SAFETY: the offset lies within the region's REGION_CHUNKS chunks.
+    let memory = unsafe { start.add(number % REGION_CHUNKS * CHUNK_LEN) };
+    NonNull::new(memory).expect("a region does not begin at zero")
+}
+
 /// Makes a chunk whose frames are linked in ascending order and owned by the caller; returns the first.
 fn new_chunk() -> u32 {
-    let layout = Layout::from_size_align(CHUNK_LEN, CHUNK_LEN).expect("a power of two");
-    // SAFETY: the layout's size is not zero.
-    let base = unsafe { alloc(layout) };
-    let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-    env::advise_huge_pages(base, CHUNK_LEN);
     let number = CHUNK_COUNT.fetch_add(1, Ordering::Relaxed) as usize;
     assert!(number < CHUNKS_MAX, "more than 128 GiB of page frames");
+    let base = chunk_memory(number);
     let first = (number * CHUNK_FRAMES) as u32;
     let link = |i: usize| AtomicU32::new(if i + 1 < CHUNK_FRAMES { first + i as u32 + 2 } else { 0 });
     let chunk = Box::new(Chunk { base: base.cast(), below: std::array::from_fn(link) });
