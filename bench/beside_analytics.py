@@ -4,7 +4,7 @@
 Runs alternate, without, with, without, ...; medians. What is counted is the CPU (user and system, from
 /proc/PID/task/*/stat) of every thread of the server but those named `analytic`, which run the query; so the workers' whole
 time is in it: transactions, log, sockets, page copies that the query's snapshots cause, and what handing the core to the
-query and back costs. It is taken over the middle of each run and divided by the transactions a second of the run.
+query and back costs. It is taken over the measured time of each run and divided by the transactions a second of the run.
 
 The query is one session that asks again as soon as it is answered, of the tenant that TPC-C runs on, so that its snapshots
 are of the pages that transactions write; --beside other gives it a tenant of its own. The load is a closed loop, or with

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -260,14 +261,23 @@ def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds):
     """As `bench`, and `cpu_us`: the server's CPU a transaction over the measured seconds."""
     options = [*options, "--warm-up", warm_up, "--seconds", seconds]
     process = start_bench(server, *options)
-    # Connecting and preparing come before the warm-up, the check after the end: the middle is surely within the run.
-    time.sleep(warm_up + seconds * 0.2)
-    before, began = cpu(server.pid), time.monotonic()
-    time.sleep(seconds * 0.6)
-    used, elapsed = cpu(server.pid) - before, time.monotonic() - began
+    samples, over = [], threading.Event()
+
+    def sample():
+        while not over.wait(0.2):
+            samples.append((time.time(), cpu(server.pid)))
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
     report = finish_bench(process, server, *options)
-    report["cpu_cores"] = used / elapsed
-    report["cpu_us"] = used / elapsed / max(1.0, report["transactions_per_second"]) * 1e6
+    over.set()
+    sampler.join()
+    # Connecting and preparing come before the warm-up, the check after the end: what is between is the run.
+    began = report["measured_from_us"] / 1e6
+    within = [sampled for sampled in samples if began <= sampled[0] <= began + seconds]
+    (first, before), (last, after) = within[0], within[-1]
+    report["cpu_cores"] = (after - before) / (last - first)
+    report["cpu_us"] = report["cpu_cores"] / max(1.0, report["transactions_per_second"]) * 1e6
     return report
 
 

@@ -69,7 +69,7 @@ async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Resul
         println!("\ninterrupted");
         return Ok(());
     }
-    let live: Vec<Arc<Live>> = target.databases.iter().map(|_| Arc::default()).collect();
+    let live: Vec<Arc<Live>> = target.databases.iter().map(|_| Arc::new(Live::with_latencies())).collect();
     let plan = Plan {
         pace: Pace::Closed,
         warm_up: Duration::ZERO,

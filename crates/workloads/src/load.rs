@@ -1,5 +1,7 @@
 //! How load is put on a server: closed loop, open loop at a rate, or with think time; counted after a warm-up.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,24 +50,33 @@ pub enum Outcome {
 #[derive(Debug, Default)]
 pub struct Live {
     pub transactions: AtomicU64,
-    /// Since they were last taken.
-    latencies: Mutex<Latencies>,
+    /// Since they were last taken; `None` if nobody will.
+    latencies: Option<Mutex<Latencies>>,
 }
 
 impl Live {
-    fn record(&self, latency: Duration) {
-        self.transactions.fetch_add(1, Ordering::Relaxed);
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+    /// Counters that keep latencies, too.
+    pub fn with_latencies() -> Live {
+        Live { latencies: Some(Mutex::default()), ..Live::default() }
     }
 
-    /// The latencies recorded since the last call.
+    fn record(&self, latency: Duration) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        if let Some(latencies) = &self.latencies {
+            latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+        }
+    }
+
+    /// The latencies recorded since the last call; none unless made by [`Live::with_latencies`].
     pub fn take_latencies(&self) -> Latencies {
-        std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner))
+        let latencies =
+            self.latencies.as_ref().map(|latencies| latencies.lock().unwrap_or_else(PoisonError::into_inner));
+        latencies.map(|mut latencies| std::mem::take(&mut *latencies)).unwrap_or_default()
     }
 }
 
-/// What one client measured.
-#[derive(Clone, Debug)]
+/// What the clients of a run measured, all in one place: a histogram each of hundreds of clients would not stay in the caches.
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     kinds: Vec<KindTally>,
     /// Empty unless the plan asks for it.
@@ -82,15 +93,6 @@ struct KindTally {
 impl Tally {
     pub fn new(kinds: usize) -> Tally {
         Tally { kinds: vec![KindTally::default(); kinds], log: Vec::new() }
-    }
-
-    pub fn merge(&mut self, other: &Tally) {
-        for (mine, theirs) in self.kinds.iter_mut().zip(&other.kinds) {
-            mine.latencies.merge(&theirs.latencies);
-            mine.rolled_back += theirs.rolled_back;
-            mine.retried += theirs.retried;
-        }
-        self.log.extend(&other.log);
     }
 
     /// Transactions of all kinds.
@@ -129,18 +131,18 @@ pub fn is_retryable(error: &crate::Error) -> bool {
     said.is_some_and(|said| matches!(said.code.as_str(), "40001" | "40P01"))
 }
 
-/// Runs one client to the plan's end.
+/// Runs one client to the plan's end, which is counted from `start`; how many of its transactions were measured.
 ///
 /// # Errors
 /// The first error that is not [`is_retryable`].
 pub async fn run_client(
     mut client: impl Transactor,
-    kinds: usize,
     plan: Plan,
     start: Instant,
     live: Arc<Live>,
-) -> Result<Tally> {
-    let mut tally = Tally::new(kinds);
+    tally: Rc<RefCell<Tally>>,
+) -> Result<u64> {
+    let mut measured = 0;
     let counted_from = start + plan.warm_up;
     let end = counted_from + plan.run;
     let mut intended = Instant::now();
@@ -154,7 +156,7 @@ pub async fn run_client(
         let outcome = loop {
             match client.run(kind).await {
                 Ok(outcome) => break outcome,
-                Err(error) if is_retryable(&error) => tally.kinds[kind].retried += 1,
+                Err(error) if is_retryable(&error) => tally.borrow_mut().kinds[kind].retried += 1,
                 Err(error) => return Err(error),
             }
         };
@@ -162,6 +164,8 @@ pub async fn run_client(
         let latency = finished - began;
         live.record(latency);
         if began >= counted_from && finished <= end {
+            measured += 1;
+            let mut tally = tally.borrow_mut();
             tally.kinds[kind].latencies.record(latency);
             tally.kinds[kind].rolled_back += u64::from(outcome == Outcome::RolledBack);
             if plan.log {
@@ -177,5 +181,5 @@ pub async fn run_client(
             }
         }
     }
-    Ok(tally)
+    Ok(measured)
 }

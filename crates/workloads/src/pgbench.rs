@@ -1,8 +1,10 @@
 //! pgbench's built-in scripts `tpcb-like` and `select-only`, over tables that `pgbench -i` would make.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use futures::SinkExt as _;
 use rand::rngs::SmallRng;
@@ -13,7 +15,7 @@ use tokio_postgres::types::ToSql;
 use crate::Result;
 use crate::connection::{Connection, Prepared};
 use crate::load::{self, Live, Outcome, Plan, Tally, Transactor};
-use crate::report::RunReport;
+use crate::report::{RunReport, since_1970_us};
 use crate::target::Target;
 
 /// Accounts a unit of scale; branches and tellers are 1 and 10.
@@ -187,21 +189,30 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
             tellers.push((tenant, teller));
         }
     }
+    let total = Rc::new(RefCell::new(Tally::new(1)));
     let start = Instant::now();
+    let measured_from = SystemTime::now() + options.plan.warm_up;
     let running: Vec<_> = tellers
         .into_iter()
         .map(|(tenant, teller)| {
             let live = Arc::clone(&live[tenant]);
-            (tenant, tokio::task::spawn_local(load::run_client(teller, 1, options.plan, start, live)))
+            (
+                tenant,
+                tokio::task::spawn_local(load::run_client(
+                    teller,
+                    options.plan,
+                    start,
+                    live,
+                    Rc::clone(&total),
+                )),
+            )
         })
         .collect();
-    let mut total = Tally::new(1);
-    let mut tenant_counts = vec![0; target.databases.len()];
+    let mut tenant_counts = vec![0u64; target.databases.len()];
     for (tenant, client) in running {
-        let tally = client.await??;
-        tenant_counts[tenant] += tally.count();
-        total.merge(&tally);
+        tenant_counts[tenant] += client.await??;
     }
+    let total = total.take();
     let seconds = options.plan.run.as_secs_f64();
     Ok(RunReport {
         workload: format!("pgbench {}", options.script.name()),
@@ -209,6 +220,7 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
         tenants: target.databases.len(),
         clients_per_tenant: options.clients_per_tenant,
         setting: format!("scale {}; {}", options.scale, crate::tpcc::pace_in_words(options.plan.pace)),
+        measured_from_us: since_1970_us(measured_from),
         seconds,
         transactions: total.count(),
         transactions_per_second: total.count() as f64 / seconds,

@@ -1,7 +1,9 @@
 //! A TPC-C run: terminals on every tenant, a warm-up, a measured time, the consistency check.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::random::{NuRand, TpccRandom};
 use super::statements::Statements;
@@ -9,7 +11,7 @@ use super::transaction::{KINDS, NEW_ORDER, Terminal};
 use super::{Scale, check};
 use crate::Result;
 use crate::load::{self, Live, Outcome, Pace, Plan, Tally, Transactor};
-use crate::report::RunReport;
+use crate::report::{RunReport, since_1970_us};
 use crate::target::Target;
 
 /// What a run is.
@@ -52,22 +54,22 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
             terminals.push((tenant, Terminal::new(connection, statements, random, options.scale, number)));
         }
     }
+    let total = Rc::new(RefCell::new(Tally::new(KINDS.len())));
     let start = Instant::now();
+    let measured_from = SystemTime::now() + options.plan.warm_up;
     let running: Vec<_> = terminals
         .into_iter()
         .map(|(tenant, terminal)| {
             let live = Arc::clone(&live[tenant]);
-            let client = load::run_client(terminal, KINDS.len(), options.plan, start, live);
+            let client = load::run_client(terminal, options.plan, start, live, Rc::clone(&total));
             (tenant, tokio::task::spawn_local(client))
         })
         .collect();
-    let mut total = Tally::new(KINDS.len());
-    let mut tenant_counts = vec![0; target.databases.len()];
+    let mut tenant_counts = vec![0u64; target.databases.len()];
     for (tenant, client) in running {
-        let tally = client.await??;
-        tenant_counts[tenant] += tally.count();
-        total.merge(&tally);
+        tenant_counts[tenant] += client.await??;
     }
+    let total = total.take();
     let seconds = options.plan.run.as_secs_f64();
     let mut violations = Vec::new();
     if options.check {
@@ -84,6 +86,7 @@ pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Resu
         tenants: target.databases.len(),
         clients_per_tenant: options.clients_per_tenant,
         setting: format!("{}; {}", options.scale, pace_in_words(options.plan.pace)),
+        measured_from_us: since_1970_us(measured_from),
         seconds,
         transactions: total.count(),
         transactions_per_second: total.count() as f64 / seconds,
