@@ -1,10 +1,8 @@
-//! The workloads against a whole server: batches of statements, `rowhouse bench` for each workload with its check.
+//! The connection that workloads measure over, against a whole server. `commands.rs` has `rowhouse bench`.
 
 mod common;
 
-use std::process::Command;
-
-use common::{Server, check_output, run, text};
+use common::{Server, run, text};
 use workloads::connection::{Connection, Prepared, ServerError};
 use workloads::target::Target;
 
@@ -76,38 +74,5 @@ fn a_batch_ends_at_its_first_error_and_the_connection_goes_on() {
         let error = c.prepare("SELECT FROM FROM").await.expect_err("no SQL");
         assert_eq!(error.downcast_ref::<ServerError>().expect("the server said it").code, "42601");
         c.exchange().await.expect("an empty batch is answered");
-    });
-}
-
-#[test]
-fn bench_runs_each_workload_and_checks_it() {
-    let server = Server::start();
-    for (workload, scale) in [("tpcc", "0.01"), ("pgbench", "1"), ("pgbench-select", "1")] {
-        let output = check_output(Command::new(env!("CARGO_BIN_EXE_rowhouse")).args([
-            "bench",
-            workload,
-            "--tenants",
-            "2",
-            "--clients",
-            "2",
-            "--scale",
-            scale,
-            "--seconds",
-            "2",
-            "--warm-up",
-            "0",
-            "--json",
-            "--url",
-            &server.url("admin", "rowhouse"),
-        ]));
-        let report: serde_json::Value = serde_json::from_str(&output).expect("JSON");
-        assert!(report["transactions"].as_u64().expect("a count") > 0, "{workload}: {output}");
-        assert_eq!(report["violations"].as_array().expect("a list").len(), 0, "{workload}: {output}");
-    }
-    // pgbench's own invariant.
-    run(async {
-        let admin = server.connect_as("admin", "bench1").await.expect("the administrator may enter");
-        let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(bbalance) FROM pgbench_branches)";
-        assert_eq!(text(&admin, sums).await, "t");
     });
 }
