@@ -25,6 +25,12 @@ pub(super) enum Work {
     Proxy(Arc<ProxyState>),
 }
 
+impl Work {
+    pub(super) fn is_proxy(&self) -> bool {
+        matches!(self, Work::Proxy(_))
+    }
+}
+
 pub(super) enum Message {
     Ready(Account, Work),
     SetPromise(TenantId, CpuPromise),

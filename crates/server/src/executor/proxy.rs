@@ -1,10 +1,11 @@
 //! Analytical threads in the run queues.
 //!
 //! A proxy's thread runs under `SCHED_IDLE`, so it gets nothing while its worker has work. When the governor picks its
-//! tenant, the worker raises it to `SCHED_OTHER` at nice 19 and waits on its own ring for a quantum; completions cut
-//! that short. The worker, at nice -20, preempts it at once. A raised proxy is lowered when another one is picked or
-//! the worker goes to wait for anything else; until then its little remaining share costs less than two system calls
-//! each turn. It is charged by its thread's clock.
+//! tenant, the worker waits on its own ring for a quantum; completions cut that short, and the worker preempts the thread
+//! at once. Where several proxies want to run, the picked one is raised to `SCHED_OTHER` at nice 19, or they would share
+//! its quantum, and the worker itself to nice -20. A raised proxy is lowered when another one is picked or the worker goes
+//! to wait for anything else; until then its little remaining share costs less than two system calls each turn. It is
+//! charged by its thread's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -27,6 +27,8 @@ pub(super) struct RunQueues {
     by_tenant: FxHashMap<TenantId, usize>,
     touched: Vec<usize>,
     ready: usize,
+    /// How many of what is ready are proxies.
+    proxies: usize,
 }
 
 impl RunQueues {
@@ -34,7 +36,13 @@ impl RunQueues {
         self.ready == 0
     }
 
+    /// Whether a proxy stands in a queue.
+    pub(super) fn has_proxy(&self) -> bool {
+        self.proxies > 0
+    }
+
     pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
+        self.proxies += usize::from(work.is_proxy());
         let index = account.queue;
         let queue = self.queue(account);
         queue.work.push_back(work);
@@ -66,11 +74,13 @@ impl RunQueues {
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
         let work = queue.work.pop_front().expect("a runnable tenant has work");
         self.ready -= 1;
+        self.proxies -= usize::from(work.is_proxy());
         Some((index, work))
     }
 
     /// Puts back what was popped and not run; it is first in its queue again.
     pub(super) fn put_back(&mut self, index: usize, work: Work) {
+        self.proxies += usize::from(work.is_proxy());
         self.queues[index].as_mut().expect("a popped queue exists").work.push_front(work);
         self.ready += 1;
     }

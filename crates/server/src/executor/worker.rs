@@ -20,7 +20,7 @@ use super::run_queues::RunQueues;
 const POLL_BUDGET: Nanos = Nanos::from_micros(250);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
-/// How long after the last proxy's quantum a worker keeps its raised priority.
+/// How long after it last raised a proxy a worker keeps its own raised priority.
 const RAISED_TIME: Nanos = Nanos::from_millis(10);
 /// Weight of the server's own tasks (log flush, accepting): they are short and others wait for them, so they go first
 /// unless they flood the worker. Tenants have 100 each by default.
@@ -48,7 +48,7 @@ pub struct Worker {
     raised: Option<Arc<ProxyState>>,
     /// Whether the system lets the worker raise itself.
     may_raise_itself: bool,
-    /// While the worker is raised above proxies: when one last had a quantum.
+    /// While the worker is raised above proxies: when it last raised one.
     raised_itself: Option<Nanos>,
     reconciled_at: Nanos,
     thread_cpu: Nanos,
@@ -178,11 +178,11 @@ impl Worker {
         self.handle.clone()
     }
 
-    /// Lets the worker raise itself while proxies have quanta, so that it preempts them at once. An error where that
-    /// privilege is missing: tell the operator and go on.
+    /// Lets the worker raise itself while several proxies want to run, so that it preempts the one it raises at once. An
+    /// error where that privilege is missing: tell the operator and go on.
     ///
-    /// Without proxies it stays at the ordinary priority: raised it would preempt, at each message, the very client or
-    /// kernel thread on its core that has more messages for it.
+    /// Else it stays at the ordinary priority: raised it would preempt, at each message, the very client or kernel thread
+    /// on its core that has more messages for it.
     pub fn claim_priority(&mut self) -> io::Result<()> {
         let thread = self.env.threads.current();
         thread.set_priority(Priority::Worker)?;
@@ -310,15 +310,22 @@ impl Worker {
         if !proxy.wants_to_run() {
             return Ok(0);
         }
-        if self.may_raise_itself && self.raised_itself.replace(now).is_none() {
-            let _ = self.env.threads.current().set_priority(Priority::Worker);
-        }
-        if !self.raised.as_ref().is_some_and(|raised| Arc::ptr_eq(raised, proxy)) {
+        // Alone, a proxy runs where it is: nothing else of ours at `SCHED_IDLE` competes with it, and the worker preempts it
+        // without being raised.
+        let contested = self.local.queues.borrow().has_proxy();
+        if !contested || !self.raised.as_ref().is_some_and(|raised| Arc::ptr_eq(raised, proxy)) {
             self.lower();
-            // Without the privilege all proxies stay at SCHED_IDLE and share the quantum: slower for the picked one, and
-            // still charged right.
-            let _ = proxy.control.set_priority(Priority::ProxyRaised);
-            self.raised = Some(proxy.clone());
+        }
+        if contested {
+            if self.raised_itself.replace(now).is_none() && self.may_raise_itself {
+                let _ = self.env.threads.current().set_priority(Priority::Worker);
+            }
+            if self.raised.is_none() {
+                // Without the privilege all proxies stay at SCHED_IDLE and share the quantum: slower for the picked one, and
+                // still charged right.
+                let _ = proxy.control.set_priority(Priority::ProxyRaised);
+                self.raised = Some(proxy.clone());
+            }
         }
         let completions = self.reactor.turn(Some(PROXY_QUANTUM))?;
         let used = proxy.take_uncharged();
