@@ -2,7 +2,8 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{PASSWORD, Server, run, said};
 
@@ -54,6 +55,24 @@ fn the_demo_ends_by_itself_with_a_summary() {
     let said = ends_well(&["demo", "--tenants", "2", "--clients", "1", "--scale", "0.01", "--seconds", "2"]);
     for word in ["tenant", "p50", "p99"] {
         assert!(said.to_lowercase().contains(word), "no {word} in {said}");
+    }
+}
+
+#[test]
+fn the_demo_ends_in_order_at_ctrl_c() {
+    // Whatever it is doing: while it loads, and while it runs.
+    for moment in [300, 4_000] {
+        let demo = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["demo", "--tenants", "1", "--clients", "1", "--scale", "0.01"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary can be run");
+        std::thread::sleep(Duration::from_millis(moment));
+        let pid = demo.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill can be run").success());
+        let output = demo.wait_with_output().expect("the demo can be waited for");
+        assert!(output.status.success(), "after {moment} ms: {}\n{}", output.status, said(&output));
     }
 }
 

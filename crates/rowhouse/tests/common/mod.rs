@@ -3,7 +3,7 @@
 //! Every test has a server process of its own, on free ports, in a directory of its own; both are gone when the value is
 //! dropped. A test fails if its server wrote a warning it did not announce with [`Server::expect_warnings`].
 
-#![allow(dead_code, reason = "each test binary uses a part of the fixtures")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of the fixtures")]
 
 pub mod raw;
 

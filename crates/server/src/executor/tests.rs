@@ -14,7 +14,7 @@ const B: TenantId = TenantId(17);
 
 fn worker() -> (Env, Worker) {
     let env = Env::real();
-    let mut worker = Worker::new(&env, WorkerId(0)).unwrap();
+    let worker = Worker::new(&env, WorkerId(0)).unwrap();
     (env, worker)
 }
 

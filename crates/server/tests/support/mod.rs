@@ -1,5 +1,5 @@
 //! A server in a temporary directory, and a client that speaks to it in bytes.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
