@@ -67,7 +67,7 @@ class Comparison:
         ratio = theirs / ours if less else ours / theirs
         cells = [f"{servers.median(each):,.1f} {unit} ({min(each):,.1f} to {max(each):,.1f})" for each in values.values()]
         missed = " **missed**" if ratio < floor else ""
-        self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x" if floor else ""])
+        self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x"])
 
     def add_bound(self, what, words):
         """A row: what a server that used no CPU could reach at most, given what the client uses."""

@@ -317,7 +317,7 @@ impl Worker {
             self.lower();
         }
         if contested {
-            if self.raised_itself.replace(now).is_none() && self.may_raise_itself {
+            if self.may_raise_itself && self.raised_itself.replace(now).is_none() {
                 let _ = self.env.threads.current().set_priority(Priority::Worker);
             }
             if self.raised.is_none() {

@@ -105,44 +105,71 @@ pub fn like_clause(column: &ast::ColumnDef) -> Option<LikeClause> {
     Some(LikeClause { table, options: options.collect() })
 }
 
+/// A statement's tokens without the white space between them.
+struct Solid<'p> {
+    part: &'p [TokenWithSpan],
+    places: Vec<usize>,
+}
+
+impl<'p> Solid<'p> {
+    fn of(part: &'p [TokenWithSpan]) -> Solid<'p> {
+        let places = (0..part.len()).filter(|i| !matches!(part[*i].token, Token::Whitespace(_))).collect();
+        Solid { part, places }
+    }
+
+    fn get(&self, at: usize) -> Option<&'p TokenWithSpan> {
+        self.places.get(at).map(|place| &self.part[*place])
+    }
+
+    fn token(&self, at: usize) -> Option<&'p Token> {
+        self.get(at).map(|token| &token.token)
+    }
+
+    /// What stands `distance` tokens before `at`.
+    fn before(&self, at: usize, distance: usize) -> Option<&'p TokenWithSpan> {
+        self.get(at.checked_sub(distance)?)
+    }
+
+    /// Whether these words stand there.
+    fn words(&self, at: usize, words: &[&str]) -> bool {
+        words.iter().zip(at..).all(|(word, at)| self.get(at).is_some_and(|token| is_word(token, word)))
+    }
+}
+
 /// The statement as `sqlparser` can read it.
 pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
-    let solid: Vec<usize> =
-        (0..part.len()).filter(|i| !matches!(part[*i].token, Token::Whitespace(_))).collect();
-    let words = |at: usize, words: &[&str]| {
-        words.iter().enumerate().all(|(i, word)| solid.get(at + i).is_some_and(|i| is_word(&part[*i], word)))
-    };
+    let solid = Solid::of(part);
+    let create_table = solid.words(0, &["CREATE", "TABLE"]);
     let mut out: Option<Vec<TokenWithSpan>> = None;
     let mut copied = 0;
     let mut at = 0;
-    while at < solid.len() {
-        let replaced =
-            if words(at, &["WITH", "DATA"]) && at + 2 == solid.len() && words(0, &["CREATE", "TABLE"]) {
-                Some((Vec::new(), at + 2))
-            } else if words(at, &["ONLY"]) && at > 0 && begins_relation(&part[solid[at - 1]]) {
-                Some((Vec::new(), at + 1))
-            } else if words(at, &["OPERATOR"]) {
-                operator_tokens(part, &solid, at, &words)
-            } else if words(at, &["OVERRIDING"]) {
-                overriding_tokens(part, &solid, at, &words)
-            } else if words(at, &["FOR"]) {
-                lock_tokens(part, &solid, at, &words)
-            } else if part[solid[at]].token == Token::LParen && is_table_name(part, &solid[..at]) {
-                names_tokens(part, &solid, at, &words)
-            } else if words(at, &["LIKE"]) && begins_column(part, &solid, at) {
-                like_tokens(part, &solid, at, &words)
-            } else {
-                None
-            };
+    while at < solid.places.len() {
+        let replaced = if create_table && solid.words(at, &["WITH", "DATA"]) && at + 2 == solid.places.len() {
+            Some((Vec::new(), at + 2))
+        } else if solid.words(at, &["ONLY"]) && solid.before(at, 1).is_some_and(begins_relation) {
+            Some((Vec::new(), at + 1))
+        } else if solid.words(at, &["OPERATOR"]) {
+            operator_tokens(&solid, at)
+        } else if solid.words(at, &["OVERRIDING"]) {
+            overriding_tokens(&solid, at)
+        } else if solid.words(at, &["FOR"]) {
+            lock_tokens(&solid, at)
+        } else if create_table && solid.token(at) == Some(&Token::LParen) && is_table_name(&solid, at) {
+            names_tokens(&solid, at)
+        } else if create_table && solid.words(at, &["LIKE"]) && begins_column(&solid, at) {
+            like_tokens(&solid, at)
+        } else {
+            None
+        };
         let Some((tokens, next)) = replaced else {
             at += 1;
             continue;
         };
         let out = out.get_or_insert_default();
-        out.extend_from_slice(&part[copied..solid[at]]);
-        let span = part[solid[at]].span;
+        out.extend_from_slice(&part[copied..solid.places[at]]);
+        let span = part[solid.places[at]].span;
         out.extend(tokens.into_iter().map(|token| TokenWithSpan { token, span }));
-        copied = solid.get(next).copied().unwrap_or(part.len());
+        copied = solid.places.get(next).copied().unwrap_or(part.len());
         at = next;
     }
     match out {
@@ -154,40 +181,26 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
     }
 }
 
-type Words<'w> = dyn Fn(usize, &[&str]) -> bool + 'w;
-
 /// The bare operator for `OPERATOR(pg_catalog.…)` before ANY or ALL, and where the statement goes on.
-fn operator_tokens(
-    part: &[TokenWithSpan],
-    solid: &[usize],
-    at: usize,
-    words: &Words<'_>,
-) -> Option<(Vec<Token>, usize)> {
-    let token = |at: usize| solid.get(at).map(|i| &part[*i].token);
-    let opens = token(at + 1) == Some(&Token::LParen) && words(at + 2, &["pg_catalog"]);
-    let closes = token(at + 3) == Some(&Token::Period) && token(at + 5) == Some(&Token::RParen);
-    let quantified = ["ANY", "ALL", "SOME"].iter().any(|word| words(at + 6, &[word]));
+fn operator_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let opens = solid.token(at + 1) == Some(&Token::LParen) && solid.words(at + 2, &["pg_catalog"]);
+    let closes = solid.token(at + 3) == Some(&Token::Period) && solid.token(at + 5) == Some(&Token::RParen);
+    let quantified = ["ANY", "ALL", "SOME"].iter().any(|word| solid.words(at + 6, &[word]));
     (opens && closes && quantified)
-        .then(|| (vec![token(at + 4).expect("before the parenthesis").clone()], at + 6))
+        .then(|| (vec![solid.token(at + 4).expect("before the parenthesis").clone()], at + 6))
 }
 
 /// `PARTITION ("…")` for `OVERRIDING … VALUE`, and where the statement goes on. Where neither an alias nor columns stand before
 /// it, PARTITION would be read as the table's alias: the table's own name is put there.
-fn overriding_tokens(
-    part: &[TokenWithSpan],
-    solid: &[usize],
-    at: usize,
-    words: &Words<'_>,
-) -> Option<(Vec<Token>, usize)> {
+fn overriding_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     let mark = match () {
-        () if words(at + 1, &["SYSTEM", "VALUE"]) => SYSTEM,
-        () if words(at + 1, &["USER", "VALUE"]) => USER,
+        () if solid.words(at + 1, &["SYSTEM", "VALUE"]) => SYSTEM,
+        () if solid.words(at + 1, &["USER", "VALUE"]) => USER,
         () => return None,
     };
     let mut tokens = Vec::new();
-    let before = |n: usize| at.checked_sub(n).map(|i| &part[solid[i]]);
-    if let Some(TokenWithSpan { token: name @ Token::Word(_), .. }) = before(1)
-        && before(2).is_some_and(|token| token.token == Token::Period || is_word(token, "INTO"))
+    if let Some(TokenWithSpan { token: name @ Token::Word(_), .. }) = solid.before(at, 1)
+        && solid.before(at, 2).is_some_and(|token| token.token == Token::Period || is_word(token, "INTO"))
     {
         tokens.extend([Token::make_keyword("AS"), name.clone()]);
     }
@@ -197,20 +210,15 @@ fn overriding_tokens(
 }
 
 /// `FOR UPDATE OF "…".a.b` for a lock that `sqlparser` cannot read, and where the statement goes on.
-fn lock_tokens(
-    part: &[TokenWithSpan],
-    solid: &[usize],
-    at: usize,
-    words: &Words<'_>,
-) -> Option<(Vec<Token>, usize)> {
-    let (phrase, _, mark) = LOCKS.iter().find(|(phrase, ..)| words(at + 1, phrase))?;
+fn lock_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let (phrase, _, mark) = LOCKS.iter().find(|(phrase, ..)| solid.words(at + 1, phrase))?;
     let mut next = at + 1 + phrase.len();
     let mut tables = Vec::new();
-    if words(next, &["OF"]) {
-        while matches!(solid.get(next + 1).map(|i| &part[*i].token), Some(Token::Word(_))) {
-            tables.push(part[solid[next + 1]].token.clone());
+    if solid.words(next, &["OF"]) {
+        while let Some(table @ Token::Word(_)) = solid.token(next + 1) {
+            tables.push(table.clone());
             next += 2;
-            if solid.get(next).is_none_or(|i| part[*i].token != Token::Comma) {
+            if solid.token(next) != Some(&Token::Comma) {
                 break;
             }
         }
@@ -252,38 +260,25 @@ fn begins_relation(token: &TokenWithSpan) -> bool {
     token.token == Token::Comma || ["FROM", "JOIN", "UPDATE"].iter().any(|word| is_word(token, word))
 }
 
-/// Whether these tokens are `CREATE TABLE [IF NOT EXISTS] name`.
-fn is_table_name(part: &[TokenWithSpan], solid: &[usize]) -> bool {
-    let words = |words: &[&str]| {
-        words.len() <= solid.len() && words.iter().zip(solid).all(|(word, i)| is_word(&part[*i], word))
-    };
-    let name = match () {
-        () if words(&["CREATE", "TABLE", "IF", "NOT", "EXISTS"]) => &solid[5..],
-        () if words(&["CREATE", "TABLE"]) => &solid[2..],
-        () => return false,
-    };
-    let fits = |(at, i): (usize, &usize)| match &part[*i].token {
-        Token::Word(_) => at % 2 == 0,
-        Token::Period => at % 2 == 1,
+/// Whether these tokens of a CREATE TABLE, up to `end`, are `CREATE TABLE [IF NOT EXISTS] name`.
+fn is_table_name(solid: &Solid<'_>, end: usize) -> bool {
+    let first = if solid.words(2, &["IF", "NOT", "EXISTS"]) { 5 } else { 2 };
+    let fits = |at: usize| match solid.token(at) {
+        Some(Token::Word(_)) => (at - first) % 2 == 0,
+        Some(Token::Period) => (at - first) % 2 == 1,
         _ => false,
     };
-    name.len() % 2 == 1 && name.iter().enumerate().all(fits)
+    end > first && (end - first) % 2 == 1 && (first..end).all(fits)
 }
 
 /// `(a text, b text)` for names that are followed by AS, and where the statement goes on.
-fn names_tokens(
-    part: &[TokenWithSpan],
-    solid: &[usize],
-    at: usize,
-    words: &Words<'_>,
-) -> Option<(Vec<Token>, usize)> {
-    let token = |at: usize| solid.get(at).map(|i| &part[*i].token);
+fn names_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     let mut tokens = vec![Token::LParen];
     let mut next = at + 1;
     loop {
-        let name @ Token::Word(_) = token(next)? else { return None };
+        let name @ Token::Word(_) = solid.token(next)? else { return None };
         tokens.extend([name.clone(), Token::make_keyword("TEXT")]);
-        let behind = token(next + 1)?.clone();
+        let behind = solid.token(next + 1)?.clone();
         next += 2;
         match behind {
             Token::Comma => tokens.push(behind),
@@ -292,43 +287,34 @@ fn names_tokens(
         }
     }
     tokens.push(Token::RParen);
-    (words(next, &["AS"]) || words(next, &["WITH"])).then_some((tokens, next))
+    (solid.words(next, &["AS"]) || solid.words(next, &["WITH"])).then_some((tokens, next))
 }
 
-/// Whether what stands there begins an element of a CREATE TABLE's list.
-fn begins_column(part: &[TokenWithSpan], solid: &[usize], at: usize) -> bool {
-    let create_table =
-        matches!(solid, [a, b, ..] if is_word(&part[*a], "CREATE") && is_word(&part[*b], "TABLE"));
-    let before = at.checked_sub(1).map(|i| &part[solid[i]].token);
-    create_table && matches!(before, Some(Token::LParen | Token::Comma))
+/// Whether what stands there begins an element of a parenthesised list.
+fn begins_column(solid: &Solid<'_>, at: usize) -> bool {
+    matches!(solid.before(at, 1).map(|token| &token.token), Some(Token::LParen | Token::Comma))
 }
 
 /// `"…" table('including', 'all', …)` for a LIKE clause, and where the statement goes on.
-fn like_tokens(
-    part: &[TokenWithSpan],
-    solid: &[usize],
-    at: usize,
-    words: &Words<'_>,
-) -> Option<(Vec<Token>, usize)> {
-    let token = |at: usize| solid.get(at).map(|i| &part[*i].token);
+fn like_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     let mut tokens = vec![Token::make_word(LIKE, Some('"'))];
     let mut next = at + 1;
     loop {
-        let Some(Token::Word(name)) = token(next) else { return None };
+        let Some(Token::Word(name)) = solid.token(next) else { return None };
         // Quoted, no name is a keyword.
         let folded = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
         tokens.push(Token::make_word(&folded, Some('"')));
         next += 1;
-        if token(next) != Some(&Token::Period) {
+        if solid.token(next) != Some(&Token::Period) {
             break;
         }
         tokens.push(Token::Period);
         next += 1;
     }
     tokens.push(Token::LParen);
-    while words(next, &["INCLUDING"]) || words(next, &["EXCLUDING"]) {
-        let including = if words(next, &["INCLUDING"]) { "including" } else { "excluding" };
-        let Some(Token::Word(what)) = token(next + 1) else { return None };
+    while solid.words(next, &["INCLUDING"]) || solid.words(next, &["EXCLUDING"]) {
+        let including = if solid.words(next, &["INCLUDING"]) { "including" } else { "excluding" };
+        let Some(Token::Word(what)) = solid.token(next + 1) else { return None };
         for word in [including, &what.value.to_lowercase()] {
             tokens.extend([Token::SingleQuotedString(word.to_owned()), Token::Comma]);
         }

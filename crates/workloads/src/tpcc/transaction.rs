@@ -208,17 +208,9 @@ impl Terminal {
     }
 }
 
-/// The replies of a batch, in the order of its statements.
-struct Replies(std::vec::IntoIter<Reply>);
-
-impl Replies {
-    fn next(&mut self) -> Reply {
-        self.0.next().expect("a reply for each statement")
-    }
-}
-
-async fn exchange(c: &mut Connection) -> Result<Replies> {
-    Ok(Replies(c.exchange().await?.into_iter()))
+/// Sends a batch of `N` statements; their replies in order.
+async fn exchange<const N: usize>(c: &mut Connection) -> Result<[Reply; N]> {
+    Ok(c.exchange().await?.try_into().expect("a reply for each statement"))
 }
 
 async fn rollback(c: &mut Connection, s: &Statements) -> Result<()> {
@@ -239,8 +231,7 @@ async fn new_order(
     c.add(&s.begin, &[])?;
     c.add(&s.customer_and_tax, &[&warehouse, &district, &customer])?;
     c.add(&s.take_order_number, &[&warehouse, &district])?;
-    let mut replies = exchange(c).await?;
-    let (_, customer_row, district_row) = (replies.next(), replies.next(), replies.next());
+    let [_, customer_row, district_row] = exchange(c).await?;
     let (customer_row, district_row) = (customer_row.row()?, district_row.row()?);
     let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0)?, customer_row.get(3)?);
     let (order, d_tax): (i32, Decimal) = (district_row.get(0)?, district_row.get(1)?);
@@ -311,15 +302,14 @@ async fn payment(
         Who::Id(customer) => c.add(&s.pay_customer, &[&place.0, &place.1, customer, &amount])?,
         Who::Name(name) => c.add(&s.customers_by_name, &[&place.0, &place.1, name])?,
     }
-    let mut replies = exchange(c).await?;
-    let (_, warehouse_row, district_row, last) =
-        (replies.next(), replies.next(), replies.next(), replies.next());
+    let [_, warehouse_row, district_row, last] = exchange(c).await?;
     let (customer, paid) = match who {
         Who::Id(customer) => (customer, last),
         Who::Name(_) => {
             let customer = middle_customer(&last)?;
             c.add(&s.pay_customer, &[&place.0, &place.1, &customer, &amount])?;
-            (customer, exchange(c).await?.next())
+            let [paid] = exchange(c).await?;
+            (customer, paid)
         }
     };
     let paid = paid.row()?;
@@ -352,7 +342,8 @@ async fn order_status(
         Who::Id(customer) => customer,
         Who::Name(name) => {
             c.add(&s.customers_by_name, &[&warehouse, &district, &name])?;
-            middle_customer(&c.exchange().await?[1])?
+            let [_, found] = exchange(c).await?;
+            middle_customer(&found)?
         }
     };
     c.add(&s.customer_status, &[&warehouse, &district, &customer])?;
@@ -377,8 +368,8 @@ async fn deliver_district(
 ) -> Result<()> {
     c.add(&s.begin, &[])?;
     c.add(&s.oldest_new_order, &[&warehouse, &district])?;
-    let replies = c.exchange().await?;
-    let Some(oldest) = replies[1].rows.first() else {
+    let [_, found] = exchange(c).await?;
+    let Some(oldest) = found.rows.first() else {
         c.add(&s.commit, &[])?;
         c.exchange().await?;
         return Ok(());
@@ -388,8 +379,7 @@ async fn deliver_district(
     c.add(&s.deliver_order, &[&warehouse, &district, &order, &carrier])?;
     c.add(&s.deliver_lines, &[&warehouse, &district, &order])?;
     c.add(&s.order_total, &[&warehouse, &district, &order])?;
-    let mut replies = exchange(c).await?;
-    let (deleted, delivered, _, total) = (replies.next(), replies.next(), replies.next(), replies.next());
+    let [deleted, delivered, _, total] = exchange(c).await?;
     // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
     if deleted.affected == 0 {
         return rollback(c, s).await;
@@ -410,7 +400,8 @@ async fn stock_level(
 ) -> Result<Outcome> {
     c.add(&s.begin, &[])?;
     c.add(&s.next_order_number, &[&warehouse, &district])?;
-    let next: i32 = c.exchange().await?[1].row()?.get(0)?;
+    let [_, next] = exchange(c).await?;
+    let next: i32 = next.row()?.get(0)?;
     c.add(&s.low_stock, &[&warehouse, &district, &next, &threshold])?;
     c.add(&s.commit, &[])?;
     c.exchange().await?;
