@@ -21,6 +21,20 @@ pub use remote_waker::RemoteWaker;
 use timer::Timers;
 pub use timer::{Elapsed, Sleep, sleep, sleep_until, timeout_at};
 
+/// How a turn waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wait {
+    /// At most so long; `None`: without bound.
+    pub(crate) at_most: Option<Nanos>,
+    /// A completion within this time does not end the wait before it is over: others may join it. A driver that cannot
+    /// wait so ends with the first completion.
+    pub(crate) gather: Nanos,
+}
+
+impl Wait {
+    pub(crate) const NOT_AT_ALL: Wait = Wait { at_most: Some(Nanos(0)), gather: Nanos(0) };
+}
+
 /// A completion backend of one thread.
 pub(crate) trait Driver {
     /// Starts an operation whose state is locked by the caller. True if it completed at once, its outcome in `state`;
@@ -28,9 +42,9 @@ pub(crate) trait Driver {
     fn submit(&mut self, op: &Arc<op::Op>, state: &mut op::OpState) -> bool;
     /// Asks for an operation's early end; it completes soon, with what it has or with ECANCELED.
     fn cancel(&mut self, op: &Arc<op::Op>);
-    /// Submits what is queued and collects completions into `wakers`, waiting at most `wait` (`None`: without bound)
-    /// for the first or for a notification. Returns the number of completions.
-    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize>;
+    /// Submits what is queued and collects completions into `wakers`, waiting as `wait` says for the first or for a
+    /// notification. Returns the number of completions.
+    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize>;
     /// What another thread uses to end a wait.
     fn notifier(&self) -> Arc<dyn Notify>;
     /// Tells when the reactor's next timer is due, so that a simulation can advance to it.
@@ -108,10 +122,17 @@ impl Reactor {
     /// at most `wait_max` (`None`: without bound, zero: not at all), and wakes the tasks concerned. Returns how many
     /// operations and timers completed. An error is one of the ring itself, never of an operation.
     pub fn turn(&self, wait_max: Option<Nanos>) -> io::Result<usize> {
+        self.turn_gathering(wait_max, Nanos(0))
+    }
+
+    /// [`Reactor::turn`] for one that has better uses for its core than to wake for each completion: where the system
+    /// can (io_uring since Linux 6.12), it waits for `gather` whole, and only after that ends with the first completion.
+    pub fn turn_gathering(&self, wait_max: Option<Nanos>, gather: Nanos) -> io::Result<usize> {
         let inner = &*self.0;
         let mut woken = inner.woken.take();
         let mut done = inner.fire_timers(&mut woken);
-        let result = inner.drive(if done > 0 { Some(Nanos(0)) } else { wait_max }, &mut woken);
+        let wait = if done > 0 { Wait::NOT_AT_ALL } else { Wait { at_most: wait_max, gather } };
+        let result = inner.drive(wait, &mut woken);
         done += result.as_ref().copied().unwrap_or(0);
         done += inner.fire_timers(&mut woken);
         inner.completions.set(inner.completions.get() + done as u64);
@@ -142,17 +163,16 @@ impl Inner {
         if timers.is_empty() { 0 } else { timers.fire(self.clock.now(), woken) }
     }
 
-    fn drive(&self, wait_max: Option<Nanos>, woken: &mut Vec<Waker>) -> io::Result<usize> {
+    fn drive(&self, mut wait: Wait, woken: &mut Vec<Waker>) -> io::Result<usize> {
         let deadline = self.timers.borrow_mut().next_deadline();
-        let mut wait = wait_max;
-        if wait != Some(Nanos(0))
+        if wait.at_most != Some(Nanos(0))
             && let Some(deadline) = deadline
         {
             let left = deadline - self.clock.now();
-            wait = Some(wait.map_or(left, |wait| wait.min(left)));
+            wait.at_most = Some(wait.at_most.map_or(left, |at_most| at_most.min(left)));
         }
-        if wait != Some(Nanos(0)) && !self.waker.fall_asleep() {
-            wait = Some(Nanos(0));
+        if wait.at_most != Some(Nanos(0)) && !self.waker.fall_asleep() {
+            wait.at_most = Some(Nanos(0));
         }
         let mut driver = self.driver.borrow_mut();
         driver.note_deadline(deadline);

@@ -15,7 +15,7 @@ use polling::{Event, Events, PollMode, Poller};
 use super::file_pool::{self, Report};
 use crate::net::RECV_SPARE_MIN;
 use crate::reactor::op::{Op, OpState, Phase, Request};
-use crate::reactor::{Driver, Notify};
+use crate::reactor::{Driver, Notify, Wait};
 
 /// What waits for one descriptor. In the poller exactly while it is in `EpollDriver::waiting`.
 #[derive(Default)]
@@ -198,9 +198,9 @@ impl Driver for EpollDriver {
         self.shared.finished.lock().expect("no panic under this lock").push((op.clone(), Err(cancelled)));
     }
 
-    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
         let has_finished = !self.shared.finished.lock().expect("no panic under this lock").is_empty();
-        let wait = if has_finished { Some(Nanos(0)) } else { wait };
+        let wait = if has_finished { Some(Nanos(0)) } else { wait.at_most };
         self.events.clear();
         match self.shared.poller.wait(&mut self.events, wait.map(|wait| Duration::from_nanos(wait.0))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

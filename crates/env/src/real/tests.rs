@@ -228,7 +228,8 @@ fn remote_wake_ends_a_wait_and_is_never_lost() {
         });
         let mut seen = 0;
         while seen < 2000 {
-            reactor.turn(Some(Nanos::from_secs(10))).unwrap();
+            let gather = Nanos::from_micros(if seen % 2 == 0 { 0 } else { 20 });
+            reactor.turn_gathering(Some(Nanos::from_secs(10)), gather).unwrap();
             seen += count.swap(0, Ordering::SeqCst);
         }
         thread.join().unwrap();

@@ -10,13 +10,13 @@ use std::task::Waker;
 
 use base::Nanos;
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::buffer_ring::{self, BufferRing};
 use super::event_fd::EventFd;
 use crate::net::RECV_SPARE_MIN;
 use crate::reactor::op::{Op, OpState, Request};
-use crate::reactor::{Driver, Notify};
+use crate::reactor::{Driver, Notify, Wait};
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
@@ -55,6 +55,8 @@ pub(super) struct UringDriver {
     /// Where the kernel puts the wake-up counter; boxed so that its address stays.
     wake_count: Box<u64>,
     wake_armed: bool,
+    /// Whether the kernel knows a least time of waiting; found out at the first try.
+    can_gather: bool,
     /// Operations whose reference the kernel holds.
     in_flight: usize,
     /// For receives without a buffer of their own. Dropped after the ring, which is declared first.
@@ -74,7 +76,15 @@ impl UringDriver {
         let _ = ring.submitter().register_ring_fd();
         let wake = Arc::new(EventFd::new()?);
         let buffers = BufferRing::register(&ring);
-        Ok(UringDriver { ring, wake, wake_count: Box::new(0), wake_armed: false, in_flight: 0, buffers })
+        Ok(UringDriver {
+            ring,
+            wake,
+            wake_count: Box::new(0),
+            wake_armed: false,
+            can_gather: true,
+            in_flight: 0,
+            buffers,
+        })
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
@@ -105,8 +115,8 @@ impl UringDriver {
     }
 
     /// One system call at most: submits, and waits if told to.
-    fn enter(&mut self, wait: Option<Nanos>) -> io::Result<()> {
-        let result = match wait {
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let result = match wait.at_most {
             Some(Nanos(0)) => {
                 let submission = self.ring.submission();
                 if submission.is_empty() && !submission.taskrun() && !submission.cq_overflow() {
@@ -116,16 +126,44 @@ impl UringDriver {
                 self.ring.submit_and_wait(0)
             }
             None => self.ring.submit_and_wait(1),
+            Some(limit) if wait.gather > Nanos(0) && self.can_gather => {
+                let result = self.submit_and_gather(limit, wait.gather);
+                // Before Linux 6.12 the field for it had to be zero.
+                self.can_gather =
+                    !result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+                if self.can_gather { result } else { return self.enter(wait) }
+            }
             Some(limit) => {
-                let limit =
-                    Timespec::new().sec(limit.0 / 1_000_000_000).nsec((limit.0 % 1_000_000_000) as u32);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec(limit)))
             }
         };
         match result {
             Err(error) if !is_transient(&error) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Submits, and waits at most `limit` for a completion, but for `gather` if one comes before.
+    fn submit_and_gather(&mut self, limit: Nanos, gather: Nanos) -> io::Result<usize> {
+        /// The kernel's `struct io_uring_getevents_arg`.
+        #[repr(C)]
+        struct GetEvents {
+            signal_mask: u64,
+            signal_mask_len: u32,
+            wait_min_us: u32,
+            timeout: u64,
+        }
+        let timeout = timespec(limit);
+        let argument = GetEvents {
+            signal_mask: 0,
+            signal_mask_len: 0,
+            wait_min_us: (gather.min(limit).0 / 1_000) as u32,
+            timeout: (&raw const timeout) as u64,
+        };
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        let queued = self.ring.submission().len() as u32;
+        // SAFETY: the argument has the form that `EXT_ARG` announces, and it and the timeout live until the call returns.
+        unsafe { self.ring.submitter().enter(queued, COMPLETIONS, flags.bits(), Some(&argument)) }
     }
 
     /// Makes room for a received piece and copies it from its provided buffer; `progress` then counts it.
@@ -166,6 +204,10 @@ impl UringDriver {
             }
         }
     }
+}
+
+fn timespec(time: Nanos) -> Timespec {
+    Timespec::new().sec(time.0 / 1_000_000_000).nsec((time.0 % 1_000_000_000) as u32)
 }
 
 /// Interrupted, timed out, or short of memory for a moment: what is queued stays queued for the next turn.
@@ -285,7 +327,7 @@ impl Driver for UringDriver {
         self.push(&entry);
     }
 
-    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
         self.arm_wake();
         self.enter(wait)?;
         Ok(self.collect(wakers))
@@ -303,7 +345,7 @@ impl Drop for UringDriver {
         self.push(&cancel);
         let mut wakers = Vec::new();
         while self.in_flight > 0 || self.wake_armed {
-            if self.enter(Some(Nanos::from_millis(100))).is_err() {
+            if self.enter(Wait { at_most: Some(Nanos::from_millis(100)), gather: Nanos(0) }).is_err() {
                 // The ring is unusable: leak rather than free memory the kernel may still write to.
                 std::mem::forget(std::mem::take(&mut self.wake_count));
                 std::mem::forget(self.buffers.take());

@@ -13,7 +13,7 @@ use super::{Machine, lock};
 use crate::blocking::perform;
 use crate::net::{RECV_SPARE_MIN, recv_into, send_rest};
 use crate::reactor::op::{Op, OpState, Request};
-use crate::reactor::{Driver, Notify};
+use crate::reactor::{Driver, Notify, Wait};
 
 pub(super) struct SimDriver {
     machine: Arc<Machine>,
@@ -130,7 +130,8 @@ impl Driver for SimDriver {
         }
     }
 
-    fn turn(&mut self, wait: Option<Nanos>, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+        let wait = wait.at_most;
         let mut done = self.complete_due(wakers);
         if done == 0 && wait != Some(Nanos(0)) {
             let limit = wait.map(|wait| self.machine.now() + wait);

@@ -17,6 +17,9 @@ use super::handle::{Account, Message, Work, WorkerHandle};
 
 /// Longest time a worker waits for one proxy before it picks again.
 pub const PROXY_QUANTUM: Nanos = Nanos::from_micros(500);
+/// What completions leave a proxy of its quantum: the time they gather in, so that a worker beside a query neither wakes for
+/// each message alone nor finds its caches emptied each time (decision 6). It is also what a message may wait longer for.
+pub const PROXY_QUANTUM_MIN: Nanos = Nanos::from_micros(100);
 
 pub(super) struct ProxyState {
     pub(super) account: Account,

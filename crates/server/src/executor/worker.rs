@@ -13,7 +13,7 @@ use env::{Env, Priority, Reactor, Ticks};
 use governor::CpuPromise;
 
 use super::handle::{Account, Message, Shared, Work, WorkerHandle};
-use super::proxy::{PROXY_QUANTUM, ProxyState};
+use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
 use super::run_queues::RunQueues;
 
 /// Longest time of polling between two looks at the ring.
@@ -305,7 +305,7 @@ impl Worker {
         }
     }
 
-    /// Gives a proxy one quantum; completions, its end and its blocking cut it short.
+    /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least.
     fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<usize> {
         if !proxy.wants_to_run() {
             return Ok(0);
@@ -327,7 +327,7 @@ impl Worker {
                 self.raised = Some(proxy.clone());
             }
         }
-        let completions = self.reactor.turn(Some(PROXY_QUANTUM))?;
+        let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
         let used = proxy.take_uncharged();
         self.local.queues.borrow_mut().charge_exact(&proxy.account, used, now + used);
         if !proxy.wants_to_run() {
