@@ -20,6 +20,7 @@ mod node;
 mod overflow;
 mod path;
 mod prefetch;
+mod reach;
 mod remove;
 mod split;
 mod value;
@@ -34,6 +35,7 @@ pub use clear::{Cleared, clear};
 pub use cursor::{Cursor, Entry, Seek};
 pub use insert::{Put, insert_new, put};
 pub use leaf_run::LeafRun;
+pub use reach::{Reach, reach};
 pub use remove::remove;
 pub use value::{Chain, Value};
 

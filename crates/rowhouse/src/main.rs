@@ -2,6 +2,8 @@
 
 mod bench;
 mod demo;
+mod offline;
+mod repair;
 mod serve;
 mod verify;
 
@@ -37,6 +39,8 @@ enum Command {
     Bench(bench::Args),
     /// Check the data directory of a server that is not running
     Verify(verify::Args),
+    /// Get a tenant with a damaged index back, in the data directory of a server that is not running
+    Repair(repair::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Verify(args) => verify::run(&args).map_err(|error| error.to_string()),
+        Command::Repair(args) => repair::run(&args).map_err(|error| error.to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

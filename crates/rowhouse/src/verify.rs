@@ -11,41 +11,28 @@ use base::TenantId;
 use env::Env;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use server::{DataDir, StartError};
 use storage::redo::{RedoIndex, recover};
 use tenant::{OpenError, Tenant};
+
+use crate::offline::{Place, PlaceError};
 
 /// Options of `rowhouse verify`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The exit code is 0 if nothing is wrong, else 1. The server must not be running.")]
 pub(crate) struct Args {
-    /// Data directory of a server that is not running
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Directory of the redo logs [default: DIR/log]
-    #[arg(long, value_name = "DIR")]
-    log_dir: Option<PathBuf>,
-    /// A further directory with tenants' data files, as given to `serve`; repeatable
-    #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
-    volume: Vec<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
-fn volume(text: &str) -> Result<PathBuf, String> {
-    let (_, dir) = text.split_once('=').ok_or("a volume is given as NAME=DIR")?;
-    Ok(PathBuf::from(dir))
-}
-
 /// Why the check ended without a clean report.
 #[derive(Debug)]
 pub(crate) enum VerifyError {
-    /// There is nothing to check.
-    NotADataDirectory(PathBuf),
-    /// In use, or not readable.
-    Directory(StartError),
+    /// There is nothing to check, or it is in use.
+    Place(PlaceError),
     Listing(PathBuf, std::io::Error),
     /// Checked, and not clean: this many defects.
     Damaged(usize),
@@ -54,10 +41,7 @@ pub(crate) enum VerifyError {
 impl fmt::Display for VerifyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            VerifyError::NotADataDirectory(dir) => {
-                write!(f, "{} is no data directory: it has no rowhouse.json", dir.display())
-            }
-            VerifyError::Directory(error) => error.fmt(f),
+            VerifyError::Place(error) => error.fmt(f),
             VerifyError::Listing(dir, error) => write!(f, "cannot list {}: {error}", dir.display()),
             VerifyError::Damaged(1) => f.write_str("1 defect"),
             VerifyError::Damaged(defects) => write!(f, "{defects} defects"),
@@ -65,7 +49,7 @@ impl fmt::Display for VerifyError {
     }
 }
 
-/// Something that is not as it must be. Nothing repairs it; restore the file from elsewhere.
+/// Something that is not as it must be. Damaged indexes go with `rowhouse repair`; for the rest, restore the file.
 #[derive(Serialize, Debug)]
 struct Defect {
     file: PathBuf,
@@ -77,6 +61,8 @@ struct Defect {
 #[derive(Serialize, Debug, Default)]
 struct TenantOutcome {
     tenant: u64,
+    /// Its name, where the catalogue of tenants can be read.
+    name: Option<String>,
     file: PathBuf,
     /// The last commit in the data file, and the last in the redo log.
     commit: u64,
@@ -117,22 +103,24 @@ pub(crate) fn run(args: &Args) -> Result<(), VerifyError> {
 }
 
 fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
-    if !env.disk.exists(&args.data.join("rowhouse.json")) {
-        return Err(VerifyError::NotADataDirectory(args.data.clone()));
-    }
-    let _lock = DataDir::open(env, &args.data).map_err(VerifyError::Directory)?;
-    let log_dir = args.log_dir.clone().unwrap_or_else(|| args.data.join("log"));
-    let mut report = Report { directory: args.data.clone(), log_dir, ..Report::default() };
+    let place = &args.place;
+    let _lock = place.lock(env).map_err(VerifyError::Place)?;
+    let (directory, log_dir) = (place.data().to_owned(), place.log_dir());
+    let mut report = Report { directory, log_dir, ..Report::default() };
     let mut files = Vec::new();
-    for volume in std::iter::once(&args.data).chain(&args.volume) {
+    for volume in place.volumes() {
         files.extend(data_files(env, &volume.join("tenants"))?);
     }
     let bar = progress_bar(files.len(), args.json);
     bar.set_message("redo logs");
     let redo = check_logs(env, &mut report);
+    // Without a readable catalogue tenants are known by their ids; what is wrong with it is told as its own tenant's defect.
+    let known = redo.as_ref().and_then(|redo| server::known_tenants(env, place.data(), redo).ok());
+    let known = known.unwrap_or_default();
     for (id, file) in files {
         bar.set_message(format!("tenant {id}"));
-        let outcome = Check { env, redo: redo.as_ref(), bar: &bar, report: &mut report }.tenant(id, file);
+        let mut outcome = Check { env, redo: redo.as_ref(), bar: &bar, report: &mut report }.tenant(id, file);
+        outcome.name = known.iter().find(|tenant| tenant.id == id).map(|tenant| tenant.name.clone());
         report.tenants.push(outcome);
     }
     bar.finish_and_clear();
@@ -284,8 +272,16 @@ fn print(report: &Report) {
     println!("  redo logs in {}: commits of {} tenant(s)", report.log_dir.display(), report.log_tenants);
     for t in &report.tenants {
         println!(
-            "  tenant {}: {} pages, {} of {} slots used, {} table(s), {} row(s), {} index entries, commit {}",
-            t.tenant, t.pages, t.slots_used, t.slots, t.tables, t.rows, t.index_entries, t.last_commit
+            "  tenant {}{}: {} pages, {} of {} slots used, {} table(s), {} row(s), {} index entries, commit {}",
+            t.tenant,
+            t.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default(),
+            t.pages,
+            t.slots_used,
+            t.slots,
+            t.tables,
+            t.rows,
+            t.index_entries,
+            t.last_commit
         );
         if t.spare_superblock_damaged {
             println!(
@@ -306,6 +302,8 @@ fn print(report: &Report) {
 mod tests {
     use std::fs;
 
+    use server::{DataDir, StartError};
+
     use super::*;
 
     fn directory(env: &Env) -> (tempfile::TempDir, Args) {
@@ -317,7 +315,7 @@ mod tests {
             let path = server::tenant_file(dir.path(), id);
             env::block_on(env, Tenant::create(env, &path, id, "owner", None)).unwrap();
         }
-        let args = Args { data: dir.path().to_owned(), log_dir: None, volume: Vec::new(), json: false };
+        let args = Args { place: Place::of(dir.path()), json: false };
         (dir, args)
     }
 
@@ -357,11 +355,11 @@ mod tests {
         let env = Env::real();
         let (dir, args) = directory(&env);
         let open = DataDir::open(&env, dir.path()).unwrap();
-        assert!(matches!(run(&args), Err(VerifyError::Directory(StartError::InUse(_)))));
+        assert!(matches!(run(&args), Err(VerifyError::Place(PlaceError::Directory(StartError::InUse(_))))));
         drop(open);
         let strange = tempfile::tempdir().unwrap();
-        let args = Args { data: strange.path().to_owned(), ..args };
-        assert!(matches!(run(&args), Err(VerifyError::NotADataDirectory(_))));
+        let args = Args { place: Place::of(strange.path()), ..args };
+        assert!(matches!(run(&args), Err(VerifyError::Place(PlaceError::NotADataDirectory(_)))));
         assert!(!strange.path().join("lock").exists(), "nothing is made there");
     }
 }

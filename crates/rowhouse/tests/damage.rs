@@ -190,3 +190,88 @@ fn a_corrupt_page_is_named_and_never_served() {
     assert!(!verify.status.success(), "{words}");
     assert!(offsets.iter().any(|offset| words.contains(&offset.to_string())), "{words} {offsets:?}");
 }
+
+#[test]
+fn a_tenant_with_a_damaged_index_is_repaired_without_it() {
+    let mut server = Server::with_acme();
+    run(async {
+        server.create_tenant("other").await;
+        for tenant in ["acme", "other"] {
+            let client = server.owner(tenant).await;
+            let table = "CREATE TABLE t (id int PRIMARY KEY, v text); CREATE INDEX t_v_idx ON t (v DESC)";
+            client.batch_execute(table).await.expect("a table can be made");
+            let fill = format!(
+                "INSERT INTO t SELECT n, '{tenant} needle ' || n FROM generate_series(1, 3000) AS s(n)"
+            );
+            client.batch_execute(&fill).await.expect("rows can be inserted");
+        }
+    });
+    assert!(server.terminate().success());
+    server.expect_warnings();
+    // Keys of a descending column are inverted, so these bytes are in the index alone.
+    let needle: Vec<u8> = b"needle 1500".iter().map(|byte| !byte).collect();
+    let other: Vec<u8> = b"acme".iter().map(|byte| !byte).collect();
+    let files = files_with(server.data(), &other);
+    let [file] = &files[..] else { panic!("one file has the index: {files:?}") };
+    let mut bytes = std::fs::read(file).expect("a file can be read");
+    let at = position(&bytes, &needle).expect("the index has the value");
+    bytes[at] ^= 1;
+    std::fs::write(file, &bytes).expect("a file can be written");
+    let offset = (at / SLOT * SLOT).to_string();
+
+    server.restart();
+    run(async {
+        let client = server.owner("acme").await;
+        for query in
+            ["SELECT id FROM t WHERE v = 'acme needle 1500'", "UPDATE t SET v = 'changed' WHERE id = 1500"]
+        {
+            let error =
+                client.simple_query(query).await.err().unwrap_or_else(|| panic!("{query} needs the page"));
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{query}: {error:?}"));
+            assert_eq!(error.code(), &SqlState::DATA_CORRUPTED, "{query}");
+            let words = error.message();
+            assert!(words.contains(&file.display().to_string()) && words.contains(&offset), "{words}");
+        }
+        assert_eq!(text(&client, "SELECT v FROM t WHERE id = 1500").await, "acme needle 1500");
+        assert_eq!(text(&client, "SELECT count(*) FROM t").await, "3000");
+        client.batch_execute("UPDATE t SET v = 'far away' WHERE id = 3").await.expect("another page");
+        let other = server.owner("other").await;
+        assert_eq!(text(&other, "SELECT id FROM t WHERE v = 'other needle 1500'").await, "1500");
+    });
+    server.kill();
+
+    let tool = |args: &[&str]| {
+        let (command, args) = args.split_first().expect("a command");
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        tool.arg(command).arg("--data").arg(server.data()).args(args).output().expect("the binary can be run")
+    };
+    let verify = tool(&["verify"]);
+    let words = said(&verify);
+    assert!(!verify.status.success() && words.contains("(acme)"), "{words}");
+    assert!(words.contains("index public.t_v_idx of table public.t") && words.contains(&offset), "{words}");
+    for (args, complaint) in [
+        (["repair", "--tenant", "nobody", "--drop-index", "public.t_v_idx"], "no tenant"),
+        (["repair", "--tenant", "acme", "--drop-index", "public.t_pkey"], "primary key"),
+        (["repair", "--tenant", "acme", "--drop-index", "public.none"], "no index"),
+    ] {
+        let refused = tool(&args);
+        assert!(!refused.status.success() && said(&refused).contains(complaint), "{}", said(&refused));
+    }
+    let repair = tool(&["repair", "--tenant", "acme", "--drop-index", "public.t_v_idx"]);
+    assert!(repair.status.success(), "{}", said(&repair));
+    assert!(said(&repair).contains("dropped index public.t_v_idx of table public.t"), "{}", said(&repair));
+    let verify = tool(&["verify"]);
+    assert!(verify.status.success(), "{}", said(&verify));
+
+    server.restart();
+    run(async {
+        let client = server.owner("acme").await;
+        assert_eq!(text(&client, "SELECT id FROM t WHERE v = 'acme needle 1500'").await, "1500");
+        assert_eq!(text(&client, "SELECT v FROM t WHERE id = 3").await, "far away", "from the redo log");
+        client
+            .batch_execute("CREATE INDEX t_v_idx ON t (v DESC)")
+            .await
+            .expect("the index can be made again");
+        assert_eq!(text(&client, "SELECT id FROM t WHERE v = 'acme needle 1500'").await, "1500");
+    });
+}

@@ -22,7 +22,7 @@ use crate::StartError;
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Name of the volume that is the data directory itself.
-pub(crate) const DEFAULT_VOLUME: &str = "default";
+pub const DEFAULT_VOLUME: &str = "default";
 
 #[derive(Serialize, Deserialize)]
 struct Marker {

@@ -25,6 +25,7 @@ mod tls;
 
 pub use analytic_pool::AnalyticRun;
 pub use config::{ServerConfig, TlsFiles};
-pub use data_dir::{DataDir, tenant_file};
+pub use data_dir::{DEFAULT_VOLUME, DataDir, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;
+pub use tenants::{KnownTenant, known_tenants};

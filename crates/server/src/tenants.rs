@@ -8,12 +8,14 @@ mod checkpoints;
 mod home;
 mod internal;
 mod maintenance;
+mod offline;
 mod registry;
 pub(crate) mod statements;
 
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use home::Home;
 pub(crate) use maintenance::{keep_log, maintain, recover_tails, shut_down};
+pub use offline::{KnownTenant, known_tenants};
 pub(crate) use registry::{Entry, TenantRow, Tenants};
 
 /// The administrator's database.

@@ -50,9 +50,7 @@ async fn reclaim(home: &Home) -> Result<(), Stop> {
         let step = home.turn(|home| match home.tenant.reclaim(16) {
             Ok(more) => Ok((more, None)),
             Err(Interrupt::Miss(page)) => {
-                let txn = home.tenant.begin(base::SessionId(0), tenant::Isolation::ReadCommitted, true, true);
-                let request = home.tenant.page_request(&txn, page);
-                home.tenant.abort(txn);
+                let request = home.tenant.page_to_reclaim(page);
                 request.map(|request| (true, request)).map_err(|error| error.to_string())
             }
             Err(other) => Err(format!("{other:?}")),

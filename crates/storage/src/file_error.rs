@@ -13,6 +13,8 @@ use crate::Corrupt;
 pub enum FileError {
     /// The environment refused. Space and permissions are the operator's; after a failed sync the file must be reopened.
     Io { file: PathBuf, doing: &'static str, error: io::Error },
+    /// The disk refused to read or write these bytes of the file: the operator's to look after.
+    IoAt { file: PathBuf, offset: u64, doing: &'static str, error: io::Error },
     /// The bytes are damaged: restore the file or drop the tenant.
     Corrupt(Corrupt),
     /// A newer build wrote the file: start that build instead.
@@ -31,7 +33,7 @@ impl FileError {
     /// Whether it is for want of space, which the operator can free.
     pub fn is_full_disk(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, FileError::Io { error, .. } if full.contains(&error.kind()))
+        matches!(self, FileError::Io { error, .. } | FileError::IoAt { error, .. } if full.contains(&error.kind()))
     }
 }
 
@@ -39,6 +41,9 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FileError::Io { file, doing, error } => write!(f, "{}: {doing}: {error}", file.display()),
+            FileError::IoAt { file, offset, doing, error } => {
+                write!(f, "{}: offset {offset}: {doing}: {error}", file.display())
+            }
             FileError::Corrupt(corrupt) => corrupt.fmt(f),
             FileError::NewerFormat { file, found, supported } => write!(
                 f,
@@ -64,7 +69,7 @@ impl fmt::Display for FileError {
 impl std::error::Error for FileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            FileError::Io { error, .. } => Some(error),
+            FileError::Io { error, .. } | FileError::IoAt { error, .. } => Some(error),
             FileError::Corrupt(corrupt) => Some(corrupt),
             _ => None,
         }

@@ -73,7 +73,7 @@ impl FileReader {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.damage(from, page, "the file ends before this slot", 0, PAGE_SIZE as u64))
             }
-            result => result.map_err(|error| self.io_error("reading a page", error)),
+            result => result.map_err(|error| self.io_error_at(offset_of(from.slot), "reading a page", error)),
         }
     }
 
@@ -97,6 +97,10 @@ impl FileReader {
             page,
             ..Corrupt::at(&self.path, offset_of(from.slot), what, found, expected)
         })
+    }
+
+    pub(crate) fn io_error_at(&self, offset: u64, doing: &'static str, error: io::Error) -> FileError {
+        FileError::IoAt { file: self.path.clone(), offset, doing, error }
     }
 
     pub(crate) fn io_error(&self, doing: &'static str, error: io::Error) -> FileError {

@@ -19,6 +19,8 @@ pub enum PageFault {
     Miss(PageNo),
     /// The page, or the way to it, is damaged.
     Corrupt(Box<Corrupt>),
+    /// The disk refuses to read the page; the text has file and offset.
+    Unreadable(PageNo, Box<str>),
 }
 
 impl PageFault {
@@ -40,6 +42,7 @@ impl fmt::Display for PageFault {
         match self {
             PageFault::Miss(page) => write!(f, "page {page} is not in memory"),
             PageFault::Corrupt(corrupt) => corrupt.fmt(f),
+            PageFault::Unreadable(page, why) => write!(f, "page {page}: {why}"),
         }
     }
 }

@@ -31,7 +31,7 @@ impl Snapshot {
             match self.page(no) {
                 Ok(bytes) => return Ok(bytes),
                 Err(PageFault::Corrupt(corrupt)) => return Err(FileError::Corrupt(*corrupt)),
-                Err(PageFault::Miss(_)) => self.load_blocking(no)?,
+                Err(_) => self.load_blocking(no)?,
             }
         }
     }

@@ -10,7 +10,8 @@ use btree::{Cleared, Put};
 use storage::PageFault;
 
 use crate::catalog::{Malformed, RecordChange, RecordKey, RecordKind, decode_record, encode_record};
-use crate::interrupt::{Interrupt, Step};
+use crate::ddl::BuildFailed;
+use crate::interrupt::Step;
 use crate::locks::{Acquired, Scope, WaitPolicy};
 use crate::overlay::Change;
 use crate::pending::hash_of;
@@ -278,19 +279,35 @@ impl Tenant {
     }
 
     /// Releases up to about `pages_max` pages of dropped trees; true if there is more to do. Call it in turns of its own
-    /// until it says false.
+    /// until it says false. After `Err(Miss)` have the page read ([`Tenant::page_to_reclaim`]) and call again; a tree with a
+    /// page that cannot be read is left as it is.
     pub fn reclaim(&mut self, pages_max: usize) -> Step<bool> {
         let Some((tree, mut state)) = self.garbage.pop() else { return Ok(false) };
-        let result = btree::clear(&mut self.pages, &mut state.root, pages_max);
-        match result {
+        match btree::clear(&mut self.pages, &mut state.root, pages_max) {
             Ok(Cleared::All) => {
                 self.gone_trees.push(tree);
-                return Ok(!self.garbage.is_empty());
+                Ok(!self.garbage.is_empty())
             }
-            _ => self.garbage.push((tree, state)),
+            Ok(Cleared::Part) => {
+                self.garbage.push((tree, state));
+                Ok(true)
+            }
+            Err(fault @ PageFault::Miss(_)) => {
+                self.garbage.push((tree, state));
+                Err(fault.into())
+            }
+            Err(fault) => {
+                self.spoiled.push((tree, state));
+                Err(fault.into())
+            }
         }
-        result?;
-        Ok(true)
+    }
+
+    /// The page that the next dropped tree needs cannot be read: its pages are kept.
+    pub fn reclaim_failed(&mut self) {
+        if let Some((tree, state)) = self.garbage.pop() {
+            self.spoiled.push((tree, state));
+        }
     }
 
     // ---- going back ----
@@ -381,6 +398,7 @@ impl Tenant {
         }
         for part in parts(record).map_err(|Malformed(what)| failed(what))? {
             match part {
+                Part::Changes { tree, .. } if self.given_up.contains(&tree) => {}
                 Part::Changes { tree, changes } => {
                     for (key, value) in changes {
                         if tree == CATALOG_TREE {
@@ -389,12 +407,10 @@ impl Tenant {
                         self.replay_change(tree, key, value).await?;
                     }
                 }
-                Part::Build(build) => loop {
-                    match self.build(&build) {
-                        Ok(()) => break,
-                        Err(Interrupt::Miss(page)) => self.load_fault(PageFault::Miss(page)).await?,
-                        Err(_) => return Err(failed("a tree cannot be built again")),
-                    }
+                Part::Build(build) => match self.build(&build).await {
+                    Ok(()) => drop(self.given_up.remove(&build.tree())),
+                    Err(BuildFailed::Open(error)) => return Err(error),
+                    Err(BuildFailed::Rows) => return Err(failed("a tree cannot be built again")),
                 },
                 Part::DropTree(tree) => self.drop_tree(tree),
             }

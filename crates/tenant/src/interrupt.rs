@@ -33,9 +33,17 @@ impl From<PageFault> for Interrupt {
     fn from(fault: PageFault) -> Interrupt {
         match fault {
             PageFault::Miss(page) => Interrupt::Miss(page),
-            PageFault::Corrupt(corrupt) => {
-                Interrupt::Error(SqlError::new(SqlState::DATA_CORRUPTED, corrupt.to_string()))
-            }
+            fault => Interrupt::Error(error_of_fault(&fault)),
         }
     }
+}
+
+/// What a client is told of a page that cannot be had: XX001 for a damaged one, 58030 for a disk that cannot be read.
+#[cold]
+pub(crate) fn error_of_fault(fault: &PageFault) -> SqlError {
+    let state = match fault {
+        PageFault::Miss(_) | PageFault::Corrupt(_) => SqlState::DATA_CORRUPTED,
+        PageFault::Unreadable(..) => SqlState::IO_ERROR,
+    };
+    SqlError::new(state, fault.to_string())
 }

@@ -20,6 +20,7 @@ pub mod locks;
 mod overlay;
 mod pending;
 mod redo_record;
+pub mod repair;
 pub mod row;
 mod row_lock;
 mod sequence;
@@ -39,7 +40,9 @@ pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
-pub use tenant::{OpenError, PageRequest, RedoSink, Tenant, TenantMemory, state_of_log_failure};
+pub use tenant::{
+    OpenError, PageRequest, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure,
+};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};

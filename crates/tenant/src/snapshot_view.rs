@@ -13,6 +13,7 @@ use btree::{Cursor, LeafRun, Seek, Value};
 use storage::{FileError, PageBytes, PageFault, ReadPages, Snapshot};
 
 use crate::catalog::{Catalog, Index, Table};
+use crate::interrupt::error_of_fault;
 use crate::overlay::{Change, Changes, TreeChanges};
 use crate::row::RowRef;
 use crate::row::keys::{Key, KeyRange, table_key_of_entry};
@@ -57,7 +58,7 @@ impl ReadPages for Blocking<'_> {
             Err(PageFault::Miss(_)) => self.0.read_blocking(no).map_err(|error| match error {
                 FileError::Corrupt(corrupt) => PageFault::Corrupt(Box::new(corrupt)),
                 // The only other failure is the disk's; there is no page to wait for, so it ends the query too.
-                _ => PageFault::corrupt(no, "the page cannot be read from disk", 0, 0),
+                error => PageFault::Unreadable(no, error.to_string().into()),
             }),
             result => result,
         }
@@ -65,7 +66,7 @@ impl ReadPages for Blocking<'_> {
 }
 
 fn failed(fault: PageFault) -> SqlError {
-    SqlError::new(SqlState::DATA_CORRUPTED, fault.to_string())
+    error_of_fault(&fault)
 }
 
 impl SnapshotView {

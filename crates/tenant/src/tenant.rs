@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId, TxnId};
 use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use storage::{
     Checkpoint, Corrupt, DataFile, FileError, FileReader, LoadedPage, PageFault, PageLocation, PageMap, Root,
@@ -18,7 +18,7 @@ use crate::catalog::{
     encode_record,
 };
 use crate::history::History;
-use crate::interrupt::{Interrupt, Step};
+use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockRecord, LockTable};
 use crate::pending::Pending;
 use crate::sequence::SequenceState;
@@ -84,8 +84,12 @@ pub struct Tenant {
     pub(crate) counters: Counters,
     /// Trees that nothing refers to, with pages still to release.
     pub(crate) garbage: Vec<(TreeId, TreeState)>,
+    /// Those of them that have a page which cannot be read; they keep what they have until [`crate::repair`].
+    pub(crate) spoiled: Vec<(TreeId, TreeState)>,
     /// Trees whose records the next checkpoint removes.
     pub(crate) gone_trees: Vec<TreeId>,
+    /// Trees whose pages cannot be read: a replay leaves their changes out. Of use to [`crate::repair`] alone.
+    pub(crate) given_up: FxHashSet<TreeId>,
     next_txn: u64,
     /// The newest snapshot, while someone holds it and nothing was committed since.
     newest_frozen: Weak<Frozen>,
@@ -181,7 +185,7 @@ impl From<Corrupt> for OpenError {
     }
 }
 
-/// A page to read from disk after [`Interrupt::Miss`].
+/// A page to read from disk after [`crate::Interrupt::Miss`].
 pub struct PageRequest {
     reader: Arc<FileReader>,
     location: PageLocation,
@@ -234,7 +238,7 @@ impl Tenant {
     /// Opens the tenant at its newest root. Redo records after [`Tenant::committed`] are to be replayed before use.
     pub async fn open(env: &Env, path: &Path, id: TenantId) -> Result<Tenant, OpenError> {
         let mut tenant = Tenant::open_root(env, path, id).await?;
-        tenant.clear_orphans().await?;
+        tenant.collect_orphans();
         Ok(tenant)
     }
 
@@ -265,7 +269,9 @@ impl Tenant {
             row_ids: FxHashMap::default(),
             counters: Counters { oid: FIRST_USER_OID, tree: FIRST_USER_TREE },
             garbage: Vec::new(),
+            spoiled: Vec::new(),
             gone_trees: Vec::new(),
+            given_up: FxHashSet::default(),
             next_txn: 1,
             newest_frozen: Weak::new(),
             open_transactions: 0,
@@ -325,30 +331,21 @@ impl Tenant {
         Ok(())
     }
 
-    /// Releases trees that no object refers to: dropped ones not yet cleared, and those of DDL that never committed.
-    async fn clear_orphans(&mut self) -> Result<(), OpenError> {
+    /// Finds the trees that no object refers to: dropped ones not yet cleared, and those of DDL that never committed. Their
+    /// pages go with [`Tenant::reclaim`].
+    pub(crate) fn collect_orphans(&mut self) {
         let owned = owned_trees(&self.catalog);
         let orphans: Vec<_> = self.trees.iter().filter(|(tree, _)| !owned.contains(tree)).collect();
         for (tree, state) in orphans {
             self.trees.remove(tree);
             self.garbage.push((tree, state));
         }
-        while !self.garbage.is_empty() {
-            match self.reclaim(usize::MAX) {
-                Ok(_) => {}
-                Err(Interrupt::Miss(page)) => self.load_fault(PageFault::Miss(page)).await?,
-                Err(_) => {
-                    return Err(OpenError::Catalog { tenant: self.id, what: "a dropped tree is damaged" });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Has the page of a miss read, for those that own the tenant across a wait: opening and replaying.
     pub(crate) async fn load_fault(&mut self, fault: PageFault) -> Result<(), OpenError> {
         match fault {
-            PageFault::Corrupt(corrupt) => Err((*corrupt).into()),
+            PageFault::Corrupt(_) | PageFault::Unreadable(..) => Err(self.open_error(fault)),
             PageFault::Miss(page) => {
                 let Some(request) = self.request(page).map_err(|fault| self.open_error(fault))? else {
                     return Ok(());
@@ -363,7 +360,7 @@ impl Tenant {
     fn open_error(&self, fault: PageFault) -> OpenError {
         match fault {
             PageFault::Corrupt(corrupt) => (*corrupt).into(),
-            PageFault::Miss(_) => {
+            PageFault::Miss(_) | PageFault::Unreadable(..) => {
                 OpenError::Catalog { tenant: self.id, what: "a page is missing without a file" }
             }
         }
@@ -375,7 +372,7 @@ impl Tenant {
         Ok(Some(PageRequest { reader, location }))
     }
 
-    /// What to read after [`Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run again.
+    /// What to read after [`crate::Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run again.
     /// Blocks in the rare case that only the transaction's snapshot still has the page.
     pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
         match self.request(page) {
@@ -383,14 +380,21 @@ impl Tenant {
             live => match &txn.frozen {
                 Some(frozen) => match frozen.pages.read_blocking(page) {
                     Ok(_) => Ok(None),
-                    Err(error) => Err(io_error(&error)),
+                    Err(error) => Err(SqlError::new(state_of_file_error(&error), error.to_string())),
                 },
                 None => match live {
                     Ok(_) => Ok(None),
-                    Err(fault) => Err(SqlError::new(SqlState::DATA_CORRUPTED, fault.to_string())),
+                    Err(fault) => Err(error_of_fault(&fault)),
                 },
             },
         }
+    }
+
+    /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.
+    ///
+    /// Errors: XX001 where the map has no such page.
+    pub fn page_to_reclaim(&self, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
+        self.request(page).map_err(|fault| error_of_fault(&fault))
     }
 
     /// Takes in a page that a [`PageRequest`] read.
@@ -577,7 +581,9 @@ impl Tenant {
         for tree in gone {
             self.remove_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes());
         }
-        let dirty: Vec<_> = self.trees.take_dirty().into_iter().chain(self.garbage.iter().copied()).collect();
+        self.renumber_garbage();
+        let garbage = self.garbage.iter().chain(&self.spoiled).copied();
+        let dirty: Vec<_> = self.trees.take_dirty().into_iter().chain(garbage).collect();
         for (tree, state) in dirty {
             if tree != CATALOG_TREE {
                 self.put_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes(), &encode_record(&state));
@@ -588,6 +594,21 @@ impl Tenant {
         self.forget_frozen();
         let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
         Ok(Checkpoint::begin(&mut self.pages, file, root)?)
+    }
+
+    /// A replay may have made a tree anew under the number of one that was begun before: each has a record of its own.
+    fn renumber_garbage(&mut self) {
+        let alike = |(tree, _): &(TreeId, TreeState)| self.trees.contains(*tree);
+        if self.garbage.iter().chain(&self.spoiled).any(alike) {
+            let (garbage, spoiled) = (std::mem::take(&mut self.garbage), std::mem::take(&mut self.spoiled));
+            let mut anew = |(tree, state)| match self.trees.contains(tree) {
+                true => (self.next_tree(), state),
+                false => (tree, state),
+            };
+            let garbage = garbage.into_iter().map(&mut anew).collect();
+            let spoiled = spoiled.into_iter().map(&mut anew).collect();
+            (self.garbage, self.spoiled) = (garbage, spoiled);
+        }
     }
 
     /// Ends a checkpoint, whatever its outcome; true if its root was published. Then redo through the commit at which it
@@ -632,9 +653,9 @@ pub(crate) fn decode_payload(tenant: TenantId, payload: &[u8]) -> Result<TreeSta
 }
 
 /// The trees that objects of the catalog refer to, and the catalog's own.
-pub(crate) fn owned_trees(catalog: &Catalog) -> rustc_hash::FxHashSet<TreeId> {
+pub(crate) fn owned_trees(catalog: &Catalog) -> FxHashSet<TreeId> {
     let tables = catalog.relations().filter_map(|r| if let Relation::Table(t) = r { Some(t) } else { None });
-    let mut trees: rustc_hash::FxHashSet<TreeId> = [CATALOG_TREE].into_iter().collect();
+    let mut trees: FxHashSet<TreeId> = [CATALOG_TREE].into_iter().collect();
     for table in tables {
         trees.insert(table.tree);
         trees.extend(table.indexes.iter().map(|index| index.tree));
@@ -642,12 +663,14 @@ pub(crate) fn owned_trees(catalog: &Catalog) -> rustc_hash::FxHashSet<TreeId> {
     trees
 }
 
-fn io_error(error: &FileError) -> SqlError {
-    let state = match error {
+/// The SQLSTATE of a data file that cannot be used: XX001 for damage, 53100 for want of space, else 58030.
+pub fn state_of_file_error(error: &FileError) -> SqlState {
+    match error {
         FileError::Corrupt(_) => SqlState::DATA_CORRUPTED,
+        FileError::Full { .. } => SqlState::DISK_FULL,
+        error if error.is_full_disk() => SqlState::DISK_FULL,
         _ => SqlState::IO_ERROR,
-    };
-    SqlError::new(state, error.to_string())
+    }
 }
 
 impl Tenant {

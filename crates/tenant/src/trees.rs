@@ -37,6 +37,10 @@ impl Trees {
         self.0.get(&tree).copied().unwrap_or_default()
     }
 
+    pub(crate) fn contains(&self, tree: TreeId) -> bool {
+        self.0.contains_key(&tree)
+    }
+
     #[inline]
     pub(crate) fn root(&self, tree: TreeId) -> TreeRoot {
         self.get(tree).root

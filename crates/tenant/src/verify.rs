@@ -9,9 +9,10 @@ use std::sync::Arc;
 use base::{PageNo, TenantId, TreeId};
 use env::Env;
 use rustc_hash::FxHashMap;
-use storage::{PageFault, VerifyReport, verify_file};
+use storage::{VerifyReport, verify_file};
 
 use crate::catalog::{Catalog, RecordKey, Table};
+use crate::repair::tree_name;
 use crate::row::keys::{index_entry_of_bytes, row_id_of, table_key};
 use crate::row::{RowRef, decode_row};
 use crate::snapshot_view::{Blocking, Frozen};
@@ -45,20 +46,25 @@ pub fn verify(
     on_progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(VerifyReport, TenantReport), OpenError> {
     let file = verify_file(env, path, on_progress, &mut |_, _| {})?;
-    if !file.is_clean() {
-        return Ok((file, TenantReport::default()));
+    match env::block_on(env, Tenant::open_root(env, path, id)) {
+        Ok(mut tenant) => Ok((file, tenant.check())),
+        // What keeps it from being opened is among the file's defects.
+        Err(_) if !file.is_clean() => Ok((file, TenantReport::default())),
+        Err(error) => Err(error),
     }
-    let mut tenant = env::block_on(env, Tenant::open_root(env, path, id))?;
-    Ok((file, tenant.check()))
 }
 
 impl Tenant {
     /// Checks the tenant as it is now, transactions under way left out.
     pub fn check(&mut self) -> TenantReport {
-        let garbage = self.garbage.clone();
+        let garbage: Vec<_> = self.garbage.iter().chain(&self.spoiled).copied().collect();
         let frozen = self.freeze();
-        let mut check =
-            Check { frozen: &frozen, report: TenantReport::default(), owners: FxHashMap::default() };
+        let mut check = Check {
+            frozen: &frozen,
+            report: TenantReport::default(),
+            owners: FxHashMap::default(),
+            whole: true,
+        };
         check.catalog();
         let owned = crate::tenant::owned_trees(&frozen.catalog);
         let unowned = frozen.trees.iter().filter(|(tree, _)| !owned.contains(tree)).collect::<Vec<_>>();
@@ -80,6 +86,8 @@ struct Check<'a> {
     report: TenantReport,
     /// By page, the tree it was found in.
     owners: FxHashMap<PageNo, TreeId>,
+    /// No tree has a page that cannot be read, so each page's owner was seen.
+    whole: bool,
 }
 
 type OnEntry<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), String>;
@@ -91,8 +99,14 @@ impl Check<'_> {
         }
     }
 
-    /// Checks one tree's shape and shows its entries; an entry's defect ends the walk.
-    fn tree(&mut self, tree: TreeId, root: btree::TreeRoot, entries: Option<u64>, on_entry: OnEntry<'_>) {
+    /// Checks one tree's shape and shows its entries, up to the first that has a defect; false if a page of it cannot be read.
+    fn tree(
+        &mut self,
+        tree: TreeId,
+        root: btree::TreeRoot,
+        entries: Option<u64>,
+        on_entry: OnEntry<'_>,
+    ) -> bool {
         let pages = Blocking(&self.frozen.pages);
         let mut defect = None;
         let result = btree::check_each(&pages, root, |key, value| {
@@ -107,21 +121,27 @@ impl Check<'_> {
         if let Some(what) = defect {
             self.defect(what);
         }
+        let name = tree_name(&self.frozen.catalog, tree);
         match result {
-            Err(PageFault::Corrupt(corrupt)) => self.defect(format!("tree {tree}: {corrupt}")),
-            Err(fault) => self.defect(format!("tree {tree}: {fault}")),
+            Err(fault) => {
+                self.whole = false;
+                self.defect(format!("{name}: {fault}"));
+                false
+            }
             Ok(report) => {
                 if entries.is_some_and(|entries| entries != report.entries) {
                     self.defect(format!(
-                        "tree {tree} has {} entries, not the {entries:?} it counts",
+                        "{name} has {} entries, not the {entries:?} it counts",
                         report.entries
                     ));
                 }
                 for page in report.pages {
                     if let Some(other) = self.owners.insert(page, tree) {
-                        self.defect(format!("page {page} is in tree {other} and in tree {tree}"));
+                        let other = tree_name(&self.frozen.catalog, other);
+                        self.defect(format!("page {page} is in {other} and in {name}"));
                     }
                 }
+                true
             }
         }
     }
@@ -169,14 +189,17 @@ impl Check<'_> {
         let state = frozen.trees.get(table.tree);
         let pages = Blocking(&frozen.pages);
         let mut rows = 0;
-        self.tree(table.tree, state.root, Some(state.entries), &mut |key, bytes| {
+        let whole = self.tree(table.tree, state.root, Some(state.entries), &mut |key, bytes| {
             rows += 1;
             check_row(table, key, bytes)?;
             for index in table.secondary_indexes() {
                 let entry = index_entry_of_bytes(table, index, bytes, key).map_err(|e| e.to_string())?;
-                let found = btree::get(&pages, frozen.trees.root(index.tree), &entry.key)
-                    .map_err(|f| f.to_string())?;
-                let found = found.map(|value| value.read(&pages)).transpose().map_err(|f| f.to_string())?;
+                let found = btree::get(&pages, frozen.trees.root(index.tree), &entry.key);
+                // A page of the index that cannot be read is told when its own tree is checked.
+                let Ok(found) = found.and_then(|value| value.map(|value| value.read(&pages)).transpose())
+                else {
+                    continue;
+                };
                 if found.as_deref() != Some(&entry.value[..]) {
                     return Err(format!("index {}: a row of table {} is not in it", index.name, table.name));
                 }
@@ -188,12 +211,12 @@ impl Check<'_> {
             // Every row has its entry, and entries of two rows differ; so an equal count leaves no entry without a row.
             let state = frozen.trees.get(index.tree);
             let mut entries = 0;
-            self.tree(index.tree, state.root, Some(state.entries), &mut |_, _| {
+            let index_whole = self.tree(index.tree, state.root, Some(state.entries), &mut |_, _| {
                 entries += 1;
                 Ok(())
             });
             self.report.index_entries += entries;
-            if entries != rows {
+            if whole && index_whole && entries != rows {
                 let (name, table) = (&index.name, &table.name);
                 self.defect(format!("index {name} has {entries} entries, its table {table} {rows} rows"));
             }
@@ -208,7 +231,7 @@ impl Check<'_> {
                 unowned.push(page);
             }
         });
-        for page in unowned {
+        for page in unowned.into_iter().filter(|_| self.whole).collect::<Vec<_>>() {
             self.defect(format!("page {page} is in no tree"));
         }
     }

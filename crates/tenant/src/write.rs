@@ -145,6 +145,8 @@ impl View<'_> {
             if before.exclusive && before.key != after.key {
                 self.lock_key(index.tree, &before.key)?;
             }
+            // The commit takes the old entry out, and must not find then that its page cannot be read.
+            self.touch(index.tree, &before.key)?;
             if after.exclusive && before.key != after.key {
                 self.lock_key(index.tree, &after.key)?;
                 if self.read(index.tree, &after.key, State::Newest)?.is_some() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Lsn, SessionId, SqlError, SqlResult, SqlState, TenantId};
 use governor::Promise;
 use sql::session;
-use tenant::catalog::{Column, OWNER_ROLE};
+use tenant::catalog::{Catalog, Column, OWNER_ROLE, Relation, Table};
 use tenant::ddl::{Ddl, NewTable, NewUnique};
 use tenant::{Interrupt, Isolation, Step};
 use types::{PgType, TypeMod};
@@ -94,8 +94,16 @@ fn select_after(last: TenantId) -> String {
     )
 }
 
+/// The table, where a first start has made it.
+pub(super) fn table(catalog: &Catalog) -> Option<Arc<Table>> {
+    match catalog.relation_in(catalog.schema_named(SCHEMA)?.oid, TABLE)? {
+        Relation::Table(table) => Some(table.clone()),
+        _ => None,
+    }
+}
+
 /// Id, and the row unless the tenant was dropped.
-fn decode(row: &TextRow) -> SqlResult<(TenantId, Option<TenantRow>)> {
+pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, Option<TenantRow>)> {
     let broken = |what: &str| {
         SqlError::new(
             SqlState::DATA_CORRUPTED,

@@ -15,7 +15,7 @@ use std::task::{Poll, Waker};
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState, TenantId};
 use sql::session;
 use storage::redo::{LogWriter, RedoIndex, recover};
-use tenant::{PageRequest, RedoSink, Tenant};
+use tenant::{Interrupt, PageRequest, RedoSink, Tenant};
 
 use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
 use crate::executor::{HomeCell, WorkerHandle, yield_now};
@@ -326,11 +326,7 @@ impl Home {
     pub(crate) async fn load_page(&self, request: PageRequest) -> SqlResult<()> {
         let loaded = request.read().await.map_err(|error| {
             tracing::error!(tenant = self.id.0, %error, "a page cannot be read");
-            let state = match error {
-                storage::FileError::Corrupt(_) => SqlState::DATA_CORRUPTED,
-                _ => SqlState::IO_ERROR,
-            };
-            SqlError::new(state, error.to_string())
+            SqlError::new(tenant::state_of_file_error(&error), error.to_string())
         })?;
         self.cell.with(|state| {
             if let Some(tenant) = &mut state.tenant {
@@ -340,13 +336,34 @@ impl Home {
         Ok(())
     }
 
-    /// Gives the pages of dropped trees back, a few in each turn. Pages that are not in memory wait for a later call.
+    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
     pub(crate) async fn reclaim(&self) {
-        while self.cell.with(|state| match &mut state.tenant {
-            Some(tenant) => tenant.reclaim(RECLAIM_PAGES_A_TURN).unwrap_or(false),
-            None => false,
-        }) {
-            yield_now().await;
+        loop {
+            let step = self.cell.with(|state| match &mut state.tenant {
+                Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
+                    Err(Interrupt::Miss(page)) => {
+                        tenant.page_to_reclaim(page).map(|request| (true, request)).map_err(Interrupt::Error)
+                    }
+                    other => other.map(|more| (more, None)),
+                },
+                None => Ok((false, None)),
+            });
+            match step {
+                Ok((false, _)) => return,
+                Ok((true, None)) => yield_now().await,
+                Ok((true, Some(request))) => {
+                    if self.load_page(request).await.is_err() {
+                        self.cell.with(|state| state.tenant.as_mut().map(|tenant| tenant.reclaim_failed()));
+                    }
+                }
+                Err(interrupt) => {
+                    let error = interrupt.into_error().expect("releasing pages waits for nobody");
+                    tracing::error!(
+                        tenant = self.id.0, %error,
+                        "a dropped table or index has a damaged page: its space is kept until `rowhouse repair`"
+                    );
+                }
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use crate::cursor::Direction;
 use crate::interrupt::{Interrupt, Step};
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key};
 use crate::row::{RowRef, decode_row, read_column};
-use crate::tenant::Tenant;
+use crate::tenant::{OpenError, Tenant};
 use crate::trees::TreeState;
 use crate::txn::{Build, Isolation};
 use crate::view::{Access, State};
@@ -147,53 +147,76 @@ fn duplicate(ddl: &Ddl<'_>, table: &Table, index: &Index, bytes: &[u8]) -> SqlEr
         .with_constraint(index.name.as_str())
 }
 
+/// Why a build could not be done again.
+pub(crate) enum BuildFailed {
+    /// A page cannot be read.
+    Open(OpenError),
+    /// The rows are not such that the build could have been committed.
+    Rows,
+}
+
+impl From<SqlError> for BuildFailed {
+    fn from(_: SqlError) -> BuildFailed {
+        BuildFailed::Rows
+    }
+}
+
 impl Tenant {
     /// Does a build again for a replay: from live rows alone, which at this point of the record are all there are.
-    /// `Err(Miss)` may be repeated.
-    pub(crate) fn build(&mut self, build: &Build) -> Step<()> {
+    pub(crate) async fn build(&mut self, build: &Build) -> Result<(), BuildFailed> {
         let (table, from) = match build {
             Build::Index { table, .. } => (*table, None),
             Build::Cluster { table, from, .. } => (*table, Some(*from)),
         };
         let catalog: Arc<Catalog> = Arc::clone(&self.catalog);
-        let gone = || SqlError::internal("the table of a build is gone");
-        let table = catalog.table(table).ok_or_else(gone)?;
+        let table = catalog.table(table).ok_or(BuildFailed::Rows)?;
         let source = from.unwrap_or(table.tree);
         let mut state = TreeState { dirty: true, ..TreeState::default() };
         let mut cursor = Cursor::new(self.trees.root(source), Seek::Start);
+        let mut last: Option<Key> = None;
         let mut count = 0;
-        // A repeated build begins with an empty tree.
-        self.drop_tree(build.tree());
-        self.gone_trees.retain(|tree| *tree != build.tree());
-        let result: Step<()> = loop {
+        loop {
             let row = match cursor.next(&self.pages) {
-                Ok(None) => break Ok(()),
+                Ok(None) => break,
                 Ok(Some(entry)) => match entry.value.read(&self.pages) {
-                    Ok(bytes) => (Key::from_slice(entry.key), bytes.into_owned()),
-                    Err(fault) => break Err(fault.into()),
+                    Ok(bytes) => Ok((Key::from_slice(entry.key), bytes.into_owned())),
+                    Err(fault) => Err(fault),
                 },
-                Err(fault) => break Err(fault.into()),
+                Err(fault) => Err(fault),
+            };
+            let (key, bytes) = match row {
+                Ok(row) => row,
+                Err(fault) => {
+                    self.load_fault(fault).await.map_err(BuildFailed::Open)?;
+                    // The cursor may have moved past a row whose overflow pages were missing.
+                    cursor.seek(last.as_ref().map_or(Seek::Start, |key| Seek::After(key)));
+                    continue;
+                }
             };
             count += 1;
-            let entry = match build {
-                Build::Index { index, .. } => table
-                    .index(*index)
-                    .ok_or_else(|| SqlError::internal("the index of a build is gone").into())
-                    .and_then(|index| Ok(index_entry_of_bytes(table, index, &row.1, &row.0)?))
-                    .map(|entry| (entry.key, entry.value.to_vec())),
-                Build::Cluster { .. } => clustered_key(table, &row.1, count).map(|key| (key, row.1.clone())),
+            let (entry, value) = match build {
+                Build::Index { index, .. } => {
+                    let index = table.index(*index).ok_or(BuildFailed::Rows)?;
+                    let entry = index_entry_of_bytes(table, index, &bytes, &key)?;
+                    (entry.key, entry.value.to_vec())
+                }
+                Build::Cluster { .. } => match clustered_key(table, &bytes, count) {
+                    Ok(clustered) => (clustered, bytes),
+                    Err(_) => return Err(BuildFailed::Rows),
+                },
             };
-            let (key, value) = match entry {
-                Ok(entry) => entry,
-                Err(interrupt) => break Err(interrupt),
-            };
-            match btree::put(&mut self.pages, &mut state.root, &key, &value) {
-                Ok(btree::Put::Inserted) => state.entries += 1,
-                Ok(btree::Put::Replaced) => break Err(SqlError::internal("a build meets a key twice").into()),
-                Err(fault) => break Err(fault.into()),
+            loop {
+                match btree::insert_new(&mut self.pages, &mut state.root, &entry, &value) {
+                    Ok(true) => break,
+                    Ok(false) => return Err(BuildFailed::Rows),
+                    // New pages, which may have left memory since.
+                    Err(fault) => self.load_fault(fault).await.map_err(BuildFailed::Open)?,
+                }
             }
-        };
+            state.entries += 1;
+            last = Some(key);
+        }
         self.trees.set(build.tree(), state);
-        result
+        Ok(())
     }
 }

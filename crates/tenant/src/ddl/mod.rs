@@ -23,6 +23,7 @@ use crate::interrupt::Step;
 use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::view::View;
 
+pub(crate) use build::BuildFailed;
 pub use constraints::{NewForeignKey, NewUnique};
 pub use drop::Dropped;
 pub use indexes::NewIndex;

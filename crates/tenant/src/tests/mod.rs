@@ -8,6 +8,7 @@ mod isolation;
 mod locking;
 mod model;
 mod recovery;
+mod repair;
 
 use std::sync::Arc;
 

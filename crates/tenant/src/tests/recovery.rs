@@ -9,20 +9,20 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 use super::*;
 use crate::verify::verify;
 
-const DATA: &str = "/data/tenant-77";
+pub(super) const DATA: &str = "/data/tenant-77";
 
 fn options() -> LogOptions {
     LogOptions { segment_len: base::ByteCount::from_mib(1), ..LogOptions::default() }
 }
 
-struct Server {
-    tenant: Tenant,
-    log: LogWriter,
-    flusher: LogFlusher,
+pub(super) struct Server {
+    pub(super) tenant: Tenant,
+    pub(super) log: LogWriter,
+    pub(super) flusher: LogFlusher,
 }
 
 /// Opens the tenant as a server's start does: root, then the log after it.
-async fn open(env: &Env) -> Server {
+pub(super) async fn open(env: &Env) -> Server {
     let (dir, index) = LogDir::open(env, Path::new("/log"), options()).unwrap();
     let mut tenant = Tenant::open(env, Path::new(DATA), TENANT).await.unwrap();
     for record in index.records_after(TENANT, tenant.committed()).unwrap() {
@@ -35,7 +35,7 @@ async fn open(env: &Env) -> Server {
 
 impl Server {
     /// Runs a statement that commits by itself, bringing in pages as it asks for them.
-    async fn auto<T>(
+    pub(super) async fn auto<T>(
         &mut self,
         mut statement: impl FnMut(&mut View<'_>) -> Result<T, Interrupt>,
     ) -> Result<T, SqlError> {
@@ -49,8 +49,16 @@ impl Server {
                 Err(Interrupt::Miss(page)) => {
                     self.tenant.rollback_statement(&mut txn, &mark);
                     if let Some(request) = self.tenant.page_request(&txn, page).unwrap() {
-                        let loaded = request.read().await.unwrap();
-                        self.tenant.page_loaded(loaded);
+                        match request.read().await {
+                            Ok(loaded) => self.tenant.page_loaded(loaded),
+                            Err(error) => {
+                                self.tenant.abort(txn);
+                                return Err(SqlError::new(
+                                    crate::state_of_file_error(&error),
+                                    error.to_string(),
+                                ));
+                            }
+                        }
                     }
                 }
                 Err(Interrupt::Error(error)) => {
@@ -63,7 +71,7 @@ impl Server {
         }
     }
 
-    async fn checkpoint(&mut self) -> bool {
+    pub(super) async fn checkpoint(&mut self) -> bool {
         while self.flusher.flush_once().await.is_ok_and(|f| f != storage::redo::Flushed::Nothing) {}
         let Ok(mut checkpoint) = self.tenant.begin_checkpoint() else { return false };
         let result = checkpoint.run().await;
@@ -71,7 +79,7 @@ impl Server {
     }
 }
 
-async fn fill(server: &mut Server) -> Oid {
+pub(super) async fn fill(server: &mut Server) -> Oid {
     server
         .auto(|view| {
             let mut ddl = view.ddl()?;
@@ -86,7 +94,7 @@ async fn fill(server: &mut Server) -> Oid {
         .unwrap()
 }
 
-async fn put(server: &mut Server, t: Oid, id: i32, n: u64) {
+pub(super) async fn put(server: &mut Server, t: Oid, id: i32, n: u64) {
     let row = vec![int(id), text(&format!("{}{n}", "x".repeat(50 + (n % 100) as usize)))];
     server
         .auto(|view| {

@@ -1,0 +1,264 @@
+//! Getting a tenant back whose indexes are damaged: they are dropped without reading them, the redo log is replayed around
+//! them, and their pages are given back.
+//!
+//! Works on the data file of a tenant that no server has open and ends with a new root; until that is durable, the file
+//! is what it was. Rows are in the tables' own trees, so dropping an index loses none; what cannot be dropped (a table,
+//! the catalog, the map of pages) comes back from a backup only. A page is given back when no tree that is whole owns it,
+//! which is known only if all trees that stay are whole; else those are given back that the dropped tree's whole pages
+//! lead to.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId};
+use env::Env;
+use rustc_hash::FxHashSet;
+use storage::redo::{RedoError, RedoIndex};
+use storage::{PageFault, WritePages};
+
+use crate::catalog::{Catalog, Index, Table};
+use crate::ddl::Behavior;
+use crate::interrupt::Interrupt;
+use crate::snapshot_view::Blocking;
+use crate::tenant::{OpenError, RedoSink, Tenant};
+use crate::trees::TreeState;
+use crate::txn::Isolation;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default)]
+pub struct Repaired {
+    pub dropped: Vec<DroppedIndex>,
+    /// Pages given back, of the dropped indexes and of trees that nothing refers to.
+    pub pages_released: u64,
+    /// What is still damaged, each a sentence that names the place. While there is any, pages that only a damaged page
+    /// of a dropped index led to are still taken; another repair gives them back.
+    pub defects: Vec<String>,
+    /// The last commit in the new root.
+    pub commit: CommitNo,
+}
+
+/// An index that is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DroppedIndex {
+    /// With its schema: `public.t_v_idx`.
+    pub name: String,
+    pub table: String,
+    /// It enforced a unique constraint of its name, which is gone too.
+    pub constraint: bool,
+    /// Foreign keys that needed it and are gone too.
+    pub also_dropped: Vec<String>,
+}
+
+/// Why a repair changed nothing.
+#[derive(Debug)]
+pub enum RepairError {
+    /// The catalog or the way to the pages is damaged, or a table that the redo log changes.
+    Open(OpenError),
+    Log(RedoError),
+    /// No such index, a primary key, or foreign keys need it.
+    Refused(SqlError),
+}
+
+impl fmt::Display for RepairError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RepairError::Open(error) => error.fmt(f),
+            RepairError::Log(error) => error.fmt(f),
+            RepairError::Refused(error) => {
+                f.write_str(error.message())?;
+                error.detail().map_or(Ok(()), |detail| write!(f, ": {}", detail.replace('\n', "; ")))
+            }
+        }
+    }
+}
+impl std::error::Error for RepairError {}
+impl From<OpenError> for RepairError {
+    fn from(error: OpenError) -> RepairError {
+        RepairError::Open(error)
+    }
+}
+impl From<RedoError> for RepairError {
+    fn from(error: RedoError) -> RepairError {
+        RepairError::Log(error)
+    }
+}
+impl From<SqlError> for RepairError {
+    fn from(error: SqlError) -> RepairError {
+        RepairError::Refused(error)
+    }
+}
+
+/// The checkpoint at the end makes everything durable.
+struct NoLog;
+
+impl RedoSink for NoLog {
+    fn append(&mut self, _: TenantId, _: CommitNo, _: &[u8]) -> Lsn {
+        Lsn(0)
+    }
+}
+
+/// Drops `indexes` (`schema.index`, spelled exactly) of the tenant in the data file at `path`, gives back pages that no
+/// tree owns, and writes a new root that also holds all of `redo`. Blocks. After `Ok` it survives power loss; after `Err`
+/// nothing has changed.
+///
+/// An index that enforces a unique constraint takes the constraint with it. Foreign keys that need it are an error, or go
+/// too with [`Behavior::Cascade`].
+pub fn repair(
+    env: &Env,
+    path: &Path,
+    id: TenantId,
+    redo: &RedoIndex,
+    indexes: &[String],
+    behavior: Behavior,
+) -> Result<Repaired, RepairError> {
+    env::block_on(env, async {
+        let mut tenant = Tenant::open_root(env, path, id).await?;
+        tenant.collect_orphans();
+        let mut gone: Vec<TreeState> = Vec::new();
+        for name in indexes {
+            // An index made since the root is in no page yet.
+            if let Ok((table, index)) = find(&tenant.catalog, name) {
+                refuse_primary(name, &table, &index)?;
+                tenant.given_up.insert(index.tree);
+                gone.extend(tenant.trees.remove(index.tree));
+            }
+        }
+        for record in redo.records_after(id, tenant.committed())? {
+            let (commit, bytes) = record?;
+            tenant.replay(commit, &bytes).await?;
+        }
+        let mut repaired = Repaired::default();
+        for name in indexes {
+            let (table, index) = find(&tenant.catalog, name)?;
+            refuse_primary(name, &table, &index)?;
+            let also_dropped = tenant.drop_damaged(&table, &index, behavior).await?;
+            repaired.dropped.push(DroppedIndex {
+                name: name.clone(),
+                table: qualified(&tenant.catalog, table.schema, &table.name),
+                constraint: index.constraint.is_some(),
+                also_dropped,
+            });
+        }
+        tenant.release_unowned(&gone, &mut repaired);
+        let mut checkpoint = tenant.begin_checkpoint()?;
+        let written = checkpoint.run().await;
+        tenant.finish_checkpoint(checkpoint);
+        written.map_err(OpenError::from)?;
+        repaired.commit = tenant.committed();
+        Ok(repaired)
+    })
+}
+
+/// A relation's name as an operator types it.
+pub(crate) fn qualified(catalog: &Catalog, schema: Oid, name: &str) -> String {
+    format!("{}.{name}", catalog.schema_name(schema))
+}
+
+fn find(catalog: &Catalog, name: &str) -> Result<(Arc<Table>, Index), SqlError> {
+    let all = catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)));
+    let mut alike = all.filter(|(table, index)| qualified(catalog, table.schema, &index.name) == name);
+    match (alike.next(), alike.next()) {
+        (Some((table, index)), None) => Ok((Arc::clone(table), index.clone())),
+        (None, _) => {
+            let what = format!("there is no index \"{name}\"; write SCHEMA.INDEX, spelled exactly");
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, what))
+        }
+        (Some(_), Some(_)) => {
+            let what = format!("\"{name}\" means more than one index");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, what))
+        }
+    }
+}
+
+fn refuse_primary(name: &str, table: &Table, index: &Index) -> Result<(), SqlError> {
+    if !table.is_primary(index) {
+        return Ok(());
+    }
+    let what = format!(
+        "{name} is the primary key of table {}, whose rows are in it: it cannot be dropped, only restored from a backup",
+        table.name
+    );
+    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what))
+}
+
+impl Tenant {
+    /// Drops an index whose tree is not touched; the foreign keys that went with it.
+    async fn drop_damaged(
+        &mut self,
+        table: &Table,
+        index: &Index,
+        behavior: Behavior,
+    ) -> Result<Vec<String>, RepairError> {
+        loop {
+            let mut txn = self.begin(SessionId(0), Isolation::ReadCommitted, false, true);
+            let mut redo = NoLog;
+            let mut view = self.view(&mut txn, &mut redo);
+            let step = view.ddl().and_then(|mut ddl| match index.constraint {
+                Some(_) => ddl.drop_constraint(table.oid, &index.name, behavior),
+                None => ddl.drop_index(index.oid, behavior),
+            });
+            match step {
+                Ok(dropped) => {
+                    self.commit(txn, &mut NoLog)?;
+                    return Ok(dropped.cascaded);
+                }
+                Err(interrupt) => {
+                    self.abort(txn);
+                    match interrupt {
+                        Interrupt::Miss(page) => self.load_fault(PageFault::Miss(page)).await?,
+                        Interrupt::Error(error) => return Err(error.into()),
+                        Interrupt::Wait(_) | Interrupt::Asked => unreachable!("nobody else is there"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives back the pages of `gone` trees and of trees that nothing refers to, as far as it is known which they are.
+    fn release_unowned(&mut self, gone: &[TreeState], repaired: &mut Repaired) {
+        let snapshot = self.pages.snapshot();
+        let pages = Blocking(&snapshot);
+        let mut owned: FxHashSet<PageNo> = FxHashSet::default();
+        for (tree, state) in self.trees.iter() {
+            let reach = btree::reach(&pages, state.root);
+            owned.extend(&reach.pages);
+            if let Some(fault) = reach.damage {
+                repaired.defects.push(format!("{}: {fault}", tree_name(&self.catalog, tree)));
+            }
+        }
+        let mut released: Vec<PageNo> = Vec::new();
+        if repaired.defects.is_empty() {
+            snapshot.for_each_page(|page| released.push(page));
+        } else {
+            let trees = self.garbage.iter().chain(&self.spoiled).map(|(_, state)| state).chain(gone);
+            trees.for_each(|state| released.append(&mut btree::reach(&pages, state.root).pages));
+        }
+        released.retain(|page| !owned.contains(page));
+        released.sort_unstable();
+        released.dedup();
+        for page in &released {
+            self.pages.release(*page);
+        }
+        repaired.pages_released = released.len() as u64;
+        let cleared = std::mem::take(&mut self.garbage).into_iter().chain(std::mem::take(&mut self.spoiled));
+        self.gone_trees.extend(cleared.map(|(tree, _)| tree));
+    }
+}
+
+/// A tree as an operator knows it.
+pub(crate) fn tree_name(catalog: &Catalog, tree: TreeId) -> String {
+    if tree == crate::trees::CATALOG_TREE {
+        return "the catalog".to_owned();
+    }
+    for table in catalog.tables() {
+        let table_name = qualified(catalog, table.schema, &table.name);
+        if table.tree == tree {
+            return format!("table {table_name}");
+        }
+        if let Some(index) = table.indexes.iter().find(|index| index.tree == tree) {
+            return format!("index {} of table {table_name}", qualified(catalog, table.schema, &index.name));
+        }
+    }
+    format!("dropped tree {tree}")
+}
