@@ -57,6 +57,7 @@ pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -
     }
     match map.page(no) {
         Ok(bytes) => Ok(stamp_of(bytes).expect("a checked page is whole")),
+        Err(PageFault::Unreadable(_, why)) => panic!("the disk works: {why}"),
         Err(PageFault::Corrupt(corrupt)) => Err(FileError::Corrupt(*corrupt)),
         Err(PageFault::Miss(_)) => panic!("{no:?} was just read"),
     }
