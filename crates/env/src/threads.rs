@@ -48,38 +48,41 @@ impl ThreadControl {
     }
 }
 
+/// A thread whose end can be waited for.
+pub(crate) trait Joinable: Send {
+    fn join(self: Box<Self>) -> std::thread::Result<()>;
+    fn is_finished(&self) -> bool;
+}
+
 /// A started thread. Dropping the handle lets it run on by itself.
-pub struct JoinHandle(Option<std::thread::JoinHandle<()>>);
+pub struct JoinHandle(Box<dyn Joinable>);
 
 impl JoinHandle {
-    pub(crate) fn new(handle: Option<std::thread::JoinHandle<()>>) -> JoinHandle {
+    pub(crate) fn new(handle: Box<dyn Joinable>) -> JoinHandle {
         JoinHandle(handle)
     }
 
-    /// Waits for the thread's end. `Err` carries its panic.
+    /// Waits for the thread's end. `Err` carries its panic; in a simulation the harness is told of panics instead.
     pub fn join(self) -> std::thread::Result<()> {
-        self.0.map_or(Ok(()), std::thread::JoinHandle::join)
+        self.0.join()
     }
 
     /// Whether the thread has ended, so that `join` would not wait.
     pub fn is_finished(&self) -> bool {
-        self.0.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
+        self.0.is_finished()
     }
 }
 
 /// Threads and the process they live in.
 pub trait Threads: Send + Sync {
-    /// Starts a thread, pinned to `core` if given (one of [`Threads::cores`]). In a simulation `body` runs to its end
-    /// before `spawn` returns, so it must not wait for anything its caller does later.
+    /// Starts a thread, pinned to `core` if given (one of [`Threads::cores`]). In a simulation it runs at once, up to where
+    /// its reactor waits; waiting for it, or it for others, by anything but `env` blocks the whole world.
     fn spawn(
         &self,
         name: &str,
         core: Option<usize>,
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<JoinHandle>;
-
-    /// Whether threads run beside their caller; false in a simulation.
-    fn concurrent(&self) -> bool;
 
     /// The calling thread.
     fn current(&self) -> ThreadControl;

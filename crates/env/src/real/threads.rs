@@ -7,12 +7,21 @@ use base::limits::THREAD_STACK_LEN;
 use base::{ByteCount, Nanos};
 
 use super::{check, clock};
-use crate::threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
+use crate::threads::{JoinHandle, Joinable, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
 
 pub(super) struct SystemThreads;
 
 /// The slice a worker asks for: with a short one of its own the kernel lets it preempt a raised proxy at once.
 const WORKER_SLICE: Nanos = Nanos::from_micros(100);
+
+impl Joinable for std::thread::JoinHandle<()> {
+    fn join(self: Box<Self>) -> std::thread::Result<()> {
+        (*self).join()
+    }
+    fn is_finished(&self) -> bool {
+        std::thread::JoinHandle::is_finished(self)
+    }
+}
 
 impl Threads for SystemThreads {
     fn spawn(
@@ -30,11 +39,7 @@ impl Threads for SystemThreads {
             }
             body();
         })?;
-        Ok(JoinHandle::new(Some(handle)))
-    }
-
-    fn concurrent(&self) -> bool {
-        true
+        Ok(JoinHandle::new(Box::new(handle)))
     }
 
     fn current(&self) -> ThreadControl {

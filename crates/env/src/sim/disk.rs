@@ -13,7 +13,9 @@
 //! or not, at which the power goes off fails, and its sectors count as written and not synced.
 //!
 //! Injected: EIO, ENOSPC, short transfers ([`DiskFault`]), a limited capacity, rot, the power going off at the n-th
-//! change. Blocking calls take no virtual time.
+//! change. Of a write that fails any sectors may have arrived; of those that did, a file that is not opened for direct
+//! I/O does not say later whether they are durable: they are in doubt as after a failed sync. Blocking calls take no
+//! virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,6 +31,8 @@ use super::{Machine, lock};
 use crate::disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
 
 const SECTOR: usize = 512;
+/// The size of a disk without a limit.
+pub(super) const UNLIMITED: u64 = 1 << 40;
 type Sector = [u8; SECTOR];
 
 /// What a power cut leaves of what was not synced.
@@ -70,11 +74,13 @@ impl DiskFault {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Inode {
     /// By sector number; an absent one is zeros.
     sectors: BTreeMap<u64, Box<Sector>>,
     len: u64,
+    /// Bytes from the beginning for which space was reserved.
+    allocated: u64,
     durable_len: u64,
     /// Lengths it had since `durable_len`, without the present one.
     lens_between: Vec<u64>,
@@ -82,6 +88,7 @@ struct Inode {
 }
 
 /// A sector written and not yet durable.
+#[derive(Clone)]
 struct Unsynced {
     /// What it may also hold after a power cut: the durable content first (`None`: zeros), then what was written since,
     /// without the present content.
@@ -167,6 +174,7 @@ impl Inode {
                 self.change_sector(len / SECTOR as u64, false, |sector| sector[within..].fill(0));
             }
         }
+        self.allocated = self.allocated.min(len);
         if len != self.len {
             self.change_len(len);
         }
@@ -216,8 +224,32 @@ impl Inode {
         }
     }
 
+    /// Some sectors of a write that failed.
+    fn write_in_part(&mut self, buf: &[u8], offset: u64, in_doubt: bool, random: &mut StdRng) {
+        if !offset.is_multiple_of(SECTOR as u64) {
+            return;
+        }
+        for (sector, bytes) in (offset / SECTOR as u64..).zip(buf.chunks(SECTOR)) {
+            if random.random() {
+                self.write(bytes, sector * SECTOR as u64, false);
+                self.unsynced.get_mut(&sector).expect("just written").in_doubt = in_doubt;
+            }
+        }
+    }
+
+    /// Space that a write needs beyond what the file has.
+    fn wants(&self, len: usize, offset: u64) -> u64 {
+        let end = offset + len as u64;
+        if end <= self.allocated {
+            return 0;
+        }
+        let touched = offset / SECTOR as u64..end.div_ceil(SECTOR as u64);
+        let present = self.sectors.range(touched.clone()).count() as u64;
+        (touched.end - touched.start - present) * SECTOR as u64
+    }
+
     fn stored(&self) -> u64 {
-        (self.sectors.len() * SECTOR) as u64
+        self.allocated.max((self.sectors.len() * SECTOR) as u64)
     }
 }
 
@@ -230,6 +262,7 @@ enum Node {
 }
 
 /// A change of names in one directory.
+#[derive(Clone)]
 enum NameChange {
     Set(String, Node),
     Unset(String),
@@ -250,7 +283,7 @@ impl NameChange {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Directory {
     names: BTreeMap<String, Node>,
     durable: BTreeMap<String, Node>,
@@ -261,6 +294,15 @@ impl Directory {
     fn change(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.changes.push(change);
+    }
+
+    /// Files that have a name here, or may have one after a power cut.
+    fn may_name(&self) -> impl Iterator<Item = InodeNo> + '_ {
+        let changed = self.changes.iter().filter_map(|change| match change {
+            NameChange::Set(_, node) => Some(node),
+            NameChange::Unset(_) | NameChange::Rename(..) => None,
+        });
+        self.names.values().chain(self.durable.values()).chain(changed).filter_map(file_of)
     }
 
     fn sync(&mut self) {
@@ -281,6 +323,10 @@ pub(super) struct DiskState {
     pub(super) cut_after: Option<u64>,
     pub(super) powered_off: bool,
     pub(super) changes: u64,
+    /// Faults that struck: injected errors, writes that found no room, flipped bits.
+    pub(super) struck: u64,
+    /// Whether every operation is printed.
+    pub(super) traced: bool,
 }
 
 impl Default for DiskState {
@@ -292,16 +338,25 @@ impl Default for DiskState {
             locks: BTreeSet::new(),
             generation: 0,
             faults: Vec::new(),
-            capacity: 1 << 40,
+            capacity: UNLIMITED,
             cut_after: None,
             powered_off: false,
             changes: 0,
+            struck: 0,
+            traced: false,
         }
     }
 }
 
 fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
+}
+
+fn file_of(node: &Node) -> Option<InodeNo> {
+    match node {
+        Node::File(number) => Some(*number),
+        Node::Dir => None,
+    }
 }
 
 /// An absolute path without `.` and `..`.
@@ -349,14 +404,24 @@ impl DiskState {
             return Ok(false);
         }
         match self.faults.remove(position).errno {
-            Some(code) => Err(errno(code)),
+            Some(code) => {
+                self.struck += 1;
+                Err(errno(code))
+            }
             None => Ok(true),
         }
     }
 
-    fn check_room(&self, more: u64) -> io::Result<()> {
-        let used: u64 = self.inodes.values().map(Inode::stored).sum();
-        if used + more > self.capacity { Err(errno(libc::ENOSPC)) } else { Ok(()) }
+    pub(super) fn used(&self) -> u64 {
+        self.inodes.values().map(Inode::stored).sum()
+    }
+
+    fn check_room(&mut self, more: u64) -> io::Result<()> {
+        if more > 0 && self.used() + more > self.capacity {
+            self.struck += 1;
+            return Err(errno(libc::ENOSPC));
+        }
+        Ok(())
     }
 
     fn dir(&mut self, path: &Path) -> io::Result<&mut Directory> {
@@ -385,11 +450,35 @@ impl DiskState {
         self.inodes_made
     }
 
-    pub(super) fn power_cut(&mut self, policy: PowerCut, random: &mut StdRng) {
+    /// Ends the process that used the disk: what it had open fails, what it wrote stays as it is.
+    pub(super) fn kill(&mut self) {
         self.generation += 1;
         self.powered_off = false;
         self.cut_after = None;
         self.locks.clear();
+        // A file without a name goes with the last process that has it open, unless a power cut may bring the name back.
+        let held: BTreeSet<InodeNo> = self.dirs.values().flat_map(Directory::may_name).collect();
+        self.inodes.retain(|number, _| held.contains(number));
+    }
+
+    /// The files as they are, all of it durable, on a disk without faults.
+    pub(super) fn copy(&self) -> DiskState {
+        let mut copy = DiskState {
+            dirs: self.dirs.clone(),
+            inodes: self.inodes.clone(),
+            inodes_made: self.inodes_made,
+            ..DiskState::default()
+        };
+        copy.dirs.values_mut().for_each(Directory::sync);
+        for inode in copy.inodes.values_mut() {
+            inode.unsynced.clear();
+            inode.sync();
+        }
+        copy
+    }
+
+    pub(super) fn power_cut(&mut self, policy: PowerCut, random: &mut StdRng) {
+        self.kill();
         for dir in self.dirs.values_mut() {
             let kept = match policy {
                 PowerCut::DropUnsynced => 0,
@@ -416,12 +505,8 @@ impl DiskState {
             dir.names.retain(|name, node| *node != Node::Dir || alive.contains(&path.join(name)));
             dir.durable.clone_from(&dir.names);
         }
-        let held: BTreeSet<InodeNo> = self
-            .dirs
-            .values()
-            .flat_map(|dir| dir.names.values())
-            .filter_map(|node| if let Node::File(number) = node { Some(*number) } else { None })
-            .collect();
+        let held: BTreeSet<InodeNo> =
+            self.dirs.values().flat_map(|dir| dir.names.values()).filter_map(file_of).collect();
         self.inodes.retain(|number, _| held.contains(number));
         self.inodes.values_mut().for_each(|inode| inode.power_cut(policy, random));
     }
@@ -461,6 +546,7 @@ impl DiskState {
         assert!(offset < inode.len, "the file ends before the bit");
         let sector = inode.sectors.entry(offset / SECTOR as u64).or_insert_with(|| Box::new([0; SECTOR]));
         sector[(offset % SECTOR as u64) as usize] ^= 1 << (bit % 8);
+        self.struck += 1;
     }
 }
 
@@ -618,8 +704,7 @@ impl Disk for SimDisk {
 
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
         let disk = lock(&self.0.disk);
-        let used: u64 = disk.inodes.values().map(Inode::stored).sum();
-        Ok(ByteCount(disk.capacity.saturating_sub(used)))
+        Ok(ByteCount(disk.capacity.saturating_sub(disk.used())))
     }
 
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
@@ -672,6 +757,19 @@ impl SimFile {
     }
 
     fn write(&self, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
+        let written = self.write_some(buf, offset, durable);
+        let how = if durable { "durable write" } else { "write" };
+        self.trace(how, &format!("{} at {offset}: {written:?}", buf.len()));
+        written
+    }
+
+    fn trace(&self, operation: &str, what: &str) {
+        if lock(&self.machine.disk).traced {
+            eprintln!("{} {operation} {} {what}", self.machine.now().0, self.path.display());
+        }
+    }
+
+    fn write_some(&self, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
         self.check_direct(buf.len(), offset)?;
         if !self.writable {
             return Err(errno(libc::EBADF));
@@ -684,43 +782,24 @@ impl SimFile {
                 disk.inodes.get_mut(&self.inode).expect("found above").write(buf, offset, false);
                 return Err(error);
             }
-            admitted => admitted?,
+            Err(error) => {
+                let inode = disk.inodes.get_mut(&self.inode).expect("found above");
+                self.machine.draw(|random| inode.write_in_part(buf, offset, !self.direct, random));
+                return Err(error);
+            }
+            Ok(short) => short,
         };
-        disk.check_room(buf.len() as u64)?;
-        let len = if short { shorten(buf.len()) } else { buf.len() };
-        disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable && !short);
+        let wanted = disk.inode(self.inode, self.generation)?.wants(buf.len(), offset);
+        disk.check_room(wanted)?;
+        let len = if short { self.shorten(buf.len()) } else { buf.len() };
+        let whole = len == buf.len();
+        disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable && whole);
         Ok(len)
     }
 }
 
-fn shorten(len: usize) -> usize {
-    (len / 2 / SECTOR * SECTOR).max(SECTOR.min(len))
-}
-
-impl FileOps for SimFile {
-    fn raw_fd(&self) -> Option<RawFd> {
-        None
-    }
-    fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.check_direct(buf.len(), offset)?;
-        let mut disk = lock(&self.machine.disk);
-        let short = disk.admit(DiskOp::Read, &self.path)?;
-        let len = if short { shorten(buf.len()) } else { buf.len() };
-        Ok(disk.inode(self.inode, self.generation)?.read(&mut buf[..len], offset))
-    }
-    fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.write(buf, offset, false)
-    }
-    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let written = self.write(buf, offset, true)?;
-        if written < buf.len() {
-            // A short durable write is continued; what it wrote first is made durable by the sync at the end.
-            self.write(&buf[written..], offset + written as u64, false)?;
-            return self.sync_data();
-        }
-        Ok(())
-    }
-    fn sync_data(&self) -> io::Result<()> {
+impl SimFile {
+    fn sync(&self) -> io::Result<()> {
         let mut disk = lock(&self.machine.disk);
         let admitted = disk.admit(DiskOp::Sync, &self.path);
         let inode = disk.inode(self.inode, self.generation)?;
@@ -735,6 +814,44 @@ impl FileOps for SimFile {
             }
         }
     }
+
+    /// What a short transfer moves: about half, in the units that the file is written in.
+    fn shorten(&self, len: usize) -> usize {
+        let unit = if self.direct { crate::IO_ALIGN } else { SECTOR };
+        (len / 2 / unit * unit).max(unit.min(len))
+    }
+}
+
+impl FileOps for SimFile {
+    fn raw_fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check_direct(buf.len(), offset)?;
+        let mut disk = lock(&self.machine.disk);
+        let short = disk.admit(DiskOp::Read, &self.path)?;
+        let len = if short { self.shorten(buf.len()) } else { buf.len() };
+        Ok(disk.inode(self.inode, self.generation)?.read(&mut buf[..len], offset))
+    }
+    fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.write(buf, offset, false)
+    }
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut written = self.write(buf, offset, true)?;
+        if written == buf.len() {
+            return Ok(());
+        }
+        // A short durable write is continued, and its parts are made durable together by the sync at the end.
+        while written < buf.len() {
+            written += self.write(&buf[written..], offset + written as u64, false)?;
+        }
+        self.sync_data()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        let synced = self.sync();
+        self.trace("sync", &format!("{synced:?}"));
+        synced
+    }
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut disk = lock(&self.machine.disk);
         disk.admit(DiskOp::Resize, &self.path)?;
@@ -745,10 +862,13 @@ impl FileOps for SimFile {
         let mut disk = lock(&self.machine.disk);
         disk.admit(DiskOp::Resize, &self.path)?;
         let end = offset + len;
-        let present = disk.inode(self.inode, self.generation)?.len;
-        disk.check_room(end.saturating_sub(present))?;
-        if end > present {
-            disk.inode(self.inode, self.generation)?.set_len(end);
+        let inode = disk.inode(self.inode, self.generation)?;
+        let more = end.saturating_sub(inode.stored());
+        disk.check_room(more)?;
+        let inode = disk.inode(self.inode, self.generation)?;
+        inode.allocated = inode.allocated.max(end);
+        if end > inode.len {
+            inode.set_len(end);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::task::Waker;
 
 use base::Nanos;
 
+use super::threads::{ThreadNo, Wait, current};
 use super::{Machine, lock};
 use crate::blocking::perform;
 use crate::net::{RECV_SPARE_MIN, recv_into, send_rest};
@@ -28,10 +29,13 @@ pub(super) struct SimDriver {
     timer: Option<Nanos>,
 }
 
-struct NobodySleeps;
+/// Ends the wait of a driver's thread.
+struct WakeThread(Arc<Machine>, ThreadNo);
 
-impl Notify for NobodySleeps {
-    fn notify(&self) {}
+impl Notify for WakeThread {
+    fn notify(&self) {
+        self.0.baton.wake(self.1);
+    }
 }
 
 impl SimDriver {
@@ -57,6 +61,29 @@ impl SimDriver {
             Some(next) => deadlines.insert(self.number, next),
             None => deadlines.remove(&self.number),
         };
+    }
+
+    /// Lets time pass, or others go on, until the next event or for `limit`.
+    fn wait(&mut self, limit: Option<Nanos>) -> io::Result<()> {
+        let machine = &self.machine;
+        let alone = machine.baton.is_alone();
+        match limit {
+            Some(Nanos(0)) if alone => return Ok(()),
+            Some(Nanos(0)) => return machine.park(Wait::Yield),
+            _ => {}
+        }
+        let limit = limit.map(|limit| machine.now() + limit);
+        if alone {
+            let next = machine.next_event().into_iter().chain(limit).min();
+            let Some(next) = next else {
+                return Err(io::Error::other("the simulation is stuck: nothing is ever going to happen"));
+            };
+            machine.advance_to(next);
+            return Ok(());
+        }
+        let due = self.files.first_key_value().map(|((due, _), _)| *due);
+        let deadline = due.into_iter().chain(self.timer).chain(limit).min();
+        machine.park(Wait::Until { deadline, sockets: !self.sockets.is_empty() })
     }
 
     fn complete_due(&mut self, wakers: &mut Vec<Waker>) -> usize {
@@ -133,13 +160,8 @@ impl Driver for SimDriver {
     fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
         let wait = wait.at_most;
         let mut done = self.complete_due(wakers);
-        if done == 0 && wait != Some(Nanos(0)) {
-            let limit = wait.map(|wait| self.machine.now() + wait);
-            let next = self.machine.next_event().into_iter().chain(limit).min();
-            let Some(next) = next else {
-                return Err(io::Error::other("the simulation is stuck: nothing is ever going to happen"));
-            };
-            self.machine.advance_to(next);
+        if done == 0 {
+            self.wait(wait)?;
             done = self.complete_due(wakers);
         }
         self.publish();
@@ -147,7 +169,7 @@ impl Driver for SimDriver {
     }
 
     fn notifier(&self) -> Arc<dyn Notify> {
-        Arc::new(NobodySleeps)
+        Arc::new(WakeThread(self.machine.clone(), current()))
     }
 
     fn note_deadline(&mut self, next: Option<Nanos>) {

@@ -18,7 +18,7 @@ pub(super) fn env(machine: &Arc<Machine>) -> Env {
         entropy: Arc::new(SeededEntropy(machine.clone())),
         disk: Arc::new(super::disk::SimDisk(machine.clone())),
         net: Arc::new(super::net::SimNetwork(machine.clone())),
-        threads: Arc::new(NoThreads(machine.clone())),
+        threads: Arc::new(SimThreads(machine.clone())),
         drivers: Arc::new(SimFactory(machine.clone())),
     }
 }
@@ -70,7 +70,7 @@ impl DriverFactory for SimFactory {
     }
 }
 
-struct NoThreads(Arc<Machine>);
+struct SimThreads(Arc<Machine>);
 
 struct OnlyThread(Arc<Machine>);
 
@@ -83,18 +83,14 @@ impl ThreadOps for OnlyThread {
     }
 }
 
-impl Threads for NoThreads {
+impl Threads for SimThreads {
     fn spawn(
         &self,
-        _name: &str,
+        name: &str,
         _core: Option<usize>,
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<JoinHandle> {
-        body();
-        Ok(JoinHandle::new(None))
-    }
-    fn concurrent(&self) -> bool {
-        false
+        self.0.start(name, body).map(JoinHandle::new)
     }
     fn current(&self) -> ThreadControl {
         ThreadControl::new(Arc::new(OnlyThread(self.0.clone())))

@@ -1,6 +1,6 @@
 //! A simulated machine: virtual time, seeded randomness, a disk that loses what was not synced, an in-memory network.
 //!
-//! Single-threaded and deterministic: the same seed and the same calls give the same run, which
+//! Deterministic, one thread at a time ([`threads`]): the same seed and the same calls give the same run, which
 //! [`World::fingerprint`] checks. Time moves only when a reactor waits ([`crate::block_on`], [`crate::Reactor::turn`]),
 //! when the harness says so ([`World::advance_to_next_event`]), and by half a microsecond at each reading of the
 //! processor's counter, so that code which polls without end sees time pass.
@@ -11,6 +11,7 @@ mod disk;
 mod driver;
 mod machine;
 mod net;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,7 +58,7 @@ impl Default for Speeds {
 #[derive(Clone)]
 pub struct World(Arc<Machine>);
 
-/// What the parts of a world share. One thread uses it; the locks are there because an [`Env`] is `Sync`.
+/// What the parts of a world share. One thread at a time uses it; the locks are there because an [`Env`] is `Sync`.
 struct Machine {
     now: AtomicU64,
     random: Mutex<StdRng>,
@@ -70,6 +71,7 @@ struct Machine {
     /// Processor time by reactor.
     cpu: Mutex<BTreeMap<usize, Nanos>>,
     fingerprint: AtomicU64,
+    baton: threads::Baton,
     shutdown: ShutdownSignal,
 }
 
@@ -126,6 +128,7 @@ impl World {
             drivers_made: AtomicU64::new(1),
             cpu: Mutex::default(),
             fingerprint: AtomicU64::new(seed),
+            baton: threads::Baton::default(),
             shutdown: ShutdownSignal::default(),
         }))
     }
@@ -170,13 +173,38 @@ impl World {
 
     /// Cuts the power and turns it on again at once: the disk keeps what `policy` says, every open file fails from now
     /// on with EIO, locks are released, and every connection and listener is gone. Drop the reactors of the time before.
+    ///
+    /// Threads that were started on the machine unwind from where they wait.
     pub fn power_cut(&self, policy: PowerCut) {
+        self.0.end_threads();
         self.0.note(1, 0);
         let mut disk = lock(&self.0.disk);
         let mut random = lock(&self.0.random);
         disk.power_cut(policy, &mut random);
         drop((disk, random));
         lock(&self.0.net).reset();
+    }
+
+    /// Kills the server and starts nothing: every open file fails from now on with EIO, locks are released, every connection
+    /// and listener is gone. The disk keeps all that was written, synced or not; a later power cut may still lose the
+    /// latter. Drop the reactors of the time before. Threads that were started on the machine unwind from where they wait.
+    pub fn kill(&self) {
+        self.0.end_threads();
+        self.0.note(5, 0);
+        lock(&self.0.disk).kill();
+        lock(&self.0.net).reset();
+    }
+
+    /// Threads that ended by a panic since the last call: name and message.
+    pub fn take_panics(&self) -> Vec<(String, String)> {
+        self.0.baton.take_panics()
+    }
+
+    /// Another machine whose disk holds what this one's holds now, all of it durable. `seed` decides its draws.
+    pub fn with_copied_disk(&self, seed: u64) -> World {
+        let copy = World::new(seed);
+        *lock(&copy.0.disk) = lock(&self.0.disk).copy();
+        copy
     }
 
     /// Turns the power off at the `operations`-th changing disk operation from now: it and all after it fail with EIO
@@ -200,9 +228,37 @@ impl World {
         lock(&self.0.disk).hash()
     }
 
+    /// Prints every write and sync to the standard error from now on, with its time and result.
+    pub fn trace_disk(&self) {
+        lock(&self.0.disk).traced = true;
+    }
+
     /// Makes one operation fail; see [`DiskFault`].
     pub fn inject(&self, fault: DiskFault) {
         lock(&self.0.disk).faults.push(fault);
+    }
+
+    /// Faults that struck since [`World::mend_disk`]: injected errors, operations that found no room, flipped bits. Short transfers do not count.
+    pub fn faults_struck(&self) -> u64 {
+        lock(&self.0.disk).struck
+    }
+
+    /// Takes back what was injected and did not strike yet, and the limit of the disk's size; no fault has struck then.
+    pub fn mend_disk(&self) {
+        let mut disk = lock(&self.0.disk);
+        disk.faults.clear();
+        disk.capacity = disk::UNLIMITED;
+        disk.struck = 0;
+    }
+
+    /// Gives the disk all the room again that [`World::set_disk_capacity`] took.
+    pub fn lift_capacity(&self) {
+        lock(&self.0.disk).capacity = disk::UNLIMITED;
+    }
+
+    /// Space that files take.
+    pub fn disk_used(&self) -> ByteCount {
+        ByteCount(lock(&self.0.disk).used())
     }
 
     /// Limits the disk's size; writes and allocations beyond fail with ENOSPC.

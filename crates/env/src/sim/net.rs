@@ -1,6 +1,6 @@
 //! The simulated network: byte streams in order, each chunk delivered after a random delay and received in pieces of
 //! random size. Connections break when told to ([`super::World::disconnect_all`], a power cut); bytes in flight are then
-//! lost, and both ends get ConnectionReset.
+//! lost, and both ends get ConnectionReset. A machine whose power is off sends and receives nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -47,7 +47,10 @@ impl NetState {
     }
 }
 
-/// Two streams: 0 from the connecting end, 1 from the accepting one.
+const CONNECTING: usize = 0;
+const ACCEPTING: usize = 1;
+
+/// Two streams, by the end that sends.
 struct Connection {
     streams: [Stream; 2],
     broken: bool,
@@ -114,9 +117,9 @@ impl Network for SimNetwork {
             peer,
         };
         let backlog = net.backlogs.get_mut(&addr).expect("checked above");
-        backlog.push_back((due, end(1, addr, near)));
+        backlog.push_back((due, end(ACCEPTING, addr, near)));
         drop(net);
-        Ok(Socket::new(Arc::new(end(0, near, addr))))
+        Ok(Socket::new(Arc::new(end(CONNECTING, near, addr))))
     }
 }
 
@@ -159,6 +162,14 @@ struct SimSocket {
     peer: SocketAddr,
 }
 
+impl SimSocket {
+    /// The accepting end is the machine's, the other one's power stays on.
+    fn check_power(&self) -> io::Result<()> {
+        let is_off = self.side == ACCEPTING && lock(&self.machine.disk).powered_off;
+        if is_off { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+    }
+}
+
 impl SocketOps for SimSocket {
     fn raw_fd(&self) -> Option<RawFd> {
         None
@@ -169,6 +180,7 @@ impl SocketOps for SimSocket {
         // One receive in eight takes a random part of what is there.
         let part = self.machine.draw(|random| random.random_ratio(1, 8).then(|| random.random_range(1..=64)));
         let wanted = part.map_or(buf.len(), |part: usize| part.min(buf.len()));
+        self.check_power()?;
         let mut connection = lock(&self.connection);
         if connection.broken {
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -190,6 +202,7 @@ impl SocketOps for SimSocket {
             }
         }
         if received > 0 {
+            self.machine.baton.stir();
             return Ok(received);
         }
         let ended =
@@ -200,6 +213,7 @@ impl SocketOps for SimSocket {
     fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         let delay = self.machine.delay(lock(&self.machine.speeds).network);
         let now = self.machine.now();
+        self.check_power()?;
         let mut connection = lock(&self.connection);
         if connection.broken {
             return Err(io::ErrorKind::ConnectionReset.into());

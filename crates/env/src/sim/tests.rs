@@ -7,7 +7,7 @@ use base::{ByteCount, Nanos};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{File, IoBuf, OpenMode, Reactor, Socket, block_on, sleep, sleep_until, timeout_at};
+use crate::{File, IoBuf, JoinHandle, OpenMode, Reactor, Socket, block_on, sleep, sleep_until, timeout_at};
 
 fn create(env: &Env, path: &str) -> File {
     let path = Path::new(path);
@@ -386,4 +386,130 @@ proptest! {
             prop_assert_eq!(list(), moments[0].clone());
         }
     }
+}
+
+/// Threads that talk over sockets and sleep, and what they did in what order.
+fn chatter(seed: u64) -> (Vec<String>, u64) {
+    let world = World::new(seed);
+    let env = world.env();
+    let address = "127.0.0.1:700".parse().unwrap();
+    let listener = env.net.listen(address).unwrap();
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let say = |said: &Arc<Mutex<Vec<String>>>, what: String| lock(said).push(what);
+    let (of_server, their) = (env.clone(), said.clone());
+    let serve = move || {
+        block_on(&of_server.clone(), async {
+            for n in 0..3 {
+                let (socket, _) = listener.accept().await.unwrap();
+                let (_, bytes) = socket.recv(Vec::new()).await;
+                say(&their, format!("served {n}: {}", bytes[0]));
+                sleep(Nanos::from_micros(u64::from(bytes[0]))).await;
+                socket.send(bytes).await.0.unwrap();
+            }
+        });
+    };
+    let server = env.threads.spawn("server", None, Box::new(serve)).unwrap();
+    let clients: Vec<JoinHandle> = (1..=3u8)
+        .map(|n| {
+            let (env, said) = (env.clone(), said.clone());
+            let ask = move || {
+                block_on(&env.clone(), async {
+                    sleep(Nanos::from_micros(env.entropy.u64() % 100)).await;
+                    let socket = env.net.connect(address).unwrap();
+                    socket.send(vec![n]).await.0.unwrap();
+                    let (_, bytes) = socket.recv(Vec::new()).await;
+                    say(&said, format!("answered {}", bytes[0]));
+                });
+            };
+            world.env().threads.spawn("client", None, Box::new(ask)).unwrap()
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    server.join().unwrap();
+    let said = lock(&said).clone();
+    (said, world.fingerprint())
+}
+
+#[test]
+fn threads_take_turns_that_a_seed_decides() {
+    let runs: Vec<_> = (1..=20).map(chatter).collect();
+    assert!(runs.iter().all(|(said, _)| said.len() == 6));
+    assert!((1..=20).map(chatter).eq(runs.iter().cloned()), "a seed gives one run");
+    let orders: BTreeSet<&Vec<String>> = runs.iter().map(|(said, _)| said).collect();
+    assert!(orders.len() > 3, "seeds differ");
+}
+
+#[test]
+fn a_killed_machine_unwinds_its_threads() {
+    struct Told(Arc<AtomicU64>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let world = World::new(1);
+    let env = world.env();
+    let ended = Arc::new(AtomicU64::new(0));
+    let (waiting, told) = (env.clone(), Told(ended.clone()));
+    let wait = move || {
+        let _told = told;
+        block_on(&waiting, std::future::pending::<()>());
+    };
+    let never = env.threads.spawn("waits", None, Box::new(wait)).unwrap();
+    let panics = || panic!("as the test wants it");
+    env.threads.spawn("panics", None, Box::new(panics)).unwrap().join().unwrap();
+    assert_eq!(world.take_panics(), [("panics".to_owned(), "as the test wants it".to_owned())]);
+    assert!(!never.is_finished());
+    world.kill();
+    assert!(never.is_finished() && ended.load(Ordering::Relaxed) == 1);
+    assert!(world.take_panics().is_empty(), "dying with the machine is no panic");
+}
+
+#[test]
+fn failed_write_may_arrive_in_part_and_a_killed_process_leaves_what_it_wrote() {
+    let mut parts = BTreeSet::new();
+    for seed in 0..40 {
+        let world = World::new(seed);
+        let env = world.env();
+        let file = create(&env, "/d/f");
+        file.write_at(&[1; 2048], 0).unwrap();
+        world.inject(DiskFault::eio(DiskOp::Write, "/d/f"));
+        file.write_at(&[2; 2048], 0).unwrap_err();
+        assert_eq!(world.faults_struck(), 1);
+        world.kill();
+        let bytes = content(&env, "/d/f");
+        parts.insert(bytes.chunks(512).map(|sector| sector[0]).collect::<Vec<u8>>());
+        assert!(bytes.chunks(512).all(|sector| sector == [sector[0]; 512]), "never within a sector");
+        world.power_cut(PowerCut::DropUnsynced);
+        assert!(content(&env, "/d/f").is_empty(), "nothing was synced");
+    }
+    assert!(parts.len() > 5, "any sectors may arrive: {parts:?}");
+}
+
+#[test]
+fn a_copied_disk_is_durable_and_its_own() {
+    let world = World::new(9);
+    let env = world.env();
+    create(&env, "/d/f").write_at(&[1; 512], 0).unwrap();
+    let copy = world.with_copied_disk(10);
+    assert_eq!(copy.disk_hash(), world.disk_hash());
+    copy.power_cut(PowerCut::DropUnsynced);
+    assert_eq!(content(&copy.env(), "/d/f"), [1; 512]);
+    copy.flip_bit(Path::new("/d/f"), 0, 0);
+    assert_eq!(content(&env, "/d/f"), [1; 512]);
+}
+
+#[test]
+fn reserved_space_is_there_when_the_disk_is_full() {
+    let world = World::new(11);
+    let env = world.env();
+    let (reserved, other) = (create(&env, "/d/reserved"), create(&env, "/d/other"));
+    reserved.allocate(0, 8192).unwrap();
+    world.set_disk_capacity(world.disk_used());
+    other.write_at(&[1; 512], 0).unwrap_err();
+    reserved.write_at(&[1; 8192], 0).unwrap();
+    reserved.write_at(&[2; 8192], 0).unwrap();
+    reserved.write_at(&[2; 512], 8192).unwrap_err();
+    world.mend_disk();
+    other.write_at(&[1; 512], 0).unwrap();
 }

@@ -1,0 +1,292 @@
+//! Threads of a simulated machine: threads of the system of which exactly one runs at a time, so that a seed decides
+//! whose turn it is.
+//!
+//! One thread holds the *baton*. It gives it on where the real one would sleep: while its reactor waits, while it joins
+//! another, and when it starts one. The next is drawn from those that can go on; when nobody can, time moves to the
+//! next event. What a thread does between two such places is therefore never interleaved with others, and a lock that is
+//! not held across them is never waited for.
+//!
+//! The thread that made the world is its *harness*. When it cuts the power or kills the server, all others unwind from
+//! where they wait, as a process that dies lets go of what it held.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use base::Nanos;
+use base::limits::THREAD_STACK_LEN;
+use rand::Rng as _;
+
+use super::Machine;
+use crate::threads::Joinable;
+
+pub(super) type ThreadNo = u64;
+
+/// The thread that made the world.
+pub(super) const HARNESS: ThreadNo = 0;
+
+thread_local! {
+    static CURRENT: std::cell::Cell<ThreadNo> = const { std::cell::Cell::new(HARNESS) };
+}
+
+/// The calling thread's number in its world.
+pub(super) fn current() -> ThreadNo {
+    CURRENT.get()
+}
+
+/// What a thread waits for besides being woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// Nothing: it only lets others go first.
+    Yield,
+    /// An instant, if any, and deliveries if it has sockets.
+    Until { deadline: Option<Nanos>, sockets: bool },
+    /// A thread's end.
+    Join(ThreadNo),
+}
+
+/// A thread unwinds with this when its machine is killed.
+struct Killed;
+
+struct Parked {
+    wait: Wait,
+    woken: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who waits for the baton, the holder not among them.
+    parked: BTreeMap<ThreadNo, Parked>,
+    holder: ThreadNo,
+    started: ThreadNo,
+    alive: usize,
+    /// Threads that ended by themselves by a panic, with its text.
+    panics: Vec<(String, String)>,
+    /// Set while all but the harness unwind.
+    dying: bool,
+    /// See [`Baton::stir`].
+    stirred: bool,
+}
+
+/// Whose turn it is.
+#[derive(Default)]
+pub(super) struct Baton {
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+impl Baton {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the calling thread is the only one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state().alive == 0
+    }
+
+    /// Lets `thread` go on at the next occasion.
+    pub(super) fn wake(&self, thread: ThreadNo) {
+        if let Some(parked) = self.state().parked.get_mut(&thread) {
+            parked.woken = true;
+        }
+    }
+
+    /// A receiver made room: threads with sockets are to have a look at them before time goes on.
+    pub(super) fn stir(&self) {
+        self.state().stirred = true;
+    }
+
+    /// Panics of threads since the last call.
+    pub(super) fn take_panics(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.state().panics)
+    }
+
+    fn has_ended(&self, thread: ThreadNo) -> bool {
+        let state = self.state();
+        state.holder != thread && !state.parked.contains_key(&thread)
+    }
+}
+
+impl Machine {
+    /// Gives the baton on until there is something to do for the calling thread.
+    ///
+    /// # Errors
+    /// On the harness: nothing is ever going to happen.
+    pub(super) fn park(&self, wait: Wait) -> io::Result<()> {
+        let me = current();
+        let mut state = self.baton.state();
+        debug_assert_eq!(state.holder, me, "who runs holds the baton");
+        state.parked.insert(me, Parked { wait, woken: false });
+        let found = self.pass_on(&mut state);
+        self.baton.passed.notify_all();
+        while state.holder != me {
+            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let dying = state.dying && me != HARNESS;
+        drop(state);
+        if dying {
+            resume_unwind(Box::new(Killed));
+        }
+        // Others are not told: the harness is about to find out by itself.
+        if me == HARNESS { found } else { Ok(()) }
+    }
+
+    /// Chooses the next holder among the parked.
+    fn pass_on(&self, state: &mut State) -> io::Result<()> {
+        loop {
+            let now = self.now();
+            let ready: Vec<ThreadNo> = state
+                .parked
+                .iter()
+                .filter(|(_, parked)| self.can_go_on(state, parked, now))
+                .map(|(no, _)| *no)
+                .collect();
+            if !ready.is_empty() {
+                let next = ready[self.draw(|random| random.random_range(0..ready.len()))];
+                state.parked.remove(&next);
+                state.holder = next;
+                return Ok(());
+            }
+            if std::mem::take(&mut state.stirred) {
+                wake_sockets(state);
+                continue;
+            }
+            let deadline = |parked: &Parked| match parked.wait {
+                Wait::Until { deadline, .. } => deadline,
+                Wait::Yield | Wait::Join(_) => None,
+            };
+            let next = state.parked.values().filter_map(deadline).chain(self.next_event()).min();
+            match next {
+                Some(next) => {
+                    self.advance_to(next);
+                    wake_sockets(state);
+                }
+                None => {
+                    state.parked.remove(&HARNESS);
+                    state.holder = HARNESS;
+                    return Err(io::Error::other("the simulation is stuck: nothing is ever going to happen"));
+                }
+            }
+        }
+    }
+
+    fn can_go_on(&self, state: &State, parked: &Parked, now: Nanos) -> bool {
+        parked.woken
+            || match parked.wait {
+                Wait::Yield => true,
+                Wait::Until { deadline, .. } => deadline.is_some_and(|deadline| deadline <= now),
+                Wait::Join(thread) => state.holder != thread && !state.parked.contains_key(&thread),
+            }
+    }
+
+    /// Starts a thread; it has the next turn.
+    pub(super) fn start(
+        self: &Arc<Machine>,
+        name: &str,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> io::Result<Box<dyn Joinable>> {
+        let (machine, name) = (self.clone(), name.to_owned());
+        let stack_len = usize::try_from(THREAD_STACK_LEN.0).expect("an address space holds a stack");
+        let number = {
+            let mut state = self.baton.state();
+            state.started += 1;
+            state.started
+        };
+        let builder = std::thread::Builder::new().name(format!("sim {name}")).stack_size(stack_len);
+        let of_thread = machine.clone();
+        builder.spawn(move || of_thread.run_thread(number, &name, body))?;
+        let me = current();
+        let mut state = self.baton.state();
+        state.alive += 1;
+        state.parked.insert(me, Parked { wait: Wait::Yield, woken: true });
+        state.holder = number;
+        self.baton.passed.notify_all();
+        while state.holder != me {
+            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let dying = state.dying && me != HARNESS;
+        drop(state);
+        if dying {
+            resume_unwind(Box::new(Killed));
+        }
+        Ok(Box::new(SimThread { machine, number }))
+    }
+
+    /// Body of a simulated thread.
+    fn run_thread(&self, number: ThreadNo, name: &str, body: Box<dyn FnOnce() + Send>) {
+        CURRENT.set(number);
+        let mut state = self.baton.state();
+        while state.holder != number {
+            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        let ended = catch_unwind(AssertUnwindSafe(body));
+        let mut state = self.baton.state();
+        state.alive -= 1;
+        if let Err(panic) = ended
+            && !panic.is::<Killed>()
+        {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            state.panics.push((name.to_owned(), text.unwrap_or_else(|| "with no message".to_owned())));
+        }
+        if state.dying {
+            // The harness names the next to die.
+            state.parked.remove(&HARNESS);
+            state.holder = HARNESS;
+        } else {
+            let _ = self.pass_on(&mut state);
+        }
+        self.baton.passed.notify_all();
+    }
+
+    /// Has every thread but the harness unwind from where it waits, one after the other.
+    ///
+    /// # Panics
+    /// If called by another than the harness.
+    pub(super) fn end_threads(&self) {
+        assert_eq!(current(), HARNESS, "only the harness ends the machine");
+        loop {
+            let mut state = self.baton.state();
+            let Some(next) = state.parked.keys().next().copied() else {
+                state.dying = false;
+                assert_eq!(state.alive, 0, "every thread waits for the baton");
+                return;
+            };
+            state.dying = true;
+            state.parked.remove(&next);
+            state.parked.insert(HARNESS, Parked { wait: Wait::Join(next), woken: false });
+            state.holder = next;
+            self.baton.passed.notify_all();
+            while state.holder != HARNESS {
+                state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+fn wake_sockets(state: &mut State) {
+    for parked in state.parked.values_mut() {
+        parked.woken |= matches!(parked.wait, Wait::Until { sockets: true, .. });
+    }
+}
+
+struct SimThread {
+    machine: Arc<Machine>,
+    number: ThreadNo,
+}
+
+impl Joinable for SimThread {
+    fn join(self: Box<Self>) -> std::thread::Result<()> {
+        while !self.is_finished() {
+            self.machine.park(Wait::Join(self.number)).map_err(|stuck| Box::new(stuck) as Box<_>)?;
+        }
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.machine.baton.has_ended(self.number)
+    }
+}
