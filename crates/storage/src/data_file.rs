@@ -96,6 +96,9 @@ impl DataFile {
         let file = env.disk.open(path, OpenMode::ReadWrite, true).map_err(failed("opening the data file"))?;
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let len = check_len(&reader.file, path)?;
+        // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
+        // durable one away. One flush, of nothing unless so.
+        reader.file.sync_data().await.map_err(failed("syncing the newest root"))?;
         let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
         let (result, heads) = reader.file.read_exact_at(heads, 0).await;
         result.map_err(failed("reading the superblocks"))?;

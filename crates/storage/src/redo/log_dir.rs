@@ -107,6 +107,8 @@ impl LogDir {
         const { assert!(SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64 <= 1 << 20) };
         env.disk.create_dir_all(dir).map_err(RedoError::io(dir, "making the directory"))?;
         let scanned = scan::scan(env, &[dir.to_owned()])?;
+        // A start that was killed may have left names that power loss would take with all that is written behind them.
+        env.disk.sync_dir(dir).map_err(RedoError::io(dir, "syncing the directory"))?;
         seal_tails(env, &scanned)?;
         let mut state = DirState { next_file: scanned.next_file, ..DirState::default() };
         for path in &scanned.unfinished {

@@ -89,6 +89,31 @@ fn records_of_several_logs_come_back_in_commit_order() {
 }
 
 #[test]
+fn a_start_that_was_killed_anywhere_leaves_nothing_that_is_believed_and_lost() {
+    for operations in 1..16 {
+        let world = World::new(operations);
+        let env = world.env();
+        world.cut_power_after(operations);
+        if let Ok((logs, _)) = open(&env) {
+            let (log, mut flusher) = logs.writer();
+            log.append(TenantId(1), CommitNo(1), &record(TenantId(1), CommitNo(1)));
+            let _ = block_on(&env, flusher.flush_once());
+        }
+        world.kill();
+        let (logs, index) = open(&env).expect("what a killed start leaves can be opened");
+        let left = index.last_commit(TenantId(1)).unwrap_or_default();
+        let (log, mut flusher) = logs.writer();
+        let next = left.next();
+        log.append(TenantId(1), next, &record(TenantId(1), next));
+        flush_all(&env, &mut flusher);
+        drop((log, flusher, logs));
+        world.power_cut(PowerCut::DropUnsynced);
+        let (_, index) = open(&env).expect("sound logs");
+        assert_holds(&index, TenantId(1), CommitNo(0), next);
+    }
+}
+
+#[test]
 fn waiters_wake_when_their_position_is_durable() {
     let world = World::new(2);
     let env = world.env();

@@ -1,4 +1,4 @@
-//! Storage in the simulated machine: seeded power cuts, one after the other, on the same file.
+//! Storage in the simulated machine: seeded power cuts and kills, one after the other, on the same file.
 
 use std::path::Path;
 
@@ -38,7 +38,11 @@ fn a_file_survives_power_cut_after_power_cut() {
             let newest = store.commit;
             let models = std::mem::take(&mut store.durable);
             drop(store);
-            world.power_cut([PowerCut::DropUnsynced, PowerCut::Random][cut % 2]);
+            match cut % 3 {
+                0 => world.kill(),
+                1 => world.power_cut(PowerCut::DropUnsynced),
+                _ => world.power_cut(PowerCut::Random),
+            }
             store = Store::open_in(world.env(), JournalFile::default(), models).expect("opens after a cut");
             assert!(store.commit >= durable, "seed {seed}, cut {cut}: a durable root was lost");
             assert!(
