@@ -1,4 +1,5 @@
-//! A seed's campaign: lives of a server, each ended by a power cut, each checked by the next.
+//! A seed's campaign: lives of a server, each with its troubles and ended by a power cut or a kill, each checked by the
+//! next.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -8,10 +9,12 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use base::{Nanos, TenantId};
-use env::sim::{PowerCut, World};
+use env::sim::World;
 use futures::stream::{FuturesUnordered, StreamExt};
 
+use crate::rot::Rot;
 use crate::server::data_file;
+use crate::weather::{Ending, Weather};
 use crate::{Acknowledge, Dice, Home, Server, Stop, chores, require};
 
 /// What the sessions do, and what must come of it.
@@ -25,6 +28,11 @@ pub trait Scenario {
     /// The sessions of a tenant. They run until the power goes.
     fn sessions(&self, home: &Rc<Home>) -> Vec<Task>;
 
+    /// What can be judged only when all is over.
+    fn finished(&self) -> Result<(), Stop> {
+        Ok(())
+    }
+
     /// Transactions committed and acknowledged so far.
     fn acknowledged(&self) -> u64;
 }
@@ -36,17 +44,23 @@ pub type Task = Pin<Box<dyn Future<Output = Result<(), Stop>>>>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Campaign {
     pub seed: u64,
-    pub cuts: u64,
+    pub lives: u64,
     pub tenants: u64,
     pub acknowledge: Acknowledge,
+    /// Whether troubles, ends and disk operations are printed to the standard error.
+    pub traced: bool,
 }
 
 /// What a campaign went through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    pub cuts: u64,
-    /// Cuts that struck while a start was recovering.
-    pub cuts_in_recovery: u64,
+    pub lives: u64,
+    /// Lives that ended while a start was recovering.
+    pub ended_in_recovery: u64,
+    /// Lives in which the disk failed or was full.
+    pub with_faults: u64,
+    /// Bits flipped in copies of the disk.
+    pub rot: u64,
     pub acknowledged: u64,
     /// Recovered tenants that were compared with their model.
     pub tenants_checked: u64,
@@ -60,22 +74,64 @@ pub struct Tally {
     pub disk_hash: u64,
 }
 
+/// Counts of a [`Tally`], hashes left alone.
+pub(crate) const COUNTS: usize = 9;
+
 impl Tally {
     /// Counts another campaign's too; hashes are left alone.
     pub fn add(&mut self, other: &Tally) {
-        self.cuts += other.cuts;
-        self.cuts_in_recovery += other.cuts_in_recovery;
-        self.acknowledged += other.acknowledged;
-        self.tenants_checked += other.tenants_checked;
-        self.checkpoints += other.checkpoints;
-        self.replayed += other.replayed;
-        self.disk_changes += other.disk_changes;
+        let sums: Vec<u64> =
+            self.counts().iter().zip(other.counts()).map(|(one, other)| one + other).collect();
+        let (fingerprint, disk_hash) = (self.fingerprint, self.disk_hash);
+        let sums = Tally::of_counts(sums.try_into().expect("as many as there were"));
+        *self = Tally { fingerprint, disk_hash, ..sums };
+    }
+
+    pub(crate) fn counts(&self) -> [u64; COUNTS] {
+        [
+            self.lives,
+            self.ended_in_recovery,
+            self.with_faults,
+            self.rot,
+            self.acknowledged,
+            self.tenants_checked,
+            self.checkpoints,
+            self.replayed,
+            self.disk_changes,
+        ]
+    }
+
+    pub(crate) fn of_counts(counts: [u64; COUNTS]) -> Tally {
+        let [
+            lives,
+            ended_in_recovery,
+            with_faults,
+            rot,
+            acknowledged,
+            tenants_checked,
+            checkpoints,
+            replayed,
+            disk_changes,
+        ] = counts;
+        Tally {
+            lives,
+            ended_in_recovery,
+            with_faults,
+            rot,
+            acknowledged,
+            tenants_checked,
+            checkpoints,
+            replayed,
+            disk_changes,
+            ..Tally::default()
+        }
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} power cuts, {} of them during recovery; ", self.cuts, self.cuts_in_recovery)?;
+        write!(f, "{} lives, {} of them ended during recovery, ", self.lives, self.ended_in_recovery)?;
+        write!(f, "{} with disk faults; {} bits flipped; ", self.with_faults, self.rot)?;
         write!(f, "{} transactions acknowledged, {} checkpoints, ", self.acknowledged, self.checkpoints)?;
         write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
         write!(f, "{} recovered tenants compared", self.tenants_checked)
@@ -86,14 +142,14 @@ impl fmt::Display for Tally {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub seed: u64,
-    /// Power cuts before it.
-    pub cut: u64,
+    /// Lives before it.
+    pub life: u64,
     pub what: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}, after {} power cuts: {}", self.seed, self.cut, self.what)
+        write!(f, "seed {}, after {} lives: {}", self.seed, self.life, self.what)
     }
 }
 
@@ -117,8 +173,9 @@ impl Campaign {
             Ok(()) => return Ok(run.tally),
             Err(Stop::Violation(what)) => what,
             Err(Stop::PowerOff) => "the power went off when nobody cut it".to_owned(),
+            Err(Stop::Fault(what)) => format!("a fault that nobody injected: {what}"),
         };
-        Err(Failure { seed: self.seed, cut: run.tally.cuts, what })
+        Err(Failure { seed: self.seed, life: run.tally.lives, what })
     }
 }
 
@@ -142,28 +199,49 @@ struct Run<S> {
 impl<S: Scenario> Run<S> {
     fn run(&mut self) -> Result<(), Stop> {
         let dice = Dice::of(&self.world);
+        if self.campaign.traced {
+            self.world.trace_disk();
+        }
         env::block_on(&self.world.env(), self.found())?;
-        while self.tally.cuts < self.campaign.cuts {
+        while self.tally.lives < self.campaign.lives {
             let during_recovery = dice.percent(15);
             if during_recovery {
                 self.world.cut_power_after(1 + dice.below(4));
             }
-            match self.live_until_cut() {
-                Err(Stop::PowerOff) => {}
+            let weather = Weather::draw(&dice);
+            self.trace(&format!("life {}: {weather:?}", self.tally.lives));
+            weather.begin(&self.world);
+            match self.live_until_cut(weather) {
+                Err(Stop::PowerOff | Stop::Fault(_)) => {}
                 Err(violation) => return Err(violation),
                 Ok(()) => unreachable!("a life ends with the power"),
             }
-            let policy = if dice.percent(60) { PowerCut::DropUnsynced } else { PowerCut::Random };
-            self.world.power_cut(policy);
-            self.tally.cuts += 1;
+            self.tally.with_faults += u64::from(self.world.faults_struck() > 0);
+            let ending = Ending::draw(&dice);
+            self.trace(&format!("the life ends: {ending:?}"));
+            ending.strike(&self.world);
+            Weather::end(&self.world);
+            self.tally.lives += 1;
             self.verify_files()?;
+            // After a kill the disk has more than is durable, so the copy would promise more than there is.
+            if ending != Ending::Kill && dice.percent(15) {
+                self.rot(&dice)?;
+            }
         }
-        env::block_on(&self.world.env(), self.start()).map(drop)?;
+        let world = self.world.clone();
+        env::block_on(&world.env(), self.start(&world)).map(drop)?;
+        self.scenario.finished()?;
         self.tally.acknowledged = self.scenario.acknowledged();
         self.tally.disk_changes = self.world.disk_changes();
         self.tally.fingerprint = self.world.fingerprint();
         self.tally.disk_hash = self.world.disk_hash();
         Ok(())
+    }
+
+    fn trace(&self, what: &str) {
+        if self.campaign.traced {
+            eprintln!("{} {what}", self.world.now().0);
+        }
     }
 
     /// Makes the tenants and fills them; durable at the end.
@@ -186,28 +264,31 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// Starts the server as after a crash and compares every tenant.
-    async fn start(&mut self) -> Result<Server, Stop> {
-        let workers = 1 + Dice::of(&self.world).below(2) as usize;
-        let server = Server::start(&self.world, &self.tenants, workers, self.campaign.acknowledge).await?;
+    /// Starts the server as after a crash, in this world or a copy of it, and compares every tenant.
+    async fn start(&mut self, world: &World) -> Result<Server, Stop> {
+        let workers = 1 + Dice::of(world).below(2) as usize;
+        let server = Server::start(world, &self.tenants, workers, self.campaign.acknowledge).await?;
         self.tally.replayed += server.replayed;
         for home in &server.homes {
-            let tenant = |stop| match stop {
-                Stop::Violation(what) => Stop::Violation(format!("tenant {}: {what}", home.id)),
-                stop => stop,
-            };
-            self.scenario.recovered(home).map_err(tenant)?;
-            let report = home.turn(|home| home.tenant.check());
-            require!(report.defects.is_empty(), "tenant {}: {}", home.id, report.defects.join("; "));
+            self.compare(home).map_err(|stop| stop.of_tenant(home.id))?;
             self.tally.tenants_checked += 1;
         }
         Ok(server)
     }
 
-    fn live_until_cut(&mut self) -> Result<(), Stop> {
+    fn compare(&mut self, home: &Home) -> Result<(), Stop> {
+        self.scenario.recovered(home)?;
+        let report = home.turn(|home| home.tenant.check());
+        if report.defects.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::failed(home.world(), "the tenant's own check", report.defects.join("; ")))
+    }
+
+    fn live_until_cut(&mut self, weather: Weather) -> Result<(), Stop> {
         let env = self.world.env();
         let world = self.world.clone();
-        match caught(|| env::block_on(&env, self.live())) {
+        match caught(|| env::block_on(&env, self.live(weather))) {
             // A process that finds its disk gone may die of it.
             Err(Stop::Violation(what)) if what.starts_with("panicked") && world.is_powered_off() => {
                 Err(Stop::PowerOff)
@@ -216,9 +297,10 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    async fn live(&mut self) -> Result<(), Stop> {
+    async fn live(&mut self, weather: Weather) -> Result<(), Stop> {
         let dice = Dice::of(&self.world);
-        let server = self.start().await.inspect_err(|_| self.tally.cuts_in_recovery += 1)?;
+        let server =
+            self.start(&self.world.clone()).await.inspect_err(|_| self.tally.ended_in_recovery += 1)?;
         let server = Rc::new(server);
         if !self.world.is_powered_off() {
             let bound = [8, 60, 250][dice.below(3) as usize];
@@ -233,14 +315,15 @@ impl<S: Scenario> Run<S> {
             tasks.push(Box::pin(chores::checkpoint(home.clone(), server.log_dir.clone())));
             tasks.extend(self.scenario.sessions(home));
         }
+        tasks.push(Box::pin(weather.pass(self.world.clone())));
         let of_upkeep = server.clone();
         tasks.push(Box::pin(async move { chores::upkeep(&of_upkeep).await }));
         let started = self.world.now();
         let ended = poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {
-                    Poll::Ready(Some(Err(violation @ Stop::Violation(_)))) => {
-                        return Poll::Ready(Err(violation));
+                    Poll::Ready(Some(Err(stop @ (Stop::Violation(_) | Stop::Fault(_))))) => {
+                        return Poll::Ready(Err(stop));
                     }
                     Poll::Ready(Some(_)) => {}
                     Poll::Ready(None) | Poll::Pending if self.world.is_powered_off() => {
@@ -261,13 +344,47 @@ impl<S: Scenario> Run<S> {
     /// The data files as the cut left them, before anything opens them.
     fn verify_files(&self) -> Result<(), Stop> {
         for id in &self.tenants {
-            let verified = tenant::verify::verify(&self.world.env(), &data_file(*id), *id, &mut |_, _| {});
-            let (file, report) =
-                verified.map_err(|error| Stop::violation(format!("tenant {id}: {error}")))?;
-            let defects: Vec<String> =
-                file.defects.iter().map(ToString::to_string).chain(report.defects).collect();
+            let defects = defects(&self.world, *id)?;
             require!(defects.is_empty(), "tenant {id}: {}", defects.join("; "));
         }
         Ok(())
+    }
+
+    /// Flips a bit in a copy of the disk and starts there. Damage that is met is also told at rest, and nothing wrong is
+    /// shown; in the log's end it may look as if the power had gone off before what is damaged was written.
+    fn rot(&mut self, dice: &Dice) -> Result<(), Stop> {
+        let mut world = self.world.with_copied_disk(self.world.random());
+        // Recovered first, so that what must be there is known.
+        let recovered = env::block_on(&world.env(), self.start(&world)).map(drop);
+        recovered?;
+        world = world.with_copied_disk(world.random());
+        let rot = Rot::draw(&world, dice, &self.tenants);
+        world.flip_bit(&rot.file, rot.offset, rot.bit);
+        let told = match rot.tenant {
+            Some(tenant) => defects(&world, tenant)?,
+            None => Vec::new(),
+        };
+        let started = caught(|| env::block_on(&world.env(), self.start(&world)).map(drop));
+        self.tally.rot += 1;
+        match started {
+            Ok(()) => Ok(()),
+            Err(Stop::Fault(_)) if rot.tenant.is_none() || !told.is_empty() => Ok(()),
+            Err(Stop::Fault(what)) => Err(Stop::violation(format!("{rot:?} met, but not verified: {what}"))),
+            Err(Stop::Violation(what)) if rot.tenant.is_none() && what.contains(": recovered at commit") => {
+                Ok(())
+            }
+            Err(stop) => Err(stop.after(&format!("{rot:?}"))),
+        }
+    }
+}
+
+/// What the check of a data file at rest tells.
+fn defects(world: &World, id: TenantId) -> Result<Vec<String>, Stop> {
+    match tenant::verify::verify(&world.env(), &data_file(id), id, &mut |_, _| {}) {
+        Ok((file, report)) => {
+            Ok(file.defects.iter().map(ToString::to_string).chain(report.defects).collect())
+        }
+        Err(error) if world.faults_struck() > 0 => Ok(vec![error.to_string()]),
+        Err(error) => Err(Stop::violation(format!("tenant {id}: {error}"))),
     }
 }

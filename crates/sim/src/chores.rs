@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use base::Nanos;
+use base::{Lsn, Nanos};
+use storage::Checkpoint;
 use storage::redo::{LogDir, LogFlusher};
 use tenant::Interrupt;
 
-use crate::{Dice, Home, Server, Stop};
+use crate::{Dice, Home, Server, Stop, require};
 
 /// Makes a worker's log durable, a group at a time.
 pub(crate) async fn flush(server: &Server, mut flusher: LogFlusher) -> Result<(), Stop> {
@@ -14,7 +15,17 @@ pub(crate) async fn flush(server: &Server, mut flusher: LogFlusher) -> Result<()
     loop {
         flusher.gathered().await;
         dice.pause(300).await;
-        flusher.flush_once().await.map_err(|error| Stop::failed(&server.world, "flushing the log", error))?;
+        let Err(error) = flusher.flush_once().await else { continue };
+        require!(!error.is_full_disk(), "a full disk closed the log: {error}");
+        return goes_on(Err(Stop::failed(&server.world, "flushing the log", error)));
+    }
+}
+
+/// Whether the server works on, if only to read, after a step of a chore.
+fn goes_on(step: Result<(), Stop>) -> Result<(), Stop> {
+    match step {
+        Err(Stop::Fault(_)) => Ok(()),
+        step => step,
     }
 }
 
@@ -25,8 +36,12 @@ pub(crate) async fn checkpoint(home: Rc<Home>, log_dir: LogDir) -> Result<(), St
     let interval = [500, 5_000, 50_000][dice.below(3) as usize];
     loop {
         dice.pause(interval).await;
-        checkpoint_once(&home, &log_dir).await?;
-        reclaim(&home).await?;
+        let done = match checkpoint_once(&home, &log_dir).await {
+            Ok(()) => reclaim(&home).await,
+            failed => failed,
+        };
+        // A full disk may have room the next time; a file that is closed is so until the next start.
+        goes_on(done)?;
     }
 }
 
@@ -35,14 +50,19 @@ async fn checkpoint_once(home: &Home, log_dir: &LogDir) -> Result<(), Stop> {
     let (commit, wait_for, begun) = home
         .turn(|home| (home.tenant.committed(), home.tenant.newest_pending(), home.tenant.begin_checkpoint()));
     let mut checkpoint = begun.map_err(|error| failed(&error))?;
-    checkpoint.write().await.map_err(|error| failed(&error))?;
-    home.durable(wait_for).await?;
-    checkpoint.publish().await.map_err(|error| failed(&error))?;
+    let outcome = write_checkpoint(home, &mut checkpoint, wait_for).await;
     if home.turn(|home| home.tenant.finish_checkpoint(checkpoint)) {
         log_dir.release_through(home.id, commit);
         home.checkpoints.update(|count| count + 1);
     }
-    Ok(())
+    outcome
+}
+
+async fn write_checkpoint(home: &Home, checkpoint: &mut Checkpoint, wait_for: Lsn) -> Result<(), Stop> {
+    let failed = |error: storage::FileError| Stop::failed(home.world(), "a checkpoint", error);
+    checkpoint.write().await.map_err(failed)?;
+    home.durable(wait_for).await?;
+    checkpoint.publish().await.map(drop).map_err(failed)
 }
 
 async fn reclaim(home: &Home) -> Result<(), Stop> {
@@ -56,7 +76,10 @@ async fn reclaim(home: &Home) -> Result<(), Stop> {
             Err(other) => Err(format!("{other:?}")),
         });
         match step.map_err(|what| Stop::failed(home.world(), "releasing a dropped tree", what))? {
-            (_, Some(request)) => home.load_page(request).await?,
+            (_, Some(request)) => {
+                let loaded = home.load_page(request).await?;
+                loaded.map_err(|error| Stop::failed(home.world(), "releasing a dropped tree", error))?;
+            }
             (true, None) => env::sleep(Nanos::from_micros(10)).await,
             (false, None) => return Ok(()),
         }
@@ -69,6 +92,6 @@ pub(crate) async fn upkeep(server: &Server) -> Result<(), Stop> {
     loop {
         dice.pause(60_000).await;
         let prepared = server.log_dir.prepare_ahead().await;
-        prepared.map_err(|error| Stop::failed(&server.world, "preparing log segments", error))?;
+        goes_on(prepared.map_err(|error| Stop::failed(&server.world, "preparing log segments", error)))?;
     }
 }

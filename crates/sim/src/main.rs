@@ -1,83 +1,101 @@
-//! Long campaigns of power cuts from the command line.
+//! Long campaigns from the command line.
 
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
-use sim::exchange::Exchange;
-use sim::tpcc::Tpcc;
-use sim::{Acknowledge, Campaign, Failure, Tally};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use sim::progress::Progress;
+use sim::{Campaign, plan};
 
-/// What the sessions do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Work {
-    /// TPC-C through SQL sessions
-    Tpcc,
-    /// Bank and order book, straight on the tenant
-    Exchange,
-    /// Even seeds TPC-C, odd ones the exchange
-    Both,
-}
-
-/// Runs simulated servers through power cuts and checks what is left after each.
+/// Runs simulated servers through faults and power cuts and checks what is left after each.
 ///
-/// A failure names its seed; `--seed N` with the same other options runs it again, exactly.
+/// A failure names its seed; `--seed N` runs it again, exactly.
 #[derive(Parser)]
 struct Args {
-    /// What the sessions do
-    #[arg(long, value_enum, default_value_t = Work::Both)]
-    work: Work,
-    /// Power cuts in all
-    #[arg(long, default_value_t = 200)]
-    cuts: u64,
     /// Only this seed
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seeds", "progress"])]
     seed: Option<u64>,
-    /// The first seed
-    #[arg(long, default_value_t = 1)]
-    first_seed: u64,
-    /// Power cuts of each seed, one after the other on the same disk
-    #[arg(long, default_value_t = 20)]
-    cuts_per_seed: u64,
-    /// Tenants of each world
-    #[arg(long, default_value_t = 2)]
-    tenants: u64,
+    /// Print troubles, ends and disk operations of the seed
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Seeds in all; those that the progress file has done are not run again
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// Where to note what is done, to go on from there the next time
+    #[arg(long)]
+    progress: Option<PathBuf>,
+    /// Lives of a server in each seed, one after the other on the same disk
+    #[arg(long, default_value_t = plan::LIVES)]
+    lives: u64,
+    /// Every so many seeds one is run twice, and must end in the same disk
+    #[arg(long, default_value_t = 25)]
+    twice_every: u64,
 }
 
-impl Args {
-    fn run(&self, seed: u64, cuts: u64) -> Result<Tally, Failure> {
-        let campaign = Campaign { seed, cuts, tenants: self.tenants, acknowledge: Acknowledge::WhenDurable };
-        match self.work {
-            Work::Tpcc => campaign.run(Tpcc::default()),
-            Work::Exchange => campaign.run(Exchange::default()),
-            Work::Both if seed.is_multiple_of(2) => campaign.run(Tpcc::default()),
-            Work::Both => campaign.run(Exchange::default()),
-        }
-    }
-}
+/// How often the progress file is written, in seeds.
+const NOTED_EVERY: u64 = 100;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let mut total = Tally::default();
-    let mut failures = 0;
-    let (mut seed, mut left) = (args.seed.unwrap_or(args.first_seed), args.cuts);
-    while left > 0 {
-        let cuts = if args.seed.is_some() { args.cuts } else { left.min(args.cuts_per_seed) };
-        match args.run(seed, cuts) {
-            Ok(tally) => {
-                total.add(&tally);
-                println!(
-                    "seed {seed}: {} cuts, {} acknowledged, disk {:016x}",
-                    tally.cuts, tally.acknowledged, tally.disk_hash
-                );
-            }
-            Err(failure) => {
-                failures += 1;
-                eprintln!("FAILED {failure}");
-            }
-        }
-        left -= cuts;
-        seed += 1;
+    if let Some(seed) = args.seed {
+        return replay(Campaign { lives: args.lives, traced: args.trace, ..plan::campaign(seed) });
     }
-    println!("{total}\n{failures} failure(s)");
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match campaign(&args) {
+        Ok(progress) => {
+            println!("{progress}");
+            if progress.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("the progress cannot be kept: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn replay(campaign: Campaign) -> ExitCode {
+    println!("seed {}: {:?}", campaign.seed, plan::work(campaign.seed));
+    match plan::run(campaign) {
+        Ok(tally) => {
+            println!("{tally}; disk {:016x}", tally.disk_hash);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("FAILED {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn campaign(args: &Args) -> std::io::Result<Progress> {
+    let disk = env::Env::real().disk;
+    let mut progress = match &args.progress {
+        Some(file) => Progress::read(&*disk, file)?,
+        None => Progress::default(),
+    };
+    let bar = bar(args.seeds);
+    while progress.seeds < args.seeds {
+        let seed = progress.seeds + 1;
+        let twice = seed.is_multiple_of(args.twice_every.max(1));
+        progress.run(seed, args.lives, twice);
+        if let Some(failure) = progress.failures.last().filter(|failure| failure.seed == seed) {
+            bar.suspend(|| eprintln!("FAILED {failure}"));
+        }
+        bar.set_position(progress.seeds);
+        bar.set_message(format!("{} failed", progress.failures.len()));
+        if progress.seeds.is_multiple_of(NOTED_EVERY) || progress.seeds == args.seeds {
+            args.progress.as_ref().map_or(Ok(()), |file| progress.write(&*disk, file))?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(progress)
+}
+
+fn bar(seeds: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left, {msg}");
+    ProgressBar::new(seeds).with_style(style.expect("a valid template"))
 }

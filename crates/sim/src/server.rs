@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use base::{ByteCount, Lsn, Nanos, TenantId};
+use base::{ByteCount, Lsn, Nanos, SqlError, SqlState, TenantId};
 use env::sim::World;
 use sql::session;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
@@ -16,7 +16,7 @@ use tenant::{PageRequest, Tenant};
 
 use crate::{Stop, require};
 
-const LOG_DIR: &str = "/data/log";
+pub(crate) const LOG_DIR: &str = "/data/log";
 const TENANT_DIR: &str = "/data/tenants";
 
 /// No lock is waited for longer by sessions that all go on.
@@ -158,12 +158,15 @@ impl Home {
         Ok(())
     }
 
-    /// Reads a page that a statement missed.
-    pub async fn load_page(&self, request: PageRequest) -> Result<(), Stop> {
-        let loaded =
-            request.read().await.map_err(|error| Stop::failed(&self.world, "reading a page", error))?;
-        self.turn(|home| home.tenant.page_loaded(loaded));
-        Ok(())
+    /// Reads a page that a statement missed. The inner error is the statement's.
+    pub async fn load_page(&self, request: PageRequest) -> Result<Result<(), SqlError>, Stop> {
+        match request.read().await {
+            Ok(loaded) => Ok(Ok(self.turn(|home| home.tenant.page_loaded(loaded)))),
+            Err(error) => match Stop::failed(&self.world, "reading a page", error) {
+                Stop::Fault(what) => Ok(Err(SqlError::new(SqlState::IO_ERROR, what))),
+                stop => Err(stop),
+            },
+        }
     }
 
     /// Waits for a lock, which somebody must let go of some time.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use base::{SqlError, SqlState, TenantId};
 use env::sim::World;
 
 /// A task's end.
@@ -9,14 +10,44 @@ use env::sim::World;
 pub enum Stop {
     /// The power is off; what was under way is not known.
     PowerOff,
+    /// A fault of the disk was met, and what was under way is not known.
+    Fault(String),
     /// Something that must never be, in words.
     Violation(String),
 }
 
 impl Stop {
-    /// An operation failed that fails only without power.
+    /// An operation failed that fails only without power, or by a fault of the disk.
     pub fn failed(world: &World, doing: &str, error: impl Display) -> Stop {
-        if world.is_powered_off() { Stop::PowerOff } else { Stop::violation(format!("{doing}: {error}")) }
+        let what = format!("{doing}: {error}");
+        match () {
+            () if world.is_powered_off() => Stop::PowerOff,
+            () if world.faults_struck() > 0 => Stop::Fault(what),
+            () => Stop::Violation(what),
+        }
+    }
+
+    /// `Ok` if a statement may be refused so: by other sessions, or by a fault of the disk that struck.
+    pub fn unless_expected(world: &World, error: &SqlError) -> Result<(), Stop> {
+        let by_sessions = [SqlState::DEADLOCK_DETECTED, SqlState::SERIALIZATION_FAILURE];
+        let by_disk = [SqlState::IO_ERROR, SqlState::DISK_FULL, SqlState::DATA_CORRUPTED];
+        let state = error.state();
+        if by_sessions.contains(&state) || (by_disk.contains(&state) && world.faults_struck() > 0) {
+            return Ok(());
+        }
+        Err(Stop::failed(world, "a statement", format!("{}: {error}", state.as_str())))
+    }
+
+    /// Says in a violation where it was found.
+    pub(crate) fn after(self, context: &str) -> Stop {
+        match self {
+            Stop::Violation(what) => Stop::Violation(format!("{context}: {what}")),
+            stop => stop,
+        }
+    }
+
+    pub(crate) fn of_tenant(self, tenant: TenantId) -> Stop {
+        self.after(&format!("tenant {tenant}"))
     }
 
     pub fn violation(what: impl Into<String>) -> Stop {

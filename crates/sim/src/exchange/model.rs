@@ -113,9 +113,10 @@ impl Model {
 
     pub(super) fn recovered(&mut self, home: &Home) -> Result<(), Stop> {
         let (recovered, view) = snapshot(home)?;
+        let found = read_all(home, &view)?;
+        let durable = self.journal.recover(recovered)?;
         let mut expected = std::mem::take(&mut self.base);
-        self.journal.recover(recovered)?.for_each(|changes| apply(&mut expected, &changes));
-        let found = read_all(&view)?;
+        durable.for_each(|changes| apply(&mut expected, &changes));
         for (id, row) in &expected {
             let there = found.get(id);
             require!(there == Some(row), "at commit {recovered}: {id:?} should be {row:?}, is {there:?}");
@@ -129,17 +130,19 @@ impl Model {
     }
 }
 
-fn snapshot(home: &Home) -> Result<(CommitNo, SnapshotView), Stop> {
-    home.turn(|home| {
+/// The newest state, held for as long as it is wanted.
+pub(super) fn snapshot(home: &Home) -> Result<(CommitNo, SnapshotView), Stop> {
+    let (commit, view) = home.turn(|home| {
         let mut txn = home.tenant.begin(SessionId(0), Isolation::ReadCommitted, true, true);
         let view = home.tenant.snapshot_view(&mut txn);
         home.tenant.abort(txn);
-        let view = view.map_err(|error| Stop::violation(error.to_string()))?;
-        Ok((home.tenant.committed(), view))
-    })
+        (home.tenant.committed(), view)
+    });
+    Ok((commit, view.map_err(|error| Stop::failed(home.world(), "taking a snapshot", error))?))
 }
 
-fn read_all(view: &SnapshotView) -> Result<State, Stop> {
+/// Every row of a snapshot.
+pub(super) fn read_all(home: &Home, view: &SnapshotView) -> Result<State, Stop> {
     let mut state = State::new();
     let scratch = (0..SCRATCHES).map(Kind::ScratchRow);
     for kind in [Kind::Account, Kind::Offer, Kind::Receipt, Kind::Blob].into_iter().chain(scratch) {
@@ -156,7 +159,7 @@ fn read_all(view: &SnapshotView) -> Result<State, Stop> {
                     rows.push(row.to_row()?);
                     Ok(())
                 })
-                .map_err(|error| Stop::violation(error.to_string()))?;
+                .map_err(|error| Stop::failed(home.world(), "reading a snapshot", error))?;
         }
         for row in rows {
             let twice = state.insert(id_of(kind, &row), row.clone());

@@ -8,10 +8,10 @@ use tenant::Isolation;
 use tenant::ddl::Behavior;
 use types::Datum;
 
-use super::model::{Kind, Model, SCRATCHES};
+use super::model::{Kind, Model, SCRATCHES, read_all, snapshot};
 use super::schema::{ACCOUNTS, BALANCE, SEQUENCE, create_scratch};
 use super::transaction::{Fate, Transaction};
-use crate::{Dice, Home, Stop};
+use crate::{Dice, Home, Stop, require};
 
 /// A session's life, until the power goes.
 pub(super) async fn run(home: Rc<Home>, model: Rc<RefCell<Model>>, number: u32) -> Result<(), Stop> {
@@ -25,14 +25,9 @@ pub(super) async fn run(home: Rc<Home>, model: Rc<RefCell<Model>>, number: u32) 
         };
         let mut session = Session { dice: &dice, model: &model, home: &home, number };
         match session.transaction(isolation).await {
-            Ok(()) => {}
+            Ok(()) | Err(Fate::Stop(Stop::Fault(_))) => {}
             Err(Fate::Stop(stop)) => return Err(stop),
-            Err(Fate::Refused(error)) => {
-                let expected = [SqlState::DEADLOCK_DETECTED, SqlState::SERIALIZATION_FAILURE];
-                if !expected.contains(&error.state()) {
-                    return Err(Stop::failed(home.world(), "a statement", error));
-                }
-            }
+            Err(Fate::Refused(error)) => Stop::unless_expected(home.world(), &error)?,
         }
     }
 }
@@ -54,10 +49,13 @@ fn number(value: &Datum) -> i64 {
 impl Session<'_> {
     async fn transaction(&mut self, isolation: Isolation) -> Result<(), Fate> {
         let kind = self.dice.below(100);
+        if kind < 4 {
+            return Ok(self.hold_snapshot().await?);
+        }
         let isolation = if kind >= 94 { Isolation::ReadCommitted } else { isolation };
         let mut txn = Transaction::begin(self.home, self.model, self.number, isolation);
         match kind {
-            0..35 => self.transfer(&mut txn).await?,
+            4..35 => self.transfer(&mut txn).await?,
             35..55 => self.place_offer(&mut txn).await?,
             55..70 => self.take_offers(&mut txn).await?,
             70..90 => self.audit(&mut txn).await?,
@@ -93,6 +91,16 @@ impl Session<'_> {
             turn.insert(Kind::Receipt, vec![Datum::Int8(token), Datum::Int8(account), Datum::Int8(change)])
         })
         .await
+    }
+
+    /// A snapshot shows what was there when it was taken, whatever is committed, checkpointed and evicted meanwhile.
+    async fn hold_snapshot(&self) -> Result<(), Stop> {
+        let (commit, view) = snapshot(self.home)?;
+        let expected = self.model.borrow().head.clone();
+        self.dice.pause(20_000).await;
+        let found = read_all(self.home, &view)?;
+        require!(found == expected, "the snapshot of commit {commit} has changed");
+        Ok(())
     }
 
     async fn transfer(&self, txn: &mut Transaction) -> Result<(), Fate> {

@@ -207,7 +207,9 @@ impl Transaction {
                     return Ok(value);
                 }
                 Err((Interrupt::Wait(wait), _)) => self.home.lock(wait).await?,
-                Err((Interrupt::Miss(_), Some(Ok(Some(request))))) => self.home.load_page(request).await?,
+                Err((Interrupt::Miss(_), Some(Ok(Some(request))))) => {
+                    self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                }
                 Err((Interrupt::Miss(_), Some(Ok(None)))) => {}
                 Err((_, Some(Err(error))) | (Interrupt::Error(error), _)) => {
                     return Err(Fate::Refused(error));

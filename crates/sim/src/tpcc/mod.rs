@@ -4,7 +4,6 @@
 //! The model has each order and payment by the token its transaction wrote, so that after a recovery the database must hold
 //! exactly those of the commits it came back with; the consistency conditions of clause 3.3.2 are computed from all rows.
 
-mod client;
 mod consistency;
 mod model;
 mod population;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::CommitNo;
 
 use super::rows::Tables;
+use crate::client::Book;
 use crate::{Journal, Stop, require};
 
 /// Warehouse, district, order.
@@ -60,19 +61,15 @@ pub(super) struct Model {
     base: State,
     head: State,
     versions: BTreeMap<Thing, CommitNo>,
-    pub(super) journal: Journal<Vec<Effect>>,
+    journal: Journal<Vec<Effect>>,
     pub(super) acknowledged: u64,
     tokens: u64,
 }
 
-impl Model {
-    /// A text never used before.
-    pub(super) fn token(&mut self) -> String {
-        self.tokens += 1;
-        format!("token {}", self.tokens)
-    }
+impl Book for Model {
+    type Effect = Effect;
 
-    pub(super) fn commit(&mut self, commit: CommitNo, effects: Vec<Effect>) {
+    fn commit(&mut self, commit: CommitNo, effects: Vec<Effect>) {
         for effect in &effects {
             let things = match effect {
                 Effect::NewOrder(id, _) => vec![Thing::Order(*id), Thing::District([id[0], id[1]])],
@@ -86,6 +83,22 @@ impl Model {
             self.head.apply(effect.clone());
         }
         self.journal.commit(commit, effects);
+    }
+
+    fn told(&mut self, commit: CommitNo, by: &'static str) {
+        self.journal.told(commit, by);
+    }
+
+    fn acknowledged(&mut self) {
+        self.acknowledged += 1;
+    }
+}
+
+impl Model {
+    /// A text never used before.
+    pub(super) fn token(&mut self) -> String {
+        self.tokens += 1;
+        format!("token {}", self.tokens)
     }
 
     /// The commit that last changed it since the last recovery.

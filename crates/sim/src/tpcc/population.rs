@@ -6,9 +6,9 @@ use std::rc::Rc;
 use base::SessionId;
 use tenant::Isolation;
 
-use super::client::{Client, Fate};
 use super::model::{Effect, Model, Order};
 use super::schema;
+use crate::client::{Client, Fate};
 use crate::{Dice, Home, Stop};
 
 pub(super) const WAREHOUSES: i64 = 2;
@@ -49,7 +49,7 @@ pub(super) async fn load(home: &Rc<Home>, model: &Rc<RefCell<Model>>) -> Result<
 }
 
 struct Load<'a> {
-    client: Client,
+    client: Client<Model>,
     dice: Dice,
     model: &'a Rc<RefCell<Model>>,
 }

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use base::{CommitNo, SqlState};
+use base::CommitNo;
 
-use super::client::{Client, Fate, Values};
 use super::model::{Effect, Model, Order, Thing};
 use super::population::{CUSTOMERS, DISTRICTS, ITEMS, WAREHOUSES, last_name, money};
+use crate::client::{Client, Fate, Values};
 use crate::{Dice, Home, Stop};
 
 /// A terminal's life, until the power goes.
@@ -16,26 +16,14 @@ pub(super) async fn run(home: Rc<Home>, model: Rc<RefCell<Model>>, number: u32) 
     let mut terminal = Terminal { client, model, dice: Dice::of(home.world()) };
     loop {
         terminal.dice.pause(500).await;
-        match terminal.transaction().await {
-            Ok(()) => {}
-            Err(Fate::Stop(stop)) => return Err(stop),
-            Err(Fate::Refused(error)) => {
-                let expected = [SqlState::DEADLOCK_DETECTED, SqlState::SERIALIZATION_FAILURE];
-                if !expected.contains(&error.state()) {
-                    return Err(Stop::failed(
-                        home.world(),
-                        "a statement",
-                        format!("{}: {error}", error.state().as_str()),
-                    ));
-                }
-                terminal.roll_back().await?;
-            }
+        if let Err(fate) = terminal.transaction().await {
+            terminal.client.recover(fate).await?;
         }
     }
 }
 
 struct Terminal {
-    client: Client,
+    client: Client<Model>,
     model: Rc<RefCell<Model>>,
     dice: Dice,
 }
@@ -50,15 +38,6 @@ fn number(values: &Values, place: usize) -> i64 {
 }
 
 impl Terminal {
-    async fn roll_back(&mut self) -> Result<(), Stop> {
-        self.client.effects.clear();
-        match self.client.run("rollback", &[]).await {
-            Ok(_) => Ok(()),
-            Err(Fate::Stop(stop)) => Err(stop),
-            Err(Fate::Refused(error)) => Err(Stop::failed(self.client.home().world(), "rollback", error)),
-        }
-    }
-
     async fn transaction(&mut self) -> Result<(), Fate> {
         let (w, d) = (self.dice.between(1, WAREHOUSES), self.dice.between(1, DISTRICTS));
         match self.dice.below(100) {
@@ -127,7 +106,7 @@ impl Terminal {
             let rows =
                 self.client.run("select i_price from item where i_id = $1", &ints([ITEMS + 1])).await?;
             assert!(rows.is_empty());
-            return Ok(self.roll_back().await?);
+            return Ok(self.client.roll_back().await?);
         }
         let made = Order { customer, token, lines: lines as usize, carrier: None };
         self.client.effects.push(Effect::NewOrder([w, d, order], made));
@@ -200,13 +179,13 @@ impl Terminal {
         let sql = "select no_o_id from new_order where no_w_id = $1 and no_d_id = $2
             order by no_o_id limit 1 for update";
         let Some(row) = self.client.run(sql, &ints([w, d])).await?.pop() else {
-            return Ok(self.roll_back().await?);
+            return Ok(self.client.roll_back().await?);
         };
         let order = number(&row, 0);
         let sql =
             "delete from new_order where no_w_id = $1 and no_d_id = $2 and no_o_id = $3 returning no_o_id";
         if self.client.run(sql, &ints([w, d, order])).await?.is_empty() {
-            return Ok(self.roll_back().await?);
+            return Ok(self.client.roll_back().await?);
         }
         self.between().await;
         let sql = "update orders set o_carrier_id = $4 where o_w_id = $1 and o_d_id = $2 and o_id = $3

@@ -9,16 +9,15 @@ use rustc_hash::FxHashSet;
 use sql::session::stand_in::{Answer, LoneHost};
 use sql::session::{Bind, Home as Turn, Pause, Session, SessionStart};
 
-use super::model::{Effect, Model};
 use crate::server::Reply;
 use crate::{Home, Stop};
 
 /// Values as text; `None` for NULL.
-pub(super) type Values = Vec<Option<String>>;
+pub(crate) type Values = Vec<Option<String>>;
 
 /// Why a statement gave no rows.
 #[derive(Debug)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Refused(SqlError),
     Stop(Stop),
 }
@@ -29,43 +28,71 @@ impl From<Stop> for Fate {
     }
 }
 
-/// What a read depends on, judged in the turn that read; `Err` if it read what is not so.
-pub(super) type Judge<'a> = &'a dyn Fn(&Model, &[Values]) -> Result<CommitNo, String>;
-
-/// A connection.
-pub(super) struct Client {
-    home: Rc<Home>,
-    model: Rc<RefCell<Model>>,
-    session: Session,
-    prepared: FxHashSet<&'static str>,
-    /// What the open transaction does when it commits.
-    pub(super) effects: Vec<Effect>,
+/// Where a scenario notes what its clients did and were told.
+pub(crate) trait Book {
+    /// What a transaction does when it commits.
+    type Effect;
+    /// A transaction committed; it is in memory only.
+    fn commit(&mut self, commit: CommitNo, effects: Vec<Self::Effect>);
+    /// A reply left that tells of `commit`.
+    fn told(&mut self, commit: CommitNo, by: &'static str);
+    /// A commit was acknowledged.
+    fn acknowledged(&mut self);
 }
 
-impl Client {
-    pub(super) fn connect(home: &Rc<Home>, model: &Rc<RefCell<Model>>, number: u32) -> Result<Client, Stop> {
-        let start = SessionStart {
-            id: SessionId(number),
-            tenant: home.id,
-            database: home.id.to_string(),
-            user: "owner".into(),
-            administrator: false,
-            parameters: Vec::new(),
-            host: Arc::new(LoneHost(home.world().env())),
-        };
-        let session = home.turn(|turn| Session::new(start, turn.tenant));
-        let session = session.map_err(|error| Stop::failed(home.world(), "connecting", error))?;
+/// What a read depends on, judged in the turn that read; `Err` if it read what is not so.
+pub(crate) type Judge<'a, B> = &'a dyn Fn(&B, &[Values]) -> Result<CommitNo, String>;
+
+/// A connection.
+pub(crate) struct Client<B: Book> {
+    home: Rc<Home>,
+    book: Rc<RefCell<B>>,
+    session: Session,
+    number: u32,
+    prepared: FxHashSet<&'static str>,
+    /// What the open transaction does when it commits.
+    pub(crate) effects: Vec<B::Effect>,
+}
+
+impl<B: Book> Client<B> {
+    pub(crate) fn connect(home: &Rc<Home>, book: &Rc<RefCell<B>>, number: u32) -> Result<Client<B>, Stop> {
         Ok(Client {
             home: home.clone(),
-            model: model.clone(),
-            session,
+            book: book.clone(),
+            session: begin_session(home, number)?,
+            number,
             prepared: FxHashSet::default(),
             effects: Vec::new(),
         })
     }
 
+    /// Goes on after a transaction that was not acknowledged: takes it back if the statement was refused, begins a new
+    /// session if this one was cut off. `Err` if that may not be.
+    pub(crate) async fn recover(&mut self, fate: Fate) -> Result<(), Stop> {
+        let world = self.home.world().clone();
+        match fate {
+            Fate::Stop(Stop::Fault(_)) => self.reconnect(),
+            Fate::Stop(stop) => Err(stop),
+            Fate::Refused(error) => {
+                Stop::unless_expected(&world, &error)?;
+                match self.roll_back().await {
+                    Err(Stop::Fault(_)) => self.reconnect(),
+                    outcome => outcome,
+                }
+            }
+        }
+    }
+
+    fn reconnect(&mut self) -> Result<(), Stop> {
+        self.home.turn(|turn| self.session.end(turn));
+        self.session = begin_session(&self.home, self.number)?;
+        self.prepared.clear();
+        self.effects.clear();
+        Ok(())
+    }
+
     /// Runs a statement with these parameters; its rows, once they may be known.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &mut self,
         sql: &'static str,
         parameters: &[String],
@@ -74,11 +101,11 @@ impl Client {
     }
 
     /// As [`Client::run`], for what only reads.
-    pub(super) async fn judged(
+    pub(crate) async fn judged(
         &mut self,
         sql: &'static str,
         parameters: &[String],
-        judge: Judge<'_>,
+        judge: Judge<'_, B>,
     ) -> Result<Vec<Values>, Fate> {
         let mut out = Answer::default();
         if !self.prepared.contains(sql) {
@@ -94,13 +121,13 @@ impl Client {
             result_formats: &[],
         };
         self.call(&mut |session, turn| session.bind(turn, bind, &mut out)).await?;
-        let model = self.model.clone();
+        let book = self.book.clone();
         let mut read = Ok(CommitNo(0));
         let committed = self
             .call(&mut |session, turn| {
                 session.execute(turn, "", None, &mut out)?;
                 session.sync(turn, &mut out)?;
-                read = judge(&model.borrow(), &out.rows);
+                read = judge(&book.borrow(), &out.rows);
                 Ok(())
             })
             .await?;
@@ -110,11 +137,11 @@ impl Client {
             self.session.reset_observed();
         }
         let read = read.map_err(|what| Stop::violation(format!("{sql}: {what}")))?;
-        let mut model = self.model.borrow_mut();
-        model.journal.told(read, "a read's reply");
+        let mut book = self.book.borrow_mut();
+        book.told(read, "a read's reply");
         if let Some(commit) = committed {
-            model.journal.told(commit, "a commit's reply");
-            model.acknowledged += 1;
+            book.told(commit, "a commit's reply");
+            book.acknowledged();
         }
         Ok(out.rows)
     }
@@ -125,13 +152,13 @@ impl Client {
         body: &mut dyn FnMut(&mut Session, &mut Turn<'_>) -> Result<(), Pause>,
     ) -> Result<Option<CommitNo>, Fate> {
         loop {
-            let (session, model, effects) = (&mut self.session, &self.model, &mut self.effects);
+            let (session, book, effects) = (&mut self.session, &self.book, &mut self.effects);
             let outcome = self.home.turn(|turn| {
                 let before = turn.tenant.committed();
                 let outcome = body(session, turn);
                 let committed = Some(turn.tenant.committed()).filter(|commit| *commit > before);
                 if let Some(commit) = committed {
-                    model.borrow_mut().commit(commit, std::mem::take(effects));
+                    book.borrow_mut().commit(commit, std::mem::take(effects));
                 }
                 outcome.map(|()| committed)
             });
@@ -139,14 +166,39 @@ impl Client {
                 Ok(committed) => return Ok(committed),
                 Err(Pause::Error(error)) => return Err(Fate::Refused(error)),
                 Err(Pause::Lock(wait)) => self.home.lock(wait).await?,
-                Err(Pause::Page(request)) => self.home.load_page(request).await?,
+                Err(Pause::Page(request)) => {
+                    if let Err(error) = self.home.load_page(request).await? {
+                        self.home.turn(|turn| self.session.fail(turn, &error));
+                        return Err(Fate::Refused(error));
+                    }
+                }
                 Err(Pause::Yield) => env::sleep(Nanos(1)).await,
                 Err(pause) => return Err(Stop::violation(format!("a statement paused for {pause:?}")).into()),
             }
         }
     }
 
-    pub(super) fn home(&self) -> &Rc<Home> {
-        &self.home
+    /// Takes the transaction back after a refusal.
+    pub(crate) async fn roll_back(&mut self) -> Result<(), Stop> {
+        self.effects.clear();
+        match self.run("rollback", &[]).await {
+            Ok(_) => Ok(()),
+            Err(Fate::Stop(stop)) => Err(stop),
+            Err(Fate::Refused(error)) => Err(Stop::failed(self.home.world(), "rollback", error)),
+        }
     }
+}
+
+fn begin_session(home: &Home, number: u32) -> Result<Session, Stop> {
+    let start = SessionStart {
+        id: SessionId(number),
+        tenant: home.id,
+        database: home.id.to_string(),
+        user: "owner".into(),
+        administrator: false,
+        parameters: Vec::new(),
+        host: Arc::new(LoneHost(home.world().env())),
+    };
+    let session = home.turn(|turn| Session::new(start, turn.tenant));
+    session.map_err(|error| Stop::failed(home.world(), "connecting", error))
 }

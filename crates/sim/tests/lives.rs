@@ -1,0 +1,43 @@
+//! Seeds of storage and tenants at the size of a test run; `cargo run --release -p sim` runs longer ones.
+
+use sim::{Acknowledge, Campaign, Failure, Tally, plan};
+
+fn run(seed: u64, acknowledge: Acknowledge) -> Result<Tally, Failure> {
+    plan::run(Campaign { acknowledge, ..plan::campaign(seed) })
+}
+
+#[test]
+fn nothing_a_client_knows_is_lost() {
+    let mut total = Tally::default();
+    for seed in 1..=200 {
+        total.add(&run(seed, Acknowledge::WhenDurable).unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    assert!(total.ended_in_recovery > 20 && total.with_faults > 50 && total.rot > 30, "{total}");
+    assert!(total.acknowledged > 3000 && total.checkpoints > 200 && total.replayed > 2000, "{total}");
+}
+
+#[test]
+fn a_seed_replays_to_the_same_disk() {
+    for seed in 1001..=1008 {
+        let tally = run(seed, Acknowledge::WhenDurable).unwrap();
+        assert_eq!(run(seed, Acknowledge::WhenDurable), Ok(tally));
+        assert_ne!(run(seed + 8, Acknowledge::WhenDurable).unwrap().disk_hash, tally.disk_hash);
+    }
+}
+
+/// Runs seeds of a server that breaks its promise until it is caught; what was found in each of a hundred.
+fn caught(acknowledge: Acknowledge) -> Vec<String> {
+    (1..=100).filter_map(|seed| run(seed, acknowledge).err()).map(|failure| failure.what).take(3).collect()
+}
+
+#[test]
+fn commits_acknowledged_before_their_sync_are_found() {
+    let found = caught(Acknowledge::CommitsAtOnce);
+    assert!(found.iter().any(|what| what.contains("a commit's reply told a client")), "{found:?}");
+}
+
+#[test]
+fn reads_told_before_they_are_durable_are_found() {
+    let found = caught(Acknowledge::ReadsAtOnce);
+    assert!(found.iter().any(|what| what.contains("a read's reply told a client")), "{found:?}");
+}
