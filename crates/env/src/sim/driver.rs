@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use base::Nanos;
 
-use super::threads::{ThreadNo, Wait, current};
+use super::threads::{Park, ThreadNo, current};
 use super::{Machine, lock};
 use crate::blocking::perform;
 use crate::net::{RECV_SPARE_MIN, recv_into, send_rest};
@@ -69,7 +69,7 @@ impl SimDriver {
         let alone = machine.baton.is_alone();
         match limit {
             Some(Nanos(0)) if alone => return Ok(()),
-            Some(Nanos(0)) => return machine.park(Wait::Yield),
+            Some(Nanos(0)) => return machine.park(Park::Yield),
             _ => {}
         }
         let limit = limit.map(|limit| machine.now() + limit);
@@ -83,7 +83,7 @@ impl SimDriver {
         }
         let due = self.files.first_key_value().map(|((due, _), _)| *due);
         let deadline = due.into_iter().chain(self.timer).chain(limit).min();
-        machine.park(Wait::Until { deadline, sockets: !self.sockets.is_empty() })
+        machine.park(Park::Until { deadline, sockets: !self.sockets.is_empty() })
     }
 
     fn complete_due(&mut self, wakers: &mut Vec<Waker>) -> usize {

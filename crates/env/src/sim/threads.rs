@@ -37,7 +37,7 @@ pub(super) fn current() -> ThreadNo {
 
 /// What a thread waits for besides being woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wait {
+pub(super) enum Park {
     /// Nothing: it only lets others go first.
     Yield,
     /// An instant, if any, and deliveries if it has sockets.
@@ -50,7 +50,7 @@ pub(super) enum Wait {
 struct Killed;
 
 struct Parked {
-    wait: Wait,
+    park: Park,
     woken: bool,
 }
 
@@ -114,11 +114,11 @@ impl Machine {
     ///
     /// # Errors
     /// On the harness: nothing is ever going to happen.
-    pub(super) fn park(&self, wait: Wait) -> io::Result<()> {
+    pub(super) fn park(&self, park: Park) -> io::Result<()> {
         let me = current();
         let mut state = self.baton.state();
         debug_assert_eq!(state.holder, me, "who runs holds the baton");
-        state.parked.insert(me, Parked { wait, woken: false });
+        state.parked.insert(me, Parked { park, woken: false });
         let found = self.pass_on(&mut state);
         self.baton.passed.notify_all();
         while state.holder != me {
@@ -153,9 +153,9 @@ impl Machine {
                 wake_sockets(state);
                 continue;
             }
-            let deadline = |parked: &Parked| match parked.wait {
-                Wait::Until { deadline, .. } => deadline,
-                Wait::Yield | Wait::Join(_) => None,
+            let deadline = |parked: &Parked| match parked.park {
+                Park::Until { deadline, .. } => deadline,
+                Park::Yield | Park::Join(_) => None,
             };
             let next = state.parked.values().filter_map(deadline).chain(self.next_event()).min();
             match next {
@@ -174,10 +174,10 @@ impl Machine {
 
     fn can_go_on(&self, state: &State, parked: &Parked, now: Nanos) -> bool {
         parked.woken
-            || match parked.wait {
-                Wait::Yield => true,
-                Wait::Until { deadline, .. } => deadline.is_some_and(|deadline| deadline <= now),
-                Wait::Join(thread) => state.holder != thread && !state.parked.contains_key(&thread),
+            || match parked.park {
+                Park::Yield => true,
+                Park::Until { deadline, .. } => deadline.is_some_and(|deadline| deadline <= now),
+                Park::Join(thread) => state.holder != thread && !state.parked.contains_key(&thread),
             }
     }
 
@@ -200,7 +200,7 @@ impl Machine {
         let me = current();
         let mut state = self.baton.state();
         state.alive += 1;
-        state.parked.insert(me, Parked { wait: Wait::Yield, woken: true });
+        state.parked.insert(me, Parked { park: Park::Yield, woken: true });
         state.holder = number;
         self.baton.passed.notify_all();
         while state.holder != me {
@@ -257,7 +257,7 @@ impl Machine {
             };
             state.dying = true;
             state.parked.remove(&next);
-            state.parked.insert(HARNESS, Parked { wait: Wait::Join(next), woken: false });
+            state.parked.insert(HARNESS, Parked { park: Park::Join(next), woken: false });
             state.holder = next;
             self.baton.passed.notify_all();
             while state.holder != HARNESS {
@@ -269,7 +269,7 @@ impl Machine {
 
 fn wake_sockets(state: &mut State) {
     for parked in state.parked.values_mut() {
-        parked.woken |= matches!(parked.wait, Wait::Until { sockets: true, .. });
+        parked.woken |= matches!(parked.park, Park::Until { sockets: true, .. });
     }
 }
 
@@ -281,7 +281,7 @@ struct SimThread {
 impl Joinable for SimThread {
     fn join(self: Box<Self>) -> std::thread::Result<()> {
         while !self.is_finished() {
-            self.machine.park(Wait::Join(self.number)).map_err(|stuck| Box::new(stuck) as Box<_>)?;
+            self.machine.park(Park::Join(self.number)).map_err(|stuck| Box::new(stuck) as Box<_>)?;
         }
         Ok(())
     }
