@@ -14,14 +14,14 @@ use rustc_hash::FxHashMap;
 use crate::data_file::Root;
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
-use crate::node_page::{NodeIdentity, Pointer, encode_node, put_pointer};
-use crate::radix::{FANOUT, Inner, Leaf, Link, shift_of};
+use crate::node_page::{NodeIdentity, encode_inner, encode_leaf};
+use crate::radix::{FANOUT, Leaf, Link, shift_of};
 use crate::slot_writer::SlotWriter;
 use crate::slots::{FileFull, NextFreeSet, Slots};
 use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
 use crate::version::{Location, PageVersion, ReleasedChain};
 use crate::yield_now::{yield_every, yield_now};
-use crate::{DataFile, PageBytes, PageMap, Snapshot};
+use crate::{DataFile, PageMap, Snapshot};
 
 /// What a checkpoint wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -225,9 +225,17 @@ async fn write_root(
             let location = match &link {
                 Link::Leaf(leaf) => {
                     let locations = write_pages(writer, leaf, &mut pages).await?;
-                    writer.write(|page| fill_leaf(page, identity, leaf, &locations)).await?
+                    let place = |i: usize, version: &PageVersion| {
+                        locations[i].or_else(|| version.location()).expect("written now or before")
+                    };
+                    writer.write(|page| encode_leaf(page, identity, leaf, place)).await?
                 }
-                Link::Inner(inner) => writer.write(|page| fill_inner(page, identity, inner, &below)).await?,
+                Link::Inner(inner) => {
+                    let place = |first: u32, kid: &Link| {
+                        below.get(&first).copied().or_else(|| kid.location()).expect("written now or before")
+                    };
+                    writer.write(|page| encode_inner(page, identity, inner, place)).await?
+                }
                 Link::Empty => unreachable!("only nodes are listed"),
             };
             written.insert(first, location);
@@ -235,7 +243,7 @@ async fn write_root(
         }
         below = written;
     }
-    let map_root = below.get(&0).copied().or_else(|| location_of(&snapshot.root));
+    let map_root = below.get(&0).copied().or_else(|| snapshot.root.location());
     assert!(map_root.is_some() || matches!(snapshot.root, Link::Empty), "a root is written or was before");
     (counts.pages, counts.map_nodes) = (pages.len() as u64, nodes.len() as u64);
 
@@ -265,7 +273,7 @@ fn snapshot_file(snapshot: &Snapshot) -> std::path::PathBuf {
 /// change goes through the path from the root.
 async fn changed_levels(snapshot: &Snapshot) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
-    let is_new = |link: &Link| !matches!(link, Link::Empty) && location_of(link).is_none();
+    let is_new = |link: &Link| !matches!(link, Link::Empty) && link.location().is_none();
     let mut level: Level = Vec::new();
     if is_new(&snapshot.root) {
         level.push((0, snapshot.root.clone()));
@@ -304,37 +312,4 @@ async fn write_pages(
         pages.push((Arc::clone(version), location));
     }
     Ok(locations)
-}
-
-fn fill_leaf(page: &mut PageBytes, identity: NodeIdentity, leaf: &Leaf, new: &[Option<Location>]) {
-    encode_node(page, identity);
-    for (i, entry) in leaf.entries.iter().enumerate() {
-        if let Some(version) = &entry.version {
-            let location = new[i].or_else(|| version.location()).expect("written now or before");
-            put_pointer(page, i, Pointer { location, born: entry.born });
-        }
-    }
-}
-
-fn fill_inner(page: &mut PageBytes, identity: NodeIdentity, inner: &Inner, below: &FxHashMap<u32, Location>) {
-    encode_node(page, identity);
-    for (i, kid) in inner.kids.iter().enumerate() {
-        let first = identity.first_page.0 + ((i as u32) << shift_of(identity.height));
-        let born = match kid {
-            Link::Empty => continue,
-            Link::Inner(node) => node.stamp.born,
-            Link::Leaf(node) => node.stamp.born,
-        };
-        let location =
-            below.get(&first).copied().or_else(|| location_of(kid)).expect("written now or before");
-        put_pointer(page, i, Pointer { location, born });
-    }
-}
-
-fn location_of(link: &Link) -> Option<Location> {
-    match link {
-        Link::Empty => None,
-        Link::Inner(inner) => inner.stamp.location(),
-        Link::Leaf(leaf) => leaf.stamp.location(),
-    }
 }

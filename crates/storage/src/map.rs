@@ -121,6 +121,13 @@ impl PageMap {
         }
     }
 
+    /// Page numbers below `limit` are not given out any more: a high map with few pages.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, limit: u32) {
+        self.free_pages.clear();
+        self.page_limit = self.page_limit.max(limit);
+    }
+
     /// A clone of the map as it is now, in constant time. Every page changed from here on is copied first, once.
     pub fn snapshot(&mut self) -> Snapshot {
         let epoch = self.epoch;

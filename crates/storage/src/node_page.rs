@@ -5,8 +5,8 @@ use base::{Epoch, PageNo, SlotNo, TenantId};
 
 use crate::PageBytes;
 use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
-use crate::radix::FANOUT;
-use crate::version::Location;
+use crate::radix::{FANOUT, Inner, Leaf, Link, shift_of};
+use crate::version::{Location, PageVersion};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RHMN");
 const MAGIC_AT: usize = 0;
@@ -34,7 +34,7 @@ pub(crate) struct NodeIdentity {
     pub(crate) first_page: PageNo,
 }
 
-pub(crate) fn encode_node(page: &mut PageBytes, identity: NodeIdentity) {
+fn encode_node(page: &mut PageBytes, identity: NodeIdentity) {
     page.fill(0);
     put_u32(page, MAGIC_AT, MAGIC);
     put_u32(page, HEIGHT_AT, identity.height);
@@ -42,12 +42,56 @@ pub(crate) fn encode_node(page: &mut PageBytes, identity: NodeIdentity) {
     put_u32(page, FIRST_PAGE_AT, identity.first_page.0);
 }
 
-pub(crate) fn put_pointer(page: &mut PageBytes, index: usize, pointer: Pointer) {
+fn put_pointer(page: &mut PageBytes, index: usize, pointer: Pointer) {
     assert!(index < FANOUT);
     let at = ENTRIES_AT + index * ENTRY_LEN;
     put_u32(page, at, pointer.location.slot.0);
     put_u32(page, at + 4, pointer.location.checksum);
     put_u64(page, at + 8, pointer.born.0);
+}
+
+/// The page of a leaf; `place` says where the version at an index lies.
+pub(crate) fn encode_leaf(
+    page: &mut PageBytes,
+    identity: NodeIdentity,
+    leaf: &Leaf,
+    mut place: impl FnMut(usize, &PageVersion) -> Location,
+) {
+    encode_node(page, identity);
+    for (i, entry) in leaf.entries.iter().enumerate() {
+        if let Some(version) = &entry.version {
+            put_pointer(page, i, Pointer { location: place(i, version), born: entry.born });
+        }
+    }
+}
+
+/// The page of an inner node; `place` says where the node above a lowest page number lies.
+pub(crate) fn encode_inner(
+    page: &mut PageBytes,
+    identity: NodeIdentity,
+    inner: &Inner,
+    place: impl Fn(u32, &Link) -> Location,
+) {
+    encode_node(page, identity);
+    for (i, kid) in inner.kids.iter().enumerate() {
+        let first = identity.first_page.0 + ((i as u32) << shift_of(identity.height));
+        let born = match kid {
+            Link::Empty => continue,
+            Link::Inner(node) => node.stamp.born,
+            Link::Leaf(node) => node.stamp.born,
+        };
+        put_pointer(page, i, Pointer { location: place(first, kid), born });
+    }
+}
+
+/// Makes an intact node page one of another tenant.
+pub(crate) fn set_tenant(page: &mut PageBytes, tenant: TenantId) {
+    put_u64(page, TENANT_AT, tenant.0);
+}
+
+/// Changes the checksum in the pointer at `index`, whose target was written anew in the same slot.
+pub(crate) fn set_checksum(page: &mut PageBytes, index: usize, checksum: u32) {
+    put_u32(page, ENTRIES_AT + index * ENTRY_LEN + 4, checksum);
 }
 
 /// What is wrong with a node page, and where in the page.

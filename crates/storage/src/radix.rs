@@ -155,6 +155,15 @@ impl Entry {
 }
 
 impl Link {
+    /// Where the node lies in the file, if it does.
+    pub(crate) fn location(&self) -> Option<Location> {
+        match self {
+            Link::Empty => None,
+            Link::Inner(inner) => inner.stamp.location(),
+            Link::Leaf(leaf) => leaf.stamp.location(),
+        }
+    }
+
     /// The entry of page `no` below this root, which stands above `height` levels of inner nodes.
     #[inline]
     pub(crate) fn find(&self, height: u32, no: PageNo) -> Option<&Entry> {

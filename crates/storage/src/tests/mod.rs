@@ -5,6 +5,7 @@ mod cost;
 mod crash;
 mod files;
 mod fixture;
+mod image;
 mod journal_disk;
 mod model;
 mod rot;
