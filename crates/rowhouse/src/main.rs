@@ -1,5 +1,6 @@
 //! The command line: one binary for the server and the tools beside it.
 
+mod backup;
 mod bench;
 mod demo;
 mod offline;
@@ -37,8 +38,14 @@ enum Command {
     Demo(demo::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),
+    /// Write a tenant of a running server into a file, while it goes on working
+    Backup(backup::BackupArgs),
+    /// Make a tenant of a backup, on a running server
+    Restore(backup::RestoreArgs),
     /// Check the data directory of a server that is not running
     Verify(verify::Args),
+    /// Check a backup
+    VerifyBackup(verify::BackupArgs),
     /// Get a tenant with a damaged index back, in the data directory of a server that is not running
     Repair(repair::Args),
 }
@@ -48,7 +55,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
         Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
+        Command::Backup(args) => backup::run_backup(&args).map_err(|error| workloads::explain(&error)),
+        Command::Restore(args) => backup::run_restore(&args).map_err(|error| workloads::explain(&error)),
         Command::Verify(args) => verify::run(&args).map_err(|error| error.to_string()),
+        Command::VerifyBackup(args) => verify::run_backup(&args).map_err(|error| error.to_string()),
         Command::Repair(args) => repair::run(&args).map_err(|error| error.to_string()),
     };
     match outcome {

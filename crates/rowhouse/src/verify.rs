@@ -2,7 +2,7 @@
 //!
 //! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
 //! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
-//! lock file.
+//! lock file. `rowhouse verify-backup` checks one backup in the same way.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,18 @@ The exit code is 0 if nothing is wrong, else 1. The server must not be running."
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `rowhouse verify-backup`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The exit code is 0 if nothing is wrong, else 1. No server is needed.")]
+pub(crate) struct BackupArgs {
+    /// The backup
+    file: PathBuf,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -80,11 +92,16 @@ struct TenantOutcome {
 #[derive(Serialize, Debug, Default)]
 struct Report {
     clean: bool,
+    /// Of a backup the name of the tenant it was made of; it has no directory and no log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup_of: Option<String>,
     directory: PathBuf,
     log_dir: PathBuf,
     /// Tenants with commits in the redo logs.
     log_tenants: usize,
     tenants: Vec<TenantOutcome>,
+    /// Files of tenants whose making was cut short; the next start removes them.
+    unmade: Vec<PathBuf>,
     defects: Vec<Defect>,
 }
 
@@ -93,13 +110,48 @@ struct Report {
 /// # Errors
 /// The directory cannot be checked, or is damaged.
 pub(crate) fn run(args: &Args) -> Result<(), VerifyError> {
-    let report = check(&Env::real(), args)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).expect("plain data"));
+    tell(&check(&Env::real(), args)?, args.json)
+}
+
+/// Checks a backup and prints the report.
+///
+/// # Errors
+/// It is damaged.
+pub(crate) fn run_backup(args: &BackupArgs) -> Result<(), VerifyError> {
+    tell(&check_backup(&Env::real(), &args.file, args.json), args.json)
+}
+
+fn tell(report: &Report, json: bool) -> Result<(), VerifyError> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(report).expect("plain data"));
     } else {
-        print(&report);
+        print(report);
     }
     if report.clean { Ok(()) } else { Err(VerifyError::Damaged(report.defects.len())) }
+}
+
+/// Checks a backup: that it is a whole one, then what any data file is checked for.
+fn check_backup(env: &Env, file: &Path, json: bool) -> Report {
+    let mut report = Report::default();
+    let bar = progress_bar(1, json);
+    match crate::backup::check_file(file, |_, _| {}) {
+        Ok((image, description)) => {
+            let mut check = Check { env, redo: None, bar: &bar, report: &mut report };
+            let outcome = check.tenant(image.tenant(), file.to_owned());
+            report.backup_of = Some(description.name);
+            report.tenants.push(outcome);
+        }
+        Err(error) => {
+            let offset = match error.downcast_ref::<storage::FileError>() {
+                Some(storage::FileError::Corrupt(corrupt)) => corrupt.offset,
+                _ => None,
+            };
+            report.defects.push(Defect { file: file.to_owned(), offset, what: error.to_string() });
+        }
+    }
+    bar.finish_and_clear();
+    report.clean = report.defects.is_empty();
+    report
 }
 
 fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
@@ -118,6 +170,10 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
     let known = redo.as_ref().and_then(|redo| server::known_tenants(env, place.data(), redo).ok());
     let known = known.unwrap_or_default();
     for (id, file) in files {
+        if known.iter().any(|tenant| tenant.id == id && tenant.unmade) {
+            report.unmade.push(file);
+            continue;
+        }
         bar.set_message(format!("tenant {id}"));
         let mut outcome = Check { env, redo: redo.as_ref(), bar: &bar, report: &mut report }.tenant(id, file);
         outcome.name = known.iter().find(|tenant| tenant.id == id).map(|tenant| tenant.name.clone());
@@ -268,8 +324,12 @@ async fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Res
 }
 
 fn print(report: &Report) {
-    println!("{}", report.directory.display());
-    println!("  redo logs in {}: commits of {} tenant(s)", report.log_dir.display(), report.log_tenants);
+    if let Some(name) = &report.backup_of {
+        println!("backup of {name}");
+    } else if !report.directory.as_os_str().is_empty() {
+        println!("{}", report.directory.display());
+        println!("  redo logs in {}: commits of {} tenant(s)", report.log_dir.display(), report.log_tenants);
+    }
     for t in &report.tenants {
         println!(
             "  tenant {}{}: {} pages, {} of {} slots used, {} table(s), {} row(s), {} index entries, commit {}",
@@ -288,6 +348,9 @@ fn print(report: &Report) {
                 "    the spare superblock is not whole: normal after a power cut, repaired by the next checkpoint"
             );
         }
+    }
+    for file in &report.unmade {
+        println!("  {}: of a tenant whose making was cut short; the next start removes it", file.display());
     }
     for defect in &report.defects {
         match defect.offset {

@@ -7,6 +7,7 @@
 mod analytic;
 mod connection;
 mod control;
+mod copying;
 mod drive;
 mod host;
 mod messages;

@@ -1,16 +1,21 @@
 //! The tenants of this server: who they are (`registry`), where they live (`home`), how they are remembered
-//! (`catalogue`) and administered (`statements`).
+//! (`catalogue`), made (`making`, `restoring`), copied (`copying`) and administered (`statements`).
 //!
 //! Truth is the table `rowhouse.tenants` of the system tenant; the registry is its image in memory.
 
 mod catalogue;
 mod checkpoints;
+pub(crate) mod copying;
 mod home;
 mod internal;
 mod maintenance;
+mod making;
 mod offline;
 mod registry;
+pub(crate) mod restoring;
 pub(crate) mod statements;
+
+use base::{SqlError, SqlState};
 
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use home::Home;
@@ -22,3 +27,14 @@ pub(crate) use registry::{Entry, TenantRow, Tenants};
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";
 /// The administrator's account.
 pub(crate) const ADMINISTRATOR: &str = "admin";
+
+/// What a failed operation on a data file means to whoever asked for it.
+fn file_failed(doing: &str, error: &storage::FileError) -> SqlError {
+    let state = match error {
+        storage::FileError::Corrupt(_) | storage::FileError::NotADataFile { .. } => SqlState::DATA_CORRUPTED,
+        storage::FileError::NewerFormat { .. } => SqlState::FEATURE_NOT_SUPPORTED,
+        error if error.is_full_disk() => SqlState::DISK_FULL,
+        _ => SqlState::IO_ERROR,
+    };
+    SqlError::new(state, format!("{doing}: {error}"))
+}

@@ -11,6 +11,7 @@
 
 pub mod catalog;
 mod commit;
+mod copy;
 mod cursor;
 pub mod ddl;
 mod foreign_key;
@@ -34,6 +35,7 @@ mod view;
 mod write;
 
 pub use commit::Committed;
+pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
 pub use row_lock::RowLocked;

@@ -207,6 +207,8 @@ pub struct TenantMemory {
 
 /// Version of [`Root::payload`]'s form: this byte, the catalog tree's root page (4), its entries (8).
 const PAYLOAD_VERSION: u8 = 1;
+/// Bytes of that; what follows is a backup's description (`copy.rs`).
+pub(crate) const PAYLOAD_LEN: usize = 1 + 4 + 8;
 
 impl Tenant {
     /// A tenant without a data file, for tests and for what need not outlive the process.
@@ -572,6 +574,13 @@ impl Tenant {
     ///
     /// Before its root is published the log must be durable through [`Tenant::newest_pending`] as it is now.
     pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, OpenError> {
+        let root = self.write_records();
+        let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
+        Ok(Checkpoint::begin(&mut self.pages, file, root)?)
+    }
+
+    /// Brings what only memory knows into the catalog's tree, so that a snapshot taken now is a whole tenant; its root.
+    pub(crate) fn write_records(&mut self) -> Root {
         if self.open_transactions == 0 {
             self.settle_sequences();
         }
@@ -590,10 +599,8 @@ impl Tenant {
             }
         }
         self.put_now(CATALOG_TREE, &RecordKind::Counters.key(0).to_bytes(), &encode_record(&self.counters));
-        let root = Root { commit: self.committed, payload: self.payload() };
         self.forget_frozen();
-        let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
-        Ok(Checkpoint::begin(&mut self.pages, file, root)?)
+        Root { commit: self.committed, payload: self.payload() }
     }
 
     /// A replay may have made a tree anew under the number of one that was begun before: each has a record of its own.
@@ -628,6 +635,7 @@ impl Tenant {
     fn payload(&self) -> Vec<u8> {
         let mut payload = vec![PAYLOAD_VERSION];
         self.trees.get(CATALOG_TREE).encode(&mut payload);
+        debug_assert_eq!(payload.len(), PAYLOAD_LEN);
         payload
     }
 

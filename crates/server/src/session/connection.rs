@@ -16,6 +16,7 @@ use crate::reception::Authenticated;
 use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::tenants::Home;
+use crate::tenants::restoring::Restoring;
 
 /// Output gathered before it is sent although more is to come.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
@@ -59,6 +60,8 @@ pub(super) struct Connection {
     /// The opening of the tenant that the session belongs to.
     pub(super) incarnation: u64,
     pub(super) copying: Option<Resume>,
+    /// The tenant that the data of a COPY FROM STDIN is the backup of.
+    pub(super) restoring: Option<Restoring>,
     /// The client waits for what is in `output`.
     pub(super) flush_wanted: bool,
 }
@@ -111,6 +114,7 @@ pub(crate) async fn serve(
         session,
         incarnation,
         copying: None,
+        restoring: None,
         flush_wanted: true,
     };
     connection.greet();
@@ -251,6 +255,7 @@ impl Connection {
                 if let Some(fatal) = interruption.fatal() {
                     return Err(End::Fatal(fatal));
                 }
+                self.give_up_restore().await;
                 self.copy_failed(interruption.canceled())?;
                 self.flush().await
             }
@@ -335,6 +340,7 @@ impl Connection {
                 self.fail(&error)?;
                 let via = self.conversation.copy_in_ended().unwrap_or(Conversation::via(message.tag));
                 self.copying = None;
+                self.restoring = None;
                 self.report(&error, via);
                 if message.tag == b'S' {
                     self.ready_for_query();

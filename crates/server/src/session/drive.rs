@@ -10,7 +10,6 @@ use super::connection::{Connection, End};
 use super::control::Interruption;
 use super::output::Output;
 use crate::executor;
-use crate::tenants::statements;
 
 /// Why a pause did not end as hoped.
 pub(super) enum Failed {
@@ -94,11 +93,7 @@ impl Connection {
             Pause::Page(request) => self.control.race(deadline, self.home.load_page(request)).await??,
             Pause::Sleep(time) => self.race_with_client(deadline, env::sleep(time)).await?,
             Pause::Analytic(request) => self.analytic(*request, deadline).await?,
-            Pause::Host(statement) => {
-                // Not raced: once begun, making or dropping a tenant goes on to its end.
-                let outcome = statements::run(&self.shared, &self.control, statement).await;
-                self.session.host_done(outcome);
-            }
+            Pause::Host(statement) => self.host_statement(statement, deadline).await?,
             Pause::Yield => {
                 self.flush().await?;
                 executor::yield_now().await;

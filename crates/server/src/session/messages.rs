@@ -20,6 +20,8 @@ pub(super) enum Left {
     Nothing,
     /// Await this, then call again.
     Pause(Pause),
+    /// Give the data of a RESTORE to the tenant that is made of them.
+    Restore,
     /// A COPY FROM STDIN has ended: go on with the statements behind it in its Query.
     Query(String),
 }
@@ -39,6 +41,15 @@ impl Connection {
                     let left = self.handle_now(&message, true)?;
                     return Box::pin(self.handle(&message, left)).await;
                 }
+                Left::Restore => {
+                    if let Err(error) = self.restore(message).await? {
+                        self.told(message, &error);
+                        return Ok(());
+                    }
+                    if matches!(message, Frontend::CopyData(_)) {
+                        return Ok(());
+                    }
+                }
                 Left::Pause(pause) => {
                     if let Err(error) = self.wait(pause).await? {
                         self.told(message, &error);
@@ -53,6 +64,9 @@ impl Connection {
     /// Handles a message as far as it goes in one turn. `first`: not called again after a pause.
     #[inline]
     pub(super) fn handle_now(&mut self, message: &Frontend<'_>, first: bool) -> Result<Left, End> {
+        if let Some(more) = self.restore_now(message) {
+            return Ok(if more { Left::Restore } else { Left::Nothing });
+        }
         let called = match message {
             Frontend::Query(sql) => {
                 let called = self.called(message, |session, home, out| {
@@ -217,6 +231,7 @@ impl Connection {
 
     fn end_copy(&mut self, error: &SqlError) {
         self.copying = None;
+        self.restoring = None;
         if let Some(via) = self.conversation.copy_in_ended() {
             self.report(error, via);
         }

@@ -12,7 +12,7 @@ use types::{PgType, TypeMod};
 
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
-use super::{Entry, Home};
+use super::{Entry, Home, making};
 use crate::shared::Shared;
 
 const SCHEMA: &str = "rowhouse";
@@ -68,21 +68,56 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         }
     });
     made.await.unwrap_or_else(|| Err(SqlError::internal("making the tenants' catalogue did not finish")))?;
-    let mut last = TenantId(0);
+    let (mut last, mut unmade) = (TenantId(0), Vec::new());
     loop {
         let rows = query(shared, &system, select_after(last)).await?;
         for row in &rows {
-            let (id, row) = decode(row)?;
+            let (id, state, row) = decode(row)?;
             last = id;
             shared.tenants.set_last_id(id.0);
-            if let Some(row) = row {
-                let home = Home::of(shared, id, &row.volume)?;
-                home.worker().set_promise(id, row.promise.cpu);
-                shared.tenants.insert(Entry::new(id, home, row));
+            match state {
+                State::Live => {
+                    let home = Home::of(shared, id, &row.volume)?;
+                    home.worker().set_promise(id, row.promise.cpu);
+                    shared.tenants.insert(Entry::new(id, home, row));
+                }
+                State::Making => unmade.push((id, row)),
+                State::Dropped => {}
             }
         }
         if rows.len() < LOADED_AT_ONCE {
-            return Ok(());
+            break;
+        }
+    }
+    for (id, row) in unmade {
+        tracing::info!(
+            tenant = id.0,
+            name = row.name,
+            "a tenant's making was cut short: what is left is removed"
+        );
+        making::undo(shared, &Home::of(shared, id, &row.volume)?).await?;
+    }
+    Ok(())
+}
+
+/// What a row says of its tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Its data file is not whole yet; nobody was told of it.
+    Making,
+    Live,
+    /// The row is kept so that the id is never given out again.
+    Dropped,
+}
+
+impl State {
+    const ALL: [State; 3] = [State::Making, State::Live, State::Dropped];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            State::Making => "making",
+            State::Live => "live",
+            State::Dropped => "dropped",
         }
     }
 }
@@ -102,8 +137,7 @@ pub(super) fn table(catalog: &Catalog) -> Option<Arc<Table>> {
     }
 }
 
-/// Id, and the row unless the tenant was dropped.
-pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, Option<TenantRow>)> {
+pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, State, TenantRow)> {
     let broken = |what: &str| {
         SqlError::new(
             SqlState::DATA_CORRUPTED,
@@ -114,15 +148,13 @@ pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, Option<TenantRow>)> 
         return Err(broken("column"));
     };
     let id = TenantId(id.parse().map_err(|_| broken("id"))?);
-    if state == "dropped" {
-        return Ok((id, None));
-    }
+    let state = State::ALL.into_iter().find(|one| one.as_str() == state).ok_or_else(|| broken("state"))?;
     let promise = parse_promise(promise).map_err(|_| broken("promise"))?;
-    Ok((id, Some(TenantRow { name: name.clone(), volume: volume.clone(), promise })))
+    Ok((id, state, TenantRow { name: name.clone(), volume: volume.clone(), promise }))
 }
 
 /// The reverse of [`Promise`]'s display.
-fn parse_promise(text: &str) -> Result<Promise, ()> {
+pub(super) fn parse_promise(text: &str) -> Result<Promise, ()> {
     let mut promise = Promise::default();
     for option in text.split(", ").filter(|option| !option.is_empty()) {
         let (key, value) = option.split_once(" = ").ok_or(())?;
@@ -131,19 +163,31 @@ fn parse_promise(text: &str) -> Result<Promise, ()> {
     Ok(promise)
 }
 
-/// Remembers a new tenant; durable on return.
-pub(crate) async fn insert(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
+/// Remembers that a tenant is being made; durable on return.
+pub(super) async fn begin(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
     let sql = format!(
-        "INSERT INTO rowhouse.tenants (id, name, volume, promise, state) VALUES ({id}, {}, {}, {}, 'live')",
+        "INSERT INTO rowhouse.tenants (id, name, volume, promise, state) VALUES ({id}, {}, {}, {}, {})",
         literal(&row.name),
         literal(&row.volume),
-        literal(&row.promise.to_string())
+        literal(&row.promise.to_string()),
+        literal(State::Making.as_str())
     );
     query(shared, &system(shared)?, sql).await.map(drop)
 }
 
+async fn set_state(shared: &Arc<Shared>, id: TenantId, state: State) -> SqlResult<()> {
+    let state = literal(state.as_str());
+    let sql = format!("UPDATE rowhouse.tenants SET state = {state} WHERE id = {id}");
+    query(shared, &system(shared)?, sql).await.map(drop)
+}
+
+/// Remembers that a tenant is made; durable on return.
+pub(super) async fn mark_live(shared: &Arc<Shared>, id: TenantId) -> SqlResult<()> {
+    set_state(shared, id, State::Live).await
+}
+
 /// Remembers a changed row; durable on return.
-pub(crate) async fn update(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
+pub(super) async fn update(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
     let sql = format!(
         "UPDATE rowhouse.tenants SET name = {}, promise = {} WHERE id = {id}",
         literal(&row.name),
@@ -153,9 +197,8 @@ pub(crate) async fn update(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) 
 }
 
 /// Remembers that a tenant is gone; durable on return.
-pub(crate) async fn mark_dropped(shared: &Arc<Shared>, id: TenantId) -> SqlResult<()> {
-    let sql = format!("UPDATE rowhouse.tenants SET state = 'dropped' WHERE id = {id}");
-    query(shared, &system(shared)?, sql).await.map(drop)
+pub(super) async fn mark_dropped(shared: &Arc<Shared>, id: TenantId) -> SqlResult<()> {
+    set_state(shared, id, State::Dropped).await
 }
 
 #[cfg(test)]

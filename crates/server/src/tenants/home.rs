@@ -8,7 +8,7 @@
 //! memory, its sessions end with 57P02, and it reopens from its root and the durable log.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
@@ -45,6 +45,19 @@ pub(crate) struct Home {
     /// When a session last ended or the tenant was opened.
     last_used: AtomicU64,
     commits: AtomicU64,
+    /// Copies of the tenant under way.
+    copies: AtomicUsize,
+}
+
+/// A copy of a tenant under way: the tenant is neither closed nor dropped until this is dropped. Closed and opened again,
+/// it would give slots to others that only the copy's snapshot still needs.
+pub(crate) struct Copying(Arc<Home>);
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        self.0.copies.fetch_sub(1, Ordering::AcqRel);
+        self.0.session_ended();
+    }
 }
 
 struct State {
@@ -141,6 +154,7 @@ impl Home {
             phase: AtomicU8::new(CLOSED),
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            copies: AtomicUsize::new(0),
         })
     }
 
@@ -148,7 +162,7 @@ impl Home {
         let _ = self.shared.set(Arc::downgrade(shared));
     }
 
-    fn shared(&self) -> SqlResult<Arc<Shared>> {
+    pub(super) fn shared(&self) -> SqlResult<Arc<Shared>> {
         let gone = || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
         self.shared.get().and_then(Weak::upgrade).ok_or_else(gone)
     }
@@ -172,6 +186,16 @@ impl Home {
     /// Commits with changes since the server started.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a copy begins. The caller holds the tenant's name, which keeps DROP away meanwhile.
+    pub(super) fn begin_copying(self: &Arc<Home>) -> Copying {
+        self.copies.fetch_add(1, Ordering::AcqRel);
+        Copying(self.clone())
+    }
+
+    pub(super) fn is_being_copied(&self) -> bool {
+        self.copies.load(Ordering::Acquire) > 0
     }
 
     /// The phase as SHOW TENANTS says it.
@@ -506,6 +530,7 @@ impl Home {
         let Ok(shared) = self.shared() else { return false };
         let unused = || {
             shared.sessions.count_of(self.id) == 0
+                && !self.is_being_copied()
                 && self.last_used.load(Ordering::Relaxed) <= idle_since.0
                 && self.is_open()
         };

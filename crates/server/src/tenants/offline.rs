@@ -9,7 +9,7 @@ use tenant::row::keys::KeyRange;
 use tenant::{Isolation, Tenant};
 use types::Datum;
 
-use super::catalogue;
+use super::catalogue::{self, State};
 use crate::data_dir::tenant_file;
 
 /// A tenant as the catalogue has it.
@@ -19,6 +19,8 @@ pub struct KnownTenant {
     pub name: String,
     /// The volume its data file is on; `default` is the data directory.
     pub volume: String,
+    /// Its making was cut short: the next start removes what there is of it.
+    pub unmade: bool,
 }
 
 /// The tenants of the data directory `data`, dropped ones left out, in order of their ids. Blocks; the caller holds the
@@ -36,8 +38,11 @@ pub fn known_tenants(env: &Env, data: &Path, redo: &RedoIndex) -> SqlResult<Vec<
     let mut scan = view.scan(&table, KeyRange::all());
     while scan.next_leaf(&mut |row| {
         let texts = (0..table.columns.len()).map(|i| row.column(i).map(|value| text_of(&value)));
-        let (id, row) = catalogue::decode(&texts.collect::<SqlResult<Vec<_>>>()?)?;
-        found.extend(row.map(|row| KnownTenant { id, name: row.name, volume: row.volume }));
+        let (id, state, row) = catalogue::decode(&texts.collect::<SqlResult<Vec<_>>>()?)?;
+        let unmade = state == State::Making;
+        if unmade || state == State::Live {
+            found.push(KnownTenant { id, name: row.name, volume: row.volume, unmade });
+        }
         Ok(())
     })? {}
     system.abort(txn);

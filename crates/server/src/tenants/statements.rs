@@ -1,7 +1,6 @@
 //! CREATE, ALTER, DROP TENANT and SHOW TENANTS.
 //!
-//! Order against a crash: CREATE makes the data file, then the catalogue's row; DROP the reverse. A file without a row
-//! is removed at the next start of a tenant with its id, which never comes, or by the operator.
+//! Order against a crash: `making` has it for what makes tenants; DROP marks the catalogue's row, then removes the file.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
 use super::registry::TenantRow;
-use super::{Entry, Home, SYSTEM_DATABASE, catalogue};
+use super::{Entry, Home, SYSTEM_DATABASE, catalogue, making};
 use crate::data_dir::DEFAULT_VOLUME;
 use crate::session::Control;
 use crate::shared::Shared;
@@ -21,7 +20,19 @@ use crate::shared::Shared;
 /// The option that is no promise.
 const VOLUME: &str = "volume";
 
-/// Carries out a statement of the administrator.
+/// # Errors
+/// 42501 for others than the administrator or in another database.
+pub(crate) fn authorize(control: &Control) -> SqlResult<()> {
+    if control.administrator && control.tenant == base::TenantId::SYSTEM {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::INSUFFICIENT_PRIVILEGE,
+        format!("tenants are administered by the administrator in the database \"{SYSTEM_DATABASE}\""),
+    ))
+}
+
+/// Carries out a statement of the administrator that takes no time worth interrupting.
 ///
 /// # Errors
 /// 42501 for others than the administrator or in another database; 42P04, 3D000, 22023 and the like as PostgreSQL's
@@ -31,14 +42,14 @@ pub(crate) async fn run(
     control: &Control,
     statement: HostStatement,
 ) -> SqlResult<HostOutcome> {
-    if !control.administrator || control.tenant != base::TenantId::SYSTEM {
-        return Err(SqlError::new(
-            SqlState::INSUFFICIENT_PRIVILEGE,
-            format!("tenants are administered by the administrator in the database \"{SYSTEM_DATABASE}\""),
-        ));
-    }
+    authorize(control)?;
     match statement {
-        HostStatement::CreateTenant { name, options, owner, password, if_not_exists } => {
+        HostStatement::CreateTenant { template: Some(_), .. }
+        | HostStatement::BackupTenant { .. }
+        | HostStatement::RestoreTenant { .. } => {
+            Err(SqlError::internal("a statement that streams was to be run in one go"))
+        }
+        HostStatement::CreateTenant { name, template: None, options, owner, password, if_not_exists } => {
             create(shared, name, &options, owner, password, if_not_exists).await?;
             Ok(HostOutcome::Done("CREATE TENANT"))
         }
@@ -62,7 +73,7 @@ fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("tenant \"{name}\" does not exist"))
 }
 
-fn existing(shared: &Shared, name: &str) -> SqlResult<Arc<Entry>> {
+pub(super) fn existing(shared: &Shared, name: &str) -> SqlResult<Arc<Entry>> {
     let entry = shared.tenants.find(name).ok_or_else(|| missing(name))?;
     if entry.id == base::TenantId::SYSTEM {
         return Err(SqlError::new(
@@ -73,7 +84,7 @@ fn existing(shared: &Shared, name: &str) -> SqlResult<Arc<Entry>> {
     Ok(entry)
 }
 
-fn check_name(shared: &Shared, name: &str) -> SqlResult<()> {
+pub(super) fn check_name(shared: &Shared, name: &str) -> SqlResult<()> {
     if name.is_empty() || name.len() > IDENTIFIER_LEN_MAX {
         return Err(SqlError::new(
             SqlState::INVALID_NAME,
@@ -114,11 +125,7 @@ async fn create(
         Err(error) if if_not_exists && error.state() == SqlState::DUPLICATE_DATABASE => return Ok(()),
         outcome => outcome?,
     }
-    let is_volume = |key: &str| key.eq_ignore_ascii_case(VOLUME);
-    let volume = options.iter().rfind(|(key, _)| is_volume(key)).map_or(DEFAULT_VOLUME, |(_, value)| value);
-    let mut promise = Promise::default();
-    set_all(&mut promise, options.iter().filter(|(key, _)| !is_volume(key)))?;
-    let row = TenantRow { name: name.clone(), volume: volume.to_owned(), promise };
+    let row = new_row(name.clone(), DEFAULT_VOLUME, Promise::default(), options)?;
     let id = shared.tenants.new_id();
     let home = Home::of(shared, id, &row.volume)?;
     let owner = owner.unwrap_or(name);
@@ -129,14 +136,20 @@ async fn create(
             Verifier::of_password(&password, shared.env.entropy.bytes()).to_string()
         }
     });
-    home.create(owner, verifier).await?;
-    if let Err(error) = catalogue::insert(shared, id, &row).await {
-        home.remove().await?;
-        return Err(error);
-    }
-    home.worker().set_promise(id, row.promise.cpu);
-    shared.tenants.insert(Entry::new(id, home, row));
-    Ok(())
+    making::make(shared, &home, row, home.create(owner, verifier)).await
+}
+
+/// The row of a tenant to be made: on `volume` and with `promise` unless the options say otherwise.
+pub(super) fn new_row(
+    name: String,
+    volume: &str,
+    mut promise: Promise,
+    options: &[(String, String)],
+) -> SqlResult<TenantRow> {
+    let is_volume = |key: &str| key.eq_ignore_ascii_case(VOLUME);
+    let volume = options.iter().rfind(|(key, _)| is_volume(key)).map_or(volume, |(_, value)| value);
+    set_all(&mut promise, options.iter().filter(|(key, _)| !is_volume(key)))?;
+    Ok(TenantRow { name, volume: volume.to_owned(), promise })
 }
 
 async fn alter(shared: &Arc<Shared>, name: &str, options: &[(String, String)]) -> SqlResult<()> {
@@ -176,6 +189,13 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
             format!("tenant \"{name}\" is being accessed by other users"),
         )
         .with_detail(format!("There are {sessions} other sessions using the tenant.")));
+    }
+    if entry.home.is_being_copied() {
+        return Err(SqlError::new(
+            SqlState::OBJECT_IN_USE,
+            format!("tenant \"{name}\" is being backed up or copied"),
+        )
+        .with_hint("Wait for its end, or end it with pg_cancel_backend."));
     }
     catalogue::mark_dropped(shared, entry.id).await?;
     shared.tenants.remove(&entry);

@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP TENANT and SHOW TENANTS: the administrator's statements.
+//! CREATE, ALTER, DROP, BACKUP, RESTORE TENANT and SHOW TENANTS: the administrator's statements.
 
 use base::SqlResult;
 use sqlparser::tokenizer::Token;
@@ -8,9 +8,11 @@ use super::tokens::Tokens;
 /// A statement of the administrator's database that the server carries out: tenants and their promises.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostStatement {
-    /// `CREATE TENANT name [WITH (option = value, …)] [OWNER role] [PASSWORD 'text']`
+    /// `CREATE TENANT name [FROM TEMPLATE tenant] [WITH (option = value, …)] [OWNER role] [PASSWORD 'text']`
     CreateTenant {
         name: String,
+        /// The tenant to copy, its roles included.
+        template: Option<String>,
         options: Vec<(String, String)>,
         owner: Option<String>,
         password: Option<String>,
@@ -24,6 +26,10 @@ pub enum HostStatement {
     DropTenant { name: String, if_exists: bool },
     /// `SHOW TENANTS`
     ShowTenants,
+    /// `BACKUP TENANT name TO STDOUT`: the backup as the data of a COPY.
+    BackupTenant { name: String },
+    /// `RESTORE TENANT [name] FROM STDIN [WITH (option = value, …)]`; without a name the backup's own.
+    RestoreTenant { name: Option<String>, options: Vec<(String, String)> },
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>> {
@@ -45,12 +51,26 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
         tokens.expect_word("SET")?;
         return Ok(Some(HostStatement::AlterTenant { name, options: options(tokens)? }));
     }
+    if tokens.take_words(&["BACKUP", "TENANT"]) {
+        let name = tokens.name()?;
+        tokens.expect_word("TO")?;
+        tokens.expect_word("STDOUT")?;
+        return Ok(Some(HostStatement::BackupTenant { name }));
+    }
+    if tokens.take_words(&["RESTORE", "TENANT"]) {
+        let name = if tokens.peek_words(&["FROM", "STDIN"]) { None } else { Some(tokens.name()?) };
+        tokens.expect_word("FROM")?;
+        tokens.expect_word("STDIN")?;
+        let options = if tokens.take_word("WITH") { options(tokens)? } else { Vec::new() };
+        return Ok(Some(HostStatement::RestoreTenant { name, options }));
+    }
     Ok(None)
 }
 
 fn create(tokens: &mut Tokens<'_>) -> SqlResult<HostStatement> {
     let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
     let name = tokens.name()?;
+    let template = if tokens.take_words(&["FROM", "TEMPLATE"]) { Some(tokens.name()?) } else { None };
     let (mut with, mut owner, mut password) = (Vec::new(), None, None);
     while !tokens.at_end() {
         if tokens.take_word("WITH") {
@@ -63,7 +83,7 @@ fn create(tokens: &mut Tokens<'_>) -> SqlResult<HostStatement> {
             return Err(tokens.unexpected());
         }
     }
-    Ok(HostStatement::CreateTenant { name, options: with, owner, password, if_not_exists })
+    Ok(HostStatement::CreateTenant { name, template, options: with, owner, password, if_not_exists })
 }
 
 /// `(option = value, …)`

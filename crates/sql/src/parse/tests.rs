@@ -93,6 +93,37 @@ fn tenants_are_created_with_options_owner_and_password() {
 }
 
 #[test]
+fn tenants_are_copied_backed_up_and_restored() {
+    let host = |sql| match one(sql) {
+        ParsedStatement::Host(statement) => statement,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let HostStatement::CreateTenant { name, template, options, .. } =
+        host("CREATE TENANT b FROM TEMPLATE a WITH (cpu = 2)")
+    else {
+        panic!("not a tenant");
+    };
+    assert_eq!((name.as_str(), template.as_deref(), options.len()), ("b", Some("a"), 1));
+    assert_eq!(host("backup tenant \"A b\" to stdout"), HostStatement::BackupTenant { name: "A b".into() });
+    assert_eq!(
+        host("RESTORE TENANT b FROM STDIN WITH (volume = fast)"),
+        HostStatement::RestoreTenant {
+            name: Some("b".into()),
+            options: vec![("volume".into(), "fast".into())]
+        }
+    );
+    assert_eq!(
+        host("RESTORE TENANT FROM STDIN"),
+        HostStatement::RestoreTenant { name: None, options: Vec::new() }
+    );
+    for wrong in
+        ["BACKUP TENANT a", "BACKUP TENANT a TO '/tmp/file'", "RESTORE TENANT b FROM STDIN x", "RESTORE b"]
+    {
+        assert!(parse_script(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn copy_is_read_in_both_forms() {
     let ParsedStatement::Copy(copy) = one("copy pgbench_accounts from stdin with (freeze on)") else {
         panic!("not a COPY");

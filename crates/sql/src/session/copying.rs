@@ -160,6 +160,9 @@ impl Session {
 
     /// The end of a COPY's input: CommandComplete. An error aborts the COPY.
     pub fn copy_done(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
+        if let Some(tag) = self.host_copy {
+            return self.finish_copy(home, tag, out);
+        }
         let Some(copy) = &mut self.copy_in else { return Ok(()) };
         if !copy.finished {
             copy.finished = true;
@@ -172,6 +175,11 @@ impl Session {
         }
         self.store_copied(home)?;
         let rows = self.copy_in.as_ref().map_or(0, |copy| copy.rows);
+        self.finish_copy(home, &format_compact!("COPY {rows}"), out)
+    }
+
+    /// All data is in: commits, unless more statements or a block follow.
+    fn finish_copy(&mut self, home: &mut Home<'_>, tag: &str, out: &mut dyn Reply) -> Result<(), Pause> {
         if !self.script_continues()
             && matches!(self.transaction, Transaction::Implicit(_))
             && self.script.is_some()
@@ -179,14 +187,16 @@ impl Session {
             self.commit_implicit(home)?;
         }
         self.copy_in = None;
+        self.host_copy = None;
         self.deadline = None;
-        out.command_complete(&format!("COPY {rows}"));
+        out.command_complete(tag);
         Ok(())
     }
 
     /// The client gave the COPY up with `message`; the error to tell it.
     pub fn copy_fail(&mut self, home: &mut Home<'_>, message: &str) -> SqlError {
         self.copy_in = None;
+        self.host_copy = None;
         self.script = None;
         self.fail_transaction(home);
         SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))

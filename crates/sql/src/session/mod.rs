@@ -105,6 +105,9 @@ pub enum HostOutcome {
         rows: Vec<types::Row>,
         tag: &'static str,
     },
+    /// The server takes in what the client sends as the data of a COPY, and makes [`Session::copy_done`] when it has it all;
+    /// then the command tag.
+    CopyIn(&'static str),
 }
 
 /// How a call ended that did not pause.
@@ -174,6 +177,8 @@ pub struct Session {
     analytic: AnalyticState,
     host_outcome: Option<SqlResult<HostOutcome>>,
     copy_in: Option<CopyIn>,
+    /// A COPY whose data the server takes in itself: the command tag at its end.
+    host_copy: Option<&'static str>,
     observed: Option<Lsn>,
     sequences: RefCell<Sequences>,
     /// Where `pg_sleep` of the running statement ends.
@@ -222,6 +227,7 @@ impl Session {
             analytic: AnalyticState::Idle,
             host_outcome: None,
             copy_in: None,
+            host_copy: None,
             observed: None,
             sequences: RefCell::default(),
             sleep_until: None,
@@ -295,6 +301,7 @@ impl Session {
         self.host_outcome = None;
         self.sleep_until = None;
         self.copy_in = None;
+        self.host_copy = None;
         self.script = None;
         if let Some(open) = self.transaction.open() {
             home.tenant.cancel_wait(&mut open.txn);
@@ -305,6 +312,7 @@ impl Session {
     /// The connection is gone: rolls back and gives every lock back.
     pub fn end(&mut self, home: &mut Home<'_>) {
         self.copy_in = None;
+        self.host_copy = None;
         self.script = None;
         self.abort(home);
         home.tenant.end_session(self.start.id);

@@ -8,7 +8,7 @@ use tenant::locks::{LockTag, TableLock, WaitPolicy};
 use super::host::LockRow;
 use super::privilege::denied;
 use super::run::{Ran, Run};
-use super::{Home, HostOutcome, HostStatement, Pause, Reply, Session};
+use super::{CopyShape, Format, Home, HostOutcome, HostStatement, Pause, Reply, Session};
 use crate::ddl;
 use crate::parse::Utility;
 
@@ -81,6 +81,8 @@ impl Session {
             HostStatement::CreateTenant { .. } => Some("CREATE TENANT"),
             HostStatement::AlterTenant { .. } | HostStatement::RenameTenant { .. } => Some("ALTER TENANT"),
             HostStatement::DropTenant { .. } => Some("DROP TENANT"),
+            HostStatement::BackupTenant { .. } => Some("BACKUP TENANT"),
+            HostStatement::RestoreTenant { .. } => Some("RESTORE TENANT"),
             HostStatement::ShowTenants => None,
         };
         if let Some(what) = what
@@ -92,6 +94,11 @@ impl Session {
             None => Err(Pause::Host(statement.clone())),
             Some(Err(error)) => Err(error.into()),
             Some(Ok(HostOutcome::Done(tag))) => Ok(Ran::Tag(tag.into())),
+            Some(Ok(HostOutcome::CopyIn(tag))) => {
+                out.copy_in(CopyShape { format: Format::Binary, columns: 0 });
+                self.host_copy = Some(tag);
+                Ok(Ran::CopyIn)
+            }
             Some(Ok(HostOutcome::Rows { fields, rows, tag })) => {
                 self.send_rows(home, &fields, &rows, run, out)?;
                 Ok(Ran::Tag(tag.into()))

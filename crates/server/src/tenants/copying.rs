@@ -1,0 +1,91 @@
+//! The image of a tenant, piece by piece, for a backup or another tenant, while the tenant goes on working.
+//!
+//! Made by a task of the tenant at its home, so the tenant is charged for it; a bounded channel brings the pieces to whoever
+//! wants them, on any worker, and stops the task while they are not taken. What the tenant changes meanwhile is kept twice
+//! in memory until the image is made.
+
+use std::sync::Arc;
+
+use base::SqlResult;
+use env::IoBuf;
+use futures::SinkExt;
+use futures::channel::mpsc;
+use futures::stream::StreamExt;
+use tenant::Description;
+
+use super::home::Copying;
+use super::{Home, file_failed, statements};
+use crate::shared::Shared;
+
+/// Pieces made and not taken: 1 MiB.
+const PIECES_MAX: usize = 4;
+
+/// The pieces of an image. Dropping it ends the image's making.
+pub(crate) struct Pieces(mpsc::Receiver<SqlResult<IoBuf>>);
+
+impl Pieces {
+    /// The next piece, whole slots; `None` after the last one. The first one comes when the log is durable through all
+    /// that is in the image.
+    ///
+    /// # Errors
+    /// The tenant cannot be opened, a page cannot be read.
+    pub(crate) async fn next(&mut self) -> SqlResult<Option<IoBuf>> {
+        self.0.next().await.transpose()
+    }
+}
+
+/// Begins an image of the tenant `name`: its state at a moment after the call.
+///
+/// # Errors
+/// 3D000; 55006 while another session changes the tenant.
+pub(crate) fn begin(shared: &Arc<Shared>, name: &str) -> SqlResult<Pieces> {
+    let _reserved = shared.tenants.reserve(name)?;
+    let entry = statements::existing(shared, name)?;
+    let row = entry.row();
+    let description = Description {
+        name: row.name,
+        promise: row.promise.to_string(),
+        taken_at: shared.env.clock.unix_micros(),
+        server: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let home = entry.home.clone();
+    let copying = home.begin_copying();
+    let (mut to, from) = mpsc::channel(PIECES_MAX);
+    let task = async move {
+        if let Err(error) = send(&home, copying, &description, &mut to).await {
+            // Whoever listened may be gone.
+            let _ = to.send(Err(error)).await;
+        }
+    };
+    entry.home.worker().spawn(entry.id, task).detach();
+    Ok(Pieces(from))
+}
+
+async fn send(
+    home: &Arc<Home>,
+    copying: Copying,
+    description: &Description,
+    to: &mut mpsc::Sender<SqlResult<IoBuf>>,
+) -> SqlResult<()> {
+    home.open().await?;
+    let (copy, wait_for) = home.with(|home| (home.tenant.begin_copy(), home.tenant.newest_pending()))?;
+    let incarnation = home.incarnation();
+    home.wait_durable(wait_for).await?;
+    let failed = |error: storage::FileError| {
+        tracing::error!(tenant = home.id().0, %error, "a copy of the tenant failed");
+        file_failed("the tenant cannot be copied", &error)
+    };
+    let mut image = copy.image(home.id(), Some(description)).await.map_err(failed)?;
+    loop {
+        let piece = image.next().await;
+        // Opened anew, the tenant gives away slots that only the copy's snapshot needs.
+        home.with_opening(incarnation, |_| ())?;
+        let Some(piece) = piece.map_err(failed)? else { break };
+        if to.send(Ok(piece)).await.is_err() {
+            break;
+        }
+    }
+    drop(image);
+    drop(copying);
+    Ok(())
+}

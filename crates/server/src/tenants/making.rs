@@ -1,0 +1,53 @@
+//! Making a tenant, so that a crash at any moment leaves a whole tenant or none.
+//!
+//! Order: the catalogue's row says that the tenant is being made, the data file is made, the row says that the tenant
+//! lives; each step durable before the next. Before the last one nobody was told of the tenant. What is cut short is
+//! undone at once, or at the next start by whoever reads the catalogue: the row says that the tenant is gone, then the
+//! file is removed. So a file without a row is never there, and no id is given out twice.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use base::SqlResult;
+
+use super::registry::TenantRow;
+use super::{Entry, Home, catalogue};
+use crate::shared::Shared;
+
+/// Makes the tenant at `home`, whose data file `file` makes. The caller holds the name. After `Ok` the tenant survives
+/// power loss, and clients may connect to it.
+///
+/// # Errors
+/// Those of `file`, and of the catalogue's log. Nothing is left then, unless the log failed: then the next start finds out.
+pub(super) async fn make(
+    shared: &Arc<Shared>,
+    home: &Arc<Home>,
+    row: TenantRow,
+    file: impl Future<Output = SqlResult<()>>,
+) -> SqlResult<()> {
+    let id = home.id();
+    catalogue::begin(shared, id, &row).await?;
+    let made = match file.await {
+        Ok(()) => catalogue::mark_live(shared, id).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = made {
+        if let Err(second) = undo(shared, home).await {
+            tracing::error!(tenant = id.0, error = %second, "a tenant's making could not be undone; the next start does it");
+        }
+        return Err(error);
+    }
+    home.worker().set_promise(id, row.promise.cpu);
+    shared.tenants.insert(Entry::new(id, home.clone(), row));
+    Ok(())
+}
+
+/// Removes what there is of a tenant that nobody was told of.
+///
+/// # Errors
+/// The catalogue cannot be changed, or the file not removed.
+pub(super) async fn undo(shared: &Arc<Shared>, home: &Arc<Home>) -> SqlResult<()> {
+    // In this order: a row that lives must have its file.
+    catalogue::mark_dropped(shared, home.id()).await?;
+    home.remove().await
+}
