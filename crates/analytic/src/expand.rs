@@ -323,7 +323,9 @@ impl ExpandRows {
             .map(|c| take(c, &indices, None))
             .collect::<std::result::Result<Vec<_>, _>>()
             .map_err(crate::error::arrow_error)?;
-        out.extend(columns.iter_mut().map(value::Column::finish));
+        for column in &mut columns {
+            out.push(column.finish()?);
+        }
         if self.ordinality {
             out.push(Arc::new(datafusion::arrow::array::Int64Array::from(ordinals)));
         }

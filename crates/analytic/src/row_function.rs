@@ -104,7 +104,7 @@ impl RowFunction {
             }
             out.push(&self.eval_row(&row)?)?;
         }
-        Ok(out.finish())
+        out.finish()
     }
 }
 

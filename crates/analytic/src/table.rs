@@ -240,27 +240,33 @@ fn batch(
     shared: &Shared,
 ) -> SqlResult<Option<RecordBatch>> {
     let mut rows = 0;
-    let mut values = Vec::with_capacity(positions.len());
     while rows < BATCH_ROWS && !progress.over {
         shared.check_cancelled()?;
         let columns = &mut progress.columns;
         let left = &mut progress.left;
-        let more = progress.scan.next_leaf(&mut |row| {
-            if *left == 0 {
-                return Ok(());
-            }
-            *left -= 1;
-            rows += 1;
-            values.clear();
-            row.columns_into(positions, &mut values)?;
-            columns.iter_mut().zip(&values).try_for_each(|(column, value)| column.push(value))
-        })?;
+        let mut take = |len: usize| {
+            let taken = len.min(*left);
+            *left -= taken;
+            rows += taken;
+            taken
+        };
+        let more = if columns.is_empty() {
+            progress.scan.next_leaf_len()?.map(&mut take).is_some()
+        } else {
+            progress.scan.next_leaf_stored(&mut |leaf| {
+                let leaf = &leaf[..take(leaf.len())];
+                columns
+                    .iter_mut()
+                    .zip(positions)
+                    .try_for_each(|(column, position)| column.extend(leaf, *position))
+            })?
+        };
         progress.over = !more || progress.left == 0;
     }
     if rows == 0 {
         return Ok(None);
     }
-    let arrays = progress.columns.iter_mut().map(value::Column::finish).collect();
+    let arrays = progress.columns.iter_mut().map(value::Column::finish).collect::<SqlResult<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
         .map(Some)

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float32Builder,
-    Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, UInt8Builder, UInt32Builder,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanBuilder, Decimal128Builder, Float32Builder,
+    Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringArray, UInt8Builder, UInt32Builder,
     new_null_array,
 };
 use datafusion::arrow::datatypes::{
@@ -18,6 +18,7 @@ use datafusion::arrow::datatypes::{
     UInt32Type,
 };
 use datafusion::common::ScalarValue;
+use tenant::row::{StoredRow, for_each_field, read_numeric, read_value};
 use types::{Datum, FormatContext, Numeric, PgType, TypeMod};
 
 /// Most digits of a declared numeric that is kept as Arrow's decimal; larger ones are opaque.
@@ -104,7 +105,8 @@ enum Builder {
     Float32(Float32Builder),
     Float64(Float64Builder),
     Decimal(Decimal128Builder, i8),
-    Utf8(StringBuilder),
+    /// The bytes of strings; that they are UTF-8 is looked at once for all of them, at the end.
+    Utf8(BinaryBuilder),
     Binary(BinaryBuilder),
 }
 
@@ -130,7 +132,7 @@ impl Column {
                 let builder = Decimal128Builder::with_capacity(capacity);
                 Builder::Decimal(builder.with_data_type(DataType::Decimal128(*p, *s)), *s)
             }
-            DataType::Utf8 => Builder::Utf8(StringBuilder::with_capacity(capacity, capacity * 16)),
+            DataType::Utf8 => Builder::Utf8(BinaryBuilder::with_capacity(capacity, capacity * 16)),
             DataType::Binary => Builder::Binary(BinaryBuilder::with_capacity(capacity, capacity * 16)),
             other => unreachable!("no value is kept as {other}"),
         };
@@ -167,7 +169,7 @@ impl Column {
             },
             Builder::Utf8(b) => match value {
                 Datum::Null => b.append_null(),
-                Datum::Void => b.append_value(""),
+                Datum::Void => b.append_value([]),
                 other => match other.as_str() {
                     Some(s) => b.append_value(s),
                     None => return Err(mismatch(self.ty, other)),
@@ -188,8 +190,59 @@ impl Column {
         Ok(())
     }
 
-    pub(crate) fn finish(&mut self) -> ArrayRef {
+    /// Appends column `position` of stored rows, without a `Datum` between where the stored bytes say the value alike.
+    ///
+    /// # Errors
+    /// As [`Column::push`]; XX001 for a damaged row.
+    pub(crate) fn extend(&mut self, rows: &[StoredRow<'_>], position: usize) -> SqlResult<()> {
+        let ty = self.ty;
+        /// Fields whose bytes are the value's, little-endian.
+        macro_rules! plain {
+            ($builder:expr, $native:ty) => {
+                for_each_field(rows, position, |field| {
+                    $builder.append_option(match field {
+                        Some(bytes) => Some(<$native>::from_le_bytes(bytes.try_into().ok()?)),
+                        None => None,
+                    });
+                    Some(Ok(()))
+                })
+            };
+        }
         match &mut self.builder {
+            Builder::Int16(b) => plain!(b, i16),
+            Builder::Int32(b) => plain!(b, i32),
+            Builder::Int64(b) => plain!(b, i64),
+            Builder::UInt8(b) => plain!(b, u8),
+            Builder::UInt32(b) => plain!(b, u32),
+            Builder::Float32(b) => plain!(b, f32),
+            Builder::Float64(b) => plain!(b, f64),
+            Builder::Decimal(b, scale) => for_each_field(rows, position, |field| {
+                let Some(bytes) = field else {
+                    b.append_null();
+                    return Some(Ok(()));
+                };
+                Some(unscaled(&read_numeric(bytes)?, *scale).map(|units| b.append_value(units)))
+            }),
+            Builder::Utf8(b) => for_each_field(rows, position, |field| {
+                b.append_option(field);
+                Some(Ok(()))
+            }),
+            Builder::Bool(_) | Builder::Binary(_) => for_each_field(rows, position, |field| {
+                let value = match field {
+                    Some(bytes) => read_value(ty, bytes)?,
+                    None => Datum::Null,
+                };
+                Some(self.push(&value))
+            }),
+        }
+    }
+
+    /// The array of what was gathered; the column then gathers another one, of about the same size.
+    ///
+    /// # Errors
+    /// XX001 where stored strings are not UTF-8.
+    pub(crate) fn finish(&mut self) -> SqlResult<ArrayRef> {
+        Ok(match &mut self.builder {
             Builder::Bool(b) => Arc::new(b.finish()),
             Builder::Int16(b) => Arc::new(b.finish()),
             Builder::Int32(b) => Arc::new(b.finish()),
@@ -199,10 +252,21 @@ impl Column {
             Builder::Float32(b) => Arc::new(b.finish()),
             Builder::Float64(b) => Arc::new(b.finish()),
             Builder::Decimal(b, _) => Arc::new(b.finish()),
-            Builder::Utf8(b) => Arc::new(b.finish()),
-            Builder::Binary(b) => Arc::new(b.finish()),
-        }
+            Builder::Utf8(b) => {
+                let strings = StringArray::try_from_binary(finish_bytes(b)).map_err(|error| {
+                    SqlError::new(SqlState::DATA_CORRUPTED, format!("a stored string is damaged: {error}"))
+                })?;
+                Arc::new(strings)
+            }
+            Builder::Binary(b) => Arc::new(finish_bytes(b)),
+        })
     }
+}
+
+/// The array of what `builder` has, which then has room for as much again: growing would copy it several times.
+fn finish_bytes(builder: &mut BinaryBuilder) -> BinaryArray {
+    let room = BinaryBuilder::with_capacity(builder.offsets_slice().len() - 1, builder.values_slice().len());
+    std::mem::replace(builder, room).finish()
 }
 
 fn mismatch(ty: PgType, value: &Datum) -> SqlError {
@@ -299,7 +363,7 @@ pub(crate) fn datum(array: &dyn Array, row: usize, ty: PgType) -> SqlResult<Datu
 pub(crate) fn scalar(value: &Datum, ty: PgType, arrow: &DataType) -> SqlResult<ScalarValue> {
     let mut column = Column::new(ty, arrow, 1);
     column.push(value)?;
-    let array = column.finish();
+    let array = column.finish()?;
     ScalarValue::try_from_array(&array, 0).map_err(|e| SqlError::internal(e.to_string()))
 }
 

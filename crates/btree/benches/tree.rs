@@ -6,7 +6,7 @@
 use std::ops::Bound;
 use std::time::Instant;
 
-use btree::{Cursor, Seek, TreeRoot, Value, check, get, put, remove};
+use btree::{Cursor, Seek, TreeRoot, Value, check, get, get_many, put, remove};
 use storage::PageMap;
 
 const ROWS: u64 = 500_000;
@@ -33,13 +33,18 @@ impl Shuffle {
 
 /// Runs `each` so often and prints what one run takes, in the fastest and the median of twenty equal parts: other
 /// programs on the machine disturb the fastest least.
-fn measure(name: &str, count: u64, mut each: impl FnMut(u64)) {
-    let part = count / 20;
+fn measure(name: &str, count: u64, each: impl FnMut(u64)) {
+    measure_many(name, count, 1, each);
+}
+
+/// As [`measure`], where a run does `operations` of `count`.
+fn measure_many(name: &str, count: u64, operations: u64, mut each: impl FnMut(u64)) {
+    let part = count / operations / 20;
     let mut costs: Vec<f64> = (0..20)
         .map(|n| {
             let start = Instant::now();
             (n * part..(n + 1) * part).for_each(&mut each);
-            start.elapsed().as_nanos() as f64 / part as f64
+            start.elapsed().as_nanos() as f64 / (part * operations) as f64
         })
         .collect();
     costs.sort_by(f64::total_cmp);
@@ -78,6 +83,17 @@ fn main() {
             panic!("a row is missing");
         };
         sum += value.iter().step_by(8).map(|byte| u64::from(*byte)).sum::<u64>();
+    });
+    let mut values = Vec::new();
+    let name = "get, random, 64 keys together: a key";
+    measure_many(name, 1_000_000, 64, |_| {
+        let keys: [[u8; 9]; 64] = std::array::from_fn(|_| key(shuffle.next()));
+        values.clear();
+        get_many(&pages, root, &keys, &mut values).expect("resident");
+        for value in &values {
+            let Some(Value::Inline(value)) = value else { panic!("a row is missing") };
+            sum += u64::from(value[100]);
+        }
     });
     measure("get, random, of 2,000 rows", 1_000_000, |_| {
         let Some(Value::Inline(value)) = get(&pages, root, &key(shuffle.next() % 2000)).expect("resident")

@@ -29,6 +29,12 @@ impl<'p> LeafRun<'p> {
         self.start == self.end
     }
 
+    /// Asks for the values of the whole leaf from memory, for one who is about to go through them.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.leaf.prefetch_heap();
+    }
+
     /// The value of entry `i` of the run. Panics if `i` is not below `len`.
     #[inline]
     pub fn value(&self, i: usize) -> Value<'p> {

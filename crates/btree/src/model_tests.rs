@@ -1,6 +1,7 @@
 //! Random operations against a `BTreeMap`: short and long keys and values, ascending runs, snapshots that must not
 //! change, and pages that are missing at any step, after which nothing may have changed.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -9,7 +10,9 @@ use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, PAGE_SIZE};
 use proptest::prelude::*;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
-use crate::{Cleared, Cursor, Put, Seek, TreeRoot, Value, check, clear, get, insert_new, put, remove};
+use crate::{
+    Cleared, Cursor, Put, Seek, TreeRoot, Value, check, clear, get, get_many, insert_new, put, remove,
+};
 
 /// Pages of which some are not in memory.
 #[derive(Clone, Default)]
@@ -60,6 +63,7 @@ enum Op {
     Remove(Vec<u8>),
     RemoveFrom(Vec<u8>, usize),
     Get(Vec<u8>),
+    GetMany(Vec<Vec<u8>>),
     Walk(Vec<u8>, bool, usize),
     Leaves(Vec<u8>, Vec<u8>),
     /// Puts so many pages out of memory; every following operation finds them missing, one by one.
@@ -93,6 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
         5 => key().prop_map(Op::Remove),
         3 => (key(), 1usize..200).prop_map(|(k, n)| Op::RemoveFrom(k, n)),
         4 => key().prop_map(Op::Get),
+        2 => prop::collection::vec(key(), 0..40).prop_map(Op::GetMany),
         3 => (key(), any::<bool>(), 0usize..80).prop_map(|(k, forward, n)| Op::Walk(k, forward, n)),
         1 => (key(), key()).prop_map(|(a, b)| Op::Leaves(a, b)),
         2 => any::<u64>().prop_map(Op::Evict),
@@ -152,6 +157,21 @@ impl Test {
                     value.read(pages).map(|bytes| Some(bytes.into_owned()))
                 });
                 assert!(found.as_ref() == self.model.get(&key), "value of {key:?}");
+            }
+            Op::GetMany(mut keys) => {
+                // Keys that are there, too, and one of them twice.
+                keys.extend(self.model.keys().step_by(7).take(30).cloned());
+                keys.extend(keys.last().cloned());
+                let found = self.retry(|pages, root| {
+                    let mut values = Vec::new();
+                    get_many(pages, *root, &keys, &mut values)?;
+                    let read = |value: Option<Value<'_>>| {
+                        value.map(|value| value.read(pages).map(Cow::into_owned)).transpose()
+                    };
+                    values.into_iter().map(read).collect::<Result<Vec<_>, _>>()
+                });
+                let expected: Vec<_> = keys.iter().map(|key| self.model.get(key).cloned()).collect();
+                assert!(found == expected, "values of {keys:?}");
             }
             Op::Walk(key, forward, n) => self.walk(&key, forward, n),
             Op::Leaves(a, b) => self.leaves(&a, &b),

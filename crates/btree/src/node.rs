@@ -36,6 +36,7 @@ use base::PageNo;
 use base::limits::PAGE_SIZE;
 use storage::{PageBytes, PageFault};
 
+use crate::prefetch::prefetch;
 use crate::value::Value;
 
 pub(crate) const HEADER_LEN: usize = 32;
@@ -247,6 +248,12 @@ impl<'p> Node<'p> {
     pub(crate) fn value(self, i: usize) -> Value<'p> {
         let slot = self.slot(i);
         Value::from_stored(self.stored(slot), slot.aux, self.tree())
+    }
+
+    /// Asks for all rests and values from memory, for one who is about to go through them.
+    #[inline]
+    pub(crate) fn prefetch_heap(self) {
+        prefetch(&self.0[self.heap_start()..]);
     }
 
     /// Length of the whole key `i`.

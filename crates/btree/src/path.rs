@@ -2,7 +2,7 @@
 
 use base::PageNo;
 use smallvec::SmallVec;
-use storage::{PageFault, ReadPages, WritePages};
+use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
 use crate::node::{HEADER_LEN, Node, SLOT_LEN};
 use crate::prefetch::prefetch;
@@ -32,8 +32,25 @@ fn open<P: ReadPages>(
     root: PageNo,
     parent_level: Option<u8>,
 ) -> Result<Node<'_>, PageFault> {
+    open_page(ask(pages, no)?, no, root, parent_level)
+}
+
+/// The bytes of page `no`, those that a search begins with asked for from memory and none of them read.
+#[inline]
+pub(crate) fn ask<P: ReadPages>(pages: &P, no: PageNo) -> Result<&PageBytes, PageFault> {
     let page = pages.page(no)?;
     prefetch(&page[..PREFETCH_LEN]);
+    Ok(page)
+}
+
+/// The node in `page`, which is page `no` and was found from a node of `parent_level`.
+#[inline]
+pub(crate) fn open_page(
+    page: &PageBytes,
+    no: PageNo,
+    root: PageNo,
+    parent_level: Option<u8>,
+) -> Result<Node<'_>, PageFault> {
     let node = Node::open(page, no, root)?;
     // Levels fall by one at each step, so that even a damaged tree has no endless path.
     match parent_level {

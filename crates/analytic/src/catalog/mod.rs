@@ -101,7 +101,7 @@ pub(crate) fn provider(
             column.push(value)?;
         }
     }
-    let arrays = columns.iter_mut().map(value::Column::finish).collect();
+    let arrays = columns.iter_mut().map(value::Column::finish).collect::<SqlResult<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)
         .map_err(crate::error::arrow_error)?;

@@ -139,6 +139,7 @@ impl Run<'_, '_> {
             let mut view = self.view.borrow_mut();
             view.step()?;
             let Some(found) = view.get(&scan.table, key)? else { return Ok(Flow::More) };
+            let found = found.open()?;
             for &column in &scan.wanted {
                 row[scan.first + column] = found.column(column)?;
             }
@@ -166,8 +167,9 @@ impl Run<'_, '_> {
             {
                 let mut view = self.view.borrow_mut();
                 let Some(found) = view.next(&mut cursor)? else { return Ok(Flow::More) };
+                let fields = found.open()?;
                 for &column in &scan.wanted {
-                    row[scan.first + column] = found.column(column)?;
+                    row[scan.first + column] = fields.column(column)?;
                 }
                 if let Some(place) = scan.key {
                     self.remember_key(place, Key::from_slice(found.key()));

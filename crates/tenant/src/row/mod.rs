@@ -14,6 +14,7 @@
 
 pub mod keys;
 mod layout;
+mod stored;
 pub(crate) mod value;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use types::Datum;
 
 use layout::Place;
 pub use layout::RowLayout;
+pub use stored::{StoredRow, for_each_field, read_numeric, read_value};
 
 use crate::catalog::Table;
 
@@ -110,11 +112,18 @@ impl<'a> RowRef<'a> {
         read_column(self.table, &self.bytes, i)
     }
 
+    /// The row opened, to read several columns of it. Errors: XX001 where the bytes are not a row of this table.
+    #[inline]
+    pub fn open(&self) -> SqlResult<StoredRow<'_>> {
+        StoredRow::open(self.table, &self.bytes)
+    }
+
     /// Replaces `out` by the values of `columns`, in that order.
     pub fn columns_into(&self, columns: &[usize], out: &mut Vec<Datum>) -> SqlResult<()> {
+        let row = self.open()?;
         out.clear();
         for &i in columns {
-            out.push(self.column(i)?);
+            out.push(row.column(i)?);
         }
         Ok(())
     }
@@ -127,77 +136,14 @@ impl<'a> RowRef<'a> {
 
 /// All columns of an encoded row, dropped ones as NULL.
 pub(crate) fn decode_row(table: &Table, bytes: &[u8]) -> SqlResult<types::Row> {
-    (0..table.columns.len()).map(|i| read_column(table, bytes, i)).collect()
+    let row = StoredRow::open(table, bytes)?;
+    (0..table.columns.len()).map(|i| row.column(i)).collect()
 }
 
 /// One column of an encoded row.
 #[inline]
 pub(crate) fn read_column(table: &Table, bytes: &[u8], i: usize) -> SqlResult<Datum> {
-    read_stored(table, bytes, i).ok_or_else(|| malformed(table))
-}
-
-fn read_stored(table: &Table, bytes: &[u8], i: usize) -> Option<Datum> {
-    let column = &table.columns[i];
-    if column.dropped {
-        return Some(Datum::Null);
-    }
-    let count = u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
-    let stored = usize::from(count & !WIDE);
-    if i >= stored {
-        return Some(column.missing.as_deref().cloned().unwrap_or(Datum::Null));
-    }
-    if bytes.get(2 + i / 8)? & (1 << (i % 8)) != 0 {
-        return Some(Datum::Null);
-    }
-    let layout = &table.layout;
-    if stored > layout.len() {
-        return None;
-    }
-    let fixed_at = 2 + stored.div_ceil(8);
-    match layout.place(i) {
-        Place::Fixed { offset, width } => {
-            let at = fixed_at + usize::from(offset);
-            value::read_fixed(column.ty, bytes.get(at..at + usize::from(width))?)
-        }
-        Place::Variable { index } => {
-            let ends_at = fixed_at + layout.fixed_len(stored);
-            let variable = layout.variable_count(stored);
-            let (ends, data) = if count & WIDE == 0 {
-                (Ends::Narrow(bytes.get(ends_at..)?), ends_at + 2 * variable)
-            } else {
-                (Ends::Wide(bytes.get(ends_at..)?), ends_at + 4 * variable)
-            };
-            let index = usize::from(index);
-            let from = if index == 0 { 0 } else { ends.at(index - 1)? };
-            let to = ends.at(index)?;
-            value::read_variable(column.ty, bytes.get(data + from..data + to)?)
-        }
-    }
-}
-
-/// The ends of the variable-width columns, from their table's first byte on.
-enum Ends<'a> {
-    Narrow(&'a [u8]),
-    Wide(&'a [u8]),
-}
-
-impl Ends<'_> {
-    fn at(&self, i: usize) -> Option<usize> {
-        match self {
-            Ends::Narrow(b) => {
-                Some(usize::from(u16::from_le_bytes(b.get(2 * i..2 * i + 2)?.try_into().ok()?)))
-            }
-            Ends::Wide(b) => Some(u32::from_le_bytes(b.get(4 * i..4 * i + 4)?.try_into().ok()?) as usize),
-        }
-    }
-}
-
-#[cold]
-fn malformed(table: &Table) -> SqlError {
-    SqlError::new(
-        SqlState::DATA_CORRUPTED,
-        format!("a stored row of table \"{}\" cannot be read", table.name),
-    )
+    StoredRow::open(table, bytes)?.column(i)
 }
 
 #[cold]

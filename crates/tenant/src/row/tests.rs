@@ -99,3 +99,51 @@ fn numerics_take_few_bytes_and_keep_their_scale() {
         assert_eq!(read_column(&table, &bytes, 0).unwrap(), Datum::Numeric(numeric));
     }
 }
+
+#[test]
+fn a_column_of_many_rows_is_what_each_row_says_of_it() {
+    let mut table = table(&[PgType::Int8, PgType::Text, PgType::Numeric]);
+    let short =
+        encoded(&table, &[Datum::Int8(-5), Datum::Null, "12.50".parse().map(Datum::Numeric).unwrap()]);
+    for (name, ty, missing) in [
+        ("c3", PgType::Int4, Some(Datum::Int4(42))),
+        ("c4", PgType::Text, Some(Datum::Text("new".into()))),
+        ("c5", PgType::Bool, None),
+    ] {
+        let mut added = Column::new(name, ty, TypeMod::NONE);
+        added.missing = missing.map(Box::new);
+        table.columns.push(added);
+    }
+    table.refresh_layout();
+    let wide = "w".repeat(70_000);
+    let rows = [
+        short,
+        encoded(
+            &table,
+            &[
+                Datum::Null,
+                Datum::Text(wide.as_str().into()),
+                "-9223372036854775808".parse().map(Datum::Numeric).unwrap(),
+                Datum::Int4(7),
+                Datum::Null,
+                Datum::Bool(true),
+            ],
+        ),
+    ];
+    let opened: Vec<StoredRow<'_>> = rows.iter().map(|row| StoredRow::open(&table, row).unwrap()).collect();
+    for (i, column) in table.columns.iter().enumerate() {
+        let mut read = Vec::new();
+        for_each_field(&opened, i, |field| {
+            read.push(match field {
+                Some(bytes) => read_value(column.ty, bytes)?,
+                None => Datum::Null,
+            });
+            Some(Ok(()))
+        })
+        .unwrap();
+        let each: Vec<Datum> = rows.iter().map(|row| read_column(&table, row, i).unwrap()).collect();
+        assert_eq!(read, each, "column {i}");
+    }
+    let error = for_each_field(&opened, 0, |_| None).unwrap_err();
+    assert_eq!(error.state(), SqlState::DATA_CORRUPTED);
+}

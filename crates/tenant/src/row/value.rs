@@ -88,6 +88,17 @@ pub(crate) fn write_variable(datum: &Datum, out: &mut Vec<u8>) {
     }
 }
 
+/// The stored bytes of a value that is not NULL, of its column's type `ty`.
+pub(super) fn to_bytes(datum: &Datum, ty: PgType) -> Vec<u8> {
+    let mut bytes = vec![0; fixed_width(ty).map_or(0, usize::from)];
+    if bytes.is_empty() {
+        write_variable(datum, &mut bytes)
+    } else {
+        write_fixed(datum, &mut bytes)
+    }
+    bytes
+}
+
 /// Reads what [`write_variable`] wrote; `None` where the bytes are no value of the type.
 #[inline]
 pub(crate) fn read_variable(ty: PgType, bytes: &[u8]) -> Option<Datum> {
@@ -127,15 +138,20 @@ fn write_numeric(numeric: &Numeric, out: &mut Vec<u8>) {
     }
 }
 
-fn read_numeric(bytes: &[u8]) -> Option<Numeric> {
+/// Reads what [`write_numeric`] wrote.
+#[inline]
+pub(super) fn read_numeric(bytes: &[u8]) -> Option<Numeric> {
     let (&scale, rest) = bytes.split_first()?;
     if scale == NUMERIC_LONG {
         return Numeric::parse_binary(rest).ok();
     }
-    let Some(last) = rest.last() else { return Some(Numeric::new(0, scale.into())) };
-    let mut coefficient = if *last & 0x80 == 0 { [0; 8] } else { [0xff; 8] };
-    coefficient.get_mut(..rest.len())?.copy_from_slice(rest);
-    Some(Numeric::new(i64::from_le_bytes(coefficient), scale.into()))
+    if rest.len() > 8 {
+        return None;
+    }
+    // The bytes come in at the top, so that the shift down extends the sign.
+    let coefficient = rest.iter().fold(0, |word: u64, byte| word >> 8 | u64::from(*byte) << 56);
+    let coefficient = if rest.is_empty() { 0 } else { coefficient as i64 >> (64 - 8 * rest.len()) };
+    Some(Numeric::new(coefficient, scale.into()))
 }
 
 fn write_array(array: &Array, out: &mut Vec<u8>) {
