@@ -606,6 +606,60 @@ fn a_kill_amid_a_restore_leaves_a_server_that_starts_clean() {
 }
 
 #[test]
+fn a_cancelled_copy_leaves_nothing() {
+    let server = with_much();
+    let files = data_files(&server);
+    // A copy may be made before its cancellation comes: then it is there, and the next one is tried.
+    let cancelled = (0..20).any(|_| {
+        run(async {
+            let admin = server.admin().await;
+            let token = admin.cancel_token();
+            let cancel = async {
+                while data_files(&server) == files {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                token.cancel_query(NoTls).await.expect("is sent");
+            };
+            let (made, ()) = tokio::join!(admin.batch_execute("CREATE TENANT b FROM TEMPLATE acme"), cancel);
+            match made {
+                Ok(()) => {
+                    admin.batch_execute("DROP TENANT b").await.expect("drops");
+                    false
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
+                    assert_eq!(data_files(&server), files, "nothing is left when the client is told");
+                    true
+                }
+            }
+        })
+    });
+    assert!(cancelled, "no copy was cancelled");
+    run(async {
+        let admin = server.admin().await;
+        admin.batch_execute("CREATE TENANT b FROM TEMPLATE acme").await.expect("the name is free");
+    });
+}
+
+#[test]
+fn what_a_cut_drop_left_is_removed_at_the_start() {
+    let mut server = Server::with_acme();
+    assert!(server.terminate().success());
+    let file = server.data().join("tenants/16.rowhouse");
+    let kept = std::fs::read(&file).expect("the file of the first tenant");
+    server.restart();
+    run(async { server.admin().await.batch_execute("DROP TENANT acme").await.expect("drops") });
+    assert!(!file.exists());
+    server.kill();
+    // As if the power had gone before the file was removed.
+    std::fs::write(&file, kept).expect("written");
+    server.restart();
+    assert!(!file.exists());
+    run(async { server.create_tenant("acme").await });
+    assert!(server.data().join("tenants/17.rowhouse").exists(), "the id is not given out again");
+}
+
+#[test]
 fn who_may_not_is_told() {
     let server = Server::with_acme();
     run(async {

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::TenantId;
-use env::{DirLock, Env};
+use env::{DirLock, Disk, Env};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
@@ -99,6 +99,20 @@ impl DataDir {
 /// The data file of a tenant in a volume's directory.
 pub fn tenant_file(volume: &Path, tenant: TenantId) -> PathBuf {
     volume.join("tenants").join(format!("{tenant}.rowhouse"))
+}
+
+/// The data files in a volume's directory, by tenant. Blocks.
+///
+/// # Errors
+/// The directory cannot be listed; one that is not there yet has none.
+pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(TenantId, PathBuf)>> {
+    let dir = volume.join("tenants");
+    let entries = match disk.list(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let id_of = |name: &str| name.strip_suffix(".rowhouse")?.parse().ok().map(TenantId);
+    Ok(entries.iter().filter_map(|entry| Some((id_of(&entry.name)?, dir.join(&entry.name)))).collect())
 }
 
 /// A directory without our marker must hold nothing but what a first start makes.

@@ -1,9 +1,11 @@
 //! The table `rowhouse.tenants`: one row for each tenant there ever was, so that ids are never given out twice.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use base::{Lsn, SessionId, SqlError, SqlResult, SqlState, TenantId};
 use governor::Promise;
+use rustc_hash::FxHashSet;
 use sql::session;
 use tenant::catalog::{Catalog, Column, OWNER_ROLE, Relation, Table};
 use tenant::ddl::{Ddl, NewTable, NewUnique};
@@ -13,6 +15,7 @@ use types::{PgType, TypeMod};
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
 use super::{Entry, Home, making};
+use crate::data_dir::tenant_files;
 use crate::shared::Shared;
 
 const SCHEMA: &str = "rowhouse";
@@ -68,7 +71,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         }
     });
     made.await.unwrap_or_else(|| Err(SqlError::internal("making the tenants' catalogue did not finish")))?;
-    let (mut last, mut unmade) = (TenantId(0), Vec::new());
+    let (mut last, mut unmade, mut dropped) = (TenantId(0), Vec::new(), FxHashSet::default());
     loop {
         let rows = query(shared, &system, select_after(last)).await?;
         for row in &rows {
@@ -82,7 +85,9 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
                     shared.tenants.insert(Entry::new(id, home, row));
                 }
                 State::Making => unmade.push((id, row)),
-                State::Dropped => {}
+                State::Dropped => {
+                    dropped.insert(id);
+                }
             }
         }
         if rows.len() < LOADED_AT_ONCE {
@@ -96,6 +101,23 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             "a tenant's making was cut short: what is left is removed"
         );
         making::undo(shared, &Home::of(shared, id, &row.volume)?).await?;
+    }
+    remove_files_of(shared, &dropped)
+}
+
+/// Removes the data files of dropped tenants: a crash came between a DROP's row and its file. Blocks.
+fn remove_files_of(shared: &Shared, dropped: &FxHashSet<TenantId>) -> SqlResult<()> {
+    let (disk, config) = (&shared.env.disk, &shared.config);
+    let failed = |path: &Path, error: std::io::Error| {
+        SqlError::new(SqlState::IO_ERROR, format!("{}: {error}", path.display()))
+    };
+    for volume in std::iter::once(&config.data_dir).chain(config.volumes.iter().map(|(_, dir)| dir)) {
+        for (id, path) in tenant_files(disk.as_ref(), volume).map_err(|error| failed(volume, error))? {
+            if dropped.contains(&id) {
+                tracing::info!(tenant = id.0, "a tenant's DROP was cut short: its file is removed");
+                disk.remove(&path).map_err(|error| failed(&path, error))?;
+            }
+        }
     }
     Ok(())
 }
