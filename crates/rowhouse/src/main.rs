@@ -3,6 +3,7 @@
 mod backup;
 mod bench;
 mod demo;
+mod import;
 mod offline;
 mod repair;
 mod serve;
@@ -42,6 +43,8 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Make a tenant of a backup, on a running server
     Restore(backup::RestoreArgs),
+    /// Load a PostgreSQL database into an empty tenant of a running server
+    Import(import::Args),
     /// Check the data directory of a server that is not running
     Verify(verify::Args),
     /// Check a backup
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Backup(args) => backup::run_backup(&args).map_err(|error| workloads::explain(&error)),
         Command::Restore(args) => backup::run_restore(&args).map_err(|error| workloads::explain(&error)),
+        Command::Import(args) => import::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Verify(args) => verify::run(&args).map_err(|error| error.to_string()),
         Command::VerifyBackup(args) => verify::run_backup(&args).map_err(|error| error.to_string()),
         Command::Repair(args) => repair::run(&args).map_err(|error| error.to_string()),

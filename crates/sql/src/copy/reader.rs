@@ -217,6 +217,10 @@ impl CopyReader {
         if self.options.format == CopyTextFormat::Binary && found != wanted {
             return Err(self.bad(&format!("row field count is {found}, expected {wanted}")));
         }
+        // An empty line is one empty field, and all of a row without columns.
+        if wanted == 0 && found == 1 && self.record.field(0) == Some(b"") {
+            return Ok(Row::new());
+        }
         if found > wanted {
             return Err(self.bad("extra data after last expected column"));
         }

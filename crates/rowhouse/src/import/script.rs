@@ -1,0 +1,141 @@
+//! Cutting a script of SQL into its statements.
+
+/// The statements of `sql` without comments before them, their semicolons, and psql's own lines (`\restrict`).
+pub(super) fn statements(sql: &str) -> Vec<String> {
+    let lines =
+        sql.lines().filter(|line| !line.starts_with("\\restrict ") && !line.starts_with("\\unrestrict "));
+    let sql = lines.collect::<Vec<_>>().join("\n");
+    let mut found = Vec::new();
+    let mut statement = String::new();
+    let mut rest = sql.as_str();
+    while let Some(first) = rest.chars().next() {
+        let len = match first {
+            '\'' => quoted_len(rest, '\'', is_escape(&statement)),
+            '"' => quoted_len(rest, '"', false),
+            '$' => dollar_len(rest, &statement).unwrap_or(1),
+            '-' if rest.starts_with("--") => {
+                rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+                continue;
+            }
+            '/' if rest.starts_with("/*") => {
+                rest = &rest[comment_len(rest)..];
+                continue;
+            }
+            ';' => {
+                push(&mut found, &mut statement);
+                rest = &rest[1..];
+                continue;
+            }
+            other => other.len_utf8(),
+        };
+        statement.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    push(&mut found, &mut statement);
+    found
+}
+
+fn push(found: &mut Vec<String>, statement: &mut String) {
+    let text = std::mem::take(statement);
+    if !text.trim().is_empty() {
+        found.push(text.trim().to_owned());
+    }
+}
+
+/// Whether a string that begins behind `before` is one with backslash escapes: `E'…'`.
+fn is_escape(before: &str) -> bool {
+    let mut back = before.chars().rev();
+    matches!(back.next(), Some('e' | 'E')) && !back.next().is_some_and(is_word)
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// Bytes of a quoted text from its opening to its closing quote; a doubled quote is part of it.
+fn quoted_len(text: &str, quote: char, escapes: bool) -> usize {
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        if escapes && c == '\\' {
+            chars.next();
+        } else if c == quote {
+            match chars.peek() {
+                Some((_, next)) if *next == quote => {
+                    chars.next();
+                }
+                _ => return at + 1,
+            }
+        }
+    }
+    text.len()
+}
+
+/// Bytes of `$tag$ … $tag$`; `None` if the dollar begins no such text.
+fn dollar_len(text: &str, before: &str) -> Option<usize> {
+    if before.chars().next_back().is_some_and(is_word) {
+        return None;
+    }
+    let tag_end = 1 + text[1..].find('$')?;
+    let tag = &text[..=tag_end];
+    let name = &tag[1..tag_end];
+    if name.starts_with(|c: char| c.is_ascii_digit())
+        || !name.chars().all(|c| c.is_alphanumeric() || c == '_')
+    {
+        return None;
+    }
+    let body = &text[tag.len()..];
+    Some(body.find(tag).map_or(text.len(), |end| 2 * tag.len() + end))
+}
+
+/// Bytes of a comment, the comments inside it included.
+fn comment_len(text: &str) -> usize {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < text.len() {
+        if text[at..].starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if text[at..].starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statements;
+
+    #[test]
+    fn statements_end_at_semicolons_outside_of_texts() {
+        let sql = "\\restrict abc\n-- a comment; here\nSET a = 1;\n\
+                   CREATE TABLE \"x;\"\"y\" (a text DEFAULT 'it''s; ok'); /* one /* two; */ ; */\n\
+                   CREATE FUNCTION f() AS $body$ SELECT ';'; $$;$$ $body$;\n\
+                   SELECT E'\\';', name', $1, a$b$c;\n\\unrestrict abc\nSELECT 'ünïcode;' -- end\n";
+        assert_eq!(
+            statements(sql),
+            [
+                "SET a = 1",
+                "CREATE TABLE \"x;\"\"y\" (a text DEFAULT 'it''s; ok')",
+                "CREATE FUNCTION f() AS $body$ SELECT ';'; $$;$$ $body$",
+                "SELECT E'\\';', name', $1, a$b$c",
+                "SELECT 'ünïcode;'",
+            ]
+            .map(str::to_owned)
+        );
+    }
+
+    #[test]
+    fn what_is_cut_off_ends_at_the_end() {
+        for sql in ["SELECT 'a;", "SELECT \"a;", "SELECT $x$ a;", "SELECT 1 /* a;", "SELECT E'\\"] {
+            assert_eq!(statements(sql).len(), 1, "{sql}");
+        }
+        assert!(statements(" ;; -- no\n").is_empty());
+    }
+}

@@ -1,0 +1,360 @@
+//! `rowhouse import` from a real PostgreSQL 15.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Server, check_output, clients_folder, run, said, text, tool};
+
+/// A PostgreSQL server on a free port, its data in a temporary directory, gone when dropped.
+struct Postgres {
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+/// A program of PostgreSQL, as its own user where the test runs as root, which PostgreSQL refuses.
+fn postgres_tool(name: &str) -> Command {
+    let program = tool(name);
+    let is_root = check_output(Command::new("id").arg("-u")).trim() == "0";
+    if !is_root {
+        return program;
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--"]).arg(program.get_program()).current_dir("/");
+    command
+}
+
+impl Postgres {
+    fn start() -> Postgres {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        check_output(Command::new("chmod").arg("0777").arg(dir.path()));
+        // Free a moment ago; who else might take it is another test's server, which the kernel gives other ports.
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let postgres = Postgres { dir, port };
+        let data = postgres.data();
+        check_output(postgres_tool("initdb").arg("-D").arg(&data).args([
+            "-U",
+            "post",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-N",
+        ]));
+        let options = format!(
+            "-p {port} -k {} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=30",
+            postgres.dir.path().display()
+        );
+        let log = postgres.dir.path().join("log");
+        // Without pipes: the server would keep them open.
+        let status = postgres_tool("pg_ctl")
+            .arg("-D")
+            .arg(&data)
+            .args(["-w", "-t", "300", "-l"])
+            .arg(&log)
+            .args(["-o", &options, "start"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .expect("pg_ctl can be run");
+        assert!(status.success(), "{}", std::fs::read_to_string(&log).unwrap_or_default());
+        postgres
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn url(&self) -> String {
+        format!("postgres://post@127.0.0.1:{}/postgres", self.port)
+    }
+
+    fn psql(&self, args: &[&str]) -> String {
+        let mut psql = tool("psql");
+        psql.args(["-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-d", &self.url()]).args(args);
+        check_output(&mut psql)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let stop = postgres_tool("pg_ctl")
+            .arg("-D")
+            .arg(self.data())
+            .args(["-m", "immediate", "-w", "stop"])
+            .output();
+        if let Ok(output) = stop
+            && !output.status.success()
+        {
+            eprintln!("{}", said(&output));
+        }
+    }
+}
+
+fn import(postgres: &Postgres, server: &Server, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["import", "--from", &postgres.url(), "--url", &server.url("acme", "acme")])
+        .args(["--pg-dump"])
+        .arg(tool("pg_dump").get_program())
+        .args(more)
+        .output()
+        .expect("the binary can be run")
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a UTF-8 path")
+}
+
+/// What psql says to a query in the tenant.
+fn ours(server: &Server, sql: &str) -> String {
+    check_output(server.client_tool("psql", "acme").args([
+        "-X",
+        "-q",
+        "-At",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-c",
+        sql,
+    ]))
+}
+
+const FURTHER: &str = r#"
+    CREATE SCHEMA "Odd Schema";
+    CREATE TYPE "Odd Schema".colour AS ENUM ('red', 'Blue; green');
+    CREATE TABLE "Odd Schema"."T ""1""" (
+        id bigint GENERATED ALWAYS AS IDENTITY (START 5 INCREMENT 5) PRIMARY KEY,
+        c "Odd Schema".colour DEFAULT 'red', tags text[], numbers int[], at timestamptz, amount numeric(20, 4),
+        j jsonb, u uuid, b bytea, d date, f float8, flag boolean, "Größe" char(5), UNIQUE (c, d),
+        CHECK (amount > 0));
+    INSERT INTO "Odd Schema"."T ""1""" (c, tags, numbers, at, amount, j, u, b, d, f, flag, "Größe")
+        SELECT CASE n % 2 WHEN 0 THEN 'red' ELSE 'Blue; green' END::"Odd Schema".colour,
+               ARRAY['a,b', NULL, E'tab\t"quote" \\ ', 'ü'], ARRAY[n, -n], timestamptz '2020-02-29 12:00+00' + n * interval '1 hour',
+               n + 0.1234, jsonb_build_object('n', n), ('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid,
+               decode('00ff5c', 'hex'), date '2020-01-01' + n, n / 7.0, n % 3 = 0, 'x'
+        FROM generate_series(1, 300) n;
+    CREATE TABLE "Odd Schema".bare ();
+    INSERT INTO "Odd Schema".bare SELECT FROM generate_series(1, 7);
+    CREATE TABLE nulls (a int, t text); INSERT INTO nulls VALUES (NULL, E'\\N'), (1, ''), (2, E'line\nbreak\r\\.');
+    CREATE SEQUENCE counter INCREMENT 3; SELECT nextval('counter'), nextval('counter');
+    CREATE SEQUENCE unused START 9;
+    CREATE VIEW reds AS SELECT id, tags FROM "Odd Schema"."T ""1""" WHERE c = 'red';
+"#;
+
+#[test]
+fn a_database_of_postgresql_is_imported_whole() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&["-f", path(&clients_folder().join("dump/shop.sql"))]);
+    postgres.psql(&["-c", FURTHER]);
+    let output = import(&postgres, &server, &["--jobs", "3", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let tables = postgres.psql(&[
+        "-c",
+        "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+         WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1",
+    ]);
+    assert!(tables.lines().count() >= 6, "{tables}");
+    for table in tables.lines() {
+        let rows = format!("COPY {table} TO STDOUT");
+        // A table has no order of its own.
+        let sorted = |text: String| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let count = format!("SELECT count(*) FROM {table}");
+        assert_eq!(ours(&server, &count), postgres.psql(&["-c", &count]), "{table}");
+        assert_eq!(sorted(ours(&server, &rows)), sorted(postgres.psql(&["-c", &rows])), "{table}");
+    }
+    for query in [
+        "SELECT nextval('counter'), nextval('unused')",
+        "INSERT INTO \"Odd Schema\".\"T \"\"1\"\"\" (amount) VALUES (1) RETURNING id, c",
+        "INSERT INTO customer (name) VALUES ('Next') RETURNING id",
+        "SELECT count(*), max(id) FROM reds",
+        "SELECT count(*) FROM open_orders",
+        "SELECT conname FROM pg_constraint WHERE contype IN ('p', 'u', 'f') AND conname !~ '^pg_' ORDER BY 1",
+        "SELECT indexname FROM pg_indexes WHERE schemaname IN ('public', 'stock', 'Odd Schema') ORDER BY 1",
+    ] {
+        assert_eq!(ours(&server, query), postgres.psql(&["-c", query]), "{query}");
+    }
+    let refused = server
+        .client_tool("psql", "acme")
+        .args(["-X", "-c", "INSERT INTO \"Odd Schema\".\"T \"\"1\"\"\" (amount) VALUES (-1)"])
+        .output();
+    assert!(said(&refused.expect("psql runs")).contains("violates check constraint"));
+}
+
+#[test]
+fn an_import_is_of_one_moment_of_its_source() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&[
+        "-c",
+        "CREATE TABLE a (n bigint PRIMARY KEY, filler text); CREATE TABLE b (n bigint PRIMARY KEY);
+         CREATE TABLE c (n bigint PRIMARY KEY REFERENCES a);
+         INSERT INTO a SELECT n, repeat('x', 300) FROM generate_series(1, 3000) n;
+         INSERT INTO b SELECT n FROM a; INSERT INTO c SELECT n FROM a",
+    ]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (url, stop) = (postgres.url(), stop.clone());
+        std::thread::spawn(move || {
+            run(async {
+                let client = common::connect(&url).await.expect("connects");
+                let mut n = 3000;
+                while !stop.load(Ordering::Acquire) {
+                    n += 1;
+                    let rows = format!(
+                        "BEGIN; INSERT INTO a VALUES ({n}, 'y'); INSERT INTO b VALUES ({n}); INSERT INTO c VALUES ({n}); COMMIT"
+                    );
+                    client.batch_execute(&rows).await.expect("commits");
+                }
+            });
+        })
+    };
+    let output = import(&postgres, &server, &["--jobs", "2"]);
+    stop.store(true, Ordering::Release);
+    writer.join().expect("the writer ends well");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("both sides count the same rows"), "{}", said(&output));
+    let counts = ["a", "b", "c"].map(|table| ours(&server, &format!("SELECT count(*), max(n) FROM {table}")));
+    assert!(counts[0] == counts[1] && counts[1] == counts[2], "{counts:?}");
+}
+
+#[test]
+fn what_cannot_be_imported_is_told_before_anything_is_loaded() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&[
+        "-c",
+        "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t SELECT n, n FROM generate_series(1, 10) n;
+         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END; $$;
+         CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f();
+         CREATE INDEX few ON t (b) WHERE b > 3; CREATE SCHEMA other; CREATE TABLE other.u (x text)",
+    ]);
+    let empty = || {
+        ours(
+            &server,
+            "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace",
+        )
+    };
+    let output = import(&postgres, &server, &[]);
+    let told = said(&output);
+    assert!(!output.status.success(), "{told}");
+    for refused in
+        ["nothing was loaded", "0A000", "CREATE FUNCTION public.f()", "CREATE TRIGGER tr", "CREATE INDEX few"]
+    {
+        assert!(told.contains(refused), "{refused} is not in\n{told}");
+    }
+    assert_eq!(empty().trim(), "0");
+
+    let output = import(&postgres, &server, &["--skip-unsupported", "--schema", "public", "--json"]);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("\"rows\": 10") && told.contains("CREATE TRIGGER tr"), "{told}");
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(text(&owner, "SELECT sum(b) FROM t").await, "55");
+        assert_eq!(text(&owner, "SELECT count(*) FROM pg_namespace WHERE nspname = 'other'").await, "0");
+    });
+    let output = import(&postgres, &server, &[]);
+    assert!(said(&output).contains("the tenant is not empty"), "{}", said(&output));
+}
+
+#[test]
+fn without_pg_dump_the_user_is_told_what_to_install() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["import", "--from", &postgres.url(), "--url", &server.url("acme", "acme")])
+        .args(["--pg-dump", "/nowhere/pg_dump"])
+        .output()
+        .expect("the binary can be run");
+    let told = said(&output);
+    assert!(!output.status.success() && told.contains("install PostgreSQL's client programs"), "{told}");
+}
+
+#[test]
+fn a_plain_dump_loads_with_psql() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&["-f", path(&clients_folder().join("dump/shop.sql"))]);
+    postgres.psql(&["-c", FURTHER]);
+    let dump = check_output(tool("pg_dump").args(["--no-owner", "--no-privileges", "-d", &postgres.url()]));
+    let file = postgres.dir.path().join("dump.sql");
+    std::fs::write(&file, dump).expect("written");
+    let mut psql = server.client_tool("psql", "acme");
+    check_output(psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", path(&file)]));
+    for query in [
+        "SELECT count(*), sum(amount), max(at) FROM \"Odd Schema\".\"T \"\"1\"\"\"",
+        "SELECT nextval('counter'), nextval('unused'), nextval('ticket')",
+        "INSERT INTO \"Odd Schema\".\"T \"\"1\"\"\" (amount) VALUES (1) RETURNING id, c",
+        "SELECT count(*) FROM reds",
+    ] {
+        assert_eq!(ours(&server, query), postgres.psql(&["-c", query]), "{query}");
+    }
+}
+
+/// In the forms in which pg_dump writes them: refused as not supported, not as misspelt.
+#[test]
+fn what_a_dump_may_hold_and_is_refused_is_told_as_such() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        owner.batch_execute("CREATE TABLE public.t (a integer, b text)").await.expect("a table can be made");
+        let mut wrong = Vec::new();
+        for statement in [
+            "CREATE EXTENSION IF NOT EXISTS pgcrypto WITH SCHEMA public",
+            "CREATE DOMAIN public.d AS integer CONSTRAINT d_check CHECK ((VALUE > 0))",
+            "CREATE TYPE public.c AS (x integer, y text)",
+            "CREATE TYPE public.r AS RANGE (subtype = integer, multirange_type_name = public.mr)",
+            "CREATE FUNCTION public.f(a integer) RETURNS integer LANGUAGE sql AS $_$ SELECT $1; $_$",
+            "CREATE PROCEDURE public.p() LANGUAGE sql AS $$ SELECT 1; $$",
+            "CREATE AGGREGATE public.total(integer) (SFUNC = int4pl, STYPE = integer)",
+            "CREATE OPERATOR public.+++ (FUNCTION = int4pl, LEFTARG = integer, RIGHTARG = integer)",
+            "CREATE CAST (text AS integer) WITH INOUT",
+            "CREATE COLLATION public.de (provider = icu, locale = 'de')",
+            "CREATE TEXT SEARCH CONFIGURATION public.c (PARSER = pg_catalog.\"default\")",
+            "CREATE FOREIGN DATA WRAPPER w",
+            "CREATE SERVER s FOREIGN DATA WRAPPER w",
+            "CREATE FOREIGN TABLE public.ft (a integer) SERVER s",
+            "CREATE MATERIALIZED VIEW public.m AS SELECT t.a FROM public.t WITH NO DATA",
+            "CREATE TABLE public.parted (a integer) PARTITION BY RANGE (a)",
+            "CREATE TABLE public.child (c integer) INHERITS (public.t)",
+            "CREATE UNLOGGED TABLE public.un (a integer)",
+            "CREATE TABLE public.g (a integer, b integer GENERATED ALWAYS AS ((a * 2)) STORED)",
+            "CREATE STATISTICS public.st ON a, b FROM public.t",
+            "CREATE INDEX i ON public.t USING btree (lower(b))",
+            "CREATE INDEX i ON public.t USING btree (a) WHERE (a > 1)",
+            "CREATE INDEX i ON public.t USING gin (b)",
+            "CREATE INDEX i ON public.t USING btree (a) INCLUDE (b)",
+            "ALTER TABLE ONLY public.t ADD CONSTRAINT e EXCLUDE USING gist (a WITH =)",
+            "ALTER TABLE ONLY public.t ADD CONSTRAINT u UNIQUE (a) DEFERRABLE INITIALLY DEFERRED",
+            "ALTER TABLE public.t ADD CONSTRAINT n CHECK ((a > 0)) NOT VALID",
+            "CREATE TRIGGER tr BEFORE INSERT ON public.t FOR EACH ROW EXECUTE FUNCTION public.f()",
+            "CREATE EVENT TRIGGER et ON ddl_command_end EXECUTE FUNCTION public.f()",
+            "CREATE RULE r AS ON INSERT TO public.t DO INSTEAD NOTHING",
+            "CREATE POLICY p ON public.t USING ((a > 0))",
+            "ALTER TABLE public.t ENABLE ROW LEVEL SECURITY",
+            "ALTER TABLE ONLY public.t REPLICA IDENTITY FULL",
+            "ALTER TABLE public.t CLUSTER ON i",
+            "ALTER TABLE ONLY public.t ALTER COLUMN b SET STORAGE EXTERNAL",
+            "ALTER TABLE ONLY public.t ALTER COLUMN a SET STATISTICS 500",
+            "CREATE PUBLICATION p FOR ALL TABLES",
+            "CREATE SUBSCRIPTION s CONNECTION 'x' PUBLICATION p",
+            "REFRESH MATERIALIZED VIEW public.m",
+            "COMMENT ON EXTENSION pgcrypto IS 'cryptographic functions'",
+            "COMMENT ON FUNCTION public.f(a integer) IS 'adds'",
+            "SELECT pg_catalog.lo_create('16385')",
+        ] {
+            let refused = owner.batch_execute(statement).await.err();
+            let code = refused.as_ref().and_then(|error| error.code()).map_or("taken", |code| code.code());
+            // A function that is not there is 42883.
+            let expected = if statement.starts_with("SELECT") { "42883" } else { "0A000" };
+            if code != expected {
+                wrong.push(format!("{code} {statement}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}
