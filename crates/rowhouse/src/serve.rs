@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base::ByteCount;
 use env::Env;
-use server::{Server, ServerConfig, TlsFiles};
+use server::{Server, ServerConfig, Tls, TlsFiles};
 
 /// The environment variable with the first start's password of the administrator.
 const PASSWORD_VARIABLE: &str = "ROWHOUSE_ADMIN_PASSWORD";
@@ -90,7 +90,7 @@ impl Args {
             memory: self.memory,
             log_limit: self.log_limit,
             volumes: self.volume.clone(),
-            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            tls: tls.map_or(Tls::SelfSigned, |(certificate, key)| Tls::Files(TlsFiles { certificate, key })),
             analytic: crate::ANALYTIC,
             connections_max: self.max_connections,
             authentication_timeout: base::Nanos::from_secs(self.authentication_timeout),

@@ -26,8 +26,8 @@ pub struct ServerConfig {
     pub memory: ByteCount,
     /// Further directories for data files, by the name a tenant's `volume` option uses.
     pub volumes: Vec<(String, PathBuf)>,
-    /// PEM files of certificate chain and key; `None` for a self-signed pair made at the first start.
-    pub tls: Option<TlsFiles>,
+    /// Where certificate and key for TLS come from; a self-signed pair unless said otherwise.
+    pub tls: Tls,
     /// Sessions of all tenants together.
     pub connections_max: usize,
     /// Of those, kept for the administrator.
@@ -51,7 +51,18 @@ pub struct ServerConfig {
     pub log_segment_len: ByteCount,
 }
 
-/// Certificate and key for TLS.
+/// How clients may encrypt.
+#[derive(Clone, Debug)]
+pub enum Tls {
+    /// With a pair made at the first start, in `DIR/tls`.
+    SelfSigned,
+    /// With the operator's.
+    Files(TlsFiles),
+    /// Not at all: what asks for TLS is told so.
+    Off,
+}
+
+/// PEM files of certificate chain and key.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
@@ -70,7 +81,7 @@ impl ServerConfig {
             workers: None,
             memory: ByteCount::from_mib(4096),
             volumes: Vec::new(),
-            tls: None,
+            tls: Tls::SelfSigned,
             connections_max: 10_000,
             connections_reserved: 8,
             tenant_connections_max: 10_000,

@@ -24,7 +24,7 @@ mod tenants;
 mod tls;
 
 pub use analytic_pool::AnalyticRun;
-pub use config::{ServerConfig, TlsFiles};
+pub use config::{ServerConfig, Tls, TlsFiles};
 pub use data_dir::{DEFAULT_VOLUME, DataDir, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;

@@ -56,7 +56,7 @@ impl Server {
             let tenants = dir.join("tenants");
             env.disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
         }
-        let tls = tls::acceptor(env, config.tls.as_ref(), &config.data_dir)?;
+        let tls = tls::acceptor(env, &config.tls, &config.data_dir)?;
         let listener = env
             .net
             .listen(config.listen)
@@ -118,7 +118,7 @@ impl Server {
     fn open_doors(
         &mut self,
         listeners: Vec<env::Listener>,
-        tls: Arc<rustls::ServerConfig>,
+        tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let env = &shared.env;
@@ -141,7 +141,7 @@ impl Server {
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
-            tls: Some(tls),
+            tls,
             authentication_timeout: shared.config.authentication_timeout,
             mock_secret: env.entropy.bytes(),
             counts: shared.reception.clone(),

@@ -9,20 +9,21 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::StartError;
-use crate::config::TlsFiles;
+use crate::config::{Tls, TlsFiles};
 
-/// The configuration for accepting TLS from `files`, or from `DIR/tls` where a pair is made if there is none.
+/// The configuration for accepting TLS; `None` if it is off.
 ///
 /// # Errors
 /// The files cannot be read or do not fit each other.
 pub(crate) fn acceptor(
     env: &Env,
-    files: Option<&TlsFiles>,
+    tls: &Tls,
     data_dir: &Path,
-) -> Result<Arc<ServerConfig>, StartError> {
-    let files = match files {
-        Some(files) => files.clone(),
-        None => self_signed(env, &data_dir.join("tls"))?,
+) -> Result<Option<Arc<ServerConfig>>, StartError> {
+    let files = match tls {
+        Tls::Files(files) => files.clone(),
+        Tls::SelfSigned => self_signed(env, &data_dir.join("tls"))?,
+        Tls::Off => return Ok(None),
     };
     let read = |path: &Path| env.disk.read_small(path).map_err(StartError::io("read", path));
     let unusable = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
@@ -35,7 +36,7 @@ pub(crate) fn acceptor(
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| unusable(&files.certificate, error.to_string()))?;
-    Ok(Arc::new(config))
+    Ok(Some(Arc::new(config)))
 }
 
 fn self_signed(env: &Env, dir: &Path) -> Result<TlsFiles, StartError> {
