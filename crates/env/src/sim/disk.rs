@@ -327,6 +327,7 @@ pub(super) struct DiskState {
     pub(super) struck: u64,
     /// Whether every operation is printed.
     pub(super) traced: bool,
+    pub(super) lies_about: Option<String>,
 }
 
 impl Default for DiskState {
@@ -344,6 +345,7 @@ impl Default for DiskState {
             changes: 0,
             struck: 0,
             traced: false,
+            lies_about: None,
         }
     }
 }
@@ -410,6 +412,10 @@ impl DiskState {
             }
             None => Ok(true),
         }
+    }
+
+    fn lies(&self, path: &Path) -> bool {
+        self.lies_about.as_ref().is_some_and(|text| path.to_string_lossy().contains(text))
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -792,8 +798,8 @@ impl SimFile {
         let wanted = disk.inode(self.inode, self.generation)?.wants(buf.len(), offset);
         disk.check_room(wanted)?;
         let len = if short { self.shorten(buf.len()) } else { buf.len() };
-        let whole = len == buf.len();
-        disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable && whole);
+        let durable = durable && len == buf.len() && !disk.lies(&self.path);
+        disk.inode(self.inode, self.generation)?.write(&buf[..len], offset, durable);
         Ok(len)
     }
 }
@@ -802,8 +808,10 @@ impl SimFile {
     fn sync(&self) -> io::Result<()> {
         let mut disk = lock(&self.machine.disk);
         let admitted = disk.admit(DiskOp::Sync, &self.path);
+        let lies = disk.lies(&self.path);
         let inode = disk.inode(self.inode, self.generation)?;
         match admitted {
+            Ok(_) if lies => Ok(()),
             Ok(_) => {
                 inode.sync();
                 Ok(())

@@ -61,6 +61,8 @@ pub struct World(Arc<Machine>);
 /// What the parts of a world share. One thread at a time uses it; the locks are there because an [`Env`] is `Sync`.
 struct Machine {
     now: AtomicU64,
+    /// Nothing happens after it.
+    time_limit: AtomicU64,
     random: Mutex<StdRng>,
     speeds: Mutex<Speeds>,
     disk: Mutex<disk::DiskState>,
@@ -111,7 +113,8 @@ impl Machine {
         let now = self.now();
         let of_drivers = lock(&self.deadlines).values().copied().filter(|due| *due > now).min();
         let of_network = lock(&self.net).next_delivery(now);
-        of_drivers.into_iter().chain(of_network).min()
+        let limit = self.time_limit.load(Ordering::Relaxed);
+        of_drivers.into_iter().chain(of_network).min().filter(|next| next.0 <= limit)
     }
 }
 
@@ -120,6 +123,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         World(Arc::new(Machine {
             now: AtomicU64::new(0),
+            time_limit: AtomicU64::new(u64::MAX),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
             speeds: Mutex::default(),
             disk: Mutex::default(),
@@ -156,6 +160,11 @@ impl World {
     /// Lets time pass.
     pub fn advance(&self, duration: Nanos) {
         self.0.advance_to(self.now() + duration);
+    }
+
+    /// Nothing happens after `instant`: who still waits then, or only waits again and again, finds the simulation stuck.
+    pub fn set_time_limit(&self, instant: Nanos) {
+        self.0.time_limit.store(instant.0, Ordering::Relaxed);
     }
 
     /// Moves time to the next completion, timer or delivery of any reactor, for a harness that turns several reactors
@@ -195,8 +204,8 @@ impl World {
         lock(&self.0.net).reset();
     }
 
-    /// Threads that ended by a panic since the last call: name and message.
-    pub fn take_panics(&self) -> Vec<(String, String)> {
+    /// Panics on the machine's threads since the last call, with their places; those without power are left out.
+    pub fn take_panics(&self) -> Vec<String> {
         self.0.baton.take_panics()
     }
 
@@ -231,6 +240,12 @@ impl World {
     /// Prints every write and sync to the standard error from now on, with its time and result.
     pub fn trace_disk(&self) {
         lock(&self.0.disk).traced = true;
+    }
+
+    /// A disk that lies, for a canary: durable writes and syncs of files whose path contains `text` succeed and make
+    /// nothing durable.
+    pub fn lie_about(&self, text: &str) {
+        lock(&self.0.disk).lies_about = Some(text.to_owned());
     }
 
     /// Makes one operation fail; see [`DiskFault`].

@@ -458,7 +458,8 @@ fn a_killed_machine_unwinds_its_threads() {
     let never = env.threads.spawn("waits", None, Box::new(wait)).unwrap();
     let panics = || panic!("as the test wants it");
     env.threads.spawn("panics", None, Box::new(panics)).unwrap().join().unwrap();
-    assert_eq!(world.take_panics(), [("panics".to_owned(), "as the test wants it".to_owned())]);
+    let told = world.take_panics();
+    assert!(told.len() == 1 && told[0].contains("as the test wants it"), "{told:?}");
     assert!(!never.is_finished());
     world.kill();
     assert!(never.is_finished() && ended.load(Ordering::Relaxed) == 1);

@@ -9,10 +9,12 @@
 //! The thread that made the world is its *harness*. When it cuts the power or kills the server, all others unwind from
 //! where they wait, as a process that dies lets go of what it held.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use base::Nanos;
 use base::limits::THREAD_STACK_LEN;
@@ -27,7 +29,30 @@ pub(super) type ThreadNo = u64;
 pub(super) const HARNESS: ThreadNo = 0;
 
 thread_local! {
-    static CURRENT: std::cell::Cell<ThreadNo> = const { std::cell::Cell::new(HARNESS) };
+    static CURRENT: Cell<ThreadNo> = const { Cell::new(HARNESS) };
+    /// Whose thread it is, unless a harness.
+    static MACHINE: RefCell<Weak<Machine>> = const { RefCell::new(Weak::new()) };
+}
+
+/// From the first simulated thread on, panics on such threads are noted for their harness, caught ones too, and not
+/// printed. A process that finds its disk gone may die of it.
+fn note_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let machine = MACHINE.try_with(|machine| machine.borrow().upgrade()).ok().flatten();
+            match machine {
+                Some(machine) => {
+                    let is_off = machine.disk.try_lock().is_ok_and(|disk| disk.powered_off);
+                    if !is_off {
+                        machine.baton.state().panics.push(panic.to_string());
+                    }
+                }
+                None => others(panic),
+            }
+        }));
+    });
 }
 
 /// The calling thread's number in its world.
@@ -61,8 +86,8 @@ struct State {
     holder: ThreadNo,
     started: ThreadNo,
     alive: usize,
-    /// Threads that ended by themselves by a panic, with its text.
-    panics: Vec<(String, String)>,
+    /// What panicked on its threads.
+    panics: Vec<String>,
     /// Set while all but the harness unwind.
     dying: bool,
     /// See [`Baton::stir`].
@@ -99,7 +124,7 @@ impl Baton {
     }
 
     /// Panics of threads since the last call.
-    pub(super) fn take_panics(&self) -> Vec<(String, String)> {
+    pub(super) fn take_panics(&self) -> Vec<String> {
         std::mem::take(&mut self.state().panics)
     }
 
@@ -158,6 +183,7 @@ impl Machine {
                 Park::Yield | Park::Join(_) => None,
             };
             let next = state.parked.values().filter_map(deadline).chain(self.next_event()).min();
+            let next = next.filter(|next| next.0 <= self.time_limit.load(Ordering::Relaxed));
             match next {
                 Some(next) => {
                     self.advance_to(next);
@@ -187,7 +213,8 @@ impl Machine {
         name: &str,
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<Box<dyn Joinable>> {
-        let (machine, name) = (self.clone(), name.to_owned());
+        note_panics();
+        let machine = self.clone();
         let stack_len = usize::try_from(THREAD_STACK_LEN.0).expect("an address space holds a stack");
         let number = {
             let mut state = self.baton.state();
@@ -196,7 +223,7 @@ impl Machine {
         };
         let builder = std::thread::Builder::new().name(format!("sim {name}")).stack_size(stack_len);
         let of_thread = machine.clone();
-        builder.spawn(move || of_thread.run_thread(number, &name, body))?;
+        builder.spawn(move || of_thread.run_thread(number, body))?;
         let me = current();
         let mut state = self.baton.state();
         state.alive += 1;
@@ -215,23 +242,18 @@ impl Machine {
     }
 
     /// Body of a simulated thread.
-    fn run_thread(&self, number: ThreadNo, name: &str, body: Box<dyn FnOnce() + Send>) {
+    fn run_thread(self: &Arc<Machine>, number: ThreadNo, body: Box<dyn FnOnce() + Send>) {
         CURRENT.set(number);
+        MACHINE.set(Arc::downgrade(self));
         let mut state = self.baton.state();
         while state.holder != number {
             state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        let ended = catch_unwind(AssertUnwindSafe(body));
+        // The hook has noted what it was.
+        let _ = catch_unwind(AssertUnwindSafe(body));
         let mut state = self.baton.state();
         state.alive -= 1;
-        if let Err(panic) = ended
-            && !panic.is::<Killed>()
-        {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            state.panics.push((name.to_owned(), text.unwrap_or_else(|| "with no message".to_owned())));
-        }
         if state.dying {
             // The harness names the next to die.
             state.parked.remove(&HARNESS);
