@@ -4,6 +4,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -26,7 +27,7 @@ pub trait Scenario {
     fn recovered(&mut self, home: &Home) -> Result<(), Stop>;
 
     /// The sessions of a tenant. They run until the power goes.
-    fn sessions(&self, home: &Rc<Home>) -> Vec<Task>;
+    fn sessions(&self, home: &Rc<Home>) -> Vec<Task<'static>>;
 
     /// What can be judged only when all is over.
     fn finished(&self) -> Result<(), Stop> {
@@ -38,7 +39,7 @@ pub trait Scenario {
 }
 
 /// Runs until the power goes or something is wrong.
-pub type Task = Pin<Box<dyn Future<Output = Result<(), Stop>>>>;
+pub type Task<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
 /// How many lives a seed has, and in what world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,7 +181,7 @@ impl Campaign {
 }
 
 /// Runs `body`; a panic is a violation.
-fn caught(body: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
+pub(crate) fn caught(body: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -306,7 +307,7 @@ impl<S: Scenario> Run<S> {
             let bound = [8, 60, 250][dice.below(3) as usize];
             self.world.cut_power_after(1 + dice.below(bound));
         }
-        let mut tasks: FuturesUnordered<Task> = FuturesUnordered::new();
+        let mut tasks: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
         for flusher in server.flushers.borrow_mut().drain(..) {
             let server = server.clone();
             tasks.push(Box::pin(async move { chores::flush(&server, flusher).await }));
@@ -380,7 +381,12 @@ impl<S: Scenario> Run<S> {
 
 /// What the check of a data file at rest tells.
 fn defects(world: &World, id: TenantId) -> Result<Vec<String>, Stop> {
-    match tenant::verify::verify(&world.env(), &data_file(id), id, &mut |_, _| {}) {
+    file_defects(world, &data_file(id), id)
+}
+
+/// As [`defects`], of a file anywhere.
+pub(crate) fn file_defects(world: &World, file: &Path, id: TenantId) -> Result<Vec<String>, Stop> {
+    match tenant::verify::verify(&world.env(), file, id, &mut |_, _| {}) {
         Ok((file, report)) => {
             Ok(file.defects.iter().map(ToString::to_string).chain(report.defects).collect())
         }

@@ -28,6 +28,16 @@ impl From<Stop> for Fate {
     }
 }
 
+/// A client's end of a session, whatever lies between.
+pub(crate) trait Connection {
+    /// Runs a statement with these parameters; its rows, once they may be known.
+    async fn run(&mut self, sql: &'static str, parameters: &[String]) -> Result<Vec<Values>, Fate>;
+
+    /// Goes on after a transaction that was not acknowledged: takes it back if the statement was refused, begins a new
+    /// session if this one was cut off. `Err` if that may not be.
+    async fn recover(&mut self, fate: Fate) -> Result<(), Stop>;
+}
+
 /// Where a scenario notes what its clients did and were told.
 pub(crate) trait Book {
     /// What a transaction does when it commits.
@@ -66,8 +76,7 @@ impl<B: Book> Client<B> {
         })
     }
 
-    /// Goes on after a transaction that was not acknowledged: takes it back if the statement was refused, begins a new
-    /// session if this one was cut off. `Err` if that may not be.
+    /// See [`Connection::recover`].
     pub(crate) async fn recover(&mut self, fate: Fate) -> Result<(), Stop> {
         let world = self.home.world().clone();
         match fate {
@@ -186,6 +195,16 @@ impl<B: Book> Client<B> {
             Err(Fate::Stop(stop)) => Err(stop),
             Err(Fate::Refused(error)) => Err(Stop::failed(self.home.world(), "rollback", error)),
         }
+    }
+}
+
+impl<B: Book> Connection for Client<B> {
+    async fn run(&mut self, sql: &'static str, parameters: &[String]) -> Result<Vec<Values>, Fate> {
+        Client::run(self, sql, parameters).await
+    }
+
+    async fn recover(&mut self, fate: Fate) -> Result<(), Stop> {
+        Client::recover(self, fate).await
     }
 }
 

@@ -33,16 +33,23 @@ impl<E> Journal<E> {
         }
     }
 
-    /// The effects that are left when the tenant comes back at `recovered`, in order. The rest is forgotten.
-    ///
     /// # Errors
-    /// A violation if a client knows of a later commit.
-    pub fn recover(&mut self, recovered: CommitNo) -> Result<impl Iterator<Item = E> + use<E>, Stop> {
+    /// A violation if a client knows of a later commit than `recovered`.
+    pub fn check(&self, recovered: CommitNo) -> Result<(), Stop> {
         let (known, by) = self.known;
         require!(
             recovered >= known,
             "recovered at commit {recovered}, but {by} told a client of commit {known}"
         );
+        Ok(())
+    }
+
+    /// The effects that are left when the tenant comes back at `recovered`, in order. The rest is forgotten.
+    ///
+    /// # Errors
+    /// A violation if a client knows of a later commit.
+    pub fn recover(&mut self, recovered: CommitNo) -> Result<impl Iterator<Item = E> + use<E>, Stop> {
+        self.check(recovered)?;
         let entries = std::mem::take(&mut self.entries);
         self.known = (recovered, "recovery");
         Ok(entries.into_iter().take_while(move |(commit, _)| *commit <= recovered).map(|(_, effect)| effect))

@@ -25,6 +25,7 @@ mod server;
 mod stop;
 pub mod tpcc;
 mod weather;
+pub mod whole;
 
 pub use campaign::{Campaign, Failure, Scenario, Tally};
 pub use dice::Dice;

@@ -7,13 +7,17 @@ use std::process::ExitCode;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use sim::progress::Progress;
-use sim::{Campaign, plan};
+use sim::whole::Whole;
+use sim::{Campaign, Failure, Tally, plan};
 
 /// Runs simulated servers through faults and power cuts and checks what is left after each.
 ///
 /// A failure names its seed; `--seed N` runs it again, exactly.
 #[derive(Parser)]
 struct Args {
+    /// Whole servers, over the wire, instead of storage and tenants
+    #[arg(long)]
+    whole: bool,
     /// Only this seed
     #[arg(long, conflicts_with_all = ["seeds", "progress"])]
     seed: Option<u64>,
@@ -40,7 +44,7 @@ const NOTED_EVERY: u64 = 100;
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(seed) = args.seed {
-        return replay(Campaign { lives: args.lives, traced: args.trace, ..plan::campaign(seed) });
+        return replay(&args, seed);
     }
     match campaign(&args) {
         Ok(progress) => {
@@ -54,11 +58,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn replay(campaign: Campaign) -> ExitCode {
-    println!("seed {}: {:?}", campaign.seed, plan::work(campaign.seed));
-    match plan::run(campaign) {
+impl Args {
+    fn run(&self, seed: u64) -> Result<Tally, Failure> {
+        let (lives, traced) = (self.lives, self.trace);
+        if self.whole {
+            return Whole { lives, traced, ..Whole::of(seed) }.run();
+        }
+        plan::run(Campaign { lives, traced, ..plan::campaign(seed) })
+    }
+}
+
+fn replay(args: &Args, seed: u64) -> ExitCode {
+    match args.run(seed) {
         Ok(tally) => {
-            println!("{tally}; disk {:016x}", tally.disk_hash);
+            println!("seed {seed}: {tally}; disk {:016x}", tally.disk_hash);
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -78,7 +91,7 @@ fn campaign(args: &Args) -> std::io::Result<Progress> {
     while progress.seeds < args.seeds {
         let seed = progress.seeds + 1;
         let twice = seed.is_multiple_of(args.twice_every.max(1));
-        progress.run(seed, args.lives, twice);
+        progress.run(seed, twice, || args.run(seed));
         if let Some(failure) = progress.failures.last().filter(|failure| failure.seed == seed) {
             bar.suspend(|| eprintln!("FAILED {failure}"));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use env::Disk;
 
-use crate::{Campaign, Failure, Tally, plan};
+use crate::{Failure, Tally};
 
 /// Seeds 1 to `seeds` are done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,8 +20,7 @@ const HEADER: &str = "sim progress 1";
 
 impl Progress {
     /// Runs the next seed and takes in what came of it. `twice`: again, to the same end.
-    pub fn run(&mut self, seed: u64, lives: u64, twice: bool) {
-        let again = || plan::run(Campaign { lives, ..plan::campaign(seed) });
+    pub fn run(&mut self, seed: u64, twice: bool, again: impl Fn() -> Result<Tally, Failure>) {
         let outcome = again().and_then(|tally| match twice {
             true if again() != Ok(tally) => {
                 let what = "a second run came to another end".to_owned();

@@ -38,9 +38,9 @@ impl Scenario for Exchange {
         self.models[&home.id].borrow_mut().recovered(home)
     }
 
-    fn sessions(&self, home: &Rc<Home>) -> Vec<Task> {
+    fn sessions(&self, home: &Rc<Home>) -> Vec<Task<'static>> {
         let model = &self.models[&home.id];
-        let session = |number| -> Task {
+        let session = |number| -> Task<'static> {
             let (home, model) = (home.clone(), model.clone());
             Box::pin(session::run(home, model, number))
         };

@@ -4,9 +4,9 @@
 //! and at the end [`crate::isolation`] says whether the level allows it. So what a commit's reply promised, what a read
 //! showed and who saw whom are all judged from outside.
 
-mod object;
-mod record;
-mod session;
+pub(crate) mod object;
+pub(crate) mod record;
+pub(crate) mod session;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use base::TenantId;
 
 use crate::campaign::{Scenario, Task};
 use crate::client::{Client, Fate};
-use crate::isolation::{Level, beyond};
-use crate::{Home, Stop, require};
+use crate::isolation::Level;
+use crate::{Dice, Home, Stop};
 use object::Object;
 pub use object::{Lists, Registers};
 use record::Record;
@@ -61,19 +61,21 @@ impl<O: Object> Scenario for Histories<O> {
         self.records[&home.id].borrow_mut().recovered(home)
     }
 
-    fn sessions(&self, home: &Rc<Home>) -> Vec<Task> {
+    fn sessions(&self, home: &Rc<Home>) -> Vec<Task<'static>> {
         let record = &self.records[&home.id];
-        let session =
-            |number| -> Task { Box::pin(session::run(home.clone(), record.clone(), self.level, number)) };
+        let session = |number: u32| -> Task<'static> {
+            let (home, record, level) = (home.clone(), record.clone(), self.level);
+            Box::pin(async move {
+                let client = Client::connect(&home, &record, number)?;
+                session::run(client, record, Dice::of(home.world()), level, 0).await
+            })
+        };
         (1..=SESSIONS).map(session).collect()
     }
 
     fn finished(&self) -> Result<(), Stop> {
         for (tenant, record) in &self.records {
-            let record = record.borrow();
-            let findings = beyond(self.promised, O::check(&record.history));
-            let told: Vec<String> = findings.iter().take(5).map(ToString::to_string).collect();
-            require!(findings.is_empty(), "tenant {tenant}, {:?}: {}", self.promised, told.join("\n"));
+            record.borrow().judge(self.promised).map_err(|stop| stop.of_tenant(*tenant))?;
         }
         Ok(())
     }

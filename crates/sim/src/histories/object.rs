@@ -3,7 +3,7 @@
 use crate::client::Values;
 use crate::isolation::lists::{self, Operation as OfList};
 use crate::isolation::registers::{self, Operation as OfRegister};
-use crate::isolation::{Finding, Key, Transaction, Value};
+use crate::isolation::{Finding, Key, Level, Transaction, Value};
 
 /// A kind of object.
 pub trait Object: 'static {
@@ -21,14 +21,14 @@ pub trait Object: 'static {
     /// A read that found the text `v`, or no row.
     fn found(key: Key, v: Option<&str>) -> Self::Operation;
     /// See [`lists::check`] and [`registers::check`].
-    fn check(history: &[Transaction<Self::Operation>]) -> Vec<Finding>;
+    fn check(history: &[Transaction<Self::Operation>], level: Level) -> Vec<Finding>;
 }
 
 /// Reads by each access path; $1 is the key.
-pub(super) const READ: [&str; 2] =
+pub(crate) const READ: [&str; 2] =
     ["select id, v from object where id = $1", "select id, v from object where other = $1"];
 /// Reads keys $1 to $2.
-pub(super) const READ_RANGE: [&str; 2] = [
+pub(crate) const READ_RANGE: [&str; 2] = [
     "select id, v from object where id >= $1 and id <= $2 order by id",
     "select id, v from object where other >= $1 and other <= $2 order by other",
 ];
@@ -54,8 +54,8 @@ impl Object for Lists {
         OfList::Read(key, numbers.map(|number| number.parse().expect("a list of numbers")).collect())
     }
 
-    fn check(history: &[Transaction<OfList>]) -> Vec<Finding> {
-        lists::check(history)
+    fn check(history: &[Transaction<OfList>], level: Level) -> Vec<Finding> {
+        lists::check(history, level)
     }
 }
 
@@ -78,13 +78,13 @@ impl Object for Registers {
         OfRegister::Read(key, v.map(|number| number.parse().expect("a number")))
     }
 
-    fn check(history: &[Transaction<OfRegister>]) -> Vec<Finding> {
-        registers::check(history)
+    fn check(history: &[Transaction<OfRegister>], level: Level) -> Vec<Finding> {
+        registers::check(history, level)
     }
 }
 
 /// What reads of `keys` found, given all rows that came, with columns `id` and `v`.
-pub(super) fn found_in<O: Object>(
+pub(crate) fn found_in<O: Object>(
     keys: impl Iterator<Item = Key>,
     rows: &[Values],
 ) -> Result<Vec<O::Operation>, String> {

@@ -8,18 +8,18 @@ use types::{Datum, Row};
 
 use super::object::{Object, found_in};
 use crate::client::{Book, Values};
-use crate::isolation::{Key, Outcome, Transaction, Value};
-use crate::{Home, Journal, Stop};
+use crate::isolation::{Key, Level, Outcome, Transaction, Value};
+use crate::{Home, Journal, Stop, require};
 
 /// Keys in use at a time.
-pub(super) const KEYS: Key = 5;
+pub(crate) const KEYS: Key = 5;
 /// Writes after which the oldest key is left and a new one begun.
 const WRITES_PER_KEY: i64 = 12;
 
-pub(super) struct Record<O: Object> {
-    pub(super) history: Vec<Transaction<O::Operation>>,
+pub(crate) struct Record<O: Object> {
+    pub(crate) history: Vec<Transaction<O::Operation>>,
     journal: Journal<Vec<()>>,
-    pub(super) acknowledged: u64,
+    pub(crate) acknowledged: u64,
     /// Grows with each message.
     ticks: u64,
     values: Value,
@@ -52,30 +52,47 @@ impl<O: Object> Record<O> {
     }
 
     /// A value never written before.
-    pub(super) fn value(&mut self) -> Value {
+    pub(crate) fn value(&mut self) -> Value {
         self.values += 1;
         self.values
     }
 
     /// The first of the keys in use.
-    pub(super) fn first_key(&self) -> Key {
+    pub(crate) fn first_key(&self) -> Key {
         1 + self.values / WRITES_PER_KEY
     }
 
     /// Begins a transaction, which counts as aborted until more is known; its place in the history.
-    pub(super) fn begin(&mut self) -> usize {
+    pub(crate) fn begin(&mut self) -> usize {
         let began = self.tick();
         self.history.push(Transaction { operations: Vec::new(), outcome: Outcome::Aborted, began, ended: 0 });
         self.history.len() - 1
     }
 
-    pub(super) fn committed(&mut self, place: usize) {
+    pub(crate) fn committed(&mut self, place: usize) {
         self.history[place].ended = self.tick();
         self.history[place].outcome = Outcome::Committed;
     }
 
+    /// Transactions that were acknowledged.
+    pub(crate) fn committed_count(&self) -> u64 {
+        self.history.iter().filter(|t| t.outcome == Outcome::Committed).count() as u64
+    }
+
+    /// Whether the history is one that `level` allows.
+    ///
+    /// # Errors
+    /// A violation with the first anomalies.
+    pub(crate) fn judge(&self, level: Level) -> Result<(), Stop> {
+        let findings = O::check(&self.history, level);
+        let told: Vec<String> = findings.iter().take(5).map(ToString::to_string).collect();
+        require!(findings.is_empty(), "{level:?}: {}", told.join("\n"));
+        Ok(())
+    }
+
     /// What is there after a recovery counts as the reads of one transaction.
-    pub(super) fn recovered(&mut self, home: &Home) -> Result<(), Stop> {
+    pub(crate) fn recovered(&mut self, home: &Home) -> Result<(), Stop> {
+        self.journal.check(home.turn(|home| home.tenant.committed()))?;
         let (commit, rows) = rows(home)?;
         self.journal.recover(commit)?.for_each(drop);
         let place = self.begin();

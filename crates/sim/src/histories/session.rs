@@ -5,29 +5,35 @@ use std::rc::Rc;
 
 use super::object::{Object, READ, READ_RANGE, found_in};
 use super::record::{KEYS, Record};
-use crate::client::{Client, Fate};
+use crate::client::{Connection, Fate};
 use crate::isolation::{Key, Level, Outcome};
-use crate::{Dice, Home, Stop};
+use crate::{Dice, Stop};
 
 /// A session's life, until the power goes.
-pub(super) async fn run<O: Object>(
-    home: Rc<Home>,
+///
+/// `idle_percent` of its pauses are so long that a server looks after its tenants meanwhile.
+pub(crate) async fn run<O: Object>(
+    client: impl Connection,
     record: Rc<RefCell<Record<O>>>,
+    dice: Dice,
     level: Level,
-    number: u32,
+    idle_percent: u64,
 ) -> Result<(), Stop> {
-    let client = Client::connect(&home, &record, number)?;
-    let mut session = Session { client, record, dice: Dice::of(home.world()), level };
+    let mut session = Session { client, record, dice, level };
     loop {
-        session.dice.pause(300).await;
+        let idle = session.dice.percent(idle_percent);
+        session.dice.pause(if idle { IDLE_MICROS_MAX } else { 300 }).await;
         if let Err(fate) = session.transaction().await {
             session.client.recover(fate).await?;
         }
     }
 }
 
-struct Session<O: Object> {
-    client: Client<Record<O>>,
+/// The longest idle pause.
+const IDLE_MICROS_MAX: u64 = 2_000_000;
+
+struct Session<O: Object, C> {
+    client: C,
     record: Rc<RefCell<Record<O>>>,
     dice: Dice,
     level: Level,
@@ -41,10 +47,13 @@ fn begin(level: Level) -> &'static str {
     }
 }
 
-impl<O: Object> Session<O> {
+impl<O: Object, C: Connection> Session<O, C> {
     /// A single statement by itself is one at any level: it sees one state, which is also the one it changes.
     async fn transaction(&mut self) -> Result<(), Fate> {
         let place = self.record.borrow_mut().begin();
+        if self.dice.percent(2) {
+            return Err(Stop::Fault("the client hangs up".to_owned()).into());
+        }
         if self.dice.percent(15) {
             self.statement(place, true).await?;
             self.record.borrow_mut().committed(place);
@@ -56,9 +65,12 @@ impl<O: Object> Session<O> {
                 self.dice.pause(300).await;
             }
             self.statement(place, false).await?;
+            if self.dice.percent(1) {
+                return Err(Stop::Fault("the client hangs up".to_owned()).into());
+            }
         }
         if self.dice.percent(5) {
-            return Ok(self.client.roll_back().await?);
+            return self.client.run("rollback", &[]).await.map(drop);
         }
         self.record.borrow_mut().history[place].outcome = Outcome::Unknown;
         self.finish(place, "commit").await

@@ -1,7 +1,7 @@
-//! Anomalies that are cycles of dependencies: the shortest one of each kind.
+//! Anomalies that are cycles of dependencies: a short one of each kind.
 
 use super::graph::{Allowed, Dependency, Edge, Graph, Walk};
-use super::{Anomaly, Finding, Transaction};
+use super::{Anomaly, Finding, Level, Transaction};
 
 /// A kind of cycle: it has an edge `first`, and goes on along `rest`.
 struct Kind {
@@ -24,14 +24,22 @@ const KINDS: [Kind; 5] = [
     Kind { anomaly: Anomaly::G2Item, first: Dependency::ReadWrite, rest: ANY, apart: false },
 ];
 
-/// The shortest cycle of each kind that is there.
-pub(super) fn find<O: std::fmt::Debug>(history: &[Transaction<O>], graph: &Graph) -> Vec<Finding> {
-    let found = KINDS.iter().filter_map(|kind| Some((kind.anomaly, shortest(graph, kind)?)));
+/// How many beginnings of a cycle are tried to find a short one.
+const BEGINNINGS_MAX: usize = 50;
+
+/// A short cycle of each kind that `level` excludes, if there is one.
+pub(super) fn find<O: std::fmt::Debug>(
+    history: &[Transaction<O>],
+    graph: &Graph,
+    level: Level,
+) -> Vec<Finding> {
+    let excluded = KINDS.iter().filter(|kind| !level.allows(kind.anomaly));
+    let found = excluded.filter_map(|kind| Some((kind.anomaly, short(graph, kind)?)));
     let finding = |(anomaly, walk): (Anomaly, Walk)| Finding { anomaly, evidence: told(history, &walk) };
     found.map(finding).collect()
 }
 
-fn shortest(graph: &Graph, kind: &Kind) -> Option<Walk> {
+fn short(graph: &Graph, kind: &Kind) -> Option<Walk> {
     let first_or_rest: Allowed = if kind.first == Dependency::ReadWrite { ANY } else { kind.rest };
     let component = graph.components(first_or_rest);
     let may_begin =
@@ -45,7 +53,7 @@ fn shortest(graph: &Graph, kind: &Kind) -> Option<Walk> {
             Anomaly::G2Item => read_writes(walk) > 1 && has_neighbours(walk),
             _ => true,
         });
-    walks.min_by_key(Vec::len)
+    walks.take(BEGINNINGS_MAX).min_by_key(Vec::len)
 }
 
 fn read_writes(walk: &Walk) -> usize {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::graph::{Dependency, Graph};
-use super::{Anomaly, Finding, Key, Outcome, Transaction, Value, Writers, add_real_time, cycles, precedes};
+use super::{
+    Anomaly, Finding, Key, Level, Outcome, Transaction, Value, Writers, add_real_time, cycles, precedes,
+};
 
 /// What a transaction does to a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,11 +17,11 @@ pub enum Operation {
 
 type History = [Transaction<Operation>];
 
-/// Everything wrong with a history, allowed or not: see [`super::beyond`].
+/// What is wrong with a history, held against `level`.
 ///
 /// # Panics
 /// If a value is appended twice to a key.
-pub fn check(history: &History) -> Vec<Finding> {
+pub fn check(history: &History, level: Level) -> Vec<Finding> {
     let mut writers = Writers::default();
     for (index, transaction) in history.iter().enumerate() {
         writers.note(index, &appends(transaction));
@@ -36,7 +38,8 @@ pub fn check(history: &History) -> Vec<Finding> {
     findings.extend(disagreements);
     findings.extend(stale_reads(history));
     let graph = dependencies(history, &writers, &orders);
-    findings.extend(cycles::find(history, &graph));
+    findings.retain(|finding| !level.allows(finding.anomaly));
+    findings.extend(cycles::find(history, &graph, level));
     findings
 }
 

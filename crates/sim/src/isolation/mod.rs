@@ -119,11 +119,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings that `level` does not allow.
-pub fn beyond(level: Level, findings: Vec<Finding>) -> Vec<Finding> {
-    findings.into_iter().filter(|finding| !level.allows(finding.anomaly)).collect()
-}
-
 /// Who wrote a value, and whether it wrote the same key again afterwards.
 #[derive(Clone, Copy, Debug)]
 struct Writer {

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{Dependency, Edge, Graph};
-use super::{Anomaly, Finding, Key, Outcome, Transaction, Value, Writers, add_real_time, cycles, precedes};
+use super::{
+    Anomaly, Finding, Key, Level, Outcome, Transaction, Value, Writers, add_real_time, cycles, precedes,
+};
 
 /// What a transaction does to a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,11 +20,11 @@ type History = [Transaction<Operation>];
 /// Which version directly came before which, in one register.
 type Order = BTreeSet<(Option<Value>, Value)>;
 
-/// Everything wrong with a history, allowed or not: see [`super::beyond`].
+/// What is wrong with a history, held against `level`.
 ///
 /// # Panics
 /// If a value is written twice to a key.
-pub fn check(history: &History) -> Vec<Finding> {
+pub fn check(history: &History, level: Level) -> Vec<Finding> {
     let mut writers = Writers::default();
     for (index, transaction) in history.iter().enumerate() {
         writers.note(index, &writes(transaction));
@@ -37,7 +39,8 @@ pub fn check(history: &History) -> Vec<Finding> {
     findings.extend(orders.iter().filter_map(|(key, order)| cyclic(*key, order)));
     let graph = dependencies(history, &writers, &orders);
     findings.extend(stale_reads(history, &graph));
-    findings.extend(cycles::find(history, &graph));
+    findings.retain(|finding| !level.allows(finding.anomaly));
+    findings.extend(cycles::find(history, &graph, level));
     findings
 }
 

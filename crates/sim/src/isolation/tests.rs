@@ -43,8 +43,8 @@ fn register_operation(text: &str) -> registers::Operation {
     registers::Operation::Read(number(key), Some(found).filter(|v| !v.is_empty()).map(number))
 }
 
-fn kinds(findings: Vec<Finding>) -> Vec<Anomaly> {
-    let mut kinds: Vec<Anomaly> = findings.into_iter().map(|finding| finding.anomaly).collect();
+fn kinds(findings: &[Finding]) -> Vec<Anomaly> {
+    let mut kinds: Vec<Anomaly> = findings.iter().map(|finding| finding.anomaly).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -53,13 +53,15 @@ fn kinds(findings: Vec<Finding>) -> Vec<Anomaly> {
 #[track_caller]
 fn check_lists(text: &str, expected: &[Anomaly]) {
     let history = history(text, list_operation);
-    assert_eq!(kinds(lists::check(&history)), expected, "{:#?}", lists::check(&history));
+    let findings = lists::check(&history, Level::Serializable);
+    assert_eq!(kinds(&findings), expected, "{findings:#?}");
 }
 
 #[track_caller]
 fn check_registers(text: &str, expected: &[Anomaly]) {
     let history = history(text, register_operation);
-    assert_eq!(kinds(registers::check(&history)), expected, "{:#?}", registers::check(&history));
+    let findings = registers::check(&history, Level::Serializable);
+    assert_eq!(kinds(&findings), expected, "{findings:#?}");
 }
 
 #[test]
@@ -178,13 +180,14 @@ fn real_time_closes_cycles() {
 
 #[test]
 fn levels_allow_what_postgresql_allows() {
-    let skew = || lists::check(&history("1= 2+1\n2= 1+1\n\n1=1 2=1", list_operation));
-    assert!(beyond(Level::ReadCommitted, skew()).is_empty());
-    assert!(beyond(Level::RepeatableRead, skew()).is_empty());
-    assert_eq!(beyond(Level::Serializable, skew()).len(), 1);
-    let lost_update = || lists::check(&history("1= 1+1\n1= 1+2\n\n1=1,2", list_operation));
-    assert!(beyond(Level::ReadCommitted, lost_update()).is_empty());
-    assert_eq!(beyond(Level::RepeatableRead, lost_update()).len(), 1);
-    let circular = || lists::check(&history("1+1 2=2\n1=1 2+2", list_operation));
-    assert_eq!(beyond(Level::ReadCommitted, circular()).len(), 1);
+    let beyond = |text: &str| {
+        let history = history(text, list_operation);
+        [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable]
+            .map(|level| kinds(&lists::check(&history, level)))
+    };
+    let (skew, lost_update, circular) =
+        ("1= 2+1\n2= 1+1\n\n1=1 2=1", "1= 1+1\n1= 1+2\n\n1=1,2", "1+1 2=2\n1=1 2+2");
+    assert_eq!(beyond(skew), [vec![], vec![], vec![Anomaly::G2Item]]);
+    assert_eq!(beyond(lost_update), [vec![], vec![Anomaly::GSingle], vec![Anomaly::GSingle]]);
+    assert_eq!(beyond(circular), [[Anomaly::G1c], [Anomaly::G1c], [Anomaly::G1c]].map(Vec::from));
 }

@@ -37,14 +37,16 @@ impl Scenario for Tpcc {
     }
 
     fn recovered(&mut self, home: &Home) -> Result<(), Stop> {
+        self.models[&home.id].borrow().journal.check(home.turn(|home| home.tenant.committed()))?;
         let (recovered, tables) = rows::read_all(home)?;
         self.models[&home.id].borrow_mut().recovered(recovered, &tables)?;
         consistency::check(&tables)
     }
 
-    fn sessions(&self, home: &Rc<Home>) -> Vec<Task> {
+    fn sessions(&self, home: &Rc<Home>) -> Vec<Task<'static>> {
         let model = &self.models[&home.id];
-        let terminal = |number| -> Task { Box::pin(terminal::run(home.clone(), model.clone(), number)) };
+        let terminal =
+            |number| -> Task<'static> { Box::pin(terminal::run(home.clone(), model.clone(), number)) };
         (1..=TERMINALS).map(terminal).collect()
     }
 

@@ -61,7 +61,7 @@ pub(super) struct Model {
     base: State,
     head: State,
     versions: BTreeMap<Thing, CommitNo>,
-    journal: Journal<Vec<Effect>>,
+    pub(super) journal: Journal<Vec<Effect>>,
     pub(super) acknowledged: u64,
     tokens: u64,
 }

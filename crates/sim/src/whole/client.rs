@@ -1,0 +1,201 @@
+//! A client over the simulated network, speaking as drivers do: start-up, SCRAM, prepared statements, a Sync each.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use base::{SqlError, SqlState};
+use env::Socket;
+use env::sim::World;
+use pgproto::client as wire;
+use pgproto::scram::{ClientExchange, MECHANISM};
+
+use crate::client::{Connection, Fate, Values};
+use crate::{Dice, Stop};
+
+/// Who enters where.
+#[derive(Clone, Debug)]
+pub(super) struct Login {
+    pub(super) address: SocketAddr,
+    pub(super) database: String,
+    pub(super) user: &'static str,
+    pub(super) password: &'static str,
+}
+
+/// Often enough for a tenant that opens, not for ever.
+const CONNECTS_MAX: u32 = 200;
+
+pub(super) struct WireClient {
+    world: World,
+    login: Login,
+    link: Option<Link>,
+    /// How often connections were broken on purpose.
+    breaks: Rc<Cell<u64>>,
+}
+
+struct Link {
+    socket: Socket,
+    input: Vec<u8>,
+    prepared: Vec<&'static str>,
+    /// `breaks` when it was made.
+    breaks: u64,
+}
+
+impl WireClient {
+    /// A client that connects when it has something to say.
+    pub(super) fn new(world: &World, login: Login, breaks: &Rc<Cell<u64>>) -> WireClient {
+        WireClient { world: world.clone(), login, link: None, breaks: breaks.clone() }
+    }
+
+    /// What it means that a connection was lost. Nobody but the harness breaks one, unless a fault was met.
+    fn lost(&self, since: u64, what: &str) -> Fate {
+        match Stop::failed(&self.world, "a connection", what) {
+            Stop::Violation(what) if self.breaks.get() != since => Stop::Fault(what),
+            stop => stop,
+        }
+        .into()
+    }
+
+    async fn connect(&mut self) -> Result<(), Fate> {
+        for _ in 0..CONNECTS_MAX {
+            let breaks = self.breaks.get();
+            let socket = match self.world.env().net.connect(self.login.address) {
+                Ok(socket) => socket,
+                Err(error) => return Err(self.lost(breaks, &error.to_string())),
+            };
+            let mut link = Link { socket, input: Vec::new(), prepared: Vec::new(), breaks };
+            match self.authenticate(&mut link).await {
+                Ok(()) => {
+                    self.link = Some(link);
+                    return Ok(());
+                }
+                Err(Fate::Refused(error)) => Stop::unless_expected(&self.world, &error)?,
+                Err(fate @ Fate::Stop(Stop::PowerOff | Stop::Violation(_))) => return Err(fate),
+                Err(Fate::Stop(Stop::Fault(_))) => {}
+            }
+            Dice::of(&self.world).pause(20_000).await;
+        }
+        Err(Stop::Fault("the server lets nobody in".to_owned()).into())
+    }
+
+    async fn authenticate(&self, link: &mut Link) -> Result<(), Fate> {
+        let mut nonce = [0; 18];
+        self.world.env().entropy.fill(&mut nonce);
+        let mut exchange = ClientExchange::new(self.login.password, nonce);
+        let mut out = Vec::new();
+        wire::startup(&mut out, &[("user", self.login.user), ("database", &self.login.database)]);
+        loop {
+            if !out.is_empty() {
+                self.send(link, std::mem::take(&mut out)).await?;
+            }
+            let (tag, body) = self.receive(link).await?;
+            match (tag, body.get(..4)) {
+                (b'E', _) => return Err(Fate::Refused(refusal(&body))),
+                (b'R', Some([0, 0, 0, 10])) => {
+                    wire::sasl_initial_response(&mut out, MECHANISM, &exchange.first());
+                }
+                (b'R', Some([0, 0, 0, 11])) => {
+                    let last = exchange.server_first(&body[4..]).expect("a good challenge");
+                    wire::sasl_response(&mut out, &last);
+                }
+                (b'R', Some([0, 0, 0, 12])) => exchange.server_final(&body[4..]).expect("the server knows"),
+                (b'Z', _) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    async fn send(&self, link: &Link, bytes: Vec<u8>) -> Result<(), Fate> {
+        let (sent, _) = link.socket.send(bytes).await;
+        sent.map_err(|error| self.lost(link.breaks, &format!("sending: {error}")))
+    }
+
+    /// The next message.
+    async fn receive(&self, link: &mut Link) -> Result<(u8, Vec<u8>), Fate> {
+        loop {
+            if let Some(frame) = wire::next(&link.input).expect("the server's messages are well-formed") {
+                let (tag, body, len) = (frame.tag, frame.body.to_vec(), frame.wire_len());
+                link.input.drain(..len);
+                return Ok((tag, body));
+            }
+            let (received, bytes) = link.socket.recv(Vec::new()).await;
+            match received {
+                Ok(0) => return Err(self.lost(link.breaks, "the server hung up")),
+                Ok(_) => link.input.extend_from_slice(&bytes),
+                Err(error) => return Err(self.lost(link.breaks, &format!("receiving: {error}"))),
+            }
+        }
+    }
+
+    async fn execute(
+        &self,
+        link: &mut Link,
+        sql: &'static str,
+        parameters: &[String],
+    ) -> Result<Vec<Values>, Fate> {
+        let known = link.prepared.iter().position(|prepared| *prepared == sql);
+        let name = format!("statement {}", known.unwrap_or(link.prepared.len()));
+        let mut out = Vec::new();
+        if known.is_none() {
+            wire::parse(&mut out, &name, sql, &[]);
+        }
+        let values: Vec<Option<&[u8]>> = parameters.iter().map(|value| Some(value.as_bytes())).collect();
+        wire::bind(&mut out, "", &name, &[], &values, &[]);
+        wire::execute(&mut out, "", 0);
+        wire::sync(&mut out);
+        self.send(link, out).await?;
+        let (mut rows, mut refused) = (Vec::new(), None);
+        loop {
+            let (tag, body) = self.receive(link).await?;
+            match tag {
+                b'1' => link.prepared.push(sql),
+                b'D' => {
+                    let text = |value: Option<&[u8]>| value.map(|v| String::from_utf8_lossy(v).into_owned());
+                    let row = wire::data_row(&body).expect("a well-formed row");
+                    rows.push(row.into_iter().map(text).collect());
+                }
+                b'E' => refused = Some(refusal(&body)),
+                b'Z' => return refused.map_or(Ok(rows), |error| Err(Fate::Refused(error))),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Connection for WireClient {
+    async fn run(&mut self, sql: &'static str, parameters: &[String]) -> Result<Vec<Values>, Fate> {
+        if self.link.is_none() {
+            self.connect().await?;
+        }
+        let mut link = self.link.take().expect("connected above");
+        let outcome = self.execute(&mut link, sql, parameters).await;
+        if !matches!(outcome, Err(Fate::Stop(_))) {
+            self.link = Some(link);
+        }
+        outcome
+    }
+
+    async fn recover(&mut self, fate: Fate) -> Result<(), Stop> {
+        match fate {
+            Fate::Stop(Stop::Fault(_)) => self.link = None,
+            Fate::Stop(stop) => return Err(stop),
+            Fate::Refused(error) => {
+                Stop::unless_expected(&self.world, &error)?;
+                match self.run("rollback", &[]).await {
+                    Ok(_) => {}
+                    Err(Fate::Stop(stop @ (Stop::PowerOff | Stop::Violation(_)))) => return Err(stop),
+                    Err(Fate::Refused(error)) => Stop::unless_expected(&self.world, &error)?,
+                    Err(Fate::Stop(Stop::Fault(_))) => self.link = None,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refusal(body: &[u8]) -> SqlError {
+    let fields = wire::report_fields(body).expect("a well-formed report");
+    let message = fields.iter().find(|(code, _)| *code == b'M').map_or("", |(_, text)| *text);
+    let state: SqlState = wire::report_state(body).expect("a state");
+    SqlError::new(state, message.to_owned())
+}

@@ -1,0 +1,364 @@
+//! The whole server in a simulated world: clients over sockets, reception, workers and executor, sessions, tenants that
+//! close and open, checkpoints, log, disk, without TLS and without the analytical path.
+//!
+//! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, hang up and are
+//! cut off. A server's life ends at a random disk operation, its start included, or after a fault; the next one reads all
+//! objects over the wire. At the end the history of each tenant must be one that its level allows: nothing that
+//! was acknowledged, or shown by a reply, is lost; every data file verifies after each life; no task panics.
+
+mod client;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::task::Poll;
+
+use base::{ByteCount, Nanos, TenantId};
+use env::sim::World;
+use futures::stream::{FuturesUnordered, StreamExt};
+use server::{Server, ServerConfig, Tls};
+
+use crate::campaign::{Task, caught, file_defects};
+use crate::client::{Connection, Fate};
+use crate::histories::object::{Object, READ_RANGE, found_in};
+use crate::histories::record::{KEYS, Record};
+use crate::histories::session;
+use crate::histories::{Lists, Registers};
+use crate::isolation::Level;
+use crate::weather::{Ending, Weather};
+use crate::{Dice, Failure, Stop, Tally, require};
+use client::{Login, WireClient};
+
+const DATA_DIR: &str = "/data";
+const ADMIN_PASSWORD: &str = "of the simulation";
+const CREATE_TENANT: [&str; 3] = [
+    "create tenant t0 owner owner password 'pw'",
+    "create tenant t1 owner owner password 'pw'",
+    "create tenant t2 owner owner password 'pw'",
+];
+/// Clients of each tenant.
+const CLIENTS: u64 = 3;
+/// A life without an end is stuck.
+const LIFE_MAX: Nanos = Nanos::from_secs(3600);
+
+/// A seed's campaign.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Whole {
+    pub seed: u64,
+    pub lives: u64,
+    /// A canary: the log's disk says that writes are durable which are not, so replies leave too early.
+    pub lying_log: bool,
+    /// Whether troubles, ends and disk operations are printed to the standard error.
+    pub traced: bool,
+}
+
+impl Whole {
+    /// The campaign of a seed.
+    pub fn of(seed: u64) -> Whole {
+        Whole { seed, lives: crate::plan::LIVES, lying_log: false, traced: false }
+    }
+
+    /// Runs it. One seed gives one tally, whenever it is run.
+    ///
+    /// # Errors
+    /// The first violation, panics included.
+    pub fn run(&self) -> Result<Tally, Failure> {
+        match self.seed % 2 {
+            0 => Run::<Lists>::new(*self).run(),
+            _ => Run::<Registers>::new(*self).run(),
+        }
+    }
+}
+
+struct Run<O: Object> {
+    whole: Whole,
+    world: World,
+    level: Level,
+    /// Of each tenant, by its place.
+    records: Vec<Rc<RefCell<Record<O>>>>,
+    /// Of the present life.
+    server: Option<Server>,
+    breaks: Rc<Cell<u64>>,
+    tally: Tally,
+}
+
+impl<O: Object> Run<O> {
+    fn new(whole: Whole) -> Run<O> {
+        let level =
+            [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable][(whole.seed / 2 % 3) as usize];
+        let tenants = 1 + whole.seed / 6 % CREATE_TENANT.len() as u64;
+        Run {
+            whole,
+            world: World::new(whole.seed),
+            level,
+            records: (0..tenants).map(|_| Rc::default()).collect(),
+            server: None,
+            breaks: Rc::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Tally, Failure> {
+        let outcome = caught(|| self.lives());
+        self.world.kill();
+        self.server = None;
+        let what = match outcome {
+            Ok(()) => return Ok(self.tally),
+            Err(Stop::Violation(what)) => what,
+            Err(stop) => format!("an end that nobody made: {stop:?}"),
+        };
+        Err(Failure { seed: self.whole.seed, life: self.tally.lives, what })
+    }
+
+    fn lives(&mut self) -> Result<(), Stop> {
+        let dice = Dice::of(&self.world);
+        if self.whole.traced {
+            self.world.trace_disk();
+        }
+        self.start()?;
+        self.attend(Run::found)?;
+        self.stop()?;
+        if self.whole.lying_log {
+            self.world.lie_about(".redo");
+        }
+        while self.tally.lives < self.whole.lives {
+            let weather = Weather::draw(&dice);
+            self.trace(&format!("life {}: {weather:?}", self.tally.lives));
+            match caught(|| self.live(&dice, weather)) {
+                Err(Stop::PowerOff | Stop::Fault(_)) => {}
+                // A process that finds its disk gone may die of it.
+                Err(Stop::Violation(what)) if what.starts_with("panicked") && self.world.is_powered_off() => {
+                }
+                Err(violation) => return Err(violation),
+                Ok(()) => unreachable!("a life ends with the power"),
+            }
+            self.end(&dice)?;
+        }
+        self.start()?;
+        self.attend(Run::read_all)?;
+        self.stop()?;
+        for (place, record) in self.records.iter().enumerate() {
+            record.borrow().judge(self.level).map_err(|stop| stop.after(&name(place)))?;
+        }
+        self.take_stock();
+        Ok(())
+    }
+
+    fn take_stock(&mut self) {
+        let committed = |record: &Rc<RefCell<Record<O>>>| record.borrow().committed_count();
+        self.tally.acknowledged = self.records.iter().map(committed).sum();
+        self.tally.disk_changes = self.world.disk_changes();
+        self.tally.fingerprint = self.world.fingerprint();
+        self.tally.disk_hash = self.world.disk_hash();
+    }
+
+    fn trace(&self, what: &str) {
+        if self.whole.traced {
+            eprintln!("{} {what}", self.world.now().0);
+        }
+    }
+
+    fn config(&self) -> ServerConfig {
+        ServerConfig {
+            listen: address(),
+            admin_listen: None,
+            workers: Some(1 + Dice::of(&self.world).below(2) as usize),
+            tls: Tls::Off,
+            admin_password: Some(ADMIN_PASSWORD.to_owned()),
+            tenant_close_after: Nanos::from_millis(300),
+            checkpoint_interval: Nanos::from_secs(1),
+            log_limit: ByteCount::from_mib(4),
+            log_segment_len: ByteCount::from_mib(1),
+            ..ServerConfig::new(DATA_DIR)
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Stop> {
+        self.world.set_time_limit(self.world.now() + LIFE_MAX);
+        let server = Server::start(&self.world.env(), self.config());
+        self.server = Some(server.map_err(|error| Stop::failed(&self.world, "starting the server", error))?);
+        Ok(())
+    }
+
+    /// Ends the server in order.
+    fn stop(&mut self) -> Result<(), Stop> {
+        self.server.take().expect("it runs").stop();
+        self.check_panics()?;
+        self.verify_files()
+    }
+
+    /// Runs work of clients to its end.
+    fn attend(&self, work: impl AsyncFn(&Run<O>) -> Result<(), Stop>) -> Result<(), Stop> {
+        env::block_on(&self.world.env(), work(self))
+    }
+
+    fn client(&self, database: String, user: &'static str, password: &'static str) -> WireClient {
+        WireClient::new(&self.world, Login { address: address(), database, user, password }, &self.breaks)
+    }
+
+    fn client_of(&self, place: usize) -> WireClient {
+        self.client(name(place), "owner", "pw")
+    }
+
+    /// Makes the tenants and their tables.
+    async fn found(&self) -> Result<(), Stop> {
+        let mut admin = self.client("rowhouse".to_owned(), "admin", ADMIN_PASSWORD);
+        for place in 0..self.records.len() {
+            admin.run(CREATE_TENANT[place], &[]).await.map_err(surely)?;
+            self.client_of(place).run(O::TABLE, &[]).await.map_err(surely)?;
+        }
+        Ok(())
+    }
+
+    /// Reads every object of every tenant, each as one transaction of its history.
+    async fn read_all(&self) -> Result<(), Stop> {
+        for (place, record) in self.records.iter().enumerate() {
+            let mut client = self.client_of(place);
+            while let Err(fate) = read_history(&mut client, record).await {
+                client.recover(fate).await?;
+                Dice::of(&self.world).pause(50_000).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, dice: &Dice, weather: Weather) -> Result<(), Stop> {
+        let full = matches!(weather, Weather::NoRoom(..));
+        if !full {
+            weather.begin(&self.world);
+        }
+        if dice.percent(15) {
+            self.world.cut_power_after(1 + dice.below(25));
+        }
+        self.start().inspect_err(|_| self.tally.ended_in_recovery += 1)?;
+        if full {
+            weather.begin(&self.world);
+        }
+        if !self.world.is_powered_off() {
+            let bound = [20, 80, 250][dice.below(3) as usize];
+            self.world.cut_power_after(1 + dice.below(bound));
+        }
+        env::block_on(&self.world.env(), self.serve(weather))
+    }
+
+    /// Clients at work until the power goes or the server is ended.
+    async fn serve(&self, weather: Weather) -> Result<(), Stop> {
+        let mut tasks: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        tasks.push(Box::pin(self.read_all_and_work()));
+        tasks.push(Box::pin(weather.pass(self.world.clone())));
+        tasks.push(Box::pin(self.watch_power()));
+        tasks.push(Box::pin(self.break_connections()));
+        poll_fn(|cx| {
+            loop {
+                match tasks.poll_next_unpin(cx) {
+                    Poll::Ready(Some(Err(stop))) => return Poll::Ready(Err(stop)),
+                    Poll::Ready(Some(Ok(()))) => {}
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await
+    }
+
+    async fn read_all_and_work(&self) -> Result<(), Stop> {
+        self.read_all().await?;
+        let mut sessions: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        for (place, record) in self.records.iter().enumerate() {
+            for _ in 0..CLIENTS {
+                let (client, dice) = (self.client_of(place), Dice::of(&self.world));
+                let task = session::run(client, record.clone(), dice, self.level, 3);
+                sessions.push(Box::pin(task));
+            }
+        }
+        while let Some(ended) = sessions.next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    /// The harness is not woken when the power goes while every client waits.
+    async fn watch_power(&self) -> Result<(), Stop> {
+        while !self.world.is_powered_off() {
+            env::sleep(Nanos::from_millis(5)).await;
+        }
+        Err(Stop::PowerOff)
+    }
+
+    async fn break_connections(&self) -> Result<(), Stop> {
+        let dice = Dice::of(&self.world);
+        loop {
+            dice.pause(3_000_000).await;
+            self.breaks.set(self.breaks.get() + 1);
+            self.world.disconnect_all();
+        }
+    }
+
+    /// Ends a life, and looks at what it left.
+    fn end(&mut self, dice: &Dice) -> Result<(), Stop> {
+        let faults = self.world.faults_struck() > 0;
+        let ending = Ending::draw(dice);
+        self.trace(&format!("the life ends: {ending:?}"));
+        ending.strike(&self.world);
+        self.server = None;
+        Weather::end(&self.world);
+        self.tally.lives += 1;
+        self.tally.with_faults += u64::from(faults);
+        self.check_panics()?;
+        if self.whole.lying_log {
+            return Ok(());
+        }
+        self.verify_files()
+    }
+
+    fn check_panics(&self) -> Result<(), Stop> {
+        let panics = self.world.take_panics();
+        require!(panics.is_empty(), "panicked: {panics:?}");
+        Ok(())
+    }
+
+    fn verify_files(&mut self) -> Result<(), Stop> {
+        let dir = Path::new(DATA_DIR).join("tenants");
+        for entry in self.world.env().disk.list(&dir).expect("the server made it") {
+            let id = entry.name.strip_suffix(".rowhouse").and_then(|id| id.parse().ok());
+            let Some(id) = id.map(TenantId) else { continue };
+            let defects = file_defects(&self.world, &dir.join(&entry.name), id)?;
+            require!(defects.is_empty(), "tenant {id}: {}", defects.join("; "));
+            self.tally.tenants_checked += 1;
+        }
+        Ok(())
+    }
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 5433))
+}
+
+fn name(place: usize) -> String {
+    format!("t{place}")
+}
+
+/// Of a statement that nothing disturbs.
+fn surely(fate: Fate) -> Stop {
+    match fate {
+        Fate::Refused(error) => Stop::violation(format!("{}: {error}", error.state().as_str())),
+        Fate::Stop(stop) => stop,
+    }
+}
+
+async fn read_history<O: Object>(
+    client: &mut WireClient,
+    record: &Rc<RefCell<Record<O>>>,
+) -> Result<(), Fate> {
+    let (place, last) = {
+        let mut record = record.borrow_mut();
+        (record.begin(), record.first_key() + KEYS)
+    };
+    let rows = client.run(READ_RANGE[0], &["1".to_owned(), last.to_string()]).await?;
+    let operations = found_in::<O>(1..=last, &rows).map_err(Stop::violation)?;
+    let mut record = record.borrow_mut();
+    record.history[place].operations = operations;
+    record.committed(place);
+    Ok(())
+}
