@@ -117,14 +117,14 @@ mod tests {
         let sql = "\\restrict abc\n-- a comment; here\nSET a = 1;\n\
                    CREATE TABLE \"x;\"\"y\" (a text DEFAULT 'it''s; ok'); /* one /* two; */ ; */\n\
                    CREATE FUNCTION f() AS $body$ SELECT ';'; $$;$$ $body$;\n\
-                   SELECT E'\\';', name', $1, a$b$c;\n\\unrestrict abc\nSELECT 'ünïcode;' -- end\n";
+                   SELECT E'\\';' AS name, $1, a$b$c;\n\\unrestrict abc\nSELECT 'ünïcode;' -- end\n";
         assert_eq!(
             statements(sql),
             [
                 "SET a = 1",
                 "CREATE TABLE \"x;\"\"y\" (a text DEFAULT 'it''s; ok')",
                 "CREATE FUNCTION f() AS $body$ SELECT ';'; $$;$$ $body$",
-                "SELECT E'\\';', name', $1, a$b$c",
+                "SELECT E'\\';' AS name, $1, a$b$c",
                 "SELECT 'ünïcode;'",
             ]
             .map(str::to_owned)
