@@ -37,34 +37,24 @@ fn link(page: &PageBytes, no: PageNo, tree: PageNo) -> Result<Link<'_>, PageFaul
     Ok(Link { next: PageNo(get_u32(page, 4)), bytes: &page[HEADER_LEN..HEADER_LEN + len] })
 }
 
-/// Calls `each` with every page of the chain and its bytes. The chain must end exactly at its length.
-fn walk<'p, P: ReadPages>(
-    pages: &'p P,
-    chain: Chain,
-    mut each: impl FnMut(PageNo, &'p [u8]),
-) -> Result<(), PageFault> {
+/// Calls `each` with every page of the chain and its bytes, one page after the other. The chain must end exactly at its length.
+fn walk<P: ReadPages>(pages: &P, chain: Chain, mut each: impl FnMut(PageNo, &[u8])) -> Result<(), PageFault> {
     let (mut no, mut left) = (chain.first, chain.len as usize);
     while left > 0 {
-        let link = link(pages.page(no)?, no, chain.tree)?;
-        if link.bytes.is_empty() || link.bytes.len() > left {
-            return Err(PageFault::corrupt(
-                no,
-                "length of an overflow page",
-                link.bytes.len() as u64,
-                left as u64,
-            ));
-        }
-        each(no, link.bytes);
-        left -= link.bytes.len();
-        if (left == 0) != (link.next == PageNo(0)) {
-            return Err(PageFault::corrupt(
-                no,
-                "overflow chain ends at the wrong page",
-                link.next.0.into(),
-                0,
-            ));
-        }
-        no = link.next;
+        (no, left) = pages.with_page(no, |page| {
+            let link = link(page, no, chain.tree)?;
+            if link.bytes.is_empty() || link.bytes.len() > left {
+                let what = "length of an overflow page";
+                return Err(PageFault::corrupt(no, what, link.bytes.len() as u64, left as u64));
+            }
+            each(no, link.bytes);
+            let left = left - link.bytes.len();
+            if (left == 0) != (link.next == PageNo(0)) {
+                let what = "overflow chain ends at the wrong page";
+                return Err(PageFault::corrupt(no, what, link.next.0.into(), 0));
+            }
+            Ok((link.next, left))
+        })??;
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use base::TenantId;
+use base::{ByteCount, TenantId};
 use env::{JoinHandle, ShutdownSignal};
+use storage::PageTally;
 
 use crate::StartError;
 use crate::shared::Shared;
@@ -107,12 +108,17 @@ struct TenantFigures {
     commits: u64,
     sessions: usize,
     open: bool,
+    resident: ByteCount,
+    pages: PageTally,
 }
 
 fn figures(shared: &Shared) -> Vec<TenantFigures> {
     let mut all: Vec<TenantFigures> = Vec::new();
     for (name, entry) in shared.tenants.list() {
+        let (resident, pages) = entry.home.page_figures();
         all.push(TenantFigures {
+            resident,
+            pages,
             name,
             cpu: entry.home.worker().account(entry.id).used().as_secs_f64(),
             commits: entry.home.commits(),
@@ -128,6 +134,8 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
             cpu: rest.iter().map(|f| f.cpu).sum(),
             commits: rest.iter().map(|f| f.commits).sum(),
             sessions: rest.iter().map(|f| f.sessions).sum(),
+            resident: ByteCount(rest.iter().map(|f| f.resident.0).sum()),
+            pages: rest.iter().fold(PageTally::default(), |sum, f| sum + f.pages),
             open: false,
         });
     }
@@ -165,6 +173,34 @@ fn render(shared: &Shared) -> String {
         "gauge",
         "1 if the tenant is in memory.",
         each(&|f| u8::from(f.open).to_string()),
+    );
+    series(
+        "rowhouse_tenant_resident_bytes",
+        "gauge",
+        "Memory of the tenant's pages and what leads to them, those that only snapshots hold included.",
+        each(&|f| f.resident.0.to_string()),
+    );
+    type Count = fn(&PageTally) -> u64;
+    let counts: [(&str, &str, Count); 4] = [
+        ("misses", "Times a statement had to wait for a page.", |p| p.misses),
+        ("reads", "Pages read from the data file.", |p| p.reads),
+        ("evictions", "Pages dropped from memory.", |p| p.evictions),
+        ("writes", "Pages written by checkpoints.", |p| p.write_backs),
+    ];
+    for (what, help, count) in counts {
+        let name = format!("rowhouse_tenant_page_{what}_total");
+        series(&name, "counter", help, each(&|f| count(&f.pages).to_string()));
+    }
+    let memory = &shared.memory;
+    let budget = [("limit", memory.limit().0), ("resident", memory.resident().0), ("peak", memory.peak().0)];
+    let budget =
+        budget.iter().map(|(what, bytes)| (format!("{{what=\"{what}\"}}"), bytes.to_string())).collect();
+    series("rowhouse_page_memory_bytes", "gauge", "Memory for pages of all tenants together.", budget);
+    series(
+        "rowhouse_page_memory_overdrafts_total",
+        "counter",
+        "Pages loaded over the limit because nothing could be evicted.",
+        one(memory.overdrafts().to_string()),
     );
     series(
         "rowhouse_tenants",

@@ -22,7 +22,7 @@ pub struct ServerConfig {
     pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` for one a core.
     pub workers: Option<usize>,
-    /// Memory for pages of all tenants together; shown, and enforced once pages are evicted.
+    /// Memory for pages of all tenants together, at least [`storage::MEMORY_MIN`]; what is above it is evicted.
     pub memory: ByteCount,
     /// Further directories for data files, by the name a tenant's `volume` option uses.
     pub volumes: Vec<(String, PathBuf)>,

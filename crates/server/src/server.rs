@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
+use storage::MemoryBudget;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 
 use crate::admin;
@@ -82,6 +83,7 @@ impl Server {
             seats.push(one.seat);
             workers.push(one.thread);
         }
+        let memory = MemoryBudget::new(config.memory, seats.len());
         let shared = Arc::new(Shared {
             env: env.clone(),
             sessions: Sessions::new(env, &config),
@@ -90,6 +92,7 @@ impl Server {
             workers: seats,
             analytic,
             log_dir,
+            memory,
             redo,
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
@@ -122,6 +125,10 @@ impl Server {
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let env = &shared.env;
+        for index in 0..shared.workers.len() {
+            let task = tenants::evict(shared.clone(), index);
+            shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
+        }
         let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME).expect("the default volume exists");
         first_start::run(env, &self._data_dir, &shared.config, &system)?;
         let row = TenantRow {

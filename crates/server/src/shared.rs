@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::TenantId;
 use env::Env;
 use rustc_hash::FxHashMap;
+use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<WorkerSeat>,
     pub(crate) analytic: AnalyticPool,
     pub(crate) log_dir: LogDir,
+    /// What all tenants' pages may take.
+    pub(crate) memory: Arc<MemoryBudget>,
     /// What the logs of earlier starts hold.
     pub(crate) redo: RedoIndex,
     pub(crate) reception: Arc<ReceptionCounts>,

@@ -6,6 +6,7 @@
 mod catalogue;
 mod checkpoints;
 pub(crate) mod copying;
+mod eviction;
 mod home;
 mod internal;
 mod maintenance;
@@ -18,6 +19,7 @@ pub(crate) mod statements;
 use base::{SqlError, SqlState};
 
 pub(crate) use catalogue::load as load_catalogue;
+pub(crate) use eviction::evict;
 pub(crate) use home::Home;
 pub(crate) use maintenance::{keep_log, maintain, recover_tails, shut_down};
 pub use offline::{KnownTenant, known_tenants};

@@ -6,6 +6,7 @@
 //! and old slots given up, so a failure before has nothing to take back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::{Epoch, PageNo, SlotNo};
 use env::IoBuf;
@@ -164,6 +165,8 @@ impl Checkpoint {
             yield_every(i).await;
             version.set_location(*location);
         }
+        let snapshot = self.snapshot.as_ref().expect("held since `begin`");
+        snapshot.shared.counts.write_backs.fetch_add(written.pages.len() as u64, Ordering::Relaxed);
         for (node, location) in &written.nodes {
             match node {
                 Link::Inner(inner) => inner.stamp.set_location(*location),
@@ -306,7 +309,7 @@ async fn write_pages(
         if version.location().is_some() {
             continue;
         }
-        let bytes = version.bytes().expect("a page the file does not have is in memory");
+        let bytes = version.unwritten_bytes().expect("a page the file does not have is in memory");
         let location = writer.write(|page| page.copy_from_slice(bytes)).await?;
         locations[i] = Some(location);
         pages.push((Arc::clone(version), location));

@@ -11,7 +11,7 @@ use crate::file_error::FileError;
 use crate::frame::Frame;
 use crate::map::PageLocation;
 use crate::version::Location;
-use crate::{Corrupt, PageBytes};
+use crate::{Corrupt, PageBytes, Room};
 
 /// Where a slot begins, in bytes from the start of the file.
 pub(crate) fn offset_of(slot: SlotNo) -> u64 {
@@ -22,6 +22,8 @@ pub(crate) fn offset_of(slot: SlotNo) -> u64 {
 pub struct LoadedPage {
     pub(crate) from: PageLocation,
     pub(crate) frame: Frame,
+    /// What was kept free for it, until it is in the map.
+    pub(crate) room: Option<Room>,
 }
 
 /// Reads a tenant's pages from its data file. Shared by the map, its snapshots and the checkpoint.
@@ -37,11 +39,11 @@ impl FileReader {
         &self.path
     }
 
-    /// Reads the page that a map located, through the calling thread's reactor. Returns only bytes that match the
-    /// pointer's checksum; hand them to [`crate::PageMap::load`].
-    pub async fn read_page(&self, from: PageLocation) -> Result<LoadedPage, FileError> {
+    /// Reads the page that a map located, through the calling thread's reactor, into `room` if its map has a budget.
+    /// Returns only bytes that match the pointer's checksum; hand them to [`crate::PageMap::load`].
+    pub async fn read_page(&self, from: PageLocation, room: Option<Room>) -> Result<LoadedPage, FileError> {
         let buf = self.read_slot(from.location, Some(from.page)).await?;
-        Ok(LoadedPage { from, frame: Frame::copy_of(page_of(&buf)) })
+        Ok(LoadedPage { from, frame: Frame::copy_of(page_of(&buf)), room })
     }
 
     pub(crate) async fn read_slot(&self, from: Location, page: Option<PageNo>) -> Result<IoBuf, FileError> {

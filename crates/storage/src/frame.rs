@@ -29,6 +29,8 @@ struct Chunk {
     base: NonNull<PageBytes>,
     /// For each frame that is free: the frame below it on the stack, as index + 1, or 0.
     below: [AtomicU32; CHUNK_FRAMES],
+    /// For each frame in use: `UseTimes` of its page as bits.
+    uses: [AtomicU64; CHUNK_FRAMES],
 }
 
 static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
@@ -54,6 +56,10 @@ fn data_of(index: u32) -> NonNull<PageBytes> {
 
 fn below(index: u32) -> &'static AtomicU32 {
     &chunk_of(index).below[index as usize % CHUNK_FRAMES]
+}
+
+fn uses_of(index: u32) -> &'static AtomicU64 {
+    &chunk_of(index).uses[index as usize % CHUNK_FRAMES]
 }
 
 fn pop_free() -> Option<u32> {
@@ -120,7 +126,8 @@ fn new_chunk() -> u32 {
     let base = chunk_memory(number);
     let first = (number * CHUNK_FRAMES) as u32;
     let link = |i: usize| AtomicU32::new(if i + 1 < CHUNK_FRAMES { first + i as u32 + 2 } else { 0 });
-    let chunk = Box::new(Chunk { base: base.cast(), below: std::array::from_fn(link) });
+    let uses = [const { AtomicU64::new(0) }; CHUNK_FRAMES];
+    let chunk = Box::new(Chunk { base: base.cast(), below: std::array::from_fn(link), uses });
     CHUNKS[number].store(Box::into_raw(chunk), Ordering::Release);
     first
 }
@@ -165,6 +172,7 @@ impl Frame {
         let data = data_of(index);
         // SAFETY: popping made this thread the only owner of the frame's PAGE_SIZE bytes.
         unsafe { data.write_bytes(0, 1) };
+        uses_of(index).store(0, Ordering::Relaxed);
         Frame { index, data }
     }
 
@@ -174,6 +182,7 @@ impl Frame {
         let data = data_of(index);
         // SAFETY: as in `zeroed`; `bytes` lies elsewhere because nobody can borrow a free frame.
         unsafe { ptr::copy_nonoverlapping(bytes, data.as_ptr(), 1) };
+        uses_of(index).store(0, Ordering::Relaxed);
         Frame { index, data }
     }
 }
@@ -199,9 +208,19 @@ impl Drop for Frame {
     }
 }
 
-/// A place for a frame that is filled once while shared, and emptied only by its exclusive owner.
+/// A place for a frame: filled by any thread, read by whoever pins it, emptied while no one does.
+///
+/// One word: the frame's index + 1 (or 0) in the low half, the number of pins in the high half. An empty cell has no pins.
 #[derive(Default)]
-pub(crate) struct FrameCell(AtomicU32);
+pub(crate) struct FrameCell(AtomicU64);
+
+/// One pin.
+const PIN: u64 = 1 << 32;
+
+/// The frame that a cell's word names.
+fn frame_of(word: u64) -> Option<u32> {
+    (word as u32).checked_sub(1)
+}
 
 impl FrameCell {
     pub(crate) fn new(frame: Frame) -> FrameCell {
@@ -210,16 +229,38 @@ impl FrameCell {
         cell
     }
 
-    /// Where the bytes are. The pointer is valid until the cell is emptied or dropped; whoever keeps it longer
-    /// than a borrow of the cell must know that neither happens.
+    /// Where the bytes are. The pointer is valid until the cell is emptied or dropped; whoever keeps it must know that
+    /// neither happens, or pin it instead.
     pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
         // Acquire pairs with the release in `fill`: the bytes were written before the index.
-        self.0.load(Ordering::Acquire).checked_sub(1).map(data_of)
+        frame_of(self.0.load(Ordering::Acquire)).map(data_of)
+    }
+
+    /// Keeps the frame where it is until `unpin`, and says where the bytes are; `None` if there is none.
+    pub(crate) fn pin(&self) -> Option<NonNull<PageBytes>> {
+        // Acquire as in `data`; and whoever finds the cell empty sees what was there before it was emptied.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let index = frame_of(word)?;
+            assert!(word >> 32 < u64::from(u32::MAX), "fewer than 2^32 pins");
+            match self.0.compare_exchange_weak(word, word + PIN, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(data_of(index)),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Ends one `pin`.
+    pub(crate) fn unpin(&self) {
+        // Release pairs with the acquire in `empty`: what was read through the pin was read before the frame is reused.
+        let before = self.0.fetch_sub(PIN, Ordering::Release);
+        assert!(before >= PIN, "a cell was unpinned more often than pinned");
     }
 
     /// Gives the cell its frame; `Err` returns the frame because another thread was first.
     pub(crate) fn fill(&self, frame: Frame) -> Result<(), Frame> {
-        match self.0.compare_exchange(0, frame.index + 1, Ordering::Release, Ordering::Relaxed) {
+        let word = u64::from(frame.index + 1);
+        match self.0.compare_exchange(0, word, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => {
                 std::mem::forget(frame);
                 Ok(())
@@ -228,16 +269,26 @@ impl FrameCell {
         }
     }
 
-    /// Takes the frame out.
-    pub(crate) fn empty(&mut self) -> Option<Frame> {
-        let index = std::mem::take(self.0.get_mut()).checked_sub(1)?;
+    /// Takes the frame out unless it is pinned. The caller knows that no one reads through a pointer from `data`.
+    pub(crate) fn empty(&self) -> Option<Frame> {
+        let word = self.0.load(Ordering::Relaxed);
+        let index = frame_of(word)?;
+        if word >= PIN || self.0.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return None;
+        }
         Some(Frame { index, data: data_of(index) })
+    }
+
+    /// The use times of the page in the frame; meaningless for an empty cell. Written now and then, by any reader.
+    pub(crate) fn uses(&self) -> Option<&'static AtomicU64> {
+        frame_of(self.0.load(Ordering::Relaxed)).map(uses_of)
     }
 }
 
 impl Drop for FrameCell {
     fn drop(&mut self) {
-        drop(self.empty());
+        let frame = self.empty();
+        assert!(frame.is_some() || *self.0.get_mut() == 0, "a pinned frame was dropped");
     }
 }
 
@@ -271,10 +322,50 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_once() {
-        let mut cell = FrameCell::new(Frame::copy_of(&[7; PAGE_SIZE]));
+        let cell = FrameCell::new(Frame::copy_of(&[7; PAGE_SIZE]));
         assert!(cell.fill(Frame::zeroed()).is_err());
         assert_eq!(cell.empty().expect("filled")[100], 7);
         assert!(cell.data().is_none());
+    }
+
+    #[test]
+    fn a_pinned_frame_stays() {
+        let cell = FrameCell::new(Frame::copy_of(&[7; PAGE_SIZE]));
+        assert!(cell.pin().is_some() && cell.pin().is_some());
+        assert!(cell.empty().is_none());
+        cell.unpin();
+        assert!(cell.empty().is_none());
+        cell.unpin();
+        assert!(cell.empty().is_some());
+        assert!(cell.pin().is_none());
+    }
+
+    #[test]
+    fn pinned_bytes_stay_what_they_are_while_the_cell_is_emptied_and_filled() {
+        let rounds = if cfg!(miri) { 50 } else { 50_000 };
+        let cell = FrameCell::new(Frame::copy_of(&[1; PAGE_SIZE]));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let Some(data) = cell.pin() else { continue };
+                        // SAFETY: pinned above and unpinned below.
+                        let bytes = unsafe { data.as_ref() };
+                        let mark = bytes[0];
+                        assert!(mark != 0 && bytes[PAGE_SIZE / 2] == mark && bytes[PAGE_SIZE - 1] == mark);
+                        cell.unpin();
+                    }
+                });
+            }
+            for round in 0..rounds {
+                if let Some(mut frame) = cell.empty() {
+                    frame.fill(0);
+                    drop(frame);
+                    let mark = (round % 255) as u8 + 1;
+                    assert!(cell.fill(Frame::copy_of(&[mark; PAGE_SIZE])).is_ok());
+                }
+            }
+        });
     }
 
     #[test]

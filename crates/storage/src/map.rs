@@ -5,28 +5,75 @@
 //! checkpoint to give them up.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use base::limits::PAGE_SIZE;
 use base::{ByteCount, Epoch, PageNo, SlotNo};
+use rustc_hash::FxHashMap;
 
+use crate::file_error::FileError;
 use crate::file_reader::LoadedPage;
 use crate::frame::Frame;
+use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
-use crate::snapshot::fault_of;
+use crate::snapshot::{fault_of, unreadable};
+use crate::sweep::Retired;
 use crate::version::{Location, MapShared, PageVersion, ReleasedChain};
 use crate::{PageBytes, PageFault, ReadPages, Snapshot, WritePages};
 
-/// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with. While it lives, what
+/// lies there stays.
+#[derive(Clone)]
 pub struct PageLocation {
     pub(crate) page: PageNo,
     pub(crate) location: Location,
+    pub(crate) version: Arc<PageVersion>,
+}
+
+impl PageLocation {
+    fn of(no: PageNo, entry: Option<&Entry>) -> Result<Option<PageLocation>, PageFault> {
+        let Some(version) = entry.and_then(|entry| entry.version.as_ref()) else {
+            return Err(fault_of(entry, no));
+        };
+        if version.is_resident() {
+            return Ok(None);
+        }
+        let location = version.location().expect("a page is in memory or in the file");
+        Ok(Some(PageLocation { page: no, location, version: Arc::clone(version) }))
+    }
+
+    /// The page's number.
+    pub fn page(&self) -> PageNo {
+        self.page
+    }
+
+    /// Where it lies in the file: equal for requests that are for the same bytes.
+    pub fn slot(&self) -> SlotNo {
+        self.location.slot
+    }
+}
+
+/// What a map counts, for other threads.
+#[derive(Clone)]
+pub struct PageCounters(Arc<MapShared>);
+
+impl PageCounters {
+    /// As [`PageMap::tally`].
+    pub fn tally(&self) -> PageTally {
+        self.0.counts.tally()
+    }
+
+    /// As [`PageMap::resident_bytes`].
+    pub fn resident_bytes(&self) -> ByteCount {
+        ByteCount(self.0.resident_bytes())
+    }
 }
 
 /// The live pages of one tenant. Belongs to its home thread; may be sent to another.
 pub struct PageMap {
-    root: Link,
+    pub(crate) root: Link,
     /// Levels of inner nodes above the leaves.
-    height: u32,
+    pub(crate) height: u32,
     epoch: Epoch,
     /// Every page number in use is below; 0 is never used.
     page_limit: u32,
@@ -39,7 +86,14 @@ pub struct PageMap {
     /// Last epoch whose changes a checkpoint has begun to write.
     checkpointed: Epoch,
     left_behind: LeftBehind,
-    shared: Arc<MapShared>,
+    pub(crate) retired: Retired,
+    /// First page of the leaf that is swept next; `None` behind the last.
+    pub(crate) hand: Option<u32>,
+    /// The sweep is past the leaves, at the retired versions.
+    pub(crate) retired_next: bool,
+    /// By how many statements pages are held.
+    pub(crate) held: FxHashMap<PageNo, u32>,
+    pub(crate) shared: Arc<MapShared>,
 }
 
 /// What the live tree no longer reaches but the newest durable root may.
@@ -117,6 +171,10 @@ impl PageMap {
             changed_being_written: 0,
             checkpointed: epoch,
             left_behind,
+            retired: Retired::default(),
+            hand: Some(0),
+            retired_next: false,
+            held: FxHashMap::default(),
             shared,
         }
     }
@@ -151,48 +209,84 @@ impl PageMap {
         ByteCount(self.shared.resident_bytes())
     }
 
+    /// Charges what the map and its snapshots hold in memory to `budget` from here on.
+    ///
+    /// # Panics
+    /// If it has a budget already.
+    pub fn charge_to(&mut self, budget: &Arc<MemoryBudget>) {
+        self.shared.charge_to(budget);
+    }
+
+    /// What the map's memory is charged to.
+    pub fn budget(&self) -> Option<&Arc<MemoryBudget>> {
+        self.shared.budget()
+    }
+
+    /// What became of its pages so far.
+    pub fn tally(&self) -> PageTally {
+        self.shared.counts.tally()
+    }
+
+    /// [`PageMap::tally`] and [`PageMap::resident_bytes`] for any thread, also after the map is gone.
+    pub fn counters(&self) -> PageCounters {
+        PageCounters(Arc::clone(&self.shared))
+    }
+
+    pub(crate) fn is_origin_of(&self, snapshot: &Snapshot) -> bool {
+        Arc::ptr_eq(&self.shared, &snapshot.shared)
+    }
+
+    /// Bytes of pages made or changed since the last published checkpoint: what cannot be evicted before the next one.
+    pub fn dirty_bytes(&self) -> ByteCount {
+        ByteCount((self.changed + self.changed_being_written) * PAGE_SIZE as u64)
+    }
+
     /// Where to read page `no` from after a `Miss`; `None` if it is in memory by now.
     pub fn locate(&self, no: PageNo) -> Result<Option<PageLocation>, PageFault> {
-        let Some(entry) = self.root.find(self.height, no) else { return Err(fault_of(None, no)) };
-        let Some(version) = &entry.version else { return Err(fault_of(Some(entry), no)) };
-        if entry.data().is_some() {
-            return Ok(None);
-        }
-        let location = version.location().expect("a page is in memory or in the file");
-        Ok(Some(PageLocation { page: no, location }))
+        PageLocation::of(no, self.root.find(self.height, no))
     }
 
-    /// Takes in a page read from the file. Does nothing if the page has changed, moved or come in since it was asked for.
+    /// As [`PageMap::locate`] for a page of one of this map's snapshots.
+    pub fn locate_frozen(&self, snapshot: &Snapshot, no: PageNo) -> Result<Option<PageLocation>, PageFault> {
+        assert!(self.is_origin_of(snapshot), "a snapshot is read at its own home");
+        PageLocation::of(no, snapshot.root.find(snapshot.height, no))
+    }
+
+    /// Counts a statement that was taken back for want of a page.
+    pub fn count_miss(&self) {
+        self.shared.counts.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes in a page read from the file, unless another reader was first.
     pub fn load(&mut self, loaded: LoadedPage) {
-        let Some(entry) = self.root.find(self.height, loaded.from.page) else { return };
-        if let Some(version) = &entry.version
-            && version.location() == Some(loaded.from.location)
-        {
-            version.load(loaded.frame);
+        let LoadedPage { from, frame, room } = loaded;
+        from.version.load(frame);
+        drop(room);
+    }
+
+    /// Whether misses of this map and of its [`crate::FrozenPages`] are read at once, blocking the thread, instead of being told:
+    /// for what cannot or should not be done once more.
+    pub fn set_reads_in_turn(&mut self, on: bool) {
+        self.shared.set_reads_in_turn(on);
+    }
+
+    /// Reads page `no` into memory if it is not there, blocking the thread.
+    pub fn read_blocking(&self, no: PageNo) -> Result<(), FileError> {
+        let version = self.root.find(self.height, no).and_then(|entry| entry.version.as_ref());
+        match version {
+            Some(version) if !version.is_resident() => version.load_blocking(no, &self.shared),
+            _ => Ok(()),
         }
     }
 
-    /// Drops page `no` from memory if the file has it and no snapshot holds it; true if it did.
-    pub fn evict(&mut self, no: PageNo) -> bool {
-        // Descends by exclusive ownership without copying: a shared node means a snapshot holds the page.
-        let mut shift = shift_of(self.height);
-        let mut link = &mut self.root;
-        if !covers(self.height, no) {
-            return false;
-        }
-        loop {
-            match link {
-                Link::Inner(inner) => {
-                    let Some(inner) = Arc::get_mut(inner) else { return false };
-                    link = &mut inner.kids[kid_index(no, shift)];
-                    shift = shift.saturating_sub(shift_of(1));
-                }
-                Link::Leaf(leaf) => {
-                    let Some(leaf) = Arc::get_mut(leaf) else { return false };
-                    return leaf.entries[kid_index(no, 0)].evict();
-                }
-                Link::Empty => return false,
+    #[cold]
+    fn missing<'a>(&'a self, entry: Option<&'a Entry>, no: PageNo) -> Result<&'a PageBytes, PageFault> {
+        match entry.and_then(|entry| entry.version.as_ref().zip(Some(entry))) {
+            Some((version, entry)) if self.shared.reads_in_turn() => {
+                version.load_blocking(no, &self.shared).map_err(|error| unreadable(no, error))?;
+                Ok(entry.bytes().expect("just loaded, and only the owner evicts"))
             }
+            _ => Err(fault_of(entry, no)),
         }
     }
 
@@ -222,10 +316,10 @@ impl PageMap {
     fn page_mut_slow(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
         let found = self.root.find(self.height, no);
         if found.and_then(Entry::data).is_none() {
-            return Err(fault_of(found, no));
+            self.missing(found, no)?;
         }
         let (epoch, checkpointed) = (self.epoch, self.checkpointed);
-        let Writing { entry, left_behind, shared } = self.entry_mut(no);
+        let Writing { entry, left_behind, retired, shared } = self.entry_mut(no);
         let first_change = entry.born <= checkpointed;
         let version = entry.version.as_mut().expect("found above");
         match Arc::get_mut(version) {
@@ -236,10 +330,12 @@ impl PageMap {
                 left_behind.note_reused(location, shared);
             }
             None => {
-                let frame = Frame::copy_of(version.bytes().expect("found above"));
+                let frame = Frame::copy_of(entry.bytes().expect("found above"));
                 let new = Entry::new(PageVersion::resident(frame, shared), epoch);
                 let old = std::mem::replace(entry, new);
-                left_behind.note(old.born, BeingWritten::Page(old.version.expect("found above")));
+                let version = old.version.expect("found above");
+                retired.add(no, &version);
+                left_behind.note(old.born, BeingWritten::Page(version));
             }
         }
         self.changed += u64::from(first_change);
@@ -260,7 +356,7 @@ impl PageMap {
         }
         let mut height = self.height;
         let mut link = &mut self.root;
-        let left_behind = &mut self.left_behind;
+        let (left_behind, retired) = (&mut self.left_behind, &mut self.retired);
         loop {
             if let Link::Empty = link {
                 *link = match height {
@@ -290,7 +386,7 @@ impl PageMap {
                     leaf.stamp.born = epoch;
                     left_behind.note_reused(leaf.stamp.take_location(), shared);
                     let entry = &mut leaf.entries[kid_index(no, 0)];
-                    return Writing { entry, left_behind, shared };
+                    return Writing { entry, left_behind, retired, shared };
                 }
             }
         }
@@ -300,6 +396,7 @@ impl PageMap {
 struct Writing<'a> {
     entry: &'a mut Entry,
     left_behind: &'a mut LeftBehind,
+    retired: &'a mut Retired,
     shared: &'a Arc<MapShared>,
 }
 
@@ -308,7 +405,7 @@ impl ReadPages for PageMap {
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
         match self.root.find(self.height, no) {
             Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
-            entry => Err(fault_of(entry, no)),
+            entry => self.missing(entry, no),
         }
     }
 }
@@ -346,10 +443,11 @@ impl WritePages for PageMap {
     fn release(&mut self, no: PageNo) {
         let held = self.root.find(self.height, no).is_some_and(|entry| entry.version.is_some());
         assert!(held, "{no:?} is not a page of this map");
-        let Writing { entry, left_behind, .. } = self.entry_mut(no);
+        let Writing { entry, left_behind, retired, .. } = self.entry_mut(no);
         let old = std::mem::take(entry);
-        let born = old.born;
-        left_behind.note(old.born, BeingWritten::Page(old.version.expect("held")));
+        let (born, version) = (old.born, old.version.expect("held"));
+        retired.add(no, &version);
+        left_behind.note(born, BeingWritten::Page(version));
         self.free_pages.push(no);
         self.pages -= 1;
         if born > self.checkpointed {
@@ -360,6 +458,9 @@ impl WritePages for PageMap {
 
 impl Drop for PageMap {
     fn drop(&mut self) {
+        if let Some(budget) = self.shared.budget() {
+            budget.end_holds(self.held.values().map(|count| *count as usize).sum());
+        }
         self.shared.close();
     }
 }

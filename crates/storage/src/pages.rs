@@ -52,6 +52,15 @@ impl std::error::Error for PageFault {}
 pub trait ReadPages {
     /// The bytes of page `no`. A number that no page has is a fault of kind `Corrupt`: only a damaged page names one.
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault>;
+
+    /// Calls `read` with the bytes of page `no`, which need not stay in memory afterwards: for going through many pages one
+    /// after the other.
+    fn with_page<R>(&self, no: PageNo, read: impl FnOnce(&PageBytes) -> R) -> Result<R, PageFault>
+    where
+        Self: Sized,
+    {
+        self.page(no).map(read)
+    }
 }
 
 /// Pages that their owner changes in place.

@@ -1,9 +1,10 @@
 //! The persistent radix tree from page numbers to page versions: 256 ways a level, nodes shared by reference count.
 //!
 //! A node is changed in place only while no one else holds it, and copied otherwise; so a root that was cloned stays
-//! what it was. A leaf entry repeats its version's frame address, which saves a dependent load on every page access:
-//! the version is the truth, the address a speed-up that is valid because a frame leaves its version only when no
-//! other entry holds that version.
+//! what it was. A leaf entry repeats its version's frame address, which saves a dependent load on every page access of the
+//! live map: the version is the truth, the address a speed-up. Only the live map looks at it, and it clears it before it takes
+//! a frame from its version; entries that snapshots alone reach may keep stale addresses that nobody reads. A cleared address
+//! is also how a sweep marks a page: who uses it sets it anew, and if nobody did until the next visit, nobody used the page.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -122,7 +123,7 @@ impl Entry {
         Entry { version: self.version.clone(), born: self.born, data }
     }
 
-    /// Where the page's bytes are, valid as long as this entry holds its version.
+    /// Where the page's bytes are, for the live map: valid while it is borrowed.
     #[inline]
     pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
         NonNull::new(self.data.load(Ordering::Acquire)).or_else(|| self.find_data())
@@ -135,22 +136,23 @@ impl Entry {
         Some(data)
     }
 
-    /// The page's bytes, if they are in memory.
+    /// The page's bytes, if they are in memory. For the live map only.
     #[inline]
     pub(crate) fn bytes(&self) -> Option<&PageBytes> {
-        // SAFETY: the entry holds the version and the version holds the frame (`evict` below needs `&mut` of both).
-        // The bytes are written only by the live map, which needs `&mut` of itself, in versions no snapshot reaches.
+        // SAFETY: the entry holds the version, and the version its frame: only the live map evicts, through `&mut` of
+        // itself, so not while this borrow of its entry lives. The bytes are written only by the live map, which needs
+        // `&mut` of itself too, in versions no snapshot reaches.
         self.data().map(|data| unsafe { data.as_ref() })
     }
 
-    /// Drops the bytes in memory if the file has them and no other root holds this version.
-    pub(crate) fn evict(&mut self) -> bool {
-        let Some(version) = self.version.as_mut().and_then(Arc::get_mut) else { return false };
-        let evicted = version.evict();
-        if evicted {
-            *self.data.get_mut() = ptr::null_mut();
+    /// Clears the address; says whether it was set, so that the page was used since it was last cleared. For the live map's
+    /// owner, who borrows the map exclusively.
+    pub(crate) fn cool(&self) -> bool {
+        let used = !self.data.load(Ordering::Relaxed).is_null();
+        if used {
+            self.data.store(ptr::null_mut(), Ordering::Relaxed);
         }
-        evicted
+        used
     }
 }
 
@@ -179,6 +181,23 @@ impl Link {
                 Link::Empty => return None,
             }
             shift = shift.saturating_sub(FANOUT_BITS);
+        }
+    }
+
+    /// The first leaf that covers page `from` or a later one, with the first page number it covers; `first` is the first
+    /// that this link covers.
+    pub(crate) fn leaf_from(&self, height: u32, first: u32, from: u32) -> Option<(u32, &Leaf)> {
+        let span = |height: u32| FANOUT.pow(height + 1) as u64;
+        match self {
+            Link::Empty => None,
+            Link::Leaf(leaf) => (u64::from(first) + span(0) > u64::from(from)).then_some((first, &**leaf)),
+            Link::Inner(inner) => {
+                let below = span(height - 1);
+                let start = (u64::from(from.saturating_sub(first)) / below) as usize;
+                inner.kids.iter().enumerate().skip(start).find_map(|(i, kid)| {
+                    kid.leaf_from(height - 1, first + ((i as u32) << (height * FANOUT_BITS)), from)
+                })
+            }
         }
     }
 

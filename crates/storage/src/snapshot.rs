@@ -2,16 +2,20 @@
 //!
 //! A snapshot is a clone of the map's root: making it costs nothing that grows with the data, and from then on the
 //! owner copies a page before changing it for the first time. What a snapshot alone still holds is charged to its map.
+//!
+//! A snapshot's pages are evicted like any others. So whoever reads them either pins them ([`PinnedPages`], on any thread) or
+//! borrows the live map meanwhile ([`FrozenPages`], at home), because only the map's owner evicts.
 
+use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use base::{Epoch, PageNo};
 
 use crate::file_error::FileError;
-use crate::frame::Frame;
-use crate::radix::Link;
-use crate::version::MapShared;
-use crate::{PageBytes, PageFault, ReadPages};
+use crate::radix::{Entry, Link};
+use crate::version::{MapShared, PageVersion, PinnedPage};
+use crate::{PageBytes, PageFault, PageMap, ReadPages};
 
 /// A frozen root of a page map. Clones share it; the last one dropped gives its pages back.
 #[derive(Clone)]
@@ -24,48 +28,129 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The bytes of page `no`, read from the data file first if they are not in memory. Blocks on disk, so only for
-    /// analytic and tool threads.
-    pub fn read_blocking(&self, no: PageNo) -> Result<&PageBytes, FileError> {
+    fn version(&self, no: PageNo) -> Result<&PageVersion, PageFault> {
+        let entry = self.root.find(self.height, no);
+        entry.and_then(|entry| entry.version.as_deref()).ok_or_else(|| fault_of(entry, no))
+    }
+
+    /// Pins page `no`, read from the data file first if it is not in memory. Blocks on disk and until the budget has room, so
+    /// only for analytic and tool threads.
+    pub(crate) fn pin_blocking(&self, no: PageNo) -> Result<PinnedPage<'_>, FileError> {
+        let version = self.version(no).map_err(|fault| match fault {
+            PageFault::Corrupt(corrupt) => FileError::Corrupt(*corrupt),
+            fault => unreachable!("a version is there or is not: {fault}"),
+        })?;
         loop {
-            match self.page(no) {
-                Ok(bytes) => return Ok(bytes),
-                Err(PageFault::Corrupt(corrupt)) => return Err(FileError::Corrupt(*corrupt)),
-                Err(_) => self.load_blocking(no)?,
+            if let Some(page) = version.pin() {
+                return Ok(page);
             }
+            let _room = self.shared.budget().map(|budget| budget.room_blocking());
+            version.load_blocking(no, &self.shared)?;
         }
+    }
+
+    /// The snapshot as an analytic or tool thread reads it: misses block.
+    pub fn pinned(&self) -> PinnedPages<'_> {
+        PinnedPages { snapshot: self, pins: RefCell::default() }
     }
 
     /// Calls `visit` with each page's number, in ascending order.
     pub fn for_each_page(&self, mut visit: impl FnMut(PageNo)) {
         self.root.for_each(self.height, 0, &mut |no, _| visit(no));
     }
+}
 
-    #[cold]
-    fn load_blocking(&self, no: PageNo) -> Result<(), FileError> {
-        let entry = self.root.find(self.height, no).expect("a missing page has an entry");
-        let version = entry.version.as_ref().expect("a missing page has a version");
-        let location = version.location().expect("a page is in memory or in the file");
-        let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
-        let mut frame = Frame::zeroed();
-        reader.read_slot_blocking(location, Some(no), &mut frame)?;
-        version.load(frame);
-        Ok(())
+/// A snapshot's pages read on any thread, each pinned until this is dropped: make one for a few pages, a leaf's path say.
+/// Blocks where a page is not in memory.
+pub struct PinnedPages<'s> {
+    snapshot: &'s Snapshot,
+    pins: RefCell<Vec<PinnedPage<'s>>>,
+}
+
+impl PinnedPages<'_> {
+    /// As [`ReadPages::page`], with the reason why a page cannot be read.
+    pub fn read(&self, no: PageNo) -> Result<&PageBytes, FileError> {
+        let page = self.snapshot.pin_blocking(no)?;
+        let bytes: *const PageBytes = page.deref();
+        self.pins.borrow_mut().push(page);
+        // SAFETY: the pin keeps the bytes where they are, wherever the pin itself is moved to; it is dropped with `self`, which
+        // outlives the borrow that is returned, and nothing else takes pins out of the list.
+        Ok(unsafe { &*bytes })
     }
 }
 
-impl ReadPages for Snapshot {
+/// The disk failed; there is no page to wait for, so it ends a query as damage does.
+pub(crate) fn unreadable(no: PageNo, error: FileError) -> PageFault {
+    match error {
+        FileError::Corrupt(corrupt) => PageFault::Corrupt(Box::new(corrupt)),
+        error => PageFault::Unreadable(no, error.to_string().into()),
+    }
+}
+
+impl ReadPages for PinnedPages<'_> {
+    fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
+        self.read(no).map_err(|error| unreadable(no, error))
+    }
+
+    fn with_page<R>(&self, no: PageNo, read: impl FnOnce(&PageBytes) -> R) -> Result<R, PageFault> {
+        let page = self.snapshot.pin_blocking(no).map_err(|error| unreadable(no, error))?;
+        Ok(read(&page))
+    }
+}
+
+/// A snapshot's pages in a turn of its home: nothing is pinned, for nothing is evicted while the live map is borrowed.
+#[repr(transparent)]
+pub struct FrozenPages(Snapshot);
+
+impl PageMap {
+    /// The pages of one of this map's own snapshots.
+    ///
+    /// # Panics
+    /// If it is another map's.
+    #[inline]
+    pub fn frozen<'a>(&'a self, snapshot: &'a Snapshot) -> &'a FrozenPages {
+        assert!(self.is_origin_of(snapshot), "a snapshot is read at its own home");
+        // SAFETY: `FrozenPages` is a `Snapshot`, by `repr(transparent)`. The result lives no longer than the borrow of the map,
+        // which `FrozenPages::page` relies on; the type cannot be had otherwise.
+        unsafe { &*std::ptr::from_ref(snapshot).cast::<FrozenPages>() }
+    }
+}
+
+impl ReadPages for FrozenPages {
     #[inline]
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
-        match self.root.find(self.height, no) {
-            Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
-            entry => Err(fault_of(entry, no)),
+        let version = self.0.version(no)?;
+        match version.data() {
+            Some(data) => {
+                version.touch();
+                // SAFETY: `self` lives within a borrow of the live map (`PageMap::frozen`), whose owner alone evicts and needs
+                // it exclusively to do so. The bytes are not written: a snapshot reaches them.
+                Ok(unsafe { data.as_ref() })
+            }
+            None if self.0.shared.reads_in_turn() => {
+                version.load_blocking(no, &self.0.shared).map_err(|error| unreadable(no, error))?;
+                self.page(no)
+            }
+            None => Err(PageFault::Miss(no)),
         }
     }
 }
 
+impl PageVersion {
+    /// Reads the page from the file, blocking the thread.
+    #[cold]
+    pub(crate) fn load_blocking(&self, no: PageNo, shared: &MapShared) -> Result<(), FileError> {
+        let location = self.location().expect("a page is in memory or in the file");
+        let reader = shared.reader.as_ref().expect("only a map with a file has pages outside memory");
+        let mut frame = crate::frame::Frame::zeroed();
+        reader.read_slot_blocking(location, Some(no), &mut frame)?;
+        self.load(frame);
+        Ok(())
+    }
+}
+
 #[cold]
-pub(crate) fn fault_of(entry: Option<&crate::radix::Entry>, no: PageNo) -> PageFault {
+pub(crate) fn fault_of(entry: Option<&Entry>, no: PageNo) -> PageFault {
     match entry {
         Some(entry) if entry.version.is_some() => PageFault::Miss(no),
         _ => PageFault::corrupt(no, "the map holds no such page", 0, 1),

@@ -3,17 +3,24 @@
 //! Where a version lies in the file and where it lies in memory are each one atomic in one place, so loading a page
 //! or giving it a slot is one store whatever number of roots share it. A version's bytes are written only by the live
 //! map's owner, and only while no snapshot can reach it; `radix.rs` keeps the epoch that says so.
+//!
+//! A frame leaves its version by `evict`, which only the live map's owner calls, while it borrows the map exclusively and
+//! has cleared the frame's address in the map's own entry. So bytes may be read in three ways: through a borrow of the live
+//! map; in a version that has no location, which is never evicted; and pinned, from any thread.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use base::SlotNo;
 use base::limits::PAGE_SIZE;
+use governor::UseTimes;
 
 use crate::PageBytes;
 use crate::file_reader::FileReader;
 use crate::frame::{Frame, FrameCell};
+use crate::memory_budget::{MemoryBudget, PageCounts};
 
 /// Where a page lies in its data file, and the CRC-32C its bytes must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +65,11 @@ impl LocationCell {
 pub(crate) struct MapShared {
     pub(crate) reader: Option<Arc<FileReader>>,
     resident_bytes: AtomicU64,
+    /// Charged too, once the map has one.
+    budget: OnceLock<Arc<MemoryBudget>>,
+    pub(crate) counts: PageCounts,
+    /// Misses at home are read at once, blocking, instead of being told.
+    reads_in_turn: AtomicBool,
     released: ReleasedSlots,
     /// Set when the live map is gone: its file takes no more slots back.
     closed: AtomicBool,
@@ -70,10 +82,34 @@ impl MapShared {
 
     pub(crate) fn charge(&self, bytes: usize) {
         self.resident_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(budget) = self.budget.get() {
+            budget.charge(bytes as u64);
+        }
     }
 
     pub(crate) fn refund(&self, bytes: usize) {
         self.resident_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        if let Some(budget) = self.budget.get() {
+            budget.refund(bytes as u64);
+        }
+    }
+
+    /// Charges what is resident, and what comes, to `budget`. The caller is the only one that charges meanwhile.
+    pub(crate) fn charge_to(&self, budget: &Arc<MemoryBudget>) {
+        budget.charge(self.resident_bytes());
+        assert!(self.budget.set(Arc::clone(budget)).is_ok(), "a map has one budget");
+    }
+
+    pub(crate) fn reads_in_turn(&self) -> bool {
+        self.reads_in_turn.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_reads_in_turn(&self, on: bool) {
+        self.reads_in_turn.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn budget(&self) -> Option<&Arc<MemoryBudget>> {
+        self.budget.get()
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
@@ -206,34 +242,96 @@ impl PageVersion {
         self.location.take()
     }
 
-    /// Where the bytes are in memory; valid as long as `self` is, for frames leave only through `evict`.
+    /// Where the bytes are in memory; the module says how long.
     pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
         self.frame.data()
     }
 
-    pub(crate) fn bytes(&self) -> Option<&PageBytes> {
-        // SAFETY: the frame stays while `self` is borrowed (`evict` needs `&mut`), and its bytes are written only
-        // through a map entry of the current epoch, which no one but the writing owner can reach.
+    /// The bytes of a version that only memory has.
+    pub(crate) fn unwritten_bytes(&self) -> Option<&PageBytes> {
+        assert!(self.location().is_none(), "a version with a location may be evicted");
+        // SAFETY: without a location the frame stays (`evict`), and its bytes are written only through a map entry of the
+        // current epoch, which no one but the writing owner can reach. Locations come from a checkpoint, which has read
+        // the bytes before.
         self.data().map(|data| unsafe { data.as_ref() })
+    }
+
+    /// Keeps the bytes in memory until the pin is dropped; `None` if they are not there.
+    pub(crate) fn pin(&self) -> Option<PinnedPage<'_>> {
+        let data = self.frame.pin()?;
+        Some(PinnedPage { version: self, data })
     }
 
     /// Makes `frame`, just read from this version's location, its bytes in memory, unless another reader was first.
     pub(crate) fn load(&self, frame: Frame) {
+        self.shared.counts.reads.fetch_add(1, Ordering::Relaxed);
         if self.frame.fill(frame).is_ok() {
             self.shared.charge(PAGE_SIZE);
         }
     }
 
-    /// Drops the bytes in memory; false if there are none, or if they are the only copy.
-    pub(crate) fn evict(&mut self) -> bool {
+    /// Drops the bytes in memory; false if there are none, if they are pinned, or if they are the only copy. The caller is
+    /// the live map's owner, as the module says.
+    pub(crate) fn evict(&self) -> bool {
         if self.location.get().is_none() {
             return false;
         }
         let evicted = self.frame.empty().is_some();
         if evicted {
+            self.shared.counts.evictions.fetch_add(1, Ordering::Relaxed);
+            if let Some(budget) = self.shared.budget() {
+                budget.count_eviction();
+            }
             self.shared.refund(PAGE_SIZE);
         }
         evicted
+    }
+
+    pub(crate) fn is_resident(&self) -> bool {
+        self.frame.data().is_some()
+    }
+
+    /// When the page was used, if it is in memory.
+    pub(crate) fn uses(&self) -> UseTimes {
+        self.frame
+            .uses()
+            .map_or(UseTimes::default(), |uses| UseTimes::from_bits(uses.load(Ordering::Relaxed)))
+    }
+
+    /// Notes uses. What another thread notes at the same moment may be lost: it is a hint.
+    pub(crate) fn set_uses(&self, times: UseTimes) {
+        if let Some(uses) = self.frame.uses()
+            && uses.load(Ordering::Relaxed) != times.to_bits()
+        {
+            uses.store(times.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a use by a reader that does not go through the live map's entry.
+    pub(crate) fn touch(&self) {
+        self.set_uses(self.uses().touched());
+    }
+}
+
+/// The bytes of a page, kept in memory while this lives.
+pub(crate) struct PinnedPage<'v> {
+    version: &'v PageVersion,
+    data: NonNull<PageBytes>,
+}
+
+impl Deref for PinnedPage<'_> {
+    type Target = PageBytes;
+
+    fn deref(&self) -> &PageBytes {
+        // SAFETY: pinned until `drop`. The bytes are written only through a map entry of the current epoch; whoever pins
+        // holds a snapshot that reaches the version, or borrows the live map, so there is no such entry or no writer.
+        unsafe { self.data.as_ref() }
+    }
+}
+
+impl Drop for PinnedPage<'_> {
+    fn drop(&mut self) {
+        self.version.frame.unpin();
     }
 }
 

@@ -255,12 +255,12 @@ impl Tenant {
         self.trees.set(tree, TreeState { dirty: true, ..state });
     }
 
-    /// Brings a missing page in while a commit is being applied, which cannot stop. The snapshot shares the page's frame
-    /// with the live map.
+    /// Brings a missing page in while a commit is being applied, which cannot stop. The caller has no page borrowed.
     #[cold]
     fn load_now(&mut self, fault: PageFault) {
         let PageFault::Miss(page) = fault else { panic!("tenant {}: {fault}", self.id) };
-        if let Err(error) = self.pages.snapshot().read_blocking(page) {
+        self.shed();
+        if let Err(error) = self.pages.read_blocking(page) {
             panic!("tenant {}: {error}", self.id);
         }
     }
@@ -329,6 +329,7 @@ impl Tenant {
 
     /// `ROLLBACK TO SAVEPOINT`: takes back everything since, locks included.
     pub fn rollback_to(&mut self, txn: &mut Txn, savepoint: &Savepoint) {
+        self.release_pages(txn);
         self.settle_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
         txn.tables.clear();
@@ -356,6 +357,7 @@ impl Tenant {
     }
 
     fn end(&mut self, mut txn: Txn) {
+        self.release_pages(&txn);
         self.settle_wait(&mut txn);
         for (tag, modes) in &txn.held {
             self.locks.release(txn.session, tag, *modes);

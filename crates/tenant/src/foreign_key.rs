@@ -82,6 +82,7 @@ impl View<'_> {
                 }
             }
         }
+        self.tenant.release_pages(self.txn);
         Ok(())
     }
 

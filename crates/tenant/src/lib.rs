@@ -18,6 +18,7 @@ mod foreign_key;
 mod history;
 mod interrupt;
 pub mod locks;
+mod memory;
 mod overlay;
 mod pending;
 mod redo_record;
@@ -38,13 +39,12 @@ pub use commit::Committed;
 pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
+pub use memory::{PageRequest, WriterWait};
 pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
-pub use tenant::{
-    OpenError, PageRequest, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure,
-};
+pub use tenant::{OpenError, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};

@@ -20,7 +20,6 @@ use storage::{PageFault, WritePages};
 use crate::catalog::{Catalog, Index, Table};
 use crate::ddl::Behavior;
 use crate::interrupt::Interrupt;
-use crate::snapshot_view::Blocking;
 use crate::tenant::{OpenError, RedoSink, Tenant};
 use crate::trees::TreeState;
 use crate::txn::Isolation;
@@ -218,7 +217,7 @@ impl Tenant {
     /// Gives back the pages of `gone` trees and of trees that nothing refers to, as far as it is known which they are.
     fn release_unowned(&mut self, gone: &[TreeState], repaired: &mut Repaired) {
         let snapshot = self.pages.snapshot();
-        let pages = Blocking(&snapshot);
+        let pages = snapshot.pinned();
         let mut owned: FxHashSet<PageNo> = FxHashSet::default();
         for (tree, state) in self.trees.iter() {
             let reach = btree::reach(&pages, state.root);

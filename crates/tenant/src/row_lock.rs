@@ -66,7 +66,7 @@ impl View<'_> {
     pub(crate) fn require_unseen(&self, tree: TreeId, key: &[u8]) -> Step<()> {
         let Some(frozen) = &self.txn.frozen else { return Ok(()) };
         if self.tenant.history.changed_since(tree, key, frozen.commit)
-            && btree::contains(&frozen.pages, frozen.trees.root(tree), key)?
+            && btree::contains(self.tenant.pages.frozen(&frozen.pages), frozen.trees.root(tree), key)?
         {
             return Err(serialization_failure().into());
         }

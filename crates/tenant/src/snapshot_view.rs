@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{CommitNo, PageNo, SqlError, SqlResult, SqlState};
+use base::{CommitNo, SqlError, SqlResult, SqlState};
 use btree::{Cursor, LeafRun, Seek, Value};
-use storage::{FileError, PageBytes, PageFault, ReadPages, Snapshot};
+use storage::{PageFault, PinnedPages, Snapshot};
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::interrupt::error_of_fault;
@@ -47,23 +47,6 @@ const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<SnapshotView>();
 };
-
-/// Reads pages, blocking on disk where one is not in memory.
-pub(crate) struct Blocking<'a>(pub(crate) &'a Snapshot);
-
-impl ReadPages for Blocking<'_> {
-    #[inline]
-    fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
-        match self.0.page(no) {
-            Err(PageFault::Miss(_)) => self.0.read_blocking(no).map_err(|error| match error {
-                FileError::Corrupt(corrupt) => PageFault::Corrupt(Box::new(corrupt)),
-                // The only other failure is the disk's; there is no page to wait for, so it ends the query too.
-                error => PageFault::Unreadable(no, error.to_string().into()),
-            }),
-            result => result,
-        }
-    }
-}
 
 fn failed(fault: PageFault) -> SqlError {
     error_of_fault(&fault)
@@ -117,7 +100,7 @@ impl SnapshotView {
             Some(Change::Delete) => return Ok(None),
             None => {}
         }
-        let pages = Blocking(&self.frozen.pages);
+        let pages = self.frozen.pages.pinned();
         match btree::get(&pages, self.frozen.trees.root(table.tree), &key).map_err(failed)? {
             None => Ok(None),
             Some(value) => {
@@ -146,7 +129,7 @@ struct Leaf<'r> {
 }
 
 impl<'r> Leaf<'r> {
-    fn read(run: LeafRun<'r>, pages: &Blocking<'_>) -> SqlResult<Leaf<'r>> {
+    fn read(run: LeafRun<'r>, pages: &PinnedPages<'_>) -> SqlResult<Leaf<'r>> {
         let mut chains = Vec::new();
         for i in 0..run.len() {
             if let value @ Value::Chain(_) = run.value(i) {
@@ -228,13 +211,13 @@ impl SnapshotScan {
     fn visit_leaf(
         &mut self,
         keyed: bool,
-        visit: &mut dyn FnMut(LeafRows<'_>, &Blocking<'_>) -> SqlResult<()>,
+        visit: &mut dyn FnMut(LeafRows<'_>, &PinnedPages<'_>) -> SqlResult<()>,
     ) -> SqlResult<bool> {
         if self.done || self.range.is_empty() {
             return Ok(false);
         }
         let frozen = Arc::clone(&self.view.frozen);
-        let pages = Blocking(&frozen.pages);
+        let pages = frozen.pages.pinned();
         let end = self.range.to.clone();
         let end = end.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
         let run = self.cursor.next_leaf(&pages, end).map_err(failed)?;
@@ -268,7 +251,7 @@ impl SnapshotScan {
     /// The rows of `run` with the transaction's changes within `part` over them.
     fn merge<'r>(
         &'r self,
-        pages: &'r Blocking<'_>,
+        pages: &'r PinnedPages<'_>,
         run: Option<LeafRun<'r>>,
         part: &KeyRange,
     ) -> SqlResult<Vec<Keyed<'r>>> {
@@ -296,7 +279,11 @@ impl SnapshotScan {
     }
 
     /// The rows that entries of an index stand for.
-    fn rows_of<'r>(&'r self, pages: &'r Blocking<'_>, entries: Vec<Keyed<'r>>) -> SqlResult<Vec<Keyed<'r>>> {
+    fn rows_of<'r>(
+        &'r self,
+        pages: &'r PinnedPages<'_>,
+        entries: Vec<Keyed<'r>>,
+    ) -> SqlResult<Vec<Keyed<'r>>> {
         let damaged = || {
             SqlError::new(
                 SqlState::INDEX_CORRUPTED,

@@ -9,17 +9,16 @@ use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use storage::{
-    Checkpoint, Corrupt, DataFile, FileError, FileReader, LoadedPage, PageFault, PageLocation, PageMap, Root,
-};
+use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root};
 
 use crate::catalog::{
     Catalog, Decode, Encode, FIRST_USER_OID, Malformed, RecordKey, RecordKind, Relation, decode_record,
     encode_record,
 };
 use crate::history::History;
-use crate::interrupt::{Step, error_of_fault};
+use crate::interrupt::Step;
 use crate::locks::{LockRecord, LockTable};
+use crate::memory::Holds;
 use crate::pending::Pending;
 use crate::sequence::SequenceState;
 use crate::snapshot_view::{Frozen, SnapshotView};
@@ -66,13 +65,16 @@ impl RedoSink for storage::redo::LogWriter {
 pub struct Tenant {
     pub(crate) id: TenantId,
     pub(crate) pages: PageMap,
-    file: Option<DataFile>,
+    pub(crate) file: Option<DataFile>,
     pub(crate) trees: Trees,
     pub(crate) catalog: Arc<Catalog>,
     /// The last commit applied.
     pub(crate) committed: CommitNo,
     pub(crate) locks: LockTable,
     pub(crate) history: History,
+    pub(crate) holds: Holds,
+    /// What the present turn misses it reads at once.
+    pub(crate) in_turn: bool,
     pub(crate) pending: Pending,
     /// The log is durable through here.
     pub(crate) durable: Lsn,
@@ -185,19 +187,6 @@ impl From<Corrupt> for OpenError {
     }
 }
 
-/// A page to read from disk after [`crate::Interrupt::Miss`].
-pub struct PageRequest {
-    reader: Arc<FileReader>,
-    location: PageLocation,
-}
-
-impl PageRequest {
-    /// Reads the page through the calling thread's reactor; hand it to [`Tenant::page_loaded`].
-    pub async fn read(self) -> Result<LoadedPage, FileError> {
-        self.reader.read_page(self.location).await
-    }
-}
-
 /// Where an open tenant's memory goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TenantMemory {
@@ -264,6 +253,8 @@ impl Tenant {
             committed: CommitNo(0),
             locks: LockTable::default(),
             history: History::default(),
+            holds: Holds::default(),
+            in_turn: false,
             pending: Pending::default(),
             durable: Lsn(0),
             sequences: FxHashMap::default(),
@@ -352,8 +343,9 @@ impl Tenant {
                 let Some(request) = self.request(page).map_err(|fault| self.open_error(fault))? else {
                     return Ok(());
                 };
+                self.shed();
                 let loaded = request.read().await?;
-                self.pages.load(loaded);
+                self.page_loaded(loaded);
                 Ok(())
             }
         }
@@ -366,42 +358,6 @@ impl Tenant {
                 OpenError::Catalog { tenant: self.id, what: "a page is missing without a file" }
             }
         }
-    }
-
-    fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
-        let Some(location) = self.pages.locate(page)? else { return Ok(None) };
-        let reader = self.file.as_ref().ok_or(PageFault::Miss(page))?.reader();
-        Ok(Some(PageRequest { reader, location }))
-    }
-
-    /// What to read after [`crate::Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run again.
-    /// Blocks in the rare case that only the transaction's snapshot still has the page.
-    pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
-        match self.request(page) {
-            Ok(Some(request)) => Ok(Some(request)),
-            live => match &txn.frozen {
-                Some(frozen) => match frozen.pages.read_blocking(page) {
-                    Ok(_) => Ok(None),
-                    Err(error) => Err(SqlError::new(state_of_file_error(&error), error.to_string())),
-                },
-                None => match live {
-                    Ok(_) => Ok(None),
-                    Err(fault) => Err(error_of_fault(&fault)),
-                },
-            },
-        }
-    }
-
-    /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.
-    ///
-    /// Errors: XX001 where the map has no such page.
-    pub fn page_to_reclaim(&self, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
-        self.request(page).map_err(|fault| error_of_fault(&fault))
-    }
-
-    /// Takes in a page that a [`PageRequest`] read.
-    pub fn page_loaded(&mut self, loaded: LoadedPage) {
-        self.pages.load(loaded);
     }
 
     pub fn id(&self) -> TenantId {
@@ -461,6 +417,7 @@ impl Tenant {
             waiting: None,
             deferred: Vec::new(),
             observed: Lsn(0),
+            evictions: self.pages.tally().evictions,
             wrote_catalog: false,
         }
     }
@@ -468,6 +425,7 @@ impl Tenant {
     /// What the next statement of `txn` executes against, within this turn. The first one of a transaction that reads a
     /// snapshot takes it.
     pub fn view<'a>(&'a mut self, txn: &'a mut Txn, redo: &'a mut dyn RedoSink) -> View<'a> {
+        self.begin_turn(txn);
         if txn.isolation != Isolation::ReadCommitted && txn.frozen.is_none() {
             self.history.begin(self.committed);
             txn.frozen = Some(self.freeze());

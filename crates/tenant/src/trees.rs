@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{PageNo, TreeId};
 use btree::TreeRoot;
 use rustc_hash::FxHashMap;
-use storage::{PageBytes, PageFault, PageMap, ReadPages, Snapshot};
+use storage::{FrozenPages, PageBytes, PageFault, PageMap, ReadPages};
 
 /// The tree of catalog records.
 pub(crate) const CATALOG_TREE: TreeId = TreeId(1);
@@ -74,7 +74,7 @@ impl Trees {
 #[derive(Clone, Copy)]
 pub(crate) enum Pages<'a> {
     Live(&'a PageMap),
-    Frozen(&'a Snapshot),
+    Frozen(&'a FrozenPages),
 }
 
 impl ReadPages for Pages<'_> {

@@ -61,6 +61,8 @@ pub struct Txn {
     pub(crate) deferred: Vec<(LockTag, LockMode)>,
     /// The newest commit it may have read that was not durable.
     pub(crate) observed: Lsn,
+    /// The tenant's evictions when it began: as long as there were no more, what it touched is in memory.
+    pub(crate) evictions: u64,
     pub(crate) wrote_catalog: bool,
 }
 

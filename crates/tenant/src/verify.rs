@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, RecordKey, Table};
 use crate::repair::tree_name;
 use crate::row::keys::{index_entry_of_bytes, row_id_of, table_key};
 use crate::row::{RowRef, decode_row};
-use crate::snapshot_view::{Blocking, Frozen};
+use crate::snapshot_view::Frozen;
 use crate::tenant::{OpenError, Tenant};
 use crate::trees::CATALOG_TREE;
 
@@ -107,7 +107,7 @@ impl Check<'_> {
         entries: Option<u64>,
         on_entry: OnEntry<'_>,
     ) -> bool {
-        let pages = Blocking(&self.frozen.pages);
+        let pages = self.frozen.pages.pinned();
         let mut defect = None;
         let result = btree::check_each(&pages, root, |key, value| {
             let value = value.read(&pages)?;
@@ -187,7 +187,7 @@ impl Check<'_> {
         self.report.tables += 1;
         let frozen = self.frozen;
         let state = frozen.trees.get(table.tree);
-        let pages = Blocking(&frozen.pages);
+        let pages = frozen.pages.pinned();
         let mut rows = 0;
         let whole = self.tree(table.tree, state.root, Some(state.entries), &mut |key, bytes| {
             rows += 1;

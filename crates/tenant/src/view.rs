@@ -36,6 +36,9 @@ pub(crate) struct InSession<'a> {
 /// Rows and other small steps between two looks at whether the statement is to end: at 0.2 us a row, every 50 us.
 pub(crate) const STEPS_UNASKED: u32 = 256;
 
+/// The same while each step may read some pages, which the tenant then has to make room for: at 3 pages a step, half a MiB.
+pub(crate) const STEPS_UNASKED_IN_TURN: u32 = 21;
+
 /// Through what a table is scanned.
 #[derive(Clone, Copy, Debug)]
 pub enum Access<'i> {
@@ -73,7 +76,8 @@ impl<'a> View<'a> {
 
     #[cold]
     fn ask(&mut self) -> Step<()> {
-        self.unasked = STEPS_UNASKED;
+        self.unasked = if self.tenant.in_turn { STEPS_UNASKED_IN_TURN } else { STEPS_UNASKED };
+        self.tenant.shed_in_turn();
         match self.session {
             Some(session) if (session.asked_to_end)() => Err(Interrupt::Asked),
             _ => Ok(()),
@@ -177,8 +181,9 @@ impl View<'_> {
         // Two arms rather than one over `Pages`: the live one is the hot path of every point read.
         match &self.txn.frozen {
             Some(frozen) if state == State::Statement && !self.txn.is_built(tree) => {
-                match btree::get(&frozen.pages, frozen.trees.root(tree), key)? {
-                    Some(value) => value.read(&frozen.pages).map(Some),
+                let pages = self.tenant.pages.frozen(&frozen.pages);
+                match btree::get(pages, frozen.trees.root(tree), key)? {
+                    Some(value) => value.read(pages).map(Some),
                     None => Ok(None),
                 }
             }
@@ -222,7 +227,7 @@ pub(crate) fn source<'v>(
 ) -> (Pages<'v>, btree::TreeRoot) {
     match &txn.frozen {
         Some(frozen) if state == State::Statement && !txn.is_built(tree) => {
-            (Pages::Frozen(&frozen.pages), frozen.trees.root(tree))
+            (Pages::Frozen(tenant.pages.frozen(&frozen.pages)), frozen.trees.root(tree))
         }
         _ => (Pages::Live(&tenant.pages), tenant.trees.root(tree)),
     }

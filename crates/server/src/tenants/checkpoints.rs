@@ -33,6 +33,24 @@ impl Home {
         task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
+    /// As [`Home::checkpoint`], but if one is under way waits for its end instead.
+    pub(super) async fn checkpoint_or_wait(self: &Arc<Home>) -> SqlResult<()> {
+        if self.since_checkpoint().is_some() {
+            return self.checkpoint().await;
+        }
+        self.checkpoint_ended().await;
+        Ok(())
+    }
+
+    /// Begins a checkpoint if none is under way, and leaves it to itself. At home only.
+    pub(super) fn start_checkpoint(self: &Arc<Home>) {
+        if self.since_checkpoint().is_some() {
+            let home = self.clone();
+            // Failures are logged where they happen; the next look tries again.
+            self.worker().spawn(self.id(), async move { drop(home.do_checkpoint().await) }).detach();
+        }
+    }
+
     async fn do_checkpoint(&self) -> SqlResult<()> {
         let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };
         let outcome = self.write_checkpoint(&mut begun).await;

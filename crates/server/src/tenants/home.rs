@@ -9,12 +9,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId};
+use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
+use rustc_hash::FxHashMap;
 use sql::session;
 use storage::redo::{LogWriter, RedoIndex, recover};
+use storage::{PageCounters, PageTally};
 use tenant::{Interrupt, PageRequest, RedoSink, Tenant};
 
 use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
@@ -45,6 +48,7 @@ pub(crate) struct Home {
     /// When a session last ended or the tenant was opened.
     last_used: AtomicU64,
     commits: AtomicU64,
+    figures: Mutex<PageFigures>,
     /// Copies of the tenant under way.
     copies: AtomicUsize,
 }
@@ -64,8 +68,10 @@ struct State {
     tenant: Option<Box<Tenant>>,
     /// Counts openings, so that a session of an earlier one is not taken for one of this.
     incarnation: u64,
-    /// Woken at every change of phase.
+    /// Woken at every change of phase, and at the end of a checkpoint.
     waiters: Vec<Waker>,
+    /// Reads of pages under way: whoever misses the same page waits for the same read.
+    loads: FxHashMap<SlotNo, Load>,
     /// Why the last opening failed.
     failure: Option<SqlError>,
     logged: ByteCount,
@@ -73,6 +79,17 @@ struct State {
     checkpointing: bool,
     /// What is in memory was lost: the redo index of the start does not reach far enough.
     rescan: bool,
+}
+
+/// A read of one page that several may wait for.
+type Load = SharedFuture<BoxFuture<'static, SqlResult<()>>>;
+
+/// The tenant's pages as the rest of the server sees them.
+#[derive(Default)]
+struct PageFigures {
+    /// Of the openings before the present one.
+    before: PageTally,
+    counters: Option<PageCounters>,
 }
 
 /// The worker's log, counting what goes into it.
@@ -138,6 +155,7 @@ impl Home {
             tenant: None,
             incarnation: 0,
             waiters: Vec::new(),
+            loads: FxHashMap::default(),
             failure: None,
             logged: ByteCount(0),
             checkpointed_at: Nanos(0),
@@ -155,6 +173,7 @@ impl Home {
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
+            figures: Mutex::default(),
         })
     }
 
@@ -211,6 +230,19 @@ impl Home {
 
     pub(crate) fn is_open(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == OPEN
+    }
+
+    fn lock_figures(&self) -> MutexGuard<'_, PageFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of its pages in memory, and what became of its pages since the server started. From any thread.
+    pub(crate) fn page_figures(&self) -> (ByteCount, PageTally) {
+        let figures = self.lock_figures();
+        match &figures.counters {
+            Some(counters) => (counters.resident_bytes(), figures.before + counters.tally()),
+            None => (ByteCount(0), figures.before),
+        }
     }
 
     /// Marks the present as a time of use.
@@ -343,25 +375,45 @@ impl Home {
         Ok(())
     }
 
-    /// Reads a page into the tenant.
+    /// Runs `body` with the tenant, if it is open, for what is no session's: sweeps, checkpoints.
+    pub(super) fn with_tenant<R>(&self, body: impl FnOnce(&mut Tenant) -> R) -> Option<R> {
+        self.cell.with(|state| state.tenant.as_deref_mut().map(body))
+    }
+
+    /// Reads a page into the tenant, or waits for whoever reads it already.
     ///
     /// # Errors
     /// XX001 for a damaged page, with file and offset; 58030 for a disk that cannot be read.
-    pub(crate) async fn load_page(&self, request: PageRequest) -> SqlResult<()> {
+    pub(crate) async fn load_page(self: &Arc<Home>, request: PageRequest) -> SqlResult<()> {
+        let Some(key) = request.key() else { return self.do_load_page(request).await };
+        let home = self.clone();
+        let load = self.cell.with(|state| {
+            let load = state.loads.entry(key).or_insert_with(|| {
+                // A task of its own: whoever asked may go away while others wait.
+                let task = self.worker.spawn(self.id, async move {
+                    let outcome = home.do_load_page(request).await;
+                    home.cell.with(|state| state.loads.remove(&key));
+                    outcome
+                });
+                let unfinished = || Err(SqlError::internal("reading a page did not finish"));
+                task.map(move |outcome| outcome.unwrap_or_else(unfinished)).boxed().shared()
+            });
+            load.clone()
+        });
+        load.await
+    }
+
+    async fn do_load_page(&self, request: PageRequest) -> SqlResult<()> {
         let loaded = request.read().await.map_err(|error| {
             tracing::error!(tenant = self.id.0, %error, "a page cannot be read");
             SqlError::new(tenant::state_of_file_error(&error), error.to_string())
         })?;
-        self.cell.with(|state| {
-            if let Some(tenant) = &mut state.tenant {
-                tenant.page_loaded(loaded);
-            }
-        });
+        self.with_tenant(|tenant| tenant.page_loaded(loaded));
         Ok(())
     }
 
     /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
-    pub(crate) async fn reclaim(&self) {
+    pub(crate) async fn reclaim(self: &Arc<Home>) {
         loop {
             let step = self.cell.with(|state| match &mut state.tenant {
                 Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
@@ -415,6 +467,11 @@ impl Home {
 
     fn opened(&self, state: &mut State, tenant: Tenant) {
         let now = env::now();
+        let mut figures = self.lock_figures();
+        if let Some(counters) = figures.counters.replace(tenant.page_counters()) {
+            figures.before = figures.before + counters.tally();
+        }
+        drop(figures);
         state.tenant = Some(Box::new(tenant));
         state.incarnation += 1;
         state.failure = None;
@@ -495,6 +552,7 @@ impl Home {
         let shared = self.shared()?;
         let mut tenant =
             Tenant::open(&shared.env, &self.path, self.id).await.map_err(|error| unreadable(&error))?;
+        tenant.charge_to(&shared.memory);
         let redo = if self.cell.with(|state| state.rescan) {
             self.wait_durable(self.log.appended()).await?;
             recover(&shared.env, &[shared.config.log_dir()]).map_err(|error| unreadable(&error))?
@@ -516,6 +574,14 @@ impl Home {
             let (commit, bytes) = record.map_err(|error| unreadable(&error))?;
             tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
             applied += 1;
+            if tenant.writer_wait().is_some() {
+                // What was replayed so far is a root of its own; its records are in the log, durable.
+                let mut checkpoint = tenant.begin_checkpoint().map_err(|error| unreadable(&error))?;
+                let outcome = checkpoint.run().await;
+                tenant.finish_checkpoint(checkpoint);
+                outcome.map_err(|error| unreadable(&error))?;
+                tenant.shed();
+            }
             if applied % REPLAY_RECORDS_A_TURN == 0 {
                 yield_now().await;
             }
@@ -595,7 +661,7 @@ impl Home {
                 return Ok(None);
             };
             let began = env::now();
-            if state.logged == ByteCount(0) {
+            if state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0) {
                 state.checkpointed_at = began;
                 return Ok(None);
             }
@@ -622,6 +688,7 @@ impl Home {
     pub(super) fn finish_checkpoint(&self, begun: super::checkpoints::Begun) -> bool {
         self.cell.with(|state| {
             state.checkpointing = false;
+            state.waiters.drain(..).for_each(Waker::wake);
             if state.incarnation != begun.incarnation {
                 return false;
             }
@@ -633,6 +700,20 @@ impl Home {
             }
             published
         })
+    }
+
+    /// Waits for the end of the checkpoint that is under way, if one is. At home only.
+    pub(super) async fn checkpoint_ended(&self) {
+        std::future::poll_fn(|cx| {
+            self.cell.with(|state| {
+                if !state.checkpointing {
+                    return Poll::Ready(());
+                }
+                state.waiters.push(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
     }
 
     /// Whether the opening that began a checkpoint still is the tenant's.

@@ -61,6 +61,7 @@ async fn drive(
             Pause::Error(error) => return Err(error),
             Pause::Lock(wait) => wait.await,
             Pause::Page(request) => home.load_page(request).await?,
+            Pause::Memory(_) => home.await_memory().await?,
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
             Pause::Host(_) => return Err(SqlError::unsupported("an administrator's statement here")),

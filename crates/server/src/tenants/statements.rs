@@ -66,6 +66,12 @@ pub(crate) async fn run(
             Ok(HostOutcome::Done("DROP TENANT"))
         }
         HostStatement::ShowTenants => Ok(show(shared)),
+        HostStatement::Evict { ref name } => {
+            let entry = shared.tenants.find(name).ok_or_else(|| missing(name))?;
+            let pages = entry.home.evict_all().await?.unwrap_or(0);
+            let rows = vec![vec![Datum::Int8(pages.cast_signed())]];
+            Ok(HostOutcome::Rows { fields: fields(&statement), rows, tag: "SELECT 1" })
+        }
     }
 }
 
@@ -209,8 +215,10 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
 
 /// The columns of a statement's answer; empty for one without rows.
 pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
-    if *statement != HostStatement::ShowTenants {
-        return Vec::new();
+    match statement {
+        HostStatement::ShowTenants => {}
+        HostStatement::Evict { .. } => return vec![field("evict", PgType::Int8)],
+        _ => return Vec::new(),
     }
     let text = |name: &str| field(name, PgType::Text);
     let mut fields = vec![text("name"), field("id", PgType::Int8), text("state"), text("volume")];
@@ -218,6 +226,8 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
     fields.push(field("sessions", PgType::Int8));
     fields.push(field("cpu_seconds", PgType::Float8));
     fields.extend(PromiseKey::ALL.iter().map(|key| text(key.as_str())));
+    let counted = ["resident_bytes", "page_misses", "page_reads", "page_evictions", "page_writes"];
+    fields.extend(counted.map(|name| field(name, PgType::Int8)));
     fields
 }
 
@@ -227,6 +237,7 @@ fn show(shared: &Shared) -> HostOutcome {
     for (name, entry) in shared.tenants.list() {
         let row = entry.row();
         let used = entry.home.worker().account(entry.id).used();
+        let (resident, pages) = entry.home.page_figures();
         let mut values: Row = vec![
             Datum::Text(name.into()),
             Datum::Int8(entry.id.0.cast_signed()),
@@ -237,6 +248,8 @@ fn show(shared: &Shared) -> HostOutcome {
             Datum::Float8(used.as_secs_f64()),
         ];
         values.extend(PromiseKey::ALL.iter().map(|&key| Datum::Text(row.promise.get(key).into())));
+        let counted = [resident.0, pages.misses, pages.reads, pages.evictions, pages.write_backs];
+        values.extend(counted.map(|count| Datum::Int8(count.cast_signed())));
         rows.push(values);
     }
     HostOutcome::Rows { fields, rows, tag: "SHOW TENANTS" }

@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP, BACKUP, RESTORE TENANT and SHOW TENANTS: the administrator's statements.
+//! CREATE, ALTER, DROP, BACKUP, RESTORE TENANT, SHOW TENANTS and `SELECT rowhouse.evict`: the administrator's statements.
 
 use base::SqlResult;
 use sqlparser::tokenizer::Token;
@@ -30,11 +30,17 @@ pub enum HostStatement {
     BackupTenant { name: String },
     /// `RESTORE TENANT [name] FROM STDIN [WITH (option = value, …)]`; without a name the backup's own.
     RestoreTenant { name: Option<String>, options: Vec<(String, String)> },
+    /// `SELECT rowhouse.evict('name')`: drops a tenant's pages from memory, for experiments. Only as a statement of its own, the
+    /// name as a literal.
+    Evict { name: String },
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>> {
     if tokens.take_words(&["SHOW", "TENANTS"]) {
         return Ok(Some(HostStatement::ShowTenants));
+    }
+    if let Some(name) = evict(tokens) {
+        return Ok(Some(HostStatement::Evict { name }));
     }
     if tokens.take_words(&["CREATE", "TENANT"]) {
         return create(tokens).map(Some);
@@ -65,6 +71,20 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
         return Ok(Some(HostStatement::RestoreTenant { name, options }));
     }
     Ok(None)
+}
+
+/// The name in `SELECT rowhouse.evict('name')`.
+fn evict(tokens: &mut Tokens<'_>) -> Option<String> {
+    let mut ahead = tokens.ahead();
+    let called = ahead.take_words(&["SELECT", "ROWHOUSE"])
+        && ahead.take(&Token::Period)
+        && ahead.take_word("EVICT")
+        && ahead.take(&Token::LParen);
+    let name = called.then(|| ahead.string().ok()).flatten()?;
+    (ahead.take(&Token::RParen) && ahead.at_end()).then(|| {
+        *tokens = ahead;
+        name
+    })
 }
 
 fn create(tokens: &mut Tokens<'_>) -> SqlResult<HostStatement> {

@@ -90,6 +90,8 @@ fn tenants_are_created_with_options_owner_and_password() {
     assert_eq!(options[2], ("memory".into(), "2GB".into()));
     assert_eq!((owner.as_deref(), password.as_deref()), (Some("acme"), Some("x")));
     assert!(matches!(one("show tenants"), ParsedStatement::Host(HostStatement::ShowTenants)));
+    let evict = one("select rowhouse.evict('acme')");
+    assert!(matches!(evict, ParsedStatement::Host(HostStatement::Evict { name }) if name == "acme"));
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub enum Pause {
     Lock(tenant::locks::LockWait),
     /// A page is on disk only: read it and hand it to [`Tenant::page_loaded`].
     Page(tenant::PageRequest),
+    /// Changed pages take too much of the memory for the statement to begin.
+    Memory(tenant::WriterWait),
     /// Run this on an analytical thread and feed its events to [`Session::analytic_event`].
     Analytic(Box<AnalyticRequest>),
     /// `pg_sleep`: await this long.
@@ -80,6 +82,7 @@ impl std::fmt::Debug for Pause {
         match self {
             Pause::Lock(wait) => f.debug_tuple("Lock").field(wait).finish(),
             Pause::Page(_) => f.write_str("Page"),
+            Pause::Memory(wait) => f.debug_tuple("Memory").field(wait).finish(),
             Pause::Analytic(request) => f.debug_tuple("Analytic").field(request).finish(),
             Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),
             Pause::Host(statement) => f.debug_tuple("Host").field(statement).finish(),

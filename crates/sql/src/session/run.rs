@@ -49,7 +49,11 @@ pub(super) struct Run<'a> {
 /// The pause an interrupt of the tenant stands for.
 pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pause {
     match interrupt {
-        Interrupt::Wait(wait) => Pause::Lock(wait),
+        Interrupt::Wait(wait) => {
+            // Others may need the memory to let go of the lock.
+            tenant.release_pages(txn);
+            Pause::Lock(wait)
+        }
         // Whoever drives the session finds out why.
         Interrupt::Asked => Pause::Yield,
         Interrupt::Miss(page) => match tenant.page_request(txn, page) {
@@ -60,6 +64,11 @@ pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pau
         },
         Interrupt::Error(error) => Pause::Error(error),
     }
+}
+
+/// Errors: a pause while changed pages take too much memory, for a statement that is about to change more.
+pub(super) fn await_memory(home: &Home<'_>) -> Result<(), Pause> {
+    home.tenant.writer_wait().map_or(Ok(()), |wait| Err(Pause::Memory(wait)))
 }
 
 /// Whether a statement is to end: its time is up, or somebody asked for it.
@@ -246,6 +255,9 @@ impl Session {
             let message = format!("cannot execute {command} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
+        if planned.bound.command.writes().is_some() {
+            await_memory(home)?;
+        }
         let source = match planned.bound.external_source() {
             None => None,
             Some(source) => {
@@ -291,7 +303,16 @@ impl Session {
         }
         Err(match (error, stopped) {
             (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
-                pause(interrupt, home.tenant, &open.txn)
+                let pause = pause(interrupt, home.tenant, &open.txn);
+                if matches!(pause, Pause::Page(_))
+                    && limits.rows_examined_max.is_some()
+                    && home.tenant.reads_in_turn(&open.txn)
+                {
+                    // A query that misses so much does so on a thread that may block.
+                    home.tenant.release_pages(&open.txn);
+                    return Ok(None);
+                }
+                pause
             }
             (_, Some(Stopped::Sleep(until))) => {
                 self.sleep_until = Some(until);

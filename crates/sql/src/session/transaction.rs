@@ -143,7 +143,10 @@ impl Session {
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.deadline = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
-            Transaction::Block(open) => self.transaction = Transaction::Failed(open),
+            Transaction::Block(open) => {
+                home.tenant.release_pages(&open.txn);
+                self.transaction = Transaction::Failed(open);
+            }
             other => {
                 self.transaction = other;
                 if !matches!(self.transaction, Transaction::Failed(_)) {
@@ -253,6 +256,11 @@ impl Session {
             out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
+            if let Some(open) = self.transaction.open()
+                && let Some(request) = home.tenant.commit_request(&open.txn)?
+            {
+                return Err(Pause::Page(request));
+            }
             self.commit(home)?;
             "COMMIT"
         } else {

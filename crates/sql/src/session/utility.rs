@@ -83,7 +83,7 @@ impl Session {
             HostStatement::DropTenant { .. } => Some("DROP TENANT"),
             HostStatement::BackupTenant { .. } => Some("BACKUP TENANT"),
             HostStatement::RestoreTenant { .. } => Some("RESTORE TENANT"),
-            HostStatement::ShowTenants => None,
+            HostStatement::ShowTenants | HostStatement::Evict { .. } => None,
         };
         if let Some(what) = what
             && self.transaction.is_block()

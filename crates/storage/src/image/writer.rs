@@ -243,16 +243,21 @@ impl ImageWriter {
 
 /// What is on disk has its checksum in its location; what is not is in memory.
 fn checksum_of(version: &PageVersion) -> u32 {
-    match version.location() {
-        Some(location) => location.checksum,
-        None => crc32c::crc32c(version.bytes().expect("a page is in memory or in the file")),
+    loop {
+        if let Some(location) = version.location() {
+            return location.checksum;
+        }
+        // Without a location the page is in memory; should it have got one just now and left, that is found above.
+        if let Some(page) = version.pin() {
+            return crc32c::crc32c(&page[..]);
+        }
     }
 }
 
 fn fill_page(page: &mut PageBytes, no: PageNo, version: &PageVersion) -> Filled {
-    match version.bytes() {
+    match version.pin() {
         Some(bytes) => {
-            page.copy_from_slice(bytes);
+            page.copy_from_slice(&bytes[..]);
             Filled::Whole
         }
         None => Filled::Miss(no, version.location().expect("a page is in memory or in the file")),

@@ -66,9 +66,12 @@ fn a_snapshot_keeps_the_pages_of_its_moment() {
     map.release(pages[FANOUT]);
     let after = map.snapshot();
     write(&mut map, pages[0], 3);
-    assert!(pages.iter().all(|no| read(&before, *no) == 1));
-    assert_eq!((read(&after, pages[0]), read(&after, pages[600]), read(&map, pages[0])), (2, 1, 3));
-    assert!(after.page(pages[FANOUT]).is_err());
+    assert!(pages.iter().all(|no| read(&before.pinned(), *no) == 1));
+    assert_eq!(
+        (read(&after.pinned(), pages[0]), read(&after.pinned(), pages[600]), read(&map, pages[0])),
+        (2, 1, 3)
+    );
+    assert!(after.pinned().page(pages[FANOUT]).is_err());
     let mut seen = 0;
     before.for_each_page(|_| seen += 1);
     assert_eq!(seen, pages.len());
@@ -87,7 +90,7 @@ fn a_page_is_copied_only_while_a_snapshot_shares_it() {
     let snapshot = map.snapshot();
     write(&mut map, no, 3);
     assert_ne!(address(&map), first);
-    assert_eq!(read(&snapshot, no), 2);
+    assert_eq!(read(&snapshot.pinned(), no), 2);
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn snapshots_are_read_on_other_threads_while_the_owner_writes() {
             }
             let snapshot = map.snapshot();
             let pages = &pages;
-            scope.spawn(move || assert!(pages.iter().all(|no| read(&snapshot, *no) == round)));
+            scope.spawn(move || assert!(pages.iter().all(|no| read(&snapshot.pinned(), *no) == round)));
         }
     });
     for no in &pages {
@@ -190,7 +193,7 @@ proptest! {
         snapshots.push((map.snapshot(), model));
         for (snapshot, model) in &snapshots {
             let mut pages = Vec::new();
-            snapshot.for_each_page(|no| pages.push((no, read(snapshot, no))));
+            snapshot.for_each_page(|no| pages.push((no, read(&snapshot.pinned(), no))));
             prop_assert_eq!(pages, model.iter().map(|(no, v)| (*no, *v)).collect::<Vec<_>>());
         }
     }

@@ -108,7 +108,7 @@ fn a_snapshot_keeps_its_slots_from_being_written() {
     let (_, held) = store.file.used().expect("no checkpoint runs");
     assert_eq!(held.0, 51 * 8192, "fifty pages and a map node");
     for (i, no) in pages.iter().enumerate() {
-        assert_eq!(stamp_of(snapshot.read_blocking(*no).expect("readable")), Some(i as u64));
+        assert_eq!(stamp_of(snapshot.pinned().read(*no).expect("readable")), Some(i as u64));
     }
     drop(snapshot);
     store.checkpoint();
@@ -126,7 +126,7 @@ fn evicted_pages_are_read_again_by_map_and_snapshot() {
     assert!(pages.iter().all(|no| store.map.evict(*no)));
     assert_eq!(store.map.resident_bytes().0, before.0 - 50 * 8192);
     let snapshot = store.map.snapshot();
-    assert_eq!(stamp_of(snapshot.read_blocking(pages[3]).expect("readable")), Some(3));
+    assert_eq!(stamp_of(snapshot.pinned().read(pages[3]).expect("readable")), Some(3));
     assert!(store.map.page(pages[3]).is_ok(), "loaded for all roots that share it");
     store.check();
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use base::{CommitNo, PageNo, TenantId};
 use env::{Env, block_on};
 
 use super::journal_disk::JournalFile;
 use crate::{
-    Checkpoint, DataFile, FileError, PageBytes, PageFault, PageMap, ReadPages, Root, VerifyReport,
-    WritePages, verify_file,
+    Checkpoint, DataFile, FileError, MEMORY_MIN, MemoryBudget, PageBytes, PageFault, PageMap, ReadPages,
+    Root, VerifyReport, WritePages, verify_file,
 };
 
 pub(super) const TENANT: TenantId = TenantId(16);
@@ -23,6 +24,8 @@ pub(super) struct Store {
     pub(super) env: Env,
     pub(super) map: PageMap,
     pub(super) file: DataFile,
+    /// What the map is charged to.
+    pub(super) memory: Arc<MemoryBudget>,
     pub(super) model: Model,
     pub(super) commit: CommitNo,
     /// The model of each durable root.
@@ -52,7 +55,7 @@ pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -
     if let Err(PageFault::Miss(missed)) = map.page(no) {
         assert_eq!(missed, no);
         let from = map.locate(no).expect("a known page").expect("not in memory");
-        let loaded = block_on(env, file.reader().read_page(from))?;
+        let loaded = block_on(env, file.reader().read_page(from, None))?;
         map.load(loaded);
     }
     match map.page(no) {
@@ -71,9 +74,11 @@ impl Store {
 
     /// In an environment; `disk` is unused unless the environment is its own.
     pub(super) fn create_in(env: Env, disk: JournalFile) -> Store {
-        let (file, map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
+        let (file, mut map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
+        let memory = MemoryBudget::new(MEMORY_MIN, 1);
+        map.charge_to(&memory);
         let durable = BTreeMap::from([(CommitNo(0), Model::new())]);
-        Store { disk, env, map, file, model: Model::new(), commit: CommitNo(0), durable }
+        Store { disk, env, map, file, memory, model: Model::new(), commit: CommitNo(0), durable }
     }
 
     /// Opens the bytes of `disk`; `durable` says what each root may hold.
@@ -86,12 +91,14 @@ impl Store {
         disk: JournalFile,
         durable: BTreeMap<CommitNo, Model>,
     ) -> Result<Store, FileError> {
-        let (file, map, root) = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT))?;
+        let (file, mut map, root) = block_on(&env, DataFile::open(&env, Path::new(PATH), TENANT))?;
         if root.commit != CommitNo(0) {
             assert_eq!(root, root_of(root.commit));
         }
+        let memory = MemoryBudget::new(MEMORY_MIN, 1);
+        map.charge_to(&memory);
         let model = durable.get(&root.commit).expect("a root that was written").clone();
-        Ok(Store { disk, env, map, file, model, commit: root.commit, durable })
+        Ok(Store { disk, env, map, file, memory, model, commit: root.commit, durable })
     }
 
     pub(super) fn reopen(self) -> Store {

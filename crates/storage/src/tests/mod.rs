@@ -3,6 +3,7 @@
 mod concurrency;
 mod cost;
 mod crash;
+mod eviction;
 mod files;
 mod fixture;
 mod image;

@@ -1,6 +1,7 @@
 //! Random operations on storage against the model, with checkpoints that overlap changes, failures and reopening.
 
 use env::block_on;
+use governor::VictimChoice;
 use proptest::prelude::*;
 
 use super::fixture::*;
@@ -12,6 +13,9 @@ enum Op {
     Write(usize, u64),
     Release(usize),
     Evict(usize),
+    /// So many steps of a sweep.
+    Sweep(usize),
+    EvictAll,
     Snapshot,
     DropSnapshot(usize),
     /// With these changes after the pages are written and after the root is flipped.
@@ -27,6 +31,8 @@ fn small_op() -> BoxedStrategy<Op> {
         6 => (any::<usize>(), any::<u64>()).prop_map(|(i, v)| Op::Write(i, v)),
         2 => any::<usize>().prop_map(Op::Release),
         2 => any::<usize>().prop_map(Op::Evict),
+        2 => (1..8_usize).prop_map(Op::Sweep),
+        1 => Just(Op::EvictAll),
         1 => Just(Op::Snapshot),
         1 => any::<usize>().prop_map(Op::DropSnapshot),
     ]
@@ -65,6 +71,15 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
             if let Some(no) = store.pick(*i) {
                 store.map.evict(no);
             }
+        }
+        Op::Sweep(steps) => {
+            let mut choice = VictimChoice::default();
+            for _ in 0..*steps {
+                store.map.sweep(TENANT, &mut choice, store.memory.eviction_time());
+            }
+        }
+        Op::EvictAll => {
+            store.map.evict_all();
         }
         Op::Snapshot => snapshots.push((store.map.snapshot(), store.model.clone())),
         Op::DropSnapshot(i) => {
@@ -112,7 +127,7 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
 fn check_snapshot(snapshot: &Snapshot, model: &Model) {
     let mut pages = Model::new();
     snapshot.for_each_page(|no| {
-        pages.insert(no, stamp_of(snapshot.read_blocking(no).expect("readable")).expect("whole"));
+        pages.insert(no, stamp_of(snapshot.pinned().read(no).expect("readable")).expect("whole"));
     });
     assert_eq!(pages, *model);
 }
@@ -139,6 +154,7 @@ proptest! {
         store.verify();
         let held = store.file.used().expect("no checkpoint runs").1;
         prop_assert_eq!(held.0, 0, "no snapshot is left to hold a slot");
+        prop_assert_eq!(store.memory.resident(), store.map.resident_bytes());
         store.reopen().check();
     }
 }

@@ -38,7 +38,7 @@ fn read_all(store: &Store, bytes: Vec<u8>) -> usize {
     let mut refused = 0;
     let snapshot = map.snapshot();
     for (no, value) in &store.durable[&root.commit] {
-        match snapshot.read_blocking(*no) {
+        match snapshot.pinned().read(*no) {
             Ok(bytes) => assert_eq!(stamp_of(bytes), Some(*value), "wrong data was served"),
             Err(FileError::Corrupt(corrupt)) => {
                 assert_eq!(corrupt.page, Some(*no));

@@ -10,9 +10,12 @@ mod model;
 mod recovery;
 mod repair;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
+use base::{CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, TenantId};
+use env::sim::World;
+use storage::{MEMORY_MIN, MemoryBudget};
 use types::{Datum, PgType, Row, TypeMod};
 
 use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Table};
@@ -38,13 +41,34 @@ impl RedoSink for Log {
 pub(crate) struct Fixture {
     pub(crate) tenant: Tenant,
     pub(crate) log: Log,
+    /// Where its data file is, if it has one.
+    pub(crate) world: Option<World>,
 }
 
 pub(crate) const TENANT: TenantId = TenantId(77);
 
 impl Fixture {
     pub(crate) fn new() -> Fixture {
-        Fixture { tenant: Tenant::in_memory(TENANT, "owner"), log: Log::default() }
+        Fixture { tenant: Tenant::in_memory(TENANT, "owner"), log: Log::default(), world: None }
+    }
+
+    /// A tenant with a data file in a simulated world and a memory budget.
+    pub(crate) fn on_disk(seed: u64) -> Fixture {
+        let world = World::new(seed);
+        let env = world.env();
+        let made = Tenant::create(&env, Path::new("/tenant"), TENANT, "owner", None);
+        let mut tenant = env::block_on(&env, made).expect("the disk works");
+        tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 1));
+        Fixture { tenant, log: Log::default(), world: Some(world) }
+    }
+
+    /// Reads a page that a statement missed.
+    pub(crate) fn read_page(&mut self, txn: &Txn, page: PageNo) {
+        if let Some(request) = self.tenant.page_request(txn, page).expect("the page is there") {
+            let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
+            let loaded = env::block_on(&env, request.read()).expect("the disk works");
+            self.tenant.page_loaded(loaded);
+        }
     }
 
     pub(crate) fn begin(&mut self, session: u32, isolation: Isolation) -> Txn {
@@ -66,7 +90,26 @@ impl Fixture {
         result
     }
 
+    /// As [`Fixture::run`], again after each miss, whose page is read.
+    pub(crate) fn run_reading<T>(
+        &mut self,
+        txn: &mut Txn,
+        mut statement: impl FnMut(&mut View<'_>) -> Result<T, Interrupt>,
+    ) -> Result<T, Interrupt> {
+        loop {
+            match self.run(txn, &mut statement) {
+                Err(Interrupt::Miss(page)) => self.read_page(txn, page),
+                result => return result,
+            }
+        }
+    }
+
     pub(crate) fn commit(&mut self, txn: Txn) -> Result<crate::Committed, SqlError> {
+        while let Some(request) = self.tenant.commit_request(&txn).expect("nothing is damaged") {
+            let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
+            let loaded = env::block_on(&env, request.read()).expect("the disk works");
+            self.tenant.page_loaded(loaded);
+        }
         self.tenant.commit(txn, &mut self.log)
     }
 
@@ -110,7 +153,10 @@ impl Fixture {
 
     /// All committed rows.
     pub(crate) fn rows(&mut self, table: Oid) -> Vec<Row> {
-        self.auto(|view| all_rows(view, table)).unwrap()
+        let mut txn = self.begin(1_000_000, Isolation::ReadCommitted);
+        let rows = self.run_reading(&mut txn, |view| all_rows(view, table)).unwrap();
+        self.commit(txn).unwrap();
+        rows
     }
 
     /// A tenant that has replayed this one's log from nothing.

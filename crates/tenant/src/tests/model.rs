@@ -2,9 +2,13 @@
 //!
 //! The model keeps every committed state as a map. READ COMMITTED statements must see the newest one with their own
 //! changes, snapshot transactions the one at their first statement; what a commit leaves must be the newest state with
-//! the transaction's changes, and replaying the log must lead to the same.
+//! the transaction's changes, and replaying the log must lead to the same. The same with a data file whose pages leave memory
+//! between any two steps, and come back when they are missed.
 
 use std::collections::BTreeMap;
+
+use governor::{EvictionTime, VictimChoice};
+use storage::Checkpoint;
 
 use super::*;
 use crate::catalog::IndexColumn;
@@ -104,9 +108,33 @@ fn execute(view: &mut View<'_>, t: Oid, op: Op) -> Result<Option<State>, Interru
     })
 }
 
-fn run(seed: u64, isolation: Isolation) {
+/// Makes pages leave memory, or evictable, if the tenant has a file.
+fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut Random) {
+    let Some(world) = &fixture.world else { return };
+    match (random.below(8), running.take()) {
+        (0, None) => *running = Some(fixture.tenant.begin_checkpoint().expect("the disk works")),
+        (0, Some(mut checkpoint)) => {
+            env::block_on(&world.env(), checkpoint.run()).expect("the disk works");
+            assert!(fixture.tenant.finish_checkpoint(checkpoint));
+        }
+        (1..4, begun) => {
+            *running = begun;
+            fixture.tenant.evict_all();
+        }
+        (4, begun) => {
+            *running = begun;
+            let mut choice = VictimChoice::default();
+            (0..4).for_each(|_| {
+                drop(fixture.tenant.sweep(&mut choice, EvictionTime(random.below(1000) as u32)))
+            });
+        }
+        (_, begun) => *running = begun,
+    }
+}
+
+fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
     let mut random = Random(seed * 2 + 1);
-    let mut fixture = Fixture::new();
+    let mut checkpoint = None;
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
     let columns = vec![IndexColumn::ascending(1)];
     let new = NewIndex { name: None, columns, unique: false, nulls_not_distinct: false };
@@ -114,6 +142,7 @@ fn run(seed: u64, isolation: Isolation) {
     let mut committed = State::new();
     let mut sessions: BTreeMap<u32, Session> = BTreeMap::new();
     for step in 0..600 {
+        disturb(&mut fixture, &mut checkpoint, &mut random);
         let id = random.below(4) as u32 + 1;
         let Some(session) = sessions.get_mut(&id) else {
             let txn = fixture.begin(id, isolation);
@@ -168,7 +197,7 @@ fn run(seed: u64, isolation: Isolation) {
         }
         let seen = overlaid(session.snapshot.as_ref().unwrap_or(&committed), &session.own);
         let newest = overlaid(&committed, &session.own);
-        match fixture.run(&mut session.txn, |view| execute(view, t, op)) {
+        match fixture.run_reading(&mut session.txn, |view| execute(view, t, op)) {
             Ok(Some(rows)) => match op {
                 Op::ReadRange(from, to) => {
                     let expected: State = seen.range(from..to.max(from)).map(|(k, v)| (*k, *v)).collect();
@@ -195,7 +224,7 @@ fn run(seed: u64, isolation: Isolation) {
                 _ => {}
             },
             Err(Interrupt::Wait(wait)) => session.waiting = Some(wait),
-            Err(Interrupt::Miss(page)) => panic!("page {page} of an in-memory tenant is missing"),
+            Err(Interrupt::Miss(page)) => unreachable!("page {page} was read"),
             Err(Interrupt::Asked) => panic!("nobody asks for a statement's end"),
             Err(Interrupt::Error(error)) => {
                 match error.state().as_str() {
@@ -212,6 +241,10 @@ fn run(seed: u64, isolation: Isolation) {
     for session in sessions.into_values() {
         fixture.tenant.abort(session.txn);
     }
+    if let Some(checkpoint) = checkpoint {
+        fixture.tenant.finish_checkpoint(checkpoint);
+    }
+    assert!(!fixture.tenant.holds_pages(), "seed {seed}");
     assert!(fixture.tenant.lock_records().is_empty(), "seed {seed}");
     assert_eq!(as_state(fixture.rows(t)), committed);
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new(), "seed {seed}");
@@ -220,17 +253,22 @@ fn run(seed: u64, isolation: Isolation) {
     assert_eq!(copy.tenant.check().defects, Vec::<String>::new(), "seed {seed}");
 }
 
+fn run_all(isolation: Isolation) {
+    (0..60).for_each(|seed| run(seed, isolation, Fixture::new()));
+    (60..80).for_each(|seed| run(seed, isolation, Fixture::on_disk(seed)));
+}
+
 #[test]
 fn read_committed_agrees_with_the_model() {
-    (0..60).for_each(|seed| run(seed, Isolation::ReadCommitted));
+    run_all(Isolation::ReadCommitted);
 }
 
 #[test]
 fn repeatable_read_agrees_with_the_model() {
-    (0..60).for_each(|seed| run(seed, Isolation::RepeatableRead));
+    run_all(Isolation::RepeatableRead);
 }
 
 #[test]
 fn serializable_agrees_with_the_model() {
-    (0..60).for_each(|seed| run(seed, Isolation::Serializable));
+    run_all(Isolation::Serializable);
 }

@@ -1,0 +1,177 @@
+//! Tenants much larger than the memory they share: everything works, slower, and memory stays within its bound.
+
+mod common;
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use common::{Server, run, text};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// What the server is given, in bytes.
+const MEMORY: u64 = 8 << 20;
+/// What it may take at most: 5 % more, and what one commit of these tests and the pages it copies take.
+const MEMORY_BOUND: u64 = MEMORY + MEMORY / 20 + (1 << 20);
+/// Rows of a page each.
+const ROWS: u64 = 8_000;
+/// Rows of one statement: 0.8 MB.
+const BATCH: u64 = 100;
+
+/// Bytes that all tenants' pages take now, and the sum of a counter.
+async fn pages(admin: &Client, counter: &str) -> (u64, u64) {
+    let (mut resident, mut counted) = (0, 0);
+    for message in admin.simple_query("SHOW TENANTS").await.expect("the tenants") {
+        if let SimpleQueryMessage::Row(row) = message {
+            let number = |name: &str| row.get(name).and_then(|n| n.parse::<u64>().ok()).expect("a number");
+            resident += number("resident_bytes");
+            counted += number(counter);
+        }
+    }
+    (resident, counted)
+}
+
+async fn load(owner: &Client) {
+    owner
+        .batch_execute(
+            "CREATE TABLE batch (i int PRIMARY KEY);
+             CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL);
+             CREATE TABLE small (id int PRIMARY KEY, n int NOT NULL)",
+        )
+        .await
+        .expect("tables");
+    let numbers = (0..BATCH).map(|i| format!("({i})")).collect::<Vec<_>>().join(", ");
+    owner.batch_execute(&format!("INSERT INTO batch VALUES {numbers}")).await.expect("numbers");
+    let pad = "x".repeat(7_900);
+    for from in (0..ROWS).step_by(BATCH as usize) {
+        let statement = format!(
+            "INSERT INTO t SELECT {from} + i, 0, '{pad}' FROM batch; INSERT INTO small SELECT {from} + i, 0 FROM batch"
+        );
+        owner.batch_execute(&statement).await.expect("rows");
+    }
+}
+
+/// A row chosen by a step of a sequence without visible order.
+fn scattered(step: u64) -> u64 {
+    step.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33
+}
+
+#[test]
+fn a_tenant_many_times_its_memory_works_within_its_bound() {
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "2"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let admin = server.admin().await;
+        let peak = Cell::new(0_u64);
+        let watched = |resident: u64| {
+            peak.set(peak.get().max(resident));
+            assert!(resident <= MEMORY_BOUND, "{resident} bytes of pages, {MEMORY_BOUND} are the bound");
+        };
+        let owner = server.owner("acme").await;
+        {
+            let loading = load(&owner);
+            tokio::pin!(loading);
+            loop {
+                tokio::select! {
+                    () = &mut loading => break,
+                    () = tokio::time::sleep(Duration::from_millis(5)) => watched(pages(&admin, "page_reads").await.0),
+                }
+            }
+        }
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, ROWS.to_string());
+
+        let old = server.owner("acme").await;
+        old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("it begins");
+        assert_eq!(text(&old, "SELECT n FROM t WHERE id = 0").await, "0");
+        let (reader, writer, analyst) =
+            (server.owner("acme").await, server.owner("acme").await, server.owner("acme").await);
+        let updates = Cell::new(0_u64);
+        let until = Instant::now() + Duration::from_secs(5);
+        let going = || Instant::now() < until;
+        let reads = async {
+            let statement =
+                reader.prepare("SELECT id, length(pad) FROM t WHERE id = $1").await.expect("a plan");
+            for step in 0.. {
+                let id = (scattered(step) % ROWS) as i32;
+                let row = reader.query_one(&statement, &[&id]).await.expect("a row");
+                assert_eq!((row.get::<_, i32>(0), row.get::<_, i32>(1)), (id, 7_900));
+                if !going() {
+                    return step;
+                }
+            }
+            unreachable!("the loop ends by time")
+        };
+        let writes = async {
+            let statement = writer.prepare("UPDATE t SET n = n + 1 WHERE id = $1").await.expect("a plan");
+            for step in 1_000_000.. {
+                let id = (scattered(step) % ROWS) as i32;
+                assert_eq!(writer.execute(&statement, &[&id]).await.expect("updated"), 1);
+                updates.set(updates.get() + 1);
+                if !going() {
+                    return;
+                }
+            }
+        };
+        let scans = async {
+            let mut scans = 0;
+            while going() {
+                let found = text(&analyst, "SELECT sum(length(pad)) FROM t").await;
+                assert_eq!(found, (ROWS * 7_900).to_string());
+                let range = text(&analyst, "SELECT count(*) FROM t WHERE id BETWEEN 5000 AND 7000").await;
+                assert_eq!(range, "2001");
+                let changed = analyst.execute("UPDATE small SET n = n + 1 WHERE id % 40 = 3", &[]).await;
+                assert_eq!(changed.expect("updated"), ROWS / 40);
+                scans += 1;
+            }
+            scans
+        };
+        let held_open = async {
+            let mut step = 0;
+            while going() {
+                let id = scattered(step) % ROWS;
+                let found = text(&old, &format!("SELECT n FROM t WHERE id = {id}")).await;
+                assert_eq!(found, "0", "the snapshot is older than all updates");
+                step += 1;
+            }
+        };
+        let watching = async {
+            while going() {
+                watched(pages(&admin, "page_reads").await.0);
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let (reads, (), scans, (), ()) = tokio::join!(reads, writes, scans, held_open, watching);
+        println!("{reads} reads, {} updates, {scans} scans, peak {} bytes", updates.get(), peak.get());
+        assert_eq!(text(&old, "SELECT sum(n) FROM t").await, "0");
+        old.batch_execute("COMMIT").await.expect("nothing was changed in it");
+        assert_eq!(text(&owner, "SELECT sum(n) FROM t").await, updates.get().to_string());
+        assert!(pages(&admin, "page_evictions").await.1 > ROWS, "the data do not fit");
+        watched(pages(&admin, "page_reads").await.0);
+    });
+    assert!(server.terminate().success());
+    let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    common::check_output(verify.arg("verify").arg("--data").arg(server.data()));
+}
+
+#[test]
+fn a_tenant_is_made_cold() {
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        owner
+            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, pad text); INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 1000) g")
+            .await
+            .expect("rows");
+        let (before, _) = pages(&admin, "page_reads").await;
+        let evicted: u64 = text(&admin, "SELECT rowhouse.evict('acme')").await.parse().expect("a number");
+        assert!(evicted > 100, "{evicted}");
+        let (after, reads) = pages(&admin, "page_reads").await;
+        assert!(before - after >= evicted * 8192);
+        assert_eq!(text(&owner, "SELECT length(pad) FROM t WHERE id = 500").await, "1000");
+        assert!(pages(&admin, "page_reads").await.1 > reads, "read again");
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "1000");
+        let refused = owner.simple_query("SELECT rowhouse.evict('acme')").await;
+        assert_eq!(common::state(refused), tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
+        let unknown = admin.simple_query("SELECT rowhouse.evict('nobody')").await;
+        assert_eq!(common::state(unknown), tokio_postgres::error::SqlState::INVALID_CATALOG_NAME);
+    });
+}

@@ -1,0 +1,172 @@
+//! Room in memory: one evictor a worker, and the waits for it.
+//!
+//! While the memory budget is under pressure a worker's evictor goes round its open tenants, each for a few steps of a sweep,
+//! in turns charged to that tenant. Tenants whose changed pages take a good part of the budget are checkpointed, since those
+//! pages cannot leave before they are written; if nothing at all could be evicted, the one with most of them is. Without
+//! pressure an evictor sleeps and owns no timer.
+
+use std::sync::Arc;
+
+use base::{ByteCount, Nanos, SqlError, SqlResult, TenantId};
+use governor::VictimChoice;
+use tenant::WriterWait;
+
+use super::Home;
+use crate::executor::yield_now;
+use crate::shared::Shared;
+
+/// Steps of a sweep, up to 256 pages each, at a visit of one tenant.
+const STEPS_A_VISIT: usize = 64;
+/// Steps in one turn: some 10 us each.
+const STEPS_A_TURN: usize = 4;
+/// Rounds over all tenants without one page evicted before changed pages are written or a load goes over the limit: the first
+/// may have found every page used since the last look.
+const DRY_ROUNDS_MAX: u32 = 3;
+/// How long an evictor that can do nothing waits for a checkpoint or for statements that hold pages.
+const DRY_WAIT: Nanos = Nanos::from_millis(1);
+
+/// What came of a visit of one tenant.
+struct Visit {
+    choice: VictimChoice,
+    evicted: u64,
+    /// Changed pages of the tenant.
+    dirty: ByteCount,
+    /// Whether the hand came to the end of the tenant's pages.
+    ended_lap: bool,
+}
+
+/// Makes room on worker `index` until the worker stops.
+pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
+    let mut evictor = Evictor { index, choice: VictimChoice::default(), next: TenantId(0) };
+    let mut dry_rounds = 0;
+    loop {
+        shared.memory.pressure(index).await;
+        let round = evictor.round(&shared).await;
+        shared.memory.wake_waiting();
+        if round.evicted > 0 || !round.is_whole {
+            dry_rounds = 0;
+            shared.memory.note_dry(index, false);
+            yield_now().await;
+            continue;
+        }
+        dry_rounds += 1;
+        if dry_rounds > DRY_ROUNDS_MAX {
+            if let Some((_, home)) = round.dirtiest {
+                // Failures are logged where they happen.
+                let _ = home.checkpoint_or_wait().await;
+            } else if shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
+                shared.memory.overdraw();
+            }
+        }
+        env::sleep(DRY_WAIT).await;
+    }
+}
+
+struct Evictor {
+    index: usize,
+    choice: VictimChoice,
+    /// Where the next round begins, so that all pages of all tenants are visited equally often.
+    next: TenantId,
+}
+
+/// What came of a round over the tenants.
+#[derive(Default)]
+struct Round {
+    evicted: u64,
+    /// Whether it went over all pages of all tenants.
+    is_whole: bool,
+    dirtiest: Option<(ByteCount, Arc<Home>)>,
+}
+
+impl Evictor {
+    /// Goes over the tenants until there is room.
+    async fn round(&mut self, shared: &Arc<Shared>) -> Round {
+        let mut round = Round::default();
+        let mut homes = shared.workers[self.index].open_homes();
+        homes.sort_unstable_by_key(|home| home.id());
+        let start = homes.partition_point(|home| home.id() < self.next) % homes.len().max(1);
+        homes.rotate_left(start);
+        for home in homes {
+            self.next = home.id();
+            loop {
+                let (visited, choice) = (home.clone(), std::mem::take(&mut self.choice));
+                let visit = home.worker().spawn(home.id(), async move { visited.make_room(choice).await });
+                // After a visit that panicked the choice begins anew.
+                let Some(visit) = visit.await else { break };
+                self.choice = visit.choice;
+                round.evicted += visit.evicted;
+                if visit.dirty > round.dirtiest.as_ref().map_or(ByteCount(0), |(dirty, _)| *dirty) {
+                    round.dirtiest = Some((visit.dirty, home.clone()));
+                }
+                if shared.memory.excess() == ByteCount(0) {
+                    return round;
+                }
+                if visit.ended_lap {
+                    break;
+                }
+            }
+        }
+        round.is_whole = true;
+        round
+    }
+}
+
+impl Home {
+    /// Sweeps over some of the tenant's pages, a few in each turn, until there is room.
+    async fn make_room(self: Arc<Home>, choice: VictimChoice) -> Visit {
+        let mut visit = Visit { choice, evicted: 0, dirty: ByteCount(0), ended_lap: true };
+        let Ok(shared) = self.shared() else { return visit };
+        let budget = &shared.memory;
+        for _ in 0..STEPS_A_VISIT / STEPS_A_TURN {
+            let is_open = self.with_tenant(|tenant| {
+                visit.dirty = tenant.dirty_bytes();
+                visit.ended_lap = (0..STEPS_A_TURN).any(|_| {
+                    let swept = tenant.sweep(&mut visit.choice, budget.eviction_time());
+                    visit.evicted += u64::from(swept.evicted);
+                    swept.ends_lap
+                });
+            });
+            budget.wake_waiting();
+            if is_open.is_none() || visit.ended_lap || budget.excess() == ByteCount(0) {
+                break;
+            }
+            yield_now().await;
+        }
+        if self.with_tenant(|tenant| tenant.is_dirty()) == Some(true) {
+            self.start_checkpoint();
+        }
+        visit
+    }
+
+    /// Waits until a writing statement may begin.
+    ///
+    /// # Errors
+    /// 58030 or 53100: the changed pages cannot be written.
+    pub(crate) async fn await_memory(self: &Arc<Home>) -> SqlResult<()> {
+        let shared = self.shared()?;
+        loop {
+            match self.with_tenant(|tenant| tenant.writer_wait()).flatten() {
+                None => return Ok(()),
+                Some(WriterWait::Checkpoint) => self.checkpoint_or_wait().await?,
+                Some(WriterWait::Room) => drop(shared.memory.room().await),
+            }
+        }
+    }
+
+    /// Drops the tenant's pages from memory, for experiments: changed ones are written first. Returns how many pages went;
+    /// `None` if the tenant is not open. From any worker.
+    ///
+    /// # Errors
+    /// 58030 or 53100: the changed pages cannot be written.
+    pub(crate) async fn evict_all(self: &Arc<Home>) -> SqlResult<Option<u64>> {
+        let home = self.clone();
+        let task = self.worker().spawn(self.id(), async move {
+            if !home.is_open() {
+                return Ok(None);
+            }
+            home.checkpoint_or_wait().await?;
+            Ok(home.with_tenant(tenant::Tenant::evict_all))
+        });
+        task.await.unwrap_or_else(|| Err(SqlError::internal("evicting a tenant did not finish")))
+    }
+}

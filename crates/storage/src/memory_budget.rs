@@ -1,0 +1,379 @@
+//! The memory that all tenants' pages may take together, who waits for some of it, and who makes room.
+//!
+//! Every map charges its frames, page versions and map nodes here as well as to its own tenant. Nothing that is under way
+//! fails or waits for want of memory: a commit takes what it needs. What waits is what can: a read of a missed page
+//! ([`MemoryBudget::room`]), and a statement that would hold its first page ([`MemoryBudget::hold`]). Evictors, one a worker,
+//! sleep until the charge passes a mark below the limit and evict until it is below a second one.
+//!
+//! Charges come from any thread, threads of low priority among them, so charging takes no lock; the lists of waiting tasks
+//! are locked by workers alone.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use base::ByteCount;
+use base::limits::PAGE_SIZE;
+use futures::task::AtomicWaker;
+use governor::EvictionTime;
+
+/// The least memory a server can work with: below, map nodes and the pages of a few statements would not fit.
+pub const MEMORY_MIN: ByteCount = ByteCount::from_mib(8);
+
+/// Kept free between the mark at which evictors begin and the limit, so that loads rarely wait: a 16th of the limit, at most
+/// this. Evictors end at twice that below the limit.
+const HEADROOM_MAX: u64 = 32 << 20;
+const HEADROOM_PART: u64 = 16;
+
+/// The part of the limit that statements may hold pages in while they are run again and again.
+const HELD_PART: u64 = 4;
+
+/// How often a blocked thread looks whether there is room.
+const BLOCKED_LOOK: Duration = Duration::from_millis(1);
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// What became of a tenant's pages since it was opened.
+#[derive(Default)]
+pub(crate) struct PageCounts {
+    pub(crate) misses: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+    pub(crate) write_backs: AtomicU64,
+}
+
+/// [`PageCounts`] at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageTally {
+    /// Times a statement found a page missing and was taken back.
+    pub misses: u64,
+    /// Pages read from the data file.
+    pub reads: u64,
+    /// Pages dropped from memory.
+    pub evictions: u64,
+    /// Pages written by checkpoints.
+    pub write_backs: u64,
+}
+
+impl std::ops::Add for PageTally {
+    type Output = PageTally;
+
+    fn add(self, other: PageTally) -> PageTally {
+        PageTally {
+            misses: self.misses + other.misses,
+            reads: self.reads + other.reads,
+            evictions: self.evictions + other.evictions,
+            write_backs: self.write_backs + other.write_backs,
+        }
+    }
+}
+
+impl PageCounts {
+    pub(crate) fn tally(&self) -> PageTally {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        PageTally {
+            misses: get(&self.misses),
+            reads: get(&self.reads),
+            evictions: get(&self.evictions),
+            write_backs: get(&self.write_backs),
+        }
+    }
+}
+
+/// One for a process, shared by all its maps.
+pub struct MemoryBudget {
+    limit: u64,
+    headroom: u64,
+    resident: AtomicU64,
+    /// The most that ever was resident.
+    peak: AtomicU64,
+    /// In pages that statements hold.
+    held: AtomicU64,
+    /// Pages that may be loaded over the limit, because nothing can be evicted.
+    overdraft: AtomicU64,
+    overdrafts: AtomicU64,
+    evicted: AtomicU32,
+    /// Evictors were told of the present pressure.
+    pressed: AtomicBool,
+    evictors: Box<[AtomicWaker]>,
+    waiting: Mutex<Vec<Waker>>,
+    /// Whether `waiting` may have any; read without the lock.
+    has_waiting: AtomicBool,
+    waiting_to_hold: Mutex<Vec<Waker>>,
+    /// For each evictor, whether it found nothing to evict when it last looked at everything.
+    dry: Box<[AtomicBool]>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Room for one page that is about to be loaded. The loaded page is charged by itself, so drop this after.
+pub struct Room(Arc<MemoryBudget>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.refund(PAGE);
+    }
+}
+
+impl MemoryBudget {
+    /// A budget of `limit` (at least [`MEMORY_MIN`]) with so many evictors.
+    pub fn new(limit: ByteCount, evictors: usize) -> Arc<MemoryBudget> {
+        let limit = limit.max(MEMORY_MIN).0;
+        Arc::new(MemoryBudget {
+            limit,
+            headroom: (limit / HEADROOM_PART).min(HEADROOM_MAX),
+            resident: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            overdraft: AtomicU64::new(0),
+            overdrafts: AtomicU64::new(0),
+            evicted: AtomicU32::new(0),
+            pressed: AtomicBool::new(false),
+            evictors: (0..evictors).map(|_| AtomicWaker::new()).collect(),
+            waiting: Mutex::default(),
+            has_waiting: AtomicBool::new(false),
+            waiting_to_hold: Mutex::default(),
+            dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
+        })
+    }
+
+    /// What may be resident.
+    pub fn limit(&self) -> ByteCount {
+        ByteCount(self.limit)
+    }
+
+    /// Bytes charged now.
+    pub fn resident(&self) -> ByteCount {
+        ByteCount(self.resident.load(Ordering::Relaxed))
+    }
+
+    /// The most bytes that were ever charged.
+    pub fn peak(&self) -> ByteCount {
+        ByteCount(self.peak.load(Ordering::Relaxed))
+    }
+
+    /// Pages loaded although the limit was reached, because nothing could be evicted.
+    pub fn overdrafts(&self) -> u64 {
+        self.overdrafts.load(Ordering::Relaxed)
+    }
+
+    /// The clock by which pages age.
+    pub fn eviction_time(&self) -> EvictionTime {
+        EvictionTime(self.evicted.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_eviction(&self) {
+        self.evicted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn charge(&self, bytes: u64) {
+        // Sequentially consistent, as all of `resident` and `pressed`: either the evictor that goes to sleep sees these bytes,
+        // or this thread sees that it has cleared `pressed`.
+        let now = self.resident.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if now > self.limit - self.headroom {
+            self.peak.fetch_max(now, Ordering::Relaxed);
+            self.press();
+        }
+    }
+
+    pub(crate) fn refund(&self, bytes: u64) {
+        let before = self.resident.fetch_sub(bytes, Ordering::SeqCst);
+        assert!(before >= bytes, "{bytes} bytes are refunded of {before}");
+    }
+
+    fn press(&self) {
+        if !self.pressed.load(Ordering::SeqCst) && !self.pressed.swap(true, Ordering::SeqCst) {
+            self.evictors.iter().for_each(AtomicWaker::wake);
+        }
+    }
+
+    /// Waits, as evictor number `evictor`, until there is something to evict: the charge is above the first mark, or a
+    /// load waits.
+    pub async fn pressure(&self, evictor: usize) {
+        poll_fn(|cx| {
+            self.evictors[evictor].register(cx.waker());
+            self.pressed.store(false, Ordering::SeqCst);
+            let above = self.resident.load(Ordering::SeqCst) > self.limit - self.headroom;
+            if above || self.has_waiting.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Bytes that evictors should still evict; 0 when the second mark is reached.
+    pub fn excess(&self) -> ByteCount {
+        ByteCount(self.resident.load(Ordering::Relaxed).saturating_sub(self.limit - 2 * self.headroom))
+    }
+
+    /// Bytes of unwritten pages of one tenant at which it is to be checkpointed: an eighth of the limit.
+    pub fn dirty_start(&self) -> ByteCount {
+        ByteCount(self.limit / 8)
+    }
+
+    /// Bytes of unwritten pages of one tenant at which its writers wait for its checkpoint: a quarter of the limit.
+    pub fn dirty_max(&self) -> ByteCount {
+        ByteCount(self.limit / 4)
+    }
+
+    fn try_reserve(&self) -> bool {
+        let within = |resident: u64| (resident + PAGE <= self.limit).then_some(resident + PAGE);
+        if self.resident.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok() {
+            self.press_if_above();
+            return true;
+        }
+        let one_less = |left: u64| left.checked_sub(1);
+        if self.overdraft.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            self.overdrafts.fetch_add(1, Ordering::Relaxed);
+            self.charge(PAGE);
+            return true;
+        }
+        false
+    }
+
+    fn press_if_above(&self) {
+        if self.resident.load(Ordering::SeqCst) > self.limit - self.headroom {
+            self.press();
+        }
+    }
+
+    /// Waits until there is room for one page to be loaded, and takes it.
+    pub async fn room(self: &Arc<MemoryBudget>) -> Room {
+        poll_fn(|cx| {
+            if self.try_reserve() {
+                return Poll::Ready(());
+            }
+            lock(&self.waiting).push(cx.waker().clone());
+            self.has_waiting.store(true, Ordering::SeqCst);
+            self.press();
+            // Room may have come after the first look and before the entry in the list.
+            if self.try_reserve() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Room(Arc::clone(self))
+    }
+
+    /// As [`MemoryBudget::room`] for a thread that may block. Takes no lock that a worker could wait for.
+    pub fn room_blocking(self: &Arc<MemoryBudget>) -> Room {
+        while !self.try_reserve() {
+            self.has_waiting.store(true, Ordering::SeqCst);
+            self.press();
+            std::thread::park_timeout(BLOCKED_LOOK);
+        }
+        Room(Arc::clone(self))
+    }
+
+    /// Room for one page now, if there is any.
+    pub fn room_now(self: &Arc<MemoryBudget>) -> Option<Room> {
+        self.try_reserve().then(|| Room(Arc::clone(self)))
+    }
+
+    /// Whether a load waits for room.
+    pub fn has_waiting(&self) -> bool {
+        self.has_waiting.load(Ordering::SeqCst)
+    }
+
+    /// Has the loads that wait look for room again; called by evictors after they made some.
+    pub fn wake_waiting(&self) {
+        if self.has_waiting.load(Ordering::SeqCst) {
+            let mut waiting = lock(&self.waiting);
+            self.has_waiting.store(false, Ordering::SeqCst);
+            waiting.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Notes whether evictor number `evictor` finds nothing to evict; true if none of them does.
+    pub fn note_dry(&self, evictor: usize, dry: bool) -> bool {
+        self.dry[evictor].store(dry, Ordering::Relaxed);
+        self.dry.iter().all(|dry| dry.load(Ordering::Relaxed))
+    }
+
+    /// Lets one waiting load go over the limit: called by an evictor that went over all pages and could evict none, as when
+    /// map nodes and pages being written take all of a small budget. The load makes its statement end, and room comes.
+    pub fn overdraw(&self) {
+        self.overdraft.store(1, Ordering::SeqCst);
+        self.wake_waiting();
+    }
+
+    /// Counts one more page that a statement holds; false if statements hold too many already.
+    pub(crate) fn try_hold(&self) -> bool {
+        let within = |held: u64| (held + PAGE <= self.limit / HELD_PART).then_some(held + PAGE);
+        self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok()
+    }
+
+    pub(crate) fn end_holds(&self, pages: usize) {
+        if pages > 0 {
+            self.held.fetch_sub(pages as u64 * PAGE, Ordering::SeqCst);
+            lock(&self.waiting_to_hold).drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Waits until a statement that holds no page may hold its first one. Who holds pages already never waits here, so there
+    /// is always somebody who comes to an end.
+    pub async fn hold_room(&self) {
+        let has_room = || self.held.load(Ordering::SeqCst) + PAGE <= self.limit / HELD_PART;
+        poll_fn(|cx| {
+            if has_room() {
+                return Poll::Ready(());
+            }
+            lock(&self.waiting_to_hold).push(cx.waker().clone());
+            if has_room() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Context;
+
+    use super::*;
+
+    fn is_ready(future: impl Future) -> bool {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn evictors_work_between_the_marks() {
+        let budget = MemoryBudget::new(ByteCount::from_mib(16), 1);
+        assert!(!is_ready(budget.pressure(0)));
+        budget.charge(15 << 20);
+        assert!(!is_ready(budget.pressure(0)), "a sixteenth is free");
+        budget.charge(PAGE);
+        assert!(is_ready(budget.pressure(0)));
+        assert_eq!(budget.excess().0, (1 << 20) + PAGE);
+        budget.refund(1 << 20);
+        assert!(!is_ready(budget.pressure(0)));
+    }
+
+    #[test]
+    fn a_load_waits_at_the_limit_and_rooms_are_given_back() {
+        let budget = MemoryBudget::new(ByteCount::from_mib(8), 1);
+        budget.charge((8 << 20) - PAGE);
+        let room = budget.room_now().expect("for one page");
+        assert!(budget.room_now().is_none());
+        assert!(!is_ready(budget.room()) && budget.has_waiting());
+        assert!(is_ready(budget.pressure(0)));
+        drop(room);
+        budget.wake_waiting();
+        assert!(!budget.has_waiting() && is_ready(budget.room()));
+        let _room = budget.room_now();
+        budget.overdraw();
+        assert!(budget.room_now().is_some() && budget.room_now().is_none(), "one page over the limit");
+        assert_eq!(budget.overdrafts(), 1);
+    }
+
+    #[test]
+    fn statements_hold_a_part_of_the_pages() {
+        let budget = MemoryBudget::new(ByteCount::from_mib(8), 1);
+        for _ in 0..256 {
+            assert!(budget.try_hold());
+        }
+        assert!(!budget.try_hold() && !is_ready(budget.hold_room()));
+        budget.end_holds(1);
+        assert!(is_ready(budget.hold_room()) && budget.try_hold());
+    }
+}

@@ -1,0 +1,192 @@
+//! Making room: a hand that goes over a map's pages, a map leaf at a time, finds out which were used since its last visit, and
+//! evicts those that the governor's choice names of the others.
+//!
+//! The hand clears the address that an entry keeps of its page's frame. The next access finds the frame through the version
+//! and sets the address anew, which is all the trace that a use leaves: the fast path of an access stores nothing. Pages whose
+//! only copy is in memory stay until a checkpoint has written them; pages that a statement holds until it is through stay too.
+//! Versions that snapshots alone still hold are swept after the last leaf.
+
+use std::sync::{Arc, Weak};
+
+use base::{PageNo, TenantId};
+use governor::{EvictionTime, VictimChoice};
+
+use crate::PageMap;
+use crate::radix::FANOUT;
+use crate::version::PageVersion;
+
+/// Retired versions swept at a time.
+const RETIRED_A_STEP: usize = 256;
+
+/// What a step of a sweep did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swept {
+    /// Pages in memory that were looked at.
+    pub visited: u32,
+    pub evicted: u32,
+    /// Whether the step ended a lap over all pages.
+    pub ends_lap: bool,
+}
+
+/// Versions that the live map left behind while a snapshot held them.
+#[derive(Default)]
+pub(crate) struct Retired {
+    versions: Vec<(PageNo, Weak<PageVersion>)>,
+    hand: usize,
+    /// Length at which those that are gone are taken out.
+    prune_at: usize,
+}
+
+/// Shortest list that is pruned.
+const PRUNE_AT_MIN: usize = 1024;
+
+impl Retired {
+    pub(crate) fn add(&mut self, no: PageNo, version: &Arc<PageVersion>) {
+        if Arc::strong_count(version) == 1 {
+            return;
+        }
+        if self.versions.len() >= self.prune_at.max(PRUNE_AT_MIN) {
+            self.versions.retain(|(_, version)| version.strong_count() > 0);
+            self.prune_at = self.versions.len() * 2;
+        }
+        self.versions.push((no, Arc::downgrade(version)));
+    }
+
+    /// The next few versions that are still there, and whether they are the last.
+    fn step(&mut self) -> (Vec<(PageNo, Arc<PageVersion>)>, bool) {
+        let mut found = Vec::new();
+        while found.len() < RETIRED_A_STEP && self.hand < self.versions.len() {
+            match self.versions[self.hand].1.upgrade() {
+                Some(version) => {
+                    found.push((self.versions[self.hand].0, version));
+                    self.hand += 1;
+                }
+                None => {
+                    self.versions.swap_remove(self.hand);
+                }
+            }
+        }
+        let ended = self.hand >= self.versions.len();
+        if ended {
+            self.hand = 0;
+        }
+        (found, ended)
+    }
+}
+
+impl PageMap {
+    /// Sweeps over the next few pages, at most 256: one step, a few microseconds. `now` is the server's eviction clock.
+    pub fn sweep(&mut self, tenant: TenantId, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
+        let mut swept = Swept::default();
+        let hand = self.hand.filter(|_| !self.retired_next);
+        if let Some((first, leaf)) = hand.and_then(|hand| self.root.leaf_from(self.height, 0, hand)) {
+            for (i, entry) in leaf.entries.iter().enumerate() {
+                let no = PageNo(first + i as u32);
+                let Some(version) = entry.version.as_deref().filter(|version| version.is_resident()) else {
+                    continue;
+                };
+                let used = entry.cool();
+                self.consider(
+                    no,
+                    version,
+                    used,
+                    &mut |uses| choice.is_victim(tenant, uses, now),
+                    now,
+                    &mut swept,
+                );
+            }
+            self.hand = first.checked_add(FANOUT as u32);
+            return swept;
+        }
+        self.retired_next = true;
+        let (versions, ended) = self.retired.step();
+        for (no, version) in versions.iter().filter(|(_, version)| version.is_resident()) {
+            self.consider(
+                *no,
+                version,
+                false,
+                &mut |uses| choice.is_victim(tenant, uses, now),
+                now,
+                &mut swept,
+            );
+        }
+        if ended {
+            self.hand = Some(0);
+            self.retired_next = false;
+            swept.ends_lap = true;
+        }
+        swept
+    }
+
+    fn consider(
+        &self,
+        no: PageNo,
+        version: &PageVersion,
+        used: bool,
+        is_victim: &mut dyn FnMut(governor::UseTimes) -> bool,
+        now: EvictionTime,
+        swept: &mut Swept,
+    ) {
+        swept.visited += 1;
+        let uses = version.uses();
+        if used || uses.is_touched() {
+            version.set_uses(uses.used_at(now));
+        } else if version.location().is_some() && !self.is_held(no) && is_victim(uses) && version.evict() {
+            swept.evicted += 1;
+        }
+    }
+
+    /// Drops page `no` from memory if the file has it and nobody holds or pins it; true if it did.
+    pub fn evict(&mut self, no: PageNo) -> bool {
+        let Some(entry) = self.root.find(self.height, no) else { return false };
+        entry.cool();
+        !self.is_held(no) && entry.version.as_ref().is_some_and(|version| version.evict())
+    }
+
+    /// Drops all pages from memory that can be: those that the file has and that nobody holds or pins. Returns how many. Takes
+    /// some 10 ns a page of the map.
+    pub fn evict_all(&mut self) -> u64 {
+        let mut evicted = 0;
+        self.root.for_each(self.height, 0, &mut |no, entry| {
+            entry.cool();
+            let version = entry.version.as_ref().expect("only pages are visited");
+            evicted += u64::from(!self.is_held(no) && version.evict());
+        });
+        loop {
+            let (versions, ended) = self.retired.step();
+            let held = |no: &PageNo| self.held.contains_key(no);
+            evicted += versions.iter().filter(|(no, version)| !held(no) && version.evict()).count() as u64;
+            if ended {
+                return evicted;
+            }
+        }
+    }
+
+    /// Keeps page `no` in memory from when it is loaded until `end_holds`, for a statement that waits for it; false if
+    /// statements hold too many pages already.
+    pub fn hold(&mut self, no: PageNo) -> bool {
+        if self.shared.budget().is_some_and(|budget| !budget.try_hold()) {
+            return false;
+        }
+        *self.held.entry(no).or_insert(0) += 1;
+        true
+    }
+
+    /// Ends a `hold` of each of these pages.
+    pub fn end_holds(&mut self, pages: &[PageNo]) {
+        for no in pages {
+            let count = self.held.get_mut(no).expect("a page that is let go was held");
+            *count -= 1;
+            if *count == 0 {
+                self.held.remove(no);
+            }
+        }
+        if let Some(budget) = self.shared.budget() {
+            budget.end_holds(pages.len());
+        }
+    }
+
+    fn is_held(&self, no: PageNo) -> bool {
+        !self.held.is_empty() && self.held.contains_key(&no)
+    }
+}

@@ -1,0 +1,170 @@
+//! Pages that leave memory and come back: which ones, whatever holds them, and while others read them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::PageNo;
+use governor::{EvictionTime, VictimChoice};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::fixture::*;
+use crate::{PageFault, ReadPages, Swept};
+
+/// Sweeps over all pages once.
+fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
+    let mut evicted = 0;
+    loop {
+        let now = store.memory.eviction_time();
+        let Swept { evicted: more, ends_lap, .. } = store.map.sweep(TENANT, choice, now);
+        evicted += more;
+        if ends_lap {
+            return evicted;
+        }
+    }
+}
+
+fn store_of(pages: u64) -> (Store, Vec<PageNo>) {
+    let mut store = Store::create();
+    let pages = (0..pages).map(|value| store.allocate(value)).collect();
+    (store, pages)
+}
+
+#[test]
+fn pages_used_between_two_laps_stay_and_others_leave() {
+    let (mut store, pages) = store_of(600);
+    let mut choice = VictimChoice::default();
+    assert_eq!(lap(&mut store, &mut choice) + lap(&mut store, &mut choice), 0, "the file has none of them");
+    store.checkpoint();
+    for no in &pages {
+        store.map.page(*no).expect("in memory");
+    }
+    assert_eq!(lap(&mut store, &mut choice), 0, "all were used");
+    let (hot, cold) = pages.split_at(50);
+    for _ in 0..10 {
+        assert!(hot.iter().all(|no| store.map.page(*no).is_ok()), "a page in use stays");
+        lap(&mut store, &mut choice);
+    }
+    assert!(cold.iter().all(|no| matches!(store.map.page(*no), Err(PageFault::Miss(_)))));
+    assert_eq!(store.map.tally().evictions, 550);
+    store.check();
+}
+
+#[test]
+fn changed_and_held_pages_stay() {
+    let (mut store, pages) = store_of(20);
+    store.checkpoint();
+    store.write(pages[0], 7);
+    assert!(store.map.hold(pages[1]) && store.map.hold(pages[1]));
+    assert_eq!(store.map.evict_all(), 18);
+    store.map.end_holds(&[pages[1]]);
+    assert!(!store.map.evict(pages[1]), "another statement holds it");
+    store.map.end_holds(&[pages[1]]);
+    assert!(store.map.evict(pages[1]));
+    assert!(store.map.page(pages[0]).is_ok());
+    store.checkpoint();
+    assert_eq!(store.map.evict_all(), 1);
+    store.check();
+}
+
+#[test]
+fn pages_that_a_snapshot_shares_or_alone_holds_leave_too() {
+    let (mut store, pages) = store_of(300);
+    store.checkpoint();
+    let (snapshot, model) = (store.map.snapshot(), store.model.clone());
+    let empty = store.map.resident_bytes().0 - 300 * 8192;
+    pages[..100].iter().for_each(|no| store.write(*no, 1000));
+    store.checkpoint();
+    let mut choice = VictimChoice::default();
+    while lap(&mut store, &mut choice) > 0 || store.map.tally().evictions < 400 {}
+    assert_eq!(
+        store.map.tally().evictions,
+        400,
+        "200 shared, 100 of the snapshot alone, 100 of the map alone"
+    );
+    let left = store.map.resident_bytes().0 - empty;
+    assert!(left < 100 * 64 + 2 * 8192, "versions and copied nodes are left: {left} bytes");
+    for (no, value) in &model {
+        assert_eq!(stamp_of(snapshot.pinned().read(*no).expect("readable")), Some(*value));
+        assert_eq!(stamp_of(store.map.frozen(&snapshot).page(*no).expect("just read")), Some(*value));
+    }
+    store.check();
+}
+
+#[test]
+fn pages_that_a_snapshot_reads_at_home_count_as_used() {
+    let (mut store, pages) = store_of(100);
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    let mut choice = VictimChoice::default();
+    for _ in 0..5 {
+        assert!(pages[..10].iter().all(|no| store.map.frozen(&snapshot).page(*no).is_ok()));
+        lap(&mut store, &mut choice);
+    }
+    assert_eq!(store.map.tally().evictions, 90);
+}
+
+#[test]
+fn misses_are_read_at_once_where_that_is_asked_for() {
+    let (mut store, pages) = store_of(10);
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    store.map.evict_all();
+    assert!(matches!(store.map.page(pages[3]), Err(PageFault::Miss(_))));
+    store.map.set_reads_in_turn(true);
+    assert_eq!(store.map.page(pages[3]).map(stamp_of), Ok(Some(3)));
+    assert_eq!(store.map.frozen(&snapshot).page(pages[4]).map(stamp_of), Ok(Some(4)));
+    store.map.set_reads_in_turn(false);
+    assert!(matches!(store.map.page(pages[5]), Err(PageFault::Miss(_))));
+    assert_eq!(store.map.tally().reads, 2);
+}
+
+#[test]
+fn snapshots_are_read_on_other_threads_while_their_pages_come_and_go() {
+    let (mut store, pages) = store_of(300);
+    store.checkpoint();
+    let mut rng = StdRng::seed_from_u64(8);
+    for round in 0..12_u64 {
+        let (snapshot, model) = (store.map.snapshot(), store.model.clone());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|seed| {
+                    let (snapshot, model, pages, done) = (snapshot.clone(), &model, &pages, &done);
+                    scope.spawn(move || {
+                        let mut rng = StdRng::seed_from_u64(seed);
+                        while !done.load(Ordering::Relaxed) {
+                            let reader = snapshot.pinned();
+                            for _ in 0..3 {
+                                let no = pages[rng.random_range(0..pages.len())];
+                                let bytes = reader.read(no).expect("readable");
+                                std::thread::yield_now();
+                                assert_eq!(stamp_of(bytes), Some(model[&no]), "{no:?}");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut choice = VictimChoice::default();
+            for step in 0..400 {
+                let no = pages[rng.random_range(0..pages.len())];
+                match step % 4 {
+                    0 => store.write(no, round << 32 | step),
+                    1 => drop(store.map.sweep(TENANT, &mut choice, EvictionTime(step as u32))),
+                    2 => drop(store.map.evict(no)),
+                    _ => drop(fetch(&store.env, &mut store.map, &store.file, no).expect("readable")),
+                }
+                if step % 150 == 149 {
+                    store.map.evict_all();
+                    store.checkpoint();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+        });
+        store.check();
+    }
+    drop(store.map.snapshot());
+    store.checkpoint();
+    store.verify();
+    assert_eq!(store.memory.resident(), store.map.resident_bytes());
+}

@@ -1,0 +1,265 @@
+//! A tenant's part in the memory that all share: reading what was missed, holding what a statement waits for, evicting, and
+//! telling writers to wait.
+//!
+//! A statement that misses a page is taken back, waits for the page, and runs again. The pages it waited for are *held*: they
+//! stay in memory until it is through, so that each run gets further than the one before and two statements cannot evict
+//! each other's pages for ever. Who holds as many as one statement may, or finds that all statements together hold as many as
+//! they may, reads what it still misses within its turn; so a statement that holds pages never waits for another one that does.
+
+use std::sync::Arc;
+
+use base::{PageNo, SqlError, TxnId};
+use governor::{EvictionTime, VictimChoice};
+use rustc_hash::FxHashMap;
+use storage::{FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageTally, Swept};
+
+use crate::interrupt::error_of_fault;
+use crate::overlay::Changes;
+use crate::tenant::Tenant;
+use crate::txn::Txn;
+
+/// Pages one statement holds at most, 256 KiB: it misses so often before it reads the rest in its turn.
+const HELD_PAGES_MAX: usize = 32;
+
+/// Steps of the sweep that a turn which reads its own misses makes at a time.
+const SHED_STEPS_MAX: usize = 64;
+
+/// What transactions hold.
+#[derive(Default)]
+pub(crate) struct Holds(FxHashMap<TxnId, Hold>);
+
+#[derive(Default)]
+struct Hold {
+    pages: Vec<PageNo>,
+    /// It reads what else it misses within its turn.
+    in_turn: bool,
+}
+
+/// A page to read from disk after [`crate::Interrupt::Miss`].
+pub struct PageRequest {
+    reader: Arc<FileReader>,
+    location: PageLocation,
+    budget: Option<Arc<MemoryBudget>>,
+    /// Statements hold too many pages for this one to begin: it waits for the end of one instead of reading.
+    waits_to_hold: bool,
+}
+
+impl PageRequest {
+    /// Waits for room, then reads the page through the calling thread's reactor; hand it to [`Tenant::page_loaded`]. `None`
+    /// when there is nothing to take in and the statement is to be run again.
+    pub async fn read(self) -> Result<Option<LoadedPage>, FileError> {
+        let room = match &self.budget {
+            Some(budget) if self.waits_to_hold => {
+                budget.hold_room().await;
+                return Ok(None);
+            }
+            Some(budget) => Some(budget.room().await),
+            None => None,
+        };
+        self.reader.read_page(self.location, room).await.map(Some)
+    }
+
+    /// What tells requests for the same bytes of a tenant: several may share one [`PageRequest::read`]. `None` for one that
+    /// reads nothing.
+    pub fn key(&self) -> Option<base::SlotNo> {
+        (!self.waits_to_hold).then(|| self.location.slot())
+    }
+}
+
+/// Why a writing statement is to wait before it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriterWait {
+    /// Until a checkpoint has written the tenant's changed pages.
+    Checkpoint,
+    /// Until there is room for a page.
+    Room,
+}
+
+impl Tenant {
+    /// Charges the tenant's pages to `budget` from here on; call once, before anyone else has the tenant.
+    pub fn charge_to(&mut self, budget: &Arc<MemoryBudget>) {
+        self.pages.charge_to(budget);
+    }
+
+    /// What to read after [`crate::Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run
+    /// again. The page is held from now on until the statement's end ([`Tenant::release_pages`]).
+    ///
+    /// Errors: XX001 for a page that is not there.
+    pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
+        self.pages.count_miss();
+        let located = match (self.pages.locate(page), &txn.frozen) {
+            (Ok(Some(location)), _) => Ok(Some(location)),
+            // It may be one that the transaction's snapshot alone has.
+            (_, Some(frozen)) => self.pages.locate_frozen(&frozen.pages, page),
+            (located, None) => located,
+        };
+        let located = located.map_err(|fault| error_of_fault(&fault))?;
+        let Some(location) = located else { return Ok(None) };
+        let waits_to_hold = !self.hold(txn.id, page);
+        Ok(Some(self.request_of(location, waits_to_hold)))
+    }
+
+    fn request_of(&self, location: PageLocation, waits_to_hold: bool) -> PageRequest {
+        let reader = self.file.as_ref().expect("only a tenant with a file misses pages").reader();
+        PageRequest { reader, location, budget: self.pages.budget().cloned(), waits_to_hold }
+    }
+
+    /// The request for a page that is missed while the tenant is owned across waits: opening and replaying.
+    pub(crate) fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
+        let located = self.pages.locate(page)?;
+        Ok(located.map(|location| self.request_of(location, false)))
+    }
+
+    /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.
+    ///
+    /// Errors: XX001 where the map has no such page.
+    pub fn page_to_reclaim(&self, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
+        self.request(page).map_err(|fault| error_of_fault(&fault))
+    }
+
+    /// Has `txn` hold a page, or read in its turn from now on; false if it holds none and may not begin to.
+    fn hold(&mut self, txn: TxnId, page: PageNo) -> bool {
+        let hold = self.holds.0.entry(txn).or_default();
+        if hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
+            hold.pages.push(page);
+            return true;
+        }
+        hold.in_turn = !hold.pages.is_empty();
+        if !hold.in_turn {
+            self.holds.0.remove(&txn);
+            return false;
+        }
+        true
+    }
+
+    /// Lets go of the pages that the transaction's statement waited for: it is through, or waits for something else.
+    pub fn release_pages(&mut self, txn: &Txn) {
+        if !self.holds.0.is_empty()
+            && let Some(hold) = self.holds.0.remove(&txn.id)
+        {
+            self.pages.end_holds(&hold.pages);
+            self.set_reads_in_turn(false);
+        }
+    }
+
+    /// Whether the transaction's statement missed so many pages that it reads further ones within its turn. A query had
+    /// better go where blocking stops nobody.
+    pub fn reads_in_turn(&self, txn: &Txn) -> bool {
+        !self.holds.0.is_empty() && self.holds.0.get(&txn.id).is_some_and(|hold| hold.in_turn)
+    }
+
+    /// Whether any statement holds pages.
+    #[cfg(test)]
+    pub(crate) fn holds_pages(&self) -> bool {
+        !self.holds.0.is_empty()
+    }
+
+    /// Prepares the pages for a turn of `txn`.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self, txn: &Txn) {
+        if !self.holds.0.is_empty() || self.in_turn {
+            let in_turn = self.reads_in_turn(txn);
+            self.set_reads_in_turn(in_turn);
+        }
+    }
+
+    fn set_reads_in_turn(&mut self, on: bool) {
+        if self.in_turn != on {
+            self.in_turn = on;
+            self.pages.set_reads_in_turn(on);
+        }
+    }
+
+    /// Takes in a page that a [`PageRequest`] read.
+    pub fn page_loaded(&mut self, loaded: Option<LoadedPage>) {
+        if let Some(loaded) = loaded {
+            self.pages.load(loaded);
+        }
+    }
+
+    /// A page that committing `txn` will change and that has been evicted since the transaction changed it; `None` if
+    /// there is none, or if the transaction may hold no more. Ask until it says `None`, then commit in the same turn: what is
+    /// missing then is read within the commit.
+    ///
+    /// Errors: XX001 for a damaged page.
+    pub fn commit_request(&mut self, txn: &Txn) -> Result<Option<PageRequest>, SqlError> {
+        if self.pages.tally().evictions == txn.evictions || self.reads_in_turn(txn) {
+            return Ok(None);
+        }
+        match self.touch_all(txn.overlay.changes()) {
+            Ok(()) => Ok(None),
+            Err(PageFault::Miss(page)) => self.page_request(txn, page),
+            Err(fault) => Err(error_of_fault(&fault)),
+        }
+    }
+
+    fn touch_all(&self, changes: &Changes) -> Result<(), PageFault> {
+        for (tree, changes) in changes.trees() {
+            let root = self.trees.root(tree);
+            changes.keys().try_for_each(|key| btree::contains(&self.pages, root, key).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a writing statement is to wait before it begins, and for what. Never asked within one.
+    pub fn writer_wait(&self) -> Option<WriterWait> {
+        let budget = self.pages.budget()?;
+        if budget.excess().0 == 0 {
+            return None;
+        }
+        if self.pages.dirty_bytes() >= budget.dirty_max() && self.file.is_some() {
+            return Some(WriterWait::Checkpoint);
+        }
+        (budget.resident() >= budget.limit()).then_some(WriterWait::Room)
+    }
+
+    /// Whether so many of its pages are changed that a checkpoint should make them evictable, once memory is short.
+    pub fn is_dirty(&self) -> bool {
+        self.pages.budget().is_some_and(|budget| self.pages.dirty_bytes() >= budget.dirty_start())
+    }
+
+    /// Bytes of changed pages that no checkpoint has written yet.
+    pub fn dirty_bytes(&self) -> base::ByteCount {
+        self.pages.dirty_bytes()
+    }
+
+    /// One step of a sweep that makes room: see [`storage::PageMap::sweep`].
+    pub fn sweep(&mut self, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
+        self.pages.sweep(self.id, choice, now)
+    }
+
+    /// Evicts what can be evicted, for experiments; how many pages.
+    pub fn evict_all(&mut self) -> u64 {
+        self.pages.evict_all()
+    }
+
+    /// Evicts pages of this tenant while the server has more than it should; for turns that read what they miss.
+    pub fn shed(&mut self) {
+        let Some(budget) = self.pages.budget().cloned() else { return };
+        let mut choice = VictimChoice::default();
+        for _ in 0..SHED_STEPS_MAX {
+            if budget.excess().0 == 0 {
+                return;
+            }
+            self.pages.sweep(self.id, &mut choice, budget.eviction_time());
+        }
+    }
+
+    /// [`Tenant::shed`] within a turn that reads its own misses.
+    #[inline]
+    pub(crate) fn shed_in_turn(&mut self) {
+        if self.in_turn {
+            self.shed();
+        }
+    }
+
+    /// What became of the tenant's pages so far, readable from any thread.
+    pub fn page_counters(&self) -> storage::PageCounters {
+        self.pages.counters()
+    }
+
+    /// What became of the tenant's pages so far.
+    pub fn page_tally(&self) -> PageTally {
+        self.pages.tally()
+    }
+}
