@@ -185,7 +185,7 @@ impl Cursor {
     ) -> Result<Option<(Path, Node<'p>, usize)>, PageFault> {
         let Some(root) = self.root.0 else { return Ok(None) };
         let key = &self.key;
-        let (mut path, mut leaf) = path::descend(pages, root, |node| match self.place {
+        let (mut path, mut leaf) = path::descend_scan(pages, root, direction, |node| match self.place {
             Place::Start => 0,
             Place::End => node.count(),
             Place::Before | Place::After => node.child_index(key),

@@ -78,6 +78,44 @@ pub(crate) fn find_leaf<'p, P: ReadPages>(
     Ok(node)
 }
 
+/// The child at `index` of `parent`, for a scan that goes on with the children beside it in `direction`.
+#[inline]
+fn open_scanned<'p, P: ReadPages>(
+    pages: &'p P,
+    parent: Node<'p>,
+    index: usize,
+    root: PageNo,
+    direction: Direction,
+) -> Result<Node<'p>, PageFault> {
+    let no = parent.child(index);
+    let ahead = |i: usize| match direction {
+        Direction::Forward => (index + i < parent.count()).then(|| parent.child(index + i + 1)),
+        Direction::Backward => (i < index).then(|| parent.child(index - i - 1)),
+    };
+    let page = if parent.level() == 1 { pages.page_of_scan(no, &ahead)? } else { pages.page(no)? };
+    prefetch(&page[..PREFETCH_LEN]);
+    open_page(page, no, root, Some(parent.level()))
+}
+
+/// As [`descend`] for a scan in `direction`.
+#[inline]
+pub(crate) fn descend_scan<'p, P: ReadPages>(
+    pages: &'p P,
+    root: PageNo,
+    direction: Direction,
+    choose: impl Fn(Node<'p>) -> usize,
+) -> Result<(Path, Node<'p>), PageFault> {
+    let mut path = Path { steps: SmallVec::new(), leaf: root };
+    let mut node = open(pages, root, root, None)?;
+    while !node.is_leaf() {
+        let child = choose(node);
+        path.steps.push(Step { no: path.leaf, child });
+        path.leaf = node.child(child);
+        node = open_scanned(pages, node, child, root, direction)?;
+    }
+    Ok((path, node))
+}
+
 /// As [`find_leaf`], with the way there; `choose` says which child to take.
 #[inline]
 pub(crate) fn descend<'p, P: ReadPages>(
@@ -121,12 +159,12 @@ pub(crate) fn step<'p, P: ReadPages>(
         step.child = sibling;
         path.steps.push(step);
         path.leaf = node.child(sibling);
-        let mut node = open(pages, path.leaf, root, Some(node.level()))?;
+        let mut node = open_scanned(pages, node, sibling, root, direction)?;
         while !node.is_leaf() {
             let child = if direction == Direction::Forward { 0 } else { node.count() };
             path.steps.push(Step { no: path.leaf, child });
             path.leaf = node.child(child);
-            node = open(pages, path.leaf, root, Some(node.level()))?;
+            node = open_scanned(pages, node, child, root, direction)?;
         }
         return Ok(Some(node));
     }

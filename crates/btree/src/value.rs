@@ -29,6 +29,12 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// The page in which the value begins.
+    #[inline]
+    pub fn first_page(self) -> PageNo {
+        self.first
+    }
+
     #[inline]
     pub(crate) fn descriptor(self) -> [u8; DESCRIPTOR_LEN] {
         let mut bytes = [0; DESCRIPTOR_LEN];

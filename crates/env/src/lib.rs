@@ -8,6 +8,7 @@
 //! buffers until completion, so dropping one is always sound.
 
 mod block_on;
+mod blocked;
 mod blocking;
 mod clock;
 mod disk;
@@ -23,6 +24,7 @@ mod threads;
 use std::sync::Arc;
 
 pub use block_on::block_on;
+pub use blocked::{AroundWait, AroundWaits, around_waits, blocked};
 pub use clock::{Clock, Ticks};
 pub use disk::{DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
 pub use entropy::Entropy;

@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Memory for the pages of all tenants together, for example 4GiB or 512MB
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     memory: ByteCount,
+    /// Pages of 8 KiB that a scan reads at most along with one that is not in memory
+    #[arg(long, value_name = "PAGES", default_value = "32", value_parser = clap::value_parser!(u16).range(0..=127))]
+    read_ahead: u16,
     /// Redo log kept before tenants are checkpointed to shorten it; a restart reads what is kept
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     log_limit: ByteCount,
@@ -88,6 +91,7 @@ impl Args {
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             workers: self.workers.map(usize::from),
             memory: self.memory,
+            read_ahead: self.read_ahead.into(),
             log_limit: self.log_limit,
             volumes: self.volume.clone(),
             tls: tls.map_or(Tls::SelfSigned, |(certificate, key)| Tls::Files(TlsFiles { certificate, key })),

@@ -12,8 +12,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 const MEMORY: u64 = 8 << 20;
 /// What it may take at most: 5 % more, and what one commit of these tests and the pages it copies take.
 const MEMORY_BOUND: u64 = MEMORY + MEMORY / 20 + (1 << 20);
-/// Rows of a page each.
-const ROWS: u64 = 8_000;
+/// Rows of a page each: 8 times the memory. `ROWHOUSE_SMALL_MEMORY_ROWS` makes it another number.
+const ROWS_DEFAULT: u64 = 8_000;
 /// Rows of one statement: 0.8 MB.
 const BATCH: u64 = 100;
 
@@ -30,7 +30,12 @@ async fn pages(admin: &Client, counter: &str) -> (u64, u64) {
     (resident, counted)
 }
 
-async fn load(owner: &Client) {
+fn rows() -> u64 {
+    let chosen = std::env::var("ROWHOUSE_SMALL_MEMORY_ROWS").ok();
+    chosen.map_or(ROWS_DEFAULT, |rows| rows.parse().expect("a number of rows")).next_multiple_of(BATCH)
+}
+
+async fn load(owner: &Client, rows: u64) {
     owner
         .batch_execute(
             "CREATE TABLE batch (i int PRIMARY KEY);
@@ -42,7 +47,7 @@ async fn load(owner: &Client) {
     let numbers = (0..BATCH).map(|i| format!("({i})")).collect::<Vec<_>>().join(", ");
     owner.batch_execute(&format!("INSERT INTO batch VALUES {numbers}")).await.expect("numbers");
     let pad = "x".repeat(7_900);
-    for from in (0..ROWS).step_by(BATCH as usize) {
+    for from in (0..rows).step_by(BATCH as usize) {
         let statement = format!(
             "INSERT INTO t SELECT {from} + i, 0, '{pad}' FROM batch; INSERT INTO small SELECT {from} + i, 0 FROM batch"
         );
@@ -58,7 +63,8 @@ fn scattered(step: u64) -> u64 {
 #[test]
 fn a_tenant_many_times_its_memory_works_within_its_bound() {
     let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "2"]);
-    run(async {
+    let rows = rows();
+    let updates = run(async {
         server.create_tenant("acme").await;
         let admin = server.admin().await;
         let peak = Cell::new(0_u64);
@@ -68,7 +74,7 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
         };
         let owner = server.owner("acme").await;
         {
-            let loading = load(&owner);
+            let loading = load(&owner, rows);
             tokio::pin!(loading);
             loop {
                 tokio::select! {
@@ -77,7 +83,7 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
                 }
             }
         }
-        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, ROWS.to_string());
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, rows.to_string());
 
         let old = server.owner("acme").await;
         old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("it begins");
@@ -91,7 +97,7 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
             let statement =
                 reader.prepare("SELECT id, length(pad) FROM t WHERE id = $1").await.expect("a plan");
             for step in 0.. {
-                let id = (scattered(step) % ROWS) as i32;
+                let id = (scattered(step) % rows) as i32;
                 let row = reader.query_one(&statement, &[&id]).await.expect("a row");
                 assert_eq!((row.get::<_, i32>(0), row.get::<_, i32>(1)), (id, 7_900));
                 if !going() {
@@ -103,7 +109,7 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
         let writes = async {
             let statement = writer.prepare("UPDATE t SET n = n + 1 WHERE id = $1").await.expect("a plan");
             for step in 1_000_000.. {
-                let id = (scattered(step) % ROWS) as i32;
+                let id = (scattered(step) % rows) as i32;
                 assert_eq!(writer.execute(&statement, &[&id]).await.expect("updated"), 1);
                 updates.set(updates.get() + 1);
                 if !going() {
@@ -115,11 +121,11 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
             let mut scans = 0;
             while going() {
                 let found = text(&analyst, "SELECT sum(length(pad)) FROM t").await;
-                assert_eq!(found, (ROWS * 7_900).to_string());
+                assert_eq!(found, (rows * 7_900).to_string());
                 let range = text(&analyst, "SELECT count(*) FROM t WHERE id BETWEEN 5000 AND 7000").await;
                 assert_eq!(range, "2001");
                 let changed = analyst.execute("UPDATE small SET n = n + 1 WHERE id % 40 = 3", &[]).await;
-                assert_eq!(changed.expect("updated"), ROWS / 40);
+                assert_eq!(changed.expect("updated"), rows / 40);
                 scans += 1;
             }
             scans
@@ -127,7 +133,7 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
         let held_open = async {
             let mut step = 0;
             while going() {
-                let id = scattered(step) % ROWS;
+                let id = scattered(step) % rows;
                 let found = text(&old, &format!("SELECT n FROM t WHERE id = {id}")).await;
                 assert_eq!(found, "0", "the snapshot is older than all updates");
                 step += 1;
@@ -140,12 +146,23 @@ fn a_tenant_many_times_its_memory_works_within_its_bound() {
             }
         };
         let (reads, (), scans, (), ()) = tokio::join!(reads, writes, scans, held_open, watching);
+        let (_, used) = pages(&admin, "ahead_used").await;
+        assert!(used > 0, "scans read ahead");
+        println!("{used} pages read ahead were used");
         println!("{reads} reads, {} updates, {scans} scans, peak {} bytes", updates.get(), peak.get());
         assert_eq!(text(&old, "SELECT sum(n) FROM t").await, "0");
         old.batch_execute("COMMIT").await.expect("nothing was changed in it");
         assert_eq!(text(&owner, "SELECT sum(n) FROM t").await, updates.get().to_string());
-        assert!(pages(&admin, "page_evictions").await.1 > ROWS, "the data do not fit");
+        assert!(pages(&admin, "page_evictions").await.1 > rows, "the data do not fit");
         watched(pages(&admin, "page_reads").await.0);
+        updates.get()
+    });
+    server.kill();
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(text(&owner, "SELECT sum(n) FROM t").await, updates.to_string(), "what was acknowledged");
+        assert!(pages(&server.admin().await, "page_reads").await.0 <= MEMORY_BOUND);
     });
     assert!(server.terminate().success());
     let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));

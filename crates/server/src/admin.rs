@@ -181,11 +181,14 @@ fn render(shared: &Shared) -> String {
         each(&|f| f.resident.0.to_string()),
     );
     type Count = fn(&PageTally) -> u64;
-    let counts: [(&str, &str, Count); 4] = [
+    let counts: [(&str, &str, Count); 7] = [
         ("misses", "Times a statement had to wait for a page.", |p| p.misses),
         ("reads", "Pages read from the data file.", |p| p.reads),
         ("evictions", "Pages dropped from memory.", |p| p.evictions),
         ("writes", "Pages written by checkpoints.", |p| p.write_backs),
+        ("ahead_asked", "Pages read before a scan asked for them.", |p| p.ahead_asked),
+        ("ahead_used", "Of the pages read ahead, those that were used.", |p| p.ahead_used),
+        ("ahead_wasted", "Of the pages read ahead, those evicted unused.", |p| p.ahead_wasted),
     ];
     for (what, help, count) in counts {
         let name = format!("rowhouse_tenant_page_{what}_total");

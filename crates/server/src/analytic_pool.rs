@@ -5,6 +5,7 @@
 //! whose session is gone, or cancelled it, is told by a flag, which the engine looks at between batches.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -183,13 +184,17 @@ fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, queue: &Queue) {
             }
         };
         let Job { tenant, request, events } = job;
-        let proxy = Proxy::enter(env, worker, tenant);
+        let proxy = Rc::new(Proxy::enter(env, worker, tenant));
+        let waiting = Rc::clone(&proxy);
+        // Reads of pages that are not in memory hold nothing of the worker.
+        let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             run(request, &events.cancelled, &mut |event| events.send(event, &proxy));
         }));
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }
+        drop(around);
         drop(proxy);
         events.close_producer();
     }

@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub workers: Option<usize>,
     /// Memory for pages of all tenants together, at least [`storage::MEMORY_MIN`]; what is above it is evicted.
     pub memory: ByteCount,
+    /// Pages that a scan reads at most along with one that is not in memory; 0 for none, at most
+    /// [`storage::READ_AHEAD_MAX`].
+    pub read_ahead: usize,
     /// Further directories for data files, by the name a tenant's `volume` option uses.
     pub volumes: Vec<(String, PathBuf)>,
     /// Where certificate and key for TLS come from; a self-signed pair unless said otherwise.
@@ -80,6 +83,7 @@ impl ServerConfig {
             admin_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8433))),
             workers: None,
             memory: ByteCount::from_mib(4096),
+            read_ahead: 32,
             volumes: Vec::new(),
             tls: Tls::SelfSigned,
             connections_max: 10_000,

@@ -83,7 +83,7 @@ impl Server {
             seats.push(one.seat);
             workers.push(one.thread);
         }
-        let memory = MemoryBudget::new(config.memory, seats.len());
+        let memory = MemoryBudget::new(config.memory, config.read_ahead, seats.len());
         let shared = Arc::new(Shared {
             env: env.clone(),
             sessions: Sessions::new(env, &config),

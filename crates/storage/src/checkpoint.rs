@@ -43,6 +43,8 @@ pub struct Checkpoint {
     map_height: u32,
     /// Held until the locations are published: it keeps every version they go to.
     snapshot: Option<Snapshot>,
+    /// Versions that snapshots alone hold and nothing has written: written too, so that they can leave memory.
+    of_snapshots: Vec<Arc<PageVersion>>,
     /// Slots the live map left behind and slots memory let go of, until `slots` has taken them in.
     left_behind: Option<(Vec<SlotNo>, ReleasedChain)>,
     stage: Stage,
@@ -79,6 +81,7 @@ impl Checkpoint {
         let Some(slots) = file.slots.take() else {
             return Err(FileError::Closed { file: file.reader.path.clone() });
         };
+        let of_snapshots = map.take_unwritten_of_snapshots();
         let (snapshot, superseded, released) = map.begin_checkpoint();
         Ok(Checkpoint {
             reader: Arc::clone(&file.reader),
@@ -88,6 +91,7 @@ impl Checkpoint {
             epoch: snapshot.epoch,
             map_height: snapshot.height,
             snapshot: Some(snapshot),
+            of_snapshots,
             left_behind: Some((superseded, released)),
             stage: Stage::Idle,
             counts: CheckpointCounts::default(),
@@ -122,7 +126,9 @@ impl Checkpoint {
         }
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots);
         let tenant = self.reader.tenant;
-        let written = match write_root(&mut writer, &snapshot, tenant, &mut self.counts).await {
+        let of_snapshots = std::mem::take(&mut self.of_snapshots);
+        let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
+        let written = match written {
             Ok(written) => written,
             Err(error) => {
                 writer.quiesce().await;
@@ -213,11 +219,17 @@ type Level = Vec<(u32, Link)>;
 async fn write_root(
     writer: &mut SlotWriter<'_>,
     snapshot: &Snapshot,
+    of_snapshots: Vec<Arc<PageVersion>>,
     tenant: base::TenantId,
     counts: &mut CheckpointCounts,
 ) -> Result<Written, FileError> {
-    let levels = changed_levels(snapshot).await;
     let mut pages: Vec<(Arc<PageVersion>, Location)> = Vec::new();
+    for version in of_snapshots {
+        let bytes = version.unwritten_bytes().expect("a page the file does not have is in memory");
+        let location = writer.write_for_snapshot(|page| page.copy_from_slice(bytes)).await?;
+        pages.push((version, location));
+    }
+    let levels = changed_levels(snapshot).await;
     let mut nodes: Vec<(Link, Location)> = Vec::new();
     // By lowest page number: where the changed nodes of the level below were written.
     let mut below: FxHashMap<u32, Location> = FxHashMap::default();

@@ -20,10 +20,59 @@ pub(crate) fn offset_of(slot: SlotNo) -> u64 {
 
 /// A page read from the file and checked, on its way into the map.
 pub struct LoadedPage {
-    pub(crate) from: PageLocation,
-    pub(crate) frame: Frame,
+    from: PageLocation,
+    frame: Frame,
+    /// Nobody has asked for it yet.
+    is_ahead: bool,
     /// What was kept free for it, until it is in the map.
-    pub(crate) room: Option<Room>,
+    room: Option<Room>,
+}
+
+impl LoadedPage {
+    /// Gives the bytes to their version, unless another reader was first.
+    pub(crate) fn take_in(self) {
+        let LoadedPage { from, frame, is_ahead, room } = self;
+        from.version.load(frame, is_ahead);
+        drop(room);
+    }
+}
+
+/// A page to be read, and others that lie behind it in the file and are read along with it.
+pub struct PageRun {
+    first: PageLocation,
+    ahead: Vec<PageLocation>,
+}
+
+impl PageRun {
+    /// The page `first`, and of `ahead` those that lie next to it in the file one after the other.
+    pub fn new(first: PageLocation, ahead: impl IntoIterator<Item = PageLocation>) -> PageRun {
+        let mut run = PageRun { first, ahead: Vec::new() };
+        for location in ahead {
+            if location.location.slot.0 == run.first.location.slot.0 + run.ahead.len() as u32 + 1 {
+                run.ahead.push(location);
+            }
+        }
+        run
+    }
+
+    /// Keeps only so many of the pages that are read along.
+    pub fn truncate_ahead(&mut self, pages: usize) {
+        self.ahead.truncate(pages);
+    }
+
+    /// Pages that are read along.
+    pub fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// The slot of the page that is to be read.
+    pub fn slot(&self) -> SlotNo {
+        self.first.location.slot
+    }
+
+    fn len(&self) -> usize {
+        (1 + self.ahead.len()) * PAGE_SIZE
+    }
 }
 
 /// Reads a tenant's pages from its data file. Shared by the map, its snapshots and the checkpoint.
@@ -39,11 +88,50 @@ impl FileReader {
         &self.path
     }
 
-    /// Reads the page that a map located, through the calling thread's reactor, into `room` if its map has a budget.
-    /// Returns only bytes that match the pointer's checksum; hand them to [`crate::PageMap::load`].
-    pub async fn read_page(&self, from: PageLocation, room: Option<Room>) -> Result<LoadedPage, FileError> {
-        let buf = self.read_slot(from.location, Some(from.page)).await?;
-        Ok(LoadedPage { from, frame: Frame::copy_of(page_of(&buf)), room })
+    /// Reads the pages of a run through the calling thread's reactor, into `rooms`, one for each page if its map has a
+    /// budget. Returns only bytes that match their pointers' checksums, the first page at least; hand them to
+    /// [`crate::PageMap::load`].
+    pub async fn read_run(&self, run: PageRun, rooms: Vec<Room>) -> Result<Vec<LoadedPage>, FileError> {
+        let at = offset_of(run.slot());
+        let (result, buf) = self.file.read_exact_at(IoBuf::recycled(run.len()), at).await;
+        if result.is_err() && run.ahead() > 0 {
+            // The failure may lie in what nobody asked for.
+            let first = PageRun::new(run.first, []);
+            return Box::pin(self.read_run(first, rooms)).await;
+        }
+        self.read_result(result, run.first.location, Some(run.first.page))?;
+        self.loaded(run, &buf, rooms)
+    }
+
+    /// As [`FileReader::read_run`], blocking the thread.
+    pub(crate) fn read_run_blocking(
+        &self,
+        run: PageRun,
+        rooms: Vec<Room>,
+    ) -> Result<Vec<LoadedPage>, FileError> {
+        let mut buf = IoBuf::recycled(run.len());
+        let result = self.file.read_at(&mut buf, offset_of(run.slot()));
+        if result.is_err() && run.ahead() > 0 {
+            return self.read_run_blocking(PageRun::new(run.first, []), rooms);
+        }
+        self.read_result(result, run.first.location, Some(run.first.page))?;
+        self.loaded(run, &buf, rooms)
+    }
+
+    fn loaded(&self, run: PageRun, buf: &IoBuf, rooms: Vec<Room>) -> Result<Vec<LoadedPage>, FileError> {
+        let mut rooms = rooms.into_iter();
+        let mut pages = Vec::with_capacity(1 + run.ahead.len());
+        for (i, from) in std::iter::once(run.first).chain(run.ahead).enumerate() {
+            let bytes: &PageBytes = buf[i * PAGE_SIZE..(i + 1) * PAGE_SIZE].try_into().expect("one page");
+            let is_ahead = i > 0;
+            match self.check(from.location, Some(from.page), bytes) {
+                // Who comes to want it will be told.
+                Err(_) if is_ahead => break,
+                checked => checked?,
+            }
+            pages.push(LoadedPage { from, frame: Frame::copy_of(bytes), is_ahead, room: rooms.next() });
+        }
+        Ok(pages)
     }
 
     pub(crate) async fn read_slot(&self, from: Location, page: Option<PageNo>) -> Result<IoBuf, FileError> {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use base::ByteCount;
 use base::limits::PAGE_SIZE;
+use governor::UseTimes;
 
 use crate::PageBytes;
 
@@ -172,7 +173,6 @@ impl Frame {
         let data = data_of(index);
         // SAFETY: popping made this thread the only owner of the frame's PAGE_SIZE bytes.
         unsafe { data.write_bytes(0, 1) };
-        uses_of(index).store(0, Ordering::Relaxed);
         Frame { index, data }
     }
 
@@ -182,8 +182,12 @@ impl Frame {
         let data = data_of(index);
         // SAFETY: as in `zeroed`; `bytes` lies elsewhere because nobody can borrow a free frame.
         unsafe { ptr::copy_nonoverlapping(bytes, data.as_ptr(), 1) };
-        uses_of(index).store(0, Ordering::Relaxed);
         Frame { index, data }
+    }
+
+    /// Says when the page in it was used, before it is given to a cell.
+    pub(crate) fn set_uses(&mut self, uses: UseTimes) {
+        uses_of(self.index).store(uses.to_bits(), Ordering::Relaxed);
     }
 }
 

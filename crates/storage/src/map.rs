@@ -4,6 +4,7 @@
 //! numbers is derived from it. The map also notes which slots of the file its changes left behind, for the next
 //! checkpoint to give them up.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,14 +13,14 @@ use base::{ByteCount, Epoch, PageNo, SlotNo};
 use rustc_hash::FxHashMap;
 
 use crate::file_error::FileError;
-use crate::file_reader::LoadedPage;
+use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
 use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::snapshot::{fault_of, unreadable};
 use crate::sweep::Retired;
 use crate::version::{Location, MapShared, PageVersion, ReleasedChain};
-use crate::{PageBytes, PageFault, ReadPages, Snapshot, WritePages};
+use crate::{Ahead, PageBytes, PageFault, ReadPages, Snapshot, WritePages};
 
 /// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with. While it lives, what
 /// lies there stays.
@@ -31,7 +32,7 @@ pub struct PageLocation {
 }
 
 impl PageLocation {
-    fn of(no: PageNo, entry: Option<&Entry>) -> Result<Option<PageLocation>, PageFault> {
+    pub(crate) fn of(no: PageNo, entry: Option<&Entry>) -> Result<Option<PageLocation>, PageFault> {
         let Some(version) = entry.and_then(|entry| entry.version.as_ref()) else {
             return Err(fault_of(entry, no));
         };
@@ -91,6 +92,8 @@ pub struct PageMap {
     pub(crate) hand: Option<u32>,
     /// The sweep is past the leaves, at the retired versions.
     pub(crate) retired_next: bool,
+    /// The page that a scan missed last, and those it said it would want next.
+    ahead: RefCell<(PageNo, Vec<PageNo>)>,
     /// By how many statements pages are held.
     pub(crate) held: FxHashMap<PageNo, u32>,
     pub(crate) shared: Arc<MapShared>,
@@ -174,6 +177,7 @@ impl PageMap {
             retired: Retired::default(),
             hand: Some(0),
             retired_next: false,
+            ahead: RefCell::default(),
             held: FxHashMap::default(),
             shared,
         }
@@ -236,9 +240,12 @@ impl PageMap {
         Arc::ptr_eq(&self.shared, &snapshot.shared)
     }
 
-    /// Bytes of pages made or changed since the last published checkpoint: what cannot be evicted before the next one.
+    /// Bytes of pages, in the map or in snapshots alone, that no published checkpoint has written: what cannot be evicted
+    /// before the next one. May be more than there are by those of snapshots that are gone.
     pub fn dirty_bytes(&self) -> ByteCount {
-        ByteCount((self.changed + self.changed_being_written) * PAGE_SIZE as u64)
+        ByteCount(
+            (self.changed + self.changed_being_written + self.retired.unwritten_max()) * PAGE_SIZE as u64,
+        )
     }
 
     /// Where to read page `no` from after a `Miss`; `None` if it is in memory by now.
@@ -257,11 +264,20 @@ impl PageMap {
         self.shared.counts.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes in a page read from the file, unless another reader was first.
-    pub fn load(&mut self, loaded: LoadedPage) {
-        let LoadedPage { from, frame, room } = loaded;
-        from.version.load(frame);
-        drop(room);
+    /// Takes in pages read from the file, unless another reader was first.
+    pub fn load(&mut self, loaded: Vec<LoadedPage>) {
+        loaded.into_iter().for_each(LoadedPage::take_in);
+    }
+
+    /// What is to be read from the file for `first`: with it, up to `ahead_max` of the pages that the scan which missed it
+    /// named, as far as they lie next to it.
+    pub fn run_from(&mut self, first: PageLocation, ahead_max: usize) -> PageRun {
+        let (of, ahead) = std::mem::take(&mut *self.ahead.borrow_mut());
+        if of != first.page {
+            return PageRun::new(first, []);
+        }
+        let locate = |no: &PageNo| self.locate(*no).ok().flatten();
+        PageRun::new(first, ahead.iter().take(ahead_max).map_while(locate))
     }
 
     /// Whether misses of this map and of its [`crate::FrozenPages`] are read at once, blocking the thread, instead of being told:
@@ -280,6 +296,12 @@ impl PageMap {
     }
 
     #[cold]
+    fn note_ahead(&self, no: PageNo, ahead: Ahead<'_>) {
+        let pages_max = self.shared.budget().map_or(0, |budget| budget.read_ahead());
+        *self.ahead.borrow_mut() = (no, (0..pages_max).map_while(ahead).collect());
+    }
+
+    #[cold]
     fn missing<'a>(&'a self, entry: Option<&'a Entry>, no: PageNo) -> Result<&'a PageBytes, PageFault> {
         match entry.and_then(|entry| entry.version.as_ref().zip(Some(entry))) {
             Some((version, entry)) if self.shared.reads_in_turn() => {
@@ -288,6 +310,11 @@ impl PageMap {
             }
             _ => Err(fault_of(entry, no)),
         }
+    }
+
+    /// Versions that the live map left behind before anything wrote them, and that snapshots keep in memory.
+    pub(crate) fn take_unwritten_of_snapshots(&mut self) -> Vec<Arc<PageVersion>> {
+        self.retired.take_unwritten()
     }
 
     /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began
@@ -306,6 +333,7 @@ impl PageMap {
         let begun = std::mem::take(&mut self.changed_being_written);
         if !published {
             self.changed += begun;
+            self.retired.count_unwritten();
         }
         self.left_behind.checkpoint = None;
         let written = std::mem::take(&mut self.left_behind.being_written);
@@ -407,6 +435,15 @@ impl ReadPages for PageMap {
             Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
             entry => self.missing(entry, no),
         }
+    }
+
+    #[inline]
+    fn page_of_scan(&self, no: PageNo, ahead: Ahead<'_>) -> Result<&PageBytes, PageFault> {
+        let page = self.page(no);
+        if let Err(PageFault::Miss(_)) = page {
+            self.note_ahead(no, ahead);
+        }
+        page
     }
 }
 

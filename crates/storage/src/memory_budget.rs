@@ -22,6 +22,9 @@ use governor::EvictionTime;
 /// The least memory a server can work with: below, map nodes and the pages of a few statements would not fit.
 pub const MEMORY_MIN: ByteCount = ByteCount::from_mib(8);
 
+/// Pages read along with another one at most: a read of 1 MiB.
+pub const READ_AHEAD_MAX: usize = 127;
+
 /// Kept free between the mark at which evictors begin and the limit, so that loads rarely wait: a 16th of the limit, at most
 /// this. Evictors end at twice that below the limit.
 const HEADROOM_MAX: u64 = 32 << 20;
@@ -42,6 +45,9 @@ pub(crate) struct PageCounts {
     pub(crate) reads: AtomicU64,
     pub(crate) evictions: AtomicU64,
     pub(crate) write_backs: AtomicU64,
+    pub(crate) ahead_asked: AtomicU64,
+    pub(crate) ahead_used: AtomicU64,
+    pub(crate) ahead_wasted: AtomicU64,
 }
 
 /// [`PageCounts`] at one moment.
@@ -55,6 +61,12 @@ pub struct PageTally {
     pub evictions: u64,
     /// Pages written by checkpoints.
     pub write_backs: u64,
+    /// Of `reads`, those a scan had not asked for yet.
+    pub ahead_asked: u64,
+    /// Of `ahead_asked`, those that were used.
+    pub ahead_used: u64,
+    /// Of `ahead_asked`, those that left memory without having been used.
+    pub ahead_wasted: u64,
 }
 
 impl std::ops::Add for PageTally {
@@ -66,6 +78,9 @@ impl std::ops::Add for PageTally {
             reads: self.reads + other.reads,
             evictions: self.evictions + other.evictions,
             write_backs: self.write_backs + other.write_backs,
+            ahead_asked: self.ahead_asked + other.ahead_asked,
+            ahead_used: self.ahead_used + other.ahead_used,
+            ahead_wasted: self.ahead_wasted + other.ahead_wasted,
         }
     }
 }
@@ -78,6 +93,9 @@ impl PageCounts {
             reads: get(&self.reads),
             evictions: get(&self.evictions),
             write_backs: get(&self.write_backs),
+            ahead_asked: get(&self.ahead_asked),
+            ahead_used: get(&self.ahead_used),
+            ahead_wasted: get(&self.ahead_wasted),
         }
     }
 }
@@ -86,6 +104,7 @@ impl PageCounts {
 pub struct MemoryBudget {
     limit: u64,
     headroom: u64,
+    read_ahead: usize,
     resident: AtomicU64,
     /// The most that ever was resident.
     peak: AtomicU64,
@@ -120,12 +139,14 @@ impl Drop for Room {
 }
 
 impl MemoryBudget {
-    /// A budget of `limit` (at least [`MEMORY_MIN`]) with so many evictors.
-    pub fn new(limit: ByteCount, evictors: usize) -> Arc<MemoryBudget> {
+    /// A budget of `limit` (at least [`MEMORY_MIN`]) with so many evictors. A scan that misses a page reads up to `read_ahead`
+    /// pages along with it, at most [`READ_AHEAD_MAX`].
+    pub fn new(limit: ByteCount, read_ahead: usize, evictors: usize) -> Arc<MemoryBudget> {
         let limit = limit.max(MEMORY_MIN).0;
         Arc::new(MemoryBudget {
             limit,
             headroom: (limit / HEADROOM_PART).min(HEADROOM_MAX),
+            read_ahead: read_ahead.min(READ_AHEAD_MAX),
             resident: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -139,6 +160,11 @@ impl MemoryBudget {
             waiting_to_hold: Mutex::default(),
             dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
         })
+    }
+
+    /// Pages that a scan reads at most along with one it missed.
+    pub fn read_ahead(&self) -> usize {
+        self.read_ahead
     }
 
     /// What may be resident.
@@ -338,7 +364,7 @@ mod tests {
 
     #[test]
     fn evictors_work_between_the_marks() {
-        let budget = MemoryBudget::new(ByteCount::from_mib(16), 1);
+        let budget = MemoryBudget::new(ByteCount::from_mib(16), 0, 1);
         assert!(!is_ready(budget.pressure(0)));
         budget.charge(15 << 20);
         assert!(!is_ready(budget.pressure(0)), "a sixteenth is free");
@@ -351,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_load_waits_at_the_limit_and_rooms_are_given_back() {
-        let budget = MemoryBudget::new(ByteCount::from_mib(8), 1);
+        let budget = MemoryBudget::new(ByteCount::from_mib(8), 0, 1);
         budget.charge((8 << 20) - PAGE);
         let room = budget.room_now().expect("for one page");
         assert!(budget.room_now().is_none());
@@ -368,7 +394,7 @@ mod tests {
 
     #[test]
     fn statements_hold_a_part_of_the_pages() {
-        let budget = MemoryBudget::new(ByteCount::from_mib(8), 1);
+        let budget = MemoryBudget::new(ByteCount::from_mib(8), 0, 1);
         for _ in 0..256 {
             assert!(budget.try_hold());
         }

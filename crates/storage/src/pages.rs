@@ -20,8 +20,11 @@ pub enum PageFault {
     /// The page, or the way to it, is damaged.
     Corrupt(Box<Corrupt>),
     /// The disk refuses to read the page; the text has file and offset.
-    Unreadable(PageNo, Box<str>),
+    Unreadable(Box<(PageNo, String)>),
 }
+
+// A page or a fault is returned in registers.
+const _: () = assert!(size_of::<PageFault>() <= 16 && size_of::<Result<&PageBytes, PageFault>>() <= 16);
 
 impl PageFault {
     /// The bytes of page `page` are not what their reader must find there.
@@ -42,16 +45,26 @@ impl fmt::Display for PageFault {
         match self {
             PageFault::Miss(page) => write!(f, "page {page} is not in memory"),
             PageFault::Corrupt(corrupt) => corrupt.fmt(f),
-            PageFault::Unreadable(page, why) => write!(f, "page {page}: {why}"),
+            PageFault::Unreadable(unreadable) => write!(f, "page {}: {}", unreadable.0, unreadable.1),
         }
     }
 }
 impl std::error::Error for PageFault {}
 
+/// The pages a scan will want next, by how far ahead they are; `None` behind the last that is known.
+pub type Ahead<'a> = &'a dyn Fn(usize) -> Option<PageNo>;
+
 /// Pages that can be read.
 pub trait ReadPages {
     /// The bytes of page `no`. A number that no page has is a fault of kind `Corrupt`: only a damaged page names one.
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault>;
+
+    /// As [`ReadPages::page`] for a scan that will want the pages `ahead(0)`, `ahead(1)` and so on next: who has to read page
+    /// `no` from disk may read some of them with it.
+    fn page_of_scan(&self, no: PageNo, ahead: Ahead<'_>) -> Result<&PageBytes, PageFault> {
+        let _ = ahead;
+        self.page(no)
+    }
 
     /// Calls `read` with the bytes of page `no`, which need not stay in memory afterwards: for going through many pages one
     /// after the other.
@@ -80,5 +93,9 @@ pub trait WritePages: ReadPages {
 impl<P: ReadPages + ?Sized> ReadPages for &P {
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
         (**self).page(no)
+    }
+
+    fn page_of_scan(&self, no: PageNo, ahead: Ahead<'_>) -> Result<&PageBytes, PageFault> {
+        (**self).page_of_scan(no, ahead)
     }
 }

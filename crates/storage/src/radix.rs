@@ -131,7 +131,9 @@ impl Entry {
 
     #[cold]
     fn find_data(&self) -> Option<NonNull<PageBytes>> {
-        let data = self.version.as_ref()?.data()?;
+        let version = self.version.as_ref()?;
+        let data = version.data()?;
+        version.note_first_use();
         self.data.store(data.as_ptr(), Ordering::Release);
         Some(data)
     }

@@ -48,6 +48,15 @@ impl<'a> SlotWriter<'a> {
         self.write_to(slot, fill).await
     }
 
+    /// As [`SlotWriter::write`], for a page that only a snapshot in memory reaches.
+    pub(crate) async fn write_for_snapshot(
+        &mut self,
+        fill: impl FnOnce(&mut PageBytes),
+    ) -> Result<Location, FileError> {
+        let slot = self.slots.allocate_for_snapshot().map_err(|FileFull| self.full())?;
+        self.write_to(slot, fill).await
+    }
+
     /// Writes one page to a slot that was allocated for it.
     pub(crate) async fn write_to(
         &mut self,

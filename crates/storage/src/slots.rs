@@ -130,6 +130,8 @@ pub(crate) struct Slots {
     snapshot_only: FxHashSet<SlotNo>,
     /// Given out since the newest durable root.
     allocated: Vec<SlotNo>,
+    /// The same for what the next root does not reach either, but a snapshot does.
+    allocated_for_snapshots: Vec<SlotNo>,
     free_set: Vec<Location>,
 }
 
@@ -158,6 +160,7 @@ impl Slots {
             dropped: FxHashSet::default(),
             snapshot_only: FxHashSet::default(),
             allocated: Vec::new(),
+            allocated_for_snapshots: Vec::new(),
             free_set,
         }
     }
@@ -193,6 +196,19 @@ impl Slots {
 
     /// A slot to write, growing the file's slot count if none is free.
     pub(crate) fn allocate(&mut self) -> Result<SlotNo, FileFull> {
+        let slot = self.take()?;
+        self.allocated.push(slot);
+        Ok(slot)
+    }
+
+    /// As [`Slots::allocate`], for a page that only a snapshot in memory reaches: free on disk whatever becomes of the root.
+    pub(crate) fn allocate_for_snapshot(&mut self) -> Result<SlotNo, FileFull> {
+        let slot = self.take()?;
+        self.allocated_for_snapshots.push(slot);
+        Ok(slot)
+    }
+
+    fn take(&mut self) -> Result<SlotNo, FileFull> {
         let found = self.taken.first_absent(self.cursor, self.count);
         let slot = match found.or_else(|| self.taken.first_absent(SUPERBLOCKS, self.cursor.min(self.count))) {
             Some(slot) => slot,
@@ -208,7 +224,6 @@ impl Slots {
         };
         assert!(self.taken.insert(slot), "slot {slot} was free");
         self.cursor = slot + 1;
-        self.allocated.push(SlotNo(slot));
         Ok(SlotNo(slot))
     }
 
@@ -257,6 +272,7 @@ impl Slots {
             }
         }
         self.allocated.clear();
+        self.snapshot_only.extend(self.allocated_for_snapshots.drain(..));
         self.durable = next.used;
         self.free_set = free_set;
         self.cursor = SUPERBLOCKS;
@@ -264,7 +280,7 @@ impl Slots {
 
     /// The root being written was given up before its superblock was touched: its slots are free again.
     pub(crate) fn abandon(&mut self) {
-        for slot in self.allocated.drain(..) {
+        for slot in self.allocated.drain(..).chain(self.allocated_for_snapshots.drain(..)) {
             assert!(self.taken.remove(slot.0));
         }
         self.cursor = SUPERBLOCKS;

@@ -6,16 +6,18 @@
 //! A snapshot's pages are evicted like any others. So whoever reads them either pins them ([`PinnedPages`], on any thread) or
 //! borrows the live map meanwhile ([`FrozenPages`], at home), because only the map's owner evicts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use base::{Epoch, PageNo};
 
 use crate::file_error::FileError;
+use crate::file_reader::{LoadedPage, PageRun};
+use crate::map::PageLocation;
 use crate::radix::{Entry, Link};
 use crate::version::{MapShared, PageVersion, PinnedPage};
-use crate::{PageBytes, PageFault, PageMap, ReadPages};
+use crate::{Ahead, PageBytes, PageFault, PageMap, ReadPages};
 
 /// A frozen root of a page map. Clones share it; the last one dropped gives its pages back.
 #[derive(Clone)]
@@ -28,30 +30,42 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    fn entry(&self, no: PageNo) -> Option<&Entry> {
+        self.root.find(self.height, no)
+    }
+
     fn version(&self, no: PageNo) -> Result<&PageVersion, PageFault> {
-        let entry = self.root.find(self.height, no);
+        let entry = self.entry(no);
         entry.and_then(|entry| entry.version.as_deref()).ok_or_else(|| fault_of(entry, no))
     }
 
-    /// Pins page `no`, read from the data file first if it is not in memory. Blocks on disk and until the budget has room, so
-    /// only for analytic and tool threads.
-    pub(crate) fn pin_blocking(&self, no: PageNo) -> Result<PinnedPage<'_>, FileError> {
-        let version = self.version(no).map_err(|fault| match fault {
-            PageFault::Corrupt(corrupt) => FileError::Corrupt(*corrupt),
-            fault => unreachable!("a version is there or is not: {fault}"),
-        })?;
-        loop {
-            if let Some(page) = version.pin() {
-                return Ok(page);
+    /// Reads page `no` into memory, and up to `ahead_max` of those it is followed by with it. Blocks on disk and until the
+    /// budget has room.
+    fn read_blocking(&self, no: PageNo, ahead: Ahead<'_>, ahead_max: usize) -> Result<(), FileError> {
+        let locate = |no| PageLocation::of(no, self.entry(no)).ok().flatten();
+        let Some(first) = locate(no) else { return Ok(()) };
+        let mut run = PageRun::new(first, (0..ahead_max).map_while(ahead).map_while(locate));
+        let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
+        env::blocked(|| {
+            let mut rooms = Vec::new();
+            if let Some(budget) = self.shared.budget() {
+                rooms.push(budget.room_blocking());
+                rooms.extend((0..run.ahead()).map_while(|_| budget.room_now()));
+                run.truncate_ahead(rooms.len() - 1);
             }
-            let _room = self.shared.budget().map(|budget| budget.room_blocking());
-            version.load_blocking(no, &self.shared)?;
-        }
+            reader.read_run_blocking(run, rooms)?.into_iter().for_each(LoadedPage::take_in);
+            Ok(())
+        })
     }
 
     /// The snapshot as an analytic or tool thread reads it: misses block.
     pub fn pinned(&self) -> PinnedPages<'_> {
-        PinnedPages { snapshot: self, pins: RefCell::default() }
+        PinnedPages { snapshot: self, pins: RefCell::default(), window: None, expected: RefCell::default() }
+    }
+
+    /// As [`Snapshot::pinned`] for a part of a scan that reads ahead, more with each miss; `window` is the scan's own.
+    pub fn pinned_for_scan<'s>(&'s self, window: &'s ReadAheadWindow) -> PinnedPages<'s> {
+        PinnedPages { window: Some(window), ..self.pinned() }
     }
 
     /// Calls `visit` with each page's number, in ascending order.
@@ -60,17 +74,63 @@ impl Snapshot {
     }
 }
 
+/// How far a scan reads ahead: nothing at its first miss, twice as much with each further one.
+#[derive(Default)]
+pub struct ReadAheadWindow(Cell<usize>);
+
+impl ReadAheadWindow {
+    fn widen(&self, pages_max: usize) -> usize {
+        let pages = self.0.get();
+        self.0.set((2 * pages + 1).min(pages_max));
+        pages
+    }
+}
+
 /// A snapshot's pages read on any thread, each pinned until this is dropped: make one for a few pages, a leaf's path say.
 /// Blocks where a page is not in memory.
 pub struct PinnedPages<'s> {
     snapshot: &'s Snapshot,
     pins: RefCell<Vec<PinnedPage<'s>>>,
+    window: Option<&'s ReadAheadWindow>,
+    /// In the order in which they will be wanted.
+    expected: RefCell<Vec<PageNo>>,
 }
 
-impl PinnedPages<'_> {
+impl<'s> PinnedPages<'s> {
     /// As [`ReadPages::page`], with the reason why a page cannot be read.
     pub fn read(&self, no: PageNo) -> Result<&PageBytes, FileError> {
-        let page = self.snapshot.pin_blocking(no)?;
+        self.keep(self.pin(no, &|_| None)?)
+    }
+
+    /// Says which pages will be wanted, one after the other.
+    pub fn expect(&self, pages: impl Iterator<Item = PageNo>) {
+        let mut expected = self.expected.borrow_mut();
+        expected.clear();
+        expected.extend(pages);
+    }
+
+    fn pin(&self, no: PageNo, ahead: Ahead<'_>) -> Result<PinnedPage<'s>, FileError> {
+        let version = self.snapshot.version(no).map_err(|fault| match fault {
+            PageFault::Corrupt(corrupt) => FileError::Corrupt(*corrupt),
+            fault => unreachable!("a version is there or is not: {fault}"),
+        })?;
+        let mut was_read = false;
+        loop {
+            if let Some(page) = version.pin() {
+                // The read was the use; a page of a scan is not to look as if it was used twice.
+                if !was_read {
+                    version.touch();
+                }
+                return Ok(page);
+            }
+            let depth = self.snapshot.shared.budget().map_or(0, |budget| budget.read_ahead());
+            let ahead_max = self.window.map_or(0, |window| window.widen(depth));
+            self.snapshot.read_blocking(no, ahead, ahead_max)?;
+            was_read = true;
+        }
+    }
+
+    fn keep(&self, page: PinnedPage<'s>) -> Result<&PageBytes, FileError> {
         let bytes: *const PageBytes = page.deref();
         self.pins.borrow_mut().push(page);
         // SAFETY: the pin keeps the bytes where they are, wherever the pin itself is moved to; it is dropped with `self`, which
@@ -83,7 +143,7 @@ impl PinnedPages<'_> {
 pub(crate) fn unreadable(no: PageNo, error: FileError) -> PageFault {
     match error {
         FileError::Corrupt(corrupt) => PageFault::Corrupt(Box::new(corrupt)),
-        error => PageFault::Unreadable(no, error.to_string().into()),
+        error => PageFault::Unreadable(Box::new((no, error.to_string()))),
     }
 }
 
@@ -92,8 +152,17 @@ impl ReadPages for PinnedPages<'_> {
         self.read(no).map_err(|error| unreadable(no, error))
     }
 
+    fn page_of_scan(&self, no: PageNo, ahead: Ahead<'_>) -> Result<&PageBytes, PageFault> {
+        self.pin(no, ahead).and_then(|page| self.keep(page)).map_err(|error| unreadable(no, error))
+    }
+
     fn with_page<R>(&self, no: PageNo, read: impl FnOnce(&PageBytes) -> R) -> Result<R, PageFault> {
-        let page = self.snapshot.pin_blocking(no).map_err(|error| unreadable(no, error))?;
+        let page = {
+            let expected = self.expected.borrow();
+            let at = expected.iter().position(|page| *page == no);
+            let ahead = |i: usize| expected.get(at? + 1 + i).copied();
+            self.pin(no, &ahead).map_err(|error| unreadable(no, error))?
+        };
         Ok(read(&page))
     }
 }
@@ -144,7 +213,7 @@ impl PageVersion {
         let reader = shared.reader.as_ref().expect("only a map with a file has pages outside memory");
         let mut frame = crate::frame::Frame::zeroed();
         reader.read_slot_blocking(location, Some(no), &mut frame)?;
-        self.load(frame);
+        self.load(frame, false);
         Ok(())
     }
 }

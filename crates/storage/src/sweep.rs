@@ -33,6 +33,8 @@ pub struct Swept {
 pub(crate) struct Retired {
     versions: Vec<(PageNo, Weak<PageVersion>)>,
     hand: usize,
+    /// How many only memory has, at most: some may be gone, or written by a checkpoint that was under way.
+    unwritten: u64,
     /// Length at which those that are gone are taken out.
     prune_at: usize,
 }
@@ -49,7 +51,29 @@ impl Retired {
             self.versions.retain(|(_, version)| version.strong_count() > 0);
             self.prune_at = self.versions.len() * 2;
         }
+        self.unwritten += u64::from(version.location().is_none());
         self.versions.push((no, Arc::downgrade(version)));
+    }
+
+    /// At most so many are in memory only.
+    pub(crate) fn unwritten_max(&self) -> u64 {
+        self.unwritten
+    }
+
+    /// Those that only memory has, to be written by a checkpoint that begins.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<Arc<PageVersion>> {
+        self.unwritten = 0;
+        self.unwritten_versions().collect()
+    }
+
+    /// The checkpoint that took them was given up.
+    pub(crate) fn count_unwritten(&mut self) {
+        self.unwritten = self.unwritten_versions().count() as u64;
+    }
+
+    fn unwritten_versions(&self) -> impl Iterator<Item = Arc<PageVersion>> + '_ {
+        let versions = self.versions.iter().filter_map(|(_, version)| version.upgrade());
+        versions.filter(|version| version.location().is_none())
     }
 
     /// The next few versions that are still there, and whether they are the last.

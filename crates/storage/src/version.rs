@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::SlotNo;
 use base::limits::PAGE_SIZE;
-use governor::UseTimes;
+use governor::{EvictionTime, UseTimes};
 
 use crate::PageBytes;
 use crate::file_reader::FileReader;
@@ -98,6 +98,10 @@ impl MapShared {
     pub(crate) fn charge_to(&self, budget: &Arc<MemoryBudget>) {
         budget.charge(self.resident_bytes());
         assert!(self.budget.set(Arc::clone(budget)).is_ok(), "a map has one budget");
+    }
+
+    pub(crate) fn eviction_time(&self) -> EvictionTime {
+        self.budget().map_or(EvictionTime::default(), |budget| budget.eviction_time())
     }
 
     pub(crate) fn reads_in_turn(&self) -> bool {
@@ -208,7 +212,8 @@ const _: () = assert!(VERSION_LEN <= 40, "a million pages should cost 40 MB of v
 
 impl PageVersion {
     /// A version that only memory has.
-    pub(crate) fn resident(frame: Frame, shared: &Arc<MapShared>) -> PageVersion {
+    pub(crate) fn resident(mut frame: Frame, shared: &Arc<MapShared>) -> PageVersion {
+        frame.set_uses(UseTimes::read_at(shared.eviction_time()));
         shared.charge(VERSION_LEN + PAGE_SIZE);
         PageVersion {
             location: LocationCell::default(),
@@ -262,9 +267,17 @@ impl PageVersion {
         Some(PinnedPage { version: self, data })
     }
 
-    /// Makes `frame`, just read from this version's location, its bytes in memory, unless another reader was first.
-    pub(crate) fn load(&self, frame: Frame) {
-        self.shared.counts.reads.fetch_add(1, Ordering::Relaxed);
+    /// Makes `frame`, just read from this version's location, its bytes in memory, unless another reader was first. One that
+    /// is read ahead counts as never used until somebody does.
+    pub(crate) fn load(&self, mut frame: Frame, is_ahead: bool) {
+        let counts = &self.shared.counts;
+        counts.reads.fetch_add(1, Ordering::Relaxed);
+        if is_ahead {
+            counts.ahead_asked.fetch_add(1, Ordering::Relaxed);
+            frame.set_uses(UseTimes::default());
+        } else {
+            frame.set_uses(UseTimes::read_at(self.shared.eviction_time()));
+        }
         if self.frame.fill(frame).is_ok() {
             self.shared.charge(PAGE_SIZE);
         }
@@ -276,8 +289,10 @@ impl PageVersion {
         if self.location.get().is_none() {
             return false;
         }
+        let unused = self.uses() == UseTimes::default();
         let evicted = self.frame.empty().is_some();
         if evicted {
+            self.shared.counts.ahead_wasted.fetch_add(u64::from(unused), Ordering::Relaxed);
             self.shared.counts.evictions.fetch_add(1, Ordering::Relaxed);
             if let Some(budget) = self.shared.budget() {
                 budget.count_eviction();
@@ -309,7 +324,19 @@ impl PageVersion {
 
     /// Notes a use by a reader that does not go through the live map's entry.
     pub(crate) fn touch(&self) {
-        self.set_uses(self.uses().touched());
+        if !self.note_first_use() {
+            self.set_uses(self.uses().touched());
+        }
+    }
+
+    /// Notes that a page which was read ahead is used; false if it was before.
+    pub(crate) fn note_first_use(&self) -> bool {
+        let is_first = self.uses() == UseTimes::default();
+        if is_first {
+            self.shared.counts.ahead_used.fetch_add(1, Ordering::Relaxed);
+            self.set_uses(UseTimes::read_at(self.shared.eviction_time()));
+        }
+        is_first
     }
 }
 

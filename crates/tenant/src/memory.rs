@@ -11,11 +11,13 @@ use std::sync::Arc;
 use base::{PageNo, SqlError, TxnId};
 use governor::{EvictionTime, VictimChoice};
 use rustc_hash::FxHashMap;
-use storage::{FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageTally, Swept};
+use storage::{FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageRun, PageTally, Swept};
 
+use crate::catalog::RecordKind;
 use crate::interrupt::error_of_fault;
 use crate::overlay::Changes;
-use crate::tenant::Tenant;
+use crate::tenant::{OpenError, Tenant};
+use crate::trees::CATALOG_TREE;
 use crate::txn::Txn;
 
 /// Pages one statement holds at most, 256 KiB: it misses so often before it reads the rest in its turn.
@@ -38,31 +40,33 @@ struct Hold {
 /// A page to read from disk after [`crate::Interrupt::Miss`].
 pub struct PageRequest {
     reader: Arc<FileReader>,
-    location: PageLocation,
+    run: PageRun,
     budget: Option<Arc<MemoryBudget>>,
     /// Statements hold too many pages for this one to begin: it waits for the end of one instead of reading.
     waits_to_hold: bool,
 }
 
 impl PageRequest {
-    /// Waits for room, then reads the page through the calling thread's reactor; hand it to [`Tenant::page_loaded`]. `None`
-    /// when there is nothing to take in and the statement is to be run again.
-    pub async fn read(self) -> Result<Option<LoadedPage>, FileError> {
-        let room = match &self.budget {
-            Some(budget) if self.waits_to_hold => {
+    /// Waits for room, then reads the page, and what a scan will want next as far as there is room, through the calling
+    /// thread's reactor; hand the pages to [`Tenant::page_loaded`]. There may be none: then the statement is just run again.
+    pub async fn read(mut self) -> Result<Vec<LoadedPage>, FileError> {
+        let mut rooms = Vec::new();
+        if let Some(budget) = &self.budget {
+            if self.waits_to_hold {
                 budget.hold_room().await;
-                return Ok(None);
+                return Ok(Vec::new());
             }
-            Some(budget) => Some(budget.room().await),
-            None => None,
-        };
-        self.reader.read_page(self.location, room).await.map(Some)
+            rooms.push(budget.room().await);
+            rooms.extend((0..self.run.ahead()).map_while(|_| budget.room_now()));
+            self.run.truncate_ahead(rooms.len() - 1);
+        }
+        self.reader.read_run(self.run, rooms).await
     }
 
     /// What tells requests for the same bytes of a tenant: several may share one [`PageRequest::read`]. `None` for one that
     /// reads nothing.
     pub fn key(&self) -> Option<base::SlotNo> {
-        (!self.waits_to_hold).then(|| self.location.slot())
+        (!self.waits_to_hold).then(|| self.run.slot())
     }
 }
 
@@ -96,18 +100,22 @@ impl Tenant {
         let located = located.map_err(|fault| error_of_fault(&fault))?;
         let Some(location) = located else { return Ok(None) };
         let waits_to_hold = !self.hold(txn.id, page);
-        Ok(Some(self.request_of(location, waits_to_hold)))
+        // Nothing ahead at the first miss, then twice as much with each.
+        let misses = self.holds.0.get(&txn.id).map_or(0, |hold| hold.pages.len());
+        let ahead_max = self.pages.budget().map_or(0, |budget| budget.read_ahead());
+        let run = self.pages.run_from(location, ahead_max.min((1 << misses.clamp(1, 16)) / 2 - 1));
+        Ok(Some(self.request_of(run, waits_to_hold)))
     }
 
-    fn request_of(&self, location: PageLocation, waits_to_hold: bool) -> PageRequest {
+    fn request_of(&self, run: PageRun, waits_to_hold: bool) -> PageRequest {
         let reader = self.file.as_ref().expect("only a tenant with a file misses pages").reader();
-        PageRequest { reader, location, budget: self.pages.budget().cloned(), waits_to_hold }
+        PageRequest { reader, run, budget: self.pages.budget().cloned(), waits_to_hold }
     }
 
     /// The request for a page that is missed while the tenant is owned across waits: opening and replaying.
     pub(crate) fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
         let located = self.pages.locate(page)?;
-        Ok(located.map(|location| self.request_of(location, false)))
+        Ok(located.map(|location| self.request_of(PageRun::new(location, []), false)))
     }
 
     /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.
@@ -170,11 +178,9 @@ impl Tenant {
         }
     }
 
-    /// Takes in a page that a [`PageRequest`] read.
-    pub fn page_loaded(&mut self, loaded: Option<LoadedPage>) {
-        if let Some(loaded) = loaded {
-            self.pages.load(loaded);
-        }
+    /// Takes in the pages that a [`PageRequest`] read.
+    pub fn page_loaded(&mut self, loaded: Vec<LoadedPage>) {
+        self.pages.load(loaded);
     }
 
     /// A page that committing `txn` will change and that has been evicted since the transaction changed it; `None` if
@@ -199,6 +205,26 @@ impl Tenant {
             changes.keys().try_for_each(|key| btree::contains(&self.pages, root, key).map(drop))?;
         }
         Ok(())
+    }
+
+    /// A page that beginning a checkpoint will change and that is not in memory; `None` if there is none. Ask until it says so,
+    /// then begin: what is missing then is read within [`Tenant::begin_checkpoint`].
+    ///
+    /// Errors: the catalog's tree is damaged.
+    pub fn checkpoint_request(&mut self) -> Result<Option<PageRequest>, OpenError> {
+        let root = self.trees.root(CATALOG_TREE);
+        let changed = self.trees.iter().filter(|(_, state)| state.dirty).map(|(tree, _)| tree);
+        let gone = self.gone_trees.iter().copied().chain(self.garbage.iter().map(|(tree, _)| *tree));
+        let trees = changed.chain(gone).map(|tree| RecordKind::Tree.key(tree.0));
+        let sequences = self.sequences.iter().filter(|(_, state)| state.logged_ahead > 0);
+        let sequences = sequences.map(|(oid, _)| RecordKind::SequenceState.key(oid.0));
+        let mut keys = trees.chain(sequences).chain([RecordKind::Counters.key(0)]);
+        let touched = keys.try_for_each(|key| btree::contains(&self.pages, root, &key.to_bytes()).map(drop));
+        match touched {
+            Ok(()) => Ok(None),
+            Err(PageFault::Miss(page)) => self.request(page).map_err(|fault| self.open_error(fault)),
+            Err(fault) => Err(self.open_error(fault)),
+        }
     }
 
     /// Whether a writing statement is to wait before it begins, and for what. Never asked within one.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::{CommitNo, SqlError, SqlResult, SqlState};
 use btree::{Cursor, LeafRun, Seek, Value};
-use storage::{PageFault, PinnedPages, Snapshot};
+use storage::{PageFault, PinnedPages, ReadAheadWindow, Snapshot};
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::interrupt::error_of_fault;
@@ -89,7 +89,16 @@ impl SnapshotView {
     fn open(&self, table: &Arc<Table>, index: Option<base::TreeId>, range: KeyRange) -> SnapshotScan {
         let tree = index.unwrap_or(table.tree);
         let cursor = Cursor::new(self.frozen.trees.root(tree), Seek::Before(&range.from));
-        SnapshotScan { view: self.clone(), table: Arc::clone(table), index, tree, cursor, range, done: false }
+        SnapshotScan {
+            view: self.clone(),
+            table: Arc::clone(table),
+            index,
+            tree,
+            cursor,
+            range,
+            done: false,
+            window: ReadAheadWindow::default(),
+        }
     }
 
     /// The row with this key of the table's tree.
@@ -158,6 +167,7 @@ pub struct SnapshotScan {
     /// What is still to be scanned: `from` moves on.
     range: KeyRange,
     done: bool,
+    window: ReadAheadWindow,
 }
 
 impl SnapshotScan {
@@ -217,7 +227,7 @@ impl SnapshotScan {
             return Ok(false);
         }
         let frozen = Arc::clone(&self.view.frozen);
-        let pages = frozen.pages.pinned();
+        let pages = frozen.pages.pinned_for_scan(&self.window);
         let end = self.range.to.clone();
         let end = end.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(&to[..]));
         let run = self.cursor.next_leaf(&pages, end).map_err(failed)?;
@@ -231,6 +241,10 @@ impl SnapshotScan {
                 next.push(0);
                 self.range.from = next.clone();
                 part.to = Some(next);
+                pages.expect((0..run.len()).filter_map(|i| match run.value(i) {
+                    Value::Chain(chain) => Some(chain.first_page()),
+                    Value::Inline(_) => None,
+                }));
             }
         }
         let rows = match (run, self.changes_within(&part).next()) {

@@ -351,7 +351,7 @@ impl Tenant {
         }
     }
 
-    fn open_error(&self, fault: PageFault) -> OpenError {
+    pub(crate) fn open_error(&self, fault: PageFault) -> OpenError {
         match fault {
             PageFault::Corrupt(corrupt) => (*corrupt).into(),
             PageFault::Miss(_) | PageFault::Unreadable(..) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{PageNo, TreeId};
 use btree::TreeRoot;
 use rustc_hash::FxHashMap;
-use storage::{FrozenPages, PageBytes, PageFault, PageMap, ReadPages};
+use storage::{Ahead, FrozenPages, PageBytes, PageFault, PageMap, ReadPages};
 
 /// The tree of catalog records.
 pub(crate) const CATALOG_TREE: TreeId = TreeId(1);
@@ -83,6 +83,14 @@ impl ReadPages for Pages<'_> {
         match self {
             Pages::Live(pages) => pages.page(no),
             Pages::Frozen(pages) => pages.page(no),
+        }
+    }
+
+    #[inline]
+    fn page_of_scan(&self, no: PageNo, ahead: Ahead<'_>) -> Result<&PageBytes, PageFault> {
+        match self {
+            Pages::Live(pages) => pages.page_of_scan(no, ahead),
+            Pages::Frozen(pages) => pages.page_of_scan(no, ahead),
         }
     }
 }

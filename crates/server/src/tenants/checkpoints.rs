@@ -8,6 +8,9 @@ use storage::Checkpoint;
 
 use super::Home;
 
+/// Pages read before a checkpoint begins; if it needs more, it waits for them within its turn.
+const PAGES_READ_MAX: usize = 32;
+
 /// A checkpoint under way.
 pub(super) struct Begun {
     pub(super) checkpoint: Checkpoint,
@@ -51,7 +54,8 @@ impl Home {
         }
     }
 
-    async fn do_checkpoint(&self) -> SqlResult<()> {
+    async fn do_checkpoint(self: &Arc<Home>) -> SqlResult<()> {
+        self.read_for_checkpoint().await?;
         let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };
         let outcome = self.write_checkpoint(&mut begun).await;
         let commit = begun.commit;
@@ -60,6 +64,18 @@ impl Home {
         if published {
             self.log().release_through(self.id(), commit);
             self.count_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Reads the pages that beginning a checkpoint changes, so that it need not wait for them within its turn.
+    async fn read_for_checkpoint(self: &Arc<Home>) -> SqlResult<()> {
+        for _ in 0..PAGES_READ_MAX {
+            let request = self.with_tenant(|tenant| tenant.checkpoint_request()).transpose();
+            let request =
+                request.map_err(|error| SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()))?;
+            let Some(request) = request.flatten() else { break };
+            self.load_page(request).await?;
         }
         Ok(())
     }

@@ -22,8 +22,12 @@ const STEPS_A_TURN: usize = 4;
 /// Rounds over all tenants without one page evicted before changed pages are written or a load goes over the limit: the first
 /// may have found every page used since the last look.
 const DRY_ROUNDS_MAX: u32 = 3;
-/// How long an evictor that can do nothing waits for a checkpoint or for statements that hold pages.
+/// How long an evictor that can do nothing waits for a checkpoint or for statements that hold pages: twice as long each time,
+/// up to 64 times that.
 const DRY_WAIT: Nanos = Nanos::from_millis(1);
+const DRY_DOUBLINGS_MAX: u32 = 6;
+/// The part of what is to be evicted that a tenant's changed pages must make for a checkpoint to be worth it.
+const WRITE_PART: u64 = 8;
 
 /// What came of a visit of one tenant.
 struct Visit {
@@ -51,14 +55,16 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
         }
         dry_rounds += 1;
         if dry_rounds > DRY_ROUNDS_MAX {
-            if let Some((_, home)) = round.dirtiest {
+            let worth = shared.memory.excess().0 / WRITE_PART;
+            if let Some((_, home)) = round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 // Failures are logged where they happen.
                 let _ = home.checkpoint_or_wait().await;
             } else if shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
                 shared.memory.overdraw();
             }
         }
-        env::sleep(DRY_WAIT).await;
+        let doublings = dry_rounds.saturating_sub(DRY_ROUNDS_MAX).min(DRY_DOUBLINGS_MAX);
+        env::sleep(Nanos(DRY_WAIT.0 << doublings)).await;
     }
 }
 

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use sql::session;
 use storage::redo::{LogWriter, RedoIndex, recover};
 use storage::{PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, RedoSink, Tenant};
+use tenant::{Interrupt, PageRequest, RedoSink, Tenant, WriterWait};
 
 use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
 use crate::executor::{HomeCell, WorkerHandle, yield_now};
@@ -574,14 +574,14 @@ impl Home {
             let (commit, bytes) = record.map_err(|error| unreadable(&error))?;
             tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
             applied += 1;
-            if tenant.writer_wait().is_some() {
+            if tenant.writer_wait() == Some(WriterWait::Checkpoint) {
                 // What was replayed so far is a root of its own; its records are in the log, durable.
                 let mut checkpoint = tenant.begin_checkpoint().map_err(|error| unreadable(&error))?;
                 let outcome = checkpoint.run().await;
                 tenant.finish_checkpoint(checkpoint);
                 outcome.map_err(|error| unreadable(&error))?;
-                tenant.shed();
             }
+            tenant.shed();
             if applied % REPLAY_RECORDS_A_TURN == 0 {
                 yield_now().await;
             }

@@ -226,7 +226,16 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
     fields.push(field("sessions", PgType::Int8));
     fields.push(field("cpu_seconds", PgType::Float8));
     fields.extend(PromiseKey::ALL.iter().map(|key| text(key.as_str())));
-    let counted = ["resident_bytes", "page_misses", "page_reads", "page_evictions", "page_writes"];
+    let counted = [
+        "resident_bytes",
+        "page_misses",
+        "page_reads",
+        "page_evictions",
+        "page_writes",
+        "ahead_asked",
+        "ahead_used",
+        "ahead_wasted",
+    ];
     fields.extend(counted.map(|name| field(name, PgType::Int8)));
     fields
 }
@@ -248,7 +257,16 @@ fn show(shared: &Shared) -> HostOutcome {
             Datum::Float8(used.as_secs_f64()),
         ];
         values.extend(PromiseKey::ALL.iter().map(|&key| Datum::Text(row.promise.get(key).into())));
-        let counted = [resident.0, pages.misses, pages.reads, pages.evictions, pages.write_backs];
+        let counted = [
+            resident.0,
+            pages.misses,
+            pages.reads,
+            pages.evictions,
+            pages.write_backs,
+            pages.ahead_asked,
+            pages.ahead_used,
+            pages.ahead_wasted,
+        ];
         values.extend(counted.map(|count| Datum::Int8(count.cast_signed())));
         rows.push(values);
     }

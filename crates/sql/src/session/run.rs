@@ -178,12 +178,16 @@ impl Session {
                 if let Some(execute) = super::script::parse_execute(statement) {
                     return self.run_execute(home, execute, run, out);
                 }
+                await_memory(home)?;
                 ddl::run(self, home, statement, run.sql, out)?
             }
             ParsedStatement::Transaction(_) => unreachable!("transaction statements run outside of one"),
             ParsedStatement::Setting(statement) => return self.setting_statement(home, statement, run, out),
             ParsedStatement::Cursor(statement) => return self.cursor_statement(home, statement, run, out),
-            ParsedStatement::Copy(statement) => return self.begin_copy(home, statement, out),
+            ParsedStatement::Copy(statement) => {
+                await_memory(home)?;
+                return self.begin_copy(home, statement, out);
+            }
             ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
             ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
             ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,

@@ -54,7 +54,8 @@ fn cost_of_checkpoints_on_a_real_disk() {
     block_on(&env, async {
         for no in pages.iter().step_by(10) {
             let from = map.locate(*no).expect("known").expect("absent");
-            map.load(file.reader().read_page(from, None).await.expect("reads"));
+            let run = map.run_from(from, 0);
+            map.load(file.reader().read_run(run, Vec::new()).await.expect("reads"));
             map.page(*no).expect("resident");
         }
     });

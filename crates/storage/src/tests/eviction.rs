@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::PageNo;
+use env::block_on;
 use governor::{EvictionTime, VictimChoice};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::fixture::*;
-use crate::{PageFault, ReadPages, Swept};
+use crate::{PageFault, ReadAheadWindow, ReadPages, Swept};
 
 /// Sweeps over all pages once.
 fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
@@ -87,6 +88,74 @@ fn pages_that_a_snapshot_shares_or_alone_holds_leave_too() {
         assert_eq!(stamp_of(snapshot.pinned().read(*no).expect("readable")), Some(*value));
         assert_eq!(stamp_of(store.map.frozen(&snapshot).page(*no).expect("just read")), Some(*value));
     }
+    store.check();
+}
+
+#[test]
+fn pages_that_only_snapshots_had_are_written_and_leave() {
+    let (mut store, pages) = store_of(100);
+    let mut snapshots = Vec::new();
+    for round in 1..6 {
+        snapshots.push((store.map.snapshot(), store.model.clone()));
+        // Changed again before any checkpoint wrote them: only the snapshot has what was there.
+        pages.iter().for_each(|no| store.write(*no, 1000 * round));
+    }
+    assert_eq!(store.map.evict_all(), 0);
+    assert_eq!(store.map.dirty_bytes().0, 600 * 8192);
+    store.checkpoint();
+    assert_eq!(store.map.dirty_bytes().0, 0);
+    let (_, held) = store.file.used().expect("no checkpoint runs");
+    assert_eq!(held.0, 500 * 8192, "of no root, and not to be written over");
+    assert_eq!(store.map.evict_all(), 600);
+    for round in 0..3 {
+        store.write(pages[0], round);
+        store.checkpoint();
+        store.verify();
+    }
+    for (snapshot, model) in snapshots.drain(..) {
+        for (no, value) in &model {
+            assert_eq!(stamp_of(snapshot.pinned().read(*no).expect("readable")), Some(*value));
+        }
+    }
+    store.checkpoint();
+    assert_eq!(store.file.used().expect("no checkpoint runs").1.0, 0);
+    store.verify();
+    store.reopen().check();
+}
+
+#[test]
+fn scans_read_ahead_what_lies_next_to_each_other() {
+    let (mut store, pages) = store_of(64);
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    store.map.evict_all();
+    let before = store.map.tally();
+    let window = ReadAheadWindow::default();
+    for (i, no) in pages[..40].iter().enumerate() {
+        let reader = snapshot.pinned_for_scan(&window);
+        let ahead = |n: usize| pages.get(i + 1 + n).copied();
+        assert_eq!(reader.page_of_scan(*no, &ahead).map(stamp_of), Ok(Some(i as u64)));
+    }
+    let tally = store.map.tally();
+    // Misses at 0, 1, 3, 7, 15, 24 and 33.
+    assert_eq!(tally.ahead_used, 40 - 7);
+    assert_eq!(tally.ahead_asked, 1 + 3 + 7 + 8 + 8 + 8);
+    assert_eq!(tally.reads - before.reads, 7 + tally.ahead_asked);
+    store.map.evict_all();
+    assert_eq!(store.map.tally().ahead_wasted, tally.ahead_asked - tally.ahead_used);
+
+    // At home the scan names what it would want, and the request takes it along.
+    assert!(matches!(
+        store.map.page_of_scan(pages[10], &|n| pages.get(11 + n).copied()),
+        Err(PageFault::Miss(_))
+    ));
+    let first = store.map.locate(pages[10]).expect("a page").expect("not in memory");
+    let run = store.map.run_from(first, 3);
+    assert_eq!(run.ahead(), 3);
+    let loaded = block_on(&store.env, store.file.reader().read_run(run, Vec::new())).expect("readable");
+    store.map.load(loaded);
+    assert!(pages[10..14].iter().all(|no| store.map.page(*no).is_ok()));
+    assert!(store.map.page(pages[14]).is_err());
     store.check();
 }
 

@@ -55,12 +55,15 @@ pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -
     if let Err(PageFault::Miss(missed)) = map.page(no) {
         assert_eq!(missed, no);
         let from = map.locate(no).expect("a known page").expect("not in memory");
-        let loaded = block_on(env, file.reader().read_page(from, None))?;
+        let loaded = {
+            let run = map.run_from(from, 0);
+            block_on(env, file.reader().read_run(run, Vec::new()))?
+        };
         map.load(loaded);
     }
     match map.page(no) {
         Ok(bytes) => Ok(stamp_of(bytes).expect("a checked page is whole")),
-        Err(PageFault::Unreadable(_, why)) => panic!("the disk works: {why}"),
+        Err(PageFault::Unreadable(what)) => panic!("the disk works: {what:?}"),
         Err(PageFault::Corrupt(corrupt)) => Err(FileError::Corrupt(*corrupt)),
         Err(PageFault::Miss(_)) => panic!("{no:?} was just read"),
     }
@@ -75,7 +78,7 @@ impl Store {
     /// In an environment; `disk` is unused unless the environment is its own.
     pub(super) fn create_in(env: Env, disk: JournalFile) -> Store {
         let (file, mut map) = DataFile::create(&env, Path::new(PATH), TENANT).expect("created");
-        let memory = MemoryBudget::new(MEMORY_MIN, 1);
+        let memory = MemoryBudget::new(MEMORY_MIN, 8, 1);
         map.charge_to(&memory);
         let durable = BTreeMap::from([(CommitNo(0), Model::new())]);
         Store { disk, env, map, file, memory, model: Model::new(), commit: CommitNo(0), durable }
@@ -95,7 +98,7 @@ impl Store {
         if root.commit != CommitNo(0) {
             assert_eq!(root, root_of(root.commit));
         }
-        let memory = MemoryBudget::new(MEMORY_MIN, 1);
+        let memory = MemoryBudget::new(MEMORY_MIN, 8, 1);
         map.charge_to(&memory);
         let model = durable.get(&root.commit).expect("a root that was written").clone();
         Ok(Store { disk, env, map, file, memory, model, commit: root.commit, durable })

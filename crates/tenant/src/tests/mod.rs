@@ -58,7 +58,7 @@ impl Fixture {
         let env = world.env();
         let made = Tenant::create(&env, Path::new("/tenant"), TENANT, "owner", None);
         let mut tenant = env::block_on(&env, made).expect("the disk works");
-        tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 1));
+        tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 8, 1));
         Fixture { tenant, log: Log::default(), world: Some(world) }
     }
 
