@@ -14,7 +14,7 @@ use base::ByteCount;
 use base::limits::PAGE_SIZE;
 use governor::UseTimes;
 
-use crate::PageBytes;
+use crate::{PageBytes, frame_stock};
 
 /// A chunk is one huge page: 256 frames of 8 KiB.
 const CHUNK_LEN: usize = env::HUGE_PAGE_LEN;
@@ -72,7 +72,9 @@ fn pop_free() -> Option<u32> {
         let new = (((head >> 32) + 1) << 32) | u64::from(next);
         match FREE.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
-                FREE_COUNT.fetch_sub(1, Ordering::Relaxed);
+                if FREE_COUNT.fetch_sub(1, Ordering::Relaxed) == frame_stock::LOW {
+                    frame_stock::wake();
+                }
                 return Some(index);
             }
             Err(now) => head = now,
@@ -98,6 +100,7 @@ fn push_free(top: u32, bottom: u32, count: usize) {
 /// Makes one more chunk, keeps its first frame for the caller and gives the rest to everyone.
 #[cold]
 fn grow() -> u32 {
+    frame_stock::note_empty();
     let first = new_chunk();
     push_free(first + 1, first + CHUNK_FRAMES as u32 - 1, CHUNK_FRAMES - 1);
     first
@@ -133,19 +136,14 @@ fn new_chunk() -> u32 {
     first
 }
 
-/// Makes sure that at least `frames_min` frames are free and their memory has been touched once, on a thread that may
-/// wait: the first touch of 2 MiB costs milliseconds on a virtual machine, and without a stock it is paid by the
-/// statement that happens to need the next frame. Returns how many frames it made.
-pub fn stock_frames(frames_min: usize) -> usize {
-    let mut made = 0;
+/// Makes sure that at least `frames_min` frames are free, and that the memory of those it makes has been touched once.
+pub(crate) fn stock_frames(frames_min: usize) {
     while FREE_COUNT.load(Ordering::Relaxed) < frames_min {
         let first = new_chunk();
         // SAFETY: the chunk is this thread's alone until it is pushed, and is CHUNK_LEN bytes long.
         unsafe { chunk_of(first).base.cast::<u8>().write_bytes(0, CHUNK_LEN) };
         push_free(first, first + CHUNK_FRAMES as u32 - 1, CHUNK_FRAMES);
-        made += CHUNK_FRAMES;
     }
-    made
 }
 
 /// Memory in frames: all there is in this process, and how much of it is free.

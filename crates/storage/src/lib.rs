@@ -11,6 +11,7 @@ mod data_file;
 mod file_error;
 mod file_reader;
 mod frame;
+mod frame_stock;
 mod image;
 mod map;
 mod memory_budget;
@@ -32,7 +33,8 @@ pub use corrupt::Corrupt;
 pub use data_file::{DataFile, Root};
 pub use file_error::FileError;
 pub use file_reader::{FileReader, LoadedPage, PageRun};
-pub use frame::{frame_memory, stock_frames};
+pub use frame::frame_memory;
+pub use frame_stock::keep_frames_in_stock;
 pub use image::{IMAGE_HEAD_LEN, ImageFile, ImageReader, ImageWriter};
 pub use map::{PageCounters, PageLocation, PageMap};
 pub use memory_budget::{MEMORY_MIN, MemoryBudget, PageTally, READ_AHEAD_MAX, Room};
@@ -41,6 +43,7 @@ pub use snapshot::{FrozenPages, PinnedPages, ReadAheadWindow, Snapshot};
 pub use superblock::{FORMAT_VERSION, ROOT_PAYLOAD_LEN_MAX};
 pub use sweep::Swept;
 pub use verify::{OnPage, OnProgress, VerifyReport, verify_file};
+pub use yield_now::yield_now;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 /// Returns to the executor once and asks to be polled again.
-pub(crate) async fn yield_now() {
+pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
-use storage::PageFault;
+use smallvec::SmallVec;
+use storage::{PageFault, yield_now};
 
 use crate::catalog::{Malformed, RecordChange, RecordKey, RecordKind, decode_record, encode_record};
 use crate::ddl::BuildFailed;
@@ -31,6 +32,12 @@ pub struct Committed {
     /// The commit's number; `None` if nothing was written.
     pub commit: Option<CommitNo>,
 }
+
+/// Replayed changes after which whoever replays lets others run: some 200 us.
+pub const REPLAYED_A_TURN: usize = 256;
+
+/// Replayed changes whose places are looked for side by side.
+const CHANGES_TOGETHER: usize = 16;
 
 /// Pages of a dropped tree released within the commit; the rest goes with [`Tenant::reclaim`].
 const DROP_PAGES_AT_COMMIT: usize = 64;
@@ -392,21 +399,32 @@ impl Tenant {
     // ---- redo ----
 
     /// Applies the record of commit `commit`, which must be the next one. For recovery: the tenant is owned across waits.
-    pub async fn replay(&mut self, commit: CommitNo, record: &[u8]) -> Result<(), OpenError> {
+    /// Returns how many changes it had; a long record lets others run every [`REPLAYED_A_TURN`] of them.
+    pub async fn replay(&mut self, commit: CommitNo, record: &[u8]) -> Result<usize, OpenError> {
         let id = self.id;
         let failed = move |what| OpenError::Redo { tenant: id, commit, what };
         if commit != self.committed.next() {
             return Err(failed("it is not the next one"));
         }
+        let (mut count, mut since_yield) = (0, 0);
         for part in parts(record).map_err(|Malformed(what)| failed(what))? {
             match part {
                 Part::Changes { tree, .. } if self.given_up.contains(&tree) => {}
                 Part::Changes { tree, changes } => {
-                    for (key, value) in changes {
-                        if tree == CATALOG_TREE {
-                            self.replay_record(key, value).map_err(|Malformed(what)| failed(what))?;
+                    for group in changes.chunks(CHANGES_TOGETHER) {
+                        self.bring_near(tree, group);
+                        for (key, value) in group {
+                            if tree == CATALOG_TREE {
+                                self.replay_record(key, *value).map_err(|Malformed(what)| failed(what))?;
+                            }
+                            self.replay_change(tree, key, *value).await?;
                         }
-                        self.replay_change(tree, key, value).await?;
+                        count += group.len();
+                        since_yield += group.len();
+                        if since_yield >= REPLAYED_A_TURN {
+                            since_yield = 0;
+                            yield_now().await;
+                        }
                     }
                 }
                 Part::Build(build) => match self.build(&build).await {
@@ -418,7 +436,17 @@ impl Tenant {
             }
         }
         self.committed = commit;
-        Ok(())
+        Ok(count)
+    }
+
+    /// Has the processor fetch the ways to where these changes go, all at once: replayed changes are as good as random, and
+    /// one after the other each would wait for memory several times.
+    fn bring_near(&self, tree: TreeId, changes: &[(&[u8], Option<&[u8]>)]) {
+        if changes.len() > 1 {
+            let keys: SmallVec<[&[u8]; CHANGES_TOGETHER]> = changes.iter().map(|(key, _)| *key).collect();
+            // A missing or damaged page is met again by the change itself.
+            let _ = btree::get_many(&self.pages, self.trees.get(tree).root, &keys, &mut Vec::new());
+        }
     }
 
     async fn replay_change(

@@ -35,7 +35,7 @@ pub mod verify;
 mod view;
 mod write;
 
-pub use commit::Committed;
+pub use commit::{Committed, REPLAYED_A_TURN};
 pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};

@@ -18,14 +18,12 @@ use rustc_hash::FxHashMap;
 use sql::session;
 use storage::redo::{LogWriter, RedoIndex, recover};
 use storage::{PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, RedoSink, Tenant, WriterWait};
+use tenant::{Interrupt, PageRequest, REPLAYED_A_TURN, RedoSink, Tenant, WriterWait};
 
 use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
 use crate::executor::{HomeCell, WorkerHandle, yield_now};
 use crate::shared::Shared;
 
-/// Redo records applied before other tasks get their turn.
-const REPLAY_RECORDS_A_TURN: u64 = 64;
 /// Pages of dropped trees released in one turn.
 const RECLAIM_PAGES_A_TURN: usize = 256;
 
@@ -569,10 +567,10 @@ impl Home {
             return Ok(());
         }
         let records = redo.records_after(self.id, root).map_err(|error| unreadable(&error))?;
-        let mut applied = 0;
+        let (mut applied, mut since_yield) = (0, 0);
         for record in records {
             let (commit, bytes) = record.map_err(|error| unreadable(&error))?;
-            tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
+            since_yield += tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
             applied += 1;
             if tenant.writer_wait() == Some(WriterWait::Checkpoint) {
                 // What was replayed so far is a root of its own; its records are in the log, durable.
@@ -582,7 +580,8 @@ impl Home {
                 outcome.map_err(|error| unreadable(&error))?;
             }
             tenant.shed();
-            if applied % REPLAY_RECORDS_A_TURN == 0 {
+            if since_yield >= REPLAYED_A_TURN {
+                since_yield = 0;
                 yield_now().await;
             }
         }

@@ -132,6 +132,8 @@ impl TenantRecords {
         match location {
             Location::Whole(extent) => self.read(*extent, &mut record)?,
             Location::Parts(parts, _) => {
+                // Hundreds of megabytes, perhaps: growing would touch twice as much fresh memory, and copy all of it.
+                record.reserve_exact(parts.iter().map(|part| part.len as usize).sum());
                 for part in parts {
                     self.read(*part, &mut record)?;
                 }
