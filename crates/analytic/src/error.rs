@@ -25,6 +25,7 @@ pub(crate) fn sql_error(error: DataFusionError) -> SqlError {
         DataFusionError::ResourcesExhausted(message) => {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message)
         }
+        DataFusionError::IoError(error) => io_error(error),
         DataFusionError::NotImplemented(message) => SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message),
         other => SqlError::internal(other.to_string()),
     }
@@ -42,12 +43,21 @@ fn shared_error(error: &DataFusionError) -> SqlError {
     }
 }
 
+/// Of a spill file: ours, in the only clothes that a writer lets through.
+fn io_error(error: std::io::Error) -> SqlError {
+    match error.downcast::<SqlError>() {
+        Ok(ours) => ours,
+        Err(other) => SqlError::new(SqlState::IO_ERROR, other.to_string()),
+    }
+}
+
 pub(crate) fn arrow_error(error: ArrowError) -> SqlError {
     match error {
         ArrowError::DivideByZero => SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"),
         ArrowError::ArithmeticOverflow(_) => {
             SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range")
         }
+        ArrowError::IoError(_, error) => io_error(error),
         ArrowError::ExternalError(inner) => match inner.downcast::<SqlError>() {
             Ok(ours) => *ours,
             Err(other) => match other.downcast::<DataFusionError>() {

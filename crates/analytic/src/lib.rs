@@ -28,6 +28,7 @@ mod row_function;
 mod run;
 mod select;
 mod shared;
+mod spill;
 mod table;
 mod translate;
 mod value;

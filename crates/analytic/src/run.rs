@@ -8,7 +8,6 @@ use std::task::Poll;
 use base::{SqlError, SqlResult};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::context::SessionState;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -16,7 +15,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
 use sql::expr::ParamTypes;
-use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, encode_row};
+use sql::session::{
+    AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, QueryLimits, encode_row,
+};
 use sqlparser::ast;
 use tenant::catalog::Catalog;
 use types::{Datum, PgType, Row};
@@ -28,6 +29,7 @@ use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::relation::Relation;
 use crate::shared::Shared;
+use crate::spill::runtime_env;
 use crate::value;
 
 /// Rows of an [`AnalyticEvent`], so that a listener's queue holds bounded memory.
@@ -98,6 +100,7 @@ fn deliver(
         catalog,
         Arc::clone(cancelled),
     ));
+    let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);
     if request.deliver == Deliver::DescribeOnly {
         let (relation, _) = Binder::new(shared, &params, true).query(&request.query, None)?;
@@ -108,7 +111,7 @@ fn deliver(
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
     let mut work = pin!(async {
-        let state = session_state(cancelled)?;
+        let state = session_state(cancelled, &limits)?;
         let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
         let job = Job { shared, state, relation, plan, parameters: params.known() };
         match request.deliver {
@@ -128,7 +131,7 @@ fn deliver(
     runtime.block_on(watched)
 }
 
-fn session_state(cancelled: &Arc<AtomicBool>) -> SqlResult<SessionState> {
+fn session_state(cancelled: &Arc<AtomicBool>, limits: &QueryLimits) -> SqlResult<SessionState> {
     let mut config =
         SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
     let options = config.options_mut();
@@ -143,7 +146,7 @@ fn session_state(cancelled: &Arc<AtomicBool>) -> SqlResult<SessionState> {
     rules.push(Arc::new(CancelPoints(Arc::clone(cancelled))));
     Ok(SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(Arc::new(RuntimeEnv::default()))
+        .with_runtime_env(runtime_env(limits).planned()?)
         .with_default_features()
         .with_query_planner(Arc::new(Planner))
         .with_physical_optimizer_rules(rules)

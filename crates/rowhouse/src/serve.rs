@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// Redo log kept before tenants are checkpointed to shorten it; a restart reads what is kept
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     log_limit: ByteCount,
+    /// Space set aside on each volume, so that DELETE and DROP go on when it is full; 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    space_reserve: ByteCount,
     /// A further directory for tenants' data files, chosen by `CREATE TENANT ... WITH (volume = NAME)`; repeatable
     #[arg(long, value_name = "NAME=DIR", value_parser = volume)]
     volume: Vec<(String, PathBuf)>,
@@ -93,6 +96,7 @@ impl Args {
             memory: self.memory,
             read_ahead: self.read_ahead.into(),
             log_limit: self.log_limit,
+            space_reserve: self.space_reserve,
             volumes: self.volume.clone(),
             tls: tls.map_or(Tls::SelfSigned, |(certificate, key)| Tls::Files(TlsFiles { certificate, key })),
             analytic: crate::ANALYTIC,

@@ -101,3 +101,20 @@ fn nothing_runs_on_after_analytical_requests_of_every_kind() {
     });
     assert_idle(&server, "cancelled queries");
 }
+
+#[test]
+fn idle_tenants_cost_nothing_however_many() {
+    let server = Server::start();
+    run(async {
+        let admin = server.admin().await;
+        for n in 0..150 {
+            let name = format!("idle{n}");
+            server.create_tenant(&name).await;
+            // Opened, used, and left alone: open tenants without a session.
+            let owner = server.owner(&name).await;
+            owner.batch_execute("CREATE TABLE t (id int); INSERT INTO t VALUES (1)").await.expect("a table");
+        }
+        drop(admin);
+    });
+    assert_idle(&server, "150 tenants were used");
+}

@@ -44,6 +44,8 @@ pub struct ServerConfig {
     /// Redo log of all workers that is kept before the tenants that need its oldest part are checkpointed. A soft limit: the
     /// log grows past it while they are. A tenant that logged a quarter of it since its last checkpoint has one too.
     pub log_limit: ByteCount,
+    /// Space set aside on each volume, so that a full one can be emptied; 0 for none.
+    pub space_reserve: ByteCount,
     /// A tenant with changes is checkpointed at least this often.
     pub checkpoint_interval: Nanos,
     /// The first start's password of the administrator; `None` generates one into a file.
@@ -92,6 +94,7 @@ impl ServerConfig {
             authentication_timeout: Nanos::from_secs(30),
             tenant_close_after: Nanos::from_secs(300),
             log_limit: ByteCount::from_mib(1024),
+            space_reserve: ByteCount::from_mib(32),
             checkpoint_interval: Nanos::from_secs(300),
             admin_password: None,
             analytic: None,

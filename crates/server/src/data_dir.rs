@@ -6,6 +6,8 @@
 //! DIR/admin-password    generated password of the administrator, mode 0600, made before the administrator is
 //! DIR/tls/…             self-signed certificate and key, mode 0600
 //! DIR/tenants/ID.rowhouse   data files of the volume `default`
+//! DIR/tmp/ID.N           temporary files of analytical queries, removed at start
+//! DIR/reserve           space set aside for a full disk
 //! DIR/log/…             the workers' logs, unless elsewhere
 //! ```
 
@@ -17,12 +19,16 @@ use env::{DirLock, Disk, Env};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
+use crate::space_reserve::RESERVE_FILE;
 
 /// Version of the layout above. Data files and logs have versions of their own.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// Name of the volume that is the data directory itself.
 pub const DEFAULT_VOLUME: &str = "default";
+
+/// Name of the directory of temporary files.
+pub(crate) const TEMP_DIR: &str = "tmp";
 
 #[derive(Serialize, Deserialize)]
 struct Marker {
@@ -117,7 +123,8 @@ pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(Te
 
 /// A directory without our marker must hold nothing but what a first start makes.
 fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
-    const OURS: [&str; 6] = ["lock", "admin-password", "tls", "tenants", "log", "lost+found"];
+    const OURS: [&str; 8] =
+        ["lock", "admin-password", "tls", "tenants", TEMP_DIR, RESERVE_FILE, "log", "lost+found"];
     let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
     match entries.iter().find(|entry| !OURS.contains(&entry.name.as_str()) && !entry.name.starts_with('.')) {
         None => Ok(()),

@@ -18,6 +18,7 @@ mod reception;
 mod server;
 mod session;
 mod shared;
+mod space_reserve;
 mod start_error;
 mod stream;
 mod tenants;

@@ -7,7 +7,7 @@ mod first_start;
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
@@ -16,16 +16,19 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
-use crate::data_dir::{DEFAULT_VOLUME, DataDir};
+use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
 use crate::executor::{Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
 use crate::shared::{Shared, WorkerSeat};
+use crate::space_reserve::SpaceReserve;
 use crate::tenants::{self, Entry, Home, SYSTEM_DATABASE, TenantRow, Tenants};
 use crate::{ServerConfig, StartError, tls};
 
+/// How long a failed log waits before it tries the disk again.
+const LOG_RETRY: Nanos = Nanos::from_secs(1);
 /// How long sessions get to end at shutdown before they are cut off.
 const SESSIONS_END_MAX: Nanos = Nanos::from_secs(10);
 
@@ -57,6 +60,11 @@ impl Server {
             let tenants = dir.join("tenants");
             env.disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
         }
+        let temp = config.data_dir.join(TEMP_DIR);
+        if env.disk.exists(&temp) {
+            env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
+        }
+        env.disk.create_dir_all(&temp).map_err(StartError::io("create", &temp))?;
         let tls = tls::acceptor(env, &config.tls, &config.data_dir)?;
         let listener = env
             .net
@@ -74,7 +82,9 @@ impl Server {
         let (log_dir, redo) = LogDir::open(env, &config.log_dir(), options)
             .map_err(|error| StartError::Data(format!("the redo log cannot be used: {error}")))?;
 
-        let started = start_workers(env, &config, &log_dir)?;
+        // What the workers' flushers need once it is there.
+        let later = Arc::new(OnceLock::new());
+        let started = start_workers(env, &config, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
         let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
         let priority = started.iter().all(|s| s.priority);
@@ -84,8 +94,12 @@ impl Server {
             workers.push(one.thread);
         }
         let memory = MemoryBudget::new(config.memory, config.read_ahead, seats.len());
+        let volumes = config.volumes.iter().map(|(_, dir)| dir);
+        let dirs = std::iter::once(&config.data_dir).chain(volumes).chain(&config.log_dir);
+        let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
         let shared = Arc::new(Shared {
             env: env.clone(),
+            reserves,
             sessions: Sessions::new(env, &config),
             config,
             tenants: Tenants::default(),
@@ -98,6 +112,7 @@ impl Server {
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
         });
+        let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();
         let mut server = Server {
             shared,
@@ -250,7 +265,12 @@ struct Started {
     priority: bool,
 }
 
-fn start_workers(env: &Env, config: &ServerConfig, log_dir: &LogDir) -> Result<Vec<Started>, StartError> {
+fn start_workers(
+    env: &Env,
+    config: &ServerConfig,
+    log_dir: &LogDir,
+    later: &Arc<OnceLock<Weak<Shared>>>,
+) -> Result<Vec<Started>, StartError> {
     let cores = env.threads.cores();
     let count = config.workers.unwrap_or(cores.len()).max(1);
     let mut started = Vec::with_capacity(count);
@@ -258,7 +278,7 @@ fn start_workers(env: &Env, config: &ServerConfig, log_dir: &LogDir) -> Result<V
         // More workers than cores share them; pinning them would only take the choice from the system.
         let core = (count <= cores.len()).then(|| cores[index]);
         let id = WorkerId(u16::try_from(index).expect("fewer than 65,536 workers"));
-        started.push(start_worker(env, id, core, log_dir)?);
+        started.push(start_worker(env, id, core, log_dir, later)?);
     }
     Ok(started)
 }
@@ -268,15 +288,17 @@ fn start_worker(
     id: WorkerId,
     core: Option<usize>,
     log_dir: &LogDir,
+    later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Started, StartError> {
     let (log, flusher) = log_dir.writer();
     let (tell, told) = mpsc::sync_channel(1);
     let worker_env = env.clone();
     let worker_log = log.clone();
+    let worker_later = later.clone();
     let flusher = Mutex::new(Some(flusher));
     let body = Box::new(move || {
         let flusher = flusher.lock().ok().and_then(|mut flusher| flusher.take()).expect("started once");
-        run_worker(&worker_env, id, &worker_log, flusher, &tell);
+        run_worker(&worker_env, id, &worker_log, flusher, worker_later.clone(), &tell);
     });
     let refused = |error| StartError::System { what: "start a worker", error };
     let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
@@ -287,8 +309,45 @@ fn start_worker(
 
 type Told = std::io::Result<(WorkerHandle, bool)>;
 
+/// Flushes a worker's log for good. After a failure its tenants only read, until the disk writes again; then they are
+/// forgotten, to be opened again as their roots and what of the log is durable have them, and the log goes on.
+async fn keep_flushing(worker: WorkerId, mut flusher: LogFlusher, shared: Arc<OnceLock<Weak<Shared>>>) {
+    loop {
+        let failed = flusher.run().await;
+        tracing::error!(
+            worker = worker.0, error = %failed,
+            "the redo log failed: this worker's tenants commit nothing until it can be written again"
+        );
+        loop {
+            env::sleep(LOG_RETRY).await;
+            let Some(shared) = shared.get().and_then(Weak::upgrade) else { return };
+            let forgotten = match flusher.seal().await {
+                Ok(()) => tenants::forget_lost(&shared, worker),
+                Err(error) => Err(error),
+            };
+            match forgotten {
+                // No turn has passed to others since.
+                Ok(()) => flusher.resume(),
+                Err(error) => {
+                    tracing::debug!(worker = worker.0, %error, "the redo log still fails");
+                    continue;
+                }
+            }
+            tracing::warn!(worker = worker.0, "the redo log can be written again");
+            break;
+        }
+    }
+}
+
 /// Body of a worker's thread.
-fn run_worker(env: &Env, id: WorkerId, log: &LogWriter, flusher: LogFlusher, tell: &mpsc::SyncSender<Told>) {
+fn run_worker(
+    env: &Env,
+    id: WorkerId,
+    log: &LogWriter,
+    flusher: LogFlusher,
+    later: Arc<OnceLock<Weak<Shared>>>,
+    tell: &mpsc::SyncSender<Told>,
+) {
     let mut worker = match Worker::new(env, id) {
         Ok(worker) => worker,
         Err(error) => {
@@ -298,11 +357,7 @@ fn run_worker(env: &Env, id: WorkerId, log: &LogWriter, flusher: LogFlusher, tel
     };
     let priority = worker.claim_priority().is_ok();
     let handle = worker.handle();
-    let flush = async move {
-        let failed = flusher.run().await;
-        tracing::error!(worker = id.0, error = %failed, "the redo log failed: this worker commits nothing more");
-    };
-    handle.spawn(TenantId::SYSTEM, flush).detach();
+    handle.spawn(TenantId::SYSTEM, keep_flushing(id, flusher, later)).detach();
     log.gather_by_turns();
     let log = log.clone();
     worker.set_before_wait(move || log.end_turn());

@@ -15,6 +15,7 @@ use crate::executor::WorkerHandle;
 use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
+use crate::space_reserve::SpaceReserve;
 use crate::tenants::{Home, Tenants};
 
 /// One worker as the rest of the server sees it.
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) log_dir: LogDir,
     /// What all tenants' pages may take.
     pub(crate) memory: Arc<MemoryBudget>,
+    /// By volume, in the order of the configuration, the data directory's first; then that of the log.
+    pub(crate) reserves: Vec<Arc<SpaceReserve>>,
     /// What the logs of earlier starts hold.
     pub(crate) redo: RedoIndex,
     pub(crate) reception: Arc<ReceptionCounts>,
@@ -67,6 +70,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The reserve of the volume called `name`, which exists.
+    pub(crate) fn reserve_of(&self, name: &str) -> &Arc<SpaceReserve> {
+        let at = self.config.volumes.iter().position(|(volume, _)| volume == name);
+        &self.reserves[at.map_or(0, |at| at + 1)]
+    }
+
+    /// The reserve of the volume that the logs are on.
+    pub(crate) fn log_reserve(&self) -> &Arc<SpaceReserve> {
+        match self.config.log_dir {
+            Some(_) => self.reserves.last().expect("the data directory has one"),
+            None => &self.reserves[0],
+        }
+    }
+
     /// The home of a tenant: fixed by its id and the number of workers.
     pub(crate) fn worker_of(&self, tenant: TenantId) -> &WorkerSeat {
         // Ids count up, so new tenants spread evenly.

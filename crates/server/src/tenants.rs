@@ -14,6 +14,7 @@ mod making;
 mod offline;
 mod registry;
 pub(crate) mod restoring;
+mod sink;
 pub(crate) mod statements;
 
 use base::{SqlError, SqlState};
@@ -21,7 +22,7 @@ use base::{SqlError, SqlState};
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use eviction::evict;
 pub(crate) use home::Home;
-pub(crate) use maintenance::{keep_log, maintain, recover_tails, shut_down};
+pub(crate) use maintenance::{forget_lost, keep_log, maintain, recover_tails, shut_down};
 pub use offline::{KnownTenant, known_tenants};
 pub(crate) use registry::{Entry, TenantRow, Tenants};
 

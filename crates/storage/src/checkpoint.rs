@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Epoch, PageNo, SlotNo};
+use base::{ByteCount, Epoch, PageNo, SlotNo};
 use env::IoBuf;
 use rustc_hash::FxHashMap;
 
@@ -23,6 +23,10 @@ use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
 use crate::version::{Location, PageVersion, ReleasedChain};
 use crate::yield_now::{yield_every, yield_now};
 use crate::{DataFile, PageMap, Snapshot};
+
+/// Pages that a checkpoint moves down a file that is far longer than what is in it: copied in the turn in which it begins, so
+/// a millisecond's worth.
+const MOVED_MAX: usize = 1024;
 
 /// What a checkpoint wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,6 +53,8 @@ pub struct Checkpoint {
     left_behind: Option<(Vec<SlotNo>, ReleasedChain)>,
     stage: Stage,
     counts: CheckpointCounts,
+    /// Bytes a second at most; `None` for as fast as the disk.
+    rate: Option<ByteCount>,
 }
 
 enum Stage {
@@ -72,7 +78,7 @@ struct Written {
 }
 
 impl Checkpoint {
-    /// Takes a snapshot of `map` to write as `root`, in constant time. `Err(Closed)` if another one runs, or an earlier one failed for good.
+    /// Takes a snapshot of `map` to write as `root`, in constant time; of a file that is mostly free also looks through the map. `Err(Closed)` if another one runs, or an earlier one failed for good.
     ///
     /// # Panics
     /// If the payload is longer than [`ROOT_PAYLOAD_LEN_MAX`].
@@ -81,6 +87,9 @@ impl Checkpoint {
         let Some(slots) = file.slots.take() else {
             return Err(FileError::Closed { file: file.reader.path.clone() });
         };
+        if let Some(from) = slots.move_from() {
+            map.rewrite_from(from, MOVED_MAX);
+        }
         let of_snapshots = map.take_unwritten_of_snapshots();
         let (snapshot, superseded, released) = map.begin_checkpoint();
         Ok(Checkpoint {
@@ -95,7 +104,14 @@ impl Checkpoint {
             left_behind: Some((superseded, released)),
             stage: Stage::Idle,
             counts: CheckpointCounts::default(),
+            rate: None,
         })
+    }
+
+    /// Spreads the writes: at most `rate` bytes a second, a pause after each 256 KiB, so that other writes of the volume find
+    /// it free. Told before [`Checkpoint::write`]; without it the writes follow each other, eight in flight.
+    pub fn spread(&mut self, rate: ByteCount) {
+        self.rate = Some(rate);
     }
 
     /// The pages being written, for whoever wants to read them meanwhile.
@@ -124,7 +140,7 @@ impl Checkpoint {
             yield_every(i).await;
             self.slots.release(slot);
         }
-        let mut writer = SlotWriter::new(&self.reader, &mut self.slots);
+        let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate);
         let tenant = self.reader.tenant;
         let of_snapshots = std::mem::take(&mut self.of_snapshots);
         let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
@@ -181,7 +197,14 @@ impl Checkpoint {
             }
         }
         let Written { next_free_set, free_set, .. } = *written;
+        let before = self.slots.surplus_from();
         self.slots.publish(next_free_set, free_set).await;
+        if let Some(end) = before.and_then(|_| self.slots.surplus_from()) {
+            // Of no consequence if it fails: a file may be longer than its root says.
+            if self.reader.file.set_len(offset_of(SlotNo(end))).is_ok() {
+                self.slots.extent = end;
+            }
+        }
         self.snapshot = None;
         self.stage = Stage::Published;
         Ok(self.counts)
@@ -265,6 +288,7 @@ async fn write_root(
     let full = |FileFull| FileError::Full { file: snapshot_file(snapshot) };
     let next_free_set = writer.slots.plan_free_set().await.map_err(full)?;
     let mut free_set: Vec<Location> = (0..).map_while(|i| writer.slots.free_set_location(i)).collect();
+    free_set.truncate(next_free_set.len());
     // Ascending, so that new pages extend the list without a gap.
     let mut changed = next_free_set.pages.clone();
     changed.sort_unstable_by_key(|(index, _)| *index);

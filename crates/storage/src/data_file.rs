@@ -130,6 +130,26 @@ impl DataFile {
         Arc::clone(&self.reader)
     }
 
+    /// Whether the file takes no more checkpoints until it is opened anew, because one failed in a sync or was dropped half-way.
+    /// Not to be asked while one runs.
+    pub fn is_in_doubt(&self) -> bool {
+        self.slots.is_none()
+    }
+
+    /// Writes the superblock of the newest root that can be read over itself, durably. The superblock's last write may have
+    /// failed after it reached a cache, and then reading it says nothing of power loss. Blocks.
+    pub fn make_root_durable(&self) -> Result<(), FileError> {
+        let mut heads = IoBuf::zeroed(SUPERBLOCKS as usize * PAGE_SIZE);
+        let read = self.reader.file.read_at(&mut heads, 0);
+        read.map_err(|error| self.reader.io_error_at(0, "reading the superblocks", error))?;
+        let (superblock, _) = choose_superblock(&self.reader.path, &heads, Some(self.reader.tenant))?;
+        let at = offset_of(superblock.slot());
+        let page = &heads[at as usize..at as usize + PAGE_SIZE];
+        let written =
+            self.reader.file.write_at(page, at).and_then(|()| self.reader.file.sync_data_blocking());
+        written.map_err(|error| self.reader.io_error_at(at, "writing the superblock again", error))
+    }
+
     /// Bytes of the file, free slots included; `None` while a checkpoint runs.
     pub fn len(&self) -> Option<ByteCount> {
         self.slots.as_ref().map(|slots| ByteCount(offset_of(SlotNo(slots.count()))))

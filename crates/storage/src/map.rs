@@ -202,6 +202,11 @@ impl PageMap {
         self.pages
     }
 
+    /// Versions of pages that only snapshots hold, checkpoints' included.
+    pub fn retained_pages(&self) -> u64 {
+        self.shared.versions().saturating_sub(self.pages)
+    }
+
     /// Pages that a checkpoint would write if it began now; what tells when one is due. After a checkpoint that was
     /// given up, pages changed on both sides of its start count twice.
     pub fn changed_pages(&self) -> u64 {
@@ -315,6 +320,30 @@ impl PageMap {
     /// Versions that the live map left behind before anything wrote them, and that snapshots keep in memory.
     pub(crate) fn take_unwritten_of_snapshots(&mut self) -> Vec<Arc<PageVersion>> {
         self.retired.take_unwritten()
+    }
+
+    /// Counts as changed what lies in the file from slot `from` on, so that the next checkpoint writes it elsewhere: map nodes,
+    /// and pages that are in memory, about `max` of both. Others stay until they are read and moved, or changed.
+    pub(crate) fn rewrite_from(&mut self, from: SlotNo, max: usize) {
+        let (mut pages, mut nodes) = (Vec::new(), Vec::new());
+        let beyond = |location: Option<Location>| location.is_some_and(|at| at.slot.0 >= from.0);
+        self.root.for_each_node(self.height, 0, &mut |first, location| {
+            if beyond(location) {
+                nodes.push(first);
+            }
+        });
+        self.root.for_each(self.height, 0, &mut |no, entry| {
+            let stored = entry.version.as_ref().and_then(|version| version.location());
+            if beyond(stored) && entry.version.as_ref().is_some_and(|version| version.is_resident()) {
+                pages.push(no);
+            }
+        });
+        for no in pages.into_iter().take(max) {
+            self.page_mut(no).expect("it is in memory");
+        }
+        for no in nodes.into_iter().take(max) {
+            self.entry_mut(no);
+        }
     }
 
     /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began

@@ -221,6 +221,33 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Calls `visit` for each leaf below, and for each inner node with a leaf below, with the first page number of its first
+    /// leaf; an inner node comes after what is below it. Returns that number of its own.
+    pub(crate) fn for_each_node(
+        &self,
+        height: u32,
+        first: u32,
+        visit: &mut dyn FnMut(PageNo, Option<Location>),
+    ) -> Option<PageNo> {
+        let (first_leaf, location) = match self {
+            Link::Empty => return None,
+            Link::Leaf(leaf) => (PageNo(first), leaf.stamp.location()),
+            Link::Inner(inner) => {
+                let mut first_leaf = None;
+                for (i, kid) in inner.kids.iter().enumerate() {
+                    let below = first + ((i as u32) << shift_of(height));
+                    let found = kid.for_each_node(height - 1, below, visit);
+                    first_leaf = first_leaf.or(found);
+                }
+                (first_leaf?, inner.stamp.location())
+            }
+        };
+        visit(first_leaf, location);
+        Some(first_leaf)
+    }
+}
+
 /// Whether page `no` fits a tree with `height` levels of inner nodes.
 pub(crate) fn covers(height: u32, no: PageNo) -> bool {
     height >= INNER_LEVELS_MAX || no.0 >> ((height + 1) * FANOUT_BITS) == 0

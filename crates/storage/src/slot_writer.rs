@@ -1,7 +1,7 @@
 //! Writes pages to free slots, neighbours together, several writes in flight.
 
-use base::SlotNo;
 use base::limits::PAGE_SIZE;
+use base::{ByteCount, Nanos, SlotNo};
 use env::{FileFuture, IoBuf};
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -27,10 +27,18 @@ pub(crate) struct SlotWriter<'a> {
     batch_pages: usize,
     writes: FuturesUnordered<FileFuture>,
     pub(crate) pages_written: u64,
+    /// Pause after each write, in nanoseconds a byte of it.
+    pause_a_byte: u64,
 }
 
 impl<'a> SlotWriter<'a> {
-    pub(crate) fn new(reader: &'a FileReader, slots: &'a mut Slots) -> SlotWriter<'a> {
+    /// Writes at most `rate` bytes a second; `None` for as fast as the disk.
+    pub(crate) fn new(
+        reader: &'a FileReader,
+        slots: &'a mut Slots,
+        rate: Option<ByteCount>,
+    ) -> SlotWriter<'a> {
+        let pause_a_byte = rate.map_or(0, |rate| Nanos::from_secs(1).0 / rate.0.max(1));
         SlotWriter {
             reader,
             slots,
@@ -39,6 +47,7 @@ impl<'a> SlotWriter<'a> {
             batch_pages: 0,
             writes: FuturesUnordered::new(),
             pages_written: 0,
+            pause_a_byte,
         }
     }
 
@@ -84,7 +93,8 @@ impl<'a> SlotWriter<'a> {
     /// Starts the write of the batch, waiting first if too many are in flight.
     async fn submit(&mut self) -> Result<(), FileError> {
         let mut batch = std::mem::take(&mut self.batch);
-        batch.set_len(self.batch_pages * PAGE_SIZE);
+        let len = self.batch_pages * PAGE_SIZE;
+        batch.set_len(len);
         self.batch_pages = 0;
         self.grow_file()?;
         while self.writes.len() >= WRITES_MAX {
@@ -95,7 +105,10 @@ impl<'a> SlotWriter<'a> {
         if let std::task::Poll::Ready(Some((result, _))) = futures::poll!(self.writes.next()) {
             result.map_err(|error| self.reader.io_error("writing pages", error))?;
         }
-        yield_now().await;
+        match self.pause_a_byte {
+            0 => yield_now().await,
+            pause => env::sleep(Nanos(pause * len as u64)).await,
+        }
         Ok(())
     }
 

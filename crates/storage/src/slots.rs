@@ -24,6 +24,9 @@ pub(crate) const SLOTS_MAX: u32 = SLOTS_PER_SET_PAGE * FREE_SET_PAGES_MAX as u32
 const GROWTH_SLOTS_MIN: u32 = 8;
 const GROWTH_SLOTS_MAX: u32 = 8192;
 
+/// A file whose end is free is cut, when it is free for a quarter of the file and for more than it would grow by at once.
+const TRIM_PART: u32 = 4;
+
 const WORDS_PER_SET_PAGE: usize = PAGE_SIZE / 8;
 
 /// One bit a slot, set if the slot is used.
@@ -98,12 +101,25 @@ impl SlotSet {
         self.0.last().map(|word| words as u32 * 64 - 1 - word.leading_zeros())
     }
 
+    /// The slots in the set from the highest down.
+    fn iter_back(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.0.iter().enumerate().rev().filter(|(_, word)| **word != 0);
+        words.flat_map(|(i, &word)| {
+            (0..64).rev().filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let bits = |(i, &word): (usize, &u64)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
         };
         self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(bits)
     }
+}
+
+/// Slots by which a file of `count` grows at once.
+fn growth_of(count: u32) -> u32 {
+    (count / 8).clamp(GROWTH_SLOTS_MIN, GROWTH_SLOTS_MAX)
 }
 
 /// The file has no room for another slot.
@@ -114,8 +130,10 @@ pub(crate) struct FileFull;
 pub(crate) struct Slots {
     /// Slots of the file, the superblocks among them.
     count: u32,
-    /// Slots that the file has room for; may lag behind `count` until the next write.
+    /// Slots that the file has room for; may lag behind `count` until the next write, or be ahead of it after a trim.
     pub(crate) extent: u32,
+    /// `count` of the newest durable root, whose superblock stays the spare one's until the next root.
+    durable_count: u32,
     /// What the newest durable root reaches.
     durable: SlotSet,
     /// What must not be written: `durable`, what snapshots reach, what this checkpoint has written.
@@ -138,11 +156,18 @@ pub(crate) struct Slots {
 /// The free set of the root being written: what changed of it, and what it will be once the root is durable.
 pub(crate) struct NextFreeSet {
     used: SlotSet,
+    /// Slots of the file under this root.
+    count: u32,
     /// Pages to write: index and slot.
     pub(crate) pages: Vec<(usize, SlotNo)>,
 }
 
 impl NextFreeSet {
+    /// Pages of the set.
+    pub(crate) fn len(&self) -> usize {
+        self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize
+    }
+
     pub(crate) fn encode_page(&self, index: usize, page: &mut PageBytes) {
         self.used.encode_page(index, page);
     }
@@ -153,6 +178,7 @@ impl Slots {
         Slots {
             count,
             extent: count,
+            durable_count: count,
             taken: durable.clone(),
             durable,
             cursor: SUPERBLOCKS,
@@ -214,8 +240,7 @@ impl Slots {
             Some(slot) => slot,
             None => {
                 let first_new = self.count;
-                let step = (self.count / 8).clamp(GROWTH_SLOTS_MIN, GROWTH_SLOTS_MAX);
-                self.count = self.count.saturating_add(step).min(SLOTS_MAX);
+                self.count = self.count.saturating_add(growth_of(self.count)).min(SLOTS_MAX);
                 if self.count == first_new {
                     return Err(FileFull);
                 }
@@ -225,6 +250,44 @@ impl Slots {
         assert!(self.taken.insert(slot), "slot {slot} was free");
         self.cursor = slot + 1;
         Ok(SlotNo(slot))
+    }
+
+    /// Leaves the free slots at the file's end out of the root being written, if they are many. What is left has room for the
+    /// pages of the free set, which move down if they are what keeps the end.
+    fn trim(&mut self) {
+        let of_set: FxHashSet<u32> = self.free_set.iter().map(|location| location.slot.0).collect();
+        let last = self.taken.iter_back().find(|slot| !of_set.contains(slot));
+        let end = last.map_or(SUPERBLOCKS, |slot| slot + 1);
+        let set_pages = end.div_ceil(SLOTS_PER_SET_PAGE) + 1;
+        let needed = end.saturating_add(set_pages.max(GROWTH_SLOTS_MIN));
+        let count = needed.max(self.ample()).min(self.count);
+        if self.is_worth_cutting_to(count) {
+            self.count = count;
+            self.cursor = SUPERBLOCKS;
+        }
+    }
+
+    /// As long as a file should be: a checkpoint may write every page beside what it replaces.
+    fn ample(&self) -> u32 {
+        let used = u32::try_from(self.taken.len()).expect("slots are numbered in 32 bits");
+        used.saturating_mul(2).saturating_add(8 * GROWTH_SLOTS_MIN)
+    }
+
+    fn is_worth_cutting_to(&self, count: u32) -> bool {
+        let cut = self.count.saturating_sub(count);
+        cut >= self.count / TRIM_PART && cut > growth_of(count)
+    }
+
+    /// Where the part of the file begins that is to be emptied, because it is far longer than what is in it.
+    pub(crate) fn move_from(&self) -> Option<SlotNo> {
+        let ample = self.ample();
+        self.is_worth_cutting_to(ample).then_some(SlotNo(ample))
+    }
+
+    /// Slots to which the file may be cut, if it is longer: what the newest two roots reach to.
+    pub(crate) fn surplus_from(&self) -> Option<u32> {
+        let needed = self.count.max(self.durable_count);
+        (self.extent > needed).then_some(needed)
     }
 
     /// Works out the free set of the root being written and gives its changed pages slots of their own.
@@ -238,13 +301,20 @@ impl Slots {
             yield_every(i).await;
             assert!(used.insert(slot.0), "{slot:?} was written while a durable root held it");
         }
+        self.trim();
+        let kept = self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize;
+        for gone in self.free_set.iter().skip(kept) {
+            assert!(used.remove(gone.slot.0), "a page of the set is in use");
+        }
         // Placing a page of the set changes the set, perhaps in another of its pages; each is placed once at most.
         let mut pages: Vec<(usize, SlotNo)> = Vec::new();
         loop {
             let len = self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize;
             let unplaced = |i: &usize| pages.iter().all(|(index, _)| index != i);
-            let changed =
-                |i: &usize| *i >= self.free_set.len() || used.set_page(*i).ne(self.durable.set_page(*i));
+            let changed = |i: &usize| match self.free_set.get(*i) {
+                None => true,
+                Some(old) => old.slot.0 >= self.count || used.set_page(*i).ne(self.durable.set_page(*i)),
+            };
             let Some(index) = (0..len).find(|i| unplaced(i) && changed(i)) else { break };
             let slot = self.allocate()?;
             assert!(used.insert(slot.0));
@@ -253,7 +323,8 @@ impl Slots {
             }
             pages.push((index, slot));
         }
-        Ok(NextFreeSet { used, pages })
+        assert!(pages.len() <= kept || self.free_set.len() <= kept, "a trim leaves room for the set's pages");
+        Ok(NextFreeSet { used, count: self.count, pages })
     }
 
     /// The root that holds `next` is durable: what only the root before it reached is free.
@@ -262,6 +333,9 @@ impl Slots {
             if let Some(old) = self.free_set.get(*index) {
                 assert!(self.taken.remove(old.slot.0));
             }
+        }
+        for gone in self.free_set.iter().skip(next.len()) {
+            assert!(self.taken.remove(gone.slot.0));
         }
         for (i, slot) in self.superseded.drain(..).enumerate() {
             yield_every(i).await;
@@ -273,7 +347,9 @@ impl Slots {
         }
         self.allocated.clear();
         self.snapshot_only.extend(self.allocated_for_snapshots.drain(..));
+        assert_eq!(free_set.len(), next.len(), "the set describes just the file's slots");
         self.durable = next.used;
+        self.durable_count = next.count;
         self.free_set = free_set;
         self.cursor = SUPERBLOCKS;
     }
@@ -319,6 +395,7 @@ mod tests {
     fn root(slots: &mut Slots) {
         let next = block_on(slots.plan_free_set()).expect("room");
         let mut free_set: Vec<Location> = (0..).map_while(|i| slots.free_set_location(i)).collect();
+        free_set.truncate(next.len());
         for (index, slot) in &next.pages {
             free_set.resize(free_set.len().max(index + 1), Location { slot: *slot, checksum: 0 });
             free_set[*index].slot = *slot;
@@ -374,6 +451,29 @@ mod tests {
         block_on(slots.plan_free_set()).expect("room");
         slots.abandon();
         assert_eq!(slots.taken.iter().collect::<Vec<_>>(), before.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_free_end_is_cut_off_once_both_roots_are_shorter() {
+        let mut slots = fresh(8);
+        let many: Vec<SlotNo> =
+            (0..2 * SLOTS_PER_SET_PAGE + 99).map(|_| slots.allocate().expect("room")).collect();
+        root(&mut slots);
+        slots.extent = slots.count();
+        let long = slots.count();
+        assert_eq!(slots.surplus_from(), None);
+        let (kept, gone) = many.split_at(500);
+        note(&mut slots, gone.to_vec(), gone.to_vec());
+        root(&mut slots);
+        root(&mut slots);
+        assert!(slots.count() < 1200, "{} slots for {} pages", slots.count(), kept.len());
+        assert_eq!(slots.free_set.len(), 1);
+        assert_eq!(slots.used_by_durable_root(), 2 + kept.len() as u64 + 1);
+        assert_eq!(slots.surplus_from(), Some(slots.count()), "of {long}");
+        // What is left is used again, and the file grows as ever.
+        (0..2000).for_each(|_| assert!(slots.allocate().is_ok()));
+        root(&mut slots);
+        assert!(slots.taken.iter().eq(slots.durable.iter()));
     }
 
     #[test]

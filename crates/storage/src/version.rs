@@ -70,6 +70,8 @@ pub(crate) struct MapShared {
     pub(crate) counts: PageCounts,
     /// Misses at home are read at once, blocking, instead of being told.
     reads_in_turn: AtomicBool,
+    /// Page versions that some root holds.
+    versions: AtomicU64,
     released: ReleasedSlots,
     /// Set when the live map is gone: its file takes no more slots back.
     closed: AtomicBool,
@@ -118,6 +120,10 @@ impl MapShared {
 
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.resident_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn versions(&self) -> u64 {
+        self.versions.load(Ordering::Relaxed)
     }
 
     /// Says that nothing in memory points to `location` any more.
@@ -215,6 +221,7 @@ impl PageVersion {
     pub(crate) fn resident(mut frame: Frame, shared: &Arc<MapShared>) -> PageVersion {
         frame.set_uses(UseTimes::read_at(shared.eviction_time()));
         shared.charge(VERSION_LEN + PAGE_SIZE);
+        shared.versions.fetch_add(1, Ordering::Relaxed);
         PageVersion {
             location: LocationCell::default(),
             frame: FrameCell::new(frame),
@@ -225,6 +232,7 @@ impl PageVersion {
     /// A version that only the file has.
     pub(crate) fn stored(location: Location, shared: &Arc<MapShared>) -> PageVersion {
         shared.charge(VERSION_LEN);
+        shared.versions.fetch_add(1, Ordering::Relaxed);
         PageVersion {
             location: LocationCell::new(Some(location)),
             frame: FrameCell::default(),
@@ -366,6 +374,7 @@ impl Drop for PageVersion {
     fn drop(&mut self) {
         let frame = if self.frame.data().is_some() { PAGE_SIZE } else { 0 };
         self.shared.refund(VERSION_LEN + frame);
+        self.shared.versions.fetch_sub(1, Ordering::Relaxed);
         self.shared.release(self.location.get());
     }
 }

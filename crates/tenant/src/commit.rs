@@ -19,6 +19,7 @@ use crate::pending::hash_of;
 use crate::redo_record::{Part, RecordWriter, parts};
 use crate::row::keys::Key;
 use crate::sequence::SequenceState;
+use crate::space::Demand;
 use crate::tenant::{OpenError, RedoSink, Tenant};
 use crate::trees::{CATALOG_TREE, TreeState};
 use crate::txn::{Build, Isolation, Mark, Savepoint, Txn};
@@ -118,7 +119,7 @@ impl Tenant {
         let commit = self.committed.next();
         let mut record = std::mem::take(&mut self.record_buffer);
         write_records(&mut RecordWriter::new(&mut record), &records);
-        let lsn = redo.admit(record.len()).map(|()| redo.append(self.id, commit, &record));
+        let lsn = self.log(commit, &record, Demand::Grows, redo);
         self.record_buffer = record;
         let lsn = lsn?;
         self.apply_records(&records);
@@ -147,12 +148,28 @@ impl Tenant {
             }
         }
         txn.dropped_trees.iter().for_each(|tree| writer.drop_tree(*tree));
-        let lsn = redo.admit(record.len()).map(|()| redo.append(self.id, commit, &record));
+        let lsn = self.log(commit, &record, self.demand_of(txn), redo);
         if record.capacity() > 1 << 20 {
             record = Vec::new();
         }
         self.record_buffer = record;
         lsn
+    }
+
+    /// Appends the record of a commit that nothing stands in the way of.
+    ///
+    /// Errors: 53100 at the tenant's limit or on a full disk, 58030 where nothing can be written any more.
+    fn log(
+        &mut self,
+        commit: CommitNo,
+        record: &[u8],
+        demand: Demand,
+        redo: &mut dyn RedoSink,
+    ) -> Result<Lsn, SqlError> {
+        self.require_space(record.len(), demand)?;
+        redo.admit(record.len(), demand)?;
+        self.space.note_logged(record.len());
+        Ok(redo.append(self.id, commit, record))
     }
 
     /// Trees of the overlay whose changes are applied: not those that are gone by the transaction's end, unless a rewrite
@@ -370,6 +387,7 @@ impl Tenant {
             self.locks.release(txn.session, tag, *modes);
         }
         if txn.frozen.is_some() {
+            self.snapshots.remove(&txn.id);
             self.history.end();
         }
         self.open_transactions -= 1;
@@ -436,6 +454,7 @@ impl Tenant {
             }
         }
         self.committed = commit;
+        self.space.note_logged(record.len());
         Ok(count)
     }
 

@@ -106,7 +106,8 @@ impl View<'_> {
         }
         let pending = self.tenant.pending.of_tree(tree);
         self.txn.observe(pending);
-        let (_, root) = source(self.tenant, self.txn, tree, state);
+        // The first step finds the root, and whether the snapshot is still there.
+        let root = btree::TreeRoot::default();
         Scan {
             table: Arc::clone(table),
             index,
@@ -160,7 +161,7 @@ impl View<'_> {
 type EntryBytes<'v> = (Cow<'v, [u8]>, Cow<'v, [u8]>);
 
 fn next_entry<'v>(view: &'v View<'_>, scan: &'v mut Walk) -> Step<Option<EntryBytes<'v>>> {
-    let (pages, root) = source(view.tenant, view.txn, scan.tree, scan.state);
+    let (pages, root) = source(view.tenant, view.txn, scan.tree, scan.state)?;
     scan.start(root);
     let Some(changes) = view.txn.overlay.changes().of(scan.tree) else {
         return scan.next_in_tree(pages);

@@ -91,7 +91,7 @@ impl Tenant {
     /// Errors: XX001 for a page that is not there.
     pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
         self.pages.count_miss();
-        let located = match (self.pages.locate(page), &txn.frozen) {
+        let located = match (self.pages.locate(page), self.snapshot_of(txn)?) {
             (Ok(Some(location)), _) => Ok(Some(location)),
             // It may be one that the transaction's snapshot alone has.
             (_, Some(frozen)) => self.pages.locate_frozen(&frozen.pages, page),

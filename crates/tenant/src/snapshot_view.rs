@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{CommitNo, SqlError, SqlResult, SqlState};
 use btree::{Cursor, LeafRun, Seek, Value};
@@ -17,15 +18,17 @@ use crate::interrupt::error_of_fault;
 use crate::overlay::{Change, Changes};
 use crate::row::keys::{Key, KeyRange, table_key_of_entry};
 use crate::row::{RowRef, StoredRow};
+use crate::space::revoked;
 use crate::trees::Trees;
 
 /// A committed state: pages, trees and catalog as of `commit`.
-#[derive(Clone)]
 pub(crate) struct Frozen {
     pub(crate) commit: CommitNo,
     pub(crate) pages: Snapshot,
     pub(crate) trees: Trees,
     pub(crate) catalog: Arc<Catalog>,
+    /// Its pages are wanted back: who reads it on other threads fails with 72000 and lets go.
+    pub(crate) revoked: AtomicBool,
 }
 
 impl std::fmt::Debug for Frozen {
@@ -55,6 +58,12 @@ fn failed(fault: PageFault) -> SqlError {
 impl SnapshotView {
     pub(crate) fn new(frozen: Arc<Frozen>, catalog: Arc<Catalog>, changes: Changes) -> SnapshotView {
         SnapshotView { frozen, catalog, changes }
+    }
+
+    /// Errors: 72000 if the snapshot was revoked.
+    #[inline]
+    fn require_kept(&self) -> SqlResult<()> {
+        if self.frozen.revoked.load(Ordering::Relaxed) { Err(revoked()) } else { Ok(()) }
     }
 
     /// The catalog the statement was planned with, the transaction's own DDL included.
@@ -103,6 +112,7 @@ impl SnapshotView {
 
     /// The row with this key of the table's tree.
     pub fn get<'v>(&'v self, table: &'v Table, key: &[u8]) -> SqlResult<Option<RowRef<'v>>> {
+        self.require_kept()?;
         let key = Cow::Owned(key.to_vec());
         match self.changes.get(table.tree, &key) {
             Some(Change::Put(row)) => return Ok(Some(RowRef::new(table, key, Cow::Borrowed(row)))),
@@ -226,6 +236,7 @@ impl SnapshotScan {
         if self.done || self.range.is_empty() {
             return Ok(false);
         }
+        self.view.require_kept()?;
         let frozen = Arc::clone(&self.view.frozen);
         let pages = frozen.pages.pinned_for_scan(&self.window);
         let end = self.range.to.clone();

@@ -1,7 +1,9 @@
 //! A tenant as its home holds it: live pages, catalog, locks, and what is committed but not yet durable.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId, TxnId};
@@ -22,8 +24,9 @@ use crate::memory::Holds;
 use crate::pending::Pending;
 use crate::sequence::SequenceState;
 use crate::snapshot_view::{Frozen, SnapshotView};
+use crate::space::{Demand, Space, revoked};
 use crate::trees::{CATALOG_TREE, FIRST_USER_TREE, TreeState, Trees};
-use crate::txn::{Isolation, Txn};
+use crate::txn::{Isolation, SnapshotOf, Txn};
 use crate::view::{STEPS_UNASKED, View};
 
 /// Where redo records go: the worker's log. `append` keeps the record in memory and returns the position to wait for; it
@@ -32,7 +35,7 @@ pub trait RedoSink {
     /// Whether a record of `len` bytes can become durable soon; asked before a commit changes anything.
     ///
     /// Errors: 53100 on a full disk, 58030 where nothing can be written any more.
-    fn admit(&self, _len: usize) -> Result<(), SqlError> {
+    fn admit(&self, _len: usize, _demand: Demand) -> Result<(), SqlError> {
         Ok(())
     }
 
@@ -45,13 +48,13 @@ pub fn state_of_log_failure(failed: &storage::redo::LogFailed) -> SqlState {
 }
 
 impl RedoSink for storage::redo::LogWriter {
-    fn admit(&self, len: usize) -> Result<(), SqlError> {
+    fn admit(&self, len: usize, _: Demand) -> Result<(), SqlError> {
         use storage::redo::Refused;
         storage::redo::LogWriter::admit(self, len).map_err(|refused| match &refused {
             Refused::Full { .. } => SqlError::new(SqlState::DISK_FULL, refused.to_string())
                 .with_hint("Free space there: writing goes on by itself."),
             Refused::Failed(failed) => SqlError::new(state_of_log_failure(failed), refused.to_string()).with_hint(
-                "What is read may be read on; the server must be started again before anything is written.",
+                "What is read may be read on; once the log can be written again, sessions end and writing goes on.",
             ),
         })
     }
@@ -93,6 +96,11 @@ pub struct Tenant {
     /// Trees whose pages cannot be read: a replay leaves their changes out. Of use to [`crate::repair`] alone.
     pub(crate) given_up: FxHashSet<TreeId>,
     next_txn: u64,
+    /// What transactions read that read a snapshot, by transaction. Without its entry, a transaction's was revoked.
+    pub(crate) snapshots: BTreeMap<TxnId, Arc<Frozen>>,
+    /// What analytical queries read.
+    pub(crate) lent: Vec<Weak<Frozen>>,
+    pub(crate) space: Space,
     /// The newest snapshot, while someone holds it and nothing was committed since.
     newest_frozen: Weak<Frozen>,
     /// Transactions begun and not ended.
@@ -266,6 +274,9 @@ impl Tenant {
             gone_trees: Vec::new(),
             given_up: FxHashSet::default(),
             next_txn: 1,
+            snapshots: BTreeMap::new(),
+            lent: Vec::new(),
+            space: Space::default(),
             newest_frozen: Weak::new(),
             open_transactions: 0,
             record_buffer: Vec::new(),
@@ -427,8 +438,7 @@ impl Tenant {
     pub fn view<'a>(&'a mut self, txn: &'a mut Txn, redo: &'a mut dyn RedoSink) -> View<'a> {
         self.begin_turn(txn);
         if txn.isolation != Isolation::ReadCommitted && txn.frozen.is_none() {
-            self.history.begin(self.committed);
-            txn.frozen = Some(self.freeze());
+            self.take_snapshot(txn);
             txn.observe(self.pending.newest());
         }
         View { tenant: self, txn, redo, session: None, unasked: STEPS_UNASKED }
@@ -438,15 +448,10 @@ impl Tenant {
     ///
     /// Errors: 0A000 in a REPEATABLE READ transaction that built an index or rewrote a table, whose snapshot lacks it.
     pub fn snapshot_view(&mut self, txn: &mut Txn) -> Result<SnapshotView, SqlError> {
-        let frozen = match (&txn.frozen, txn.isolation) {
+        let frozen = match (self.snapshot_of(txn)?, txn.isolation) {
             (Some(frozen), _) => Arc::clone(frozen),
             (None, Isolation::ReadCommitted) => self.freeze(),
-            (None, _) => {
-                self.history.begin(self.committed);
-                let frozen = self.freeze();
-                txn.frozen = Some(Arc::clone(&frozen));
-                frozen
-            }
+            (None, _) => self.take_snapshot(txn),
         };
         if txn.isolation != Isolation::ReadCommitted && !txn.built.is_empty() {
             return Err(SqlError::unsupported(
@@ -455,7 +460,29 @@ impl Tenant {
         }
         txn.observe(self.pending.newest());
         let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&frozen.catalog));
+        self.lent.retain(|lent| lent.strong_count() > 0);
+        self.lent.push(Arc::downgrade(&frozen));
         Ok(SnapshotView::new(frozen, catalog, txn.overlay.changes().clone()))
+    }
+
+    /// The snapshot that `txn` reads from now on.
+    fn take_snapshot(&mut self, txn: &mut Txn) -> Arc<Frozen> {
+        self.history.begin(self.committed);
+        let frozen = self.freeze();
+        txn.frozen = Some(SnapshotOf { commit: frozen.commit, catalog: Arc::clone(&frozen.catalog) });
+        self.snapshots.insert(txn.id, Arc::clone(&frozen));
+        frozen
+    }
+
+    /// What `txn` reads, where that is a snapshot.
+    ///
+    /// Errors: 72000 if it was revoked.
+    #[inline]
+    pub(crate) fn snapshot_of(&self, txn: &Txn) -> Result<Option<&Arc<Frozen>>, SqlError> {
+        match txn.frozen {
+            None => Ok(None),
+            Some(_) => self.snapshots.get(&txn.id).map(Some).ok_or_else(revoked),
+        }
     }
 
     /// SERIALIZABLE: what an analytic query read, to be told before the transaction goes on; all rows of these tables.
@@ -477,6 +504,7 @@ impl Tenant {
             pages: self.pages.snapshot(),
             trees: self.trees.clone(),
             catalog: Arc::clone(&self.catalog),
+            revoked: AtomicBool::new(false),
         });
         self.newest_frozen = Arc::downgrade(&frozen);
         frozen
@@ -524,6 +552,18 @@ impl Tenant {
         self.file.as_ref().and_then(DataFile::used)
     }
 
+    /// Whether the data file takes no more checkpoints until it is opened anew: a sync failed, so that it is not known what
+    /// of it is durable. Not while a checkpoint runs.
+    pub fn is_file_in_doubt(&self) -> bool {
+        self.file.as_ref().is_some_and(DataFile::is_in_doubt)
+    }
+
+    /// Writes the newest root's superblock again and syncs it. After `Ok` that root survives power loss, and opening the file
+    /// finds it. Blocks.
+    pub fn make_root_durable(&self) -> Result<(), FileError> {
+        self.file.as_ref().map_or(Ok(()), DataFile::make_root_durable)
+    }
+
     // ---- checkpoints ----
 
     /// Begins a checkpoint of the state as it is now: constant time but for the trees that changed since the last one. Run
@@ -534,7 +574,9 @@ impl Tenant {
     pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, OpenError> {
         let root = self.write_records();
         let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
-        Ok(Checkpoint::begin(&mut self.pages, file, root)?)
+        let checkpoint = Checkpoint::begin(&mut self.pages, file, root)?;
+        self.space.checkpoint_began();
+        Ok(checkpoint)
     }
 
     /// Brings what only memory knows into the catalog's tree, so that a snapshot taken now is a whole tenant; its root.
@@ -581,7 +623,9 @@ impl Tenant {
     pub fn finish_checkpoint(&mut self, checkpoint: Checkpoint) -> bool {
         let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
         let published = checkpoint.finish(&mut self.pages, file);
-        if !published {
+        if published {
+            self.space.checkpoint_published();
+        } else {
             // The records written for it are in the pages, but their trees count as changed until a root has them.
             let all: Vec<_> = self.trees.iter().collect();
             all.into_iter()

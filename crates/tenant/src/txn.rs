@@ -12,7 +12,6 @@ use crate::locks::{LockMode, LockTag};
 use crate::overlay::{Overlay, OverlayMark};
 use crate::row::keys::{Key, KeyRange};
 use crate::sequence::SequenceState;
-use crate::snapshot_view::Frozen;
 
 /// Ranges a SERIALIZABLE transaction remembers before they become whole trees; about 100 bytes each.
 const READS_MAX: usize = 1 << 14;
@@ -42,7 +41,7 @@ pub struct Txn {
     /// The catalog with the transaction's own DDL.
     pub(crate) catalog: Option<Arc<Catalog>>,
     /// What REPEATABLE READ and SERIALIZABLE read.
-    pub(crate) frozen: Option<Arc<Frozen>>,
+    pub(crate) frozen: Option<SnapshotOf>,
     pub(crate) reads: Vec<(TreeId, KeyRange)>,
     /// Trees filled by this transaction's DDL, in order; nobody else knows them yet.
     pub(crate) built: Vec<Build>,
@@ -64,6 +63,13 @@ pub struct Txn {
     /// The tenant's evictions when it began: as long as there were no more, what it touched is in memory.
     pub(crate) evictions: u64,
     pub(crate) wrote_catalog: bool,
+}
+
+/// The snapshot that a transaction reads; its pages are the tenant's to keep ([`crate::Tenant::enforce_storage_max`]).
+#[derive(Debug)]
+pub(crate) struct SnapshotOf {
+    pub(crate) commit: CommitNo,
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// A tree filled outside the overlay.

@@ -163,12 +163,7 @@ impl View<'_> {
 
     /// The bytes under a key: the transaction's own, or those of the state it reads.
     #[inline]
-    pub(crate) fn read(
-        &mut self,
-        tree: TreeId,
-        key: &[u8],
-        state: State,
-    ) -> Result<Option<Cow<'_, [u8]>>, PageFault> {
+    pub(crate) fn read(&mut self, tree: TreeId, key: &[u8], state: State) -> Step<Option<Cow<'_, [u8]>>> {
         let lsn = self.tenant.pending.of_key(tree, key);
         if lsn > self.txn.observed {
             self.txn.observed = lsn;
@@ -179,16 +174,16 @@ impl View<'_> {
             None => {}
         }
         // Two arms rather than one over `Pages`: the live one is the hot path of every point read.
-        match &self.txn.frozen {
+        match self.tenant.snapshot_of(self.txn)? {
             Some(frozen) if state == State::Statement && !self.txn.is_built(tree) => {
                 let pages = self.tenant.pages.frozen(&frozen.pages);
                 match btree::get(pages, frozen.trees.root(tree), key)? {
-                    Some(value) => value.read(pages).map(Some),
+                    Some(value) => Ok(Some(value.read(pages)?)),
                     None => Ok(None),
                 }
             }
             _ => match btree::get(&self.tenant.pages, self.tenant.trees.root(tree), key)? {
-                Some(value) => value.read(&self.tenant.pages).map(Some),
+                Some(value) => Ok(Some(value.read(&self.tenant.pages)?)),
                 None => Ok(None),
             },
         }
@@ -219,18 +214,20 @@ impl View<'_> {
 }
 
 /// The pages and tree root that a transaction's scan of `tree` reads.
+///
+/// Errors: 72000 if its snapshot was revoked.
 pub(crate) fn source<'v>(
     tenant: &'v Tenant,
     txn: &'v Txn,
     tree: TreeId,
     state: State,
-) -> (Pages<'v>, btree::TreeRoot) {
-    match &txn.frozen {
+) -> SqlResult<(Pages<'v>, btree::TreeRoot)> {
+    Ok(match tenant.snapshot_of(txn)? {
         Some(frozen) if state == State::Statement && !txn.is_built(tree) => {
             (Pages::Frozen(tenant.pages.frozen(&frozen.pages)), frozen.trees.root(tree))
         }
         _ => (Pages::Live(&tenant.pages), tenant.trees.root(tree)),
-    }
+    })
 }
 
 impl Txn {

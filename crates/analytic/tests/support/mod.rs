@@ -274,6 +274,7 @@ impl Sample {
             context: Arc::new(self.context()),
             deliver,
             reason: "a test".to_owned(),
+            limits: sql::session::QueryLimits::default(),
         };
         let mut events = Vec::new();
         analytic::run(request, &mut |event| {

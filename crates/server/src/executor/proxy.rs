@@ -19,7 +19,7 @@ use super::handle::{Account, Message, Work, WorkerHandle};
 pub const PROXY_QUANTUM: Nanos = Nanos::from_micros(500);
 /// What completions leave a proxy of its quantum: the time they gather in, so that a worker beside a query neither wakes for
 /// each message alone nor finds its caches emptied each time (decision 6). It is also what a message may wait longer for.
-pub const PROXY_QUANTUM_MIN: Nanos = Nanos::from_micros(100);
+pub(super) const PROXY_QUANTUM_MIN: Nanos = Nanos::from_micros(100);
 
 pub(super) struct ProxyState {
     pub(super) account: Account,

@@ -14,9 +14,10 @@ impl Connection {
     /// hangs up, tells the thread to stop.
     pub(super) async fn analytic(
         &mut self,
-        request: AnalyticRequest,
+        mut request: AnalyticRequest,
         deadline: Option<Nanos>,
     ) -> Result<(), Failed> {
+        request.limits = self.home.query_limits();
         let events = self.shared.analytic.start(self.home.worker(), self.control.tenant, request)?;
         loop {
             let event = self.race_with_client(deadline, events.next()).await?;

@@ -23,23 +23,36 @@ pub(super) struct Begun {
     pub(super) incarnation: u64,
 }
 
+/// How soon a checkpoint is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// In the background: its writes leave the disk to others most of the time.
+    Spread,
+    /// Somebody waits for its end: the log is over its limit, or the server ends.
+    Now,
+}
+
+/// Bytes a second that a checkpoint in the background writes: 256 KiB, then 4 ms for others. 20 MiB of changed pages take
+/// a third of a second.
+const SPREAD_RATE: ByteCount = ByteCount::from_mib(64);
+
 impl Home {
     /// Writes what changed since the last checkpoint; nothing if nothing did or one is under way. At home only, and not
     /// to be dropped half-way. After `Ok` the redo log up to the beginning is not needed any more.
     ///
     /// # Errors
     /// 58030 or 53100; the old root stands.
-    pub(crate) async fn checkpoint(self: &Arc<Home>) -> SqlResult<()> {
+    pub(crate) async fn checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         let home = self.clone();
         // A task of its own: dropped half-way it would close the file for further checkpoints.
-        let task = self.worker().spawn(self.id(), async move { home.do_checkpoint().await });
+        let task = self.worker().spawn(self.id(), async move { home.do_checkpoint(pace).await });
         task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
     /// As [`Home::checkpoint`], but if one is under way waits for its end instead.
     pub(super) async fn checkpoint_or_wait(self: &Arc<Home>) -> SqlResult<()> {
         if self.since_checkpoint().is_some() {
-            return self.checkpoint().await;
+            return self.checkpoint(Pace::Now).await;
         }
         self.checkpoint_ended().await;
         Ok(())
@@ -50,16 +63,33 @@ impl Home {
         if self.since_checkpoint().is_some() {
             let home = self.clone();
             // Failures are logged where they happen; the next look tries again.
-            self.worker().spawn(self.id(), async move { drop(home.do_checkpoint().await) }).detach();
+            self.worker().spawn(self.id(), async move { drop(home.do_checkpoint(Pace::Now).await) }).detach();
         }
     }
 
-    async fn do_checkpoint(self: &Arc<Home>) -> SqlResult<()> {
+    async fn do_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
+        match self.try_checkpoint(pace).await {
+            Err(error) if error.state() == SqlState::DISK_FULL && self.release_reserve() => {
+                self.try_checkpoint(pace).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
+        self.close_if_in_doubt();
         self.read_for_checkpoint().await?;
         let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };
+        if pace == Pace::Spread {
+            begun.checkpoint.spread(SPREAD_RATE);
+        }
         let outcome = self.write_checkpoint(&mut begun).await;
         let commit = begun.commit;
+        let of_now = self.is_of_now(&begun);
         let published = self.finish_checkpoint(begun);
+        if of_now && self.log().failure().is_none() {
+            self.note_checkpoint(outcome.clone().err());
+        }
         outcome?;
         if published {
             self.log().release_through(self.id(), commit);
@@ -82,9 +112,10 @@ impl Home {
 
     async fn write_checkpoint(&self, begun: &mut Begun) -> SqlResult<()> {
         let failed = |error: storage::FileError| {
-            tracing::error!(tenant = self.id().0, %error, "a checkpoint failed");
-            let state = if error.is_full_disk() { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-            SqlError::new(state, format!("a checkpoint failed: {error}"))
+            SqlError::new(
+                tenant::state_of_file_error(&error),
+                format!("the tenant's data file cannot be written: {error}"),
+            )
         };
         begun.checkpoint.write().await.map_err(failed)?;
         self.wait_durable(begun.wait_for).await?;

@@ -12,17 +12,22 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, CommitNo, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId};
+use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId};
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
+use governor::Promise;
 use rustc_hash::FxHashMap;
-use sql::session;
-use storage::redo::{LogWriter, RedoIndex, recover};
+use sql::session::{self, QueryLimits, TempSpace};
+use storage::redo::{LogWriter, RedoIndex};
 use storage::{PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, REPLAYED_A_TURN, RedoSink, Tenant, WriterWait};
+use tenant::{Interrupt, PageRequest, REPLAYED_A_TURN, Tenant, WriterWait};
 
-use crate::data_dir::{DEFAULT_VOLUME, tenant_file};
+use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{HomeCell, WorkerHandle, yield_now};
 use crate::shared::Shared;
+use crate::space_reserve::SpaceReserve;
+use crate::tenants::checkpoints::Pace;
+use crate::tenants::maintenance::read_logs;
+use crate::tenants::sink::CountingSink;
 
 /// Pages of dropped trees released in one turn.
 const RECLAIM_PAGES_A_TURN: usize = 256;
@@ -49,6 +54,22 @@ pub(crate) struct Home {
     figures: Mutex<PageFigures>,
     /// Copies of the tenant under way.
     copies: AtomicUsize,
+    /// What its data may take on disk; [`NO_LIMIT`] for no limit.
+    storage_max: AtomicU64,
+    /// What they took when last looked at; [`NO_LIMIT`] before that.
+    storage_used: AtomicU64,
+    temp: Arc<TempSpace>,
+    /// Of the volumes of its data file and of its log.
+    reserves: [Arc<SpaceReserve>; 2],
+    /// Working memory of a query; [`NO_LIMIT`] for no limit.
+    work_memory_max: AtomicU64,
+}
+
+const NO_LIMIT: u64 = u64::MAX;
+
+fn limit_of(stored: &AtomicU64) -> Option<ByteCount> {
+    let value = stored.load(Ordering::Relaxed);
+    (value != NO_LIMIT).then_some(ByteCount(value))
 }
 
 /// A copy of a tenant under way: the tenant is neither closed nor dropped until this is dropped. Closed and opened again,
@@ -75,8 +96,10 @@ struct State {
     logged: ByteCount,
     checkpointed_at: Nanos,
     checkpointing: bool,
-    /// What is in memory was lost: the redo index of the start does not reach far enough.
-    rescan: bool,
+    /// The redo to replay at the next opening.
+    redo: Redo,
+    /// Why its data file takes no checkpoint: commits are refused with it until one succeeds.
+    refusal: Option<SqlError>,
 }
 
 /// A read of one page that several may wait for.
@@ -90,30 +113,14 @@ struct PageFigures {
     counters: Option<PageCounters>,
 }
 
-/// The worker's log, counting what goes into it.
-struct CountingSink<'a> {
-    log: &'a LogWriter,
-    logged: &'a mut ByteCount,
-    commits: u64,
-}
-
-/// Within the record of a commit, makes a debug build panic when the commit was logged and is not applied yet.
-const PANIC_IN_COMMIT: &[u8] = b"<panic in this commit, in a debug build>";
-
-impl RedoSink for CountingSink<'_> {
-    fn admit(&self, len: usize) -> SqlResult<()> {
-        RedoSink::admit(self.log, len)
-    }
-
-    fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
-        *self.logged += ByteCount(record.len() as u64);
-        self.commits += 1;
-        let lsn = self.log.append(tenant, commit, record);
-        let panics = cfg!(debug_assertions)
-            && record.windows(PANIC_IN_COMMIT.len()).any(|part| part == PANIC_IN_COMMIT);
-        assert!(!panics, "the client asked for a panic");
-        lsn
-    }
+/// Where the redo behind a tenant's root is found.
+enum Redo {
+    /// In the logs of earlier starts.
+    OfEarlierStarts,
+    /// In this start's log too, as it is at the next opening: what is in memory was lost.
+    Newest,
+    /// In these logs: this start's failed.
+    Sealed(RedoIndex),
 }
 
 fn crashed() -> SqlError {
@@ -143,12 +150,22 @@ impl Home {
             &found.ok_or_else(unknown)?.1
         };
         let seat = shared.worker_of(id);
-        let home = Home::new(id, tenant_file(dir, id), seat.handle.clone(), seat.log.clone());
+        let temp = config.data_dir.join(TEMP_DIR).join(id.to_string());
+        let temp = Arc::new(TempSpace::new(shared.env.disk.clone(), temp));
+        let reserves = [shared.reserve_of(volume).clone(), shared.log_reserve().clone()];
+        let home = Home::new(id, tenant_file(dir, id), seat.handle.clone(), seat.log.clone(), temp, reserves);
         home.set_shared(shared);
         Ok(home)
     }
 
-    fn new(id: TenantId, path: PathBuf, worker: WorkerHandle, log: LogWriter) -> Arc<Home> {
+    fn new(
+        id: TenantId,
+        path: PathBuf,
+        worker: WorkerHandle,
+        log: LogWriter,
+        temp: Arc<TempSpace>,
+        reserves: [Arc<SpaceReserve>; 2],
+    ) -> Arc<Home> {
         let state = State {
             tenant: None,
             incarnation: 0,
@@ -158,7 +175,8 @@ impl Home {
             logged: ByteCount(0),
             checkpointed_at: Nanos(0),
             checkpointing: false,
-            rescan: false,
+            redo: Redo::OfEarlierStarts,
+            refusal: None,
         };
         Arc::new(Home {
             id,
@@ -172,6 +190,11 @@ impl Home {
             commits: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             figures: Mutex::default(),
+            storage_max: AtomicU64::new(NO_LIMIT),
+            storage_used: AtomicU64::new(NO_LIMIT),
+            temp,
+            reserves,
+            work_memory_max: AtomicU64::new(NO_LIMIT),
         })
     }
 
@@ -198,6 +221,52 @@ impl Home {
 
     pub(crate) fn worker(&self) -> &WorkerHandle {
         &self.worker
+    }
+
+    /// Takes over what is promised and limited here; holds from the next statement on.
+    pub(super) fn set_promise(&self, promise: &Promise) {
+        let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);
+        self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
+        self.work_memory_max.store(stored(promise.memory.work_memory_max), Ordering::Relaxed);
+        self.temp.set_max(promise.temp_max);
+    }
+
+    /// What an analytical query of the tenant may use.
+    pub(crate) fn query_limits(&self) -> QueryLimits {
+        QueryLimits { temp: Some(self.temp.clone()), work_memory_max: limit_of(&self.work_memory_max) }
+    }
+
+    /// Bytes in its temporary files.
+    pub(super) fn temp_used(&self) -> ByteCount {
+        self.temp.used()
+    }
+
+    pub(super) fn storage_max(&self) -> Option<ByteCount> {
+        limit_of(&self.storage_max)
+    }
+
+    /// What its data took on disk when last looked at, a second ago at most while it is open; `None` if it was not open yet.
+    pub(super) fn storage_used(&self) -> Option<ByteCount> {
+        limit_of(&self.storage_used)
+    }
+
+    /// Looks at what its data take, and has the oldest snapshots fail that take it over its limit. At home only.
+    pub(super) fn look_at_space(&self) {
+        self.cell.with(|state| {
+            let Some(tenant) = &mut state.tenant else { return };
+            tenant.set_storage_max(self.storage_max());
+            let before = tenant.snapshots_revoked();
+            tenant.enforce_storage_max();
+            let revoked = tenant.snapshots_revoked() - before;
+            if revoked > 0 {
+                tracing::warn!(
+                    tenant = self.id.0,
+                    revoked,
+                    "storage_max is reached: the oldest snapshots fail"
+                );
+            }
+            self.storage_used.store(tenant.space_used().total().0, Ordering::Relaxed);
+        });
     }
 
     /// Commits with changes since the server started.
@@ -281,7 +350,15 @@ impl Home {
     ) -> SqlResult<R> {
         // Out of the state while `body` runs: if it panics within a commit, nobody meets the tenant again.
         let mut tenant = state.tenant.take().ok_or_else(crashed)?;
-        let mut sink = CountingSink { log: &self.log, logged: &mut state.logged, commits: 0 };
+        tenant.set_storage_max(self.storage_max());
+        let mut sink = CountingSink {
+            log: &self.log,
+            refusal: state.refusal.as_ref(),
+            reserves: &self.reserves,
+            is_system: self.id == TenantId::SYSTEM,
+            logged: &mut state.logged,
+            commits: 0,
+        };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             body(&mut session::Home { tenant: &mut tenant, redo: &mut sink })
         }));
@@ -302,10 +379,7 @@ impl Home {
                         tenant = self.id.0,
                         "a commit panicked: the tenant is closed and reopened"
                     );
-                    state.rescan = true;
-                    // A checkpoint under way must not publish what this opening knew; the next opening waits for its end.
-                    state.incarnation += 1;
-                    self.set_phase(state, CLOSED);
+                    self.lose(state, Redo::Newest);
                 }
                 std::panic::resume_unwind(panic)
             }
@@ -449,6 +523,9 @@ impl Home {
     /// # Errors
     /// 53100, 58030 and the like: no file is left.
     pub(crate) async fn create(self: &Arc<Home>, owner: String, verifier: Option<String>) -> SqlResult<()> {
+        if let Some(spent) = self.reserves.iter().find(|reserve| reserve.is_spent()) {
+            return Err(spent.refusal());
+        }
         let home = self.clone();
         let task = self.worker.spawn(self.id, async move {
             let env = home.shared()?.env.clone();
@@ -473,7 +550,8 @@ impl Home {
         state.tenant = Some(Box::new(tenant));
         state.incarnation += 1;
         state.failure = None;
-        state.rescan = false;
+        state.redo = Redo::OfEarlierStarts;
+        state.refusal = None;
         state.checkpointed_at = now;
         self.last_used.store(now.0, Ordering::Relaxed);
         self.set_phase(state, OPEN);
@@ -551,11 +629,17 @@ impl Home {
         let mut tenant =
             Tenant::open(&shared.env, &self.path, self.id).await.map_err(|error| unreadable(&error))?;
         tenant.charge_to(&shared.memory);
-        let redo = if self.cell.with(|state| state.rescan) {
-            self.wait_durable(self.log.appended()).await?;
-            recover(&shared.env, &[shared.config.log_dir()]).map_err(|error| unreadable(&error))?
-        } else {
-            shared.redo.clone()
+        let redo = self.cell.with(|state| match &state.redo {
+            Redo::OfEarlierStarts => Some(shared.redo.clone()),
+            Redo::Sealed(redo) => Some(redo.clone()),
+            Redo::Newest => None,
+        });
+        let redo = match redo {
+            Some(redo) => redo,
+            None => {
+                self.wait_durable(self.log.appended()).await?;
+                read_logs(&shared).map_err(|error| unreadable(&error))?
+            }
         };
         self.replay(&redo, &mut tenant).await?;
         Ok(tenant)
@@ -599,7 +683,7 @@ impl Home {
                 && self.last_used.load(Ordering::Relaxed) <= idle_since.0
                 && self.is_open()
         };
-        if !unused() || self.checkpoint().await.is_err() {
+        if !unused() || self.checkpoint(Pace::Spread).await.is_err() {
             return false;
         }
         // Between the checkpoint's end and here no turn passed to others but by the awaits above, so look again.
@@ -652,6 +736,80 @@ impl Home {
             })
         });
         task.await.unwrap_or_else(|| Err(SqlError::internal("dropping the tenant did not finish")))
+    }
+
+    /// What came of the last checkpoint: after a failure commits are refused, and reading goes on, until one succeeds. So a
+    /// tenant whose file cannot be written does not fill the log that it shares.
+    pub(super) fn note_checkpoint(&self, failure: Option<SqlError>) {
+        self.cell.with(|state| match (failure, &state.refusal) {
+            (Some(failure), None) => {
+                tracing::error!(
+                    tenant = self.id.0,
+                    error = failure.message(),
+                    "a checkpoint failed: the tenant takes no writes until one succeeds"
+                );
+                state.refusal =
+                    Some(failure.with_hint("What is read may be read on; writing goes on by itself."));
+            }
+            (Some(failure), Some(_)) => {
+                tracing::debug!(tenant = self.id.0, error = failure.message(), "a checkpoint failed again");
+            }
+            (None, Some(_)) => {
+                tracing::info!(tenant = self.id.0, "the data file can be written again");
+                state.refusal = None;
+            }
+            (None, None) => {}
+        });
+    }
+
+    /// Gives out what was set aside on its data file's volume; true if there was any.
+    pub(super) fn release_reserve(&self) -> bool {
+        self.reserves[0].release()
+    }
+
+    /// Whether commits are refused because a checkpoint failed.
+    pub(super) fn is_refusing(&self) -> bool {
+        self.cell.with(|state| state.refusal.is_some())
+    }
+
+    /// Closes the tenant if its data file failed in a way that leaves in doubt what of it is durable, so that it is opened at the
+    /// root that is, with the redo after it. Does nothing while the file still fails.
+    ///
+    /// Sessions end with 57P02 at their next statement.
+    pub(super) fn close_if_in_doubt(&self) {
+        self.cell.with(|state| {
+            let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else { return };
+            if !tenant.is_file_in_doubt() {
+                return;
+            }
+            match tenant.make_root_durable() {
+                Ok(()) => {
+                    tracing::warn!(tenant = self.id.0, "the tenant is reopened from its root and its redo");
+                    self.lose(state, Redo::Newest);
+                }
+                Err(error) => tracing::debug!(tenant = self.id.0, %error, "the data file still fails"),
+            }
+        });
+    }
+
+    /// Forgets what is in memory: the next opening reads root and durable redo.
+    fn lose(&self, state: &mut State, redo: Redo) {
+        state.tenant = None;
+        state.redo = redo;
+        // A checkpoint under way must not publish what this opening knew; the next opening waits for its end.
+        state.incarnation += 1;
+        self.set_phase(state, CLOSED);
+    }
+
+    /// Forgets what is in memory after the worker's log failed, if the tenant is open; `redo` has what is durable.
+    ///
+    /// Sessions end with 57P02 at their next statement.
+    pub(super) fn forget_lost(&self, redo: RedoIndex) {
+        self.cell.with(|state| {
+            if self.is_open() {
+                self.lose(state, Redo::Sealed(redo));
+            }
+        });
     }
 
     pub(super) fn begin_checkpoint(&self) -> SqlResult<Option<super::checkpoints::Begun>> {

@@ -65,7 +65,8 @@ async fn drive(
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
             Pause::Host(_) => return Err(SqlError::unsupported("an administrator's statement here")),
-            Pause::Analytic(request) => {
+            Pause::Analytic(mut request) => {
+                request.limits = home.query_limits();
                 let events = shared.analytic.start(home.worker(), home.id(), *request)?;
                 loop {
                     let event = events.next().await;

@@ -5,15 +5,22 @@
 
 use std::sync::Arc;
 
-use base::{ByteCount, Nanos, TenantId};
-use storage::redo::RedoError;
+use base::{ByteCount, Nanos, TenantId, WorkerId};
+use storage::redo::{RedoError, RedoIndex, recover};
 
 use super::Home;
+use super::checkpoints::Pace;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
 /// The part of the log's limit that one tenant may have logged since its last checkpoint.
 const TENANT_LOG_PART: u64 = 4;
+
+/// The part of a tenant's `storage_max` that it may have logged since its last checkpoint: its log counts towards that.
+const TENANT_SPACE_PART: u64 = 16;
+
+/// Readings of logs that are being written before what looks like damage is taken for it.
+const READS_OF_LOGS: usize = 5;
 
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
@@ -30,7 +37,11 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
 pub(crate) async fn keep_log(shared: Arc<Shared>) {
     loop {
         let _ = env::timeout_at(Some(env::now() + TICK), shared.log_dir.running_short()).await;
+        shared.reserves.iter().for_each(|reserve| reserve.restore());
         if let Err(error) = trim_log(&shared).await {
+            if error.is_full_disk() && shared.log_reserve().release() {
+                continue;
+            }
             tracing::warn!(%error, "log segments could not be made ready");
             env::sleep(TICK).await;
         }
@@ -39,12 +50,14 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
 
 async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
     home.reclaim().await;
+    home.look_at_space();
     let config = &shared.config;
     let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return };
     let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;
-    if logged.0 >= config.log_limit.0 / TENANT_LOG_PART || old {
-        // Failures are logged where they happen; the next tick tries again.
-        let _ = home.checkpoint().await;
+    let of_space = home.storage_max().is_some_and(|max| logged.0 >= max.0 / TENANT_SPACE_PART);
+    if logged.0 >= config.log_limit.0 / TENANT_LOG_PART || of_space || old || home.is_refusing() {
+        // A failure is logged where it happens; the next tick tries again.
+        let _ = home.checkpoint(Pace::Spread).await;
     }
     if home.id() != TenantId::SYSTEM {
         home.close_if_unused(now - config.tenant_close_after).await;
@@ -72,7 +85,7 @@ async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
     let home = entry.home.clone();
     let task = home.worker().clone().spawn(tenant, async move {
         home.open().await?;
-        home.checkpoint().await
+        home.checkpoint(Pace::Now).await
     });
     if let Some(Err(error)) = task.await {
         tracing::error!(tenant = tenant.0, %error, "a tenant could not be recovered");
@@ -87,12 +100,35 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
     }
 }
 
+/// Has every open tenant of a worker whose log failed and is sealed forget what is in memory, which may be more than is
+/// durable. Reads all logs, blocking. At home only.
+pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), RedoError> {
+    let redo = read_logs(shared)?;
+    for home in shared.workers[usize::from(worker.0)].open_homes() {
+        home.forget_lost(redo.clone());
+    }
+    Ok(())
+}
+
+/// What the logs hold now. A log that is being written while it is read may seem to have a hole, so damage counts when it is
+/// found again.
+pub(super) fn read_logs(shared: &Shared) -> Result<RedoIndex, RedoError> {
+    let dirs = [shared.config.log_dir()];
+    for _ in 1..READS_OF_LOGS {
+        match recover(&shared.env, &dirs) {
+            Err(RedoError::Corrupt(_)) => {}
+            other => return other,
+        }
+    }
+    recover(&shared.env, &dirs)
+}
+
 /// Checkpoints every open tenant of worker `index`.
 pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
     for home in shared.workers[index].open_homes() {
         while home.since_checkpoint().is_none() && home.is_open() {
             env::sleep(Nanos::from_millis(1)).await;
         }
-        let _ = home.checkpoint().await;
+        let _ = home.checkpoint(Pace::Now).await;
     }
 }

@@ -25,6 +25,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(id: TenantId, home: Arc<Home>, row: TenantRow) -> Arc<Entry> {
+        home.set_promise(&row.promise);
         Arc::new(Entry { id, home, row: Mutex::new(row) })
     }
 
@@ -33,6 +34,7 @@ impl Entry {
     }
 
     pub(crate) fn set_row(&self, row: TenantRow) {
+        self.home.set_promise(&row.promise);
         *self.row.lock().unwrap_or_else(PoisonError::into_inner) = row;
     }
 }

@@ -226,6 +226,8 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
     fields.push(field("sessions", PgType::Int8));
     fields.push(field("cpu_seconds", PgType::Float8));
     fields.extend(PromiseKey::ALL.iter().map(|key| text(key.as_str())));
+    fields.push(field("storage_used", PgType::Int8));
+    fields.push(field("temp_used", PgType::Int8));
     let counted = [
         "resident_bytes",
         "page_misses",
@@ -257,6 +259,9 @@ fn show(shared: &Shared) -> HostOutcome {
             Datum::Float8(used.as_secs_f64()),
         ];
         values.extend(PromiseKey::ALL.iter().map(|&key| Datum::Text(row.promise.get(key).into())));
+        let storage_used = entry.home.storage_used();
+        values.push(storage_used.map_or(Datum::Null, |used| Datum::Int8(used.0.cast_signed())));
+        values.push(Datum::Int8(entry.home.temp_used().0.cast_signed()));
         let counted = [
             resident.0,
             pages.misses,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
+use base::{ByteCount, SqlError, SqlResult};
 use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
 
-use super::{BackendRow, Field, Formats, LockRow};
+use super::{BackendRow, Field, Formats, LockRow, TempSpace};
 
 /// Where the rows of a request go.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,18 @@ pub struct AnalyticRequest {
     pub deliver: Deliver,
     /// Why the point path did not take it; shown by EXPLAIN.
     pub reason: String,
+    /// Set by whoever runs it.
+    pub limits: QueryLimits,
+}
+
+/// What a query may use of its tenant's.
+#[derive(Clone, Default)]
+pub struct QueryLimits {
+    /// Where operators put what does not fit their memory; `None` where nothing may be put aside.
+    pub temp: Option<Arc<TempSpace>>,
+    /// Memory of its sorts, hashes and aggregates before those that can put rows aside, and others fail with 53200;
+    /// `None` for no limit.
+    pub work_memory_max: Option<ByteCount>,
 }
 
 impl std::fmt::Debug for AnalyticRequest {

@@ -26,6 +26,7 @@ mod script;
 mod setting;
 mod setting_statement;
 pub mod stand_in;
+mod temp_space;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transaction;
@@ -40,11 +41,12 @@ use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
 pub use crate::parse::HostStatement;
-pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext};
+pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{BackendRow, LockRow, SessionHost, TlsRow};
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
+pub use temp_space::{TempFile, TempSpace};
 
 use analytic::AnalyticState;
 use context::Sequences;

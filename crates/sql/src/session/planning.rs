@@ -268,7 +268,8 @@ impl Session {
         let observed = open.txn.observed();
         self.observe(observed);
         self.start.host.snapshot_taken(self.start.host.now() - began);
-        Ok(AnalyticRequest { query, parameter_types, parameters, view, context, deliver, reason })
+        let limits = super::QueryLimits::default();
+        Ok(AnalyticRequest { query, parameter_types, parameters, view, context, deliver, reason, limits })
     }
 
     fn query_context(&mut self, home: &Home<'_>) -> QueryContext {

@@ -59,6 +59,9 @@ impl Future for WaitDurable {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        if let Some(failed) = this.log.lost(this.lsn) {
+            return Poll::Ready(Err(failed));
+        }
         if this.log.durable() >= this.lsn {
             return Poll::Ready(Ok(()));
         }

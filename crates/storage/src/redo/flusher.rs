@@ -1,9 +1,10 @@
 //! Making a log durable, a group at a time.
 
 use base::{ByteCount, Nanos};
+use env::IoBuf;
 
 use super::error::{LogFailed, RedoError};
-use super::format::{GROUP_HEADER_LEN, GroupHeader, SEGMENT_HEADER_LEN, SegmentId, seal_group};
+use super::format::{BLOCK_LEN, GROUP_HEADER_LEN, GroupHeader, SEGMENT_HEADER_LEN, SegmentId, seal_group};
 use super::segment::SegmentFile;
 use super::writer::LogWriter;
 
@@ -28,12 +29,14 @@ pub struct LogFlusher {
     next_sequence: u64,
     /// Set while a write is under way: still set at the next call, the flush was dropped half-way.
     in_flight: bool,
+    /// Where a failed write may have left a whole group that nobody was told of.
+    doubt: Option<(SegmentFile, u64)>,
 }
 
 impl LogFlusher {
     pub(super) fn new(log: LogWriter, log_id: u64) -> LogFlusher {
         let id = SegmentId { log: log_id, number: 0 };
-        LogFlusher { log, id, segment: None, next_sequence: 0, in_flight: false }
+        LogFlusher { log, id, segment: None, next_sequence: 0, in_flight: false, doubt: None }
     }
 
     /// Writes what has gathered, up to 256 KiB, through the thread's reactor. After `Ok` it survives power loss and those
@@ -51,7 +54,13 @@ impl LogFlusher {
             records_len: group.used - GROUP_HEADER_LEN,
         };
         let len = header.len_on_disk();
-        let (segment, offset) = self.segment_with_room(len).await?;
+        let (segment, offset) = match self.segment_with_room(len).await {
+            Ok(place) => place,
+            Err(failed) => {
+                self.in_flight = false;
+                return Err(failed);
+            }
+        };
         group.buf.set_len(len);
         seal_group(&mut group.buf, header, self.id);
         self.log.dir().pin(self.id, &group.pins);
@@ -59,8 +68,10 @@ impl LogFlusher {
         let (written, _buf) = segment.file.write_all_at_durable(group.buf, offset).await;
         let next = offset + len as u64;
         self.log.note_room(segment.len.saturating_sub(next));
-        self.segment = Some((segment, next));
+        self.segment = Some((segment.clone(), next));
         if let Err(error) = written {
+            self.in_flight = false;
+            self.doubt = Some((segment, offset));
             return Err(self.fail(error));
         }
         self.next_sequence += 1;
@@ -74,8 +85,40 @@ impl LogFlusher {
         self.log.gathered().await;
     }
 
+    /// After a failure, sees to it that nothing beyond the log's durable end ever counts: overwrites the head of the group that
+    /// failed, durably. `Err` while the disk still fails; try again later.
+    ///
+    /// After `Ok` a scan of the directory finds what is durable, and [`LogFlusher::resume`] may follow.
+    pub async fn seal(&mut self) -> Result<(), RedoError> {
+        if self.in_flight {
+            let dropped = std::io::Error::other("a flush was given up before its end");
+            return Err(RedoError::io(self.log.dir().path(), "sealing a log")(dropped));
+        }
+        if let Some((segment, offset)) = &self.doubt {
+            let written = segment.file.write_all_at_durable(IoBuf::zeroed(BLOCK_LEN), *offset).await.0;
+            written.map_err(RedoError::io(&segment.path, "sealing a log"))?;
+            self.doubt = None;
+        }
+        Ok(())
+    }
+
+    /// Goes on, after [`LogFlusher::seal`], as a log of another number. Whoever appended to it knows by now that what was
+    /// not durable is lost, and has forgotten it: positions go on behind it, and waiting for a lost one is an error for ever.
+    ///
+    /// # Panics
+    /// If the log has not failed, or is not sealed.
+    pub fn resume(&mut self) {
+        assert!(self.doubt.is_none() && !self.in_flight, "sealed first");
+        self.log.dir().close_segment(self.id);
+        self.id = SegmentId { log: self.log.dir().new_log_id(), number: 0 };
+        self.segment = None;
+        self.next_sequence = 0;
+        self.log.note_room(0);
+        self.log.resume();
+    }
+
     /// Flushes whatever is appended, until the log fails.
-    pub async fn run(mut self) -> LogFailed {
+    pub async fn run(&mut self) -> LogFailed {
         loop {
             self.gathered().await;
             if let Err(failed) = self.flush_once().await {

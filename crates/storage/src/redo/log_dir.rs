@@ -137,14 +137,18 @@ impl LogDir {
     /// A new log for one worker. Touches no file before the first flush.
     pub fn writer(&self) -> (LogWriter, LogFlusher) {
         self.state().logs += 1;
-        let id = loop {
+        let writer = LogWriter::new(self.clone());
+        (writer.clone(), LogFlusher::new(writer, self.new_log_id()))
+    }
+
+    /// The number of a log there has never been.
+    pub(super) fn new_log_id(&self) -> u64 {
+        loop {
             match self.0.env.entropy.u64() {
                 0 => {}
-                id => break id,
+                id => return id,
             }
-        };
-        let writer = LogWriter::new(self.clone());
-        (writer.clone(), LogFlusher::new(writer, id))
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -337,10 +341,16 @@ impl LogDir {
 
     /// No more will be written to the log's segments.
     pub(super) fn close_log(&self, id: SegmentId) {
-        let mut state = self.state();
-        state.logs -= 1;
-        if let Some(live) = state.live.get_mut(&id) {
+        self.state().logs -= 1;
+        self.close_segment(id);
+    }
+
+    /// No more will be written to the segment.
+    pub(super) fn close_segment(&self, id: SegmentId) {
+        if let Some(live) = self.state().live.get_mut(&id) {
             live.open = false;
+            // Fragments whose commit never became durable.
+            live.fragment_sets.clear();
         }
     }
 

@@ -180,6 +180,76 @@ fn failed_write_closes_the_log_and_tells_everyone() {
 const ENOSPC: i32 = 28;
 
 /// The next segment finds no space.
+#[test]
+fn a_failed_log_goes_on_without_what_it_lost() {
+    for seed in 0..60 {
+        let world = World::new(seed);
+        let env = world.env();
+        let (logs, _) = open(&env).expect("an empty directory");
+        let (log, mut flusher) = logs.writer();
+        let tenant = TenantId(1);
+        let append = |commit: u64| log.append(tenant, CommitNo(commit), &record(tenant, CommitNo(commit)));
+        for commit in 1..=20 {
+            append(commit);
+        }
+        flush_all(&env, &mut flusher);
+        let kept = log.durable();
+        let op = if seed % 2 == 0 { DiskOp::Write } else { DiskOp::Sync };
+        world.inject(DiskFault { after: world.random() % 3, ..DiskFault::eio(op, "log") });
+        let mut lost = Vec::new();
+        let mut commit = 20;
+        let failed = loop {
+            commit += 1;
+            lost.push(append(commit));
+            match block_on(&env, flusher.flush_once()) {
+                Ok(_) => {}
+                Err(failed) => break failed,
+            }
+        };
+        let durable = log.durable();
+        lost.retain(|lsn| *lsn > durable);
+        lost.push(append(commit + 1));
+        assert!(log.admit(10).is_err(), "nothing is taken before it is resumed");
+        let last = recovered_through(&env, tenant);
+        world.inject(DiskFault::eio(DiskOp::Write, "log"));
+        if block_on(&env, flusher.seal()).is_ok() {
+            // Nothing had to be written over, so the fault is still to come.
+            let other = env.disk.open(&dir().join("other"), OpenMode::Create, false).expect("a file");
+            other.write_at(&[0], 0).expect_err("it comes");
+        }
+        assert!(log.failure().is_some(), "it has not been resumed");
+        block_on(&env, flusher.seal()).expect("the disk works again");
+        let last_sealed = recovered_through(&env, tenant);
+        assert!(last_sealed.0 <= last.0 && last_sealed.0 >= 20, "{last_sealed} of {last}");
+        flusher.resume();
+        // Commit numbers are given again to others, which take the lost ones' place.
+        let next: Vec<Lsn> = (last_sealed.0 + 1..=last_sealed.0 + 30).map(append).collect();
+        for lsn in &lost {
+            assert_eq!(
+                block_on(&env, log.wait_durable(*lsn)).expect_err("lost").to_string(),
+                failed.to_string()
+            );
+        }
+        flush_all(&env, &mut flusher);
+        block_on(&env, log.wait_durable(*next.last().expect("some"))).expect("durable");
+        block_on(&env, log.wait_durable(kept)).expect("what was durable still is");
+        for lsn in &lost {
+            assert!(
+                block_on(&env, log.wait_durable(*lsn)).is_err(),
+                "lost for ever, whatever was appended since"
+            );
+        }
+        drop((log, flusher, logs));
+        world.power_cut(if seed % 4 < 2 { PowerCut::DropUnsynced } else { PowerCut::Random });
+        let (_, index) = open(&world.env()).expect("sound logs");
+        assert_holds(&index, tenant, CommitNo(0), CommitNo(last_sealed.0 + 30));
+    }
+}
+
+fn recovered_through(env: &Env, tenant: TenantId) -> CommitNo {
+    recover(env, &[dir()]).expect("sound logs").last_commit(tenant).unwrap_or_default()
+}
+
 fn full_disk() -> DiskFault {
     DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Resize, ".redo") }
 }

@@ -84,6 +84,9 @@ impl Group {
     }
 }
 
+/// The position of what is appended to a log that has failed.
+const APPENDED_TO_NOTHING: Lsn = Lsn(u64::MAX);
+
 /// Room that a full disk's last segment keeps for what is being written while a commit asks.
 const FULL_DISK_SLACK: u64 = 64 << 10;
 
@@ -91,6 +94,8 @@ pub(super) struct State {
     gathering: Group,
     sealed: VecDeque<Group>,
     pub(super) failed: Option<LogFailed>,
+    /// Appended and never durable, by what failed then: positions behind the first, through the second.
+    lost: Vec<(Lsn, Lsn, LogFailed)>,
     pub(super) waiters: Waiters,
     next_fragment_set: u64,
     flusher: Option<Waker>,
@@ -112,6 +117,8 @@ struct Shared {
     room: AtomicU64,
     /// Set with `failed`, for those who only want to know whether.
     closed: AtomicBool,
+    /// The last position that was lost; 0 while none was.
+    lost_through: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -127,10 +134,12 @@ impl LogWriter {
             durable: AtomicU64::new(0),
             room: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            lost_through: AtomicU64::new(0),
             state: Mutex::new(State {
                 gathering: Group::new(Lsn(0)),
                 sealed: VecDeque::new(),
                 failed: None,
+                lost: Vec::new(),
                 waiters: Waiters::default(),
                 next_fragment_set: 1,
                 flusher: None,
@@ -229,7 +238,7 @@ impl LogWriter {
         let mut state = self.state();
         let state = &mut *state;
         if state.failed.is_some() {
-            return Lsn(u64::MAX);
+            return APPENDED_TO_NOTHING;
         }
         if !state.gathering.has_room_for(header.len) {
             let next = Group::new(state.gathering.end());
@@ -333,6 +342,37 @@ impl LogWriter {
         let woken = state.waiters.take_all();
         drop(state);
         woken.for_each(Waker::wake);
+    }
+
+    /// Takes records again after a failure. What was appended and is not durable is lost.
+    pub(super) fn resume(&self) {
+        let mut state = self.state();
+        let failed = state.failed.take().expect("a log that has failed");
+        let (durable, end) = (self.durable(), state.gathering.end());
+        if durable < end {
+            state.lost.push((durable, end, failed));
+        } else {
+            // Who appended after the failure waits for no position.
+            state.lost.push((end, end, failed));
+        }
+        self.0.lost_through.store(end.0, Ordering::Release);
+        state.gathering = Group::new(end);
+        self.0.durable.store(end.0, Ordering::Release);
+        self.0.closed.store(false, Ordering::Relaxed);
+    }
+
+    /// Why `lsn` will never be durable, if it was lost. One load if nothing was lost since `lsn` was appended.
+    pub(super) fn lost(&self, lsn: Lsn) -> Option<LogFailed> {
+        if lsn.0 > self.0.lost_through.load(Ordering::Acquire) && lsn != APPENDED_TO_NOTHING || lsn == Lsn(0)
+        {
+            return None;
+        }
+        let state = self.state();
+        if lsn == APPENDED_TO_NOTHING {
+            return state.lost.last().map(|(.., failed)| failed.clone());
+        }
+        let lost = state.lost.iter().find(|(from, to, _)| *from < lsn && lsn <= *to);
+        lost.map(|(.., failed)| failed.clone())
     }
 
     /// Ends when there is something to flush, or the log has failed.

@@ -88,6 +88,34 @@ fn a_file_stops_growing_when_the_same_pages_change() {
 }
 
 #[test]
+fn a_file_is_cut_when_most_of_it_is_free_wherever_the_rest_lies() {
+    for keep in [0, 1500, 2980] {
+        let env = env::sim::World::new(1).env();
+        env.disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+        let len = || env.disk.open(Path::new(PATH), env::OpenMode::Read, false)?.len();
+        let mut store = Store::create_in(env.clone(), JournalFile::default());
+        let pages: Vec<_> = (0..3000).map(|i| store.allocate(i)).collect();
+        store.checkpoint();
+        let long = len().expect("a file");
+        let kept = keep..keep + 20;
+        pages.iter().enumerate().filter(|(i, _)| !kept.contains(i)).for_each(|(_, no)| store.release(*no));
+        for _ in 0..5 {
+            store.checkpoint();
+            store.verify();
+        }
+        let short = len().expect("a file");
+        assert!(short * 10 < long, "{short} of {long} bytes for 20 pages from {keep} on");
+        // It is whole for the next start, and grows as before.
+        let mut store = store.reopen();
+        store.check();
+        (0..500).for_each(|i| assert!(store.allocate(i).0 > 0));
+        store.checkpoint();
+        store.verify();
+        store.reopen().check();
+    }
+}
+
+#[test]
 fn a_snapshot_keeps_its_slots_from_being_written() {
     let mut store = Store::create();
     let pages: Vec<_> = (0..50).map(|i| store.allocate(i)).collect();

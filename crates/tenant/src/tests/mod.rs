@@ -9,6 +9,7 @@ mod locking;
 mod model;
 mod recovery;
 mod repair;
+mod space;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,97 @@
+//! What a tenant's files may take: past its limits that tenant alone is refused, and gets out of it by itself.
+
+mod common;
+
+use common::{Server, run, state, text};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+async fn filled(server: &Server, tenant: &str) -> Client {
+    let client = server.owner(tenant).await;
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text)").await.expect("a table can be made");
+    client.batch_execute(&rows(1, 1000)).await.expect("rows can be inserted");
+    client
+}
+
+fn rows(from: i32, to: i32) -> String {
+    format!("INSERT INTO t SELECT n, repeat('x', 1000) FROM generate_series({from}, {to}) AS s(n)")
+}
+
+async fn set(server: &Server, option: &str) {
+    let statement = format!("ALTER TENANT acme SET ({option})");
+    server.admin().await.batch_execute(&statement).await.expect("the limit can be set");
+}
+
+async fn shown(server: &Server, column: &str) -> String {
+    let admin = server.admin().await;
+    for message in admin.simple_query("SHOW TENANTS").await.expect("tenants can be shown") {
+        if let tokio_postgres::SimpleQueryMessage::Row(row) = message
+            && row.get("name") == Some("acme")
+        {
+            return row.get(column).unwrap_or("NULL").to_owned();
+        }
+    }
+    panic!("acme is not shown")
+}
+
+#[test]
+fn a_tenant_at_its_storage_max_is_refused_alone_and_deletes_its_way_out() {
+    let server = Server::with_acme();
+    run(async {
+        server.create_tenant("other").await;
+        let (acme, other) = (filled(&server, "acme").await, filled(&server, "other").await);
+        set(&server, "storage_max = '3MB'").await;
+        assert_eq!(shown(&server, "storage_max").await, "3MiB");
+        assert_eq!(state(acme.batch_execute(&rows(2000, 5000)).await), SqlState::DISK_FULL);
+        let mut next = 2000;
+        while acme.batch_execute(&rows(next, next + 99)).await.is_ok() {
+            next += 100;
+        }
+        assert!(next < 5000, "the limit holds");
+        // Below what the rows alone take, so that no checkpoint makes room.
+        set(&server, "storage_max = '1MB'").await;
+        assert_eq!(state(acme.batch_execute("UPDATE t SET v = 'y' WHERE id = 1").await), SqlState::DISK_FULL);
+        let count = (1000 + next - 2000).to_string();
+        assert_eq!(text(&acme, "SELECT count(*) FROM t").await, count, "reading goes on");
+        other.batch_execute(&rows(2000, 5000)).await.expect("another tenant has no such limit");
+        acme.batch_execute("DELETE FROM t WHERE id > 100").await.expect("deleting makes room");
+        // Redo of the deleted rows counts until the next checkpoint, a second from now at most.
+        let begun = std::time::Instant::now();
+        while let Err(error) = acme.batch_execute(&rows(2000, 2100)).await {
+            assert_eq!(error.code(), Some(&SqlState::DISK_FULL));
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{error:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        set(&server, "storage_max = 'none'").await;
+        acme.batch_execute(&rows(6000, 9000)).await.expect("no limit any more");
+    });
+}
+
+#[test]
+fn a_forgotten_snapshot_costs_its_own_tenant_and_fails_first() {
+    let mut server = Server::with_acme();
+    server.expect_warnings();
+    run(async {
+        let acme = filled(&server, "acme").await;
+        let forgotten = server.owner("acme").await;
+        forgotten
+            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")
+            .await
+            .expect("a snapshot");
+        set(&server, "storage_max = '6MB'").await;
+        for round in 0..12 {
+            let change = format!("UPDATE t SET v = repeat('{}', 1000)", char::from(b'a' + round));
+            let begun = std::time::Instant::now();
+            // Its redo counts until it is checkpointed, which may be while the next change waits.
+            while let Err(error) = acme.batch_execute(&change).await {
+                assert_eq!(error.code(), Some(&SqlState::DISK_FULL));
+                assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{error:?}");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        }
+        let error = forgotten.batch_execute("SELECT count(*) FROM t").await.expect_err("it was revoked");
+        assert_eq!(error.code().map(SqlState::code), Some("72000"), "{error:?}");
+        forgotten.batch_execute("ROLLBACK").await.expect("the session goes on");
+        assert_eq!(text(&forgotten, "SELECT count(*) FROM t").await, "1000");
+    });
+}

@@ -1,0 +1,117 @@
+//! Space set aside on a volume, so that its end is met by those who make it fuller and not by those who make it emptier.
+//!
+//! A file that takes its space from the start. When a checkpoint or the log finds the volume full, the file is cut to
+//! nothing: checkpoints, DELETE, TRUNCATE and DROP go on in what that gives. Until the file has all its space again, which
+//! is tried every second, whatever may need more is refused with 53100. Other programs may take the space in between;
+//! nothing keeps them from it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{ByteCount, SqlError, SqlState};
+use env::{Disk, OpenMode};
+
+/// Name of the file in a volume's directory.
+pub(crate) const RESERVE_FILE: &str = "reserve";
+
+/// The reserve of one volume.
+pub(crate) struct SpaceReserve {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    len: ByteCount,
+    spent: AtomicBool,
+}
+
+impl SpaceReserve {
+    /// Sets `len` bytes aside in `dir`, if there is space for them. Blocks.
+    pub(crate) fn new(disk: &Arc<dyn Disk>, dir: &Path, len: ByteCount) -> Arc<SpaceReserve> {
+        let reserve = SpaceReserve {
+            disk: disk.clone(),
+            path: dir.join(RESERVE_FILE),
+            len,
+            spent: AtomicBool::new(true),
+        };
+        reserve.set_aside();
+        if reserve.is_spent() {
+            tracing::warn!(file = %reserve.path.display(), "no space can be set aside: the volume counts as full");
+        }
+        Arc::new(reserve)
+    }
+
+    /// Whether the volume is full and what was set aside is given out.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Gives the space out; true if there was any. Blocks.
+    pub(crate) fn release(&self) -> bool {
+        if self.len == ByteCount(0) || self.spent.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        tracing::error!(
+            file = %self.path.display(), reserve = self.len.0,
+            "the volume is full: only what makes room is taken until it is not"
+        );
+        let cut = self.disk.open(&self.path, OpenMode::Create, false).and_then(|file| file.set_len(0));
+        cut.is_ok()
+    }
+
+    /// Sets the space aside again, if it was given out and there is twice as much: what was given out is not taken away from
+    /// those it was meant for. Blocks.
+    pub(crate) fn restore(&self) {
+        if self.is_spent() && self.disk.free_space(&self.path).is_ok_and(|free| free.0 >= 2 * self.len.0) {
+            self.set_aside();
+        }
+    }
+
+    fn set_aside(&self) {
+        let file = self.disk.open(&self.path, OpenMode::Create, false);
+        let taken = file.and_then(|file| match self.len {
+            ByteCount(0) => Ok(()),
+            len => file.allocate(0, len.0).inspect_err(|_| drop(file.set_len(0))),
+        });
+        if taken.is_ok() {
+            self.spent.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// 53100: what may need more space has to wait.
+    pub(crate) fn refusal(&self) -> SqlError {
+        let dir = self.path.parent().unwrap_or(&self.path).display();
+        SqlError::new(SqlState::DISK_FULL, format!("the volume of {dir} is full")).with_hint(
+            "Free space there: writing goes on by itself. DELETE, TRUNCATE and DROP go on meanwhile.",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::sim::World;
+
+    use super::*;
+
+    #[test]
+    fn what_was_set_aside_is_there_when_the_disk_is_full_and_taken_back_afterwards() {
+        let world = World::new(1);
+        let disk = world.env().disk;
+        disk.create_dir_all("/data".as_ref()).unwrap();
+        world.set_disk_capacity(ByteCount(1 << 20));
+        let reserve = SpaceReserve::new(&disk, Path::new("/data"), ByteCount(256 << 10));
+        let len = || disk.open("/data/reserve".as_ref(), OpenMode::Read, false).unwrap().len().unwrap();
+        assert_eq!((reserve.is_spent(), len()), (false, 256 << 10));
+        let other = disk.open("/data/other".as_ref(), OpenMode::Create, false).unwrap();
+        other.write_at(&vec![1; 700 << 10], 0).unwrap();
+        assert!(reserve.release());
+        assert_eq!((reserve.is_spent(), len()), (true, 0));
+        assert!(!reserve.release(), "once");
+        reserve.restore();
+        assert!(reserve.is_spent(), "what was given out is meant for others");
+        // The simulated disk keeps what a power cut might bring back, so the volume grows instead of being emptied.
+        world.set_disk_capacity(ByteCount(2 << 20));
+        reserve.restore();
+        assert_eq!((reserve.is_spent(), len()), (false, 256 << 10));
+        world.set_disk_capacity(ByteCount(1 << 10));
+        assert!(SpaceReserve::new(&disk, Path::new("/"), ByteCount(256 << 10)).is_spent(), "a full volume");
+    }
+}

@@ -1,0 +1,52 @@
+//! What stands between a tenant's commits and its worker's log: who may write at the moment, and how much was written.
+
+use std::sync::Arc;
+
+use base::{ByteCount, CommitNo, Lsn, SqlError, SqlResult, SqlState, TenantId};
+use storage::redo::LogWriter;
+use tenant::{Demand, RedoSink};
+
+use crate::space_reserve::SpaceReserve;
+
+/// The worker's log, counting what goes into it.
+pub(super) struct CountingSink<'a> {
+    pub(super) log: &'a LogWriter,
+    /// Why the tenant's data file takes no checkpoint, if it does not.
+    pub(super) refusal: Option<&'a SqlError>,
+    /// Of the volumes of the tenant's data file and of its log.
+    pub(super) reserves: &'a [Arc<SpaceReserve>; 2],
+    /// The server's own writes are what dropping a tenant takes.
+    pub(super) is_system: bool,
+    pub(super) logged: &'a mut ByteCount,
+    pub(super) commits: u64,
+}
+
+/// Within the record of a commit, makes a debug build panic when the commit was logged and is not applied yet.
+const PANIC_IN_COMMIT: &[u8] = b"<panic in this commit, in a debug build>";
+
+impl RedoSink for CountingSink<'_> {
+    fn admit(&self, len: usize, demand: Demand) -> SqlResult<()> {
+        // On a full disk a tenant may make room for itself.
+        let stands = |refusal: &&SqlError| refusal.state() != SqlState::DISK_FULL || demand == Demand::Grows;
+        if let Some(refusal) = self.refusal.filter(stands) {
+            return Err(refusal.clone());
+        }
+        if demand == Demand::Grows
+            && !self.is_system
+            && let Some(spent) = self.reserves.iter().find(|reserve| reserve.is_spent())
+        {
+            return Err(spent.refusal());
+        }
+        RedoSink::admit(self.log, len, demand)
+    }
+
+    fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
+        *self.logged += ByteCount(record.len() as u64);
+        self.commits += 1;
+        let lsn = self.log.append(tenant, commit, record);
+        let panics = cfg!(debug_assertions)
+            && record.windows(PANIC_IN_COMMIT.len()).any(|part| part == PANIC_IN_COMMIT);
+        assert!(!panics, "the client asked for a panic");
+        lsn
+    }
+}

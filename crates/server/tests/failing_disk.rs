@@ -1,0 +1,286 @@
+//! Disks that fail under a redo log or under a tenant's data file: nothing is acknowledged that is not durable, nobody is left
+//! waiting, reading goes on, and so does writing once the disk does, without a restart. The next start has all that was
+//! acknowledged.
+
+mod support;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{ByteCount, Nanos, SqlState, TenantId};
+use env::{DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
+use support::{Client, TestServer};
+
+/// Linux's numbers of the errors.
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// The errors of writes and of syncs; 0 for none.
+#[derive(Clone, Default)]
+struct Faults {
+    write: Arc<AtomicI32>,
+    sync: Arc<AtomicI32>,
+}
+
+impl Faults {
+    fn check(of: &AtomicI32) -> io::Result<()> {
+        match of.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// The machine's disk, but for log segments and one tenant's data file while an error is set.
+#[derive(Clone)]
+struct FailingDisk {
+    disk: Arc<dyn Disk>,
+    log: Faults,
+    data: Faults,
+}
+
+struct FailingFile {
+    file: File,
+    faults: Faults,
+}
+
+/// The first tenant that is made: the one whose data file fails.
+fn failing_file() -> String {
+    format!("{}.rowhouse", TenantId::FIRST_USER)
+}
+
+impl FailingDisk {
+    fn env() -> (Env, FailingDisk) {
+        let mut env = Env::real_on_epoll();
+        let disk = FailingDisk { disk: env.disk.clone(), log: Faults::default(), data: Faults::default() };
+        env.disk = Arc::new(disk.clone());
+        (env, disk)
+    }
+
+    fn fail_log(&self, errno: i32) {
+        self.log.write.store(errno, Ordering::SeqCst);
+    }
+}
+
+impl Disk for FailingDisk {
+    fn open(&self, path: &Path, mode: OpenMode, _: bool) -> io::Result<File> {
+        let file = self.disk.open(path, mode, false)?;
+        let faults = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("redo") => self.log.clone(),
+            _ if path.ends_with(failing_file()) => self.data.clone(),
+            _ => Faults::default(),
+        };
+        Ok(File::new(Arc::new(FailingFile { file, faults })))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
+        self.disk.free_space(path)
+    }
+    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
+        self.disk.lock_exclusive(path)
+    }
+    fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
+        self.disk.write_small_atomic(path, bytes, unix_mode)
+    }
+}
+
+impl FileOps for FailingFile {
+    fn raw_fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = usize::try_from(self.file.len()?.saturating_sub(offset)).map_err(io::Error::other)?;
+        let len = left.min(buf.len());
+        self.file.read_at(&mut buf[..len], offset)?;
+        Ok(len)
+    }
+    fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        Faults::check(&self.faults.write)?;
+        self.file.write_at(buf, offset).map(|()| buf.len())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        Faults::check(&self.faults.sync)?;
+        self.file.sync_data_blocking()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.file.allocate(offset, len)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn is_direct(&self) -> bool {
+        false
+    }
+}
+
+fn one(value: &str) -> Vec<Vec<Option<String>>> {
+    vec![vec![Some(value.to_owned())]]
+}
+
+/// A session is told that what it did or read is not durable, and ends.
+fn ends_with(client: &mut Client, sql: &str, state: SqlState) {
+    let answer = client.query(sql);
+    assert_eq!((answer.tags, answer.rows), (Vec::new(), Vec::new()), "{sql} was answered");
+    let error = answer.error.unwrap_or_else(|| panic!("{sql} did not fail"));
+    assert_eq!((error.state, error.severity.as_str()), (state, "FATAL"), "{sql}: {}", error.message);
+    assert_eq!(client.message(), None, "the session ends");
+}
+
+fn a_failed_flush_is_never_acknowledged(errno: i32, state: SqlState) {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| config.workers = Some(1));
+    for tenant in ["acme", "other"] {
+        server.create_tenant(tenant);
+        let mut owner = server.connect(tenant, tenant, "pw").unwrap();
+        owner.ok("CREATE TABLE t (id int PRIMARY KEY, v int)");
+        owner.ok("CREATE TABLE untouched (v text)");
+        owner.ok("INSERT INTO untouched VALUES ('kept')");
+    }
+    let connect = |tenant: &str| server.connect(tenant, tenant, "pw").unwrap();
+    let (mut writer, mut reader, mut other) = (connect("acme"), connect("acme"), connect("other"));
+    let (mut late_writer, mut idle) = (connect("acme"), connect("acme"));
+    for id in 0..100 {
+        writer.ok(&format!("INSERT INTO t VALUES ({id}, 0)"));
+    }
+    idle.ok("BEGIN");
+    idle.ok("UPDATE t SET v = 7 WHERE id = 7");
+
+    disk.fail_log(errno);
+    ends_with(&mut writer, "UPDATE t SET v = 1 WHERE id = 1", state);
+    // Reading goes on, but for what nobody may know of.
+    assert_eq!(reader.ok("SELECT v FROM t WHERE id = 2"), one("0"));
+    assert_eq!(reader.ok("SELECT v FROM untouched"), one("kept"));
+    assert_eq!(other.ok("SELECT v FROM untouched"), one("kept"));
+    assert_eq!(connect("other").ok("SELECT v FROM untouched"), one("kept"));
+    ends_with(&mut reader, "SELECT v FROM t WHERE id = 1", state);
+    for refused in [&mut late_writer, &mut other] {
+        assert_eq!(refused.fails("INSERT INTO t VALUES (1000, 0)"), state);
+        assert_eq!(refused.ok("SELECT v FROM untouched"), one("kept"));
+    }
+    assert_eq!(idle.fails("COMMIT"), state);
+    assert_eq!(idle.ok("SELECT v FROM t WHERE id = 7"), one("0"), "it was rolled back");
+
+    // The disk is back: sessions that may have seen what is lost end, and writing goes on.
+    disk.fail_log(0);
+    until_written(&server, "acme", "INSERT INTO t VALUES (1000, 0)", &[state, SqlState::CRASH_SHUTDOWN]);
+    ends_with(&mut idle, "SELECT v FROM untouched", SqlState::CRASH_SHUTDOWN);
+    let lost = "SELECT count(*) FROM t WHERE v <> 0";
+    assert_eq!(connect("acme").ok(lost), one("0"), "nothing is there that was not acknowledged");
+    connect("other").ok("INSERT INTO t VALUES (1000, 0)");
+    for id in 1001..1100 {
+        connect("acme").ok(&format!("INSERT INTO t VALUES ({id}, 0)"));
+    }
+
+    let server = server.restart();
+    let mut owner = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(owner.ok("SELECT count(*) FROM t"), one("200"));
+    assert_eq!(owner.ok(lost), one("0"));
+    owner.ok("INSERT INTO t VALUES (2000, 0)");
+    server.connect("other", "other", "pw").unwrap().ok("INSERT INTO t VALUES (2000, 0)");
+}
+
+/// Repeats a statement, in a new session each time, until it succeeds; before that it may fail with `states` only.
+fn until_written(server: &TestServer, tenant: &str, sql: &str, states: &[SqlState]) {
+    let begun = Instant::now();
+    loop {
+        let answer = server.connect(tenant, tenant, "pw").unwrap().query(sql);
+        let Some(error) = answer.error else { return };
+        assert!(states.contains(&error.state), "{sql}: {} {}", error.state, error.message);
+        assert!(begun.elapsed() < Duration::from_secs(120), "{sql}: {}", error.message);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_data_file_that_cannot_be_written_stops_its_own_tenants_writes_until_it_can() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| {
+        config.workers = Some(1);
+        // The disk of one file is full, which no volume is.
+        config.space_reserve = ByteCount(0);
+        // Checkpoints as often as the server looks.
+        config.checkpoint_interval = Nanos(1);
+    });
+    for tenant in ["acme", "other"] {
+        server.create_tenant(tenant);
+        server.connect(tenant, tenant, "pw").unwrap().ok("CREATE TABLE t (id int PRIMARY KEY)");
+    }
+    let connect = |tenant: &str| server.connect(tenant, tenant, "pw").unwrap();
+    let mut other = connect("other");
+    let mut id = 0;
+    for (fault, state) in [
+        (&disk.data.write, SqlState::IO_ERROR),
+        (&disk.data.sync, SqlState::IO_ERROR),
+        (&disk.data.write, SqlState::DISK_FULL),
+    ] {
+        let errno = if state == SqlState::DISK_FULL { ENOSPC } else { EIO };
+        fault.store(errno, Ordering::SeqCst);
+        let begun = Instant::now();
+        let mut acme = connect("acme");
+        // What is acknowledged is in the log; from the failed checkpoint on nothing is taken.
+        let refusal = loop {
+            let answer = acme.query(&format!("INSERT INTO t VALUES ({id})"));
+            match answer.error {
+                None => id += 1,
+                Some(error) => break error,
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "writes are never refused");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!((refusal.state, refusal.severity.as_str()), (state, "ERROR"), "{}", refusal.message);
+        assert!(refusal.message.contains(&failing_file()), "{}", refusal.message);
+        assert_eq!(acme.ok("SELECT count(*) FROM t"), one(&id.to_string()), "reading goes on");
+        other.ok(&format!("INSERT INTO t VALUES ({id})"));
+        if state == SqlState::DISK_FULL {
+            acme.ok("DELETE FROM t WHERE id = 0");
+            acme.fails("INSERT INTO t VALUES (-1)");
+        } else {
+            acme.fails("DELETE FROM t WHERE id = 0");
+        }
+        fault.store(0, Ordering::SeqCst);
+        let insert = format!("INSERT INTO t VALUES ({id})");
+        until_written(&server, "acme", &insert, &[state, SqlState::CRASH_SHUTDOWN]);
+        id += 1;
+    }
+    let server = server.restart();
+    let count = (id - 1).to_string();
+    assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), one(&count));
+    assert_eq!(server.connect("other", "other", "pw").unwrap().ok("SELECT count(*) FROM t"), one("3"));
+}
+
+#[test]
+fn after_a_disks_error_nothing_is_acknowledged_and_reading_goes_on() {
+    a_failed_flush_is_never_acknowledged(EIO, SqlState::IO_ERROR);
+}
+
+#[test]
+fn a_volume_that_breaks_its_promise_of_space_is_a_full_disk() {
+    a_failed_flush_is_never_acknowledged(ENOSPC, SqlState::DISK_FULL);
+}

@@ -1,0 +1,78 @@
+//! What the server does for its tenants by itself: letting log segments go, giving back the space of what was dropped,
+//! cutting files whose end is free.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base::{ByteCount, Nanos, TenantId};
+use support::TestServer;
+
+/// Bytes of the files in a directory.
+fn len_of(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().metadata().map_or(0, |meta| meta.len())).sum()
+}
+
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.log_limit = ByteCount::from_mib(4);
+        // Nothing is due by age.
+        config.checkpoint_interval = Nanos::from_secs(100_000);
+    });
+    for tenant in ["quiet", "busy"] {
+        server.create_tenant(tenant);
+        let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
+        server.connect(tenant, tenant, "pw").unwrap().ok(table);
+    }
+    server.connect("quiet", "quiet", "pw").unwrap().ok("INSERT INTO t VALUES (1, 'few bytes')");
+    let mut busy = server.connect("busy", "busy", "pw").unwrap();
+    let log = server.config.log_dir();
+    for id in 0..300 {
+        busy.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
+    }
+    // Segments in use up to the limit, and those that are ready for each log.
+    until("the log keeps what nobody needs", || len_of(&log) <= 8 << 20);
+    let server = server.restart();
+    assert_eq!(server.connect("quiet", "quiet", "pw").unwrap().ok("SELECT count(*) FROM t").len(), 1);
+}
+
+#[test]
+fn the_space_of_a_dropped_table_is_given_back_and_the_file_is_cut() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.checkpoint_interval = Nanos(1);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE kept (id int PRIMARY KEY)");
+    acme.ok("CREATE TABLE big (id int PRIMARY KEY, v text)");
+    for id in 0..200 {
+        acme.ok(&format!("INSERT INTO big VALUES ({id}, '{}')", "x".repeat(100_000)));
+    }
+    let file = server::tenant_file(&server.config.data_dir, TenantId::FIRST_USER);
+    let len = || std::fs::metadata(&file).unwrap().len();
+    until("the table is never written", || len() > 20 << 20);
+    acme.ok("DROP TABLE big");
+    let mut id = 0;
+    until("the file is never cut", || {
+        // A checkpoint is due only where something changed.
+        id += 1;
+        acme.ok(&format!("INSERT INTO kept VALUES ({id})"));
+        len() < 2 << 20
+    });
+    let server = server.restart();
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(acme.ok("SELECT max(id) FROM kept"), vec![vec![Some(id.to_string())]]);
+}
