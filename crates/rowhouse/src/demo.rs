@@ -41,10 +41,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     config.listen = ([127, 0, 0, 1], 0).into();
     config.admin_listen = Some(([127, 0, 0, 1], 0).into());
     config.admin_password = Some(PASSWORD.to_owned());
-    let server = server::Server::start(&env::Env::real(), config)?;
+    let env = env::Env::real();
+    // From here on Ctrl-C ends the demo in order, and its folder with it.
+    let interrupt = env.threads.shutdown_signal();
+    let server = server::Server::start(&env, config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    let outcome = local.block_on(&runtime, show(args, scale, &server));
+    let outcome = local.block_on(&runtime, show(args, scale, &server, &interrupt));
     // The load's connections are closed before the server is told to end.
     drop(local);
     drop(runtime);
@@ -52,7 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     outcome
 }
 
-async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Result<(), Error> {
+async fn show(
+    args: &Args,
+    scale: tpcc::Scale,
+    server: &server::Server,
+    interrupt: &env::ShutdownSignal,
+) -> Result<(), Error> {
     let url = format!("postgres://admin:{PASSWORD}@{}/rowhouse", server.address());
     let target = Target::new(&url, Some(("tenant", usize::from(args.tenants))))?;
     println!(
@@ -60,11 +68,15 @@ async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Resul
         server.address()
     );
     let product = target.product().await?;
-    target.create_databases(&product).await?;
     let interrupted = tokio::select! {
-        loaded = load(&target, scale) => { loaded?; false }
-        () = interrupt() => true,
+        made = target.create_databases(&product) => { made?; false }
+        () = interrupt.wait() => true,
     };
+    let interrupted = interrupted
+        || tokio::select! {
+            loaded = load(&target, scale) => { loaded?; false }
+            () = interrupt.wait() => true,
+        };
     if interrupted {
         println!("\ninterrupted");
         return Ok(());
@@ -94,7 +106,7 @@ async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Resul
     let watch = watch(&mut table, &live, server.admin_address());
     let report = tokio::select! {
         report = tpcc::run(&target, &options, &live) => Some(report?),
-        () = interrupt() => None,
+        () = interrupt.wait() => None,
         () = watch => unreachable!("the table is shown for ever"),
     };
     println!();
@@ -112,12 +124,6 @@ async fn show(args: &Args, scale: tpcc::Scale, server: &server::Server) -> Resul
             println!("{}", table.summary());
             Ok(())
         }
-    }
-}
-
-async fn interrupt() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

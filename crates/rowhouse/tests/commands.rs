@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -60,19 +61,29 @@ fn the_demo_ends_by_itself_with_a_summary() {
 
 #[test]
 fn the_demo_ends_in_order_at_ctrl_c() {
-    // Whatever it is doing: while it loads, and while it runs.
-    for moment in [300, 4_000] {
-        let demo = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+    // Whatever it is doing: as soon as it says that it is there, and somewhere between loading and running.
+    for moment in [0, 4_000] {
+        let mut demo = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
             .args(["demo", "--tenants", "1", "--clients", "1", "--scale", "0.01"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary can be run");
+        let mut words = BufReader::new(demo.stdout.take().expect("a pipe"));
+        let mut first = String::new();
+        words.read_line(&mut first).expect("the demo says where it is");
         std::thread::sleep(Duration::from_millis(moment));
         let pid = demo.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill can be run").success());
+        let mut rest = String::new();
+        words.read_to_string(&mut rest).expect("output is UTF-8");
         let output = demo.wait_with_output().expect("the demo can be waited for");
-        assert!(output.status.success(), "after {moment} ms: {}\n{}", output.status, said(&output));
+        assert!(
+            output.status.success(),
+            "after {moment} ms: {}\n{first}{rest}{}",
+            output.status,
+            said(&output)
+        );
     }
 }
 
