@@ -105,15 +105,7 @@ pub(crate) fn descend_scan<'p, P: ReadPages>(
     direction: Direction,
     choose: impl Fn(Node<'p>) -> usize,
 ) -> Result<(Path, Node<'p>), PageFault> {
-    let mut path = Path { steps: SmallVec::new(), leaf: root };
-    let mut node = open(pages, root, root, None)?;
-    while !node.is_leaf() {
-        let child = choose(node);
-        path.steps.push(Step { no: path.leaf, child });
-        path.leaf = node.child(child);
-        node = open_scanned(pages, node, child, root, direction)?;
-    }
-    Ok((path, node))
+    descend_by(pages, root, choose, |node, child| open_scanned(pages, node, child, root, direction))
 }
 
 /// As [`find_leaf`], with the way there; `choose` says which child to take.
@@ -123,13 +115,23 @@ pub(crate) fn descend<'p, P: ReadPages>(
     root: PageNo,
     choose: impl Fn(Node<'p>) -> usize,
 ) -> Result<(Path, Node<'p>), PageFault> {
+    descend_by(pages, root, choose, |node, child| open(pages, node.child(child), root, Some(node.level())))
+}
+
+#[inline]
+fn descend_by<'p, P: ReadPages>(
+    pages: &'p P,
+    root: PageNo,
+    choose: impl Fn(Node<'p>) -> usize,
+    open_child: impl Fn(Node<'p>, usize) -> Result<Node<'p>, PageFault>,
+) -> Result<(Path, Node<'p>), PageFault> {
     let mut path = Path { steps: SmallVec::new(), leaf: root };
     let mut node = open(pages, root, root, None)?;
     while !node.is_leaf() {
         let child = choose(node);
         path.steps.push(Step { no: path.leaf, child });
         path.leaf = node.child(child);
-        node = open(pages, path.leaf, root, Some(node.level()))?;
+        node = open_child(node, child)?;
     }
     Ok((path, node))
 }

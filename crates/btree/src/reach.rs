@@ -6,6 +6,7 @@ use storage::{PageFault, ReadPages};
 use crate::TreeRoot;
 use crate::node::Node;
 use crate::overflow;
+use crate::path;
 use crate::value::Value;
 
 /// What can be known of a tree without trusting a damaged page.
@@ -57,15 +58,9 @@ fn whole_node<P: ReadPages>(
     tree: PageNo,
     parent: Option<u8>,
 ) -> Result<Node<'_>, PageFault> {
-    let node = Node::open(pages.page(no)?, no, tree)?;
+    let node = path::open_page(pages.page(no)?, no, tree, parent)?;
     node.validate().map_err(|what| PageFault::corrupt(no, what, 0, 0))?;
-    match parent {
-        Some(parent) if node.level() + 1 != parent => {
-            let (found, expected) = (node.level().into(), u64::from(parent) - 1);
-            Err(PageFault::corrupt(no, "level of a tree node", found, expected))
-        }
-        _ => Ok(node),
-    }
+    Ok(node)
 }
 
 #[cfg(test)]

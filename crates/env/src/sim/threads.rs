@@ -128,6 +128,18 @@ impl Baton {
         std::mem::take(&mut self.state().panics)
     }
 
+    /// Waits until `me`, the calling thread, holds the baton. Unwinds if the world has ended meanwhile.
+    fn await_turn(&self, mut state: MutexGuard<'_, State>, me: ThreadNo) {
+        while state.holder != me {
+            state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let dying = state.dying && me != HARNESS;
+        drop(state);
+        if dying {
+            resume_unwind(Box::new(Killed));
+        }
+    }
+
     fn has_ended(&self, thread: ThreadNo) -> bool {
         let state = self.state();
         state.holder != thread && !state.parked.contains_key(&thread)
@@ -146,14 +158,7 @@ impl Machine {
         state.parked.insert(me, Parked { park, woken: false });
         let found = self.pass_on(&mut state);
         self.baton.passed.notify_all();
-        while state.holder != me {
-            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let dying = state.dying && me != HARNESS;
-        drop(state);
-        if dying {
-            resume_unwind(Box::new(Killed));
-        }
+        self.baton.await_turn(state, me);
         // Others are not told: the harness is about to find out by itself.
         if me == HARNESS { found } else { Ok(()) }
     }
@@ -230,14 +235,7 @@ impl Machine {
         state.parked.insert(me, Parked { park: Park::Yield, woken: true });
         state.holder = number;
         self.baton.passed.notify_all();
-        while state.holder != me {
-            state = self.baton.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let dying = state.dying && me != HARNESS;
-        drop(state);
-        if dying {
-            resume_unwind(Box::new(Killed));
-        }
+        self.baton.await_turn(state, me);
         Ok(Box::new(SimThread { machine, number }))
     }
 
