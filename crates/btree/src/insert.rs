@@ -58,6 +58,12 @@ pub fn insert_new<P: WritePages>(
     }
 }
 
+#[inline]
+pub(crate) fn check_lens(key: &[u8], value: &[u8]) {
+    assert!(key.len() <= KEY_LEN_MAX, "key of {} bytes", key.len());
+    assert!(value.len() as u64 <= ROW_LEN_MAX.0, "value of {} bytes", value.len());
+}
+
 /// The tree's root page; or makes the tree with this one entry and says `None`.
 fn root_for_insert<P: WritePages>(
     pages: &mut P,
@@ -65,8 +71,7 @@ fn root_for_insert<P: WritePages>(
     key: &[u8],
     value: &[u8],
 ) -> Option<PageNo> {
-    assert!(key.len() <= KEY_LEN_MAX, "key of {} bytes", key.len());
-    assert!(value.len() as u64 <= ROW_LEN_MAX.0, "value of {} bytes", value.len());
+    check_lens(key, value);
     if root.0.is_some() {
         return root.0;
     }
@@ -107,7 +112,7 @@ pub(crate) fn fits(node: Node<'_>, key: &[u8], stored_len: usize) -> bool {
     starts_with(key, prefix) && SLOT_LEN + rest_of(&key[prefix.len()..]).len() + stored_len <= node.gap()
 }
 
-fn insert_at<P: WritePages>(
+pub(crate) fn insert_at<P: WritePages>(
     pages: &mut P,
     tree: PageNo,
     path: Path,
@@ -129,7 +134,7 @@ fn insert_at<P: WritePages>(
     Ok(())
 }
 
-fn replace_at<P: WritePages>(
+pub(crate) fn replace_at<P: WritePages>(
     pages: &mut P,
     tree: PageNo,
     path: Path,

@@ -10,6 +10,7 @@
 //! snapshot never drags its neighbours along. The page of a tree's root never changes once the tree has one, so what
 //! refers to a tree need not follow its growth. A node's layout is at the head of `node.rs`.
 
+mod apply_sorted;
 mod check;
 mod clear;
 mod cursor;
@@ -31,6 +32,7 @@ use storage::{PageFault, ReadPages};
 
 use prefetch::prefetch;
 
+pub use apply_sorted::{Applied, apply_sorted};
 pub use check::{TreeReport, check, check_each};
 pub use clear::{Cleared, clear};
 pub use cursor::{Cursor, Entry, Seek};

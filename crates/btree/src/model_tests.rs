@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
 use crate::{
-    Cleared, Cursor, Put, Seek, TreeRoot, Value, check, clear, get, get_many, insert_new, put, remove,
+    Applied, Cleared, Cursor, Put, Seek, TreeRoot, Value, apply_sorted, check, clear, get, get_many,
+    insert_new, put, remove,
 };
 
 /// Pages of which some are not in memory.
@@ -62,6 +63,8 @@ enum Op {
     Ascend(Vec<u8>, u16, usize),
     Remove(Vec<u8>),
     RemoveFrom(Vec<u8>, usize),
+    /// Changes in key order, one in so many of them a removal.
+    ApplySorted(BTreeMap<Vec<u8>, Vec<u8>>, usize),
     Get(Vec<u8>),
     GetMany(Vec<Vec<u8>>),
     Walk(Vec<u8>, bool, usize),
@@ -96,6 +99,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (key(), 1u16..300, 0usize..400).prop_map(|(k, n, len)| Op::Ascend(k, n, len)),
         5 => key().prop_map(Op::Remove),
         3 => (key(), 1usize..200).prop_map(|(k, n)| Op::RemoveFrom(k, n)),
+        3 => (prop::collection::btree_map(key(), value(), 0..150), 2usize..9)
+            .prop_map(|(changes, removal)| Op::ApplySorted(changes, removal)),
         4 => key().prop_map(Op::Get),
         2 => prop::collection::vec(key(), 0..40).prop_map(Op::GetMany),
         3 => (key(), any::<bool>(), 0usize..80).prop_map(|(k, forward, n)| Op::Walk(k, forward, n)),
@@ -151,6 +156,7 @@ impl Test {
                 let keys: Vec<_> = self.model.range(key..).take(n).map(|(k, _)| k.clone()).collect();
                 keys.iter().for_each(|key| self.remove(key));
             }
+            Op::ApplySorted(changes, removal) => self.apply_sorted(changes, removal),
             Op::Get(key) => {
                 let found = self.retry(|pages, root| {
                     let Some(value) = get(pages, *root, &key)? else { return Ok(None) };
@@ -187,6 +193,32 @@ impl Test {
                 self.snapshot = Some((pages, self.root, self.model.clone()));
             }
         }
+    }
+
+    fn apply_sorted(&mut self, mut changes: BTreeMap<Vec<u8>, Vec<u8>>, removal: usize) {
+        // Neighbours of keys that are there, too, with values a little shorter and longer.
+        for (i, (key, value)) in self.model.iter().step_by(3).take(100).enumerate() {
+            changes
+                .entry(key.clone())
+                .or_insert_with(|| vec![i as u8; value.len() + 1 - i % 3 % (value.len() + 1)]);
+        }
+        let changes: Vec<(&[u8], Option<&[u8]>)> = changes
+            .iter()
+            .enumerate()
+            .map(|(i, (key, value))| (&key[..], (i % removal > 0).then_some(&value[..])))
+            .collect();
+        let (mut applied, before) = (Applied::default(), self.model.len());
+        while let Err(fault) = apply_sorted(&mut self.pages, &mut self.root, &changes, &mut applied) {
+            let PageFault::Miss(no) = fault else { panic!("{fault}") };
+            assert!(self.pages.absent.remove(&no));
+        }
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(self.model.insert(key.to_vec(), value.to_vec())),
+                None => drop(self.model.remove(key)),
+            }
+        }
+        assert_eq!(before as u64 + applied.inserted - applied.removed, self.model.len() as u64);
     }
 
     fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {

@@ -316,10 +316,7 @@ impl Check<'_> {
 
 async fn replayed(env: &Env, redo: &RedoIndex, id: TenantId, path: &Path) -> Result<Tenant, String> {
     let mut tenant = Tenant::open(env, path, id).await.map_err(|error| error.to_string())?;
-    for record in redo.records_after(id, tenant.committed()).map_err(|error| error.to_string())? {
-        let (commit, bytes) = record.map_err(|error| error.to_string())?;
-        tenant.replay(commit, &bytes).await.map_err(|error| error.to_string())?;
-    }
+    tenant.replay(redo).await.map_err(|error| error.to_string())?;
     Ok(tenant)
 }
 

@@ -98,15 +98,8 @@ impl Server {
         for id in tenants {
             let opened = Tenant::open(&env, &data_file(*id), *id).await;
             let mut tenant = opened.map_err(|error| Stop::failed(world, "opening a tenant", error))?;
-            let records = index
-                .records_after(*id, tenant.committed())
-                .map_err(|error| Stop::failed(world, "looking for redo", error))?;
-            for record in records {
-                let (commit, bytes) = record.map_err(|error| Stop::failed(world, "reading redo", error))?;
-                let applied = tenant.replay(commit, &bytes).await;
-                applied.map_err(|error| Stop::failed(world, "replaying redo", error))?;
-                replayed += 1;
-            }
+            let applied = tenant.replay(&index).await;
+            replayed += applied.map_err(|error| Stop::failed(world, "replaying redo", error))?.commits;
             let log = logs[usize::try_from(id.0).expect("a small id") % workers].clone();
             let (tenant, checkpoints) = (RefCell::new(tenant), Cell::new(0));
             homes.push(Rc::new(Home {

@@ -42,7 +42,7 @@ pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
 pub use memory::{PageRequest, WriterWait};
-pub use replay::REPLAYED_A_TURN;
+pub use replay::Replayed;
 pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;

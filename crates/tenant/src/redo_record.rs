@@ -11,7 +11,10 @@
 //! Numbers are little-endian. Values are absolute, and the parts are applied in order. A build stands for all entries of a
 //! tree, which follow from its table's rows at that point of the record; so filling an index logs a few bytes.
 
-use base::{Oid, TreeId};
+use std::cmp::Ordering;
+
+use base::{CommitNo, Oid, TreeId};
+use storage::redo::RecordBatch;
 
 use crate::catalog::Malformed;
 use crate::overlay::Change;
@@ -81,89 +84,308 @@ impl<'b> RecordWriter<'b> {
     }
 }
 
-/// A part of a record being read.
+/// What comes next in a batch of records.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Part<'r> {
-    Changes { tree: TreeId, changes: Vec<(&'r [u8], Option<&'r [u8]>)> },
+pub(crate) enum Item {
+    Change(TreeId, ChangeAt),
     Build(Build),
     DropTree(TreeId),
+    /// The record of that commit is over.
+    End(CommitNo),
 }
 
-/// The parts of a record, in order.
-pub(crate) fn parts(mut record: &[u8]) -> Result<Vec<Part<'_>>, Malformed> {
-    let input = &mut record;
-    if bytes(input, 1)?[0] != VERSION {
-        return Err(Malformed("redo record was written by a newer version"));
+/// Bytes of a key that are at hand in a [`ChangeAt`].
+const HEAD_LEN: usize = 16;
+
+/// Where in a batch a change is, and as much of its key as most comparisons need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChangeAt {
+    /// The key's first bytes as numbers that compare like them, padded with zeros.
+    head: [u64; 2],
+    /// Where its lengths begin.
+    at: u32,
+    key_len: u16,
+    deletes: bool,
+}
+
+impl ChangeAt {
+    #[inline]
+    fn new(at: usize, key: &[u8], deletes: bool) -> ChangeAt {
+        let mut head = [0; HEAD_LEN];
+        let len = key.len().min(HEAD_LEN);
+        head[..len].copy_from_slice(&key[..len]);
+        let half = |i: usize| u64::from_be_bytes(head[i..i + 8].try_into().expect("eight bytes"));
+        ChangeAt {
+            head: [half(0), half(8)],
+            at: u32::try_from(at).expect("a batch is below 4 GiB"),
+            key_len: key.len() as u16,
+            deletes,
+        }
     }
-    let mut parts = Vec::new();
-    while !input.is_empty() {
-        parts.push(match bytes(input, 1)?[0] {
-            CHANGES => {
-                let (tree, count) = (TreeId(number(input)?), number(input)?);
-                let changes = (0..count).map(|_| change(input)).collect::<Result<_, _>>()?;
-                Part::Changes { tree, changes }
+
+    fn key<'b>(&self, batch: &'b [u8]) -> &'b [u8] {
+        let start = self.at as usize + if self.deletes { 2 } else { 6 };
+        &batch[start..start + usize::from(self.key_len)]
+    }
+
+    /// The key, and its new value or none to delete it.
+    #[inline]
+    pub(crate) fn of<'b>(&self, batch: &'b [u8]) -> (&'b [u8], Option<&'b [u8]>) {
+        let key = self.key(batch);
+        if self.deletes {
+            return (key, None);
+        }
+        let at = self.at as usize;
+        let len = u32::from_le_bytes(batch[at + 2..at + 6].try_into().expect("taken at this length"));
+        let start = at + 6 + key.len();
+        (key, Some(&batch[start..start + len as usize]))
+    }
+
+    #[inline]
+    fn order_of_key(&self, other: &ChangeAt, batch: &[u8]) -> Ordering {
+        self.head.cmp(&other.head).then_with(|| {
+            if usize::from(self.key_len.min(other.key_len)) <= HEAD_LEN {
+                // With equal heads the shorter key is a beginning of the longer one, but for zeros.
+                return self.key_len.cmp(&other.key_len);
             }
-            BUILD_INDEX => Part::Build(Build::Index {
-                table: Oid(number(input)?),
-                index: Oid(number(input)?),
-                tree: TreeId(number(input)?),
+            self.key(batch)[HEAD_LEN..].cmp(&other.key(batch)[HEAD_LEN..])
+        })
+    }
+
+    /// The order of keys, and of the log for changes of one key.
+    #[inline]
+    pub(crate) fn order(&self, other: &ChangeAt, batch: &[u8]) -> Ordering {
+        self.order_of_key(other, batch).then(self.at.cmp(&other.at))
+    }
+
+    #[inline]
+    pub(crate) fn is_of_key(&self, other: &ChangeAt, batch: &[u8]) -> bool {
+        self.order_of_key(other, batch).is_eq()
+    }
+}
+
+/// Reads records that lie one behind the other in a [`RecordBatch`], whose last one may go on in the next batch.
+#[derive(Default)]
+pub(crate) struct RecordReader {
+    pos: usize,
+    /// Records of the batch that are over.
+    ended: usize,
+    /// Within a record; its version was read.
+    begun: bool,
+    /// The tree whose changes are being read, and how many are left.
+    changes: Option<(TreeId, u32)>,
+}
+
+impl RecordReader {
+    /// What comes next; `None` if the rest of the batch is not a whole item.
+    #[inline]
+    pub(crate) fn next(&mut self, batch: &RecordBatch) -> Result<Option<Item>, Malformed> {
+        loop {
+            let end = batch.ends().get(self.ended);
+            let limit = end.map_or(batch.bytes().len(), |(_, end)| *end);
+            let mut input = &batch.bytes()[self.pos..limit];
+            let item = match (self.changes, end) {
+                (Some((tree, left)), _) if left > 0 => change(&mut input, self.pos).map(|change| {
+                    self.changes = Some((tree, left - 1));
+                    Some(Item::Change(tree, change))
+                }),
+                (_, Some((commit, end))) if self.begun && self.pos == *end => {
+                    (self.begun, self.changes) = (false, None);
+                    self.ended += 1;
+                    Some(Some(Item::End(*commit)))
+                }
+                _ => self.part(&mut input)?,
+            };
+            match item {
+                Some(item) => {
+                    self.pos = limit - input.len();
+                    if item.is_some() {
+                        return Ok(item);
+                    }
+                }
+                None if end.is_some() => return Err(Malformed("redo record ends early")),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The beginning of a record or of a part: `None` if it is not whole, `Some(None)` if it is no item by itself.
+    fn part(&mut self, input: &mut &[u8]) -> Result<Option<Option<Item>>, Malformed> {
+        let Some(first) = bytes(input, 1) else { return Ok(None) };
+        if !self.begun {
+            if first[0] != VERSION {
+                return Err(Malformed("redo record was written by a newer version"));
+            }
+            self.begun = true;
+            return Ok(Some(None));
+        }
+        Ok(match first[0] {
+            CHANGES => numbers(input).map(|[tree, count]| {
+                self.changes = Some((TreeId(tree), count));
+                None
             }),
-            CLUSTER => Part::Build(Build::Cluster {
-                table: Oid(number(input)?),
-                from: TreeId(number(input)?),
-                tree: TreeId(number(input)?),
+            BUILD_INDEX => numbers(input).map(|[table, index, tree]| {
+                let (table, index) = (Oid(table), Oid(index));
+                Some(Item::Build(Build::Index { table, index, tree: TreeId(tree) }))
             }),
-            DROP_TREE => Part::DropTree(TreeId(number(input)?)),
+            CLUSTER => numbers(input).map(|[table, from, tree]| {
+                let (from, tree) = (TreeId(from), TreeId(tree));
+                Some(Item::Build(Build::Cluster { table: Oid(table), from, tree }))
+            }),
+            DROP_TREE => numbers(input).map(|[tree]| Some(Item::DropTree(TreeId(tree)))),
             _ => return Err(Malformed("unknown part of a redo record")),
-        });
+        })
     }
-    Ok(parts)
+
+    /// Whether no record has begun and not ended.
+    pub(crate) fn is_between_records(&self) -> bool {
+        !self.begun
+    }
+
+    /// Takes out of the batch what was read; how many bytes.
+    pub(crate) fn consume(&mut self, batch: &mut RecordBatch) -> usize {
+        let read = std::mem::take(&mut self.pos);
+        self.ended = 0;
+        batch.consume(read);
+        read
+    }
 }
 
-fn change<'r>(input: &mut &'r [u8]) -> Result<(&'r [u8], Option<&'r [u8]>), Malformed> {
+/// The change that begins `input`, which lies at `at` of its batch; `None` if it is not whole.
+#[inline]
+fn change(input: &mut &[u8], at: usize) -> Option<ChangeAt> {
     let len = u16::from_le_bytes(bytes(input, 2)?.try_into().expect("taken at this length"));
-    if len & DELETED != 0 {
-        return Ok((bytes(input, usize::from(len & !DELETED))?, None));
-    }
-    let value_len = number(input)? as usize;
-    let key = bytes(input, usize::from(len))?;
-    Ok((key, Some(bytes(input, value_len)?)))
+    let deletes = len & DELETED != 0;
+    let value_len = if deletes { 0 } else { number(input)? as usize };
+    let key = bytes(input, usize::from(len & !DELETED))?;
+    bytes(input, value_len)?;
+    Some(ChangeAt::new(at, key, deletes))
 }
 
-fn bytes<'r>(input: &mut &'r [u8], n: usize) -> Result<&'r [u8], Malformed> {
-    let (head, rest) = input.split_at_checked(n).ok_or(Malformed("redo record ends early"))?;
+#[inline]
+fn bytes<'r>(input: &mut &'r [u8], n: usize) -> Option<&'r [u8]> {
+    let (head, rest) = input.split_at_checked(n)?;
     *input = rest;
-    Ok(head)
+    Some(head)
 }
 
-fn number(input: &mut &[u8]) -> Result<u32, Malformed> {
-    Ok(u32::from_le_bytes(bytes(input, 4)?.try_into().expect("taken at this length")))
+fn numbers<const N: usize>(input: &mut &[u8]) -> Option<[u32; N]> {
+    let mut numbers = [0; N];
+    for n in &mut numbers {
+        *n = number(input)?;
+    }
+    Some(numbers)
+}
+
+#[inline]
+fn number(input: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes(input, 4)?.try_into().expect("taken at this length")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_record_is_read_back_as_written_and_never_past_its_end() {
+    fn record() -> Vec<u8> {
         let mut record = Vec::new();
         let mut writer = RecordWriter::new(&mut record);
         let put = Change::Put(b"value".to_vec().into());
         let changes = [(&b"a"[..], &put), (&b"bc"[..], &Change::Delete)];
         writer.changes(TreeId(20), changes.into_iter());
-        let build = Build::Index { table: Oid(1), index: Oid(2), tree: TreeId(21) };
-        writer.build(&build);
+        writer.changes(TreeId(22), std::iter::empty());
+        writer.build(&Build::Index { table: Oid(1), index: Oid(2), tree: TreeId(21) });
         writer.drop_tree(TreeId(19));
-        let expected = vec![
-            Part::Changes { tree: TreeId(20), changes: vec![(b"a", Some(b"value")), (b"bc", None)] },
-            Part::Build(build),
-            Part::DropTree(TreeId(19)),
-        ];
-        assert_eq!(parts(&record).unwrap(), expected);
-        for len in 0..record.len() {
-            if let Ok(parts) = parts(&record[..len]) {
-                assert!(parts.len() < expected.len());
+        record
+    }
+
+    /// Everything that can be read of the batch, as text.
+    fn read(reader: &mut RecordReader, batch: &mut RecordBatch) -> Result<Vec<String>, Malformed> {
+        let mut items = Vec::new();
+        while let Some(item) = reader.next(batch)? {
+            items.push(match item {
+                Item::Change(tree, change) => format!("{tree:?} {:?}", change.of(batch.bytes())),
+                item => format!("{item:?}"),
+            });
+        }
+        reader.consume(batch);
+        Ok(items)
+    }
+
+    #[test]
+    fn records_are_read_back_as_written_wherever_they_are_cut() {
+        let record = record();
+        let mut batch = RecordBatch::default();
+        batch.push(CommitNo(7), &record, true);
+        batch.push(CommitNo(8), &record, true);
+        let whole = read(&mut RecordReader::default(), &mut batch).unwrap();
+        assert_eq!(whole.len(), 10);
+        assert_eq!(
+            whole[..2],
+            [r"TreeId(20) ([97], Some([118, 97, 108, 117, 101]))", r"TreeId(20) ([98, 99], None)"]
+        );
+        assert_eq!(whole[4], format!("{:?}", Item::End(CommitNo(7))));
+        for cut in 0..record.len() {
+            let (mut batch, mut reader) = (RecordBatch::default(), RecordReader::default());
+            batch.push(CommitNo(7), &record[..cut], false);
+            let mut items = read(&mut reader, &mut batch).unwrap();
+            batch.push(CommitNo(7), &record[cut..], true);
+            batch.push(CommitNo(8), &record, true);
+            items.extend(read(&mut reader, &mut batch).unwrap());
+            assert!(
+                items == whole && reader.is_between_records() && batch.bytes().is_empty(),
+                "cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_that_ends_early_is_never_read_past_its_end() {
+        let record = record();
+        for cut in 0..record.len() {
+            let mut batch = RecordBatch::default();
+            batch.push(CommitNo(7), &record[..cut], true);
+            batch.push(CommitNo(8), &record, true);
+            match read(&mut RecordReader::default(), &mut batch) {
+                Err(_) => {}
+                Ok(items) => assert!(items.len() < 10, "cut at {cut}"),
             }
         }
+    }
+
+    #[test]
+    fn changes_are_ordered_as_their_keys_and_then_as_in_the_log() {
+        let long = |last: u8| [&[9; 20][..], &[last]].concat();
+        let keys: Vec<Vec<u8>> = vec![
+            long(2),
+            vec![],
+            vec![0],
+            vec![0, 0],
+            vec![9; 16],
+            long(1),
+            vec![9; 17],
+            vec![9; 8],
+            vec![0],
+            long(2),
+            vec![255],
+        ];
+        let mut record = Vec::new();
+        let put = Change::Put(Box::default());
+        RecordWriter::new(&mut record).changes(TreeId(1), keys.iter().map(|key| (&key[..], &put)));
+        let mut batch = RecordBatch::default();
+        batch.push(CommitNo(1), &record, true);
+        let (mut reader, mut found) = (RecordReader::default(), Vec::new());
+        while let Some(item) = reader.next(&batch).unwrap() {
+            if let Item::Change(_, change) = item {
+                found.push(change);
+            }
+        }
+        let by_log = found.clone();
+        found.sort_unstable_by(|a, b| a.order(b, batch.bytes()));
+        let mut expected: Vec<usize> = (0..keys.len()).collect();
+        expected.sort_by_key(|i| (&keys[*i], *i));
+        let order: Vec<usize> =
+            found.iter().map(|change| by_log.iter().position(|other| other == change).unwrap()).collect();
+        assert_eq!(order, expected);
+        assert!(found[2].is_of_key(&found[3], batch.bytes()) || found[1].is_of_key(&found[2], batch.bytes()));
     }
 }

@@ -123,10 +123,7 @@ pub fn repair(
                 gone.extend(tenant.trees.remove(index.tree));
             }
         }
-        for record in redo.records_after(id, tenant.committed())? {
-            let (commit, bytes) = record?;
-            tenant.replay(commit, &bytes).await?;
-        }
+        tenant.replay(redo).await?;
         let mut repaired = Repaired::default();
         for name in indexes {
             let (table, index) = find(&tenant.catalog, name)?;

@@ -1,102 +1,189 @@
 //! Applying redo records to the pages of a root, for recovery.
+//!
+//! Values are absolute, so of all changes of a key in a batch of commits only the last one counts, and the order among keys is
+//! free: a batch is sorted by tree and key, and each leaf is found once for all that goes to it. Nobody may read the tenant
+//! meanwhile: only between batches are its pages those of one commit. What stands for a whole tree (a build, a drop) ends the
+//! sorting: all before it is applied before it.
 
 use std::sync::Arc;
 
 use base::{CommitNo, TreeId};
-use btree::Put;
+use btree::{Applied, apply_sorted};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use storage::redo::{RecordBatch, RedoIndex};
 use storage::yield_now;
 
 use crate::catalog::{Malformed, RecordKey, RecordKind, decode_record};
 use crate::ddl::BuildFailed;
-use crate::redo_record::{Part, parts};
+use crate::memory::WriterWait;
+use crate::redo_record::{ChangeAt, Item, RecordReader};
 use crate::sequence::SequenceState;
 use crate::tenant::{OpenError, Tenant};
 use crate::trees::{CATALOG_TREE, TreeState};
 
-/// Replayed changes after which whoever replays lets others run: some 200 us.
-pub const REPLAYED_A_TURN: usize = 256;
+/// Changes after which others run: some 100 us.
+const CHANGES_A_TURN: usize = 256;
 
-/// Replayed changes whose places are looked for side by side.
-const CHANGES_TOGETHER: usize = 16;
+/// Bytes of records sorted at a time: more means more changes a leaf, and longer turns for sorting them.
+const BATCH_LEN_MAX: usize = 4 << 20;
+/// The same where memory is short: a batch is applied before a checkpoint can make its pages evictable.
+const BATCH_LEN_MIN: usize = 16 << 10;
+/// Memory that a byte of redo may make dirty: a change of 100 bytes a page of 8 KiB.
+const DIRTIED_BY_A_BYTE: u64 = 80;
+
+/// What was replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Replayed {
+    pub commits: u64,
+    pub changes: u64,
+}
+
+/// A batch being replayed.
+#[derive(Default)]
+pub(crate) struct Replay {
+    pub(crate) batch: RecordBatch,
+    reader: RecordReader,
+    /// Changes to be applied, by tree. Trees keep their room for the next batch.
+    changes: FxHashMap<TreeId, Vec<ChangeAt>>,
+    done: Replayed,
+}
 
 impl Tenant {
-    /// Applies the record of commit `commit`, which must be the next one. For recovery: the tenant is owned across waits.
-    /// Returns how many changes it had; a long record lets others run every [`REPLAYED_A_TURN`] of them.
-    pub async fn replay(&mut self, commit: CommitNo, record: &[u8]) -> Result<usize, OpenError> {
-        let id = self.id;
-        let failed = move |what| OpenError::Redo { tenant: id, commit, what };
-        if commit != self.committed.next() {
-            return Err(failed("it is not the next one"));
+    /// Applies all records of `redo` that follow its root. For recovery: the tenant is owned across waits, and lets others run in between. Reading the
+    /// log blocks. Where the memory budget asks for it, what was replayed so far is written as a root: the records must be durable.
+    ///
+    /// # Errors
+    /// A missing commit, at once; a log or page that cannot be read; a record that does not follow. The tenant is of no use then.
+    pub async fn replay(&mut self, redo: &RedoIndex) -> Result<Replayed, OpenError> {
+        let mut replay = Replay::default();
+        if redo.last_commit(self.id).is_none_or(|last| last <= self.committed) {
+            return Ok(replay.done);
         }
-        let (mut count, mut since_yield) = (0, 0);
-        for part in parts(record).map_err(|Malformed(what)| failed(what))? {
-            match part {
-                Part::Changes { tree, .. } if self.given_up.contains(&tree) => {}
-                Part::Changes { tree, changes } => {
-                    for group in changes.chunks(CHANGES_TOGETHER) {
-                        self.bring_near(tree, group);
-                        for (key, value) in group {
-                            if tree == CATALOG_TREE {
-                                self.replay_record(key, *value).map_err(|Malformed(what)| failed(what))?;
-                            }
-                            self.replay_change(tree, key, *value).await?;
-                        }
-                        count += group.len();
-                        since_yield += group.len();
-                        if since_yield >= REPLAYED_A_TURN {
-                            since_yield = 0;
-                            yield_now().await;
+        let mut records = redo.records_after(self.id, self.committed)?;
+        loop {
+            let more = records.read_into(&mut replay.batch, self.batch_len())?;
+            self.replay_batch(&mut replay).await?;
+            if !more {
+                break;
+            }
+            if replay.reader.is_between_records() && self.writer_wait() == Some(WriterWait::Checkpoint) {
+                let mut checkpoint = self.begin_checkpoint()?;
+                let outcome = checkpoint.run().await;
+                self.finish_checkpoint(checkpoint);
+                outcome?;
+            }
+            self.shed();
+            yield_now().await;
+        }
+        if !replay.reader.is_between_records() {
+            let (tenant, commit) = (self.id, self.committed.next());
+            return Err(OpenError::Redo { tenant, commit, what: "redo record ends early" });
+        }
+        Ok(replay.done)
+    }
+
+    /// Bytes of records that the memory left for pages allows to replay at once.
+    fn batch_len(&self) -> usize {
+        let Some(budget) = self.pages.budget() else { return BATCH_LEN_MAX };
+        let room = budget.limit().0.saturating_sub(budget.resident().0) / DIRTIED_BY_A_BYTE;
+        room.clamp(BATCH_LEN_MIN as u64, BATCH_LEN_MAX as u64) as usize
+    }
+
+    /// Applies what is in the batch, but for the beginning of a change that goes on in the next one.
+    pub(crate) async fn replay_batch(&mut self, replay: &mut Replay) -> Result<(), OpenError> {
+        let Replay { batch, reader, changes, done } = replay;
+        let (id, mut last) = (self.id, self.committed);
+        let failed = |last: CommitNo, Malformed(what): Malformed| OpenError::Redo {
+            tenant: id,
+            commit: last.next(),
+            what,
+        };
+        loop {
+            let item = reader.next(batch).map_err(|malformed| failed(last, malformed))?;
+            match item {
+                None => break,
+                Some(Item::Change(tree, _)) if self.given_up.contains(&tree) => {}
+                Some(Item::Change(CATALOG_TREE, change)) => {
+                    let (key, value) = change.of(batch.bytes());
+                    self.replay_record(key, value).map_err(|malformed| failed(last, malformed))?;
+                    self.replay_changes(CATALOG_TREE, &[(key, value)]).await?;
+                    done.changes += 1;
+                }
+                Some(Item::Change(tree, change)) => changes.entry(tree).or_default().push(change),
+                Some(Item::Build(build)) => {
+                    done.changes += self.replay_sorted(batch.bytes(), changes).await?;
+                    match self.build(&build).await {
+                        Ok(()) => drop(self.given_up.remove(&build.tree())),
+                        Err(BuildFailed::Open(error)) => return Err(error),
+                        Err(BuildFailed::Rows) => {
+                            return Err(failed(last, Malformed("a tree cannot be built again")));
                         }
                     }
                 }
-                Part::Build(build) => match self.build(&build).await {
-                    Ok(()) => drop(self.given_up.remove(&build.tree())),
-                    Err(BuildFailed::Open(error)) => return Err(error),
-                    Err(BuildFailed::Rows) => return Err(failed("a tree cannot be built again")),
-                },
-                Part::DropTree(tree) => self.drop_tree(tree),
+                Some(Item::DropTree(tree)) => {
+                    done.changes += self.replay_sorted(batch.bytes(), changes).await?;
+                    self.drop_tree(tree);
+                }
+                Some(Item::End(commit)) => {
+                    if commit != last.next() {
+                        return Err(failed(last, Malformed("it is not the next one")));
+                    }
+                    last = commit;
+                    done.commits += 1;
+                }
             }
         }
-        self.committed = commit;
-        self.space.note_logged(record.len());
+        done.changes += self.replay_sorted(batch.bytes(), changes).await?;
+        self.committed = last;
+        self.space.note_logged(reader.consume(batch));
+        Ok(())
+    }
+
+    /// Applies the last change of each key, in key order, and forgets them; how many they were.
+    async fn replay_sorted(
+        &mut self,
+        batch: &[u8],
+        changes: &mut FxHashMap<TreeId, Vec<ChangeAt>>,
+    ) -> Result<u64, OpenError> {
+        let mut trees: Vec<TreeId> =
+            changes.iter().filter(|(_, changes)| !changes.is_empty()).map(|(tree, _)| *tree).collect();
+        trees.sort_unstable();
+        let mut count = 0;
+        for tree in trees {
+            let of_tree = changes.get_mut(&tree).expect("found above");
+            count += of_tree.len() as u64;
+            of_tree.sort_unstable_by(|a, b| a.order(b, batch));
+            let mut together = SmallVec::<[_; CHANGES_A_TURN]>::new();
+            for (i, change) in of_tree.iter().enumerate() {
+                if of_tree.get(i + 1).is_some_and(|next| next.is_of_key(change, batch)) {
+                    continue;
+                }
+                together.push(change.of(batch));
+                if together.len() == CHANGES_A_TURN {
+                    self.replay_changes(tree, &together).await?;
+                    together.clear();
+                    yield_now().await;
+                }
+            }
+            self.replay_changes(tree, &together).await?;
+            of_tree.clear();
+        }
         Ok(count)
     }
 
-    /// Has the processor fetch the ways to where these changes go, all at once: replayed changes are as good as random, and
-    /// one after the other each would wait for memory several times.
-    fn bring_near(&self, tree: TreeId, changes: &[(&[u8], Option<&[u8]>)]) {
-        if changes.len() > 1 {
-            let keys: SmallVec<[&[u8]; CHANGES_TOGETHER]> = changes.iter().map(|(key, _)| *key).collect();
-            // A missing or damaged page is met again by the change itself.
-            let _ = btree::get_many(&self.pages, self.trees.get(tree).root, &keys, &mut Vec::new());
-        }
-    }
-
-    async fn replay_change(
+    async fn replay_changes(
         &mut self,
         tree: TreeId,
-        key: &[u8],
-        value: Option<&[u8]>,
+        changes: &[(&[u8], Option<&[u8]>)],
     ) -> Result<(), OpenError> {
-        let mut state = self.trees.get(tree);
-        loop {
-            let result = match value {
-                Some(value) => {
-                    btree::put(&mut self.pages, &mut state.root, key, value).map(|put| match put {
-                        Put::Inserted => state.entries += 1,
-                        Put::Replaced => {}
-                    })
-                }
-                None => btree::remove(&mut self.pages, state.root, key)
-                    .map(|removed| state.entries -= u64::from(removed)),
-            };
-            match result {
-                Ok(()) => break,
-                Err(fault) => self.load_fault(fault).await?,
-            }
+        let (before, mut applied) = (self.trees.get(tree), Applied::default());
+        let mut root = before.root;
+        while let Err(fault) = apply_sorted(&mut self.pages, &mut root, changes, &mut applied) {
+            self.load_fault(fault).await?;
         }
-        self.trees.set(tree, TreeState { dirty: true, ..state });
+        let entries = before.entries + applied.inserted - applied.removed;
+        self.trees.set(tree, TreeState { root, entries, dirty: true });
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use storage::redo::RedoError;
 use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root};
 
 use crate::catalog::{
@@ -163,6 +164,8 @@ pub enum OpenError {
         commit: CommitNo,
         what: &'static str,
     },
+    /// The redo log cannot be read, or lacks a commit.
+    Log(RedoError),
 }
 
 impl OpenError {
@@ -180,6 +183,7 @@ impl fmt::Display for OpenError {
             OpenError::Redo { tenant, commit, what } => {
                 write!(f, "tenant {tenant}: redo record of commit {commit}: {what}")
             }
+            OpenError::Log(error) => error.fmt(f),
         }
     }
 }
@@ -187,6 +191,11 @@ impl std::error::Error for OpenError {}
 impl From<FileError> for OpenError {
     fn from(error: FileError) -> OpenError {
         OpenError::File(error)
+    }
+}
+impl From<RedoError> for OpenError {
+    fn from(error: RedoError) -> OpenError {
+        OpenError::Log(error)
     }
 }
 impl From<Corrupt> for OpenError {

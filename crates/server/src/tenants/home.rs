@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
 use storage::redo::{LogWriter, RedoIndex};
 use storage::{PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, REPLAYED_A_TURN, Tenant, WriterWait};
+use tenant::{Interrupt, PageRequest, Tenant};
 
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{HomeCell, WorkerHandle, yield_now};
@@ -647,29 +647,12 @@ impl Home {
 
     async fn replay(&self, redo: &RedoIndex, tenant: &mut Tenant) -> SqlResult<()> {
         let root = tenant.committed();
-        if redo.last_commit(self.id).is_none_or(|last| last <= root) {
+        let replayed = tenant.replay(redo).await.map_err(|error| unreadable(&error))?;
+        if replayed.commits == 0 {
             return Ok(());
         }
-        let records = redo.records_after(self.id, root).map_err(|error| unreadable(&error))?;
-        let (mut applied, mut since_yield) = (0, 0);
-        for record in records {
-            let (commit, bytes) = record.map_err(|error| unreadable(&error))?;
-            since_yield += tenant.replay(commit, &bytes).await.map_err(|error| unreadable(&error))?;
-            applied += 1;
-            if tenant.writer_wait() == Some(WriterWait::Checkpoint) {
-                // What was replayed so far is a root of its own; its records are in the log, durable.
-                let mut checkpoint = tenant.begin_checkpoint().map_err(|error| unreadable(&error))?;
-                let outcome = checkpoint.run().await;
-                tenant.finish_checkpoint(checkpoint);
-                outcome.map_err(|error| unreadable(&error))?;
-            }
-            tenant.shed();
-            if since_yield >= REPLAYED_A_TURN {
-                since_yield = 0;
-                yield_now().await;
-            }
-        }
-        tracing::info!(tenant = self.id.0, root = root.0, applied, "redo log replayed");
+        let (commits, changes) = (replayed.commits, replayed.changes);
+        tracing::info!(tenant = self.id.0, root = root.0, commits, changes, "redo log replayed");
         self.cell.with(|state| state.logged += ByteCount(1));
         Ok(())
     }

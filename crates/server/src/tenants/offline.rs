@@ -54,11 +54,7 @@ async fn opened(env: &Env, path: PathBuf, redo: &RedoIndex) -> SqlResult<Tenant>
         SqlError::new(SqlState::DATA_CORRUPTED, format!("the tenants' catalogue cannot be read: {error}"))
     };
     let mut system = Tenant::open(env, &path, TenantId::SYSTEM).await.map_err(|error| failed(&error))?;
-    let records = redo.records_after(TenantId::SYSTEM, system.committed()).map_err(|error| failed(&error))?;
-    for record in records {
-        let (commit, bytes) = record.map_err(|error| failed(&error))?;
-        system.replay(commit, &bytes).await.map_err(|error| failed(&error))?;
-    }
+    system.replay(redo).await.map_err(|error| failed(&error))?;
     Ok(system)
 }
 

@@ -9,8 +9,8 @@ use env::File;
 use rustc_hash::FxHashMap;
 
 use super::error::RedoError;
-use super::format::{SegmentId, read_group};
-use crate::Corrupt;
+use super::format::SegmentId;
+use super::records::TenantRecords;
 
 /// A group that the scan found whole.
 pub(super) struct GroupPlace {
@@ -46,9 +46,16 @@ impl Location {
     }
 }
 
+/// A segment that was read.
+pub(super) struct FoundFile {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) len: u64,
+}
+
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) files: Vec<(PathBuf, File)>,
+    pub(super) files: Vec<FoundFile>,
     pub(super) groups: Vec<GroupPlace>,
     pub(super) tenants: FxHashMap<TenantId, BTreeMap<CommitNo, Location>>,
 }
@@ -56,7 +63,7 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn place(&self, extent: Extent) -> (PathBuf, u64) {
         let group = &self.groups[extent.group as usize];
-        (self.files[group.file as usize].0.clone(), group.offset + u64::from(extent.at))
+        (self.files[group.file as usize].path.clone(), group.offset + u64::from(extent.at))
     }
 }
 
@@ -77,7 +84,7 @@ impl RedoIndex {
     }
 
     /// The commits of `tenant` that follow `after`, in order, for replay on a root that covers `after`. A missing one
-    /// is [`RedoError::Gap`], at once. Reading blocks.
+    /// is [`RedoError::Gap`], at once.
     pub fn records_after(&self, tenant: TenantId, after: CommitNo) -> Result<TenantRecords, RedoError> {
         let mut expected = after.next();
         if let Some(commits) = self.0.tenants.get(&tenant) {
@@ -89,68 +96,6 @@ impl RedoIndex {
                 expected = expected.next();
             }
         }
-        Ok(TenantRecords { index: self.clone(), tenant, next: after.next(), group: None })
-    }
-}
-
-/// A tenant's records in commit order.
-pub struct TenantRecords {
-    index: RedoIndex,
-    tenant: TenantId,
-    next: CommitNo,
-    /// The group read last: neighbours are often in it.
-    group: Option<(u32, Vec<u8>)>,
-}
-
-impl TenantRecords {
-    fn read(&mut self, extent: Extent, out: &mut Vec<u8>) -> Result<(), RedoError> {
-        if self.group.as_ref().is_none_or(|(group, _)| *group != extent.group) {
-            let place = &self.index.0.groups[extent.group as usize];
-            let (path, file) = &self.index.0.files[place.file as usize];
-            let mut bytes = vec![0; place.len as usize];
-            file.read_at(&mut bytes, place.offset).map_err(RedoError::io(path, "reading a group"))?;
-            if read_group(&bytes, place.id).is_none() {
-                // It was whole when the directory was opened.
-                return Err(
-                    Corrupt::at(path, place.offset, "group changed since it was scanned", 0, 1).into()
-                );
-            }
-            self.group = Some((extent.group, bytes));
-        }
-        let (_, bytes) = self.group.as_ref().expect("read above");
-        out.extend_from_slice(&bytes[extent.at as usize..(extent.at + extent.len) as usize]);
-        Ok(())
-    }
-
-    fn read_commit(&mut self, commit: CommitNo) -> Result<Option<Vec<u8>>, RedoError> {
-        let index = self.index.clone();
-        let Some(location) = index.0.tenants.get(&self.tenant).and_then(|commits| commits.get(&commit))
-        else {
-            return Ok(None);
-        };
-        let mut record = Vec::new();
-        match location {
-            Location::Whole(extent) => self.read(*extent, &mut record)?,
-            Location::Parts(parts, _) => {
-                // Hundreds of megabytes, perhaps: growing would touch twice as much fresh memory, and copy all of it.
-                record.reserve_exact(parts.iter().map(|part| part.len as usize).sum());
-                for part in parts {
-                    self.read(*part, &mut record)?;
-                }
-            }
-            Location::PartsFreed(_) => unreachable!("records_after refuses it"),
-        }
-        Ok(Some(record))
-    }
-}
-
-impl Iterator for TenantRecords {
-    type Item = Result<(CommitNo, Vec<u8>), RedoError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let commit = self.next;
-        let item = self.read_commit(commit).transpose()?;
-        self.next = commit.next();
-        Some(item.map(|record| (commit, record)))
+        Ok(TenantRecords::new(self.clone(), tenant, after.next()))
     }
 }

@@ -18,7 +18,7 @@ use super::format::{
     RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, fragment_part, read_group,
     read_record, read_segment_header,
 };
-use super::index::{Extent, Found, GroupPlace, Location, RedoIndex};
+use super::index::{Extent, Found, FoundFile, GroupPlace, Location, RedoIndex};
 use super::segment;
 use crate::Corrupt;
 
@@ -152,6 +152,8 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
 #[derive(Default)]
 struct LogReader {
     found: Found,
+    /// Of the segment read last: memory once taken serves for all.
+    bytes: Vec<u8>,
     /// Sequence that the log's next group must have, and its position where that is known.
     next: Option<(u64, Option<Lsn>)>,
     tail: Option<Tail>,
@@ -171,9 +173,11 @@ impl LogReader {
 
     fn read_segment(&mut self, id: SegmentId, segment: &mut ScannedSegment) -> Result<(), RedoError> {
         let path = segment.path.clone();
-        let bytes = read_whole(&segment.file, &path)?;
-        let file = u32::try_from(self.found.files.len()).expect("a directory's files are few");
-        self.found.files.push((path.clone(), segment.file.clone()));
+        let mut bytes = std::mem::take(&mut self.bytes);
+        read_whole(&segment.file, &path, &mut bytes)?;
+        let (file, len) = (segment.file.clone(), bytes.len() as u64);
+        self.found.files.push(FoundFile { path: path.clone(), file, len });
+        let file = u32::try_from(self.found.files.len() - 1).expect("a directory's files are few");
         if let (Some(tail), Some((sequence, _))) = (self.tail.take(), self.next)
             && sequence != segment.first_sequence
         {
@@ -201,6 +205,7 @@ impl LogReader {
         }
         let torn = rest.iter().take(BLOCK_LEN).any(|byte| *byte != 0);
         self.tail = Some(Tail { path, offset: offset as u64, torn });
+        self.bytes = bytes;
         Ok(())
     }
 
@@ -292,9 +297,8 @@ fn hole(path: &Path, offset: u64) -> RedoError {
     Corrupt::at(path, offset, "group is damaged or lost although later ones are whole", 0, 1).into()
 }
 
-fn read_whole(file: &File, path: &Path) -> Result<Vec<u8>, RedoError> {
+fn read_whole(file: &File, path: &Path, bytes: &mut Vec<u8>) -> Result<(), RedoError> {
     let len = file.len().map_err(RedoError::io(path, "asking for the length"))?;
-    let mut bytes = vec![0; len as usize];
-    file.read_at(&mut bytes, 0).map_err(RedoError::io(path, "reading a segment"))?;
-    Ok(bytes)
+    bytes.resize(len as usize, 0);
+    file.read_at(bytes, 0).map_err(RedoError::io(path, "reading a segment"))
 }

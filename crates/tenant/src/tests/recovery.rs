@@ -25,10 +25,7 @@ pub(super) struct Server {
 pub(super) async fn open(env: &Env) -> Server {
     let (dir, index) = LogDir::open(env, Path::new("/log"), options()).unwrap();
     let mut tenant = Tenant::open(env, Path::new(DATA), TENANT).await.unwrap();
-    for record in index.records_after(TENANT, tenant.committed()).unwrap() {
-        let (commit, bytes) = record.unwrap();
-        tenant.replay(commit, &bytes).await.unwrap();
-    }
+    tenant.replay(&index).await.unwrap();
     let (log, flusher) = dir.writer();
     Server { tenant, log, flusher }
 }
