@@ -96,14 +96,19 @@ impl DataFile {
         let file = env.disk.open(path, OpenMode::ReadWrite, true).map_err(failed("opening the data file"))?;
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let len = check_len(&reader.file, path)?;
-        // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
-        // durable one away. One flush, of nothing unless so.
-        reader.file.sync_data().await.map_err(failed("syncing the newest root"))?;
         let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
         let (result, heads) = reader.file.read_exact_at(heads, 0).await;
         result.map_err(failed("reading the superblocks"))?;
         let (superblock, _) = choose_superblock(path, &heads, Some(tenant))?;
         check_extent(path, &superblock, len)?;
+        // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
+        // durable one away. Written over itself, it is durable whatever became of earlier writes and syncs: a sync alone
+        // succeeds for what an earlier one failed to write. All that it reaches was durable before it was first written.
+        let at = offset_of(superblock.slot());
+        let mut newest = IoBuf::recycled(PAGE_SIZE);
+        newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
+        let written = reader.file.write_all_at_durable(newest, at).await.0;
+        written.map_err(failed("making the newest root durable"))?;
         let mut used = SlotSet::default();
         let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
             .map(|location| reader.read_slot(location, None))
