@@ -99,6 +99,7 @@ pub trait FileOps: Send + Sync {
         }
         self.sync_data()
     }
+    fn will_read(&self, _offset: u64, _len: u64) {}
     fn sync_data(&self) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
@@ -128,6 +129,11 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// Tells the system that a range will be read soon, so that it may begin to fetch it. Changes nothing else, and does not wait.
+    pub fn will_read(&self, offset: u64, len: u64) {
+        self.0.will_read(offset, len);
     }
 
     /// Writes all of `buf` at `offset`, blocking. Not durable before [`File::sync_data`].

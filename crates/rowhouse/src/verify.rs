@@ -2,7 +2,7 @@
 //!
 //! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
 //! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
-//! lock file. `rowhouse verify-backup` checks one backup in the same way.
+//! lock file and, before it replays, the newest superblock over itself. `rowhouse verify-backup` checks one backup in the same way.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -216,7 +216,7 @@ fn check_logs(env: &Env, report: &mut Report) -> Option<RedoIndex> {
     }
     match recover(env, std::slice::from_ref(&report.log_dir)) {
         Ok(redo) => {
-            report.log_tenants = redo.tenants().count();
+            report.log_tenants = redo.tenants().len();
             Some(redo)
         }
         Err(error) => {

@@ -54,6 +54,8 @@ pub struct ServerConfig {
     pub analytic: Option<AnalyticRun>,
     /// Size of a log segment.
     pub log_segment_len: ByteCount,
+    /// A tenant with as much in the logs of earlier starts is replayed while they are still being read. Default 16 MiB.
+    pub head_start_min: ByteCount,
 }
 
 /// How clients may encrypt.
@@ -99,6 +101,7 @@ impl ServerConfig {
             admin_password: None,
             analytic: None,
             log_segment_len: base::limits::LOG_SEGMENT_LEN,
+            head_start_min: ByteCount::from_mib(16),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use storage::MemoryBudget;
-use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
+use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
@@ -24,7 +24,9 @@ use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
 use crate::shared::{Shared, WorkerSeat};
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{self, Entry, Home, SYSTEM_DATABASE, TenantRow, Tenants};
+use crate::tenants::{
+    self, Entry, HeadStartRun, HeadStartThread, HeadStarts, Home, SYSTEM_DATABASE, TenantRow, Tenants,
+};
 use crate::{ServerConfig, StartError, tls};
 
 /// How long a failed log waits before it tries the disk again.
@@ -41,6 +43,7 @@ pub struct Server {
     workers: Vec<JoinHandle>,
     listening: SocketAddr,
     priority: bool,
+    head_start: Option<HeadStartThread>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -79,12 +82,25 @@ impl Server {
             listeners.push(local);
         }
         let options = LogOptions { segment_len: config.log_segment_len, ..LogOptions::default() };
-        let (log_dir, redo) = LogDir::open(env, &config.log_dir(), options)
+        let workers = config.workers.unwrap_or_else(|| env.threads.cores().len()).max(1);
+        let memory = MemoryBudget::new(config.memory, config.read_ahead, workers);
+        let volumes = config.volumes.iter().map(|(_, dir)| dir);
+        let (redo, head_starts) = (RedoIndex::default(), HeadStarts::default());
+        let head_start = head_starts
+            .begin(HeadStartRun {
+                env: env.clone(),
+                redo: redo.clone(),
+                memory: memory.clone(),
+                volumes: std::iter::once(&config.data_dir).chain(volumes).cloned().collect(),
+                len_min: config.head_start_min,
+            })
+            .map_err(|error| StartError::System { what: "start a thread", error })?;
+        let log_dir = LogDir::open_into(env, &config.log_dir(), options, &redo)
             .map_err(|error| StartError::Data(format!("the redo log cannot be used: {error}")))?;
 
         // What the workers' flushers need once it is there.
         let later = Arc::new(OnceLock::new());
-        let started = start_workers(env, &config, &log_dir, &later)?;
+        let started = start_workers(env, workers, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
         let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
         let priority = started.iter().all(|s| s.priority);
@@ -93,7 +109,6 @@ impl Server {
             seats.push(one.seat);
             workers.push(one.thread);
         }
-        let memory = MemoryBudget::new(config.memory, config.read_ahead, seats.len());
         let volumes = config.volumes.iter().map(|(_, dir)| dir);
         let dirs = std::iter::once(&config.data_dir).chain(volumes).chain(&config.log_dir);
         let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
@@ -108,6 +123,7 @@ impl Server {
             log_dir,
             memory,
             redo,
+            head_starts,
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
@@ -122,6 +138,7 @@ impl Server {
             workers,
             listening,
             priority,
+            head_start: Some(head_start),
             _data_dir: data_dir,
         };
         match server.open_doors(listeners, tls) {
@@ -221,6 +238,7 @@ impl Server {
     pub fn stop(mut self) {
         let shared = self.shared.clone();
         self.stop.request();
+        self.head_start = None;
         shared.sessions.shut_down();
         if let Some(thread) = self.reception.take() {
             let _ = thread.join();
@@ -267,12 +285,11 @@ struct Started {
 
 fn start_workers(
     env: &Env,
-    config: &ServerConfig,
+    count: usize,
     log_dir: &LogDir,
     later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Vec<Started>, StartError> {
     let cores = env.threads.cores();
-    let count = config.workers.unwrap_or(cores.len()).max(1);
     let mut started = Vec::with_capacity(count);
     for index in 0..count {
         // More workers than cores share them; pinning them would only take the choice from the system.

@@ -16,7 +16,7 @@ use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{Home, Tenants};
+use crate::tenants::{HeadStarts, Home, Tenants};
 
 /// One worker as the rest of the server sees it.
 pub(crate) struct WorkerSeat {
@@ -63,6 +63,7 @@ pub(crate) struct Shared {
     pub(crate) reserves: Vec<Arc<SpaceReserve>>,
     /// What the logs of earlier starts hold.
     pub(crate) redo: RedoIndex,
+    pub(crate) head_starts: HeadStarts,
     pub(crate) reception: Arc<ReceptionCounts>,
     pub(crate) checkpoints: AtomicU64,
     /// Of taking snapshots, for analytical queries and checkpoints.

@@ -7,6 +7,7 @@ mod catalogue;
 mod checkpoints;
 pub(crate) mod copying;
 mod eviction;
+mod head_start;
 mod home;
 mod internal;
 mod maintenance;
@@ -21,6 +22,7 @@ use base::{SqlError, SqlState};
 
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use eviction::evict;
+pub(crate) use head_start::{HeadStartRun, HeadStartThread, HeadStarts};
 pub(crate) use home::Home;
 pub(crate) use maintenance::{forget_lost, keep_log, maintain, recover_tails, shut_down};
 pub use offline::{KnownTenant, known_tenants};

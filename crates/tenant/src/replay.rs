@@ -27,6 +27,8 @@ const CHANGES_A_TURN: usize = 256;
 
 /// Bytes of records sorted at a time: more means more changes a leaf, and longer turns for sorting them.
 const BATCH_LEN_MAX: usize = 4 << 20;
+/// The same for a thread on which nobody waits for a turn.
+const BATCH_LEN_ALONE: usize = 16 << 20;
 /// The same where memory is short: a batch is applied before a checkpoint can make its pages evictable.
 const BATCH_LEN_MIN: usize = 16 << 10;
 /// Memory that a byte of redo may make dirty: a change of 100 bytes a page of 8 KiB.
@@ -57,16 +59,9 @@ impl Tenant {
     /// A missing commit, at once; a log or page that cannot be read; a record that does not follow. The tenant is of no use then.
     pub async fn replay(&mut self, redo: &RedoIndex) -> Result<Replayed, OpenError> {
         let mut replay = Replay::default();
-        if redo.last_commit(self.id).is_none_or(|last| last <= self.committed) {
-            return Ok(replay.done);
-        }
         let mut records = redo.records_after(self.id, self.committed)?;
-        loop {
-            let more = records.read_into(&mut replay.batch, self.batch_len())?;
+        while records.read_into(&mut replay.batch, self.batch_len(BATCH_LEN_MAX))? {
             self.replay_batch(&mut replay).await?;
-            if !more {
-                break;
-            }
             if replay.reader.is_between_records() && self.writer_wait() == Some(WriterWait::Checkpoint) {
                 let mut checkpoint = self.begin_checkpoint()?;
                 let outcome = checkpoint.run().await;
@@ -83,11 +78,41 @@ impl Tenant {
         Ok(replay.done)
     }
 
+    /// As [`Tenant::replay`] while the logs are still being read, for a thread of its own: applies commits as they are found, until
+    /// there are no more, memory is short, or `goes_on` says no. [`Tenant::replay`] applies the rest. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`Tenant::replay`], but a missing commit is none.
+    pub async fn replay_so_far(
+        &mut self,
+        redo: &RedoIndex,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Replayed, OpenError> {
+        let mut replay = Replay::default();
+        let mut records = redo.records_so_far(self.id, self.committed);
+        loop {
+            if !records.read_into(&mut replay.batch, self.batch_len(BATCH_LEN_ALONE))? {
+                if goes_on() && records.wait_for_more().await {
+                    continue;
+                }
+                break;
+            }
+            self.replay_batch(&mut replay).await?;
+            let stops = self.writer_wait().is_some() || !goes_on();
+            if stops && replay.reader.is_between_records() {
+                break;
+            }
+            self.shed();
+        }
+        assert!(replay.reader.is_between_records(), "records come whole");
+        Ok(replay.done)
+    }
+
     /// Bytes of records that the memory left for pages allows to replay at once.
-    fn batch_len(&self) -> usize {
-        let Some(budget) = self.pages.budget() else { return BATCH_LEN_MAX };
+    fn batch_len(&self, max: usize) -> usize {
+        let Some(budget) = self.pages.budget() else { return max };
         let room = budget.limit().0.saturating_sub(budget.resident().0) / DIRTIED_BY_A_BYTE;
-        room.clamp(BATCH_LEN_MIN as u64, BATCH_LEN_MAX as u64) as usize
+        room.clamp(BATCH_LEN_MIN as u64, max as u64) as usize
     }
 
     /// Applies what is in the batch, but for the beginning of a change that goes on in the next one.

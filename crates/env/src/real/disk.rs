@@ -159,6 +159,13 @@ impl FileOps for SystemFile {
     fn write_some_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         retry(|| self.file.write_at(buf, offset))
     }
+    fn will_read(&self, offset: u64, len: u64) {
+        let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
+        if !self.direct {
+            // SAFETY: advice on an open descriptor. A refusal only means that nothing is read ahead.
+            unsafe { libc::posix_fadvise(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+        }
+    }
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
     }

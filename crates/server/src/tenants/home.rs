@@ -626,9 +626,20 @@ impl Home {
     /// Reads root and redo log.
     async fn read(&self) -> SqlResult<Tenant> {
         let shared = self.shared()?;
-        let mut tenant =
-            Tenant::open(&shared.env, &self.path, self.id).await.map_err(|error| unreadable(&error))?;
-        tenant.charge_to(&shared.memory);
+        let earlier = self.cell.with(|state| matches!(state.redo, Redo::OfEarlierStarts));
+        let begun = if earlier { shared.head_starts.take(self.id, &self.path).await } else { None };
+        let mut tenant = match begun {
+            Some(begun) => {
+                self.cell.with(|state| state.logged += ByteCount(1));
+                *begun
+            }
+            None => {
+                let opened = Tenant::open(&shared.env, &self.path, self.id).await;
+                let mut tenant = opened.map_err(|error| unreadable(&error))?;
+                tenant.charge_to(&shared.memory);
+                tenant
+            }
+        };
         let redo = self.cell.with(|state| match &state.redo {
             Redo::OfEarlierStarts => Some(shared.redo.clone()),
             Redo::Sealed(redo) => Some(redo.clone()),

@@ -80,6 +80,7 @@ async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
     let Some(entry) = shared.tenants.get(tenant) else {
         // A CREATE cut short, or a DROP whose records are still there.
         shared.log_dir.forget(tenant);
+        shared.head_starts.forget(tenant);
         return;
     };
     let home = entry.home.clone();
@@ -94,7 +95,7 @@ async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
 
 /// Recovers the tenants that have redo of an earlier start, one after the other, so that its segments become free.
 pub(crate) async fn recover_tails(shared: Arc<Shared>) {
-    let tails: Vec<TenantId> = shared.redo.tenants().map(|(tenant, _)| tenant).collect();
+    let tails: Vec<TenantId> = shared.redo.tenants().into_iter().map(|(tenant, _)| tenant).collect();
     for tenant in tails {
         recover_one(&shared, tenant).await;
     }

@@ -40,6 +40,7 @@ impl TestServer {
             workers: Some(2),
             admin_password: Some(ADMIN_PASSWORD.to_owned()),
             log_segment_len: base::ByteCount::from_mib(1),
+            head_start_min: base::ByteCount(1),
             ..ServerConfig::new(dir.path())
         };
         change(&mut config);

@@ -171,6 +171,8 @@ impl<O: Object> Run<O> {
             checkpoint_interval: Nanos::from_secs(1),
             log_limit: ByteCount::from_mib(4),
             log_segment_len: ByteCount::from_mib(1),
+            // Small and large tenants in one world.
+            head_start_min: ByteCount(20_000),
             ..ServerConfig::new(DATA_DIR)
         }
     }

@@ -1,10 +1,12 @@
 //! Where each commit of each tenant is in the logs of earlier starts.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::task::{Poll, Waker};
 
-use base::{CommitNo, TenantId};
+use base::{ByteCount, CommitNo, TenantId};
 use env::File;
 use rustc_hash::FxHashMap;
 
@@ -13,6 +15,7 @@ use super::format::SegmentId;
 use super::records::TenantRecords;
 
 /// A group that the scan found whole.
+#[derive(Clone, Copy)]
 pub(super) struct GroupPlace {
     /// Index into the scan's files.
     pub(super) file: u32,
@@ -33,12 +36,20 @@ pub(super) struct Extent {
 pub(super) enum Location {
     Whole(Extent),
     /// In parts, in order; the last extent is the commit record itself, for reports.
-    Parts(Box<[Extent]>, Extent),
+    Parts(Arc<[Extent]>, Extent),
     /// Parts of it are in segments that were freed, so a root covers it; the extent is the commit record.
     PartsFreed(Extent),
 }
 
 impl Location {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Location::Whole(extent) => extent.len.into(),
+            Location::Parts(parts, _) => parts.iter().map(|part| u64::from(part.len)).sum(),
+            Location::PartsFreed(_) => 0,
+        }
+    }
+
     fn record(&self) -> Extent {
         match self {
             Location::Whole(extent) | Location::Parts(_, extent) | Location::PartsFreed(extent) => *extent,
@@ -47,6 +58,7 @@ impl Location {
 }
 
 /// A segment that was read.
+#[derive(Clone)]
 pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
@@ -57,7 +69,14 @@ pub(super) struct FoundFile {
 pub(super) struct Found {
     pub(super) files: Vec<FoundFile>,
     pub(super) groups: Vec<GroupPlace>,
-    pub(super) tenants: FxHashMap<TenantId, BTreeMap<CommitNo, Location>>,
+    pub(super) tenants: FxHashMap<TenantId, TenantFound>,
+}
+
+#[derive(Default)]
+pub(super) struct TenantFound {
+    pub(super) commits: BTreeMap<CommitNo, Location>,
+    /// Bytes of their records.
+    pub(super) len: ByteCount,
 }
 
 impl Found {
@@ -69,33 +88,126 @@ impl Found {
 
 /// What the logs of earlier starts hold, by tenant. Keeps places, not bytes: records are read when asked for. Cheap to
 /// clone. A tenant's records stay readable until they are released in the [`super::LogDir`].
-#[derive(Clone)]
-pub struct RedoIndex(pub(super) Arc<Found>);
+///
+/// It grows while [`super::LogDir::open_into`] reads the logs. Until that has ended, damage may yet be found that makes all of
+/// it count for nothing.
+#[derive(Clone, Default)]
+pub struct RedoIndex(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    found: RwLock<Found>,
+    scan: Mutex<Scan>,
+}
+
+#[derive(Default)]
+struct Scan {
+    outcome: Option<ScanOutcome>,
+    /// Woken when something was found, and at the end.
+    waiters: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ScanOutcome {
+    Sound,
+    Failed,
+}
 
 impl RedoIndex {
+    pub(super) fn found(&self) -> RwLockReadGuard<'_, Found> {
+        self.0.found.read().expect("no one panics while reading the logs")
+    }
+
+    pub(super) fn add(&self) -> RwLockWriteGuard<'_, Found> {
+        self.0.found.write().expect("no one panics while reading the logs")
+    }
+
+    fn scan(&self) -> MutexGuard<'_, Scan> {
+        self.0.scan.lock().expect("no one panics while waiting for the logs")
+    }
+
+    /// Tells those who wait that there is more.
+    pub(super) fn note_grown(&self) {
+        let waiters = std::mem::take(&mut self.scan().waiters);
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn end_scan(&self, is_sound: bool) {
+        self.scan().outcome = Some(if is_sound { ScanOutcome::Sound } else { ScanOutcome::Failed });
+        self.note_grown();
+    }
+
+    /// Whether the logs could not be read: what was found counts for nothing.
+    pub fn has_failed(&self) -> bool {
+        self.scan().outcome == Some(ScanOutcome::Failed)
+    }
+
+    /// Ends when `look` finds something, or with `None` when it does not and all logs have been read.
+    async fn wait_for<T>(&self, mut look: impl FnMut(&Found) -> Option<T>) -> Option<T> {
+        poll_fn(|cx| {
+            // The outcome first: what was found before it is there to be looked at.
+            let mut scan = self.scan();
+            let found = look(&self.found());
+            if found.is_some() || scan.outcome.is_some() {
+                return Poll::Ready(found);
+            }
+            scan.waiters.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits for a tenant with `len_min` bytes of records or more that `wanted` takes; `None` when the logs have been read and
+    /// there is none.
+    pub async fn large_tenant(
+        &self,
+        len_min: ByteCount,
+        mut wanted: impl FnMut(TenantId) -> bool,
+    ) -> Option<TenantId> {
+        self.wait_for(|found| {
+            let large = found.tenants.iter().filter(|(_, of)| of.len >= len_min).map(|(tenant, _)| *tenant);
+            large.filter(|tenant| wanted(*tenant)).min()
+        })
+        .await
+    }
+
+    /// Waits for the record of a tenant's commit; false when the logs have been read and it is not there.
+    pub(super) async fn wait_for_commit(&self, tenant: TenantId, commit: CommitNo) -> bool {
+        let holds = |found: &Found| found.tenants.get(&tenant)?.commits.contains_key(&commit).then_some(());
+        self.wait_for(holds).await.is_some()
+    }
+
     /// Every tenant with a record, and its newest commit in the logs.
-    pub fn tenants(&self) -> impl Iterator<Item = (TenantId, CommitNo)> + '_ {
-        self.0.tenants.iter().filter_map(|(tenant, commits)| Some((*tenant, *commits.last_key_value()?.0)))
+    pub fn tenants(&self) -> Vec<(TenantId, CommitNo)> {
+        let found = self.found();
+        let newest = |of: &TenantFound| Some(*of.commits.last_key_value()?.0);
+        found.tenants.iter().filter_map(|(tenant, of)| Some((*tenant, newest(of)?))).collect()
     }
 
     /// The newest commit of `tenant` in the logs.
     pub fn last_commit(&self, tenant: TenantId) -> Option<CommitNo> {
-        Some(*self.0.tenants.get(&tenant)?.last_key_value()?.0)
+        Some(*self.found().tenants.get(&tenant)?.commits.last_key_value()?.0)
     }
 
     /// The commits of `tenant` that follow `after`, in order, for replay on a root that covers `after`. A missing one
-    /// is [`RedoError::Gap`], at once.
+    /// is [`RedoError::Gap`], at once. Call it when the logs have been read.
     pub fn records_after(&self, tenant: TenantId, after: CommitNo) -> Result<TenantRecords, RedoError> {
         let mut expected = after.next();
-        if let Some(commits) = self.0.tenants.get(&tenant) {
-            for (commit, location) in commits.range(expected..) {
+        let found = self.found();
+        if let Some(of) = found.tenants.get(&tenant) {
+            for (commit, location) in of.commits.range(expected..) {
                 if *commit != expected || matches!(location, Location::PartsFreed(_)) {
-                    let (file, offset) = self.0.place(location.record());
+                    let (file, offset) = found.place(location.record());
                     return Err(RedoError::Gap { tenant, missing: expected, next: *commit, file, offset });
                 }
                 expected = expected.next();
             }
         }
-        Ok(TenantRecords::new(self.clone(), tenant, after.next()))
+        Ok(self.records_so_far(tenant, after))
+    }
+
+    /// As [`RedoIndex::records_after`] while the logs are being read: as far as one commit follows the other.
+    pub fn records_so_far(&self, tenant: TenantId, after: CommitNo) -> TenantRecords {
+        TenantRecords::new(self.clone(), tenant, after.next())
     }
 }

@@ -103,10 +103,21 @@ impl LogDir {
     /// torn tails for good, and makes what they hold durable. Blocks; reads everything. The caller holds the lock
     /// of the data directory.
     pub fn open(env: &Env, dir: &Path, options: LogOptions) -> Result<(LogDir, RedoIndex), RedoError> {
+        let index = RedoIndex::default();
+        LogDir::open_into(env, dir, options, &index).map(|logs| (logs, index))
+    }
+
+    /// As [`LogDir::open`] into an empty index that others look into meanwhile.
+    pub fn open_into(
+        env: &Env,
+        dir: &Path,
+        options: LogOptions,
+        index: &RedoIndex,
+    ) -> Result<LogDir, RedoError> {
         assert!(options.segment_len.0 >= 1 << 20 && options.segment_len.0.is_multiple_of(BLOCK_LEN as u64));
         const { assert!(SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64 <= 1 << 20) };
         env.disk.create_dir_all(dir).map_err(RedoError::io(dir, "making the directory"))?;
-        let scanned = scan::scan(env, &[dir.to_owned()])?;
+        let scanned = scan::scan(env, &[dir.to_owned()], index)?;
         // A start that was killed may have left names that power loss would take with all that is written behind them.
         env.disk.sync_dir(dir).map_err(RedoError::io(dir, "syncing the directory"))?;
         seal_tails(env, &scanned)?;
@@ -131,7 +142,7 @@ impl LogDir {
             full: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         };
-        Ok((LogDir(Arc::new(inner)), scanned.index))
+        Ok(LogDir(Arc::new(inner)))
     }
 
     /// A new log for one worker. Touches no file before the first flush.
@@ -409,7 +420,8 @@ impl Drop for Preparing<'_> {
 }
 
 /// Makes what the scan saw durable, as it may have been read from a cache that power loss would empty, and overwrites
-/// the beginning of a torn group, so that no later start can take it for whole.
+/// the beginning of a torn group, so that no later start can take it for whole. Only the last group of a log can be in doubt, for
+/// it was written when all before it was durable. It is written again: a sync alone succeeds for what an earlier one has failed to write.
 fn seal_tails(env: &Env, scanned: &Scanned) -> Result<(), RedoError> {
     for tail in &scanned.tails {
         let segment = SegmentFile::open(env, &tail.path)?;
@@ -419,6 +431,14 @@ fn seal_tails(env: &Env, scanned: &Scanned) -> Result<(), RedoError> {
                 .file
                 .write_at(&zeros, tail.offset)
                 .map_err(RedoError::io(&tail.path, "closing a torn tail"))?;
+        }
+        if let Some(start) = tail.last_group {
+            let mut group = IoBuf::zeroed((tail.offset - start) as usize);
+            segment
+                .file
+                .read_at(&mut group, start)
+                .and_then(|()| segment.file.write_at(&group, start))
+                .map_err(RedoError::io(&tail.path, "writing the last group again"))?;
         }
         segment.file.sync_data_blocking().map_err(RedoError::io(&tail.path, "syncing a segment"))?;
     }

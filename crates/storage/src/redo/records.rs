@@ -7,7 +7,7 @@ use base::{CommitNo, TenantId};
 
 use super::error::RedoError;
 use super::format::{GROUP_LEN_MAX, SEGMENT_HEADER_LEN, read_group};
-use super::index::{Extent, GroupPlace, Location, RedoIndex};
+use super::index::{Extent, FoundFile, GroupPlace, Location, RedoIndex};
 use crate::Corrupt;
 
 /// Bytes read at once where a tenant's groups follow each other.
@@ -53,6 +53,15 @@ impl RecordBatch {
     }
 }
 
+/// A part of a record, and where it is.
+struct Piece {
+    commit: CommitNo,
+    extent: Extent,
+    place: GroupPlace,
+    /// The record ends with it.
+    ends: bool,
+}
+
 /// A tenant's records in commit order.
 pub struct TenantRecords {
     index: RedoIndex,
@@ -60,43 +69,72 @@ pub struct TenantRecords {
     next: CommitNo,
     /// Parts of the next commit's record that were read.
     parts_done: usize,
+    files: Vec<FoundFile>,
+    pieces: Vec<Piece>,
     window: Window,
 }
 
 impl TenantRecords {
     pub(super) fn new(index: RedoIndex, tenant: TenantId, next: CommitNo) -> TenantRecords {
-        TenantRecords { index, tenant, next, parts_done: 0, window: Window::default() }
+        TenantRecords {
+            index,
+            tenant,
+            next,
+            parts_done: 0,
+            files: Vec::new(),
+            pieces: Vec::new(),
+            window: Window::default(),
+        }
     }
 
-    /// Adds what comes next to `batch` until that has `len_max` bytes or more, something in any case; false once all was
-    /// added. Blocks while it reads.
+    /// Adds what comes next to `batch` until that has `len_max` bytes or more, something in any case; false if there was nothing
+    /// to add. Blocks while it reads.
     pub fn read_into(&mut self, batch: &mut RecordBatch, len_max: usize) -> Result<bool, RedoError> {
-        let index = self.index.clone();
-        let Some(commits) = index.0.tenants.get(&self.tenant) else { return Ok(false) };
-        let len_max = len_max.max(batch.bytes.len() + 1);
-        for (commit, location) in commits.range(self.next..) {
-            assert_eq!(*commit, self.next, "a gap was refused before");
+        self.find_pieces(len_max.saturating_sub(batch.bytes.len()).max(1));
+        let pieces = std::mem::take(&mut self.pieces);
+        for piece in &pieces {
+            let file = &self.files[piece.place.file as usize];
+            batch.push(piece.commit, self.window.bytes(file, piece)?, piece.ends);
+        }
+        let any = !pieces.is_empty();
+        self.pieces = pieces;
+        Ok(any)
+    }
+
+    /// Waits for more of a log that is being read; false if there will be none.
+    pub async fn wait_for_more(&self) -> bool {
+        self.index.wait_for_commit(self.tenant, self.next).await
+    }
+
+    /// Notes the pieces of the next `len_max` bytes, as far as one commit follows the other.
+    fn find_pieces(&mut self, len_max: usize) {
+        self.pieces.clear();
+        let found = self.index.found();
+        let known = self.files.len();
+        self.files.extend_from_slice(&found.files[known..]);
+        let Some(of) = found.tenants.get(&self.tenant) else { return };
+        let mut len = 0;
+        for (commit, location) in of.commits.range(self.next..) {
             let parts = match location {
                 Location::Whole(extent) => std::slice::from_ref(extent),
                 Location::Parts(parts, _) => parts,
-                Location::PartsFreed(_) => unreachable!("records_after refuses it"),
+                Location::PartsFreed(_) => return,
             };
-            loop {
-                if batch.bytes.len() >= len_max {
-                    return Ok(true);
+            if *commit != self.next {
+                return;
+            }
+            for (i, extent) in parts.iter().enumerate().skip(self.parts_done) {
+                if len >= len_max {
+                    return;
                 }
-                let ends = self.parts_done + 1 >= parts.len();
-                let part = parts.get(self.parts_done).map(|part| self.window.bytes(&index, *part));
-                batch.push(*commit, part.transpose()?.unwrap_or(&[]), ends);
+                len += extent.len as usize;
+                let (ends, place) = (i + 1 == parts.len(), found.groups[extent.group as usize]);
+                self.pieces.push(Piece { commit: *commit, extent: *extent, place, ends });
                 self.parts_done += 1;
-                if ends {
-                    break;
-                }
             }
             self.parts_done = 0;
             self.next = self.next.next();
         }
-        Ok(false)
     }
 }
 
@@ -112,21 +150,19 @@ struct Window {
 }
 
 impl Window {
-    fn bytes(&mut self, index: &RedoIndex, extent: Extent) -> Result<&[u8], RedoError> {
-        let place = &index.0.groups[extent.group as usize];
+    fn bytes(&mut self, file: &FoundFile, piece: &Piece) -> Result<&[u8], RedoError> {
+        let Piece { extent, place, .. } = piece;
         let (within, len) = (self.offset..self.offset + self.len as u64, u64::from(place.len));
         if place.file != self.file || place.offset < within.start || place.offset + len > within.end {
-            self.read(index, place)?;
+            self.read(file, place)?;
         }
         let start = (place.offset - self.offset) as usize;
         let group = &self.bytes[start..start + place.len as usize];
         if self.checked != Some(extent.group) {
             if read_group(group, place.id).is_none() {
                 // It was whole when the directory was opened.
-                let path = &index.0.files[place.file as usize].path;
-                return Err(
-                    Corrupt::at(path, place.offset, "group changed since it was scanned", 0, 1).into()
-                );
+                let what = "group changed since it was scanned";
+                return Err(Corrupt::at(&file.path, place.offset, what, 0, 1).into());
             }
             self.checked = Some(extent.group);
         }
@@ -134,19 +170,14 @@ impl Window {
     }
 
     /// Reads a group, and what follows it if the group follows what was read before.
-    fn read(&mut self, index: &RedoIndex, place: &GroupPlace) -> Result<(), RedoError> {
-        let file = &index.0.files[place.file as usize];
+    fn read(&mut self, file: &FoundFile, place: &GroupPlace) -> Result<(), RedoError> {
         let wanted = place.len as usize;
-        let read = self.offset..=self.offset + self.len as u64;
+        let before = self.offset..=self.offset + self.len as u64;
         let follows =
-            place.file == self.file && read.contains(&place.offset) || place.offset == SEGMENT_HEADER_LEN;
-        let len = match follows {
-            true => (file.len.saturating_sub(place.offset)).min(WINDOW_LEN as u64) as usize,
-            false => wanted,
-        };
-        let len = len.max(wanted);
-        self.len = 0;
-        self.checked = None;
+            place.file == self.file && before.contains(&place.offset) || place.offset == SEGMENT_HEADER_LEN;
+        let rest = file.len.saturating_sub(place.offset).min(WINDOW_LEN as u64) as usize;
+        let len = if follows { rest.max(wanted) } else { wanted };
+        (self.len, self.checked) = (0, None);
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
         }

@@ -4,19 +4,18 @@
 //! where a crash cut it off: the tail. If something does, bytes in the middle were damaged or lost, and the log is
 //! refused: a group is written only when the one before is durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use base::{CommitNo, Lsn, TenantId};
+use base::{ByteCount, CommitNo, Lsn, TenantId};
 use env::{Env, File, OpenMode};
 use rustc_hash::FxHashMap;
 
 use super::error::RedoError;
 use super::format::{
-    BLOCK_LEN, FORMAT_VERSION, FRAGMENT_HEADER_LEN, FragmentCommit, GROUP_HEADER_LEN, GroupHeader,
-    RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, fragment_part, read_group,
-    read_record, read_segment_header,
+    BLOCK_LEN, FORMAT_VERSION, FRAGMENT_HEADER_LEN, FragmentCommit, GROUP_HEADER_LEN, GROUP_LEN_MAX,
+    GroupHeader, RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, fragment_part,
+    read_group, read_record, read_segment_header,
 };
 use super::index::{Extent, Found, FoundFile, GroupPlace, Location, RedoIndex};
 use super::segment;
@@ -24,11 +23,11 @@ use crate::Corrupt;
 
 /// What the logs in `dirs` hold, without changing anything: for offline checks. Blocks; reads everything.
 pub fn recover(env: &Env, dirs: &[PathBuf]) -> Result<RedoIndex, RedoError> {
-    scan(env, dirs).map(|scanned| scanned.index)
+    let index = RedoIndex::default();
+    scan(env, dirs, &index).map(|_| index)
 }
 
 pub(super) struct Scanned {
-    pub(super) index: RedoIndex,
     pub(super) segments: BTreeMap<SegmentId, ScannedSegment>,
     /// Segments whose headers say they are free, or that were made and never used.
     pub(super) free: Vec<PathBuf>,
@@ -53,11 +52,27 @@ pub(super) struct Tail {
     pub(super) offset: u64,
     /// Something was written there that is not a whole group.
     pub(super) torn: bool,
+    /// The last whole group of the segment: where it begins. `None` if there is none.
+    pub(super) last_group: Option<u64>,
 }
 
-pub(super) fn scan(env: &Env, dirs: &[PathBuf]) -> Result<Scanned, RedoError> {
+/// Reads all logs in `dirs` into `index`.
+pub(super) fn scan(env: &Env, dirs: &[PathBuf], index: &RedoIndex) -> Result<Scanned, RedoError> {
+    /// Whoever waits for the index is told of the end, whichever it is.
+    struct Ending<'a>(&'a RedoIndex, bool);
+    impl Drop for Ending<'_> {
+        fn drop(&mut self) {
+            self.0.end_scan(self.1);
+        }
+    }
+    let mut ending = Ending(index, false);
+    let scanned = read_logs(env, dirs, index)?;
+    ending.1 = true;
+    Ok(scanned)
+}
+
+fn read_logs(env: &Env, dirs: &[PathBuf], index: &RedoIndex) -> Result<Scanned, RedoError> {
     let mut scanned = Scanned {
-        index: RedoIndex(Arc::default()),
         segments: BTreeMap::new(),
         free: Vec::new(),
         unfinished: Vec::new(),
@@ -73,7 +88,12 @@ pub(super) fn scan(env: &Env, dirs: &[PathBuf]) -> Result<Scanned, RedoError> {
     }
     let mut reader = LogReader::default();
     let mut before: Option<SegmentId> = None;
+    let mut ahead = scanned.segments.values().map(|segment| segment.file.clone()).collect::<VecDeque<_>>();
     for (id, segment) in &mut scanned.segments {
+        ahead.pop_front();
+        if let Some(next) = ahead.front() {
+            next.will_read(0, next.len().unwrap_or(0));
+        }
         match before {
             Some(last) if last.log == id.log && last.number + 1 != id.number => {
                 return Err(Corrupt::at(
@@ -88,7 +108,8 @@ pub(super) fn scan(env: &Env, dirs: &[PathBuf]) -> Result<Scanned, RedoError> {
             Some(last) if last.log != id.log => scanned.tails.extend(reader.finish_log()),
             _ => {}
         }
-        reader.read_segment(*id, segment)?;
+        reader.read_segment(*id, segment, index)?;
+        index.note_grown();
         before = Some(*id);
     }
     scanned.tails.extend(reader.finish_log());
@@ -97,7 +118,6 @@ pub(super) fn scan(env: &Env, dirs: &[PathBuf]) -> Result<Scanned, RedoError> {
         let pinned = segment.pins.entry(tenant).or_default();
         *pinned = commit.max(*pinned);
     }
-    scanned.index = RedoIndex(Arc::new(reader.found));
     Ok(scanned)
 }
 
@@ -151,9 +171,8 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
 /// Reads the segments of one log after the other.
 #[derive(Default)]
 struct LogReader {
-    found: Found,
-    /// Of the segment read last: memory once taken serves for all.
-    bytes: Vec<u8>,
+    /// Memory of the segment read last, which serves for all.
+    window: Vec<u8>,
     /// Sequence that the log's next group must have, and its position where that is known.
     next: Option<(u64, Option<Lsn>)>,
     tail: Option<Tail>,
@@ -171,54 +190,67 @@ impl LogReader {
         self.tail.take()
     }
 
-    fn read_segment(&mut self, id: SegmentId, segment: &mut ScannedSegment) -> Result<(), RedoError> {
-        let path = segment.path.clone();
-        let mut bytes = std::mem::take(&mut self.bytes);
-        read_whole(&segment.file, &path, &mut bytes)?;
-        let (file, len) = (segment.file.clone(), bytes.len() as u64);
-        self.found.files.push(FoundFile { path: path.clone(), file, len });
-        let file = u32::try_from(self.found.files.len() - 1).expect("a directory's files are few");
+    fn read_segment(
+        &mut self,
+        id: SegmentId,
+        segment: &mut ScannedSegment,
+        index: &RedoIndex,
+    ) -> Result<(), RedoError> {
+        let (path, file) = (segment.path.clone(), segment.file.clone());
+        let len = file.len().map_err(RedoError::io(&path, "asking for the length"))?;
         if let (Some(tail), Some((sequence, _))) = (self.tail.take(), self.next)
             && sequence != segment.first_sequence
         {
             return Err(hole(&tail.path, tail.offset));
         }
         self.next.get_or_insert((segment.first_sequence, None));
-        let mut offset = SEGMENT_HEADER_LEN as usize;
-        while let Some(header) = bytes.get(offset..).and_then(|rest| read_group(rest, id)) {
-            self.expect_next(&path, offset, header)?;
-            let len = header.len_on_disk();
-            let place = GroupPlace { file, len: len as u32, offset: offset as u64, id };
-            self.read_records(
-                &bytes[offset..offset + GROUP_HEADER_LEN + header.records_len],
-                place,
-                segment,
-            )?;
-            offset += len;
-        }
-        let rest = &bytes[offset..];
-        let blocks = rest.len() / BLOCK_LEN;
-        for block in 1..blocks {
-            if read_group(&rest[block * BLOCK_LEN..], id).is_some() {
-                return Err(hole(&path, offset as u64));
+        let mut bytes = SegmentBytes { file: &file, path: &path, len, window: Default::default(), start: 0 };
+        bytes.window = std::mem::take(&mut self.window);
+        bytes.window.clear();
+        let number = {
+            let files = &mut index.add().files;
+            files.push(FoundFile { path: path.clone(), file: file.clone(), len });
+            u32::try_from(files.len() - 1).expect("a directory's files are few")
+        };
+        let (mut offset, mut last_group) = (SEGMENT_HEADER_LEN, None);
+        'segment: loop {
+            // Read before the index is borrowed: others read it meanwhile.
+            bytes.at(offset)?;
+            let mut found = index.add();
+            loop {
+                let Some(here) = bytes.in_memory(offset) else { break };
+                let Some(header) = read_group(here, id) else { break 'segment };
+                self.expect_next(&path, offset, header)?;
+                let len = header.len_on_disk();
+                let place = GroupPlace { file: number, len: len as u32, offset, id };
+                let group = &here[..GROUP_HEADER_LEN + header.records_len];
+                self.read_records(group, place, segment, &mut found)?;
+                last_group = Some(offset);
+                offset += len as u64;
             }
         }
-        let torn = rest.iter().take(BLOCK_LEN).any(|byte| *byte != 0);
-        self.tail = Some(Tail { path, offset: offset as u64, torn });
-        self.bytes = bytes;
+        let blocks = (len - offset) / BLOCK_LEN as u64;
+        for block in 1..blocks {
+            if read_group(bytes.at(offset + block * BLOCK_LEN as u64)?, id).is_some() {
+                return Err(hole(&path, offset));
+            }
+        }
+        let torn = bytes.at(offset)?.iter().take(BLOCK_LEN).any(|byte| *byte != 0);
+        self.window = bytes.window;
+        self.tail = Some(Tail { path, offset, torn, last_group });
         Ok(())
     }
 
     /// Groups of a log are dense over its segments.
-    fn expect_next(&mut self, path: &Path, offset: usize, header: GroupHeader) -> Result<(), RedoError> {
+    fn expect_next(&mut self, path: &Path, offset: u64, header: GroupHeader) -> Result<(), RedoError> {
         let (sequence, start) = self.next.expect("set at the segment's start");
         let start = start.unwrap_or(header.start);
         if header.sequence != sequence {
-            return Err(hole(path, offset as u64));
+            return Err(hole(path, offset));
         }
         if header.start != start {
             let what = "position of the group";
-            return Err(Corrupt::at(path, offset as u64, what, header.start.0, start.0).into());
+            return Err(Corrupt::at(path, offset, what, header.start.0, start.0).into());
         }
         self.next = Some((sequence + 1, Some(Lsn(start.0 + header.records_len as u64))));
         Ok(())
@@ -229,8 +261,9 @@ impl LogReader {
         group: &[u8],
         place: GroupPlace,
         segment: &mut ScannedSegment,
+        found: &mut Found,
     ) -> Result<(), RedoError> {
-        let number = u32::try_from(self.found.groups.len()).expect("groups are whole blocks");
+        let number = u32::try_from(found.groups.len()).expect("groups are whole blocks");
         let mut at = GROUP_HEADER_LEN;
         while at < group.len() {
             let damaged = |what| {
@@ -256,18 +289,19 @@ impl LogReader {
                     let Some(commit) = FragmentCommit::read(payload) else {
                         return Err(damaged("fragment commit"));
                     };
-                    self.assemble(commit, extent, header.tenant, header.commit())
+                    self.assemble(commit, extent, header.tenant, header.commit(), found)
                 }
             };
-            let commits = self.found.tenants.entry(header.tenant).or_default();
-            if commits.insert(header.commit(), location).is_some() {
+            let of_tenant = found.tenants.entry(header.tenant).or_default();
+            of_tenant.len += ByteCount(location.len());
+            if of_tenant.commits.insert(header.commit(), location).is_some() {
                 return Err(damaged("commit is in the logs twice"));
             }
             let pinned = segment.pins.entry(header.tenant).or_default();
             *pinned = header.commit().max(*pinned);
             at = start + header.len;
         }
-        self.found.groups.push(place);
+        found.groups.push(place);
         Ok(())
     }
 
@@ -278,10 +312,11 @@ impl LogReader {
         record: Extent,
         tenant: TenantId,
         number: CommitNo,
+        found: &Found,
     ) -> Location {
         let parts = self.fragments.remove(&commit.set).unwrap_or_default();
         // A group in the making has no place yet: its segment is pinned by the commit record itself.
-        let earlier = parts.iter().filter_map(|(_, part)| self.found.groups.get(part.group as usize));
+        let earlier = parts.iter().filter_map(|(_, part)| found.groups.get(part.group as usize));
         self.pins.extend(earlier.map(|group| (group.id, tenant, number)));
         let dense = parts.iter().map(|(part, _)| *part).eq(0..commit.parts);
         let len: u64 = parts.iter().map(|(_, part)| u64::from(part.len)).sum();
@@ -297,8 +332,43 @@ fn hole(path: &Path, offset: u64) -> RedoError {
     Corrupt::at(path, offset, "group is damaged or lost although later ones are whole", 0, 1).into()
 }
 
-fn read_whole(file: &File, path: &Path, bytes: &mut Vec<u8>) -> Result<(), RedoError> {
-    let len = file.len().map_err(RedoError::io(path, "asking for the length"))?;
-    bytes.resize(len as usize, 0);
-    file.read_at(bytes, 0).map_err(RedoError::io(path, "reading a segment"))
+/// Bytes read of a segment at a time: few enough to stay in the processor's cache until they have been looked at.
+const WINDOW_LEN: usize = 1 << 20;
+const _: () = assert!(WINDOW_LEN > GROUP_LEN_MAX);
+
+/// A segment that is read from its beginning to its end.
+struct SegmentBytes<'s> {
+    file: &'s File,
+    path: &'s Path,
+    len: u64,
+    window: Vec<u8>,
+    /// Where in the segment the window begins.
+    start: u64,
+}
+
+impl SegmentBytes<'_> {
+    /// What is in memory from `offset` on, if a group that begins there is.
+    fn in_memory(&self, offset: u64) -> Option<&[u8]> {
+        let within = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        let bytes = self.window.get(within..)?;
+        let wanted = (self.len - offset).min(GROUP_LEN_MAX as u64);
+        (bytes.len() as u64 >= wanted).then_some(bytes)
+    }
+
+    /// The bytes from `offset` on: a group's, or as many as the segment has.
+    fn at(&mut self, offset: u64) -> Result<&[u8], RedoError> {
+        if self.in_memory(offset).is_none() {
+            let end = self.start + self.window.len() as u64;
+            // What is there already moves to the front.
+            let kept = if (self.start..end).contains(&offset) { (end - offset) as usize } else { 0 };
+            let all = self.window.len();
+            self.window.copy_within(all - kept.., 0);
+            let len = (self.len - offset).min(WINDOW_LEN as u64) as usize;
+            self.window.resize(len, 0);
+            self.start = offset;
+            let read = self.file.read_at(&mut self.window[kept..], offset + kept as u64);
+            read.map_err(RedoError::io(self.path, "reading a segment"))?;
+        }
+        Ok(self.in_memory(offset).expect("just read"))
+    }
 }

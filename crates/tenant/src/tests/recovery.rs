@@ -4,9 +4,10 @@ use std::path::Path;
 
 use env::sim::{PowerCut, World};
 use env::{Env, block_on};
-use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
+use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use super::*;
+use crate::Replayed;
 use crate::verify::verify;
 
 pub(super) const DATA: &str = "/data/tenant-77";
@@ -137,6 +138,79 @@ fn a_reopened_tenant_reads_its_pages_from_disk_and_goes_on() {
     assert!(file.is_clean(), "{:?}", file.defects);
     assert_eq!(report.defects, Vec::<String>::new());
     assert!(report.rows > 500 && report.rows == report.index_entries && report.orphans == 0, "{report:?}");
+}
+
+#[test]
+fn a_replay_may_begin_before_the_log_has_been_read() {
+    let world = World::new(3);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        // The commits of two starts, whose logs have numbers in any order.
+        let mut server = open(&env).await;
+        let t = fill(&mut server).await;
+        for n in 0..700 {
+            if n == 350 {
+                while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+                drop(server);
+                server = open(&env).await;
+            }
+            put(&mut server, t, (n * 7 % 300) as i32, n).await;
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        let committed = server.tenant.committed();
+        drop(server);
+
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        let index = RedoIndex::default();
+        let (logs, replayed) = {
+            let mut ahead = std::pin::pin!(tenant.replay_so_far(&index, || true));
+            std::future::poll_fn(|cx| {
+                assert!(ahead.as_mut().poll(cx).is_pending(), "nothing has been read");
+                Poll::Ready(())
+            })
+            .await;
+            let logs = LogDir::open_into(&env, Path::new("/log"), options(), &index).unwrap();
+            (logs, ahead.await.unwrap())
+        };
+        assert_eq!((replayed.commits, tenant.committed()), (committed.0, committed));
+        assert_eq!(tenant.replay(&index).await.unwrap(), Replayed::default(), "nothing is left");
+        let (log, flusher) = logs.writer();
+        let mut server = Server { tenant, log, flusher };
+        assert_eq!(server.auto(|view| all_rows(view, t)).await.unwrap(), rows);
+        assert_eq!(server.tenant.check().defects, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_replay_that_is_stopped_is_gone_on_with() {
+    let world = World::new(4);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let t = fill(&mut server).await;
+        for n in 0..1500 {
+            put(&mut server, t, (n * 7 % 100) as i32, n).await;
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        drop(server);
+        let (logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let budget = MemoryBudget::new(MEMORY_MIN, 0, 1);
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        tenant.charge_to(&budget);
+        let before = tenant.replay_so_far(&index, || false).await.unwrap().commits;
+        let after = tenant.replay(&index).await.unwrap().commits;
+        assert!(before > 0 && after > 0, "{before} commits and {after}");
+        let (log, flusher) = logs.writer();
+        let mut server = Server { tenant, log, flusher };
+        assert_eq!(server.auto(|view| all_rows(view, t)).await.unwrap(), rows);
+        assert_eq!(server.tenant.check().defects, Vec::<String>::new());
+    });
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! Replaying tenants with much in the log while the log is still being read, on a thread of its own.
+//!
+//! A start reads all logs before anyone is served, and replaying needs nothing but what was read so far: so the two go on side
+//! by side. What comes of it is a tenant as it was at one of its commits, which nobody may see before the logs were found sound
+//! and made durable; its home takes it over when the tenant is opened, and replays the rest. Nothing is written. A head start
+//! that fails, or that nobody could begin, is none: the home reads root and log by itself, and meets what was wrong.
+//!
+//! The thread's time is charged to nobody: the workers have nothing to do yet, or run with priority.
+
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use base::{ByteCount, TenantId};
+use env::{Env, JoinHandle};
+use rustc_hash::FxHashMap;
+use storage::MemoryBudget;
+use storage::redo::RedoIndex;
+use tenant::{OpenError, Tenant};
+
+use crate::data_dir::tenant_file;
+
+/// The tenants' head starts. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct HeadStarts(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    tenants: Mutex<FxHashMap<TenantId, HeadStart>>,
+    stopped: AtomicBool,
+}
+
+enum HeadStart {
+    UnderWay(Vec<Waker>),
+    Done(PathBuf, Box<Tenant>),
+    /// Failed, taken, or never to be begun.
+    Over,
+}
+
+/// What a head start needs.
+pub(crate) struct HeadStartRun {
+    pub(crate) env: Env,
+    pub(crate) redo: RedoIndex,
+    pub(crate) memory: Arc<MemoryBudget>,
+    /// Where data files are.
+    pub(crate) volumes: Vec<PathBuf>,
+    /// A tenant with less in the logs is left to its home.
+    pub(crate) len_min: ByteCount,
+}
+
+impl HeadStarts {
+    /// Begins with the first tenant that turns out to be large, on a thread of its own that ends with the last one.
+    ///
+    /// # Errors
+    /// The system makes no thread.
+    pub(crate) fn begin(&self, run: HeadStartRun) -> std::io::Result<HeadStartThread> {
+        let starts = self.clone();
+        let threads = run.env.threads.clone();
+        let body = move || env::block_on(&run.env, starts.run(&run));
+        let thread = threads.spawn("head-start", None, Box::new(body))?;
+        Ok(HeadStartThread { starts: self.clone(), thread: Some(thread) })
+    }
+
+    async fn run(&self, run: &HeadStartRun) {
+        let untouched = |tenant| tenant != TenantId::SYSTEM && !self.lock().contains_key(&tenant);
+        while let Some(tenant) = run.redo.large_tenant(run.len_min, untouched).await {
+            if self.is_stopped() {
+                return;
+            }
+            let Some(under_way) = self.claim(tenant) else { continue };
+            match self.replay(run, tenant).await {
+                Ok(Some((path, replayed))) => under_way.done(path, replayed),
+                Ok(None) => {}
+                // Its home will say so where it matters.
+                Err(error) => tracing::debug!(tenant = tenant.0, %error, "no head start"),
+            }
+        }
+    }
+
+    async fn replay(&self, run: &HeadStartRun, id: TenantId) -> Result<Option<(PathBuf, Tenant)>, OpenError> {
+        let paths = run.volumes.iter().map(|volume| tenant_file(volume, id));
+        let Some(path) = paths.into_iter().find(|path| run.env.disk.exists(path)) else { return Ok(None) };
+        let mut tenant = Tenant::open(&run.env, &path, id).await?;
+        tenant.charge_to(&run.memory);
+        let replayed = tenant.replay_so_far(&run.redo, || !self.is_stopped()).await?;
+        let (commits, changes) = (replayed.commits, replayed.changes);
+        tracing::info!(tenant = id.0, commits, changes, "redo log replayed while it was read");
+        Ok((!run.redo.has_failed()).then_some((path, tenant)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, HeadStart>> {
+        self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::Relaxed)
+    }
+
+    fn claim(&self, tenant: TenantId) -> Option<UnderWay<'_>> {
+        let mut tenants = self.lock();
+        if tenants.contains_key(&tenant) {
+            return None;
+        }
+        tenants.insert(tenant, HeadStart::UnderWay(Vec::new()));
+        Some(UnderWay { starts: self, tenant })
+    }
+
+    /// The tenant as far as it was replayed, once; waits while it is being replayed. `None` if there was no head start: from then
+    /// on there is none.
+    pub(crate) async fn take(&self, id: TenantId, path: &Path) -> Option<Box<Tenant>> {
+        poll_fn(|cx| {
+            let mut tenants = self.lock();
+            if let Some(HeadStart::UnderWay(waiters)) = tenants.get_mut(&id) {
+                waiters.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(match tenants.insert(id, HeadStart::Over) {
+                Some(HeadStart::Done(of, tenant)) if of == path => Some(tenant),
+                _ => None,
+            })
+        })
+        .await
+    }
+
+    /// Forgets a tenant that is not there.
+    pub(crate) fn forget(&self, id: TenantId) {
+        let mut tenants = self.lock();
+        if !matches!(tenants.get(&id), Some(HeadStart::UnderWay(_))) {
+            tenants.insert(id, HeadStart::Over);
+        }
+    }
+}
+
+/// The thread of the head starts. Dropped, it ends with the commits that it is at.
+pub(crate) struct HeadStartThread {
+    starts: HeadStarts,
+    thread: Option<JoinHandle>,
+}
+
+impl Drop for HeadStartThread {
+    fn drop(&mut self) {
+        self.starts.0.stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A head start under way. Dropped without [`UnderWay::done`], it has failed.
+struct UnderWay<'a> {
+    starts: &'a HeadStarts,
+    tenant: TenantId,
+}
+
+impl UnderWay<'_> {
+    fn done(self, path: PathBuf, tenant: Tenant) {
+        self.end(HeadStart::Done(path, Box::new(tenant)));
+    }
+
+    fn end(&self, with: HeadStart) {
+        let before = self.starts.lock().insert(self.tenant, with);
+        if let Some(HeadStart::UnderWay(waiters)) = before {
+            waiters.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut tenants = self.starts.lock();
+        if let Some(HeadStart::UnderWay(waiters)) = tenants.get_mut(&self.tenant) {
+            waiters.drain(..).for_each(Waker::wake);
+            tenants.insert(self.tenant, HeadStart::Over);
+        }
+    }
+}
