@@ -16,6 +16,9 @@
 //! change. Of a write that fails any sectors may have arrived; of those that did, a file that is not opened for direct
 //! I/O does not say later whether they are durable: they are in doubt as after a failed sync. Blocking calls take no
 //! virtual time.
+//!
+//! A file takes space while it has a name or is open. Its bytes are kept for as long as that, or a name that a power cut may
+//! bring back, leads to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -315,6 +318,8 @@ pub(super) struct DiskState {
     dirs: BTreeMap<PathBuf, Directory>,
     inodes: BTreeMap<InodeNo, Inode>,
     inodes_made: InodeNo,
+    /// How often each file is open, by the process of this generation.
+    open: BTreeMap<InodeNo, u32>,
     locks: BTreeSet<PathBuf>,
     /// Power cuts so far: what was opened before the last one fails.
     generation: u64,
@@ -336,6 +341,7 @@ impl Default for DiskState {
             dirs: BTreeMap::from([(PathBuf::from("/"), Directory::default())]),
             inodes: BTreeMap::new(),
             inodes_made: 0,
+            open: BTreeMap::new(),
             locks: BTreeSet::new(),
             generation: 0,
             faults: Vec::new(),
@@ -419,11 +425,31 @@ impl DiskState {
     }
 
     pub(super) fn used(&self) -> u64 {
-        self.inodes.values().map(Inode::stored).sum()
+        let named: BTreeSet<InodeNo> =
+            self.dirs.values().flat_map(|dir| dir.names.values()).filter_map(file_of).collect();
+        let takes_space = |number: &InodeNo| named.contains(number) || self.open.contains_key(number);
+        let taking = self.inodes.iter().filter(|(number, _)| takes_space(number));
+        taking.map(|(_, inode)| inode.stored()).sum()
+    }
+
+    /// Drops the files that nothing leads to any more.
+    fn forget_unreachable(&mut self) {
+        let named: BTreeSet<InodeNo> = self.dirs.values().flat_map(Directory::may_name).collect();
+        let open = &self.open;
+        self.inodes.retain(|number, _| named.contains(number) || open.contains_key(number));
+    }
+
+    fn close(&mut self, number: InodeNo) {
+        let count = self.open.get_mut(&number).expect("an open file is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.open.remove(&number);
+            self.forget_unreachable();
+        }
     }
 
     fn check_room(&mut self, more: u64) -> io::Result<()> {
-        if more > 0 && self.used() + more > self.capacity {
+        if more > 0 && self.capacity < UNLIMITED && self.used() + more > self.capacity {
             self.struck += 1;
             return Err(errno(libc::ENOSPC));
         }
@@ -462,9 +488,8 @@ impl DiskState {
         self.powered_off = false;
         self.cut_after = None;
         self.locks.clear();
-        // A file without a name goes with the last process that has it open, unless a power cut may bring the name back.
-        let held: BTreeSet<InodeNo> = self.dirs.values().flat_map(Directory::may_name).collect();
-        self.inodes.retain(|number, _| held.contains(number));
+        self.open.clear();
+        self.forget_unreachable();
     }
 
     /// The files as they are, all of it durable, on a disk without faults.
@@ -589,6 +614,7 @@ impl Disk for SimDisk {
             return Err(errno(libc::EIO));
         }
         let generation = disk.generation;
+        *disk.open.entry(inode).or_default() += 1;
         drop(disk);
         let writable = mode != OpenMode::Read;
         let path = path.to_path_buf();
@@ -624,7 +650,7 @@ impl Disk for SimDisk {
             Some(Node::Dir) => Err(errno(libc::EISDIR)),
             Some(Node::File(_)) => {
                 disk.admit(DiskOp::Name, path)?;
-                // The inode stays: it may be open, and a power cut may bring the name back.
+                // The bytes stay: the file may be open, and a power cut may bring the name back.
                 disk.dir(&dir)?.change(NameChange::Unset(name));
                 Ok(())
             }
@@ -646,6 +672,7 @@ impl Disk for SimDisk {
         for dir in below {
             disk.dirs.remove(&dir);
         }
+        disk.forget_unreachable();
         Ok(())
     }
 
@@ -701,6 +728,7 @@ impl Disk for SimDisk {
         let mut disk = lock(&self.0.disk);
         disk.admit(DiskOp::Name, dir)?;
         disk.dir(&normal(dir))?.sync();
+        disk.forget_unreachable();
         Ok(())
     }
 
@@ -736,6 +764,7 @@ impl Disk for SimDisk {
         let directory = disk.dir(&dir)?;
         directory.change(NameChange::Set(name, Node::File(number)));
         directory.sync();
+        disk.forget_unreachable();
         Ok(())
     }
 }
@@ -751,6 +780,15 @@ impl Drop for HeldLock {
         let mut disk = lock(&self.machine.disk);
         if disk.generation == self.generation {
             disk.locks.remove(&self.path);
+        }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut disk = lock(&self.machine.disk);
+        if disk.generation == self.generation {
+            disk.close(self.inode);
         }
     }
 }

@@ -514,3 +514,41 @@ fn reserved_space_is_there_when_the_disk_is_full() {
     world.mend_disk();
     other.write_at(&[1; 512], 0).unwrap();
 }
+
+#[test]
+fn a_removed_file_takes_space_while_it_is_open() {
+    let world = World::new(1);
+    let env = world.env();
+    let file = create(&env, "/data/file");
+    file.write_at(&[7; 8192], 0).unwrap();
+    world.set_disk_capacity(ByteCount(8192));
+    assert!(env.disk.open(Path::new("/data/other"), OpenMode::Create, false).is_ok());
+    env.disk.remove(Path::new("/data/file")).unwrap();
+    assert_eq!(world.disk_used(), ByteCount(8192), "somebody has it open");
+    drop(file);
+    assert_eq!(world.disk_used(), ByteCount(0));
+    create(&env, "/data/other").write_at(&[8; 8192], 0).unwrap();
+    assert_eq!(world.disk_used(), ByteCount(8192));
+}
+
+#[test]
+fn a_removed_file_comes_back_with_its_bytes_until_its_directory_is_synced() {
+    for synced in [false, true] {
+        let world = World::new(1);
+        let env = world.env();
+        let file = create(&env, "/data/file");
+        file.write_at(&[7; 4096], 0).unwrap();
+        file.sync_data_blocking().unwrap();
+        drop(file);
+        env.disk.remove(Path::new("/data/file")).unwrap();
+        if synced {
+            env.disk.sync_dir(Path::new("/data")).unwrap();
+        }
+        world.power_cut(PowerCut::DropUnsynced);
+        let env = world.env();
+        assert_eq!(env.disk.exists(Path::new("/data/file")), !synced);
+        if !synced {
+            assert_eq!(content(&env, "/data/file"), [7; 4096]);
+        }
+    }
+}
