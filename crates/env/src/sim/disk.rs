@@ -20,10 +20,12 @@
 //! A file takes space while it has a name or is open. Its bytes are kept for as long as that, or a name that a power cut may
 //! bring back, leads to them.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::RawFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ByteCount;
@@ -32,6 +34,7 @@ use rand::rngs::StdRng;
 
 use super::{Machine, lock};
 use crate::disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+use names::{Directory, InodeNo, NameChange, Node, file_of, normal, split};
 
 const SECTOR: usize = 512;
 /// The size of a disk without a limit.
@@ -256,64 +259,6 @@ impl Inode {
     }
 }
 
-type InodeNo = u64;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Node {
-    Dir,
-    File(InodeNo),
-}
-
-/// A change of names in one directory.
-#[derive(Clone)]
-enum NameChange {
-    Set(String, Node),
-    Unset(String),
-    Rename(String, String),
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<String, Node>) {
-        match self {
-            NameChange::Set(name, node) => drop(names.insert(name.clone(), node.clone())),
-            NameChange::Unset(name) => drop(names.remove(name)),
-            NameChange::Rename(from, to) => {
-                if let Some(node) = names.remove(from) {
-                    names.insert(to.clone(), node);
-                }
-            }
-        }
-    }
-}
-
-#[derive(Clone, Default)]
-struct Directory {
-    names: BTreeMap<String, Node>,
-    durable: BTreeMap<String, Node>,
-    changes: Vec<NameChange>,
-}
-
-impl Directory {
-    fn change(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.changes.push(change);
-    }
-
-    /// Files that have a name here, or may have one after a power cut.
-    fn may_name(&self) -> impl Iterator<Item = InodeNo> + '_ {
-        let changed = self.changes.iter().filter_map(|change| match change {
-            NameChange::Set(_, node) => Some(node),
-            NameChange::Unset(_) | NameChange::Rename(..) => None,
-        });
-        self.names.values().chain(self.durable.values()).chain(changed).filter_map(file_of)
-    }
-
-    fn sync(&mut self) {
-        self.durable.clone_from(&self.names);
-        self.changes.clear();
-    }
-}
-
 pub(super) struct DiskState {
     dirs: BTreeMap<PathBuf, Directory>,
     inodes: BTreeMap<InodeNo, Inode>,
@@ -358,32 +303,6 @@ impl Default for DiskState {
 
 fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
-}
-
-fn file_of(node: &Node) -> Option<InodeNo> {
-    match node {
-        Node::File(number) => Some(*number),
-        Node::Dir => None,
-    }
-}
-
-/// An absolute path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => normal.push(name),
-            Component::ParentDir => drop(normal.pop()),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    normal
-}
-
-fn split(path: &Path) -> io::Result<(PathBuf, String)> {
-    let path = normal(path);
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok((path.parent().expect("a path with a name has a parent").to_path_buf(), name.to_owned()))
 }
 
 impl DiskState {
