@@ -76,3 +76,25 @@ fn the_space_of_a_dropped_table_is_given_back_and_the_file_is_cut() {
     let mut acme = server.connect("acme", "acme", "pw").unwrap();
     assert_eq!(acme.ok("SELECT max(id) FROM kept"), vec![vec![Some(id.to_string())]]);
 }
+
+#[test]
+fn a_commit_larger_than_the_memory_for_pages_is_written_and_the_tenant_goes_on() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.memory = storage::MEMORY_MIN;
+        // Nothing is due by age or by the log.
+        config.checkpoint_interval = Nanos::from_secs(100_000);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let rows = 2 * storage::MEMORY_MIN.0 / 100_000;
+    for round in 0..3 {
+        // Changed pages alone fill the memory; the catalog's, which a checkpoint needs, were evicted before.
+        let values: Vec<String> =
+            (0..rows).map(|id| format!("({}, '{}')", round * rows + id, "x".repeat(100_000))).collect();
+        acme.ok(&format!("INSERT INTO t VALUES {}", values.join(", ")));
+        server.admin("rowhouse").ok("SELECT rowhouse.evict('acme')");
+    }
+    assert_eq!(acme.ok("SELECT count(*) FROM t"), vec![vec![Some((3 * rows).to_string())]]);
+}

@@ -41,6 +41,7 @@ struct Hold {
 pub struct PageRequest {
     reader: Arc<FileReader>,
     run: PageRun,
+    /// Where to wait for room; `None` for a page that does not wait.
     budget: Option<Arc<MemoryBudget>>,
     /// Statements hold too many pages for this one to begin: it waits for the end of one instead of reading.
     waits_to_hold: bool,
@@ -208,7 +209,8 @@ impl Tenant {
     }
 
     /// A page that beginning a checkpoint will change and that is not in memory; `None` if there is none. Ask until it says so,
-    /// then begin: what is missing then is read within [`Tenant::begin_checkpoint`].
+    /// then begin: what is missing then is read within [`Tenant::begin_checkpoint`]. Reading it waits for no room: evictors
+    /// that find changed pages alone wait for this very checkpoint.
     ///
     /// Errors: the catalog's tree is damaged.
     pub fn checkpoint_request(&mut self) -> Result<Option<PageRequest>, OpenError> {
@@ -222,7 +224,10 @@ impl Tenant {
         let touched = keys.try_for_each(|key| btree::contains(&self.pages, root, &key.to_bytes()).map(drop));
         match touched {
             Ok(()) => Ok(None),
-            Err(PageFault::Miss(page)) => self.request(page).map_err(|fault| self.open_error(fault)),
+            Err(PageFault::Miss(page)) => {
+                let request = self.request(page).map_err(|fault| self.open_error(fault))?;
+                Ok(request.map(|request| PageRequest { budget: None, ..request }))
+            }
             Err(fault) => Err(self.open_error(fault)),
         }
     }

@@ -105,7 +105,8 @@ impl Home {
             let request =
                 request.map_err(|error| SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()))?;
             let Some(request) = request.flatten() else { break };
-            self.load_page(request).await?;
+            // By itself: a statement's read of the same page may wait for the room that this checkpoint is to make.
+            self.do_load_page(request).await?;
         }
         Ok(())
     }

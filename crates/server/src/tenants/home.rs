@@ -475,7 +475,8 @@ impl Home {
         load.await
     }
 
-    async fn do_load_page(&self, request: PageRequest) -> SqlResult<()> {
+    /// As [`Home::load_page`], shared with nobody.
+    pub(super) async fn do_load_page(&self, request: PageRequest) -> SqlResult<()> {
         let loaded = request.read().await.map_err(|error| {
             tracing::error!(tenant = self.id.0, %error, "a page cannot be read");
             SqlError::new(tenant::state_of_file_error(&error), error.to_string())
