@@ -79,6 +79,9 @@ impl SessionHost for Host {
     fn is_interrupted(&self) -> bool {
         self.control.is_pending()
     }
+    fn has_analytic_path(&self) -> bool {
+        self.shared.config.analytic.is_some()
+    }
     fn password_verifier(&self, password: &str) -> String {
         if password.parse::<Verifier>().is_ok() {
             return password.to_owned();

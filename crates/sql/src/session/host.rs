@@ -68,6 +68,10 @@ pub trait SessionHost: Send + Sync {
     fn is_interrupted(&self) -> bool {
         false
     }
+    /// Whether [`super::Pause::Analytic`] is answered: without, a query that examines or misses much stays on the point path.
+    fn has_analytic_path(&self) -> bool {
+        true
+    }
     /// A password as it is stored: PostgreSQL's `SCRAM-SHA-256$…` form. One that has this form already is kept.
     fn password_verifier(&self, password: &str) -> String;
     /// The columns of what [`super::Pause::Host`] will answer; empty for a statement without rows.

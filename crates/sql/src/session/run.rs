@@ -219,10 +219,9 @@ impl Session {
                 let mark = out.mark();
                 let context = self.format_for(home);
                 let mut sink = ClientRows::new(fields, run, &context, out)?;
-                let limits = ExecLimits {
-                    rows_examined_max: planned.query.is_some().then_some(ROWS_EXAMINED_MAX),
-                    profile: None,
-                };
+                let may_leave = planned.query.is_some() && self.start.host.has_analytic_path();
+                let rows_examined_max = may_leave.then_some(ROWS_EXAMINED_MAX);
+                let limits = ExecLimits { rows_examined_max, profile: None };
                 match self.run_point(home, planned, run.parameters, &mut sink, limits)? {
                     Some(done) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
                     None => {
