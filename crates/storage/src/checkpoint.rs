@@ -6,7 +6,7 @@
 //! and old slots given up, so a failure before has nothing to take back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 use env::IoBuf;
@@ -55,6 +55,23 @@ pub struct Checkpoint {
     counts: CheckpointCounts,
     /// Bytes a second at most; `None` for as fast as the disk.
     rate: Option<ByteCount>,
+    hurry: Hurry,
+}
+
+/// Ends the spreading of a checkpoint that is under way. Clones are of the same checkpoint; from any thread.
+#[derive(Clone, Default)]
+pub struct Hurry(Arc<AtomicBool>);
+
+impl Hurry {
+    /// Has the writes that are left follow each other, as if [`Checkpoint::spread`] had never been called: somebody waits
+    /// for the end. A pause that has begun is finished.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 enum Stage {
@@ -105,7 +122,13 @@ impl Checkpoint {
             stage: Stage::Idle,
             counts: CheckpointCounts::default(),
             rate: None,
+            hurry: Hurry::default(),
         })
+    }
+
+    /// For whoever comes to wait for the end of this checkpoint.
+    pub fn hurry(&self) -> Hurry {
+        self.hurry.clone()
     }
 
     /// Spreads the writes: at most `rate` bytes a second, a pause after each 256 KiB, so that other writes of the volume find
@@ -140,7 +163,7 @@ impl Checkpoint {
             yield_every(i).await;
             self.slots.release(slot);
         }
-        let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate);
+        let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
         let of_snapshots = std::mem::take(&mut self.of_snapshots);
         let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;

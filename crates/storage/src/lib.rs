@@ -28,7 +28,7 @@ mod verify;
 mod version;
 mod yield_now;
 
-pub use checkpoint::{Checkpoint, CheckpointCounts};
+pub use checkpoint::{Checkpoint, CheckpointCounts, Hurry};
 pub use corrupt::Corrupt;
 pub use data_file::{DataFile, Root};
 pub use file_error::FileError;

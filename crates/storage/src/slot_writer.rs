@@ -6,6 +6,7 @@ use env::{FileFuture, IoBuf};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::PageBytes;
+use crate::checkpoint::Hurry;
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
 use crate::slots::{FileFull, Slots};
@@ -29,14 +30,17 @@ pub(crate) struct SlotWriter<'a> {
     pub(crate) pages_written: u64,
     /// Pause after each write, in nanoseconds a byte of it.
     pause_a_byte: u64,
+    /// Asked for, there are no pauses.
+    hurry: Hurry,
 }
 
 impl<'a> SlotWriter<'a> {
-    /// Writes at most `rate` bytes a second; `None` for as fast as the disk.
+    /// Writes at most `rate` bytes a second until there is `hurry`; `None` for as fast as the disk.
     pub(crate) fn new(
         reader: &'a FileReader,
         slots: &'a mut Slots,
         rate: Option<ByteCount>,
+        hurry: Hurry,
     ) -> SlotWriter<'a> {
         let pause_a_byte = rate.map_or(0, |rate| Nanos::from_secs(1).0 / rate.0.max(1));
         SlotWriter {
@@ -48,6 +52,7 @@ impl<'a> SlotWriter<'a> {
             writes: FuturesUnordered::new(),
             pages_written: 0,
             pause_a_byte,
+            hurry,
         }
     }
 
@@ -107,6 +112,7 @@ impl<'a> SlotWriter<'a> {
         }
         match self.pause_a_byte {
             0 => yield_now().await,
+            _ if self.hurry.is_asked() => yield_now().await,
             pause => env::sleep(Nanos(pause * len as u64)).await,
         }
         Ok(())

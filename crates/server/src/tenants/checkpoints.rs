@@ -49,21 +49,24 @@ impl Home {
         task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
-    /// As [`Home::checkpoint`], but if one is under way waits for its end instead.
+    /// As [`Home::checkpoint`], but if one is under way waits for its end instead, which then is not spread any more.
     pub(super) async fn checkpoint_or_wait(self: &Arc<Home>) -> SqlResult<()> {
         if self.since_checkpoint().is_some() {
             return self.checkpoint(Pace::Now).await;
         }
+        self.hurry_checkpoint();
         self.checkpoint_ended().await;
         Ok(())
     }
 
-    /// Begins a checkpoint if none is under way, and leaves it to itself. At home only.
+    /// Begins a checkpoint and leaves it to itself; one that is under way is not spread any more. At home only.
     pub(super) fn start_checkpoint(self: &Arc<Home>) {
         if self.since_checkpoint().is_some() {
             let home = self.clone();
             // Failures are logged where they happen; the next look tries again.
             self.worker().spawn(self.id(), async move { drop(home.do_checkpoint(Pace::Now).await) }).detach();
+        } else {
+            self.hurry_checkpoint();
         }
     }
 

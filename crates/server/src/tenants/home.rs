@@ -18,7 +18,7 @@ use governor::Promise;
 use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
 use storage::redo::{LogWriter, RedoIndex};
-use storage::{PageCounters, PageTally};
+use storage::{Hurry, PageCounters, PageTally};
 use tenant::{Interrupt, PageRequest, Tenant};
 
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
@@ -96,6 +96,8 @@ struct State {
     logged: ByteCount,
     checkpointed_at: Nanos,
     checkpointing: bool,
+    /// Of the checkpoint under way.
+    hurry: Option<Hurry>,
     /// The redo to replay at the next opening.
     redo: Redo,
     /// Why its data file takes no checkpoint: commits are refused with it until one succeeds.
@@ -175,6 +177,7 @@ impl Home {
             logged: ByteCount(0),
             checkpointed_at: Nanos(0),
             checkpointing: false,
+            hurry: None,
             redo: Redo::OfEarlierStarts,
             refusal: None,
         };
@@ -825,6 +828,7 @@ impl Home {
                 shared.snapshot_pauses.record(env::now() - began);
             }
             state.checkpointing = true;
+            state.hurry = Some(checkpoint.hurry());
             let logged = std::mem::take(&mut state.logged);
             Ok(Some(super::checkpoints::Begun {
                 checkpoint,
@@ -840,6 +844,7 @@ impl Home {
     pub(super) fn finish_checkpoint(&self, begun: super::checkpoints::Begun) -> bool {
         self.cell.with(|state| {
             state.checkpointing = false;
+            state.hurry = None;
             state.waiters.drain(..).for_each(Waker::wake);
             if state.incarnation != begun.incarnation {
                 return false;
@@ -852,6 +857,11 @@ impl Home {
             }
             published
         })
+    }
+
+    /// Has the checkpoint that is under way, if one is, write as fast as it can. At home only.
+    pub(super) fn hurry_checkpoint(&self) {
+        self.cell.with(|state| state.hurry.iter().for_each(Hurry::ask));
     }
 
     /// Waits for the end of the checkpoint that is under way, if one is. At home only.

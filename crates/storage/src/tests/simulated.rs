@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use base::{ByteCount, Nanos};
 use env::block_on;
 use env::sim::{DiskFault, DiskOp, PowerCut, World};
 use rand::rngs::StdRng;
@@ -91,4 +92,29 @@ fn a_root_that_is_believed_is_durable_although_an_earlier_sync_failed() {
         assert_eq!(open().expect("opens after a cut").commit, believed, "seed {seed}");
     }
     assert!(in_doubt > 0, "no root was ever in doubt");
+}
+
+#[test]
+fn a_checkpoint_that_somebody_waits_for_is_not_spread() {
+    let took = |hurried: bool| {
+        let world = World::new(1);
+        world.env().disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+        let mut store = Store::create_in(world.env(), JournalFile::default());
+        for value in 0..256 {
+            store.allocate(value);
+        }
+        let mut checkpoint = store.begin();
+        // Two MiB of pages.
+        checkpoint.spread(ByteCount::from_mib(1));
+        if hurried {
+            checkpoint.hurry().ask();
+        }
+        let began = store.env.now();
+        block_on(&store.env, checkpoint.run()).expect("written");
+        let took = store.env.now() - began;
+        checkpoint.finish(&mut store.map, &mut store.file);
+        took
+    };
+    assert!(took(false) >= Nanos::from_secs(2));
+    assert!(took(true) < Nanos::from_secs(1));
 }
