@@ -6,79 +6,21 @@ cache on its behalf. Of that Rowhouse is given --pages for its pages (it reads a
 PostgreSQL has a quarter as shared buffers and leaves the rest to the page cache, as its manual advises. Needs the right to
 make control groups (root).
 
-Both are loaded first; the population's size is what PostgreSQL's and Rowhouse's data directories hold, without logs. Runs are
-interleaved, the other server standing still, medians are taken, TPC-C's conditions checked at the end. What the disk was
-asked for is the device's own count over the run.
+Both are loaded first, outside of the groups (a COPY of a whole table is one transaction, whose changes Rowhouse keeps in
+memory beside its pages), and started again into them. The population's size is what the data directories hold, without logs.
+Runs are interleaved, the other server standing still, medians are taken, TPC-C's conditions checked at the end. What was read
+from and written to disk is what the system counts for the server's processes, pages of the page cache when they are changed.
 
 The floor: 1.5 times PostgreSQL's tpmC with data of five times the memory.
 """
 
 import contextlib
-import os
-from pathlib import Path
 
 import servers
-from servers import say
+from memory_cage import cage
+from servers import bytes_of, say
 
 FLOOR = 1.5
-SIZES = {"k": 10, "m": 20, "g": 30}
-
-
-def bytes_of(text):
-    """`512MiB` or `512MB`, both binary."""
-    number, unit = text.rstrip("iBb")[:-1], text.rstrip("iBb")[-1].lower()
-    return int(float(number) * (1 << SIZES[unit]))
-
-
-class Cage:
-    """A memory control group that processes are put into."""
-
-    def __init__(self, name, limit):
-        root = Path("/sys/fs/cgroup")
-        unified = (root / "cgroup.controllers").exists()
-        self.path = (root if unified else root / "memory") / f"rowhouse-bench-{os.getpid()}-{name}"
-        self.path.mkdir()
-        (self.path / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(limit))
-
-    def take(self, server):
-        for pid in servers.process_tree(server.pid):
-            with contextlib.suppress(ProcessLookupError):
-                (self.path / "cgroup.procs").write_text(str(pid))
-
-    def remove(self):
-        self.path.rmdir()
-
-
-@contextlib.contextmanager
-def caged(server, limit):
-    cage = Cage(server.name.lower(), limit)
-    try:
-        with servers.running(server):
-            cage.take(server)
-            servers.put_to_sleep(server)
-            yield server
-    finally:
-        cage.remove()
-
-
-def data_bytes(server):
-    """Bytes of the data directory on disk, without logs."""
-    logs = ("pg_wal", "log")
-    return sum(
-        path.stat().st_blocks * 512
-        for path in server.data.rglob("*")
-        if path.is_file() and not any(part in logs for part in path.relative_to(server.data).parts)
-    )
-
-
-def device_bytes(folder):
-    """Bytes read from and written to the device of `folder` since the machine started."""
-    device = os.stat(folder).st_dev
-    for line in Path("/proc/diskstats").read_text().splitlines():
-        fields = line.split()
-        if (int(fields[0]), int(fields[1])) == (os.major(device), os.minor(device)):
-            return int(fields[5]) * 512, int(fields[9]) * 512
-    return 0, 0
 
 
 def main():
@@ -95,22 +37,26 @@ def main():
     options = ["tpcc", "--tenants", 1, "--prefix", "beyond", "--warehouses", arguments.warehouses,
                "--clients", arguments.clients]
     runs, sizes = {}, {}
-    with servers.folder("beyond-memory") as folder, \
-            caged(servers.Rowhouse(folder, ["--memory", arguments.pages]), limit) as ours, \
-            caged(servers.Postgres(folder, f"{limit // 4 >> 20}MB", "1GB"), limit) as theirs:
+    with servers.folder("beyond-memory") as folder, contextlib.ExitStack() as stack:
+        ours = servers.Rowhouse(folder, ["--memory", arguments.pages])
+        theirs = servers.Postgres(folder, f"{limit // 4 >> 20}MB", "1GB")
         for server in (ours, theirs):
-            with servers.awake(server):
-                say(f"  loading on {server.name}")
+            say(f"  loading on {server.name}")
+            with servers.running(server):
                 servers.bench(server, *options, "--load-only")
-                sizes[server.name], runs[server.name] = data_bytes(server), []
+            sizes[server.name], runs[server.name] = servers.data_bytes(server), []
+            say(f"  {sizes[server.name] / 1e9:.2f} GB of data")
+            stack.enter_context(servers.running(server))
+            stack.enter_context(cage(server, limit))
+            servers.put_to_sleep(server)
         for number in range(arguments.runs):
             for server in (ours, theirs) if number % 2 == 0 else (theirs, ours):
                 with servers.awake(server):
-                    before = device_bytes(folder)
+                    before = servers.disk_bytes(server.pid)
                     run = servers.bench_with_cpu(server, *options, "--no-load", "--no-check",
                                                  warm_up=arguments.warm_up, seconds=arguments.seconds)
                     whole = run["transactions_per_second"] * (arguments.warm_up + arguments.seconds)
-                    after = device_bytes(folder)
+                    after = servers.disk_bytes(server.pid)
                     run["read"], run["written"] = ((b - a) / whole for a, b in zip(before, after))
                     runs[server.name].append(run)
                     say(f"  run {number + 1}, {server.name}: {run['tpmc']:,.0f} tpmC, {run['cpu_us']:.0f} us/tx, a transaction "

@@ -4,12 +4,14 @@
 A round: TPC-C on every tenant and beside it ledgers of numbered commits; after a random moment `kill -9`; then
 `rowhouse verify` on the directory as the kill left it, a restart, every commit of a ledger that was acknowledged must be
 there, and every commit that a reply showed, and no other than the one under way; TPC-C's consistency conditions must hold
-in every tenant (a build without the analytical path cannot check those, which is said).
+in every tenant (a build without the analytical path cannot check those, which is said). With --memory the population is
+to be larger than the memory for pages; how often is told.
 
 Needs the standard library alone. A failure keeps the directory and prints the seed.
 
     bench/kill_nine.py                         50 rounds
     bench/kill_nine.py --rounds 5 --seed 7
+    bench/kill_nine.py --rounds 300 --memory 64MiB --scale 1 --log-limit 256MB    data of five times the memory
 """
 
 import os
@@ -54,7 +56,7 @@ class Ledger(threading.Thread):
 
 
 def load_options(options):
-    return ["--tenants", options.tenants, "--prefix", "killed", "--warehouses", 1, "--scale", options.scale,
+    return ["--tenants", options.tenants, "--prefix", "killed", "--warehouses", options.warehouses, "--scale", options.scale,
             "--clients", options.clients]
 
 
@@ -116,19 +118,24 @@ def main():
     parser.add_argument("--tenants", type=int, default=4)
     parser.add_argument("--clients", type=int, default=2, help="TPC-C clients of each tenant")
     parser.add_argument("--scale", type=float, default=0.05, help="part of TPC-C's population")
+    parser.add_argument("--warehouses", type=int, default=1, help="of each tenant")
+    parser.add_argument("--memory", default="4GiB", help="the server's memory for pages")
+    parser.add_argument("--log-limit", default="1GiB", help="log that is kept before tenants are checkpointed")
     parser.add_argument("--seconds", type=float, default=4.0, help="longest load of a round")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = servers.parse(parser)
     chance = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="kill-nine-", dir=os.environ.get("BENCH_DIR")))
-    server = servers.Rowhouse(folder)
+    server = servers.Rowhouse(folder, ["--memory", options.memory, "--log-limit", options.log_limit])
     say(f"seed {options.seed}, directory {folder}, {options.tenants} tenants, {options.clients} TPC-C clients each")
     server.start()
     analytic = server.is_analytic()
     if not analytic:
         say("this build has no analytical path: the consistency conditions are not checked")
     servers.bench(server, "tpcc", *load_options(options), "--load-only")
+    data = servers.data_bytes(server) / servers.bytes_of(options.memory)
+    say(f"data files of {data:.2f} times the memory for pages")
     last = {}
     for n in range(1, options.tenants + 1):
         with server.connect(f"killed{n}") as connection:
@@ -146,8 +153,8 @@ def main():
     if server.process:
         server.stop()
     result = {"seed": options.seed, "rounds": len(restarts), "ledger_commits": sum(last.values()),
-              "restart_seconds_max": max(restarts), "conditions_checked": analytic, "failures": failures}
-    rows = [["rounds", len(restarts)], ["acknowledged ledger commits, each found again", f"{sum(last.values()):,}"],
+              "restart_seconds_max": max(restarts), "data_by_memory": data, "conditions_checked": analytic, "failures": failures}
+    rows = [["rounds", len(restarts)], ["data / memory for pages, after loading", f"{data:.2f}"], ["acknowledged ledger commits, each found again", f"{sum(last.values()):,}"],
             ["TPC-C's conditions after each round", "checked" if analytic else "not checked"],
             ["longest restart", f"{max(restarts):.2f} s"], ["failures", len(failures)]]
     servers.finish(options, result, servers.table(["kill -9 under TPC-C load", f"seed {options.seed}"], rows))

@@ -6,6 +6,7 @@ BENCH_DIR the folder that data directories are made in. Progress goes to stderr,
 
 import argparse
 import contextlib
+import csv
 import json
 import os
 import platform
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWHOUSE = Path(os.environ.get("ROWHOUSE", ROOT / "target" / "release" / "rowhouse"))
 PASSWORD = "benchmark"
 TICKS = os.sysconf("SC_CLK_TCK")
+SIZES = {"k": 10, "m": 20, "g": 30}
 
 
 def say(*words):
@@ -37,6 +39,12 @@ def say(*words):
 
 
 # ---- what the system counts ----
+
+
+def bytes_of(text):
+    """`512MiB` or `512MB`, both binary."""
+    number, unit = text.rstrip("iBb")[:-1], text.rstrip("iBb")[-1].lower()
+    return int(float(number) * (1 << SIZES[unit]))
 
 
 def process_tree(pid):
@@ -100,6 +108,33 @@ def context_switches(pid):
         with contextlib.suppress(OSError):
             count += sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", (task / "status").read_text()))
     return count
+
+
+def disk_bytes(pid):
+    """Bytes that a server and its processes, ended children of the first included, have read from disk and written to it."""
+    totals = [0, 0]
+    for p in process_tree(pid):
+        with contextlib.suppress(OSError):
+            counts = dict(re.findall(r"^(\w+): (\d+)$", Path(f"/proc/{p}/io").read_text(), re.M))
+            totals[0] += int(counts["read_bytes"])
+            totals[1] += int(counts["write_bytes"]) - int(counts["cancelled_write_bytes"])
+    return tuple(totals)
+
+
+def directory_bytes(path):
+    """Bytes on disk of the files under a directory; files that go away meanwhile do not count."""
+    total = 0
+    for file in Path(path).rglob("*"):
+        with contextlib.suppress(OSError):
+            total += file.stat().st_blocks * 512 if file.is_file() else 0
+    return total
+
+
+def data_bytes(server):
+    """Bytes of a server's data directory on disk, without logs and what is set aside."""
+    aside = ("pg_wal", "log", "reserve")
+    return sum(directory_bytes(entry) if entry.is_dir() else entry.stat().st_blocks * 512
+               for entry in server.data.iterdir() if entry.name not in aside)
 
 
 # ---- servers ----
@@ -212,6 +247,11 @@ class Rowhouse:
 
     def connect(self, database="rowhouse", timeout=60.0):
         return wire.Connection(self.url(database), timeout)
+
+    def tenants(self):
+        """The rows of SHOW TENANTS."""
+        command = ["psql", "-qX", "--csv", "-v", "ON_ERROR_STOP=1", self.url(), "-c", "show tenants"]
+        return list(csv.DictReader(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()))
 
     def metrics(self):
         """Every series of /metrics: `{"name{labels}": value}`."""
