@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 use env::IoBuf;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::branch::{Behind, Left};
 use crate::data_file::Root;
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
@@ -20,7 +21,7 @@ use crate::radix::{FANOUT, Leaf, Link, shift_of};
 use crate::slot_writer::SlotWriter;
 use crate::slots::{FileFull, NextFreeSet, Slots};
 use crate::superblock::{ROOT_PAYLOAD_LEN_MAX, Superblock};
-use crate::version::{Location, PageVersion, ReleasedChain};
+use crate::version::{Location, PageVersion};
 use crate::yield_now::{yield_every, yield_now};
 use crate::{DataFile, PageMap, Snapshot};
 
@@ -47,10 +48,14 @@ pub struct Checkpoint {
     map_height: u32,
     /// Held until the locations are published: it keeps every version they go to.
     snapshot: Option<Snapshot>,
-    /// Versions that snapshots alone hold and nothing has written: written too, so that they can leave memory.
+    /// Versions that snapshots or the branch alone hold and nothing has written: written too, so that they can leave memory.
     of_snapshots: Vec<Arc<PageVersion>>,
     /// Slots the live map left behind and slots memory let go of, until `slots` has taken them in.
-    left_behind: Option<(Vec<SlotNo>, ReleasedChain)>,
+    left_behind: Option<Behind>,
+    /// For the live map's sweep.
+    left: Left,
+    /// Of `of_snapshots`, those of the branch, which writes them again if this comes to nothing.
+    of_branch: Vec<Arc<PageVersion>>,
     stage: Stage,
     counts: CheckpointCounts,
     /// Bytes a second at most; `None` for as fast as the disk.
@@ -108,7 +113,7 @@ impl Checkpoint {
             map.rewrite_from(from, MOVED_MAX);
         }
         let of_snapshots = map.take_unwritten_of_snapshots();
-        let (snapshot, superseded, released) = map.begin_checkpoint();
+        let (snapshot, of_branch, behind) = map.begin_checkpoint();
         Ok(Checkpoint {
             reader: Arc::clone(&file.reader),
             slots,
@@ -118,7 +123,9 @@ impl Checkpoint {
             map_height: snapshot.height,
             snapshot: Some(snapshot),
             of_snapshots,
-            left_behind: Some((superseded, released)),
+            left_behind: Some(behind),
+            left: Left::new(),
+            of_branch,
             stage: Stage::Idle,
             counts: CheckpointCounts::default(),
             rate: None,
@@ -157,15 +164,15 @@ impl Checkpoint {
         assert!(matches!(self.stage, Stage::Idle), "a checkpoint is written once");
         self.stage = Stage::Unknown;
         let snapshot = self.snapshot.clone().expect("held since `begin`");
-        let (superseded, released) = self.left_behind.take().expect("written once");
-        self.slots.supersede(superseded);
-        for (i, slot) in released.enumerate() {
-            yield_every(i).await;
-            self.slots.release(slot);
-        }
+        let behind = self.left_behind.take().expect("written once");
+        self.left = behind.take_in(&mut self.slots).await;
         let mut writer = SlotWriter::new(&self.reader, &mut self.slots, self.rate, self.hurry.clone());
         let tenant = self.reader.tenant;
-        let of_snapshots = std::mem::take(&mut self.of_snapshots);
+        let mut of_snapshots = std::mem::take(&mut self.of_snapshots);
+        of_snapshots.extend(self.of_branch.iter().cloned());
+        // Snapshots may hold pages of the branch too, and a page may have been retired once before a branch brought it back.
+        let mut known: FxHashSet<*const PageVersion> = FxHashSet::default();
+        of_snapshots.retain(|version| known.insert(Arc::as_ptr(version)));
         let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
         let written = match written {
             Ok(written) => written,
@@ -237,22 +244,22 @@ impl Checkpoint {
     /// writes all of it again.
     pub fn finish(mut self, map: &mut PageMap, file: &mut DataFile) -> bool {
         assert!(file.slots.is_none() && Arc::ptr_eq(&file.reader, &self.reader), "begun with another file");
-        map.end_checkpoint(matches!(self.stage, Stage::Published));
+        let published = matches!(self.stage, Stage::Published);
+        if let Some(behind) = self.left_behind.take() {
+            self.left = behind.take_in_now(&mut self.slots);
+        }
+        let of_branch = if published { Vec::new() } else { std::mem::take(&mut self.of_branch) };
+        map.end_checkpoint(published, of_branch, std::mem::take(&mut self.left));
         match self.stage {
             Stage::Published => file.generation = self.generation,
             Stage::Idle | Stage::Written(_) => self.give_up(),
             Stage::Unknown => return false,
         }
-        let published = matches!(self.stage, Stage::Published);
         file.slots = Some(self.slots);
         published
     }
 
     fn give_up(&mut self) {
-        if let Some((superseded, released)) = self.left_behind.take() {
-            self.slots.supersede(superseded);
-            released.for_each(|slot| self.slots.release(slot));
-        }
         self.slots.abandon();
         self.stage = Stage::Idle;
     }

@@ -4,6 +4,7 @@
 //! `docs/data-file.md`. Damaged bytes are reported as [`Corrupt`] and never panic; a broken invariant of ours
 //! (a slot handed out twice, say) stops the process.
 
+mod branch;
 mod bytes;
 mod checkpoint;
 mod corrupt;

@@ -12,14 +12,15 @@ use base::limits::PAGE_SIZE;
 use base::{ByteCount, Epoch, PageNo, SlotNo};
 use rustc_hash::FxHashMap;
 
+use crate::branch::{Behind, Branch, Discarded, Left, Switch};
 use crate::file_error::FileError;
 use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
 use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::snapshot::{fault_of, unreadable};
-use crate::sweep::Retired;
-use crate::version::{Location, MapShared, PageVersion, ReleasedChain};
+use crate::sweep::{Hand, Retired};
+use crate::version::{Location, MapShared, PageVersion};
 use crate::{Ahead, PageBytes, PageFault, ReadPages, Snapshot, WritePages};
 
 /// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with. While it lives, what
@@ -75,23 +76,25 @@ pub struct PageMap {
     pub(crate) root: Link,
     /// Levels of inner nodes above the leaves.
     pub(crate) height: u32,
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// Every page number in use is below; 0 is never used.
-    page_limit: u32,
-    free_pages: Vec<PageNo>,
-    pages: u64,
+    pub(crate) page_limit: u32,
+    pub(crate) free_pages: Vec<PageNo>,
+    pub(crate) pages: u64,
     /// Pages made or changed after `checkpointed`.
-    changed: u64,
+    pub(crate) changed: u64,
     /// Those of `changed` that a running checkpoint writes.
     changed_being_written: u64,
     /// Last epoch whose changes a checkpoint has begun to write.
-    checkpointed: Epoch,
-    left_behind: LeftBehind,
+    pub(crate) checkpointed: Epoch,
+    pub(crate) left_behind: LeftBehind,
     pub(crate) retired: Retired,
-    /// First page of the leaf that is swept next; `None` behind the last.
-    pub(crate) hand: Option<u32>,
-    /// The sweep is past the leaves, at the retired versions.
-    pub(crate) retired_next: bool,
+    /// The second state of the pages, where there is one.
+    pub(crate) branch: Option<Box<Branch>>,
+    /// Branches adopted since the last checkpoint began, each with the slots left behind before.
+    pub(crate) switches: Vec<(Vec<SlotNo>, Switch)>,
+    pub(crate) discarded: Discarded,
+    pub(crate) hand: Hand,
     /// The page that a scan missed last, and those it said it would want next.
     ahead: RefCell<(PageNo, Vec<PageNo>)>,
     /// By how many statements pages are held.
@@ -135,11 +138,38 @@ impl LeftBehind {
             None => {}
         }
     }
+}
+
+/// Where what is replaced goes. What the branch replaces the live pages have still, or no root has.
+struct Leaving<'a> {
+    live: &'a mut LeftBehind,
+    /// When the branch was made, if it is what is being changed.
+    of_branch: Option<Epoch>,
+}
+
+impl Leaving<'_> {
+    fn note(&mut self, born: Epoch, what: BeingWritten) {
+        if self.of_branch.is_none() {
+            self.live.note(born, what);
+        }
+    }
+
+    /// Notes a page's version that is replaced or given up.
+    fn note_page(&mut self, no: PageNo, old: Entry, retired: &mut Retired) {
+        let version = old.version.expect("an entry of a page");
+        // A version older than the branch is the live pages' to retire.
+        if self.of_branch.is_none_or(|forked| old.born > forked) {
+            retired.add(no, &version);
+        }
+        self.note(old.born, BeingWritten::Page(version));
+    }
 
     /// Notes a slot whose node or version goes on in memory with other content.
     fn note_reused(&mut self, location: Option<Location>, shared: &MapShared) {
         if let Some(location) = location {
-            self.slots.push(location.slot);
+            if self.of_branch.is_none() {
+                self.live.slots.push(location.slot);
+            }
             shared.release(Some(location));
         }
     }
@@ -175,8 +205,10 @@ impl PageMap {
             checkpointed: epoch,
             left_behind,
             retired: Retired::default(),
-            hand: Some(0),
-            retired_next: false,
+            branch: None,
+            switches: Vec::new(),
+            discarded: Discarded::default(),
+            hand: Hand::default(),
             ahead: RefCell::default(),
             held: FxHashMap::default(),
             shared,
@@ -248,9 +280,15 @@ impl PageMap {
     /// Bytes of pages, in the map or in snapshots alone, that no published checkpoint has written: what cannot be evicted
     /// before the next one. May be more than there are by those of snapshots that are gone.
     pub fn dirty_bytes(&self) -> ByteCount {
-        ByteCount(
-            (self.changed + self.changed_being_written + self.retired.unwritten_max()) * PAGE_SIZE as u64,
-        )
+        let (live, of_branch) = match self.branch.as_deref() {
+            None => (self.changed, 0),
+            Some(branch) => {
+                let live = if branch.is_current { branch.other.changed } else { self.changed };
+                (live, branch.unwritten.len() as u64 + branch.being_written)
+            }
+        };
+        let pages = live + self.changed_being_written + self.retired.unwritten_max() + of_branch;
+        ByteCount(pages * PAGE_SIZE as u64)
     }
 
     /// Where to read page `no` from after a `Miss`; `None` if it is in memory by now.
@@ -319,7 +357,12 @@ impl PageMap {
 
     /// Versions that the live map left behind before anything wrote them, and that snapshots keep in memory.
     pub(crate) fn take_unwritten_of_snapshots(&mut self) -> Vec<Arc<PageVersion>> {
-        self.retired.take_unwritten()
+        let unwritten = self.retired.take_unwritten().into_iter();
+        // A branch that was adopted may have brought one back.
+        unwritten
+            .filter(|(no, version)| !self.has_version(*no, version))
+            .map(|(_, version)| version)
+            .collect()
     }
 
     /// Counts as changed what lies in the file from slot `from` on, so that the next checkpoint writes it elsewhere: map nodes,
@@ -348,17 +391,37 @@ impl PageMap {
 
     /// Starts noting what a checkpoint may be writing, and hands over the slots left behind since the last one began
     /// and those that memory no longer refers to.
-    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<SlotNo>, ReleasedChain) {
-        assert!(self.left_behind.checkpoint.is_none(), "one checkpoint at a time");
+    pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<Arc<PageVersion>>, Behind) {
+        assert!(!self.is_being_checkpointed(), "one checkpoint at a time");
+        assert!(!self.is_in_branch(), "a checkpoint is of the live pages");
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);
         self.checkpointed = snapshot.epoch;
         self.changed_being_written = std::mem::take(&mut self.changed);
-        (snapshot, std::mem::take(&mut self.left_behind.slots), self.shared.take_released())
+        let of_branch = self.branch.as_mut().map_or_else(Vec::new, |branch| branch.begin_checkpoint());
+        let behind = Behind {
+            switches: std::mem::take(&mut self.switches),
+            slots: std::mem::take(&mut self.left_behind.slots),
+            released: self.shared.take_released(),
+        };
+        (snapshot, of_branch, behind)
+    }
+
+    pub(crate) fn is_being_checkpointed(&self) -> bool {
+        self.left_behind.checkpoint.is_some()
     }
 
     /// The checkpoint has published its locations, or has given up; either way it publishes none from here on.
-    pub(crate) fn end_checkpoint(&mut self, published: bool) {
+    /// `of_branch` are pages of a branch that it was to write and did not; `left` is what a switch before it left to snapshots.
+    pub(crate) fn end_checkpoint(&mut self, published: bool, of_branch: Vec<Arc<PageVersion>>, left: Left) {
+        self.retired.take_in(left);
+        match &mut self.branch {
+            Some(branch) => {
+                branch.being_written = 0;
+                branch.unwritten.extend(of_branch);
+            }
+            None => self.discarded.take_in(of_branch),
+        }
         let begun = std::mem::take(&mut self.changed_being_written);
         if !published {
             self.changed += begun;
@@ -376,7 +439,7 @@ impl PageMap {
             self.missing(found, no)?;
         }
         let (epoch, checkpointed) = (self.epoch, self.checkpointed);
-        let Writing { entry, left_behind, retired, shared } = self.entry_mut(no);
+        let Writing { entry, mut left_behind, retired, shared } = self.entry_mut(no);
         let first_change = entry.born <= checkpointed;
         let version = entry.version.as_mut().expect("found above");
         match Arc::get_mut(version) {
@@ -390,12 +453,11 @@ impl PageMap {
                 let frame = Frame::copy_of(entry.bytes().expect("found above"));
                 let new = Entry::new(PageVersion::resident(frame, shared), epoch);
                 let old = std::mem::replace(entry, new);
-                let version = old.version.expect("found above");
-                retired.add(no, &version);
-                left_behind.note(old.born, BeingWritten::Page(version));
+                left_behind.note_page(no, old, retired);
             }
         }
         self.changed += u64::from(first_change);
+        self.note_of_branch(no);
         let mut data = self.root.find(self.height, no).and_then(Entry::data).expect("found above");
         // SAFETY: as in `page_mut`; the entry is of the current epoch now.
         Ok(unsafe { data.as_mut() })
@@ -413,7 +475,9 @@ impl PageMap {
         }
         let mut height = self.height;
         let mut link = &mut self.root;
-        let (left_behind, retired) = (&mut self.left_behind, &mut self.retired);
+        let of_branch = self.branch.as_ref().filter(|branch| branch.is_current).map(|branch| branch.forked);
+        let mut left_behind = Leaving { live: &mut self.left_behind, of_branch };
+        let retired = &mut self.retired;
         loop {
             if let Link::Empty = link {
                 *link = match height {
@@ -452,7 +516,7 @@ impl PageMap {
 
 struct Writing<'a> {
     entry: &'a mut Entry,
-    left_behind: &'a mut LeftBehind,
+    left_behind: Leaving<'a>,
     retired: &'a mut Retired,
     shared: &'a Arc<MapShared>,
 }
@@ -503,21 +567,21 @@ impl WritePages for PageMap {
         *entry = Entry::new(version, epoch);
         self.pages += 1;
         self.changed += 1;
+        self.note_of_branch(no);
         no
     }
 
     fn release(&mut self, no: PageNo) {
         let held = self.root.find(self.height, no).is_some_and(|entry| entry.version.is_some());
         assert!(held, "{no:?} is not a page of this map");
-        let Writing { entry, left_behind, retired, .. } = self.entry_mut(no);
+        let Writing { entry, mut left_behind, retired, .. } = self.entry_mut(no);
         let old = std::mem::take(entry);
-        let (born, version) = (old.born, old.version.expect("held"));
-        retired.add(no, &version);
-        left_behind.note(born, BeingWritten::Page(version));
+        let born = old.born;
+        left_behind.note_page(no, old, retired);
         self.free_pages.push(no);
         self.pages -= 1;
         if born > self.checkpointed {
-            self.changed -= 1;
+            self.changed = self.changed.saturating_sub(1);
         }
     }
 }

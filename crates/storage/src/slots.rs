@@ -150,6 +150,8 @@ pub(crate) struct Slots {
     allocated: Vec<SlotNo>,
     /// The same for what the next root does not reach either, but a snapshot does.
     allocated_for_snapshots: Vec<SlotNo>,
+    /// Written for snapshots once, and reached by the next root.
+    adopted: FxHashSet<SlotNo>,
     free_set: Vec<Location>,
 }
 
@@ -187,6 +189,7 @@ impl Slots {
             snapshot_only: FxHashSet::default(),
             allocated: Vec::new(),
             allocated_for_snapshots: Vec::new(),
+            adopted: FxHashSet::default(),
             free_set,
         }
     }
@@ -209,6 +212,35 @@ impl Slots {
             true => self.superseded = slots,
             false => self.superseded.extend(slots),
         }
+    }
+
+    /// What was taken in so, to be told again.
+    pub(crate) fn take_superseded(&mut self) -> Vec<SlotNo> {
+        std::mem::take(&mut self.superseded)
+    }
+
+    /// A slot that only snapshots reached is one of the next root's.
+    pub(crate) fn adopt(&mut self, slot: SlotNo) {
+        assert!(self.snapshot_only.remove(&slot), "{slot:?} is no slot of a snapshot");
+        assert!(self.adopted.insert(slot));
+    }
+
+    /// The live map left behind an adopted slot before a root reached it; false if `slot` is not one.
+    pub(crate) fn unadopt(&mut self, slot: SlotNo) -> bool {
+        let was_adopted = self.adopted.remove(&slot);
+        if was_adopted {
+            if self.dropped.remove(&slot) {
+                assert!(self.taken.remove(slot.0), "{slot:?} was freed twice");
+            } else {
+                self.snapshot_only.insert(slot);
+            }
+        }
+        was_adopted
+    }
+
+    /// Whether slots were adopted that no root reaches yet.
+    pub(crate) fn has_adopted(&self) -> bool {
+        !self.adopted.is_empty()
     }
 
     /// Nothing in memory refers to `slot` any more.
@@ -301,6 +333,10 @@ impl Slots {
             yield_every(i).await;
             assert!(used.insert(slot.0), "{slot:?} was written while a durable root held it");
         }
+        for (i, slot) in self.adopted.iter().enumerate() {
+            yield_every(i).await;
+            assert!(used.insert(slot.0), "{slot:?} was adopted although a durable root held it");
+        }
         self.trim();
         let kept = self.count.div_ceil(SLOTS_PER_SET_PAGE) as usize;
         for gone in self.free_set.iter().skip(kept) {
@@ -346,6 +382,7 @@ impl Slots {
             }
         }
         self.allocated.clear();
+        self.adopted.clear();
         self.snapshot_only.extend(self.allocated_for_snapshots.drain(..));
         assert_eq!(free_set.len(), next.len(), "the set describes just the file's slots");
         self.durable = next.used;

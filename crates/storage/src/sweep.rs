@@ -12,7 +12,8 @@ use base::{PageNo, TenantId};
 use governor::{EvictionTime, VictimChoice};
 
 use crate::PageMap;
-use crate::radix::FANOUT;
+use crate::branch::Left;
+use crate::radix::{Entry, FANOUT, Leaf};
 use crate::version::PageVersion;
 
 /// Retired versions swept at a time.
@@ -26,6 +27,21 @@ pub struct Swept {
     pub evicted: u32,
     /// Whether the step ended a lap over all pages.
     pub ends_lap: bool,
+}
+
+/// What a sweep looks at next: the pages of the current state from a number on (`None` behind the last), those that only the
+/// other state has where there is a branch, and the retired versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hand {
+    Current(Option<u32>),
+    Other(Option<u32>),
+    Retired,
+}
+
+impl Default for Hand {
+    fn default() -> Hand {
+        Hand::Current(Some(0))
+    }
 }
 
 /// Versions that the live map left behind while a snapshot held them.
@@ -44,15 +60,27 @@ const PRUNE_AT_MIN: usize = 1024;
 
 impl Retired {
     pub(crate) fn add(&mut self, no: PageNo, version: &Arc<PageVersion>) {
-        if Arc::strong_count(version) == 1 {
-            return;
+        if Arc::strong_count(version) > 1 {
+            self.unwritten += u64::from(version.location().is_none());
+            self.push(no, Arc::downgrade(version));
         }
+    }
+
+    /// Takes in what a branch in the live pages' place left to snapshots.
+    pub(crate) fn take_in(&mut self, left: Left) {
+        for (no, version) in left {
+            if let Some(version) = version.upgrade() {
+                self.add(no, &version);
+            }
+        }
+    }
+
+    fn push(&mut self, no: PageNo, version: Weak<PageVersion>) {
         if self.versions.len() >= self.prune_at.max(PRUNE_AT_MIN) {
             self.versions.retain(|(_, version)| version.strong_count() > 0);
             self.prune_at = self.versions.len() * 2;
         }
-        self.unwritten += u64::from(version.location().is_none());
-        self.versions.push((no, Arc::downgrade(version)));
+        self.versions.push((no, version));
     }
 
     /// At most so many are in memory only.
@@ -61,7 +89,7 @@ impl Retired {
     }
 
     /// Those that only memory has, to be written by a checkpoint that begins.
-    pub(crate) fn take_unwritten(&mut self) -> Vec<Arc<PageVersion>> {
+    pub(crate) fn take_unwritten(&mut self) -> Vec<(PageNo, Arc<PageVersion>)> {
         self.unwritten = 0;
         self.unwritten_versions().collect()
     }
@@ -71,9 +99,9 @@ impl Retired {
         self.unwritten = self.unwritten_versions().count() as u64;
     }
 
-    fn unwritten_versions(&self) -> impl Iterator<Item = Arc<PageVersion>> + '_ {
-        let versions = self.versions.iter().filter_map(|(_, version)| version.upgrade());
-        versions.filter(|version| version.location().is_none())
+    fn unwritten_versions(&self) -> impl Iterator<Item = (PageNo, Arc<PageVersion>)> + '_ {
+        let versions = self.versions.iter().filter_map(|(no, version)| Some((*no, version.upgrade()?)));
+        versions.filter(|(_, version)| version.location().is_none())
     }
 
     /// The next few versions that are still there, and whether they are the last.
@@ -98,48 +126,69 @@ impl Retired {
     }
 }
 
+fn resident_pages(first: u32, leaf: &Leaf) -> impl Iterator<Item = (PageNo, &PageVersion)> {
+    leaf.entries.iter().enumerate().filter_map(move |(i, entry)| {
+        let version = entry.version.as_deref().filter(|version| version.is_resident())?;
+        Some((PageNo(first + i as u32), version))
+    })
+}
+
 impl PageMap {
     /// Sweeps over the next few pages, at most 256: one step, a few microseconds. `now` is the server's eviction clock.
     pub fn sweep(&mut self, tenant: TenantId, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
         let mut swept = Swept::default();
-        let hand = self.hand.filter(|_| !self.retired_next);
-        if let Some((first, leaf)) = hand.and_then(|hand| self.root.leaf_from(self.height, 0, hand)) {
-            for (i, entry) in leaf.entries.iter().enumerate() {
-                let no = PageNo(first + i as u32);
-                let Some(version) = entry.version.as_deref().filter(|version| version.is_resident()) else {
-                    continue;
-                };
-                let used = entry.cool();
-                self.consider(
-                    no,
-                    version,
-                    used,
-                    &mut |uses| choice.is_victim(tenant, uses, now),
-                    now,
-                    &mut swept,
-                );
+        let is_victim = &mut |uses| choice.is_victim(tenant, uses, now);
+        loop {
+            match self.hand {
+                Hand::Current(from) => {
+                    if let Some((first, leaf)) =
+                        from.and_then(|from| self.root.leaf_from(self.height, 0, from))
+                    {
+                        for (no, version) in resident_pages(first, leaf) {
+                            let used = self.cool(no);
+                            self.consider(no, version, used, is_victim, now, &mut swept);
+                        }
+                        self.hand = Hand::Current(first.checked_add(FANOUT as u32));
+                        return swept;
+                    }
+                    self.hand = Hand::Other(Some(0));
+                }
+                Hand::Other(from) => {
+                    let other = self.branch.as_ref().map(|branch| &branch.other);
+                    let leaf = other.zip(from).and_then(|(o, from)| o.root.leaf_from(o.height, 0, from));
+                    if let Some((first, leaf)) = leaf {
+                        for (no, version) in resident_pages(first, leaf) {
+                            if !self.has_version(no, version) {
+                                let used = self.cool(no);
+                                self.consider(no, version, used, is_victim, now, &mut swept);
+                            }
+                        }
+                        self.hand = Hand::Other(first.checked_add(FANOUT as u32));
+                        return swept;
+                    }
+                    self.hand = Hand::Retired;
+                }
+                Hand::Retired => {
+                    let (versions, ended) = self.retired.step();
+                    for (no, version) in versions.iter().filter(|(_, version)| version.is_resident()) {
+                        // The branch may have it still.
+                        let used = self.branch.is_some() && self.cool(*no);
+                        self.consider(*no, version, used, is_victim, now, &mut swept);
+                    }
+                    if ended {
+                        self.hand = Hand::default();
+                        swept.ends_lap = true;
+                    }
+                    return swept;
+                }
             }
-            self.hand = first.checked_add(FANOUT as u32);
-            return swept;
         }
-        self.retired_next = true;
-        let (versions, ended) = self.retired.step();
-        for (no, version) in versions.iter().filter(|(_, version)| version.is_resident()) {
-            self.consider(
-                *no,
-                version,
-                false,
-                &mut |uses| choice.is_victim(tenant, uses, now),
-                now,
-                &mut swept,
-            );
-        }
-        if ended {
-            self.hand = Some(0);
-            self.retired_next = false;
-            swept.ends_lap = true;
-        }
-        swept
+    }
+
+    /// Whether the current state has this version of page `no`.
+    pub(crate) fn has_version(&self, no: PageNo, version: &PageVersion) -> bool {
+        let here = self.root.find(self.height, no).and_then(|entry| entry.version.as_deref());
+        here.is_some_and(|here| std::ptr::eq(here, version))
     }
 
     fn consider(
@@ -162,8 +211,8 @@ impl PageMap {
 
     /// Drops page `no` from memory if the file has it and nobody holds or pins it; true if it did.
     pub fn evict(&mut self, no: PageNo) -> bool {
+        self.cool(no);
         let Some(entry) = self.root.find(self.height, no) else { return false };
-        entry.cool();
         !self.is_held(no) && entry.version.as_ref().is_some_and(|version| version.evict())
     }
 
@@ -171,11 +220,15 @@ impl PageMap {
     /// some 10 ns a page of the map.
     pub fn evict_all(&mut self) -> u64 {
         let mut evicted = 0;
-        self.root.for_each(self.height, 0, &mut |no, entry| {
-            entry.cool();
+        let mut evict = |no: PageNo, entry: &Entry| {
+            self.cool(no);
             let version = entry.version.as_ref().expect("only pages are visited");
             evicted += u64::from(!self.is_held(no) && version.evict());
-        });
+        };
+        self.root.for_each(self.height, 0, &mut evict);
+        if let Some(branch) = &self.branch {
+            branch.other.root.for_each(branch.other.height, 0, &mut evict);
+        }
         loop {
             let (versions, ended) = self.retired.step();
             let held = |no: &PageNo| self.held.contains_key(no);

@@ -27,6 +27,8 @@ pub(super) struct Store {
     /// What the map is charged to.
     pub(super) memory: Arc<MemoryBudget>,
     pub(super) model: Model,
+    /// What the branch holds, where there is one.
+    pub(super) branch: Option<Model>,
     pub(super) commit: CommitNo,
     /// The model of each durable root.
     pub(super) durable: BTreeMap<CommitNo, Model>,
@@ -81,7 +83,17 @@ impl Store {
         let memory = MemoryBudget::new(MEMORY_MIN, 8, 1);
         map.charge_to(&memory);
         let durable = BTreeMap::from([(CommitNo(0), Model::new())]);
-        Store { disk, env, map, file, memory, model: Model::new(), commit: CommitNo(0), durable }
+        Store {
+            disk,
+            env,
+            map,
+            file,
+            memory,
+            model: Model::new(),
+            branch: None,
+            commit: CommitNo(0),
+            durable,
+        }
     }
 
     /// Opens the bytes of `disk`; `durable` says what each root may hold.
@@ -101,7 +113,7 @@ impl Store {
         let memory = MemoryBudget::new(MEMORY_MIN, 8, 1);
         map.charge_to(&memory);
         let model = durable.get(&root.commit).expect("a root that was written").clone();
-        Ok(Store { disk, env, map, file, memory, model, commit: root.commit, durable })
+        Ok(Store { disk, env, map, file, memory, model, branch: None, commit: root.commit, durable })
     }
 
     pub(super) fn reopen(self) -> Store {
@@ -124,6 +136,32 @@ impl Store {
     pub(super) fn release(&mut self, no: PageNo) {
         self.map.release(no);
         self.model.remove(&no);
+    }
+
+    pub(super) fn fork(&mut self) {
+        self.map.fork();
+        self.branch = Some(self.model.clone());
+    }
+
+    /// Has `change` work on the branch.
+    pub(super) fn in_branch<T>(&mut self, change: impl FnOnce(&mut Store) -> T) -> T {
+        let model = self.branch.take().expect("there is a branch");
+        let live = std::mem::replace(&mut self.model, model);
+        self.map.turn(true);
+        let result = change(self);
+        self.map.turn(false);
+        self.branch = Some(std::mem::replace(&mut self.model, live));
+        result
+    }
+
+    pub(super) fn adopt(&mut self) {
+        self.map.adopt_branch();
+        self.model = self.branch.take().expect("there is a branch");
+    }
+
+    pub(super) fn drop_branch(&mut self) {
+        self.map.drop_branch();
+        self.branch = None;
     }
 
     /// The page in the model at `index`, counted around.

@@ -18,6 +18,12 @@ enum Op {
     EvictAll,
     Snapshot,
     DropSnapshot(usize),
+    Fork,
+    /// These changes in the branch.
+    InBranch(Vec<Op>),
+    Adopt,
+    DropBranch,
+    ReclaimDiscarded,
     /// With these changes after the pages are written and after the root is flipped.
     Checkpoint(Vec<Op>, Vec<Op>),
     /// The disk is full after so many writes.
@@ -26,6 +32,19 @@ enum Op {
 }
 
 fn small_op() -> BoxedStrategy<Op> {
+    let in_branch = prop::collection::vec(page_op(), 1..6);
+    prop_oneof![
+        8 => page_op(),
+        2 => Just(Op::Fork),
+        3 => in_branch.prop_map(Op::InBranch),
+        1 => Just(Op::Adopt),
+        1 => Just(Op::DropBranch),
+        1 => Just(Op::ReclaimDiscarded),
+    ]
+    .boxed()
+}
+
+fn page_op() -> BoxedStrategy<Op> {
     prop_oneof![
         4 => any::<u64>().prop_map(Op::Allocate),
         6 => (any::<usize>(), any::<u64>()).prop_map(|(i, v)| Op::Write(i, v)),
@@ -51,8 +70,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 type Snapshots = Vec<(Snapshot, Model)>;
 
-fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
-    let mut store = store;
+/// Carries out what concerns single pages, in the live state or the branch.
+fn apply_to_pages(store: &mut Store, snapshots: &mut Snapshots, op: &Op) {
     match op {
         Op::Allocate(value) => {
             store.allocate(*value);
@@ -88,6 +107,36 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
                 check_snapshot(&snapshot, &model);
             }
         }
+        _ => unreachable!("an operation on more than pages"),
+    }
+}
+
+fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
+    let mut store = store;
+    match op {
+        Op::Fork => {
+            if store.branch.is_none() {
+                store.fork();
+            }
+        }
+        Op::InBranch(ops) => {
+            if store.branch.is_some() {
+                store.in_branch(|store| ops.iter().for_each(|op| apply_to_pages(store, snapshots, op)));
+            }
+        }
+        Op::Adopt => {
+            if store.branch.is_some() && !store.map.is_being_checkpointed() {
+                store.adopt();
+            }
+        }
+        Op::DropBranch => {
+            if store.branch.is_some() {
+                store.drop_branch();
+            }
+        }
+        Op::ReclaimDiscarded => {
+            store.map.reclaim_discarded();
+        }
         Op::Checkpoint(while_writing, while_publishing) => {
             let mut checkpoint = store.begin();
             let (commit, model) = (store.commit, store.model.clone());
@@ -120,6 +169,7 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
             }
             store = store.reopen();
         }
+        op => apply_to_pages(&mut store, snapshots, op),
     }
     store
 }
@@ -133,7 +183,7 @@ fn check_snapshot(snapshot: &Snapshot, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn storage_agrees_with_the_model(pages in prop_oneof![Just(0_u64), Just(3), Just(600)], ops in prop::collection::vec(op(), 1..120)) {
         let mut store = Store::create();
@@ -148,8 +198,15 @@ proptest! {
         for (snapshot, model) in &snapshots {
             check_snapshot(snapshot, model);
         }
+        if store.branch.is_some() {
+            store.in_branch(Store::check);
+            store.drop_branch();
+        }
+        while store.map.reclaim_discarded() {}
         store.checkpoint();
         drop(snapshots);
+        // Takes in what the one before it freed of an adopted branch's former pages.
+        store.checkpoint();
         store.checkpoint();
         store.verify();
         let held = store.file.used().expect("no checkpoint runs").1;
