@@ -18,6 +18,7 @@ use base::{Epoch, PageNo, SlotNo};
 use rustc_hash::FxHashSet;
 
 use crate::PageMap;
+use crate::map::BeingWritten;
 use crate::radix::{FANOUT, Leaf, Link, shift_of};
 use crate::slots::Slots;
 use crate::snapshot::Snapshot;
@@ -51,13 +52,17 @@ pub(crate) struct Branch {
 
 /// The live pages before and after a branch took their place.
 pub(crate) struct Switch {
+    /// What was left behind since the switch before, or the last checkpoint.
+    slots: Vec<SlotNo>,
+    /// The same, by a checkpoint that ran then: it has ended when this is looked at.
+    being_written: Vec<BeingWritten>,
     old: Snapshot,
     new: Snapshot,
 }
 
 /// What a checkpoint takes over from the map: slots that the live pages left behind, with what happened between.
 pub(crate) struct Behind {
-    pub(crate) switches: Vec<(Vec<SlotNo>, Switch)>,
+    pub(crate) switches: Vec<Switch>,
     pub(crate) slots: Vec<SlotNo>,
     pub(crate) released: ReleasedChain,
 }
@@ -122,11 +127,10 @@ impl PageMap {
     /// Puts the branch in the place of the live pages, in constant time.
     ///
     /// # Panics
-    /// If there is no branch, if it is current, or while a checkpoint runs.
+    /// If there is no branch, or if it is current.
     pub fn adopt_branch(&mut self) {
         let mut branch = self.branch.take().expect("there is a branch to adopt");
         assert!(!branch.is_current, "the map was turned back");
-        assert!(!self.is_being_checkpointed(), "the running checkpoint is of the other pages");
         let old = self.snapshot();
         self.exchange(&mut branch.other);
         // Counts pages that a checkpoint wrote before it was given up twice, and those the branch gave up.
@@ -135,8 +139,8 @@ impl PageMap {
         self.checkpointed = self.epoch;
         let new = self.snapshot();
         if self.shared.reader.is_some() {
-            let slots = std::mem::take(&mut self.left_behind.slots);
-            self.switches.push((slots, Switch { old, new }));
+            let (slots, being_written) = self.left_behind.take_for_switch(self.epoch);
+            self.switches.push(Switch { slots, being_written, old, new });
         } else {
             self.discarded.add(old);
         }
@@ -298,8 +302,10 @@ impl Behind {
                 steps += 1;
                 yield_every(steps)
             };
-            for (before, switch) in switches {
-                for slot in before {
+            for mut switch in switches {
+                let written = std::mem::take(&mut switch.being_written);
+                let written = written.iter().filter_map(BeingWritten::location).map(|l| l.slot);
+                for slot in std::mem::take(&mut switch.slots).into_iter().chain(written) {
                     tick().await;
                     exchanged.leave(slot);
                 }

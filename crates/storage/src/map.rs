@@ -91,8 +91,8 @@ pub struct PageMap {
     pub(crate) retired: Retired,
     /// The second state of the pages, where there is one.
     pub(crate) branch: Option<Box<Branch>>,
-    /// Branches adopted since the last checkpoint began, each with the slots left behind before.
-    pub(crate) switches: Vec<(Vec<SlotNo>, Switch)>,
+    /// Branches adopted since the last checkpoint began.
+    pub(crate) switches: Vec<Switch>,
     pub(crate) discarded: Discarded,
     pub(crate) hand: Hand,
     /// The page that a scan missed last, and those it said it would want next.
@@ -112,14 +112,14 @@ pub(crate) struct LeftBehind {
     checkpoint: Option<Epoch>,
 }
 
-enum BeingWritten {
+pub(crate) enum BeingWritten {
     Inner(Arc<Inner>),
     Leaf(Arc<Leaf>),
     Page(Arc<PageVersion>),
 }
 
 impl BeingWritten {
-    fn location(&self) -> Option<Location> {
+    pub(crate) fn location(&self) -> Option<Location> {
         match self {
             BeingWritten::Inner(node) => node.stamp.location(),
             BeingWritten::Leaf(node) => node.stamp.location(),
@@ -129,6 +129,15 @@ impl BeingWritten {
 }
 
 impl LeftBehind {
+    /// Hands over what was noted so far, because other pages take the live ones' place, of epochs before `epoch`. Some of those
+    /// may be in a running checkpoint's hands too.
+    pub(crate) fn take_for_switch(&mut self, epoch: Epoch) -> (Vec<SlotNo>, Vec<BeingWritten>) {
+        if let Some(last) = &mut self.checkpoint {
+            *last = epoch;
+        }
+        (std::mem::take(&mut self.slots), std::mem::take(&mut self.being_written))
+    }
+
     fn note(&mut self, born: Epoch, what: BeingWritten) {
         match what.location() {
             Some(location) => self.slots.push(location.slot),

@@ -171,8 +171,9 @@ impl PageMap {
                 Hand::Retired => {
                     let (versions, ended) = self.retired.step();
                     for (no, version) in versions.iter().filter(|(_, version)| version.is_resident()) {
-                        // The branch may have it still.
-                        let used = self.branch.is_some() && self.cool(*no);
+                        // The branch may have it still, or the live pages again since they were a branch.
+                        let is_reached = self.branch.is_some() || self.has_version(*no, version);
+                        let used = is_reached && self.cool(*no);
                         self.consider(*no, version, used, is_victim, now, &mut swept);
                     }
                     if ended {

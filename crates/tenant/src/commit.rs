@@ -45,7 +45,7 @@ impl Tenant {
             self.end(txn);
             return Ok(Committed { wait_for, commit: None });
         }
-        if let Err(error) = self.validate(&txn) {
+        if let Err(error) = self.validate(&txn).and_then(|()| self.ready_branch(&txn)) {
             self.abort(txn);
             return Err(error);
         }
@@ -112,7 +112,15 @@ impl Tenant {
         let lsn = self.log(commit, &record, Demand::Grows, redo);
         self.record_buffer = record;
         let lsn = lsn?;
+        // It is no part of the transaction that a branch belongs to.
+        let in_branch = self.pages.is_in_branch();
+        if in_branch {
+            self.turn(false);
+        }
         self.apply_records(&records);
+        if in_branch {
+            self.turn(true);
+        }
         self.committed = commit;
         self.pending.add(lsn, Vec::new(), Vec::new());
         Ok(lsn)
@@ -126,7 +134,8 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> Result<Lsn, SqlError> {
         let mut record = std::mem::take(&mut self.record_buffer);
-        let mut writer = RecordWriter::new(&mut record);
+        let has_poured = self.has_poured(txn);
+        let mut writer = RecordWriter::part(&mut record, !has_poured);
         write_records(&mut writer, records);
         for tree in self.changed_trees(txn, Stage::BeforeBuilds) {
             write_changes(&mut writer, txn, tree);
@@ -138,7 +147,10 @@ impl Tenant {
             }
         }
         txn.dropped_trees.iter().for_each(|tree| writer.drop_tree(*tree));
-        let lsn = self.log(commit, &record, self.demand_of(txn), redo);
+        let lsn = match has_poured {
+            true => self.log_branch(txn, commit, &record, redo),
+            false => self.log(commit, &record, self.demand_of(txn), redo),
+        };
         if record.capacity() > 1 << 20 {
             record = Vec::new();
         }
@@ -180,14 +192,22 @@ impl Tenant {
 
     fn apply_transaction(&mut self, txn: &mut Txn, commit: CommitNo, lsn: Lsn, records: &[RecordChange]) {
         let mut hashes = Vec::new();
-        let trees = self.changed_trees(txn, Stage::Live);
         let wants_history = self.history.is_wanted();
+        if txn.branched {
+            let changed = self.adopt_branch(txn);
+            self.pending.add_everything(lsn);
+            if wants_history {
+                changed.into_iter().for_each(|tree| self.history.record_tree(tree, commit));
+            }
+        }
+        let trees = self.changed_trees(txn, Stage::Live);
         for tree in &trees {
             let changes = txn.overlay.changes().of(*tree).expect("a changed tree has changes");
             hashes.reserve(changes.len());
             let mut state = self.trees.get(*tree);
             for (key, change) in changes {
                 self.apply_change(&mut state, key, change);
+                self.note_for_branch(*tree, key);
                 hashes.push(hash_of(*tree, key));
                 if wants_history {
                     self.history.record(*tree, key, commit);
@@ -222,6 +242,7 @@ impl Tenant {
     fn apply_records(&mut self, records: &[RecordChange]) {
         for (key, value) in records {
             let key = key.to_bytes();
+            self.note_for_branch(CATALOG_TREE, &key);
             match value {
                 Some(value) => self.put_now(CATALOG_TREE, &key, value),
                 None => self.remove_now(CATALOG_TREE, &key),
@@ -230,7 +251,7 @@ impl Tenant {
     }
 
     #[inline]
-    fn apply_change(&mut self, state: &mut TreeState, key: &[u8], change: &Change) {
+    pub(crate) fn apply_change(&mut self, state: &mut TreeState, key: &[u8], change: &Change) {
         match change {
             Change::Put(value) => self.put_in(state, key, value),
             Change::Delete => self.remove_in(state, key),
@@ -296,6 +317,9 @@ impl Tenant {
     /// until it says false. After `Err(Miss)` have the page read ([`Tenant::page_to_reclaim`]) and call again; a tree with a
     /// page that cannot be read is left as it is.
     pub fn reclaim(&mut self, pages_max: usize) -> Step<bool> {
+        if self.pages.reclaim_discarded() {
+            return Ok(true);
+        }
         let Some((tree, mut state)) = self.garbage.pop() else { return Ok(false) };
         match btree::clear(&mut self.pages, &mut state.root, pages_max) {
             Ok(Cleared::All) => {
@@ -335,7 +359,7 @@ impl Tenant {
         txn.catalog.clone_from(&mark.catalog);
         txn.wrote_catalog = txn.catalog.is_some();
         for build in txn.built.split_off(mark.built) {
-            self.drop_tree(build.tree());
+            self.at_side_of(txn, |tenant| tenant.drop_tree(build.tree()));
         }
         txn.dropped_trees.truncate(mark.dropped_trees);
         txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
@@ -354,6 +378,7 @@ impl Tenant {
 
     /// Takes everything back and lets go of the locks.
     pub fn abort(&mut self, mut txn: Txn) {
+        self.drop_branch(&mut txn);
         for build in std::mem::take(&mut txn.built) {
             self.drop_tree(build.tree());
         }
@@ -394,7 +419,7 @@ impl Tenant {
 
     /// Puts the locks into the table that a statement took for granted because nothing was locked. It is still the same
     /// turn, so they are free.
-    fn flush_deferred(&mut self, txn: &mut Txn) {
+    pub(crate) fn flush_deferred(&mut self, txn: &mut Txn) {
         for (tag, mode) in std::mem::take(&mut txn.deferred) {
             match self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, WaitPolicy::NoWait) {
                 Acquired::Gained => txn.held.push((tag, mode.bit())),

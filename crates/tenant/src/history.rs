@@ -18,6 +18,8 @@ const KEYS_MAX: usize = 1 << 18;
 pub(crate) struct History {
     keys: BTreeMap<TreeId, BTreeMap<Key, CommitNo>>,
     len: usize,
+    /// The last commit of each tree that wrote too many of its keys to be remembered one by one.
+    trees: BTreeMap<TreeId, CommitNo>,
     /// Snapshots before this commit cannot be judged any more.
     complete_since: CommitNo,
     /// Living transactions that read a snapshot.
@@ -38,6 +40,7 @@ impl History {
         self.readers -= 1;
         if self.readers == 0 {
             self.keys.clear();
+            self.trees.clear();
             self.len = 0;
         }
     }
@@ -60,15 +63,24 @@ impl History {
         }
     }
 
+    /// Records that `commit` wrote an unknown many keys of a tree.
+    pub(crate) fn record_tree(&mut self, tree: TreeId, commit: CommitNo) {
+        self.trees.insert(tree, commit);
+    }
+
+    fn tree_changed_since(&self, tree: TreeId, snapshot: CommitNo) -> bool {
+        snapshot < self.complete_since || self.trees.get(&tree).is_some_and(|commit| *commit > snapshot)
+    }
+
     /// Whether a key was, or may have been, written after `snapshot`.
     pub(crate) fn changed_since(&self, tree: TreeId, key: &[u8], snapshot: CommitNo) -> bool {
-        snapshot < self.complete_since
+        self.tree_changed_since(tree, snapshot)
             || self.keys.get(&tree).and_then(|keys| keys.get(key)).is_some_and(|commit| *commit > snapshot)
     }
 
     /// Whether any key of a range was, or may have been, written after `snapshot`.
     pub(crate) fn range_changed_since(&self, tree: TreeId, range: &KeyRange, snapshot: CommitNo) -> bool {
-        if snapshot < self.complete_since {
+        if self.tree_changed_since(tree, snapshot) {
             return true;
         }
         let Some(keys) = self.keys.get(&tree) else { return false };

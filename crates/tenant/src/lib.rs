@@ -9,6 +9,7 @@
 //! overlay and reach the live pages in one turn at commit, so live pages are transaction-consistent between turns.
 //! A broken invariant panics; the worker's edge closes and reopens the tenant.
 
+mod branch;
 pub mod catalog;
 mod commit;
 mod copy;
@@ -37,6 +38,7 @@ pub mod verify;
 mod view;
 mod write;
 
+pub use branch::{BRANCH_BYTES_MIN, CaughtUp};
 pub use commit::Committed;
 pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
@@ -48,7 +50,9 @@ pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;
 pub use snapshot_view::SnapshotView;
 pub use space::{Demand, SpaceUsed};
-pub use tenant::{OpenError, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure};
+pub use tenant::{
+    OpenError, RedoSet, RedoSink, Tenant, TenantMemory, state_of_file_error, state_of_log_failure,
+};
 pub use txn::{Isolation, Mark, Savepoint, Txn};
 pub use view::{Access, View};
 pub use write::{Arbiter, Inserted, Updated};

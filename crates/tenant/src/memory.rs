@@ -91,6 +91,15 @@ impl Tenant {
     ///
     /// Errors: XX001 for a page that is not there.
     pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
+        self.at_side_of(txn, |tenant| tenant.live_page_request(txn, page))
+    }
+
+    /// As [`Tenant::page_request`] for a page of the current state.
+    pub(crate) fn live_page_request(
+        &mut self,
+        txn: &Txn,
+        page: PageNo,
+    ) -> Result<Option<PageRequest>, SqlError> {
         self.pages.count_miss();
         let located = match (self.pages.locate(page), self.snapshot_of(txn)?) {
             (Ok(Some(location)), _) => Ok(Some(location)),
@@ -193,7 +202,7 @@ impl Tenant {
         if self.pages.tally().evictions == txn.evictions || self.reads_in_turn(txn) {
             return Ok(None);
         }
-        match self.touch_all(txn.overlay.changes()) {
+        match self.at_side_of(txn, |tenant| tenant.touch_all(txn.overlay.changes())) {
             Ok(()) => Ok(None),
             Err(PageFault::Miss(page)) => self.page_request(txn, page),
             Err(fault) => Err(error_of_fault(&fault)),

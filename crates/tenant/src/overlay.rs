@@ -116,6 +116,11 @@ impl Overlay {
         self.bytes
     }
 
+    /// Empties it; there is nothing to go back to any more.
+    pub(crate) fn take(&mut self) -> Changes {
+        std::mem::take(self).changes
+    }
+
     pub(crate) fn put(&mut self, tree: TreeId, key: Key, value: Box<[u8]>) {
         self.change(tree, key, Change::Put(value));
     }

@@ -15,6 +15,8 @@ pub(crate) struct Pending {
     keys: FxHashMap<u64, Lsn>,
     /// By tree, likewise: for scans, which also see what is not there.
     trees: FxHashMap<TreeId, Lsn>,
+    /// The newest commit that wrote too much to be remembered by key.
+    everything: Lsn,
     commits: VecDeque<Commit>,
 }
 
@@ -52,6 +54,12 @@ impl Pending {
         self.commits.push_back(Commit { lsn, keys: keys.into(), trees: trees.into() });
     }
 
+    /// Remembers a commit of which every read may have seen something.
+    pub(crate) fn add_everything(&mut self, lsn: Lsn) {
+        self.everything = lsn;
+        self.commits.push_back(Commit { lsn, keys: Box::default(), trees: Box::default() });
+    }
+
     /// Forgets the commits that are durable now that the log is durable through `lsn`.
     pub(crate) fn durable(&mut self, lsn: Lsn) {
         while self.commits.front().is_some_and(|commit| commit.lsn <= lsn) {
@@ -67,6 +75,9 @@ impl Pending {
                 }
             }
         }
+        if self.everything <= lsn {
+            self.everything = Lsn(0);
+        }
         if self.commits.is_empty() && self.keys.capacity() > 1 << 12 {
             *self = Pending::default();
         }
@@ -75,13 +86,19 @@ impl Pending {
     /// The newest commit that wrote this key; `Lsn(0)` if all of its writes are durable.
     #[inline]
     pub(crate) fn of_key(&self, tree: TreeId, key: &[u8]) -> Lsn {
-        if self.is_empty() { Lsn(0) } else { self.keys.get(&hash_of(tree, key)).copied().unwrap_or_default() }
+        if self.is_empty() {
+            return Lsn(0);
+        }
+        self.keys.get(&hash_of(tree, key)).copied().unwrap_or_default().max(self.everything)
     }
 
     /// The newest commit that wrote into this tree.
     #[inline]
     pub(crate) fn of_tree(&self, tree: TreeId) -> Lsn {
-        if self.is_empty() { Lsn(0) } else { self.trees.get(&tree).copied().unwrap_or_default() }
+        if self.is_empty() {
+            return Lsn(0);
+        }
+        self.trees.get(&tree).copied().unwrap_or_default().max(self.everything)
     }
 
     /// The newest commit of all.

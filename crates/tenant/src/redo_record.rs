@@ -37,8 +37,15 @@ pub(crate) struct RecordWriter<'b> {
 impl<'b> RecordWriter<'b> {
     /// Starts a record in `out`, which it clears.
     pub(crate) fn new(out: &'b mut Vec<u8>) -> RecordWriter<'b> {
+        RecordWriter::part(out, true)
+    }
+
+    /// Goes on with a record of which only this part is in `out`, which it clears.
+    pub(crate) fn part(out: &'b mut Vec<u8>, is_first: bool) -> RecordWriter<'b> {
         out.clear();
-        out.push(VERSION);
+        if is_first {
+            out.push(VERSION);
+        }
         RecordWriter { out }
     }
 

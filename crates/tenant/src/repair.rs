@@ -189,8 +189,7 @@ impl Tenant {
         loop {
             let mut txn = self.begin(SessionId(0), Isolation::ReadCommitted, false, true);
             let mut redo = NoLog;
-            let mut view = self.view(&mut txn, &mut redo);
-            let step = view.ddl().and_then(|mut ddl| match index.constraint {
+            let step = self.view(&mut txn, &mut redo).ddl().and_then(|mut ddl| match index.constraint {
                 Some(_) => ddl.drop_constraint(table.oid, &index.name, behavior),
                 None => ddl.drop_index(index.oid, behavior),
             });

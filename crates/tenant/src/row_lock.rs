@@ -64,6 +64,9 @@ impl View<'_> {
     /// A snapshot transaction cannot have a row of its own under a key that its snapshot still shows with a row deleted since:
     /// the two would be one. Errors: 40001 there.
     pub(crate) fn require_unseen(&self, tree: TreeId, key: &[u8]) -> Step<()> {
+        if self.txn.frozen.is_none() {
+            return Ok(());
+        }
         let Some(frozen) = self.tenant.snapshot_of(self.txn)? else { return Ok(()) };
         if self.tenant.history.changed_since(tree, key, frozen.commit)
             && btree::contains(self.tenant.pages.frozen(&frozen.pages), frozen.trees.root(tree), key)?

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use storage::redo::RedoError;
 use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root};
 
+use crate::branch::Branch;
 use crate::catalog::{
     Catalog, Decode, Encode, FIRST_USER_OID, Malformed, RecordKey, RecordKind, Relation, decode_record,
     encode_record,
@@ -28,7 +29,7 @@ use crate::snapshot_view::{Frozen, SnapshotView};
 use crate::space::{Demand, Space, revoked};
 use crate::trees::{CATALOG_TREE, FIRST_USER_TREE, TreeState, Trees};
 use crate::txn::{Isolation, SnapshotOf, Txn};
-use crate::view::{STEPS_UNASKED, View};
+use crate::view::{STEPS_UNASKED, Seat, View};
 
 /// Where redo records go: the worker's log. `append` keeps the record in memory and returns the position to wait for; it
 /// never blocks and never fails.
@@ -41,6 +42,36 @@ pub trait RedoSink {
     }
 
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;
+
+    /// Begins a record that is appended part by part. One that is dropped before [`RedoSink::commit_set`] was never there.
+    fn begin_set(&mut self, tenant: TenantId) -> RedoSet {
+        RedoSet::Gathered(tenant, Vec::new())
+    }
+
+    /// Appends the record's next bytes and returns the position behind them.
+    fn append_to_set(&mut self, set: &mut RedoSet, bytes: &[u8]) -> Lsn {
+        match set {
+            RedoSet::Gathered(_, record) => record.extend_from_slice(bytes),
+            RedoSet::Logged(_) => unreachable!("a log has its own way"),
+        }
+        Lsn(0)
+    }
+
+    /// Makes the record commit `commit`.
+    fn commit_set(&mut self, set: RedoSet, commit: CommitNo) -> Lsn {
+        match set {
+            RedoSet::Gathered(tenant, record) => self.append(tenant, commit, &record),
+            RedoSet::Logged(_) => unreachable!("a log has its own way"),
+        }
+    }
+}
+
+/// A record that is appended part by part.
+pub enum RedoSet {
+    /// In memory, for sinks that are no logs.
+    Gathered(TenantId, Vec<u8>),
+    /// In a log.
+    Logged(storage::redo::RecordParts),
 }
 
 /// The SQLSTATE of a log that failed: 53100 for want of space, else 58030.
@@ -63,6 +94,24 @@ impl RedoSink for storage::redo::LogWriter {
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
         storage::redo::LogWriter::append(self, tenant, commit, record)
     }
+
+    fn begin_set(&mut self, tenant: TenantId) -> RedoSet {
+        RedoSet::Logged(self.begin_parts(tenant))
+    }
+
+    fn append_to_set(&mut self, set: &mut RedoSet, bytes: &[u8]) -> Lsn {
+        match set {
+            RedoSet::Logged(parts) => parts.push(bytes),
+            RedoSet::Gathered(..) => unreachable!("begun by a log"),
+        }
+    }
+
+    fn commit_set(&mut self, set: RedoSet, commit: CommitNo) -> Lsn {
+        match set {
+            RedoSet::Logged(parts) => self.append_parts(parts, commit),
+            RedoSet::Gathered(..) => unreachable!("begun by a log"),
+        }
+    }
 }
 
 /// One tenant's database, open. Belongs to one thread at a time and may be sent to another between turns.
@@ -71,6 +120,8 @@ pub struct Tenant {
     pub(crate) pages: PageMap,
     pub(crate) file: Option<DataFile>,
     pub(crate) trees: Trees,
+    /// The second state of pages and trees, where a transaction has one.
+    pub(crate) branch: Option<Box<Branch>>,
     pub(crate) catalog: Arc<Catalog>,
     /// The last commit applied.
     pub(crate) committed: CommitNo,
@@ -266,6 +317,7 @@ impl Tenant {
             pages,
             file,
             trees: Trees::default(),
+            branch: None,
             catalog: Arc::default(),
             committed: CommitNo(0),
             locks: LockTable::default(),
@@ -439,6 +491,7 @@ impl Tenant {
             observed: Lsn(0),
             evictions: self.pages.tally().evictions,
             wrote_catalog: false,
+            branched: false,
         }
     }
 
@@ -450,7 +503,7 @@ impl Tenant {
             self.take_snapshot(txn);
             txn.observe(self.pending.newest());
         }
-        View { tenant: self, txn, redo, session: None, unasked: STEPS_UNASKED }
+        View { tenant: Seat::of(self, txn), txn, redo, session: None, unasked: STEPS_UNASKED }
     }
 
     /// What an analytic statement of `txn` reads on another thread. The reply must wait for [`Txn::observed`].
@@ -459,7 +512,7 @@ impl Tenant {
     pub fn snapshot_view(&mut self, txn: &mut Txn) -> Result<SnapshotView, SqlError> {
         let frozen = match (self.snapshot_of(txn)?, txn.isolation) {
             (Some(frozen), _) => Arc::clone(frozen),
-            (None, Isolation::ReadCommitted) => self.freeze(),
+            (None, Isolation::ReadCommitted) => self.at_side_of(txn, Tenant::freeze),
             (None, _) => self.take_snapshot(txn),
         };
         if txn.isolation != Isolation::ReadCommitted && !txn.built.is_empty() {
@@ -489,6 +542,7 @@ impl Tenant {
     #[inline]
     pub(crate) fn snapshot_of(&self, txn: &Txn) -> Result<Option<&Arc<Frozen>>, SqlError> {
         match txn.frozen {
+            None if txn.branched => Ok(self.statement_of_branch()),
             None => Ok(None),
             Some(_) => self.snapshots.get(&txn.id).map(Some).ok_or_else(revoked),
         }
@@ -503,20 +557,27 @@ impl Tenant {
     }
 
     pub(crate) fn freeze(&mut self) -> Arc<Frozen> {
+        if self.pages.is_in_branch() {
+            return Arc::new(self.frozen_now());
+        }
         if let Some(frozen) = self.newest_frozen.upgrade()
             && frozen.commit == self.committed
         {
             return frozen;
         }
-        let frozen = Arc::new(Frozen {
+        let frozen = Arc::new(self.frozen_now());
+        self.newest_frozen = Arc::downgrade(&frozen);
+        frozen
+    }
+
+    fn frozen_now(&mut self) -> Frozen {
+        Frozen {
             commit: self.committed,
             pages: self.pages.snapshot(),
             trees: self.trees.clone(),
             catalog: Arc::clone(&self.catalog),
             revoked: AtomicBool::new(false),
-        });
-        self.newest_frozen = Arc::downgrade(&frozen);
-        frozen
+        }
     }
 
     /// Snapshots taken from here on are new ones: pages changed without a commit.

@@ -63,6 +63,8 @@ pub struct Txn {
     /// The tenant's evictions when it began: as long as there were no more, what it touched is in memory.
     pub(crate) evictions: u64,
     pub(crate) wrote_catalog: bool,
+    /// Its changes go to the tenant's branch.
+    pub(crate) branched: bool,
 }
 
 /// The snapshot that a transaction reads; its pages are the tenant's to keep ([`crate::Tenant::enforce_storage_max`]).
@@ -149,7 +151,7 @@ impl Txn {
 
     /// Whether committing would change anything.
     pub fn has_changes(&self) -> bool {
-        !self.overlay.is_empty() || self.wrote_catalog || !self.sequences.is_empty()
+        !self.overlay.is_empty() || self.wrote_catalog || !self.sequences.is_empty() || self.branched
     }
 
     /// Whether it changed the catalog.

@@ -1,6 +1,7 @@
 //! What a statement executes against, within one turn of the home: reads and locks. Writes are in `write`.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use base::{Lsn, Oid, SqlError, SqlResult, SqlState, TreeId};
@@ -18,12 +19,52 @@ use crate::txn::Txn;
 
 /// A tenant as a transaction sees it, for one turn. Made by [`Tenant::view`].
 pub struct View<'a> {
-    pub(crate) tenant: &'a mut Tenant,
+    pub(crate) tenant: Seat<'a>,
     pub(crate) txn: &'a mut Txn,
     pub(crate) redo: &'a mut dyn RedoSink,
     pub(crate) session: Option<InSession<'a>>,
     /// Steps left until the session is asked again.
     pub(crate) unasked: u32,
+}
+
+/// The tenant, at the side of it that the transaction works on: the live pages, or its branch until this is dropped.
+pub(crate) struct Seat<'a> {
+    tenant: &'a mut Tenant,
+    turns_back: bool,
+}
+
+impl<'a> Seat<'a> {
+    pub(crate) fn of(tenant: &'a mut Tenant, txn: &Txn) -> Seat<'a> {
+        if txn.branched {
+            tenant.turn(true);
+        }
+        Seat { tenant, turns_back: txn.branched }
+    }
+}
+
+impl Deref for Seat<'_> {
+    type Target = Tenant;
+
+    #[inline]
+    fn deref(&self) -> &Tenant {
+        self.tenant
+    }
+}
+
+impl DerefMut for Seat<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Tenant {
+        self.tenant
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        // After a panic the tenant is of no use to anyone.
+        if self.turns_back && !std::thread::panicking() {
+            self.tenant.turn(false);
+        }
+    }
 }
 
 /// What a view has of the session it works for.
@@ -101,7 +142,7 @@ impl View<'_> {
     /// A view for a shorter time, to hand to a function that takes one by value.
     pub fn reborrow(&mut self) -> View<'_> {
         View {
-            tenant: self.tenant,
+            tenant: Seat { tenant: self.tenant.tenant, turns_back: false },
             txn: self.txn,
             redo: self.redo,
             session: self.session,

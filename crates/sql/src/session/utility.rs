@@ -22,7 +22,7 @@ pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
                 LockTag::Table(oid) => ("relation", Some(oid.0)),
                 LockTag::Row(tree, _) => ("tuple", table_of_tree(tenant.catalog(), tree)),
                 LockTag::Advisory(_) => ("advisory", None),
-                LockTag::Ddl => ("object", None),
+                LockTag::Ddl | LockTag::Branch => ("object", None),
             };
             LockRow {
                 lock_type,

@@ -1,17 +1,16 @@
-//! Writing a long record ahead of its commit, at a pace that leaves room for everyone else.
+//! Writing a long record ahead of its commit, part by part, so that it stands in nobody's way.
 
 use base::{CommitNo, Lsn, TenantId};
 
-use super::error::LogFailed;
 use super::format::FragmentCommit;
 use super::writer::LogWriter;
 
-/// Bytes a long record puts into the log at a time: what a group can take beside other tenants' commits.
+/// Most bytes of a part: what a group can take beside other tenants' commits.
 const PART_LEN: usize = 128 << 10;
 
-/// A record whose bytes are durable and whose commit is not: [`LogWriter::append_prepared`] makes it one. Dropped
-/// without, it was never committed, and recovery ignores it.
-pub struct Prepared {
+/// The parts of a record that is being written, whose commit is not there yet: [`LogWriter::append_parts`] makes it one.
+/// Dropped without, it was never committed, and recovery ignores it. Until either, the log keeps the segments with its parts.
+pub struct RecordParts {
     log: LogWriter,
     tenant: TenantId,
     fragments: FragmentCommit,
@@ -19,31 +18,44 @@ pub struct Prepared {
 }
 
 impl LogWriter {
-    /// Writes `record` in fragments, each after the one before is durable, so that commits of other tenants pass
-    /// between them. After `Ok` the bytes are durable; the commit they belong to is not there yet.
-    pub async fn prepare(&self, tenant: TenantId, record: Vec<u8>) -> Result<Prepared, LogFailed> {
-        let set = self.new_fragment_set();
-        let fragments = FragmentCommit { set, parts: 0, len: record.len() as u64 };
-        let mut prepared = Prepared { log: self.clone(), tenant, fragments, committed: false };
-        for part in record.chunks(PART_LEN) {
-            let end = self.push_fragment(tenant, set, prepared.fragments.parts, part);
-            prepared.fragments.parts += 1;
-            self.wait_durable(end).await?;
-        }
-        Ok(prepared)
+    /// Begins a record of `tenant`.
+    pub fn begin_parts(&self, tenant: TenantId) -> RecordParts {
+        let fragments = FragmentCommit { set: self.new_fragment_set(), parts: 0, len: 0 };
+        RecordParts { log: self.clone(), tenant, fragments, committed: false }
     }
 
-    /// Commits a prepared record as `commit`, with a small record. As [`LogWriter::append`] otherwise.
+    /// Commits a record of which all parts are written as `commit`, with a small record. As [`LogWriter::append`] otherwise.
     ///
-    /// Panics if it was prepared in another log.
-    pub fn append_prepared(&self, mut prepared: Prepared, commit: CommitNo) -> Lsn {
-        assert!(self.is_same(&prepared.log), "a record is committed in the log it was prepared in");
-        prepared.committed = true;
-        self.push_fragment_commit(prepared.tenant, commit, prepared.fragments)
+    /// # Panics
+    /// If its parts are in another log.
+    pub fn append_parts(&self, mut parts: RecordParts, commit: CommitNo) -> Lsn {
+        assert!(self.is_same(&parts.log), "a record is committed in the log its parts are in");
+        parts.committed = true;
+        self.push_fragment_commit(parts.tenant, commit, parts.fragments)
     }
 }
 
-impl Drop for Prepared {
+impl RecordParts {
+    /// Appends the record's next bytes and returns the position behind them. Memory only, and does not block: wait for the
+    /// position ([`LogWriter::wait_durable`]) before much more is appended, so that commits of others pass in between.
+    pub fn push(&mut self, bytes: &[u8]) -> Lsn {
+        let mut end = Lsn(0);
+        for part in bytes.chunks(PART_LEN) {
+            end = self.log.push_fragment(self.tenant, self.fragments.set, self.fragments.parts, part);
+            self.fragments.parts += 1;
+        }
+        self.fragments.len += bytes.len() as u64;
+        end
+    }
+
+    /// Bytes so far.
+    #[expect(clippy::len_without_is_empty, reason = "of a record under way")]
+    pub fn len(&self) -> u64 {
+        self.fragments.len
+    }
+}
+
+impl Drop for RecordParts {
     fn drop(&mut self) {
         if !self.committed {
             self.log.give_up_set(self.fragments.set);

@@ -31,7 +31,7 @@ pub use durable::WaitDurable;
 pub use error::{LogFailed, RedoError, Refused};
 pub use flusher::{Flushed, LogFlusher};
 pub use format::FORMAT_VERSION;
-pub use fragments::Prepared;
+pub use fragments::RecordParts;
 pub use index::RedoIndex;
 pub use log_dir::{LogDir, LogOptions, LogUsage};
 pub use records::{RecordBatch, TenantRecords};

@@ -383,33 +383,31 @@ fn dropped_flusher_leaves_no_one_waiting() {
 }
 
 #[test]
-fn prepared_record_lets_others_pass_and_is_nothing_without_its_commit() {
+fn record_in_parts_lets_others_pass_and_is_nothing_without_its_commit() {
     let world = World::new(5);
     let env = world.env();
     let (logs, _) = open(&env).expect("an empty directory");
     let (log, mut flusher) = logs.writer();
     let long: Vec<u8> = (0..900_000u32).map(|i| ((i * 31) >> 3) as u8).collect();
-    let mut prepare = |tenant: u64, passing: u64| {
+    let mut write = |tenant: u64, passing: u64| {
         block_on(&env, async {
-            let mut prepare = std::pin::pin!(log.prepare(TenantId(tenant), long.clone()));
+            let mut parts = log.begin_parts(TenantId(tenant));
             let mut commit = passing;
-            loop {
-                let polled =
-                    std::future::poll_fn(|cx| std::task::Poll::Ready(prepare.as_mut().poll(cx))).await;
-                if let std::task::Poll::Ready(prepared) = polled {
-                    return (prepared.expect("the disk works"), commit);
-                }
+            for part in long.chunks(100_000) {
+                parts.push(part);
                 commit += 1;
                 let end = log.append(TenantId(9), CommitNo(commit), b"short");
                 assert!(matches!(flusher.flush_once().await, Ok(Flushed::Group(_))));
                 assert!(log.durable() >= end, "a short commit does not wait for the long one");
             }
+            assert_eq!(parts.len(), long.len() as u64);
+            (parts, commit)
         })
     };
-    let (committed, passed) = prepare(1, 0);
-    let (given_up, passed_more) = prepare(2, passed);
+    let (committed, passed) = write(1, 0);
+    let (given_up, passed_more) = write(2, passed);
     assert!(passed >= 7);
-    log.append_prepared(committed, CommitNo(1));
+    log.append_parts(committed, CommitNo(1));
     drop(given_up);
     flush_all(&env, &mut flusher);
     drop(flusher);

@@ -188,7 +188,7 @@ impl LogWriter {
     /// record goes nowhere, and waiting for its position tells so.
     ///
     /// A record longer than a group goes out in fragments before a small commit record, all in line with what others
-    /// append; a caller that can wait first uses [`LogWriter::prepare`] so that others pass it.
+    /// append; a caller that can wait uses [`LogWriter::begin_parts`] so that others pass it.
     pub fn append(&self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
         if record.len() > PAYLOAD_LEN_MAX {
             return self.append_in_fragments(tenant, commit, record);

@@ -125,7 +125,7 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
             }
         }
         Op::Adopt => {
-            if store.branch.is_some() && !store.map.is_being_checkpointed() {
+            if store.branch.is_some() {
                 store.adopt();
             }
         }

@@ -64,6 +64,7 @@ pub(super) fn error(cycle: &[Waits]) -> SqlError {
                 LockTag::Row(..) => format!("ShareLock on transaction {}", w.blocked_by),
                 LockTag::Advisory(_) => format!("{} on advisory lock", w.mode.name()),
                 LockTag::Ddl => format!("{} on the catalog", w.mode.name()),
+                LockTag::Branch => format!("{} on the tenant's branch", w.mode.name()),
             };
             format!("Process {} waits for {what}; blocked by process {}.", w.session, w.blocked_by)
         })

@@ -26,8 +26,10 @@ pub enum LockTag {
     /// A key of a tree: a row, or a unique index's key.
     Row(TreeId, Key),
     Advisory(AdvisoryKey),
-    /// Changing the catalog.
+    /// Changing the catalog; in mode `Share`, that nobody does.
     Ddl,
+    /// Having the tenant's branch.
+    Branch,
 }
 
 /// The key of an advisory lock; the two forms never meet.

@@ -14,6 +14,12 @@ pub enum RowLock {
     Update = 3,
 }
 
+impl RowLock {
+    pub(crate) const COUNT: usize = 4;
+    pub(crate) const ALL: [RowLock; RowLock::COUNT] =
+        [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
+}
+
 /// Modes of table locks, in PostgreSQL's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]

@@ -1,13 +1,14 @@
 //! The table of locks: who holds what, who waits for what, and handing over.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 use base::{SessionId, SqlError, SqlState};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
 use super::wait::{LockWait, WaitEnd};
-use super::{LockMode, LockTag, WaitPolicy};
+use super::{LockMode, LockTag, RowLock, WaitPolicy};
 
 /// How long a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,30 @@ pub(super) struct Entry {
     pub(super) queue: VecDeque<Waiter>,
 }
 
+/// The row locks of a session that has very many: 9 to 18 bytes each, by a hash of the lock's name. Two names with one hash are
+/// one lock: then someone may wait who need not.
+#[derive(Debug)]
+struct Many {
+    session: SessionId,
+    /// By row mode.
+    hashes: [FxHashSet<u64>; RowLock::COUNT],
+    /// Locks that others asked for: they are in the table since, and stay there to the end.
+    shown: Vec<LockTag>,
+}
+
+fn hash_of(tag: &LockTag) -> u64 {
+    let mut hasher = FxHasher::default();
+    tag.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Many {
+    fn modes(&self, hash: u64) -> u8 {
+        let held = RowLock::ALL.iter().filter(|mode| self.hashes[**mode as usize].contains(&hash));
+        held.fold(0, |modes, mode| modes | LockMode::Row(*mode).bit())
+    }
+}
+
 /// All locks of a tenant. A session has at most one transaction and waits for at most one lock.
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
@@ -68,13 +93,58 @@ pub(crate) struct LockTable {
     pub(super) waits: FxHashMap<SessionId, LockTag>,
     /// How often a session took each advisory lock for itself.
     session_counts: FxHashMap<(SessionId, LockTag, u8), u32>,
+    many: Option<Box<Many>>,
 }
 
 impl LockTable {
     /// Whether nothing is locked; one load.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.many.is_none()
+    }
+
+    /// From now on the row locks of `session` are kept in little room, until [`LockTable::release_many`].
+    ///
+    /// # Panics
+    /// If another session's are.
+    pub(crate) fn keep_many(&mut self, session: SessionId) {
+        assert!(self.many.is_none(), "one session with very many locks at a time");
+        self.many = Some(Box::new(Many { session, hashes: Default::default(), shown: Vec::new() }));
+    }
+
+    /// Lets go of the locks that `session` took since [`LockTable::keep_many`].
+    pub(crate) fn release_many(&mut self, session: SessionId) {
+        let Some(many) = self.many.take_if(|many| many.session == session) else { return };
+        for tag in many.shown {
+            self.release(session, &tag, u8::MAX);
+        }
+    }
+
+    /// A row lock of the session with many; false if it is to be had from the table.
+    fn acquire_of_many(&mut self, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
+        let (Some(many), LockTag::Row(..), LockMode::Row(mode)) = (&mut self.many, tag, mode) else {
+            return false;
+        };
+        let hash = hash_of(tag);
+        if many.session == session {
+            if self.entries.contains_key(tag) {
+                return false;
+            }
+            many.hashes[mode as usize].insert(hash);
+            return true;
+        }
+        let modes = many.modes(hash);
+        if modes != 0 {
+            let entry = self.entries.entry(tag.clone()).or_default();
+            let (holder, scope) = (many.session, Scope::Transaction);
+            let known = entry.holders.iter().find(|h| h.session == holder).map_or(0, |h| h.transaction);
+            for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & !known & mode.bit() != 0)
+            {
+                entry.hold(holder, *mode, scope);
+            }
+            many.shown.push(tag.clone());
+        }
+        false
     }
 
     /// Asks for a lock. A session that waits already must be settled before it may wait again.
@@ -86,6 +156,9 @@ impl LockTable {
         scope: Scope,
         policy: WaitPolicy,
     ) -> Acquired {
+        if self.many.is_some() && self.acquire_of_many(session, tag, mode) {
+            return Acquired::AlreadyHeld;
+        }
         let Some(entry) = self.entries.get_mut(tag) else {
             let mut entry = Entry::default();
             entry.hold(session, mode, scope);

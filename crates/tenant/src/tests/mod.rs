@@ -1,6 +1,7 @@
 //! Tests of the tenant as a whole, through its public interface.
 
 mod basics;
+mod branch;
 mod constraints;
 mod ddl;
 mod interrupts;
@@ -25,7 +26,7 @@ use crate::ddl::{Ddl, NewTable, NewUnique};
 use crate::locks::LockWait;
 use crate::replay::Replay;
 use crate::row::keys::{KeyRange, primary_key};
-use crate::{Access, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
+use crate::{Access, CaughtUp, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
 
 /// A log that keeps records in memory.
 #[derive(Default)]
@@ -74,6 +75,21 @@ impl Fixture {
         }
     }
 
+    /// Brings the transaction's branch up to date, if it has one.
+    pub(crate) fn catch_up(&mut self, txn: &Txn) {
+        loop {
+            match self.tenant.catch_up(txn).expect("nothing is damaged") {
+                CaughtUp::All => return,
+                CaughtUp::Part => {}
+                CaughtUp::Miss(request) => {
+                    let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
+                    let loaded = env::block_on(&env, request.read()).expect("the disk works");
+                    self.tenant.page_loaded(loaded);
+                }
+            }
+        }
+    }
+
     pub(crate) fn begin(&mut self, session: u32, isolation: Isolation) -> Txn {
         self.tenant.begin(SessionId(session), isolation, false, false)
     }
@@ -84,9 +100,12 @@ impl Fixture {
         txn: &mut Txn,
         statement: impl FnOnce(&mut View<'_>) -> Result<T, Interrupt>,
     ) -> Result<T, Interrupt> {
+        self.catch_up(txn);
         let mark = txn.mark();
-        let mut view = self.tenant.view(txn, &mut self.log);
-        let result = statement(&mut view).and_then(|value| view.finish_statement().map(|()| value));
+        let result = {
+            let mut view = self.tenant.view(txn, &mut self.log);
+            statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))
+        };
         if result.is_err() {
             self.tenant.rollback_statement(txn, &mark);
         }

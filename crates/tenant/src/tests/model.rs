@@ -124,9 +124,9 @@ fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut
         (4, begun) => {
             *running = begun;
             let mut choice = VictimChoice::default();
-            (0..4).for_each(|_| {
-                drop(fixture.tenant.sweep(&mut choice, EvictionTime(random.below(1000) as u32)))
-            });
+            for _ in 0..4 {
+                fixture.tenant.sweep(&mut choice, EvictionTime(random.below(1000) as u32));
+            }
         }
         (_, begun) => *running = begun,
     }
@@ -158,7 +158,24 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
             continue;
         }
         session.waiting = None;
-        let choice = random.below(20);
+        let choice = random.below(24);
+        if choice >= 20 {
+            // What is poured cannot be taken back to a savepoint.
+            if isolation == Isolation::ReadCommitted && session.savepoints.is_empty() {
+                match fixture.tenant.begin_branch(&mut session.txn) {
+                    Ok(()) => drop(fixture.tenant.pour(&mut session.txn, &mut fixture.log).unwrap()),
+                    Err(Interrupt::Wait(wait)) => session.waiting = Some(wait),
+                    Err(Interrupt::Error(error)) => {
+                        assert_eq!(error.state().as_str(), "40P01");
+                        let session = sessions.remove(&id).unwrap();
+                        fixture.tenant.abort(session.txn);
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+            while fixture.tenant.reclaim(16).unwrap() {}
+            continue;
+        }
         if choice < 3 {
             let session = sessions.remove(&id).unwrap();
             if choice == 0 {

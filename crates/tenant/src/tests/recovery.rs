@@ -40,8 +40,10 @@ impl Server {
         let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, true);
         let mark = txn.mark();
         loop {
-            let mut view = self.tenant.view(&mut txn, &mut self.log);
-            let result = statement(&mut view).and_then(|value| view.finish_statement().map(|()| value));
+            let result = {
+                let mut view = self.tenant.view(&mut txn, &mut self.log);
+                statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))
+            };
             match result {
                 Ok(value) => return self.tenant.commit(txn, &mut self.log).map(|_| value),
                 Err(Interrupt::Miss(page)) => {

@@ -1,0 +1,379 @@
+//! Transactions too big for memory: their changes go to a branch of the tenant's pages instead of an overlay.
+//!
+//! The branch is a second state of the pages that shares what neither side changed. A transaction that has one *pours* its
+//! overlay into it from time to time, and the redo record of what it poured goes to the log part by part, so neither memory nor
+//! a turn has to hold all of it. What others commit meanwhile is copied into the branch key by key ([`Tenant::catch_up`]); locks
+//! keep the two from touching one key. So whenever the transaction gets a turn, the branch is the live state with its own
+//! changes; its views work on the branch as on live pages. Its commit record makes the parts a commit, and the branch takes the
+//! live pages' place, both in one turn whose length does not depend on how much was changed.
+//!
+//! Who has the branch holds two locks: one against a second branch, and one against changes of the catalog, whose new trees
+//! nothing would copy. Only READ COMMITTED transactions have one: what a snapshot transaction reads is not the live state.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::{Lsn, SqlError, SqlResult, TreeId, TxnId};
+use rustc_hash::FxHashSet;
+use storage::PageFault;
+
+use crate::interrupt::{Step, error_of_fault};
+use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
+use crate::memory::PageRequest;
+use crate::redo_record::RecordWriter;
+use crate::row::keys::Key;
+use crate::snapshot_view::Frozen;
+use crate::space::Demand;
+use crate::tenant::{RedoSet, RedoSink, Tenant};
+use crate::trees::{TreeState, Trees};
+use crate::txn::{Isolation, Txn};
+
+/// Bytes of changes from which a transaction is better off with a branch: what one turn can commit without being felt.
+pub const BRANCH_BYTES_MIN: usize = 1 << 20;
+
+/// Keys of others copied between two exchanges of the sides.
+const KEYS_TOGETHER: usize = 64;
+
+/// Keys of others copied in one turn: some 200 us.
+const CAUGHT_UP_A_TURN: usize = 256;
+
+/// The branch, and what else belongs to one state of the pages or the other.
+pub(crate) struct Branch {
+    owner: TxnId,
+    /// Of the state that is not current.
+    other: Side,
+    /// What others changed since and the branch does not have yet.
+    behind: VecDeque<(TreeId, Key)>,
+    /// The record of what was poured.
+    redo: Option<RedoSet>,
+    /// Trees it was poured into.
+    changed: FxHashSet<TreeId>,
+    /// What the statement under way reads.
+    statement: Option<Arc<Frozen>>,
+}
+
+/// What belongs to one state of the pages.
+#[derive(Default)]
+struct Side {
+    trees: Trees,
+    garbage: Vec<(TreeId, TreeState)>,
+    spoiled: Vec<(TreeId, TreeState)>,
+    gone_trees: Vec<TreeId>,
+}
+
+/// How far a branch has come.
+pub enum CaughtUp {
+    /// It has all that others committed.
+    All,
+    /// There is more to copy, in another turn.
+    Part,
+    /// A page has to be read first.
+    Miss(PageRequest),
+}
+
+impl std::fmt::Debug for Branch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Branch").field("owner", &self.owner).field("behind", &self.behind.len()).finish()
+    }
+}
+
+impl Txn {
+    /// Whether its changes go to a branch.
+    pub fn has_branch(&self) -> bool {
+        self.branched
+    }
+
+    /// Whether it could get a branch: a READ COMMITTED transaction that has not changed the catalog. One with savepoints
+    /// had better not, for what is poured stays.
+    pub fn can_branch(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted
+            && !self.wrote_catalog
+            && self.built.is_empty()
+            && self.dropped_trees.is_empty()
+    }
+}
+
+impl Tenant {
+    /// Gives `txn` a branch, in constant time. Waits while another transaction has one or changes the catalog.
+    ///
+    /// Errors: 40P01. Panics if the transaction cannot have one.
+    pub fn begin_branch(&mut self, txn: &mut Txn) -> Step<()> {
+        assert!(txn.can_branch(), "a branch for a transaction that cannot have one");
+        if txn.branched {
+            return Ok(());
+        }
+        // From here on others run between its turns.
+        self.flush_deferred(txn);
+        txn.implicit = false;
+        self.lock(txn, LockTag::Branch, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
+        self.lock(txn, LockTag::Ddl, LockMode::Table(TableLock::Share), WaitPolicy::Wait)?;
+        self.pages.fork();
+        self.branch = Some(Box::new(Branch {
+            owner: txn.id,
+            other: Side {
+                trees: self.trees.clone(),
+                garbage: self.garbage.clone(),
+                spoiled: self.spoiled.clone(),
+                gone_trees: self.gone_trees.clone(),
+            },
+            behind: VecDeque::new(),
+            redo: None,
+            changed: FxHashSet::default(),
+            statement: None,
+        }));
+        self.locks.keep_many(txn.session);
+        txn.branched = true;
+        Ok(())
+    }
+
+    /// Turns to the branch, or back.
+    pub(crate) fn turn(&mut self, to_branch: bool) {
+        self.pages.turn(to_branch);
+        let branch = self.branch.as_mut().expect("the pages have one");
+        std::mem::swap(&mut self.trees, &mut branch.other.trees);
+        std::mem::swap(&mut self.garbage, &mut branch.other.garbage);
+        std::mem::swap(&mut self.spoiled, &mut branch.other.spoiled);
+        std::mem::swap(&mut self.gone_trees, &mut branch.other.gone_trees);
+    }
+
+    /// Has `act` work on the state that `txn` changes.
+    pub(crate) fn at_side_of<T>(&mut self, txn: &Txn, act: impl FnOnce(&mut Tenant) -> T) -> T {
+        if !txn.branched || self.pages.is_in_branch() {
+            return act(self);
+        }
+        self.turn(true);
+        let result = act(self);
+        self.turn(false);
+        result
+    }
+
+    /// Notes what a commit in the live pages changed, for the branch to copy.
+    #[inline]
+    pub(crate) fn note_for_branch(&mut self, tree: TreeId, key: &[u8]) {
+        if let Some(branch) = &mut self.branch
+            && !self.pages.is_in_branch()
+        {
+            branch.behind.push_back((tree, Key::from_slice(key)));
+        }
+    }
+
+    /// Copies into the branch of `txn` what others have committed, as much as a turn may take. To be called until it says
+    /// [`CaughtUp::All`] in the turn in which the transaction goes on; at once so for one that has no branch.
+    ///
+    /// Errors: XX001, 58030.
+    pub fn catch_up(&mut self, txn: &Txn) -> SqlResult<CaughtUp> {
+        if !txn.branched {
+            return Ok(CaughtUp::All);
+        }
+        for _ in 0..CAUGHT_UP_A_TURN / KEYS_TOGETHER {
+            match self.copy_some(txn, KEYS_TOGETHER) {
+                Ok(true) => {}
+                Ok(false) => return Ok(CaughtUp::All),
+                Err((in_branch, PageFault::Miss(page))) => {
+                    let request = match in_branch {
+                        true => self.page_request(txn, page)?,
+                        false => self.live_page_request(txn, page)?,
+                    };
+                    return Ok(request.map_or(CaughtUp::Part, CaughtUp::Miss));
+                }
+                Err((_, fault)) => return Err(error_of_fault(&fault)),
+            }
+        }
+        let is_behind = self.branch.as_ref().is_some_and(|branch| !branch.behind.is_empty());
+        Ok(if is_behind { CaughtUp::Part } else { CaughtUp::All })
+    }
+
+    /// Copies all that is left, reading what is missing within the turn.
+    fn catch_up_now(&mut self, txn: &Txn) -> SqlResult<()> {
+        loop {
+            match self.copy_some(txn, KEYS_TOGETHER) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err((in_branch, fault)) => {
+                    let PageFault::Miss(page) = fault else { return Err(error_of_fault(&fault)) };
+                    let read = |tenant: &mut Tenant| {
+                        tenant.shed();
+                        tenant.pages.read_blocking(page)
+                    };
+                    let read = if in_branch { self.at_side_of(txn, read) } else { read(self) };
+                    read.map_err(|error| {
+                        SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
+                    })?;
+                }
+            }
+        }
+    }
+
+    /// Copies the next few keys; whether there were any. Errors: the side whose page is missing (the branch's: true), and the
+    /// fault.
+    fn copy_some(&mut self, txn: &Txn, keys_max: usize) -> Result<bool, (bool, PageFault)> {
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        assert_eq!(branch.owner, txn.id, "the branch is another transaction's");
+        let count = branch.behind.len().min(keys_max);
+        if count == 0 {
+            return Ok(false);
+        }
+        let keys: Vec<(TreeId, Key)> = branch.behind.drain(..count).collect();
+        let mut values = Vec::with_capacity(count);
+        let mut fault = None;
+        for (tree, key) in &keys {
+            let found = btree::get(&self.pages, self.trees.root(*tree), key)
+                .and_then(|value| value.map(|value| value.read(&self.pages)).transpose());
+            match found {
+                Ok(value) => values.push(value.map(std::borrow::Cow::into_owned)),
+                Err(missing) => {
+                    fault = Some((false, missing));
+                    break;
+                }
+            }
+        }
+        let mut copied = 0;
+        self.turn(true);
+        for ((tree, key), value) in keys.iter().zip(&values) {
+            match self.copy_one(*tree, key, value.as_deref()) {
+                Ok(()) => copied += 1,
+                Err(missing) => {
+                    fault = Some((true, missing));
+                    break;
+                }
+            }
+        }
+        self.turn(false);
+        let branch = self.branch.as_mut().expect("as above");
+        keys.into_iter().skip(copied).rev().for_each(|key| branch.behind.push_front(key));
+        fault.map_or(Ok(true), Err)
+    }
+
+    fn copy_one(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), PageFault> {
+        let mut state = self.trees.get(tree);
+        match value {
+            Some(value) => {
+                if btree::put(&mut self.pages, &mut state.root, key, value)? == btree::Put::Inserted {
+                    state.entries += 1;
+                }
+            }
+            None => state.entries -= u64::from(btree::remove(&mut self.pages, state.root, key)?),
+        }
+        self.trees.set(tree, TreeState { dirty: true, ..state });
+        Ok(())
+    }
+
+    /// Moves what `txn` has changed so far into its branch, and the record of it into the log. Returns the position to which
+    /// the log should be durable before much more is changed: nothing else keeps its memory small. What is poured can be taken
+    /// back with the whole transaction only. To be called in the turn of the changes.
+    ///
+    /// Errors: 53100 and 58030 when the log takes no more; the transaction has then to be aborted.
+    pub fn pour(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
+        assert!(
+            txn.branched && !txn.wrote_catalog,
+            "poured without a branch, or behind a change of the catalog"
+        );
+        assert!(txn.checks.is_empty(), "the statement's rows were checked");
+        if txn.overlay.is_empty() {
+            return Ok(Lsn(0));
+        }
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        let mut record = std::mem::take(&mut self.record_buffer);
+        let mut writer = RecordWriter::part(&mut record, branch.redo.is_none());
+        for (tree, changes) in txn.overlay.changes().trees() {
+            writer.changes(tree, changes.iter().map(|(key, change)| (&key[..], change)));
+        }
+        let logged = self.log_part(&record, self.demand_of(txn), redo);
+        self.record_buffer = record;
+        let end = logged?;
+        let changes = txn.overlay.take();
+        self.turn(true);
+        for (tree, changes) in changes.trees() {
+            let mut state = self.trees.get(tree);
+            for (key, change) in changes {
+                self.apply_change(&mut state, key, change);
+            }
+            self.trees.set(tree, TreeState { dirty: true, ..state });
+        }
+        self.turn(false);
+        let branch = self.branch.as_mut().expect("as above");
+        branch.changed.extend(changes.trees().into_iter().map(|(tree, _)| tree));
+        Ok(end)
+    }
+
+    fn log_part(&mut self, record: &[u8], demand: Demand, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
+        self.require_space(record.len(), demand)?;
+        redo.admit(record.len(), demand)?;
+        self.space.note_logged(record.len());
+        let id = self.id;
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        let set = branch.redo.get_or_insert_with(|| redo.begin_set(id));
+        Ok(redo.append_to_set(set, record))
+    }
+
+    /// Whether something was poured, so that the commit's record is the end of one.
+    pub(crate) fn has_poured(&self, txn: &Txn) -> bool {
+        txn.branched && self.branch.as_ref().is_some_and(|branch| branch.redo.is_some())
+    }
+
+    /// Appends the end of the record, and the commit.
+    pub(crate) fn log_branch(
+        &mut self,
+        txn: &Txn,
+        commit: base::CommitNo,
+        record: &[u8],
+        redo: &mut dyn RedoSink,
+    ) -> SqlResult<Lsn> {
+        self.log_part(record, self.demand_of(txn), redo)?;
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        Ok(redo.commit_set(branch.redo.take().expect("it has parts"), commit))
+    }
+
+    /// Brings the branch up to date for the last time, before the commit is logged.
+    ///
+    /// Errors: XX001, 58030.
+    pub(crate) fn ready_branch(&mut self, txn: &Txn) -> SqlResult<()> {
+        if txn.branched { self.catch_up_now(txn) } else { Ok(()) }
+    }
+
+    /// Puts the branch in the place of the live pages; the trees it changed.
+    pub(crate) fn adopt_branch(&mut self, txn: &mut Txn) -> FxHashSet<TreeId> {
+        let branch = self.branch.take().expect("the transaction has a branch");
+        assert!(branch.behind.is_empty(), "the branch has what others committed");
+        self.pages.adopt_branch();
+        let Side { trees, garbage, spoiled, gone_trees } = branch.other;
+        (self.trees, self.garbage, self.spoiled, self.gone_trees) = (trees, garbage, spoiled, gone_trees);
+        self.forget_frozen();
+        self.locks.release_many(txn.session);
+        txn.branched = false;
+        branch.changed
+    }
+
+    /// Gives the branch up, with what was built in it; its pages go with [`Tenant::reclaim`].
+    pub(crate) fn drop_branch(&mut self, txn: &mut Txn) {
+        if !txn.branched {
+            return;
+        }
+        self.branch = None;
+        self.pages.drop_branch();
+        txn.built.clear();
+        self.locks.release_many(txn.session);
+        txn.branched = false;
+    }
+
+    /// The statement that begins now reads the branch as it is now, until [`Tenant::end_statement`]. Pour and catch up before, in
+    /// the same turn.
+    pub fn begin_statement(&mut self, txn: &Txn) {
+        let frozen = self.at_side_of(txn, |tenant| tenant.freeze());
+        self.branch.as_mut().expect("the transaction has a branch").statement = Some(frozen);
+    }
+
+    /// Statements of the branch read its newest state again.
+    pub fn end_statement(&mut self, txn: &Txn) {
+        if txn.branched
+            && let Some(branch) = &mut self.branch
+        {
+            branch.statement = None;
+        }
+    }
+
+    /// What the statement under way of a transaction with a branch reads.
+    pub(crate) fn statement_of_branch(&self) -> Option<&Arc<Frozen>> {
+        self.branch.as_ref().and_then(|branch| branch.statement.as_ref())
+    }
+}

@@ -1,0 +1,208 @@
+//! Transactions whose changes go to a branch: what they and others see, what is left of them, what they cost.
+
+use super::*;
+use crate::CaughtUp;
+use crate::catalog::Sequence;
+
+fn many(fixture: &mut Fixture, rows: i32) -> Oid {
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4), ("s", PgType::Text)], 1);
+    let filler = "x".repeat(300);
+    for from in (0..rows).step_by(500) {
+        fixture
+            .auto(|view| {
+                let table = view.table(t)?;
+                for id in from..(from + 500).min(rows) {
+                    view.insert(&table, &[int(id), int(0), text(&filler)])?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    t
+}
+
+fn values(rows: &[Row]) -> Vec<i32> {
+    rows.iter().map(|row| if let Datum::Int4(n) = row[1] { n } else { panic!("an integer") }).collect()
+}
+
+/// Sets `v` of every row of the statement's snapshot, some at a time; `between` runs between two parts.
+fn update_all(
+    fixture: &mut Fixture,
+    txn: &mut Txn,
+    t: Oid,
+    value: i32,
+    between: &mut dyn FnMut(&mut Fixture),
+) {
+    fixture.tenant.begin_branch(txn).unwrap();
+    fixture.catch_up(txn);
+    fixture.tenant.pour(txn, &mut fixture.log).unwrap();
+    fixture.tenant.begin_statement(txn);
+    let mut range = KeyRange::all();
+    loop {
+        let next = fixture
+            .run_reading(txn, |view| {
+                let table = view.table(t)?;
+                let mut scan = view.scan(&table, Access::Table, range.clone(), Direction::Forward);
+                let mut found = Vec::new();
+                while found.len() < 200 {
+                    let Some(row) = view.next(&mut scan)? else { break };
+                    found.push((row.key().to_vec(), row.to_row()?));
+                }
+                for (key, row) in &found {
+                    let mut row = row.clone();
+                    row[1] = int(value);
+                    view.update(&table, key, &row)?;
+                }
+                Ok(found.last().map(|(key, _)| key.clone()))
+            })
+            .unwrap();
+        fixture.tenant.pour(txn, &mut fixture.log).unwrap();
+        let Some(last) = next else { break };
+        range.from = last.into();
+        range.from.push(0);
+        between(fixture);
+    }
+    fixture.tenant.end_statement(txn);
+}
+
+#[test]
+fn others_read_and_write_while_a_branch_is_filled_and_it_has_their_changes() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 3000);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let mut passes = 0;
+    update_all(&mut fixture, &mut txn, t, 7, &mut |fixture| {
+        passes += 1;
+        assert!(values(&fixture.rows(t)[..3000]).iter().all(|v| *v == 0), "nobody sees a part of it");
+        fixture.insert(other, vec![int(passes), int(passes)]).unwrap();
+        fixture.insert(t, vec![int(10_000 + passes), int(1), text("new")]).unwrap();
+    });
+    assert_eq!(passes, 15);
+    let locked = fixture.auto(|view| {
+        let table = view.table(t)?;
+        let key = primary_key(&table, &[int(5)]);
+        view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::NoWait)
+    });
+    assert_eq!(locked.unwrap_err().state().as_str(), "55P03", "its rows are locked");
+    let free = fixture.auto(|view| {
+        let table = view.table(t)?;
+        let key = primary_key(&table, &[int(10_001)]);
+        view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::NoWait)
+    });
+    free.unwrap();
+    fixture.commit(txn).unwrap();
+    let rows = values(&fixture.rows(t));
+    assert_eq!(rows.len(), 3015);
+    assert!(rows[..3000].iter().all(|v| *v == 7) && rows[3000..].iter().all(|v| *v == 1));
+    assert_eq!(fixture.rows(other).len(), 15);
+    while fixture.tenant.reclaim(64).unwrap() {}
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    assert!(fixture.tenant.lock_records().is_empty());
+    let mut copy = fixture.replayed();
+    assert_eq!(values(&copy.rows(t)), rows);
+    assert_eq!(copy.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn an_aborted_branch_leaves_nothing() {
+    let mut fixture = Fixture::on_disk(1);
+    let t = many(&mut fixture, 2000);
+    let before = fixture.tenant.memory().pages;
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    update_all(&mut fixture, &mut txn, t, 7, &mut |_| {});
+    assert!(fixture.tenant.memory().pages > before);
+    fixture.tenant.abort(txn);
+    while fixture.tenant.reclaim(64).unwrap() {}
+    assert!(values(&fixture.rows(t)).iter().all(|v| *v == 0));
+    assert_eq!(fixture.tenant.memory().pages, before);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    assert_eq!(values(&fixture.replayed().rows(t)).len(), 2000);
+}
+
+#[test]
+fn a_branch_several_times_the_budget_stays_within_it() {
+    let mut fixture = Fixture::on_disk(2);
+    let env = fixture.world.as_ref().expect("on disk").env();
+    let checkpoint = |fixture: &mut Fixture| {
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        env::block_on(&env, checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+        fixture.tenant.evict_all();
+    };
+    let t = many(&mut fixture, 5000);
+    checkpoint(&mut fixture);
+    let cold = fixture.tenant.memory().pages;
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let mut most = cold;
+    update_all(&mut fixture, &mut txn, t, 9, &mut |fixture| {
+        most = most.max(fixture.tenant.memory().pages);
+        checkpoint(fixture);
+    });
+    assert!(most.0 < cold.0 + (1 << 20), "{most} from {cold}, for 2 MiB of changed pages");
+    fixture.commit(txn).unwrap();
+    checkpoint(&mut fixture);
+    checkpoint(&mut fixture);
+    while fixture.tenant.reclaim(64).unwrap() {}
+    assert!(values(&fixture.rows(t)).iter().all(|v| *v == 9));
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn one_transaction_has_the_branch_and_the_catalog_stands_still() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let mut first = fixture.begin(1, Isolation::ReadCommitted);
+    let mut second = fixture.begin(2, Isolation::ReadCommitted);
+    let mut third = fixture.begin(3, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut first).unwrap();
+    let wait = wait_of(fixture.tenant.begin_branch(&mut second));
+    let ddl = wait_of(fixture.run(&mut third, |view| view.ddl().map(drop)));
+    fixture.run(&mut first, |view| update(view, t, &[int(1)], vec![int(1), int(5), text("a")])).unwrap();
+    fixture.commit(first).unwrap();
+    assert!(wait.is_over() && ddl.is_over());
+    fixture.run(&mut third, |view| view.ddl().map(drop)).unwrap();
+    let wait = wait_of(fixture.tenant.begin_branch(&mut second));
+    fixture.tenant.abort(third);
+    assert!(wait.is_over());
+    fixture.tenant.begin_branch(&mut second).unwrap();
+    assert!(matches!(fixture.tenant.catch_up(&second), Ok(CaughtUp::All)));
+    fixture.tenant.abort(second);
+    assert_eq!(values(&fixture.rows(t))[1], 5);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn sequences_move_on_in_the_live_pages_while_a_branch_is_there() {
+    let mut fixture = Fixture::on_disk(3);
+    let t = many(&mut fixture, 10);
+    let sequence = Sequence {
+        oid: Oid(0),
+        schema: PUBLIC_SCHEMA,
+        name: "s".into(),
+        owner: OWNER_ROLE,
+        ty: PgType::Int8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: 1000,
+        cache: 1,
+        cycle: false,
+        owned_by: None,
+        acl: Default::default(),
+    };
+    let s = fixture.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for expected in 1..=100 {
+        let next = fixture.run_reading(&mut txn, |view| view.nextval(s)).unwrap();
+        assert_eq!(next, expected);
+    }
+    fixture
+        .run_reading(&mut txn, |view| update(view, t, &[int(1)], vec![int(1), int(5), text("a")]))
+        .unwrap();
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+    let next = fixture.replayed().auto(|view| view.nextval(s)).unwrap();
+    assert!(next > 100, "{next} was given out before");
+}
