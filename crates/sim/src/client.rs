@@ -181,7 +181,7 @@ impl<B: Book> Client<B> {
                         return Err(Fate::Refused(error));
                     }
                 }
-                Err(Pause::Yield) => env::sleep(Nanos(1)).await,
+                Err(Pause::Yield | Pause::Slice(_)) => env::sleep(Nanos(1)).await,
                 Err(pause) => return Err(Stop::violation(format!("a statement paused for {pause:?}")).into()),
             }
         }

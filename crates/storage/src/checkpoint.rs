@@ -171,8 +171,7 @@ impl Checkpoint {
         let mut of_snapshots = std::mem::take(&mut self.of_snapshots);
         of_snapshots.extend(self.of_branch.iter().cloned());
         // Snapshots may hold pages of the branch too, and a page may have been retired once before a branch brought it back.
-        let mut known: FxHashSet<*const PageVersion> = FxHashSet::default();
-        of_snapshots.retain(|version| known.insert(Arc::as_ptr(version)));
+        retain_first(&mut of_snapshots);
         let written = write_root(&mut writer, &snapshot, of_snapshots, tenant, &mut self.counts).await;
         let written = match written {
             Ok(written) => written,
@@ -263,6 +262,12 @@ impl Checkpoint {
         self.slots.abandon();
         self.stage = Stage::Idle;
     }
+}
+
+/// Leaves each version in only once, in the order of the first.
+fn retain_first(versions: &mut Vec<Arc<PageVersion>>) {
+    let mut known: FxHashSet<*const PageVersion> = FxHashSet::default();
+    versions.retain(|version| known.insert(Arc::as_ptr(version)));
 }
 
 /// The nodes of one level that the file does not have yet, with the lowest page number below each.

@@ -10,6 +10,7 @@
 //! Who has the branch holds two locks: one against a second branch, and one against changes of the catalog, whose new trees
 //! nothing would copy. Only READ COMMITTED transactions have one: what a snapshot transaction reads is not the live state.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -17,16 +18,18 @@ use base::{Lsn, SqlError, SqlResult, TreeId, TxnId};
 use rustc_hash::FxHashSet;
 use storage::PageFault;
 
+use crate::catalog::{Index, Table};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::memory::PageRequest;
 use crate::redo_record::RecordWriter;
-use crate::row::keys::Key;
+use crate::row::keys::{Key, KeyRange, index_entry_of_bytes};
 use crate::snapshot_view::Frozen;
 use crate::space::Demand;
 use crate::tenant::{RedoSet, RedoSink, Tenant};
 use crate::trees::{TreeState, Trees};
 use crate::txn::{Isolation, Txn};
+use crate::view::{State, View};
 
 /// Bytes of changes from which a transaction is better off with a branch: what one turn can commit without being felt.
 pub const BRANCH_BYTES_MIN: usize = 1 << 20;
@@ -50,6 +53,10 @@ pub(crate) struct Branch {
     changed: FxHashSet<TreeId>,
     /// What the statement under way reads.
     statement: Option<Arc<Frozen>>,
+    /// The statement reads the newest state for a moment.
+    reads_newest: bool,
+    /// Trees that others changed since the statement began.
+    overtaken: FxHashSet<TreeId>,
 }
 
 /// What belongs to one state of the pages.
@@ -120,6 +127,8 @@ impl Tenant {
             redo: None,
             changed: FxHashSet::default(),
             statement: None,
+            reads_newest: false,
+            overtaken: FxHashSet::default(),
         }));
         self.locks.keep_many(txn.session);
         txn.branched = true;
@@ -220,7 +229,7 @@ impl Tenant {
             let found = btree::get(&self.pages, self.trees.root(*tree), key)
                 .and_then(|value| value.map(|value| value.read(&self.pages)).transpose());
             match found {
-                Ok(value) => values.push(value.map(std::borrow::Cow::into_owned)),
+                Ok(value) => values.push(value.map(Cow::into_owned)),
                 Err(missing) => {
                     fault = Some((false, missing));
                     break;
@@ -240,6 +249,9 @@ impl Tenant {
         }
         self.turn(false);
         let branch = self.branch.as_mut().expect("as above");
+        if branch.statement.is_some() {
+            branch.overtaken.extend(keys.iter().take(copied).map(|(tree, _)| *tree));
+        }
         keys.into_iter().skip(copied).rev().for_each(|key| branch.behind.push_front(key));
         fault.map_or(Ok(true), Err)
     }
@@ -349,6 +361,10 @@ impl Tenant {
         if !txn.branched {
             return;
         }
+        if self.pages.is_in_branch() {
+            // A panic came while the sides were exchanged.
+            self.turn(false);
+        }
         self.branch = None;
         self.pages.drop_branch();
         txn.built.clear();
@@ -360,7 +376,9 @@ impl Tenant {
     /// the same turn.
     pub fn begin_statement(&mut self, txn: &Txn) {
         let frozen = self.at_side_of(txn, |tenant| tenant.freeze());
-        self.branch.as_mut().expect("the transaction has a branch").statement = Some(frozen);
+        let branch = self.branch.as_mut().expect("the transaction has a branch");
+        branch.statement = Some(frozen);
+        branch.overtaken.clear();
     }
 
     /// Statements of the branch read its newest state again.
@@ -374,6 +392,44 @@ impl Tenant {
 
     /// What the statement under way of a transaction with a branch reads.
     pub(crate) fn statement_of_branch(&self) -> Option<&Arc<Frozen>> {
-        self.branch.as_ref().and_then(|branch| branch.statement.as_ref())
+        self.branch
+            .as_ref()
+            .filter(|branch| !branch.reads_newest)
+            .and_then(|branch| branch.statement.as_ref())
+    }
+}
+
+impl View<'_> {
+    /// Whether a row that the statement found is still as it found it.
+    pub fn is_as_found(&mut self, table: &Table, key: &[u8]) -> Step<bool> {
+        match &self.tenant.branch {
+            Some(branch) if branch.overtaken.contains(&table.tree) => {}
+            _ => return Ok(true),
+        }
+        let found = self.read(table.tree, key, State::Statement)?.map(Cow::into_owned);
+        let now = self.read(table.tree, key, State::Newest)?;
+        Ok(found.as_deref() == now.as_deref())
+    }
+
+    /// Whether there is a row with this key of the table's tree whose entry in `index` (or whose own key) is within `range`.
+    pub fn is_within(
+        &mut self,
+        table: &Table,
+        index: Option<&Index>,
+        key: &[u8],
+        range: &KeyRange,
+    ) -> Step<bool> {
+        let Some(row) = self.read(table.tree, key, State::Statement)? else { return Ok(false) };
+        Ok(match index {
+            Some(index) => range.contains(&index_entry_of_bytes(table, index, &row, key)?.key),
+            None => range.contains(key),
+        })
+    }
+
+    /// Has the statement read the newest state instead of its own, or ends that.
+    pub fn read_newest(&mut self, on: bool) {
+        if let Some(branch) = &mut self.tenant.branch {
+            branch.reads_newest = on;
+        }
     }
 }

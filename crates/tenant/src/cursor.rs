@@ -54,6 +54,17 @@ impl Scan {
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
+    /// The key, in the tree that is scanned, of the entry last visited, where the transaction has changed nothing of that tree.
+    ///
+    /// # Panics
+    /// Before the first.
+    pub fn passed(&self) -> &[u8] {
+        match self.walk.cursor.position() {
+            Seek::After(key) | Seek::Before(key) => key,
+            Seek::Start | Seek::End => panic!("nothing was visited yet"),
+        }
+    }
 }
 
 /// Where the next entry is.

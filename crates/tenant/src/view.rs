@@ -60,8 +60,8 @@ impl DerefMut for Seat<'_> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        // After a panic the tenant is of no use to anyone.
-        if self.turns_back && !std::thread::panicking() {
+        // A panic may have come while the sides were exchanged.
+        if self.turns_back && self.tenant.pages.is_in_branch() {
             self.tenant.turn(false);
         }
     }

@@ -95,7 +95,10 @@ impl Connection {
             Pause::Sleep(time) => self.race_with_client(deadline, env::sleep(time)).await?,
             Pause::Analytic(request) => self.analytic(*request, deadline).await?,
             Pause::Host(statement) => self.host_statement(statement, deadline).await?,
-            Pause::Yield => {
+            Pause::Yield | Pause::Slice(_) => {
+                if let Pause::Slice(end) = pause {
+                    self.control.race(deadline, self.home.wait_durable(end)).await??;
+                }
                 self.flush().await?;
                 executor::yield_now().await;
                 if let Some(interruption) = self.control.pending() {

@@ -29,8 +29,8 @@ fn create_table(home: &mut session::Home<'_>) -> SqlResult<Option<Lsn>> {
         return Ok(None);
     }
     let mut txn = home.tenant.begin(SessionId(0), Isolation::ReadCommitted, false, true);
-    let mut view = home.tenant.view(&mut txn, home.redo);
-    match view.ddl().and_then(|mut ddl| define(&mut ddl)) {
+    let outcome = home.tenant.view(&mut txn, home.redo).ddl().and_then(|mut ddl| define(&mut ddl));
+    match outcome {
         Ok(()) => home.tenant.commit(txn, home.redo).map(|committed| Some(committed.wait_for)),
         Err(interrupt) => {
             home.tenant.abort(txn);

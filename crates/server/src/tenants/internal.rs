@@ -64,6 +64,7 @@ async fn drive(
             Pause::Memory(_) => home.await_memory().await?,
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
+            Pause::Slice(end) => home.wait_durable(end).await?,
             Pause::Host(_) => return Err(SqlError::unsupported("an administrator's statement here")),
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, CommitNo, Lsn, SqlError, SqlResult, SqlState, TenantId};
 use storage::redo::LogWriter;
-use tenant::{Demand, RedoSink};
+use tenant::{Demand, RedoSet, RedoSink};
 
 use crate::space_reserve::SpaceReserve;
 
@@ -38,6 +38,20 @@ impl RedoSink for CountingSink<'_> {
             return Err(spent.refusal());
         }
         RedoSink::admit(self.log, len, demand)
+    }
+
+    fn begin_set(&mut self, tenant: TenantId) -> RedoSet {
+        RedoSet::Logged(self.log.begin_parts(tenant))
+    }
+
+    fn append_to_set(&mut self, set: &mut RedoSet, bytes: &[u8]) -> Lsn {
+        *self.logged += ByteCount(bytes.len() as u64);
+        RedoSink::append_to_set(&mut self.log.clone(), set, bytes)
+    }
+
+    fn commit_set(&mut self, set: RedoSet, commit: CommitNo) -> Lsn {
+        self.commits += 1;
+        RedoSink::commit_set(&mut self.log.clone(), set, commit)
     }
 
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {

@@ -75,6 +75,9 @@ impl Session<'_> {
         if self.dice.percent(30) {
             txn.reply().await?;
         }
+        if self.dice.percent(15) {
+            txn.pour().await?;
+        }
         self.dice.pause(100).await;
         Ok(())
     }

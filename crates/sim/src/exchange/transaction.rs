@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{CommitNo, SessionId, SqlError};
 use tenant::row::keys::{KeyRange, primary_key};
-use tenant::{Access, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step, Txn, View};
+use tenant::{Access, CaughtUp, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step, Txn, View};
 use types::{Datum, Row};
 
 use super::model::{Changes, Id, Kind, Model, State, apply, id_of, table_named};
@@ -195,6 +195,7 @@ impl Transaction {
         mut body: impl FnMut(&mut Turn<'_>) -> Step<T>,
     ) -> Result<T, Fate> {
         loop {
+            self.catch_up().await?;
             let changed = self.draft.changes.len();
             let outcome = self.turn(&mut body);
             if outcome.is_err() {
@@ -216,6 +217,40 @@ impl Transaction {
                 }
                 Err((Interrupt::Miss(page), None)) => unreachable!("page {page} was asked for"),
                 Err((Interrupt::Asked, _)) => unreachable!("nobody asks for a statement's end"),
+            }
+        }
+    }
+
+    /// Moves what was changed so far to the tenant's branch, where the transaction may have it. Not to be called while a savepoint
+    /// may be gone back to.
+    pub(super) async fn pour(&mut self) -> Result<(), Fate> {
+        if !self.txn.as_ref().is_some_and(Txn::can_branch) {
+            return Ok(());
+        }
+        loop {
+            let txn = self.txn.as_mut().expect("looked at above");
+            match self.home.turn(|home| home.tenant.begin_branch(txn)) {
+                Ok(()) => break,
+                Err(Interrupt::Wait(wait)) => self.home.lock(wait).await?,
+                Err(Interrupt::Error(error)) => return Err(Fate::Refused(error)),
+                Err(other) => unreachable!("a branch is begun at once: {other:?}"),
+            }
+        }
+        let txn = self.txn.as_mut().expect("as above");
+        self.home.turn(|home| home.tenant.pour(txn, home.redo)).map_err(Fate::Refused)?;
+        Ok(())
+    }
+
+    /// Brings the transaction's branch up to date, if it has one; no turn comes between that and what follows.
+    async fn catch_up(&mut self) -> Result<(), Fate> {
+        loop {
+            let txn = self.txn.as_ref().expect("the transaction is open");
+            match self.home.turn(|home| home.tenant.catch_up(txn)).map_err(Fate::Refused)? {
+                CaughtUp::All => return Ok(()),
+                CaughtUp::Part => env::sleep(base::Nanos(1)).await,
+                CaughtUp::Miss(request) => {
+                    self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                }
             }
         }
     }

@@ -35,7 +35,9 @@ pub(super) async fn load(home: &Rc<Home>, model: &Rc<RefCell<Model>>) -> Result<
     let made = home.turn(|turn| {
         let mut txn = turn.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, false);
         let mut view = turn.tenant.view(&mut txn, turn.redo);
-        if let Err(interrupt) = view.ddl().and_then(|mut ddl| schema::create(&mut ddl)) {
+        let created = view.ddl().and_then(|mut ddl| schema::create(&mut ddl));
+        drop(view);
+        if let Err(interrupt) = created {
             return Err(format!("{interrupt:?}"));
         }
         turn.tenant.commit(txn, turn.redo).map_err(|error| error.to_string())

@@ -17,6 +17,16 @@ struct Target {
     row: Row,
 }
 
+/// A target as it is when it is changed.
+enum AsFound {
+    /// As it was found.
+    Same(Target),
+    /// Changed since, and still one of those the statement wants.
+    Other(Target),
+    /// Not there any more, or not wanted.
+    Gone,
+}
+
 impl Run<'_, '_> {
     /// Runs an UPDATE; answers how many rows were changed.
     pub(super) fn update(
@@ -30,17 +40,8 @@ impl Run<'_, '_> {
         let mut targets: Vec<Target> = Vec::new();
         match &plan.source {
             ChangeSource::Node(from) => {
-                let mut values = Row::with_capacity(plan.assignments.len());
-                self.targets(from, plan.width, plan.joined, cx, &mut |mut target| {
-                    values.clear();
-                    let ctx = cx.row(&target.row);
-                    for (_, value) in &plan.assignments {
-                        values.push(eval(value, &ctx).map_err(|error| self.halt(error))?);
-                    }
-                    for ((column, _), value) in plan.assignments.iter().zip(values.drain(..)) {
-                        target.row[*column] = value;
-                    }
-                    targets.push(target);
+                self.targets(from, plan.width, plan.joined, cx, &mut |target| {
+                    targets.push(self.assigned(plan, cx, target)?);
                     Ok(())
                 })?;
             }
@@ -68,6 +69,11 @@ impl Run<'_, '_> {
         let mut changed = 0;
         for target in targets {
             self.step()?;
+            let target = match self.as_it_is_now(&plan.table, &plan.source, plan.width, cx, target)? {
+                AsFound::Same(target) => target,
+                AsFound::Other(target) => self.assigned(plan, cx, target)?,
+                AsFound::Gone => continue,
+            };
             let new = &target.row[..columns];
             self.check(&plan.table, &plan.checks, cx, new)?;
             let updated = self.view.borrow_mut().update(&plan.table, &target.key, new)?;
@@ -107,6 +113,10 @@ impl Run<'_, '_> {
         let mut deleted = 0;
         for target in targets {
             self.step()?;
+            let target = match self.as_it_is_now(&plan.table, &plan.source, plan.width, cx, target)? {
+                AsFound::Same(target) | AsFound::Other(target) => target,
+                AsFound::Gone => continue,
+            };
             if !self.view.borrow_mut().delete(&plan.table, &target.key)? {
                 continue;
             }
@@ -116,6 +126,47 @@ impl Run<'_, '_> {
             }
         }
         Ok(deleted)
+    }
+
+    /// The target with its new values.
+    fn assigned(&self, plan: &UpdatePlan, cx: &Cx<'_>, mut target: Target) -> Halt<Target> {
+        let ctx = cx.row(&target.row);
+        let values: Row = plan
+            .assignments
+            .iter()
+            .map(|(_, value)| eval(value, &ctx).map_err(|error| self.halt(error)))
+            .collect::<Halt<_>>()?;
+        for ((column, _), value) in plan.assignments.iter().zip(values) {
+            target.row[*column] = value;
+        }
+        Ok(target)
+    }
+
+    /// What became of a target since the statement's snapshot: a statement that runs in slices reads that, and others commit
+    /// between its slices. A row that is another one now is looked at again: the statement may not want it any more.
+    fn as_it_is_now(
+        &self,
+        table: &Table,
+        source: &ChangeSource,
+        width: usize,
+        cx: &Cx<'_>,
+        target: Target,
+    ) -> Halt<AsFound> {
+        let ChangeSource::Node(from) = source else { return Ok(AsFound::Same(target)) };
+        if self.limits.slice.is_none() || self.view.borrow_mut().is_as_found(table, &target.key)? {
+            return Ok(AsFound::Same(target));
+        }
+        let mut again = None;
+        self.view.borrow_mut().read_newest(true);
+        self.only.replace(Some(target.key));
+        let found = self.targets(from, width, false, cx, &mut |target| {
+            again = Some(target);
+            Ok(())
+        });
+        self.only.replace(None);
+        self.view.borrow_mut().read_newest(false);
+        found?;
+        Ok(again.map_or(AsFound::Gone, AsFound::Other))
     }
 
     /// Each target row once, with the first row of FROM it meets.
@@ -139,6 +190,7 @@ impl Run<'_, '_> {
                 true => row.clone(),
                 false => std::mem::replace(row, vec![Datum::Null; width]),
             };
+            self.note_changed();
             take(Target { key, row })?;
             Ok(Flow::More)
         })?;

@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use types::{Datum, PgType, TypeMod};
 
 use super::node::Emit;
-use super::{Cx, Flow, Halt, Run};
+use super::{Cx, Flow, Halt, Position, Run, Slice};
 use crate::expr::{BoundExpr, eval};
 use crate::plan::TableFunction;
 
@@ -61,11 +61,22 @@ impl Run<'_, '_> {
                 let Some(mut series) = Series::new(*ty, start, stop, step, cx)? else {
                     return Ok(Flow::More);
                 };
+                let slice = self.limits.slice;
+                if let Some(Position::Series(next)) = slice.and_then(Slice::from) {
+                    series.next = Some(next.clone());
+                }
                 while let Some(next) = series.next()? {
                     row[first] = next;
                     self.examine()?;
                     self.step()?;
                     if give(row, 1)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                    if let Some(slice) = slice
+                        && slice.is_full()
+                        && let Some(next) = series.next.take()
+                    {
+                        slice.end_at(Position::Series(next));
                         return Ok(Flow::Stop);
                     }
                 }

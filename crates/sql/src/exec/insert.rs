@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
 use types::{CastContext, Datum, PgType, Row};
 
-use super::{Cx, ExternalRows, Flow, Halt, Key, RowSink, Run};
+use super::{Cx, ExternalRows, Flow, Halt, Key, Position, RowSink, Run, Slice};
 use crate::plan::{InsertPlan, InsertSource, TargetColumn};
 
 /// An INSERT under way.
@@ -28,16 +28,17 @@ impl Run<'_, '_> {
         let mut new = Row::with_capacity(plan.table.columns.len());
         match &plan.source {
             InsertSource::Values(rows) => {
-                for exprs in rows {
+                self.given(rows, |exprs| {
                     self.project(exprs, cx, &[], &mut new)?;
-                    self.insert_row(&mut state, &new, cx, sink)?;
-                }
+                    self.insert_row(&mut state, &new, cx, sink)
+                })?;
             }
             InsertSource::Select { plan: select, row } => {
                 // Read whole before the first row is inserted: the query may read the target.
                 let mut found = Vec::new();
                 self.select(select, cx, &mut |values| {
                     found.push(values.to_vec());
+                    self.note_changed();
                     Ok(Flow::More)
                 })?;
                 for values in &found {
@@ -50,14 +51,35 @@ impl Run<'_, '_> {
                     return Err(SqlError::internal("an INSERT's source was not computed").into());
                 };
                 require_width(external.types.len(), columns.len())?;
-                for values in external.rows {
+                self.given(external.rows, |values| {
                     let values = cast_row(values, external.types, columns, cx)?;
                     self.project(row, cx, &values, &mut new)?;
-                    self.insert_row(&mut state, &new, cx, sink)?;
-                }
+                    self.insert_row(&mut state, &new, cx, sink)
+                })?;
             }
         }
         Ok(state.rows)
+    }
+
+    /// Goes through rows that are given, or the part of them that belongs to the slice.
+    fn given<T>(&self, rows: &[T], mut insert: impl FnMut(&T) -> Halt<()>) -> Halt<()> {
+        self.examine_given(rows.len())?;
+        let slice = self.limits.slice;
+        let first = match slice.and_then(Slice::from) {
+            Some(Position::Row(first)) => *first,
+            _ => 0,
+        };
+        for (i, row) in rows.iter().enumerate().skip(first) {
+            insert(row)?;
+            if let Some(slice) = slice {
+                slice.note_changed();
+                if slice.is_full() && i + 1 < rows.len() {
+                    slice.end_at(Position::Row(i + 1));
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn insert_row(

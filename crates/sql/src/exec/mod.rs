@@ -14,6 +14,7 @@ mod node;
 mod path;
 mod row_key;
 mod select;
+mod slice;
 mod subquery;
 
 use std::cell::{Cell, RefCell};
@@ -25,6 +26,8 @@ use smallvec::SmallVec;
 use tenant::locks::{TableLock, WaitPolicy};
 use tenant::{Interrupt, View};
 use types::{Datum, FormatContext, PgType, Row};
+
+pub use slice::{Position, Slice};
 
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
 use crate::plan::{NodeId, PointPlan, PointStatement, TableUse};
@@ -66,9 +69,11 @@ pub struct ExternalRows<'a> {
 /// What bounds and watches a run.
 #[derive(Clone, Copy, Default)]
 pub struct ExecLimits<'a> {
-    /// Rows of tables it may look at before it ends with [`ExecError::Outgrew`]; `None` for no limit. Only for plans that
-    /// change nothing: set it for `read_only` ones, and run those that outgrow it on the analytical path.
+    /// Rows of tables it may look at before it ends with [`ExecError::Outgrew`]; `None` for no limit. A query that outgrows
+    /// it is run on the analytical path, a change in slices.
     pub rows_examined_max: Option<u64>,
+    /// The part of the statement to run.
+    pub slice: Option<&'a Slice<'a>>,
     /// Measures the nodes, for EXPLAIN ANALYZE.
     pub profile: Option<&'a Profile<'a>>,
 }
@@ -140,7 +145,7 @@ impl<'a> Profile<'a> {
 
 type Halt<T> = Result<T, ExecError>;
 /// The key of a table's row.
-type Key = SmallVec<[u8; 24]>;
+pub type Key = SmallVec<[u8; 24]>;
 
 /// Runs a plan. `params` are of the plan's parameter types.
 ///
@@ -174,6 +179,7 @@ pub fn run(
         view,
         examined: Cell::new(0),
         limits,
+        only: RefCell::default(),
         keys: RefCell::default(),
         kept: RefCell::default(),
         interrupt: RefCell::default(),
@@ -211,6 +217,8 @@ struct Run<'a, 'v> {
     view: &'a RefCell<View<'v>>,
     examined: Cell<u64>,
     limits: ExecLimits<'a>,
+    /// The one row of the scanned table to look at, while it is looked at again.
+    only: RefCell<Option<Key>>,
     /// Keys of the current rows of the relations that are locked or changed.
     keys: RefCell<Vec<Key>>,
     /// Rows of uncorrelated subqueries and derived tables.
@@ -261,6 +269,20 @@ impl Run<'_, '_> {
         match self.limits.rows_examined_max {
             Some(max) if examined > max => Err(ExecError::Outgrew),
             _ => Ok(()),
+        }
+    }
+
+    /// Looks whether `rows` rows that are given may be gone through.
+    fn examine_given(&self, rows: usize) -> Halt<()> {
+        match self.limits.rows_examined_max {
+            Some(max) if rows as u64 > max => Err(ExecError::Outgrew),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_changed(&self) {
+        if let Some(slice) = self.limits.slice {
+            slice.note_changed();
         }
     }
 

@@ -7,7 +7,7 @@ use tenant::row::keys::{ColumnRange, KeyRange, primary_key};
 use tenant::{Access, Direction};
 use types::{Datum, PgType};
 
-use super::{Cx, Flow, Halt, Key, Run};
+use super::{Cx, Flow, Halt, Key, Position, Run, Slice};
 use crate::expr::{BoundExpr, SubqueryEval, eval_ref};
 use crate::plan::{AccessPath, KeyPart, ProbeFit, RangeBound, ScanNode};
 
@@ -154,11 +154,20 @@ impl Run<'_, '_> {
         &self,
         scan: &ScanNode,
         index: Option<usize>,
-        range: KeyRange,
+        mut range: KeyRange,
         backward: bool,
         row: &mut Vec<Datum>,
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
+        let slice = self.limits.slice;
+        if let Some(key) = self.only.borrow().clone() {
+            let index = index.map(|index| &scan.table.indexes[index]);
+            let is_within = self.view.borrow_mut().is_within(&scan.table, index, &key, &range)?;
+            return if is_within { self.get(scan, &key, row, emit) } else { Ok(Flow::More) };
+        }
+        if let Some(Position::After(key)) = slice.and_then(Slice::from) {
+            range.from = key.iter().copied().chain([0]).collect();
+        }
         let access = index.map_or(Access::Table, |index| Access::Index(&scan.table.indexes[index]));
         let direction = if backward { Direction::Backward } else { Direction::Forward };
         let mut cursor = self.view.borrow_mut().scan(&scan.table, access, range, direction);
@@ -177,6 +186,13 @@ impl Run<'_, '_> {
             }
             if emit(row)? == Flow::Stop {
                 return Ok(Flow::Stop);
+            }
+            if let Some(slice) = slice {
+                slice.note_examined();
+                if slice.is_full() {
+                    slice.end_at(Position::After(Key::from_slice(cursor.passed())));
+                    return Ok(Flow::Stop);
+                }
             }
         }
     }

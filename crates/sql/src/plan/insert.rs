@@ -270,7 +270,8 @@ fn bind_source(
         None
     } else {
         let bound = binder.bind_query(query, None)?;
-        if bound.plan.cost > POINT_ROWS_MAX && bound.plan.locks.is_empty() {
+        let is_much = bound.plan.cost > POINT_ROWS_MAX && bound.plan.locks.is_empty();
+        if is_much && !bound.plan.gives_rows_as_found() {
             return Err(binder.not_here(TOO_MUCH));
         }
         check_width(bound.columns.len(), targets.len(), explicit)?;

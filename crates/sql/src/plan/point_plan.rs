@@ -378,3 +378,66 @@ pub struct DeletePlan {
     /// Over the level's row.
     pub returning: Option<ReturningPlan>,
 }
+
+impl PointPlan {
+    /// Whether it changes rows and can be run in parts, each of which changes what it found and forgets it: its rows come from
+    /// one scan of a table or an index, from a series, or are given, none of them depends on another one, and foreign keys can
+    /// be checked after each part.
+    pub fn runs_in_slices(&self) -> bool {
+        let is_alone = |table: &Table| table.foreign_keys.iter().all(|key| key.referenced_table != table.oid);
+        let is_found = |source: &ChangeSource, joined: bool| match source {
+            ChangeSource::Node(node) => !joined && node.is_one_scan(),
+            ChangeSource::External { .. } => false,
+        };
+        self.subqueries.is_empty()
+            && match &self.statement {
+                PointStatement::Select(_) => false,
+                PointStatement::Insert(insert) => {
+                    let reads = match &insert.source {
+                        InsertSource::Values(_) | InsertSource::External { .. } => true,
+                        InsertSource::Select { plan, .. } => plan.gives_rows_as_found(),
+                    };
+                    let forgets = !matches!(insert.on_conflict, Some(ConflictAction::Update { .. }));
+                    reads && forgets && is_alone(&insert.table)
+                }
+                PointStatement::Update(update) => {
+                    is_found(&update.source, update.joined) && is_alone(&update.table)
+                }
+                PointStatement::Delete(delete) => {
+                    is_found(&delete.source, delete.joined) && is_alone(&delete.table)
+                }
+            }
+    }
+}
+
+impl SelectPlan {
+    /// Whether each row goes out when it is found, and they are found by one scan of a table or an index, or by a series.
+    pub(crate) fn gives_rows_as_found(&self) -> bool {
+        let is_series = matches!(
+            &self.from.kind,
+            NodeKind::Function { function: TableFunction::Series { .. }, ordinality: false, .. }
+        );
+        (is_series || self.from.is_one_scan())
+            && self.aggregate.is_none()
+            && matches!(self.distinct, DistinctPlan::No)
+            && self.sort.is_empty()
+            && self.limit.is_none()
+            && self.offset.is_none()
+            && self.locks.is_empty()
+    }
+}
+
+impl Node {
+    /// Whether its rows are those of one range of keys of a table or an index, in their order.
+    fn is_one_scan(&self) -> bool {
+        let NodeKind::Scan(scan) = &self.kind else { return false };
+        match &scan.path {
+            AccessPath::Full { backward } => !backward,
+            AccessPath::Index { index, parts, backward, .. } => {
+                let index = &scan.table.indexes[*index];
+                let is_point = scan.table.is_primary(index) && parts.len() == index.columns.len();
+                !backward && !is_point && parts.iter().all(|part| matches!(part, KeyPart::Equal(..)))
+            }
+        }
+    }
+}

@@ -42,6 +42,7 @@ impl Session {
         home: &mut Home<'_>,
         act: impl FnOnce(&mut View<'_>) -> Step<T>,
     ) -> Result<T, Pause> {
+        self.catch_up(home)?;
         let deadline = self.deadline();
         let asked = asked_to_end(&*self.start.host, deadline);
         let open = self.transaction.open().expect("a statement runs in a transaction");
@@ -98,6 +99,7 @@ impl Session {
         home: &mut Home<'_>,
         act: &mut dyn FnMut(&RefCell<View<'_>>, &StatementCtx<'_>) -> Result<(), Halt>,
     ) -> Result<(), Pause> {
+        self.catch_up(home)?;
         let deadline = self.deadline();
         let asked = asked_to_end(&*self.start.host, deadline);
         let parts = SessionParts {

@@ -217,6 +217,7 @@ impl Session {
 
     fn store_rows(&mut self, home: &mut Home<'_>, copy: &mut CopyIn) -> Result<(), Pause> {
         loop {
+            self.pour_if_much(home)?;
             let row = match copy.waiting.take() {
                 Some(row) => row,
                 None => match copy.reader.next_row(&self.format)? {

@@ -102,7 +102,7 @@ impl Session {
         let host = Arc::clone(&self.start.host);
         let clock = move || host.now();
         let profile = Profile::new(plan, &clock);
-        let limits = ExecLimits { rows_examined_max: None, profile: Some(&profile) };
+        let limits = ExecLimits { profile: Some(&profile), ..ExecLimits::default() };
         let began = self.start.host.now();
         let done = self.run_point(home, planned, parameters, &mut super::copying::Discard, limits)?;
         let done = done.ok_or_else(|| SqlError::internal("a statement without a limit outgrew it"))?;

@@ -25,6 +25,7 @@ mod run;
 mod script;
 mod setting;
 mod setting_statement;
+mod slices;
 pub mod stand_in;
 mod temp_space;
 #[cfg(test)]
@@ -55,6 +56,7 @@ use portals::Portals;
 use prepared::Prepared;
 use script::Script;
 use setting::{Id, Settings};
+use slices::Slicing;
 use transaction::Transaction;
 
 /// Why a call could not finish in this turn. All but `Error` mean: await it, then make the same call again.
@@ -75,6 +77,9 @@ pub enum Pause {
     /// Send what is buffered, give other tasks their turn, and see whether the statement is to go on: its time may be up
     /// ([`Session::deadline`]), its end asked for ([`SessionHost::is_interrupted`]).
     Yield,
+    /// A long statement has come a step further: as [`Pause::Yield`], and wait until the log is durable through this position,
+    /// so that it does not run away from the disk.
+    Slice(Lsn),
     /// The call failed. The session has noted it (an open transaction is failed); tell the client.
     Error(SqlError),
 }
@@ -89,6 +94,7 @@ impl std::fmt::Debug for Pause {
             Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),
             Pause::Host(statement) => f.debug_tuple("Host").field(statement).finish(),
             Pause::Yield => f.write_str("Yield"),
+            Pause::Slice(end) => f.debug_tuple("Slice").field(end).finish(),
             Pause::Error(error) => f.debug_tuple("Error").field(error).finish(),
         }
     }
@@ -182,6 +188,8 @@ pub struct Session {
     analytic: AnalyticState,
     host_outcome: Option<SqlResult<HostOutcome>>,
     copy_in: Option<CopyIn>,
+    /// The statement under way, if it runs in slices.
+    slicing: Option<Slicing>,
     /// A COPY whose data the server takes in itself: the command tag at its end.
     host_copy: Option<&'static str>,
     observed: Option<Lsn>,
@@ -232,6 +240,7 @@ impl Session {
             analytic: AnalyticState::Idle,
             host_outcome: None,
             copy_in: None,
+            slicing: None,
             host_copy: None,
             observed: None,
             sequences: RefCell::default(),

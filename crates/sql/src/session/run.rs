@@ -13,6 +13,7 @@ use super::context::{SessionParts, StatementHost, Stopped};
 use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
+use super::slices::Slicing;
 use super::transaction::{Transaction, failed_block};
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
@@ -36,6 +37,7 @@ pub(super) enum Ran {
 }
 
 /// What a statement is run with.
+#[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) statement: &'a ParsedStatement,
     pub(super) sql: &'a str,
@@ -118,8 +120,8 @@ impl Session {
                 self.report_settings(out);
                 Ok(ran)
             }
-            // What an analytical thread has sent is the client's already.
-            Err(Pause::Analytic(request)) => Err(Pause::Analytic(request)),
+            // What an analytical thread or a slice has sent is the client's already.
+            Err(pause @ (Pause::Analytic(_) | Pause::Slice(_))) => Err(pause),
             Err(other) => {
                 out.rewind(mark);
                 if matches!(other, Pause::Error(_)) {
@@ -136,6 +138,9 @@ impl Session {
     /// Runs a statement that stands in a transaction, begun for it if there is none.
     fn run_within(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {
         self.begin_implicit(home);
+        if self.slicing.is_none() {
+            self.pour_if_much(home)?;
+        }
         let open = self.transaction.open().expect("a transaction was just begun");
         let mark = open.txn.mark();
         let settings = self.settings.borrow().mark();
@@ -218,10 +223,16 @@ impl Session {
                 let fields = planned.fields.as_deref().unwrap_or_default();
                 let mark = out.mark();
                 let context = self.format_for(home);
-                let mut sink = ClientRows::new(fields, run, &context, out)?;
+                let described = self.slicing.as_ref().is_some_and(Slicing::has_begun);
+                let describe = run.describe && !described;
+                let mut sink = ClientRows::new(fields, &Run { describe, ..*run }, &context, out)?;
+                if self.may_slice(planned) {
+                    let done = self.run_in_slices(home, planned, run.parameters, &mut sink)?;
+                    return Ok(Ran::Tag(planned.bound.command.tag(done.rows)));
+                }
                 let may_leave = planned.query.is_some() && self.start.host.has_analytic_path();
                 let rows_examined_max = may_leave.then_some(ROWS_EXAMINED_MAX);
-                let limits = ExecLimits { rows_examined_max, profile: None };
+                let limits = ExecLimits { rows_examined_max, ..ExecLimits::default() };
                 match self.run_point(home, planned, run.parameters, &mut sink, limits)? {
                     Some(done) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
                     None => {
@@ -258,9 +269,10 @@ impl Session {
             let message = format!("cannot execute {command} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
-        if planned.bound.command.writes().is_some() {
+        if planned.bound.command.writes().is_some() && limits.slice.is_none() {
             await_memory(home)?;
         }
+        self.catch_up(home)?;
         let source = match planned.bound.external_source() {
             None => None,
             Some(source) => {
@@ -292,18 +304,22 @@ impl Session {
             let stopped = host.stopped();
             (outcome, stopped)
         };
-        let error = match outcome {
-            Ok(done) => {
+        let outcome = match outcome {
+            Ok(done) if limits.slice.is_none_or(|slice| !slice.has_next()) => {
                 self.sleep_until = None;
                 return Ok(Some(done));
             }
-            Err(ExecError::Outgrew) => return Ok(None),
-            Err(error) => error,
+            other => other,
         };
         if let Some((fields, rows)) = source {
             // The statement is run again: what was gathered for it still holds.
             self.analytic = AnalyticState::Gathered { fields, rows };
         }
+        let error = match outcome {
+            Ok(done) => return Ok(Some(done)),
+            Err(ExecError::Outgrew) => return Ok(None),
+            Err(error) => error,
+        };
         Err(match (error, stopped) {
             (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
                 let pause = pause(interrupt, home.tenant, &open.txn);

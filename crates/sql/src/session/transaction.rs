@@ -64,6 +64,13 @@ impl Transaction {
     }
 }
 
+impl Open {
+    /// Whether there is a savepoint to go back to.
+    pub(super) fn has_savepoints(&self) -> bool {
+        !self.savepoints.is_empty()
+    }
+}
+
 impl Session {
     /// Opens the implicit transaction of a statement unless one is open.
     pub(super) fn begin_implicit(&mut self, home: &mut Home<'_>) {
@@ -142,8 +149,10 @@ impl Session {
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.deadline = None;
+        self.slicing = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(open) => {
+                home.tenant.end_statement(&open.txn);
                 home.tenant.release_pages(&open.txn);
                 self.transaction = Transaction::Failed(open);
             }
@@ -256,6 +265,7 @@ impl Session {
             out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
+            self.catch_up(home)?;
             if let Some(open) = self.transaction.open()
                 && let Some(request) = home.tenant.commit_request(&open.txn)?
             {

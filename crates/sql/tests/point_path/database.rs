@@ -171,7 +171,7 @@ impl Database {
         let plan = self.bind(sql, &[]).expect(sql);
         let clock = || Nanos(0);
         let profile = Profile::new(plan.point().expect("a point plan"), &clock);
-        let limits = ExecLimits { rows_examined_max: None, profile: Some(&profile) };
+        let limits = ExecLimits { profile: Some(&profile), ..ExecLimits::default() };
         let (_, done) = self.run_limited(&plan, &[], None, limits).expect(sql);
         let analyzed = Analyzed { profile: &profile, done, planning: Nanos(0), execution: Nanos(0) };
         let options = ExplainOptions { costs_off: true, timing_off: true, ..ExplainOptions::default() };

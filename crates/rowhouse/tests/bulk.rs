@@ -1,0 +1,195 @@
+//! Statements over more rows than fit memory: others go on beside them, and they happen whole or not at all.
+
+mod common;
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{Server, run, state, text};
+use futures::SinkExt;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// What the server is given, in bytes; the table is more than twice that.
+const MEMORY: u64 = 8 << 20;
+/// 5 % more than that, and what a slice and the pages it copies take.
+const MEMORY_BOUND: u64 = MEMORY + MEMORY / 20 + (1 << 20);
+const ROWS: i64 = 30_000;
+
+async fn number(client: &Client, sql: &str) -> i64 {
+    text(client, sql).await.parse().expect("a number")
+}
+
+async fn resident(admin: &Client) -> u64 {
+    let messages = admin.simple_query("SHOW TENANTS").await.expect("the tenants");
+    let of = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get("resident_bytes").and_then(|n| n.parse::<u64>().ok()),
+        _ => None,
+    };
+    messages.iter().filter_map(of).sum()
+}
+
+/// Runs `statement` to its end, and `beside` again and again meanwhile; how often.
+async fn with_others<T>(statement: impl Future<Output = T>, mut beside: impl AsyncFnMut(u32)) -> (T, u32) {
+    let mut statement = pin!(statement);
+    for round in 1.. {
+        tokio::select! {
+            biased;
+            done = &mut statement => return (done, round),
+            () = async {
+                beside(round).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            } => {}
+        }
+    }
+    unreachable!("it ends")
+}
+
+#[test]
+fn a_statement_larger_than_memory_is_atomic_and_others_go_on() {
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
+    let (sum, rest) = run(async {
+        server.create_tenant("acme").await;
+        let admin = server.admin().await;
+        let (owner, other, reader) =
+            (server.owner("acme").await, server.owner("acme").await, server.owner("acme").await);
+        owner
+            .batch_execute(
+                "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL);
+                 CREATE INDEX t_n ON t (n, id);
+                 CREATE TABLE small (id int PRIMARY KEY, n int NOT NULL);
+                 INSERT INTO small VALUES (1, 0)",
+            )
+            .await
+            .expect("tables");
+        let peak = Cell::new(0);
+        let watch = async || {
+            let now = resident(&admin).await;
+            peak.set(peak.get().max(now));
+            assert!(now <= MEMORY_BOUND, "{now} bytes of pages, {MEMORY_BOUND} are the bound");
+        };
+        let pad = "x".repeat(500);
+        let insert = format!("INSERT INTO t SELECT g, 0, '{pad}' FROM generate_series(1, {ROWS}) g");
+        let (inserted, rounds) = with_others(owner.execute(&insert, &[]), async |round| {
+            other.execute("UPDATE small SET n = n + 1", &[]).await.expect("another table");
+            watch().await;
+            if round % 8 == 0 {
+                assert_eq!(number(&reader, "SELECT count(*) FROM t").await % ROWS, 0, "all rows or none");
+            }
+        })
+        .await;
+        assert_eq!(inserted.expect("inserted") as i64, ROWS);
+        assert!(rounds > 3, "others had {rounds} rounds");
+        assert_eq!(number(&reader, "SELECT count(*) FROM t").await, ROWS);
+
+        // Rows that others change meanwhile are changed as they are by then.
+        let added = Cell::new(0);
+        let update = owner.execute("UPDATE t SET n = n + 10 WHERE n >= 0", &[]);
+        let (updated, rounds) = with_others(update, async |round| {
+            watch().await;
+            let id = i64::from(round) * 7_919 % ROWS + 1;
+            other.batch_execute("SET lock_timeout = '20ms'").await.expect("set");
+            match other.execute(&format!("UPDATE t SET n = n + 1 WHERE id = {id}"), &[]).await {
+                Ok(count) => added.set(added.get() + count as i64),
+                Err(error) => assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE)),
+            }
+            if round % 8 == 0 {
+                let seen = number(&reader, "SELECT sum(n) FROM t").await;
+                assert!(seen < i64::from(round) + 1 || seen >= 10 * ROWS, "{seen}: a part of the update");
+            }
+        })
+        .await;
+        assert_eq!(updated.expect("updated") as i64, ROWS);
+        assert!(rounds > 3, "others had {rounds} rounds");
+        let sum = number(&reader, "SELECT sum(n) FROM t").await;
+        assert!(added.get() > 0 && sum == 10 * ROWS + added.get(), "{sum}, {} by others", added.get());
+        assert_eq!(number(&reader, "SELECT count(*) FROM t WHERE n >= 10").await, ROWS);
+
+        // A failure at the end leaves nothing.
+        let clash = format!("INSERT INTO t SELECT g, 0, '{pad}' FROM generate_series({}, 1, -1) g", 2 * ROWS);
+        assert_eq!(state(owner.execute(&clash, &[]).await), SqlState::UNIQUE_VIOLATION);
+        assert_eq!(number(&reader, "SELECT count(*) FROM t").await, ROWS);
+
+        // A block sees what it did, and takes it back.
+        owner.batch_execute("BEGIN; DELETE FROM t WHERE id > 5").await.expect("deleted");
+        assert_eq!(number(&owner, "SELECT count(*) FROM t").await, 5);
+        assert_eq!(number(&reader, "SELECT count(*) FROM t").await, ROWS);
+        owner.batch_execute("INSERT INTO t VALUES (100, 1, 'a'); ROLLBACK").await.expect("rolled back");
+        assert_eq!(number(&reader, "SELECT sum(n) FROM t").await, sum);
+
+        // A client that goes away takes its statement with it.
+        let cancel = owner.cancel_token();
+        let (deleted, _) = with_others(owner.execute("DELETE FROM t", &[]), async |round| {
+            if round == 5 {
+                cancel.cancel_query(tokio_postgres::NoTls).await.expect("asked");
+            }
+        })
+        .await;
+        assert_eq!(state(deleted), SqlState::QUERY_CANCELED);
+        assert_eq!(number(&reader, "SELECT sum(n) FROM t").await, sum);
+
+        let deleted = owner.execute("DELETE FROM t WHERE id % 2 = 0", &[]).await;
+        assert_eq!(deleted.expect("deleted") as i64, ROWS / 2);
+        let rest = number(&reader, "SELECT sum(n) FROM t").await;
+        watch().await;
+        println!("at most {} bytes of pages for {MEMORY}", peak.get());
+        (sum, rest)
+    });
+    assert!(rest < sum);
+    server.kill();
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(number(&owner, "SELECT sum(n) FROM t").await, rest);
+        assert_eq!(number(&owner, "SELECT count(*) FROM t WHERE n >= 10").await, ROWS / 2);
+    });
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn a_copy_larger_than_memory_is_atomic_and_others_go_on() {
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let admin = server.admin().await;
+        let (owner, reader) = (server.owner("acme").await, server.owner("acme").await);
+        owner
+            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL, pad text NOT NULL)")
+            .await
+            .expect("a table");
+        let load = async |from: i64, to: i64| {
+            let mut sink = pin!(owner.copy_in::<_, Bytes>("COPY t FROM STDIN").await?);
+            let pad = "y".repeat(500);
+            for first in (from..to).step_by(200) {
+                let rows: String =
+                    (first..(first + 200).min(to)).map(|id| format!("{id}\t1\t{pad}\n")).collect();
+                sink.send(Bytes::from(rows)).await?;
+            }
+            sink.as_mut().finish().await
+        };
+        let (copied, rounds) = with_others(load(0, ROWS), async |round| {
+            let now = resident(&admin).await;
+            assert!(now <= MEMORY_BOUND, "{now} bytes of pages, {MEMORY_BOUND} are the bound");
+            if round % 8 == 0 {
+                assert_eq!(number(&reader, "SELECT count(*) FROM t").await % ROWS, 0, "all rows or none");
+            }
+        })
+        .await;
+        assert_eq!(copied.expect("copied") as i64, ROWS);
+        assert!(rounds > 3, "others had {rounds} rounds");
+        assert_eq!(
+            state(load(2 * ROWS, 3 * ROWS + 1).await.and(load(ROWS - 1, ROWS).await)),
+            SqlState::UNIQUE_VIOLATION
+        );
+        assert_eq!(number(&reader, "SELECT sum(n) FROM t").await, 2 * ROWS + 1);
+    });
+    server.kill();
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(number(&owner, "SELECT sum(n) FROM t").await, 2 * ROWS + 1);
+    });
+    assert!(server.terminate().success());
+}
