@@ -33,18 +33,22 @@ async fn resident(admin: &Client) -> u64 {
 
 /// Runs `statement` to its end, and `beside` again and again meanwhile; how often.
 async fn with_others<T>(statement: impl Future<Output = T>, mut beside: impl AsyncFnMut(u32)) -> (T, u32) {
-    let mut statement = pin!(statement);
-    for round in 1.. {
-        tokio::select! {
-            biased;
-            done = &mut statement => return (done, round),
-            () = async {
-                beside(round).await;
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            } => {}
+    let done = Cell::new(false);
+    let statement = async {
+        let result = statement.await;
+        done.set(true);
+        result
+    };
+    let others = async {
+        let mut rounds = 0;
+        while !done.get() {
+            rounds += 1;
+            beside(rounds).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    }
-    unreachable!("it ends")
+        rounds
+    };
+    tokio::join!(statement, others)
 }
 
 #[test]

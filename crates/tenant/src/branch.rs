@@ -40,6 +40,9 @@ const KEYS_TOGETHER: usize = 64;
 /// Keys of others copied in one turn: some 200 us.
 const CAUGHT_UP_A_TURN: usize = 256;
 
+/// Keys of others, some 50 bytes each, that wait for the next turn of a transaction; more are copied while it is idle.
+const BEHIND_MAX: usize = 1 << 14;
+
 /// The branch, and what else belongs to one state of the pages or the other.
 pub(crate) struct Branch {
     owner: TxnId,
@@ -76,6 +79,14 @@ pub enum CaughtUp {
     Part,
     /// A page has to be read first.
     Miss(PageRequest),
+}
+
+impl Branch {
+    /// Keys that wait to be copied.
+    #[cfg(test)]
+    pub(crate) fn behind(&self) -> usize {
+        self.behind.len()
+    }
 }
 
 impl std::fmt::Debug for Branch {
@@ -174,8 +185,10 @@ impl Tenant {
         if !txn.branched {
             return Ok(CaughtUp::All);
         }
+        let owner = self.branch.as_ref().map(|branch| branch.owner);
+        assert_eq!(owner, Some(txn.id), "the branch is another transaction's");
         for _ in 0..CAUGHT_UP_A_TURN / KEYS_TOGETHER {
-            match self.copy_some(txn, KEYS_TOGETHER) {
+            match self.copy_some(KEYS_TOGETHER) {
                 Ok(true) => {}
                 Ok(false) => return Ok(CaughtUp::All),
                 Err((in_branch, PageFault::Miss(page))) => {
@@ -193,31 +206,44 @@ impl Tenant {
     }
 
     /// Copies all that is left, reading what is missing within the turn.
-    fn catch_up_now(&mut self, txn: &Txn) -> SqlResult<()> {
-        loop {
-            match self.copy_some(txn, KEYS_TOGETHER) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err((in_branch, fault)) => {
-                    let PageFault::Miss(page) = fault else { return Err(error_of_fault(&fault)) };
-                    let read = |tenant: &mut Tenant| {
-                        tenant.shed();
-                        tenant.pages.read_blocking(page)
-                    };
-                    let read = if in_branch { self.at_side_of(txn, read) } else { read(self) };
-                    read.map_err(|error| {
-                        SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
-                    })?;
+    fn catch_up_now(&mut self) -> SqlResult<()> {
+        while self.copy_some_now()? {}
+        Ok(())
+    }
+
+    /// Copies a few keys, reading what is missing within the turn; whether there is more to do.
+    fn copy_some_now(&mut self) -> SqlResult<bool> {
+        match self.copy_some(KEYS_TOGETHER) {
+            Ok(more) => Ok(more),
+            Err((in_branch, PageFault::Miss(page))) => {
+                self.shed();
+                if in_branch {
+                    self.turn(true);
                 }
+                let read = self.pages.read_blocking(page);
+                if in_branch {
+                    self.turn(false);
+                }
+                let failed = |error: storage::FileError| {
+                    SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
+                };
+                read.map(|()| true).map_err(failed)
             }
+            Err((_, fault)) => Err(error_of_fault(&fault)),
         }
+    }
+
+    /// Copies some of what others committed while the transaction that has the branch is idle; whether there is more. What
+    /// cannot be read is left to the transaction to find.
+    pub(crate) fn tend_branch(&mut self) -> bool {
+        let is_far_behind = self.branch.as_ref().is_some_and(|branch| branch.behind.len() > BEHIND_MAX);
+        is_far_behind && self.copy_some_now().unwrap_or(false)
     }
 
     /// Copies the next few keys; whether there were any. Errors: the side whose page is missing (the branch's: true), and the
     /// fault.
-    fn copy_some(&mut self, txn: &Txn, keys_max: usize) -> Result<bool, (bool, PageFault)> {
-        let branch = self.branch.as_mut().expect("the transaction has a branch");
-        assert_eq!(branch.owner, txn.id, "the branch is another transaction's");
+    fn copy_some(&mut self, keys_max: usize) -> Result<bool, (bool, PageFault)> {
+        let branch = self.branch.as_mut().expect("there is a branch");
         let count = branch.behind.len().min(keys_max);
         if count == 0 {
             return Ok(false);
@@ -340,7 +366,7 @@ impl Tenant {
     ///
     /// Errors: XX001, 58030.
     pub(crate) fn ready_branch(&mut self, txn: &Txn) -> SqlResult<()> {
-        if txn.branched { self.catch_up_now(txn) } else { Ok(()) }
+        if txn.branched { self.catch_up_now() } else { Ok(()) }
     }
 
     /// Puts the branch in the place of the live pages; the trees it changed.

@@ -317,7 +317,7 @@ impl Tenant {
     /// until it says false. After `Err(Miss)` have the page read ([`Tenant::page_to_reclaim`]) and call again; a tree with a
     /// page that cannot be read is left as it is.
     pub fn reclaim(&mut self, pages_max: usize) -> Step<bool> {
-        if self.pages.reclaim_discarded() {
+        if self.tend_branch() || self.pages.reclaim_discarded() {
             return Ok(true);
         }
         let Some((tree, mut state)) = self.garbage.pop() else { return Ok(false) };

@@ -1,6 +1,6 @@
 //! What a tenant's data take on disk, how much they may, and which snapshots pay when they may not take more.
 //!
-//! Counted are the pages of its trees, the versions of pages that only snapshots still need, and the redo records that no
+//! Counted are the pages of its trees, the versions of pages that only snapshots or a branch need, and the redo records that no
 //! root covers yet. A transaction that could add to them is refused at its commit with 53100 when they are over the limit;
 //! one that only deletes, drops or truncates is not, so that a tenant can make room for itself. Before a writer is refused, the
 //! oldest snapshots are revoked: whoever reads one fails with 72000. All of it concerns this tenant alone.
@@ -30,7 +30,7 @@ pub enum Demand {
 pub struct SpaceUsed {
     /// Pages of its trees, in the file or not yet.
     pub data: ByteCount,
-    /// Versions of pages that only snapshots need.
+    /// Versions of pages that only snapshots or a branch need.
     pub retained: ByteCount,
     /// Redo records since the last checkpoint.
     pub log: ByteCount,
@@ -84,7 +84,9 @@ impl Tenant {
     pub fn space_used(&self) -> SpaceUsed {
         let pages = |count: u64| ByteCount(count * PAGE_SIZE as u64);
         // A checkpoint keeps versions too, but for a moment and for nobody.
-        let snapshots = !self.snapshots.is_empty() || self.lent.iter().any(|lent| lent.strong_count() > 0);
+        let snapshots = !self.snapshots.is_empty()
+            || self.pages.has_branch()
+            || self.lent.iter().any(|lent| lent.strong_count() > 0);
         let retained = if snapshots { self.pages.retained_pages() } else { 0 };
         SpaceUsed {
             data: pages(self.pages.page_count()),
@@ -132,7 +134,10 @@ impl Tenant {
             if all.iter().any(|frozen| frozen.revoked.load(Ordering::Relaxed)) {
                 return None;
             }
-            let oldest = all.into_iter().min_by_key(|frozen| frozen.commit)?;
+            // A branch alone keeps them otherwise, and its transaction is the one to fail.
+            let Some(oldest) = all.into_iter().min_by_key(|frozen| frozen.commit) else {
+                return Some((used, max));
+            };
             self.revoke(&oldest);
         }
     }

@@ -6,8 +6,8 @@ use types::Datum;
 
 use super::Key;
 
-/// What a slice may cost, in rows looked at: some 500 us.
-const COST_MAX: u32 = 2048;
+/// What a slice may cost, in rows looked at: some 250 us.
+const COST_MAX: u32 = 1024;
 
 /// What changing a row costs.
 const COST_OF_CHANGE: u32 = 8;

@@ -105,6 +105,53 @@ fn others_read_and_write_while_a_branch_is_filled_and_it_has_their_changes() {
 }
 
 #[test]
+fn what_others_change_beside_an_idle_branch_does_not_pile_up() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 10);
+    let other = fixture.create("other", &[("id", PgType::Int4), ("v", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    for round in 0..5 {
+        fixture
+            .auto(|view| {
+                let table = view.table(other)?;
+                (0..10_000)
+                    .try_for_each(|id| view.insert(&table, &[int(10_000 * round + id), int(0)]).map(drop))
+            })
+            .unwrap();
+        while fixture.tenant.reclaim(64).unwrap() {}
+        assert!(fixture.tenant.branch.as_ref().unwrap().behind() < 20_000);
+    }
+    fixture.run(&mut txn, |view| update(view, t, &[int(1)], vec![int(1), int(5), text("a")])).unwrap();
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.rows(other).len(), 50_000);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
+}
+
+#[test]
+fn a_branch_counts_towards_storage_max() {
+    let mut fixture = Fixture::new();
+    let t = many(&mut fixture, 3000);
+    let used = fixture.tenant.space_used();
+    fixture.tenant.set_storage_max(Some(base::ByteCount(used.total().0 + (256 << 10))));
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let mut poured = Ok(Lsn(0));
+    for id in 0..3000 {
+        fixture.run(&mut txn, |view| update(view, t, &[int(id)], vec![int(id), int(1), text("b")])).unwrap();
+        poured = fixture.tenant.pour(&mut txn, &mut fixture.log);
+        if poured.is_err() {
+            break;
+        }
+    }
+    assert_eq!(poured.unwrap_err().state().as_str(), "53100");
+    fixture.tenant.abort(txn);
+    while fixture.tenant.reclaim(64).unwrap() {}
+    assert_eq!(fixture.tenant.space_used().data, used.data);
+    fixture.insert(t, vec![int(5000), int(1), text("c")]).unwrap();
+}
+
+#[test]
 fn an_aborted_branch_leaves_nothing() {
     let mut fixture = Fixture::on_disk(1);
     let t = many(&mut fixture, 2000);
