@@ -211,25 +211,31 @@ impl Tenant {
         Ok(())
     }
 
-    /// Copies a few keys, reading what is missing within the turn; whether there is more to do.
+    /// Copies a few keys, reading what is missing within the turn; whether there is more to do. As a commit, it makes room for the
+    /// first page that a key misses.
     fn copy_some_now(&mut self) -> SqlResult<bool> {
-        match self.copy_some(KEYS_TOGETHER) {
-            Ok(more) => Ok(more),
-            Err((in_branch, PageFault::Miss(page))) => {
+        let mut left = usize::MAX;
+        loop {
+            let (in_branch, page) = match self.copy_some(KEYS_TOGETHER) {
+                Ok(more) => return Ok(more),
+                Err((in_branch, PageFault::Miss(page))) => (in_branch, page),
+                Err((_, fault)) => return Err(error_of_fault(&fault)),
+            };
+            let behind = self.branch.as_ref().map_or(0, |branch| branch.behind.len());
+            if behind < left {
+                left = behind;
                 self.shed();
-                if in_branch {
-                    self.turn(true);
-                }
-                let read = self.pages.read_blocking(page);
-                if in_branch {
-                    self.turn(false);
-                }
-                let failed = |error: storage::FileError| {
-                    SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
-                };
-                read.map(|()| true).map_err(failed)
             }
-            Err((_, fault)) => Err(error_of_fault(&fault)),
+            if in_branch {
+                self.turn(true);
+            }
+            let read = self.pages.read_blocking(page);
+            if in_branch {
+                self.turn(false);
+            }
+            read.map_err(|error| {
+                SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
+            })?;
         }
     }
 

@@ -259,20 +259,22 @@ impl Tenant {
     }
 
     fn put_in(&mut self, state: &mut TreeState, key: &[u8], value: &[u8]) {
+        let mut makes_room = true;
         loop {
             match btree::put(&mut self.pages, &mut state.root, key, value) {
                 Ok(Put::Inserted) => return state.entries += 1,
                 Ok(Put::Replaced) => return,
-                Err(fault) => self.load_now(fault),
+                Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
             }
         }
     }
 
     fn remove_in(&mut self, state: &mut TreeState, key: &[u8]) {
+        let mut makes_room = true;
         loop {
             match btree::remove(&mut self.pages, state.root, key) {
                 Ok(removed) => return state.entries -= u64::from(removed),
-                Err(fault) => self.load_now(fault),
+                Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
             }
         }
     }
@@ -290,11 +292,15 @@ impl Tenant {
         self.trees.set(tree, TreeState { dirty: true, ..state });
     }
 
-    /// Brings a missing page in while a commit is being applied, which cannot stop. The caller has no page borrowed.
+    /// Brings a missing page in while a commit is being applied, which cannot stop. The caller has no page borrowed. It makes room
+    /// for the first page that a change misses and not for the others: pages just read would be the first to go, and the
+    /// change needs them all.
     #[cold]
-    fn load_now(&mut self, fault: PageFault) {
+    fn load_now(&mut self, fault: PageFault, makes_room: bool) {
         let PageFault::Miss(page) = fault else { panic!("tenant {}: {fault}", self.id) };
-        self.shed();
+        if makes_room {
+            self.shed();
+        }
         if let Err(error) = self.pages.read_blocking(page) {
             panic!("tenant {}: {error}", self.id);
         }
