@@ -156,15 +156,20 @@ impl Tenant {
         std::mem::swap(&mut self.gone_trees, &mut branch.other.gone_trees);
     }
 
-    /// Has `act` work on the state that `txn` changes.
-    pub(crate) fn at_side_of<T>(&mut self, txn: &Txn, act: impl FnOnce(&mut Tenant) -> T) -> T {
-        if !txn.branched || self.pages.is_in_branch() {
+    /// Has `act` work on the branch, or on the live pages, whichever of them is current.
+    pub(crate) fn at_side<T>(&mut self, of_branch: bool, act: impl FnOnce(&mut Tenant) -> T) -> T {
+        if self.pages.is_in_branch() == of_branch {
             return act(self);
         }
-        self.turn(true);
+        self.turn(of_branch);
         let result = act(self);
-        self.turn(false);
+        self.turn(!of_branch);
         result
+    }
+
+    /// Has `act` work on the state that `txn` changes.
+    pub(crate) fn at_side_of<T>(&mut self, txn: &Txn, act: impl FnOnce(&mut Tenant) -> T) -> T {
+        if txn.branched { self.at_side(true, act) } else { act(self) }
     }
 
     /// Notes what a commit in the live pages changed, for the branch to copy.
@@ -226,13 +231,7 @@ impl Tenant {
                 left = behind;
                 self.shed();
             }
-            if in_branch {
-                self.turn(true);
-            }
-            let read = self.pages.read_blocking(page);
-            if in_branch {
-                self.turn(false);
-            }
+            let read = self.at_side(in_branch, |tenant| tenant.pages.read_blocking(page));
             read.map_err(|error| {
                 SqlError::new(crate::tenant::state_of_file_error(&error), error.to_string())
             })?;
@@ -291,12 +290,8 @@ impl Tenant {
     fn copy_one(&mut self, tree: TreeId, key: &[u8], value: Option<&[u8]>) -> Result<(), PageFault> {
         let mut state = self.trees.get(tree);
         match value {
-            Some(value) => {
-                if btree::put(&mut self.pages, &mut state.root, key, value)? == btree::Put::Inserted {
-                    state.entries += 1;
-                }
-            }
-            None => state.entries -= u64::from(btree::remove(&mut self.pages, state.root, key)?),
+            Some(value) => self.try_put(&mut state, key, value)?,
+            None => self.try_remove(&mut state, key)?,
         }
         self.trees.set(tree, TreeState { dirty: true, ..state });
         Ok(())

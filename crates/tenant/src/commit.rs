@@ -113,14 +113,7 @@ impl Tenant {
         self.record_buffer = record;
         let lsn = lsn?;
         // It is no part of the transaction that a branch belongs to.
-        let in_branch = self.pages.is_in_branch();
-        if in_branch {
-            self.turn(false);
-        }
-        self.apply_records(&records);
-        if in_branch {
-            self.turn(true);
-        }
+        self.at_side(false, |tenant| tenant.apply_records(&records));
         self.committed = commit;
         self.pending.add(lsn, Vec::new(), Vec::new());
         Ok(lsn)
@@ -258,12 +251,31 @@ impl Tenant {
         }
     }
 
+    /// Puts an entry, or says which page is missing.
+    #[inline]
+    pub(crate) fn try_put(
+        &mut self,
+        state: &mut TreeState,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), PageFault> {
+        let put = btree::put(&mut self.pages, &mut state.root, key, value)?;
+        state.entries += u64::from(put == Put::Inserted);
+        Ok(())
+    }
+
+    /// Removes an entry if it is there, or says which page is missing.
+    #[inline]
+    pub(crate) fn try_remove(&mut self, state: &mut TreeState, key: &[u8]) -> Result<(), PageFault> {
+        state.entries -= u64::from(btree::remove(&mut self.pages, state.root, key)?);
+        Ok(())
+    }
+
     fn put_in(&mut self, state: &mut TreeState, key: &[u8], value: &[u8]) {
         let mut makes_room = true;
         loop {
-            match btree::put(&mut self.pages, &mut state.root, key, value) {
-                Ok(Put::Inserted) => return state.entries += 1,
-                Ok(Put::Replaced) => return,
+            match self.try_put(state, key, value) {
+                Ok(()) => return,
                 Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
             }
         }
@@ -272,8 +284,8 @@ impl Tenant {
     fn remove_in(&mut self, state: &mut TreeState, key: &[u8]) {
         let mut makes_room = true;
         loop {
-            match btree::remove(&mut self.pages, state.root, key) {
-                Ok(removed) => return state.entries -= u64::from(removed),
+            match self.try_remove(state, key) {
+                Ok(()) => return,
                 Err(fault) => self.load_now(fault, std::mem::take(&mut makes_room)),
             }
         }

@@ -1,7 +1,6 @@
 //! Rows in and out, statements taken back, sequences.
 
 use super::*;
-use crate::catalog::Sequence;
 use crate::row::keys::ColumnRange;
 
 #[test]
@@ -132,22 +131,7 @@ fn conditions_on_columns_select_their_range_of_an_index() {
 #[test]
 fn sequences_skip_at_most_what_was_logged_ahead_and_never_repeat() {
     let mut fixture = Fixture::new();
-    let sequence = Sequence {
-        oid: Oid(0),
-        schema: PUBLIC_SCHEMA,
-        name: "s".into(),
-        owner: OWNER_ROLE,
-        ty: PgType::Int8,
-        start: 1,
-        increment: 1,
-        min: 1,
-        max: 100,
-        cache: 1,
-        cycle: false,
-        owned_by: None,
-        acl: None,
-    };
-    let s = fixture.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap();
+    let s = fixture.sequence(100);
     let before = fixture.log.records.len();
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     for expected in 1..=10 {

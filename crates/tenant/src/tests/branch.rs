@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::CaughtUp;
-use crate::catalog::Sequence;
 
 fn many(fixture: &mut Fixture, rows: i32) -> Oid {
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Int4), ("s", PgType::Text)], 1);
@@ -223,22 +222,7 @@ fn one_transaction_has_the_branch_and_the_catalog_stands_still() {
 fn sequences_move_on_in_the_live_pages_while_a_branch_is_there() {
     let mut fixture = Fixture::on_disk(3);
     let t = many(&mut fixture, 10);
-    let sequence = Sequence {
-        oid: Oid(0),
-        schema: PUBLIC_SCHEMA,
-        name: "s".into(),
-        owner: OWNER_ROLE,
-        ty: PgType::Int8,
-        start: 1,
-        increment: 1,
-        min: 1,
-        max: 1000,
-        cache: 1,
-        cycle: false,
-        owned_by: None,
-        acl: Default::default(),
-    };
-    let s = fixture.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap();
+    let s = fixture.sequence(1000);
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     fixture.tenant.begin_branch(&mut txn).unwrap();
     for expected in 1..=100 {

@@ -21,7 +21,7 @@ use env::sim::World;
 use storage::{MEMORY_MIN, MemoryBudget};
 use types::{Datum, PgType, Row, TypeMod};
 
-use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Table};
+use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA, Sequence, Table};
 use crate::ddl::{Ddl, NewTable, NewUnique};
 use crate::locks::LockWait;
 use crate::replay::Replay;
@@ -160,6 +160,26 @@ impl Fixture {
     /// A table with these columns, the first `key` of them its primary key.
     pub(crate) fn create(&mut self, name: &str, columns: &[(&str, PgType)], key: usize) -> Oid {
         self.ddl(|ddl| create(ddl, name, columns, key)).unwrap()
+    }
+
+    /// A sequence from 1 to `max`, by ones.
+    pub(crate) fn sequence(&mut self, max: i64) -> Oid {
+        let sequence = Sequence {
+            oid: Oid(0),
+            schema: PUBLIC_SCHEMA,
+            name: "s".into(),
+            owner: OWNER_ROLE,
+            ty: PgType::Int8,
+            start: 1,
+            increment: 1,
+            min: 1,
+            max,
+            cache: 1,
+            cycle: false,
+            owned_by: None,
+            acl: None,
+        };
+        self.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap()
     }
 
     pub(crate) fn table(&self, oid: Oid) -> Arc<Table> {
