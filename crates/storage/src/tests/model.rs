@@ -1,10 +1,14 @@
-//! Random operations on storage against the model, with checkpoints that overlap changes, failures and reopening.
+//! Random operations on storage against the model, with checkpoints that overlap changes, evictions, snapshots, failures, reopening
+//! and power cuts.
 
 use env::block_on;
 use governor::VictimChoice;
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 use super::fixture::*;
+use super::journal_disk::JournalFile;
 use crate::Snapshot;
 
 #[derive(Clone, Debug)]
@@ -29,6 +33,9 @@ enum Op {
     /// The disk is full after so many writes.
     FailedCheckpoint(usize),
     Reopen,
+    /// The power goes off after this percentage of a checkpoint's writes and syncs, with these changes while it is written;
+    /// the number draws what arrived.
+    Crash(Vec<Op>, usize, u64),
 }
 
 fn small_op() -> BoxedStrategy<Op> {
@@ -65,6 +72,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (some(), some()).prop_map(|(a, b)| Op::Checkpoint(a, b)),
         1 => (0..4_usize).prop_map(Op::FailedCheckpoint),
         1 => Just(Op::Reopen),
+        1 => (some(), 0..=100_usize, any::<u64>()).prop_map(|(a, at, seed)| Op::Crash(a, at, seed)),
     ]
 }
 
@@ -168,6 +176,26 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
                 check_snapshot(&snapshot, &model);
             }
             store = store.reopen();
+        }
+        Op::Crash(while_writing, percent, seed) => {
+            store.disk.begin_journal();
+            let mut checkpoint = store.begin();
+            let (commit, model) = (store.commit, store.model.clone());
+            block_on(&store.env, checkpoint.write()).expect("the disk works");
+            for op in while_writing {
+                store = apply(store, snapshots, op);
+            }
+            block_on(&store.env, checkpoint.publish()).expect("the disk works");
+            store.durable.insert(commit, model);
+            let events = store.disk.lock().journal.len();
+            let cut = events * percent / 100;
+            let image = store.disk.image_after_cut(cut, &mut StdRng::seed_from_u64(*seed));
+            for (snapshot, model) in snapshots.drain(..) {
+                check_snapshot(&snapshot, &model);
+            }
+            store = Store::open(JournalFile::with_bytes(image), store.durable).expect("one root is whole");
+            assert!(cut < events || store.commit == commit, "the last sync had returned");
+            store.verify();
         }
         op => apply_to_pages(&mut store, snapshots, op),
     }

@@ -66,6 +66,19 @@ impl Fixture {
         Fixture { tenant, log: Log::default(), world: Some(world) }
     }
 
+    /// Opens the tenant at its file's root and replays the log after it.
+    pub(crate) fn reopen(&mut self) {
+        let env = self.world.as_ref().expect("only a tenant with a file is opened again").env();
+        env::block_on(&env, async {
+            self.tenant = Tenant::open(&env, Path::new("/tenant"), TENANT).await.expect("one root is whole");
+            self.tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 8, 1));
+            let root = self.tenant.committed();
+            for (commit, record) in self.log.records.iter().filter(|(commit, _)| *commit > root) {
+                self.tenant.replay(*commit, record).await.expect("the log is whole");
+            }
+        });
+    }
+
     /// Reads a page that a statement missed.
     pub(crate) fn read_page(&mut self, txn: &Txn, page: PageNo) {
         if let Some(request) = self.tenant.page_request(txn, page).expect("the page is there") {

@@ -3,10 +3,11 @@
 //! The model keeps every committed state as a map. READ COMMITTED statements must see the newest one with their own
 //! changes, snapshot transactions the one at their first statement; what a commit leaves must be the newest state with
 //! the transaction's changes, and replaying the log must lead to the same. The same with a data file whose pages leave memory
-//! between any two steps, and come back when they are missed.
+//! between any two steps, and come back when they are missed, and with power cuts.
 
 use std::collections::BTreeMap;
 
+use env::sim::PowerCut;
 use governor::{EvictionTime, VictimChoice};
 use storage::Checkpoint;
 
@@ -132,6 +133,18 @@ fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut
     }
 }
 
+/// Cuts the power amid a checkpoint. What is in memory is lost, and comes back from the file's root and the log.
+fn crash(fixture: &mut Fixture, running: Option<Checkpoint>, random: &mut Random) {
+    let world = fixture.world.clone().expect("only a tenant with a file comes back");
+    let begun = running.unwrap_or_else(|| fixture.tenant.begin_checkpoint().expect("the disk works"));
+    let mut checkpoint = begun;
+    world.cut_power_after(1 + random.below(8));
+    let _ = env::block_on(&world.env(), checkpoint.run());
+    drop(checkpoint);
+    world.power_cut(PowerCut::Random);
+    fixture.reopen();
+}
+
 fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
     let mut random = Random(seed * 2 + 1);
     let mut checkpoint = None;
@@ -143,6 +156,12 @@ fn run(seed: u64, isolation: Isolation, mut fixture: Fixture) {
     let mut sessions: BTreeMap<u32, Session> = BTreeMap::new();
     for step in 0..600 {
         disturb(&mut fixture, &mut checkpoint, &mut random);
+        if fixture.world.is_some() && random.below(60) == 0 {
+            sessions.clear();
+            crash(&mut fixture, checkpoint.take(), &mut random);
+            assert_eq!(as_state(fixture.rows(t)), committed, "seed {seed} step {step}");
+            continue;
+        }
         let id = random.below(4) as u32 + 1;
         let Some(session) = sessions.get_mut(&id) else {
             let txn = fixture.begin(id, isolation);
