@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Worker threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// Memory for the pages of all tenants together, for example 4GiB or 512MB
+    /// Memory for the pages of all tenants together, for example 4GiB or 512MB; at least 8MiB are used
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     memory: ByteCount,
     /// Pages of 8 KiB that a scan reads at most along with one that is not in memory
@@ -93,7 +93,7 @@ impl Args {
             socket_dir: self.socket_dir.clone(),
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             workers: self.workers.map(usize::from),
-            memory: self.memory,
+            memory: self.memory.max(storage::MEMORY_MIN),
             read_ahead: self.read_ahead.into(),
             log_limit: self.log_limit,
             space_reserve: self.space_reserve,

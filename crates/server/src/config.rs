@@ -22,7 +22,7 @@ pub struct ServerConfig {
     pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` for one a core.
     pub workers: Option<usize>,
-    /// Memory for pages of all tenants together, at least [`storage::MEMORY_MIN`]; what is above it is evicted.
+    /// Memory for pages of all tenants together; what is above it is evicted. Should be [`storage::MEMORY_MIN`] at least.
     pub memory: ByteCount,
     /// Pages that a scan reads at most along with one that is not in memory; 0 for none, at most
     /// [`storage::READ_AHEAD_MAX`].

@@ -216,6 +216,11 @@ impl Server {
         self.shared.workers.len()
     }
 
+    /// What the pages of all tenants take and may take.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.shared.memory
+    }
+
     /// Whether the workers may raise themselves above analytical threads.
     pub fn has_priority(&self) -> bool {
         self.priority

@@ -3,11 +3,15 @@
 use std::rc::Rc;
 
 use base::{Lsn, Nanos};
+use governor::{EvictionTime, VictimChoice};
 use storage::Checkpoint;
-use storage::redo::{LogDir, LogFlusher};
+use storage::redo::LogFlusher;
 use tenant::Interrupt;
 
 use crate::{Dice, Home, Server, Stop, require};
+
+/// How often one who waits for a checkpoint looks whether it ended.
+const ENDED_LOOK: Nanos = Nanos::from_micros(20);
 
 /// Makes a worker's log durable, a group at a time.
 pub(crate) async fn flush(server: &Server, mut flusher: LogFlusher) -> Result<(), Stop> {
@@ -22,7 +26,7 @@ pub(crate) async fn flush(server: &Server, mut flusher: LogFlusher) -> Result<()
 }
 
 /// Whether the server works on, if only to read, after a step of a chore.
-fn goes_on(step: Result<(), Stop>) -> Result<(), Stop> {
+pub(crate) fn goes_on(step: Result<(), Stop>) -> Result<(), Stop> {
     match step {
         Err(Stop::Fault(_)) => Ok(()),
         step => step,
@@ -30,13 +34,13 @@ fn goes_on(step: Result<(), Stop>) -> Result<(), Stop> {
 }
 
 /// Checkpoints a tenant again and again, and releases what dropped tables leave.
-pub(crate) async fn checkpoint(home: Rc<Home>, log_dir: LogDir) -> Result<(), Stop> {
+pub(crate) async fn checkpoint(home: Rc<Home>) -> Result<(), Stop> {
     let dice = Dice::of(home.world());
     // Some tenants come to a checkpoint in each life, some rarely.
     let interval = [500, 5_000, 50_000][dice.below(3) as usize];
     loop {
         dice.pause(interval).await;
-        let done = match checkpoint_once(&home, &log_dir).await {
+        let done = match checkpoint_or_wait(&home).await {
             Ok(()) => reclaim(&home).await,
             failed => failed,
         };
@@ -45,14 +49,27 @@ pub(crate) async fn checkpoint(home: Rc<Home>, log_dir: LogDir) -> Result<(), St
     }
 }
 
-async fn checkpoint_once(home: &Home, log_dir: &LogDir) -> Result<(), Stop> {
+/// Checkpoints a tenant; if that is under way, waits for its end instead.
+pub(crate) async fn checkpoint_or_wait(home: &Home) -> Result<(), Stop> {
+    if !home.checkpointing.replace(true) {
+        let done = checkpoint_once(home).await;
+        home.checkpointing.set(false);
+        return done;
+    }
+    while home.checkpointing.get() {
+        env::sleep(ENDED_LOOK).await;
+    }
+    Ok(())
+}
+
+async fn checkpoint_once(home: &Home) -> Result<(), Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::failed(home.world(), "a checkpoint", error);
     let (commit, wait_for, begun) = home
         .turn(|home| (home.tenant.committed(), home.tenant.newest_pending(), home.tenant.begin_checkpoint()));
     let mut checkpoint = begun.map_err(|error| failed(&error))?;
     let outcome = write_checkpoint(home, &mut checkpoint, wait_for).await;
     if home.turn(|home| home.tenant.finish_checkpoint(checkpoint)) {
-        log_dir.release_through(home.id, commit);
+        home.log_dir.release_through(home.id, commit);
         home.checkpoints.update(|count| count + 1);
     }
     outcome
@@ -63,6 +80,21 @@ async fn write_checkpoint(home: &Home, checkpoint: &mut Checkpoint, wait_for: Ls
     checkpoint.write().await.map_err(failed)?;
     home.durable(wait_for).await?;
     checkpoint.publish().await.map(drop).map_err(failed)
+}
+
+/// Makes a tenant cold now and then: all that may leaves memory, or a sweep takes what it would.
+pub(crate) async fn chill(home: Rc<Home>) -> Result<(), Stop> {
+    let dice = Dice::of(home.world());
+    let interval = [300, 3_000, 30_000][dice.below(3) as usize];
+    let mut choice = VictimChoice::default();
+    loop {
+        dice.pause(interval).await;
+        let now = EvictionTime(dice.below(100) as u32);
+        match dice.percent(50) {
+            true => drop(home.turn(|home| home.tenant.evict_all())),
+            false => drop(home.turn(|home| home.tenant.sweep(&mut choice, now))),
+        }
+    }
 }
 
 async fn reclaim(home: &Home) -> Result<(), Stop> {

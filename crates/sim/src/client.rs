@@ -181,6 +181,16 @@ impl<B: Book> Client<B> {
                         return Err(Fate::Refused(error));
                     }
                 }
+                Err(Pause::Memory(_)) => {
+                    if let Err(error) = self.home.await_memory().await? {
+                        self.home.turn(|turn| self.session.fail(turn, &error));
+                        return Err(Fate::Refused(error));
+                    }
+                }
+                // Queries that miss more pages than they may hold go to analytical threads, of which there are none here.
+                Err(Pause::Analytic(_)) if self.home.memory.is_some() => {
+                    return Err(Stop::Fault("a query went elsewhere".to_owned()).into());
+                }
                 Err(Pause::Yield | Pause::Slice(_)) => env::sleep(Nanos(1)).await,
                 Err(pause) => return Err(Stop::violation(format!("a statement paused for {pause:?}")).into()),
             }

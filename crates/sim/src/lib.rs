@@ -18,6 +18,7 @@ pub mod exchange;
 pub mod histories;
 pub mod isolation;
 mod journal;
+mod memory;
 pub mod plan;
 pub mod progress;
 mod rot;

@@ -1,5 +1,7 @@
 //! What a seed stands for: its scenario and its campaign.
 
+use base::ByteCount;
+
 use crate::exchange::Exchange;
 use crate::histories::{Histories, Lists, Registers};
 use crate::isolation::Level;
@@ -33,8 +35,21 @@ pub fn work(seed: u64) -> Work {
 /// The campaign of a seed.
 pub fn campaign(seed: u64) -> Campaign {
     let tenants = 1 + seed / 2 % 3;
-    Campaign { seed, lives: LIVES, tenants, acknowledge: Acknowledge::WhenDurable, traced: false }
+    Campaign {
+        seed,
+        lives: LIVES,
+        tenants,
+        acknowledge: Acknowledge::WhenDurable,
+        memory: MEMORY[(seed / 3 % MEMORY.len() as u64) as usize],
+        chilled: seed / 5 % 3 == 0,
+        drops_unwritten: false,
+        traced: false,
+    }
 }
+
+/// Budgets for pages, in turn.
+const MEMORY: [Option<ByteCount>; 4] =
+    [None, Some(ByteCount::from_kib(256)), Some(ByteCount::from_kib(512)), Some(ByteCount::from_mib(1))];
 
 /// Runs a campaign with its seed's work.
 ///

@@ -14,7 +14,8 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 use tenant::locks::LockWait;
 use tenant::{PageRequest, Tenant};
 
-use crate::{Stop, require};
+use crate::memory::Memory;
+use crate::{Stop, memory, require};
 
 pub(crate) const LOG_DIR: &str = "/data/log";
 const TENANT_DIR: &str = "/data/tenants";
@@ -50,8 +51,13 @@ pub struct Home {
     log: LogWriter,
     tenant: RefCell<Tenant>,
     acknowledge: Acknowledge,
+    pub(crate) log_dir: LogDir,
+    /// Whether a checkpoint is under way.
+    pub(crate) checkpointing: Cell<bool>,
     /// Published since the start.
     pub(crate) checkpoints: Cell<u64>,
+    /// What its pages are charged to; `None` for no limit.
+    pub(crate) memory: Option<Rc<Memory>>,
 }
 
 /// A started server. Dropped as a whole when the power goes.
@@ -60,6 +66,7 @@ pub struct Server {
     pub homes: Vec<Rc<Home>>,
     pub(crate) log_dir: LogDir,
     pub(crate) flushers: RefCell<Vec<LogFlusher>>,
+    pub(crate) memory: Option<Rc<Memory>>,
     /// Redo records that the start applied.
     pub(crate) replayed: u64,
 }
@@ -88,30 +95,40 @@ impl Server {
         tenants: &[TenantId],
         workers: usize,
         acknowledge: Acknowledge,
+        memory: Option<ByteCount>,
     ) -> Result<Server, Stop> {
         let env = world.env();
         let (log_dir, index) = LogDir::open(&env, Path::new(LOG_DIR), LOG_OPTIONS)
             .map_err(|error| Stop::failed(world, "opening the logs", error))?;
         let (logs, flushers): (Vec<LogWriter>, Vec<LogFlusher>) =
             (0..workers).map(|_| log_dir.writer()).unzip();
+        let memory = memory.map(Memory::new);
         let (mut homes, mut replayed) = (Vec::new(), 0);
         for id in tenants {
             let opened = Tenant::open(&env, &data_file(*id), *id).await;
             let mut tenant = opened.map_err(|error| Stop::failed(world, "opening a tenant", error))?;
+            if let Some(memory) = &memory {
+                tenant.charge_to(&memory.budget);
+            }
             let applied = tenant.replay(&index).await;
             replayed += applied.map_err(|error| Stop::failed(world, "replaying redo", error))?.commits;
             let log = logs[usize::try_from(id.0).expect("a small id") % workers].clone();
-            let (tenant, checkpoints) = (RefCell::new(tenant), Cell::new(0));
-            homes.push(Rc::new(Home {
+            let home = Rc::new(Home {
                 id: *id,
                 world: world.clone(),
                 log,
-                tenant,
+                tenant: RefCell::new(tenant),
                 acknowledge,
-                checkpoints,
-            }));
+                log_dir: log_dir.clone(),
+                checkpointing: Cell::default(),
+                checkpoints: Cell::default(),
+                memory: memory.clone(),
+            });
+            memory.iter().for_each(|memory| memory.add(&home));
+            homes.push(home);
         }
-        Ok(Server { world: world.clone(), homes, log_dir, flushers: RefCell::new(flushers), replayed })
+        let flushers = RefCell::new(flushers);
+        Ok(Server { world: world.clone(), homes, log_dir, flushers, memory, replayed })
     }
 }
 
@@ -127,7 +144,27 @@ impl Home {
     /// Runs `body` in one turn.
     pub fn turn<R>(&self, body: impl FnOnce(&mut session::Home<'_>) -> R) -> R {
         let mut log = self.log.clone();
-        body(&mut session::Home { tenant: &mut self.tenant.borrow_mut(), redo: &mut log })
+        let turn = || body(&mut session::Home { tenant: &mut self.tenant.borrow_mut(), redo: &mut log });
+        match &self.memory {
+            Some(memory) => memory.of_turn(turn),
+            None => turn(),
+        }
+    }
+
+    /// Runs what reads snapshots as threads do that may block.
+    pub(crate) fn blocking<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _served = self.memory.as_ref().map(Memory::serve_blocked);
+        body()
+    }
+
+    /// Pages that left memory since the start.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.tenant.borrow().page_tally().evictions
+    }
+
+    /// Evicts what can be evicted; `None` within a turn.
+    pub(crate) fn evict_all_if_idle(&self) -> Option<u64> {
+        self.tenant.try_borrow_mut().ok().map(|mut tenant| tenant.evict_all())
     }
 
     /// Waits until a reply may leave that depends on the log through `wait_for`.
@@ -159,6 +196,14 @@ impl Home {
                 Stop::Fault(what) => Ok(Err(SqlError::new(SqlState::IO_ERROR, what))),
                 stop => Err(stop),
             },
+        }
+    }
+
+    /// Waits until a writing statement may begin. The inner error is the statement's.
+    pub(crate) async fn await_memory(&self) -> Result<Result<(), SqlError>, Stop> {
+        match memory::await_memory(self).await {
+            Err(Stop::Fault(what)) => Ok(Err(SqlError::new(SqlState::IO_ERROR, what))),
+            outcome => outcome.map(Ok),
         }
     }
 

@@ -14,6 +14,7 @@ fn nothing_a_client_knows_is_lost() {
     }
     assert!(total.ended_in_recovery > 20 && total.with_faults > 50 && total.rot > 30, "{total}");
     assert!(total.acknowledged > 3000 && total.checkpoints > 200 && total.replayed > 2000, "{total}");
+    assert!(total.evictions > 5000, "{total}");
 }
 
 #[test]
@@ -40,4 +41,13 @@ fn commits_acknowledged_before_their_sync_are_found() {
 fn reads_told_before_they_are_durable_are_found() {
     let found = caught(Acknowledge::ReadsAtOnce);
     assert!(found.iter().any(|what| what.contains("a read's reply told a client")), "{found:?}");
+}
+
+/// Of debug builds only: others cannot be made to do it.
+#[cfg(debug_assertions)]
+#[test]
+fn evicted_pages_that_were_never_written_are_found() {
+    let small = (1..=100).map(plan::campaign).filter(|campaign| campaign.memory.is_some());
+    let failed = |campaign: Campaign| plan::run(Campaign { drops_unwritten: true, ..campaign }).err();
+    assert!(small.filter_map(failed).next().is_some());
 }

@@ -19,7 +19,8 @@ use base::limits::PAGE_SIZE;
 use futures::task::AtomicWaker;
 use governor::EvictionTime;
 
-/// The least memory a server can work with: below, map nodes and the pages of a few statements would not fit.
+/// The least memory a server should be given: below, map nodes and the pages of a few statements do not fit, and loads go over
+/// the limit again and again. A simulation wants just that.
 pub const MEMORY_MIN: ByteCount = ByteCount::from_mib(8);
 
 /// Pages read along with another one at most: a read of 1 MiB.
@@ -123,6 +124,8 @@ pub struct MemoryBudget {
     waiting_to_hold: Mutex<Vec<Waker>>,
     /// For each evictor, whether it found nothing to evict when it last looked at everything.
     dry: Box<[AtomicBool]>,
+    #[cfg(debug_assertions)]
+    drops_unwritten: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,10 +142,14 @@ impl Drop for Room {
 }
 
 impl MemoryBudget {
-    /// A budget of `limit` (at least [`MEMORY_MIN`]) with so many evictors. A scan that misses a page reads up to `read_ahead`
+    /// A budget of `limit` with so many evictors; see [`MEMORY_MIN`]. A scan that misses a page reads up to `read_ahead`
     /// pages along with it, at most [`READ_AHEAD_MAX`].
+    ///
+    /// # Panics
+    /// If `limit` is less than four pages: a statement holds a quarter of it, and could not hold one.
     pub fn new(limit: ByteCount, read_ahead: usize, evictors: usize) -> Arc<MemoryBudget> {
-        let limit = limit.max(MEMORY_MIN).0;
+        let limit = limit.0;
+        assert!(limit >= HELD_PART * PAGE, "{limit} bytes of memory for pages");
         Arc::new(MemoryBudget {
             limit,
             headroom: (limit / HEADROOM_PART).min(HEADROOM_MAX),
@@ -159,7 +166,26 @@ impl MemoryBudget {
             has_waiting: AtomicBool::new(false),
             waiting_to_hold: Mutex::default(),
             dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
+            #[cfg(debug_assertions)]
+            drops_unwritten: AtomicBool::new(false),
         })
+    }
+
+    /// A mistake for simulations to find, in debug builds alone: from here on pages leave memory that no checkpoint has
+    /// written.
+    #[cfg(debug_assertions)]
+    pub fn drop_unwritten(&self) {
+        self.drops_unwritten.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(debug_assertions)]
+    pub(crate) fn drops_unwritten(&self) -> bool {
+        self.drops_unwritten.load(Ordering::Relaxed)
+    }
+
+    #[cfg(not(debug_assertions))]
+    pub(crate) fn drops_unwritten(&self) -> bool {
+        false
     }
 
     /// Pages that a scan reads at most along with one it missed.

@@ -205,7 +205,7 @@ impl PageMap {
         let uses = version.uses();
         if used || uses.is_touched() {
             version.set_uses(uses.used_at(now));
-        } else if version.location().is_some() && !self.is_held(no) && is_victim(uses) && version.evict() {
+        } else if version.is_evictable() && !self.is_held(no) && is_victim(uses) && version.evict() {
             swept.evicted += 1;
         }
     }

@@ -291,10 +291,15 @@ impl PageVersion {
         }
     }
 
+    /// Whether the file has the bytes, so that they may leave memory.
+    pub(crate) fn is_evictable(&self) -> bool {
+        self.location.get().is_some() || self.shared.budget().is_some_and(|budget| budget.drops_unwritten())
+    }
+
     /// Drops the bytes in memory; false if there are none, if they are pinned, or if they are the only copy. The caller is
     /// the live map's owner, as the module says.
     pub(crate) fn evict(&self) -> bool {
-        if self.location.get().is_none() {
+        if !self.is_evictable() {
             return false;
         }
         let unused = self.uses() == UseTimes::default();

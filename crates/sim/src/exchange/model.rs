@@ -143,6 +143,10 @@ pub(super) fn snapshot(home: &Home) -> Result<(CommitNo, SnapshotView), Stop> {
 
 /// Every row of a snapshot.
 pub(super) fn read_all(home: &Home, view: &SnapshotView) -> Result<State, Stop> {
+    home.blocking(|| read_tables(home, view))
+}
+
+fn read_tables(home: &Home, view: &SnapshotView) -> Result<State, Stop> {
     let mut state = State::new();
     let scratch = (0..SCRATCHES).map(Kind::ScratchRow);
     for kind in [Kind::Account, Kind::Offer, Kind::Receipt, Kind::Blob].into_iter().chain(scratch) {

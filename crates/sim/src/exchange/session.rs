@@ -134,7 +134,7 @@ impl Session<'_> {
 
     /// Deletes the cheapest offers, which other sessions want too.
     async fn take_offers(&self, txn: &mut Transaction) -> Result<(), Fate> {
-        let offers = txn.statement(|turn| turn.all(Kind::Offer, true)).await?;
+        let offers = txn.query(|turn| turn.all(Kind::Offer, true)).await?;
         self.between(txn).await?;
         for offer in offers.iter().take(1 + self.dice.below(6) as usize) {
             let (id, account, price) = (number(&offer[0]), number(&offer[1]), number(&offer[2]));
@@ -151,16 +151,16 @@ impl Session<'_> {
     /// Money is neither made nor lost, whenever one looks.
     async fn audit(&self, txn: &mut Transaction) -> Result<(), Fate> {
         let by_index = self.dice.percent(50);
-        let accounts = txn.statement(|turn| turn.all(Kind::Account, by_index)).await?;
+        let accounts = txn.query(|turn| turn.all(Kind::Account, by_index)).await?;
         let total: i64 = accounts.iter().map(|row| number(&row[1])).sum();
         if total != ACCOUNTS * BALANCE {
             return Err(Stop::violation(format!("all balances together are {total}")).into());
         }
         self.between(txn).await?;
         let kind = [Kind::Offer, Kind::Receipt, Kind::Blob][self.dice.below(3) as usize];
-        txn.statement(|turn| turn.all(kind, false)).await?;
+        txn.query(|turn| turn.all(kind, false)).await?;
         let account = self.dice.between(1, ACCOUNTS);
-        txn.statement(|turn| turn.get(Kind::Account, account)).await?;
+        txn.query(|turn| turn.get(Kind::Account, account)).await?;
         txn.reply().await?;
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use base::{CommitNo, SessionId, SqlError};
 use tenant::row::keys::{KeyRange, primary_key};
-use tenant::{Access, CaughtUp, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step, Txn, View};
+use tenant::{
+    Access, CaughtUp, Committed, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step, Txn, View,
+};
 use types::{Datum, Row};
 
 use super::model::{Changes, Id, Kind, Model, State, apply, id_of, table_named};
@@ -189,8 +191,17 @@ impl Transaction {
         Transaction { home, model, txn: Some(txn), isolation, draft: Draft::default() }
     }
 
-    /// Runs a statement; again from its start after each wait.
+    /// Runs a statement that writes; again from its start after each wait.
     pub(super) async fn statement<T>(
+        &mut self,
+        body: impl FnMut(&mut Turn<'_>) -> Step<T>,
+    ) -> Result<T, Fate> {
+        self.home.await_memory().await?.map_err(Fate::Refused)?;
+        self.query(body).await
+    }
+
+    /// As [`Transaction::statement`] for what only reads.
+    pub(super) async fn query<T>(
         &mut self,
         mut body: impl FnMut(&mut Turn<'_>) -> Step<T>,
     ) -> Result<T, Fate> {
@@ -273,6 +284,9 @@ impl Transaction {
                 let mut turn = Turn { view, model, draft };
                 body(&mut turn).and_then(|value| turn.view.finish_statement().map(|()| value))
             };
+            if !matches!(outcome, Err(Interrupt::Miss(_))) {
+                home.tenant.release_pages(txn);
+            }
             outcome.map_err(|interrupt| {
                 home.tenant.rollback_statement(txn, &mark);
                 let request = match &interrupt {
@@ -314,18 +328,33 @@ impl Transaction {
         }
     }
 
-    /// Commits, and tells the client when that may be told.
-    pub(super) async fn commit(mut self) -> Result<(), Fate> {
-        let txn = self.txn.take().expect("the transaction is open");
-        let changes = std::mem::take(&mut self.draft.changes);
-        let committed = self.home.turn(|home| {
+    /// Commits in one turn, unless a page that it changes is to be read first.
+    fn try_commit(&mut self) -> Result<Result<Committed, PageRequest>, SqlError> {
+        let home = self.home.clone();
+        home.turn(|home| {
+            if let Some(request) =
+                home.tenant.commit_request(self.txn.as_ref().expect("the transaction is open"))?
+            {
+                return Ok(Err(request));
+            }
+            let txn = self.txn.take().expect("the transaction is open");
             let committed = home.tenant.commit(txn, home.redo)?;
             if let Some(commit) = committed.commit {
+                let changes = std::mem::take(&mut self.draft.changes);
                 self.model.borrow_mut().commit(commit, changes);
             }
-            Ok(committed)
-        });
-        let committed = committed.map_err(Fate::Refused)?;
+            Ok(Ok(committed))
+        })
+    }
+
+    /// Commits, and tells the client when that may be told.
+    pub(super) async fn commit(mut self) -> Result<(), Fate> {
+        let committed = loop {
+            match self.try_commit().map_err(Fate::Refused)? {
+                Ok(committed) => break committed,
+                Err(request) => self.home.load_page(request).await?.map_err(Fate::Refused)?,
+            }
+        };
         let reply = if committed.commit.is_some() { Reply::OfCommit } else { Reply::OfRead };
         self.home.before_reply(committed.wait_for, reply).await?;
         if let Some(commit) = committed.commit {

@@ -93,7 +93,7 @@ impl<O: Object> Record<O> {
     /// What is there after a recovery counts as the reads of one transaction.
     pub(crate) fn recovered(&mut self, home: &Home) -> Result<(), Stop> {
         self.journal.check(home.turn(|home| home.tenant.committed()))?;
-        let (commit, rows) = rows(home)?;
+        let (commit, rows) = home.blocking(|| rows(home))?;
         self.journal.recover(commit)?.for_each(drop);
         let place = self.begin();
         let keys = 1..self.first_key() + KEYS;

@@ -89,7 +89,11 @@ pub(super) fn read_all(home: &Home) -> Result<(CommitNo, Tables), Stop> {
             rows.push(row.to_row()?);
             Ok(())
         };
-        while scan.next_leaf(&mut each).map_err(failed)? {}
+        home.blocking(|| {
+            while scan.next_leaf(&mut each)? {}
+            Ok(())
+        })
+        .map_err(failed)?;
         tables.insert(name, TableRows { columns, rows });
     }
     Ok((commit, tables))

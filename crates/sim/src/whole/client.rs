@@ -31,7 +31,20 @@ pub(super) struct WireClient {
     link: Option<Link>,
     /// How often connections were broken on purpose.
     breaks: Rc<Cell<u64>>,
+    /// Queries that miss more pages than they may hold are refused, because no analytical thread takes them.
+    refuses_queries: bool,
 }
+
+/// What came of a text.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<Values>,
+    /// Data of a COPY to the client.
+    pub(super) copied: Vec<u8>,
+}
+
+/// Bytes of a COPY's data in one message.
+const COPY_DATA_LEN: usize = 20_000;
 
 struct Link {
     socket: Socket,
@@ -43,8 +56,56 @@ struct Link {
 
 impl WireClient {
     /// A client that connects when it has something to say.
-    pub(super) fn new(world: &World, login: Login, breaks: &Rc<Cell<u64>>) -> WireClient {
-        WireClient { world: world.clone(), login, link: None, breaks: breaks.clone() }
+    pub(super) fn new(
+        world: &World,
+        login: Login,
+        breaks: &Rc<Cell<u64>>,
+        refuses_queries: bool,
+    ) -> WireClient {
+        WireClient { world: world.clone(), login, link: None, breaks: breaks.clone(), refuses_queries }
+    }
+
+    fn unless_expected(&self, error: &SqlError) -> Result<(), Stop> {
+        match error.state() {
+            SqlState::FEATURE_NOT_SUPPORTED if self.refuses_queries => Ok(()),
+            _ => Stop::unless_expected(&self.world, error),
+        }
+    }
+
+    /// Runs a text by the simple protocol, with `data` for a COPY that asks for some.
+    pub(super) async fn script(&mut self, sql: &str, data: &[u8]) -> Result<Answer, Fate> {
+        if self.link.is_none() {
+            self.connect().await?;
+        }
+        let mut link = self.link.take().expect("connected above");
+        let outcome = self.converse(&mut link, sql, data).await;
+        if !matches!(outcome, Err(Fate::Stop(_))) {
+            self.link = Some(link);
+        }
+        outcome
+    }
+
+    async fn converse(&self, link: &mut Link, sql: &str, data: &[u8]) -> Result<Answer, Fate> {
+        let mut out = Vec::new();
+        wire::query(&mut out, sql);
+        self.send(link, out).await?;
+        let (mut answer, mut refused) = (Answer::default(), None);
+        loop {
+            let (tag, body) = self.receive(link).await?;
+            match tag {
+                b'D' => answer.rows.push(texts(&body)),
+                b'd' => answer.copied.extend_from_slice(&body),
+                b'G' => {
+                    let mut out = Vec::new();
+                    data.chunks(COPY_DATA_LEN).for_each(|data| wire::copy_data(&mut out, data));
+                    wire::copy_done(&mut out);
+                    self.send(link, out).await?;
+                }
+                b'E' => refused = Some(refusal(&body)),
+                b'Z' => return refused.map_or(Ok(answer), |error| Err(Fate::Refused(error))),
+                _ => {}
+            }
+        }
     }
 
     /// What it means that a connection was lost. Nobody but the harness breaks one, unless a fault was met.
@@ -69,7 +130,7 @@ impl WireClient {
                     self.link = Some(link);
                     return Ok(());
                 }
-                Err(Fate::Refused(error)) => Stop::unless_expected(&self.world, &error)?,
+                Err(Fate::Refused(error)) => self.unless_expected(&error)?,
                 Err(fate @ Fate::Stop(Stop::PowerOff | Stop::Violation(_))) => return Err(fate),
                 Err(Fate::Stop(Stop::Fault(_))) => {}
             }
@@ -149,11 +210,7 @@ impl WireClient {
             let (tag, body) = self.receive(link).await?;
             match tag {
                 b'1' => link.prepared.push(sql),
-                b'D' => {
-                    let text = |value: Option<&[u8]>| value.map(|v| String::from_utf8_lossy(v).into_owned());
-                    let row = wire::data_row(&body).expect("a well-formed row");
-                    rows.push(row.into_iter().map(text).collect());
-                }
+                b'D' => rows.push(texts(&body)),
                 b'E' => refused = Some(refusal(&body)),
                 b'Z' => return refused.map_or(Ok(rows), |error| Err(Fate::Refused(error))),
                 _ => {}
@@ -180,17 +237,23 @@ impl Connection for WireClient {
             Fate::Stop(Stop::Fault(_)) => self.link = None,
             Fate::Stop(stop) => return Err(stop),
             Fate::Refused(error) => {
-                Stop::unless_expected(&self.world, &error)?;
+                self.unless_expected(&error)?;
                 match self.run("rollback", &[]).await {
                     Ok(_) => {}
                     Err(Fate::Stop(stop @ (Stop::PowerOff | Stop::Violation(_)))) => return Err(stop),
-                    Err(Fate::Refused(error)) => Stop::unless_expected(&self.world, &error)?,
+                    Err(Fate::Refused(error)) => self.unless_expected(&error)?,
                     Err(Fate::Stop(Stop::Fault(_))) => self.link = None,
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A row's values.
+fn texts(body: &[u8]) -> Values {
+    let text = |value: Option<&[u8]>| value.map(|v| String::from_utf8_lossy(v).into_owned());
+    wire::data_row(body).expect("a well-formed row").into_iter().map(text).collect()
 }
 
 fn refusal(body: &[u8]) -> SqlError {

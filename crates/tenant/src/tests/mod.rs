@@ -73,9 +73,11 @@ impl Fixture {
             self.tenant = Tenant::open(&env, Path::new("/tenant"), TENANT).await.expect("one root is whole");
             self.tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 8, 1));
             let root = self.tenant.committed();
+            let mut replay = Replay::default();
             for (commit, record) in self.log.records.iter().filter(|(commit, _)| *commit > root) {
-                self.tenant.replay(*commit, record).await.expect("the log is whole");
+                replay.batch.push(*commit, record, true);
             }
+            self.tenant.replay_batch(&mut replay).await.expect("the log is whole");
         });
     }
 

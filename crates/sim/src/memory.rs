@@ -1,0 +1,171 @@
+//! A small budget for the pages of a simulated server: its evictor, the waits for room, and the check that it is kept.
+//!
+//! The evictor does what `server`'s does, one for all workers. Reads that block, as analytical threads make them, would hold
+//! the world's one thread still: what they wait for is made for them around the wait.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use base::limits::PAGE_SIZE;
+use base::{ByteCount, Nanos};
+use env::AroundWaits;
+use governor::VictimChoice;
+use storage::MemoryBudget;
+use tenant::WriterWait;
+
+use crate::{Home, Stop, chores, require};
+
+/// Pages that a scan reads at most along with one it missed.
+const READ_AHEAD: usize = 8;
+/// Rounds over all pages without one evicted before changed pages are written or a load goes over the limit.
+const DRY_ROUNDS_MAX: u32 = 3;
+/// How long the evictor waits then.
+const DRY_WAIT: Nanos = Nanos::from_micros(200);
+/// The part of the limit that may always be exceeded.
+const OVER_PART: u64 = 20;
+
+/// A server's memory for pages.
+pub(crate) struct Memory {
+    pub(crate) budget: Arc<MemoryBudget>,
+    homes: RefCell<Vec<Weak<Home>>>,
+    /// Bytes by which one turn made it more, at most: the largest commit.
+    turn_max: Cell<u64>,
+    /// The most that was there after a turn.
+    peak: Cell<u64>,
+    /// What is checked after the start, which reads all there is, does not count.
+    is_watched: Cell<bool>,
+}
+
+impl Memory {
+    pub(crate) fn new(limit: ByteCount) -> Rc<Memory> {
+        Rc::new(Memory {
+            budget: MemoryBudget::new(limit, READ_AHEAD, 1),
+            homes: RefCell::default(),
+            turn_max: Cell::default(),
+            peak: Cell::default(),
+            is_watched: Cell::default(),
+        })
+    }
+
+    pub(crate) fn add(&self, home: &Rc<Home>) {
+        self.homes.borrow_mut().push(Rc::downgrade(home));
+    }
+
+    /// Looks after each turn from here on.
+    pub(crate) fn watch(&self) {
+        self.is_watched.set(true);
+    }
+
+    fn homes(&self) -> Vec<Rc<Home>> {
+        self.homes.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Runs a turn and notes what it does to the memory.
+    pub(crate) fn of_turn<R>(&self, turn: impl FnOnce() -> R) -> R {
+        let before = self.budget.resident();
+        let result = turn();
+        let after = self.budget.resident();
+        if self.is_watched.get() {
+            self.turn_max.set(self.turn_max.get().max(after.0.saturating_sub(before.0)));
+            self.peak.set(self.peak.get().max(after.0));
+        }
+        result
+    }
+
+    /// The bound: the limit and a part of it, and the largest commit, for a commit is not interrupted; pages loaded over the
+    /// limit, because nothing could leave, too.
+    ///
+    /// # Errors
+    /// A violation if there ever was more.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        let limit = self.budget.limit().0;
+        let overdrafts = self.budget.overdrafts() * PAGE_SIZE as u64;
+        let allowed = limit + limit / OVER_PART + self.turn_max.get() + overdrafts;
+        let peak = self.peak.get();
+        require!(
+            peak <= allowed,
+            "{peak} bytes of pages were in memory, {allowed} may be: {limit} are the limit"
+        );
+        Ok(())
+    }
+
+    /// Until it is dropped, blocking reads find room: made as an evictor makes it, at the same instant.
+    pub(crate) fn serve_blocked(self: &Rc<Memory>) -> AroundWaits {
+        let memory = self.clone();
+        env::around_waits(Rc::new(move |wait| {
+            if memory.budget.room_now().is_none() {
+                let evicted: u64 = memory.homes().iter().filter_map(|home| home.evict_all_if_idle()).sum();
+                if evicted == 0 || memory.budget.room_now().is_none() {
+                    memory.budget.overdraw();
+                }
+            }
+            wait();
+        }))
+    }
+}
+
+/// Makes room until the power goes.
+pub(crate) async fn evict(memory: Rc<Memory>) -> Result<(), Stop> {
+    let mut choice = VictimChoice::default();
+    let mut dry_rounds = 0;
+    loop {
+        memory.budget.pressure(0).await;
+        let evicted = round(&memory, &mut choice).await;
+        memory.budget.wake_waiting();
+        if evicted > 0 {
+            dry_rounds = 0;
+            env::sleep(Nanos(1)).await;
+            continue;
+        }
+        dry_rounds += 1;
+        if dry_rounds > DRY_ROUNDS_MAX {
+            let dirty = |home: &Rc<Home>| home.turn(|home| home.tenant.dirty_bytes());
+            match memory.homes().into_iter().max_by_key(dirty).filter(|home| dirty(home).0 > 0) {
+                Some(home) => chores::goes_on(chores::checkpoint_or_wait(&home).await)?,
+                None => {}
+            }
+            if memory.budget.has_waiting() {
+                memory.budget.overdraw();
+            }
+        }
+        env::sleep(DRY_WAIT).await;
+    }
+}
+
+/// Goes over all pages, until there is room.
+async fn round(memory: &Memory, choice: &mut VictimChoice) -> u64 {
+    let mut evicted = 0;
+    for home in memory.homes() {
+        loop {
+            let swept = home.turn(|home| home.tenant.sweep(choice, memory.budget.eviction_time()));
+            evicted += u64::from(swept.evicted);
+            memory.budget.wake_waiting();
+            if memory.budget.excess() == ByteCount(0) {
+                return evicted;
+            }
+            if swept.ends_lap {
+                break;
+            }
+            env::sleep(Nanos(1)).await;
+        }
+    }
+    evicted
+}
+
+/// Waits until a writing statement of the tenant may begin.
+///
+/// # Errors
+/// The changed pages cannot be written.
+pub(crate) async fn await_memory(home: &Home) -> Result<(), Stop> {
+    while let Some(wait) = home.turn(|home| home.tenant.writer_wait()) {
+        match wait {
+            WriterWait::Checkpoint => chores::checkpoint_or_wait(home).await?,
+            WriterWait::Room => {
+                let memory = home.memory.as_ref().expect("only a tenant with a budget waits for it");
+                drop(memory.budget.room().await);
+            }
+        }
+    }
+    Ok(())
+}
