@@ -24,6 +24,9 @@ const DRY_ROUNDS_MAX: u32 = 3;
 const DRY_WAIT: Nanos = Nanos::from_micros(200);
 /// The part of the limit that may always be exceeded.
 const OVER_PART: u64 = 20;
+/// A tenant's branch has map nodes of its own for what it changed, which stay in memory: for pages as few as these, a leaf and
+/// the node above it.
+const BRANCH_NODES_LEN: u64 = 12 << 10;
 
 /// A server's memory for pages.
 pub(crate) struct Memory {
@@ -81,7 +84,8 @@ impl Memory {
     pub(crate) fn check(&self) -> Result<(), Stop> {
         let limit = self.budget.limit().0;
         let overdrafts = self.budget.overdrafts() * PAGE_SIZE as u64;
-        let allowed = limit + limit / OVER_PART + self.turn_max.get() + overdrafts;
+        let of_branches = self.homes().len() as u64 * BRANCH_NODES_LEN;
+        let allowed = limit + limit / OVER_PART + self.turn_max.get() + overdrafts + of_branches;
         let peak = self.peak.get();
         require!(
             peak <= allowed,
