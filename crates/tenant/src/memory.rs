@@ -26,6 +26,10 @@ const HELD_PAGES_MAX: usize = 32;
 /// Steps of the sweep that a turn which reads its own misses makes at a time.
 const SHED_STEPS_MAX: usize = 64;
 
+/// Pages read between two sheds by what begins anew after each miss and does not say how far it got, 128 KiB: more than one
+/// change of a tree needs.
+const LOADS_A_SHED: u32 = 16;
+
 /// What transactions hold.
 #[derive(Default)]
 pub(crate) struct Holds(FxHashMap<TxnId, Hold>);
@@ -283,6 +287,15 @@ impl Tenant {
             }
             self.pages.sweep(self.id, &mut choice, budget.eviction_time());
         }
+    }
+
+    /// [`Tenant::shed`] before a page is read for an operation that begins anew after each miss. It evicts at one read in some only,
+    /// so that what the operation has read before is there when it begins anew: pages just read are the first to go.
+    pub(crate) fn shed_for_load(&mut self) {
+        if self.loads_since_shed == 0 {
+            self.shed();
+        }
+        self.loads_since_shed = (self.loads_since_shed + 1) % LOADS_A_SHED;
     }
 
     /// [`Tenant::shed`] within a turn that reads its own misses.

@@ -130,6 +130,8 @@ pub struct Tenant {
     pub(crate) holds: Holds,
     /// What the present turn misses it reads at once.
     pub(crate) in_turn: bool,
+    /// Counts the reads of [`Tenant::shed_for_load`].
+    pub(crate) loads_since_shed: u32,
     pub(crate) pending: Pending,
     /// The log is durable through here.
     pub(crate) durable: Lsn,
@@ -324,6 +326,7 @@ impl Tenant {
             history: History::default(),
             holds: Holds::default(),
             in_turn: false,
+            loads_since_shed: 0,
             pending: Pending::default(),
             durable: Lsn(0),
             sequences: FxHashMap::default(),
@@ -415,7 +418,7 @@ impl Tenant {
                 let Some(request) = self.request(page).map_err(|fault| self.open_error(fault))? else {
                     return Ok(());
                 };
-                self.shed();
+                self.shed_for_load();
                 let loaded = request.read().await?;
                 self.page_loaded(loaded);
                 Ok(())

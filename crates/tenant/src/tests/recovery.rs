@@ -273,3 +273,38 @@ fn power_cuts_leave_a_durable_prefix_of_commits() {
         });
     }
 }
+
+#[test]
+fn a_commit_ends_where_less_than_the_way_to_a_row_fits_the_budget() {
+    let world = World::new(9);
+    let env = world.env();
+    let made = Tenant::create(&env, Path::new("/tenant"), TENANT, "owner", None);
+    let tenant = env::block_on(&env, made).unwrap();
+    let mut fixture = Fixture { tenant, log: Log::default(), world: Some(world) };
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    let filler = "x".repeat(900);
+    for id in 0..2000 {
+        fixture.insert(t, vec![int(id), text(&filler)]).unwrap();
+    }
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    let set = |id: i32| move |view: &mut View<'_>| update(view, t, &[int(id)], vec![int(id), text("y")]);
+    (0..400).step_by(10).for_each(|id| assert!(fixture.auto(set(id)).unwrap()));
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.run(&mut txn, set(1500)).unwrap();
+    fixture.tenant.evict_all();
+    // Changed pages alone are more than the budget, so that what is read is what can be evicted.
+    let budget = MemoryBudget::new(base::ByteCount::from_kib(256), 0, 1);
+    assert!(fixture.tenant.memory().pages > budget.limit());
+    fixture.tenant.charge_to(&budget);
+    fixture.tenant.commit(txn, &mut fixture.log).unwrap();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let found = fixture.run_reading(&mut txn, |view| {
+        let table = view.table(t)?;
+        let key = primary_key(&table, &[int(1500)]);
+        Ok(view.get(&table, &key)?.unwrap().to_row()?)
+    });
+    assert_eq!(found.unwrap()[1], text("y"));
+    fixture.commit(txn).unwrap();
+}
