@@ -98,9 +98,11 @@ impl Memory {
     pub(crate) fn serve_blocked(self: &Rc<Memory>) -> AroundWaits {
         let memory = self.clone();
         env::around_waits(Rc::new(move |wait| {
-            if memory.budget.room_now().is_none() {
-                let evicted: u64 = memory.homes().iter().filter_map(|home| home.evict_all_if_idle()).sum();
-                if evicted == 0 || memory.budget.room_now().is_none() {
+            // Not by taking room: that would use up what may be overdrawn.
+            let is_full = || memory.budget.resident().0 + PAGE_SIZE as u64 > memory.budget.limit().0;
+            if is_full() {
+                memory.homes().iter().for_each(|home| home.evict_all_if_idle());
+                if is_full() {
                     memory.budget.overdraw();
                 }
             }

@@ -162,9 +162,11 @@ impl Home {
         self.tenant.borrow().page_tally().evictions
     }
 
-    /// Evicts what can be evicted; `None` within a turn.
-    pub(crate) fn evict_all_if_idle(&self) -> Option<u64> {
-        self.tenant.try_borrow_mut().ok().map(|mut tenant| tenant.evict_all())
+    /// Evicts what can be evicted; nothing within a turn.
+    pub(crate) fn evict_all_if_idle(&self) {
+        if let Ok(mut tenant) = self.tenant.try_borrow_mut() {
+            tenant.evict_all();
+        }
     }
 
     /// Waits until a reply may leave that depends on the log through `wait_for`.

@@ -60,6 +60,12 @@ pub(crate) struct Switch {
     new: Snapshot,
 }
 
+impl Switch {
+    pub(crate) fn old(&self) -> &Snapshot {
+        &self.old
+    }
+}
+
 /// What a checkpoint takes over from the map: slots that the live pages left behind, with what happened between.
 pub(crate) struct Behind {
     pub(crate) switches: Vec<Switch>,

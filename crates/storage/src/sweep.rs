@@ -4,7 +4,8 @@
 //! The hand clears the address that an entry keeps of its page's frame. The next access finds the frame through the version
 //! and sets the address anew, which is all the trace that a use leaves: the fast path of an access stores nothing. Pages whose
 //! only copy is in memory stay until a checkpoint has written them; pages that a statement holds until it is through stay too.
-//! Versions that snapshots alone still hold are swept after the last leaf.
+//! Versions that snapshots alone still hold are swept after the last leaf, and before them those that an adopted branch replaced
+//! and that no checkpoint has looked at yet.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +13,7 @@ use base::{PageNo, TenantId};
 use governor::{EvictionTime, VictimChoice};
 
 use crate::PageMap;
-use crate::branch::Left;
+use crate::branch::{Left, Switch};
 use crate::radix::{Entry, FANOUT, Leaf};
 use crate::version::PageVersion;
 
@@ -35,6 +36,8 @@ pub struct Swept {
 pub(crate) enum Hand {
     Current(Option<u32>),
     Other(Option<u32>),
+    /// Of the live pages that an adopted branch replaced, in one switch after the other, until a checkpoint has looked at them.
+    Replaced(usize, Option<u32>),
     Retired,
 }
 
@@ -166,7 +169,27 @@ impl PageMap {
                         self.hand = Hand::Other(first.checked_add(FANOUT as u32));
                         return swept;
                     }
-                    self.hand = Hand::Retired;
+                    self.hand = Hand::Replaced(0, Some(0));
+                }
+                Hand::Replaced(i, from) => {
+                    let Some(old) = self.switches.get(i).map(Switch::old) else {
+                        self.hand = Hand::Retired;
+                        continue;
+                    };
+                    let leaf = from.and_then(|from| old.root.leaf_from(old.height, 0, from));
+                    let Some((first, leaf)) = leaf else {
+                        self.hand = Hand::Replaced(i + 1, Some(0));
+                        continue;
+                    };
+                    for (no, version) in resident_pages(first, leaf) {
+                        if !self.has_version(no, version) {
+                            // The other state may have it.
+                            let used = self.branch.is_some() && self.cool(no);
+                            self.consider(no, version, used, is_victim, now, &mut swept);
+                        }
+                    }
+                    self.hand = Hand::Replaced(i, first.checked_add(FANOUT as u32));
+                    return swept;
                 }
                 Hand::Retired => {
                     let (versions, ended) = self.retired.step();
@@ -229,6 +252,9 @@ impl PageMap {
         self.root.for_each(self.height, 0, &mut evict);
         if let Some(branch) = &self.branch {
             branch.other.root.for_each(branch.other.height, 0, &mut evict);
+        }
+        for old in self.switches.iter().map(Switch::old) {
+            old.root.for_each(old.height, 0, &mut evict);
         }
         loop {
             let (versions, ended) = self.retired.step();
