@@ -1,5 +1,7 @@
 //! Writes pages to free slots, neighbours together, several writes in flight.
 
+use std::task::Poll;
+
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos, SlotNo};
 use env::{FileFuture, IoBuf};
@@ -13,11 +15,14 @@ use crate::slots::{FileFull, Slots};
 use crate::version::Location;
 use crate::yield_now::yield_now;
 
-/// Pages of one write: 256 KiB, about 60 microseconds of copying and checksums between two yields.
+/// Pages of one write at most, and pages between two yields: 256 KiB, about 60 microseconds of copying and checksums.
 const BATCH_PAGES: usize = 32;
 
-/// Writes in flight: 2 MiB of buffers at most.
-const WRITES_MAX: usize = 8;
+/// Pages in flight: 2 MiB of buffers at most.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Writes in flight: where free slots lie apart each is of one page, and the disk wants several of them.
+const WRITES_MAX: usize = 64;
 
 /// Collects pages for consecutive slots into one write. Nothing written is durable before the file is synced.
 pub(crate) struct SlotWriter<'a> {
@@ -27,6 +32,9 @@ pub(crate) struct SlotWriter<'a> {
     batch_first: SlotNo,
     batch_pages: usize,
     writes: FuturesUnordered<FileFuture>,
+    in_flight: usize,
+    /// Pages taken since others had their turn.
+    since_yield: usize,
     pub(crate) pages_written: u64,
     /// Pause after each write, in nanoseconds a byte of it.
     pause_a_byte: u64,
@@ -50,6 +58,8 @@ impl<'a> SlotWriter<'a> {
             batch_first: SlotNo(0),
             batch_pages: 0,
             writes: FuturesUnordered::new(),
+            in_flight: 0,
+            since_yield: 0,
             pages_written: 0,
             pause_a_byte,
             hurry,
@@ -78,11 +88,15 @@ impl<'a> SlotWriter<'a> {
         fill: impl FnOnce(&mut PageBytes),
     ) -> Result<Location, FileError> {
         let continues = slot.0 == self.batch_first.0 + self.batch_pages as u32;
-        if self.batch_pages == BATCH_PAGES || (self.batch_pages > 0 && !continues) {
+        if self.batch_pages > 0 && (!continues || self.batch.len() == self.batch_pages * PAGE_SIZE) {
             self.submit().await?;
         }
+        if self.since_yield == BATCH_PAGES {
+            self.breathe().await;
+        }
         if self.batch_pages == 0 {
-            self.batch = IoBuf::recycled(BATCH_PAGES * PAGE_SIZE);
+            let pages = 1 + self.slots.free_after(slot, BATCH_PAGES as u32 - 1) as usize;
+            self.batch = IoBuf::recycled(pages * PAGE_SIZE);
             self.batch_first = slot;
         }
         let at = self.batch_pages * PAGE_SIZE;
@@ -91,6 +105,7 @@ impl<'a> SlotWriter<'a> {
         // The checksum is of the copy that goes to the disk, not of the bytes it was made from.
         let checksum = crc32c::crc32c(page);
         self.batch_pages += 1;
+        self.since_yield += 1;
         self.pages_written += 1;
         Ok(Location { slot, checksum })
     }
@@ -98,24 +113,34 @@ impl<'a> SlotWriter<'a> {
     /// Starts the write of the batch, waiting first if too many are in flight.
     async fn submit(&mut self) -> Result<(), FileError> {
         let mut batch = std::mem::take(&mut self.batch);
-        let len = self.batch_pages * PAGE_SIZE;
-        batch.set_len(len);
-        self.batch_pages = 0;
+        let pages = std::mem::take(&mut self.batch_pages);
+        batch.set_len(pages * PAGE_SIZE);
         self.grow_file()?;
-        while self.writes.len() >= WRITES_MAX {
+        while self.writes.len() >= WRITES_MAX || self.in_flight + pages > IN_FLIGHT_MAX {
             self.wait_one().await?;
         }
+        self.in_flight += pages;
         self.writes.push(self.reader.file.write_all_at(batch, offset_of(self.batch_first)));
         // An operation starts when it is first polled.
-        if let std::task::Poll::Ready(Some((result, _))) = futures::poll!(self.writes.next()) {
-            result.map_err(|error| self.reader.io_error("writing pages", error))?;
+        if let Poll::Ready(Some(written)) = futures::poll!(self.writes.next()) {
+            self.note_written(written)?;
         }
+        Ok(())
+    }
+
+    /// Lets others have their turn, and waits as long as the rate asks for.
+    async fn breathe(&mut self) {
+        let len = std::mem::take(&mut self.since_yield) * PAGE_SIZE;
         match self.pause_a_byte {
             0 => yield_now().await,
             _ if self.hurry.is_asked() => yield_now().await,
             pause => env::sleep(Nanos(pause * len as u64)).await,
         }
-        Ok(())
+    }
+
+    fn note_written(&mut self, (result, batch): (std::io::Result<()>, IoBuf)) -> Result<(), FileError> {
+        self.in_flight -= batch.len() / PAGE_SIZE;
+        result.map_err(|error| self.reader.io_error("writing pages", error))
     }
 
     /// Makes room for all slots. Blocks for a metadata operation, once for each step of growth.
@@ -132,7 +157,7 @@ impl<'a> SlotWriter<'a> {
 
     async fn wait_one(&mut self) -> Result<(), FileError> {
         match self.writes.next().await {
-            Some((result, _)) => result.map_err(|error| self.reader.io_error("writing pages", error)),
+            Some(written) => self.note_written(written),
             None => Ok(()),
         }
     }

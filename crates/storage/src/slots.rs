@@ -266,6 +266,12 @@ impl Slots {
         Ok(slot)
     }
 
+    /// How many slots right behind `slot` may be written too; `max` at most.
+    pub(crate) fn free_after(&self, slot: SlotNo, max: u32) -> u32 {
+        let end = self.count.min(slot.0.saturating_add(1 + max));
+        (slot.0 + 1..end).take_while(|slot| !self.taken.contains(*slot)).count() as u32
+    }
+
     fn take(&mut self) -> Result<SlotNo, FileFull> {
         let found = self.taken.first_absent(self.cursor, self.count);
         let slot = match found.or_else(|| self.taken.first_absent(SUPERBLOCKS, self.cursor.min(self.count))) {
