@@ -186,6 +186,43 @@ fn a_tenant_is_made_cold() {
         assert_eq!(text(&owner, "SELECT length(pad) FROM t WHERE id = 500").await, "1000");
         assert!(pages(&admin, "page_reads").await.1 > reads, "read again");
         assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "1000");
+        // Look-ups key by key, of which each misses a page of its own: by a join, by a list, and within an aggregate.
+        owner
+            .batch_execute("CREATE TABLE wanted (n int PRIMARY KEY, id int); INSERT INTO wanted SELECT g, g * 7 FROM generate_series(1, 140) g")
+            .await
+            .expect("rows");
+        let list = (1..=140).map(|n| (n * 7).to_string()).collect::<Vec<_>>().join(", ");
+        for (query, answer, least) in [
+            (
+                "SELECT count(DISTINCT t.id) FROM wanted w, t WHERE w.n <= 140 AND t.id = w.id".to_owned(),
+                "140",
+                80,
+            ),
+            (
+                "SELECT sum(length(t.pad) + w.n) FROM wanted w JOIN t ON t.id = w.id WHERE w.n <= 100"
+                    .to_owned(),
+                "105050",
+                80,
+            ),
+            (format!("SELECT max(id) FROM t WHERE id IN ({list})"), "980", 80),
+            (
+                "SELECT t.id FROM wanted w JOIN t ON t.id = w.id WHERE w.n <= 140 ORDER BY 1 DESC LIMIT 1"
+                    .to_owned(),
+                "980",
+                1,
+            ),
+            (
+                "SELECT 1 / (count(t.id) - 99) FROM wanted w JOIN t ON t.id = w.id WHERE w.n <= 100"
+                    .to_owned(),
+                "1",
+                80,
+            ),
+        ] {
+            assert_ne!(text(&admin, "SELECT rowhouse.evict('acme')").await, "0");
+            let (_, reads) = pages(&admin, "page_reads").await;
+            assert_eq!(text(&owner, &query).await, answer, "{query}");
+            assert!(pages(&admin, "page_reads").await.1 > reads + least, "{query} misses pages");
+        }
         let refused = owner.simple_query("SELECT rowhouse.evict('acme')").await;
         assert_eq!(common::state(refused), tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE);
         let unknown = admin.simple_query("SELECT rowhouse.evict('nobody')").await;

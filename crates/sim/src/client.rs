@@ -175,10 +175,12 @@ impl<B: Book> Client<B> {
                 Ok(committed) => return Ok(committed),
                 Err(Pause::Error(error)) => return Err(Fate::Refused(error)),
                 Err(Pause::Lock(wait)) => self.home.lock(wait).await?,
-                Err(Pause::Page(request)) => {
-                    if let Err(error) = self.home.load_page(request).await? {
-                        self.home.turn(|turn| self.session.fail(turn, &error));
-                        return Err(Fate::Refused(error));
+                Err(Pause::Pages(requests)) => {
+                    for request in requests {
+                        if let Err(error) = self.home.load_page(request).await? {
+                            self.home.turn(|turn| self.session.fail(turn, &error));
+                            return Err(Fate::Refused(error));
+                        }
                     }
                 }
                 Err(Pause::Memory(_)) => {

@@ -260,14 +260,14 @@ impl MemoryBudget {
         ByteCount(self.resident.load(Ordering::Relaxed).saturating_sub(self.limit - 2 * self.headroom))
     }
 
-    /// Bytes of unwritten pages of one tenant at which it is to be checkpointed: an eighth of the limit.
+    /// Bytes of unwritten pages of one tenant at which it is to be checkpointed: a quarter of the limit.
     pub fn dirty_start(&self) -> ByteCount {
-        ByteCount(self.limit / 8)
+        ByteCount(self.limit / 4)
     }
 
-    /// Bytes of unwritten pages of one tenant at which its writers wait for its checkpoint: a quarter of the limit.
+    /// Bytes of unwritten pages of one tenant at which its writers wait for its checkpoint: three eighths of the limit.
     pub fn dirty_max(&self) -> ByteCount {
-        ByteCount(self.limit / 4)
+        ByteCount(self.limit / 8 * 3)
     }
 
     fn try_reserve(&self) -> bool {

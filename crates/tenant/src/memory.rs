@@ -11,7 +11,9 @@ use std::sync::Arc;
 use base::{PageNo, SqlError, TxnId};
 use governor::{EvictionTime, VictimChoice};
 use rustc_hash::FxHashMap;
-use storage::{FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageRun, PageTally, Swept};
+use storage::{
+    FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageRun, PageTally, Swept,
+};
 
 use crate::catalog::RecordKind;
 use crate::interrupt::error_of_fault;
@@ -20,8 +22,11 @@ use crate::tenant::{OpenError, Tenant};
 use crate::trees::CATALOG_TREE;
 use crate::txn::Txn;
 
-/// Pages one statement holds at most, 256 KiB: it misses so often before it reads the rest in its turn.
-const HELD_PAGES_MAX: usize = 32;
+/// Pages one statement holds at most, 4 MiB: it misses so many before it reads the rest in its turn.
+const HELD_PAGES_MAX: usize = 512;
+
+/// Times one statement waits for pages, and runs again, before it reads the rest in its turn.
+const WAITS_MAX: usize = 32;
 
 /// Steps of the sweep that a turn which reads its own misses makes at a time.
 const SHED_STEPS_MAX: usize = 64;
@@ -37,6 +42,7 @@ pub(crate) struct Holds(FxHashMap<TxnId, Hold>);
 #[derive(Default)]
 struct Hold {
     pages: Vec<PageNo>,
+    waits: usize,
     /// It reads what else it misses within its turn.
     in_turn: bool,
 }
@@ -104,21 +110,64 @@ impl Tenant {
         txn: &Txn,
         page: PageNo,
     ) -> Result<Option<PageRequest>, SqlError> {
-        self.pages.count_miss();
+        let Some(location) = self.locate_for(txn, page)? else { return Ok(None) };
+        Ok(Some(self.request_for(txn, page, location)))
+    }
+
+    /// Where to read a page that a statement of `txn` missed; `None` if it has come in meanwhile.
+    fn locate_for(&self, txn: &Txn, page: PageNo) -> Result<Option<PageLocation>, SqlError> {
         let located = match (self.pages.locate(page), self.snapshot_of(txn)?) {
             (Ok(Some(location)), _) => Ok(Some(location)),
             // It may be one that the transaction's snapshot alone has.
             (_, Some(frozen)) => self.pages.locate_frozen(&frozen.pages, page),
             (located, None) => located,
         };
-        let located = located.map_err(|fault| error_of_fault(&fault))?;
-        let Some(location) = located else { return Ok(None) };
+        located.map_err(|fault| error_of_fault(&fault))
+    }
+
+    fn request_for(&mut self, txn: &Txn, page: PageNo, location: PageLocation) -> PageRequest {
+        self.pages.count_miss();
         let waits_to_hold = !self.hold(txn.id, page);
         // Nothing ahead at the first miss, then twice as much with each.
-        let misses = self.holds.0.get(&txn.id).map_or(0, |hold| hold.pages.len());
+        let misses = self.holds.0.get(&txn.id).map_or(0, |hold| hold.waits);
         let ahead_max = self.pages.budget().map_or(0, |budget| budget.read_ahead());
         let run = self.pages.run_from(location, ahead_max.min((1 << misses.clamp(1, 16)) / 2 - 1));
-        Ok(Some(self.request_of(run, waits_to_hold)))
+        self.request_of(run, waits_to_hold)
+    }
+
+    /// What to read for a statement that missed several pages: the first as [`Tenant::page_request`] has it, of the others those
+    /// that it may hold, so that all are read at a time. None if they have all come in meanwhile.
+    ///
+    /// Errors: XX001 for a page that is not there.
+    pub fn page_requests(&mut self, txn: &Txn, pages: &[PageNo]) -> Result<Vec<PageRequest>, SqlError> {
+        self.at_side_of(txn, |tenant| tenant.live_page_requests(txn, pages))
+    }
+
+    fn live_page_requests(&mut self, txn: &Txn, pages: &[PageNo]) -> Result<Vec<PageRequest>, SqlError> {
+        let mut requests: Vec<PageRequest> = Vec::with_capacity(pages.len());
+        for page in pages {
+            let request = match self.locate_for(txn, *page)? {
+                None => continue,
+                Some(location) if requests.is_empty() => self.request_for(txn, *page, location),
+                Some(location) if self.hold_too(txn.id, *page) => {
+                    self.pages.count_miss();
+                    self.request_of(PageRun::new(location, []), false)
+                }
+                Some(_) => break,
+            };
+            requests.push(request);
+        }
+        Ok(requests)
+    }
+
+    /// Has a statement that holds pages hold one more, if it may.
+    fn hold_too(&mut self, txn: TxnId, page: PageNo) -> bool {
+        let Some(hold) = self.holds.0.get_mut(&txn) else { return false };
+        let holds = !hold.in_turn && hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page);
+        if holds {
+            hold.pages.push(page);
+        }
+        holds
     }
 
     fn request_of(&self, run: PageRun, waits_to_hold: bool) -> PageRequest {
@@ -142,7 +191,8 @@ impl Tenant {
     /// Has `txn` hold a page, or read in its turn from now on; false if it holds none and may not begin to.
     fn hold(&mut self, txn: TxnId, page: PageNo) -> bool {
         let hold = self.holds.0.entry(txn).or_default();
-        if hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
+        hold.waits += 1;
+        if hold.waits <= WAITS_MAX && hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
             hold.pages.push(page);
             return true;
         }
@@ -197,28 +247,38 @@ impl Tenant {
         self.pages.load(loaded);
     }
 
-    /// A page that committing `txn` will change and that has been evicted since the transaction changed it; `None` if
-    /// there is none, or if the transaction may hold no more. Ask until it says `None`, then commit in the same turn: what is
-    /// missing then is read within the commit.
+    /// Pages that committing `txn` will change and that have been evicted since the transaction changed them; none if all are
+    /// there, or if the transaction may hold no more. Ask until there are none, then commit in the same turn: what is missing
+    /// then is read within the commit.
     ///
     /// Errors: XX001 for a damaged page.
-    pub fn commit_request(&mut self, txn: &Txn) -> Result<Option<PageRequest>, SqlError> {
+    pub fn commit_requests(&mut self, txn: &Txn) -> Result<Vec<PageRequest>, SqlError> {
         if self.pages.tally().evictions == txn.evictions || self.reads_in_turn(txn) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        match self.at_side_of(txn, |tenant| tenant.touch_all(txn.overlay.changes())) {
-            Ok(()) => Ok(None),
-            Err(PageFault::Miss(page)) => self.page_request(txn, page),
-            Err(fault) => Err(error_of_fault(&fault)),
-        }
+        let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes()));
+        let missing = missing.map_err(|fault| error_of_fault(&fault))?;
+        self.page_requests(txn, &missing)
     }
 
-    fn touch_all(&self, changes: &Changes) -> Result<(), PageFault> {
+    /// The pages that reaching these keys would miss first, as many as one statement may hold.
+    fn missing_of(&self, changes: &Changes) -> Result<Vec<PageNo>, PageFault> {
+        let mut missing = Vec::new();
         for (tree, changes) in changes.trees() {
             let root = self.trees.root(tree);
-            changes.keys().try_for_each(|key| btree::contains(&self.pages, root, key).map(drop))?;
+            for key in changes.keys() {
+                match btree::contains(&self.pages, root, key) {
+                    Ok(_) => {}
+                    Err(PageFault::Miss(page)) if missing.last() == Some(&page) => {}
+                    Err(PageFault::Miss(page)) => missing.push(page),
+                    Err(fault) => return Err(fault),
+                }
+                if missing.len() == HELD_PAGES_MAX {
+                    return Ok(missing);
+                }
+            }
         }
-        Ok(())
+        Ok(missing)
     }
 
     /// A page that beginning a checkpoint will change and that is not in memory; `None` if there is none. Ask until it says so,

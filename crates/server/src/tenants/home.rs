@@ -478,6 +478,16 @@ impl Home {
         load.await
     }
 
+    /// As [`Home::load_page`] for several pages, all at a time.
+    ///
+    /// # Errors
+    /// The first that [`Home::load_page`] has; what else was asked for is read nevertheless.
+    pub(crate) async fn load_pages(self: &Arc<Home>, requests: Vec<PageRequest>) -> SqlResult<()> {
+        futures::future::try_join_all(requests.into_iter().map(|request| self.load_page(request)))
+            .await
+            .map(drop)
+    }
+
     /// As [`Home::load_page`], shared with nobody.
     pub(super) async fn do_load_page(&self, request: PageRequest) -> SqlResult<()> {
         let loaded = request.read().await.map_err(|error| {

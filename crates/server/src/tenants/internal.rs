@@ -60,7 +60,7 @@ async fn drive(
         match pause {
             Pause::Error(error) => return Err(error),
             Pause::Lock(wait) => wait.await,
-            Pause::Page(request) => home.load_page(request).await?,
+            Pause::Pages(requests) => home.load_pages(requests).await?,
             Pause::Memory(_) => home.await_memory().await?,
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,

@@ -329,13 +329,13 @@ impl Transaction {
     }
 
     /// Commits in one turn, unless a page that it changes is to be read first.
-    fn try_commit(&mut self) -> Result<Result<Committed, PageRequest>, SqlError> {
+    fn try_commit(&mut self) -> Result<Result<Committed, Vec<PageRequest>>, SqlError> {
         let home = self.home.clone();
         home.turn(|home| {
-            if let Some(request) =
-                home.tenant.commit_request(self.txn.as_ref().expect("the transaction is open"))?
-            {
-                return Ok(Err(request));
+            let txn = self.txn.as_ref().expect("the transaction is open");
+            let requests = home.tenant.commit_requests(txn)?;
+            if !requests.is_empty() {
+                return Ok(Err(requests));
             }
             let txn = self.txn.take().expect("the transaction is open");
             let committed = home.tenant.commit(txn, home.redo)?;
@@ -352,7 +352,11 @@ impl Transaction {
         let committed = loop {
             match self.try_commit().map_err(Fate::Refused)? {
                 Ok(committed) => break committed,
-                Err(request) => self.home.load_page(request).await?.map_err(Fate::Refused)?,
+                Err(requests) => {
+                    for request in requests {
+                        self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                    }
+                }
             }
         };
         let reply = if committed.commit.is_some() { Reply::OfCommit } else { Reply::OfRead };

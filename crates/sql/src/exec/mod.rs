@@ -10,6 +10,7 @@ mod conflict;
 mod function;
 mod hash_join;
 mod insert;
+mod missed;
 mod node;
 mod path;
 mod row_key;
@@ -20,7 +21,7 @@ mod subquery;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{Nanos, SqlError, SqlResult};
+use base::{Nanos, PageNo, SqlError, SqlResult};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tenant::locks::{TableLock, WaitPolicy};
@@ -29,6 +30,7 @@ use types::{Datum, FormatContext, PgType, Row};
 
 pub use slice::{Position, Slice};
 
+use self::missed::Missed;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
 use crate::plan::{NodeId, PointPlan, PointStatement, TableUse};
 
@@ -92,6 +94,8 @@ pub struct ExecDone {
 pub enum ExecError {
     /// A lock, a page, or an error.
     Interrupt(Interrupt),
+    /// Pages are on disk only: all that a query missed which went on past the first to learn what else it will need.
+    Missed(Vec<PageNo>),
     /// The [`SessionContext`] raised [`EvalError::Interrupted`] and has kept why.
     Session,
     /// More rows were looked at than [`ExecLimits::rows_examined_max`].
@@ -183,6 +187,7 @@ pub fn run(
         keys: RefCell::default(),
         kept: RefCell::default(),
         interrupt: RefCell::default(),
+        missed: Missed::for_plan(plan),
     };
     let stmt = StatementCtx {
         params,
@@ -195,10 +200,11 @@ pub fn run(
     let rows = match &plan.statement {
         PointStatement::Select(select) => {
             let mut given = 0;
-            run.select(select, &cx, &mut |row| {
+            let outcome = run.select(select, &cx, &mut |row| {
                 given += 1;
                 Ok(sink.row(row)?)
-            })?;
+            });
+            run.missed.outcome(outcome)?;
             given
         }
         PointStatement::Insert(insert) => run.insert(insert, &cx, external, sink)?,
@@ -225,6 +231,7 @@ struct Run<'a, 'v> {
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
     /// Why a subquery stopped, while the reason passes through an expression.
     interrupt: RefCell<Option<ExecError>>,
+    missed: Missed,
 }
 
 /// What expressions of one level are evaluated in, but for the row.

@@ -89,10 +89,11 @@ impl Run<'_, '_> {
             NodeKind::NestedLoop { left, right, left_outer, right_slots } => {
                 self.node(left, cx, row, &mut |row| {
                     let mut matched = false;
-                    let flow = self.node(right, cx, row, &mut |row| {
+                    let found = self.node(right, cx, row, &mut |row| {
                         matched = true;
                         emit(row)
-                    })?;
+                    });
+                    let flow = self.past_miss(found)?;
                     if *left_outer && !matched && flow == Flow::More {
                         self.clear(right, right_slots, row);
                         return emit(row);

@@ -63,7 +63,8 @@ impl Run<'_, '_> {
                     values.clear();
                     values.extend(at.iter().zip(&sets).map(|(i, set)| set[*i].clone()));
                     let ends = (lower.as_ref(), upper.as_ref());
-                    if self.find(scan, *index, &values, ends, *backward, cx, row, emit)? == Flow::Stop {
+                    let found = self.find(scan, *index, &values, ends, *backward, cx, row, emit);
+                    if self.past_miss(found)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                     // The next combination, the last part turning fastest.

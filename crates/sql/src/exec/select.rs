@@ -43,6 +43,9 @@ impl Run<'_, '_> {
         let mut out = Row::with_capacity(plan.project.len());
         if plan.sort.is_empty() {
             self.source(plan, cx, &mut |row| {
+                if self.missed.any() {
+                    return Ok(Flow::More);
+                }
                 self.project(&plan.project, cx, row, &mut out)?;
                 self.give(plan, &mut tail, &out, None, take)
             })?;
@@ -50,6 +53,9 @@ impl Run<'_, '_> {
         }
         let mut rows: Vec<Sorted> = Vec::new();
         self.source(plan, cx, &mut |row| {
+            if self.missed.any() {
+                return Ok(Flow::More);
+            }
             self.project(&plan.project, cx, row, &mut out)?;
             let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
             rows.push(Sorted {

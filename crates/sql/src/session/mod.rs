@@ -63,8 +63,8 @@ use transaction::Transaction;
 pub enum Pause {
     /// Another transaction holds a lock.
     Lock(tenant::locks::LockWait),
-    /// A page is on disk only: read it and hand it to [`Tenant::page_loaded`].
-    Page(tenant::PageRequest),
+    /// Pages are on disk only: read them, all at a time, and hand them to [`Tenant::page_loaded`]. At least one.
+    Pages(Vec<tenant::PageRequest>),
     /// Changed pages take too much of the memory for the statement to begin.
     Memory(tenant::WriterWait),
     /// Run this on an analytical thread and feed its events to [`Session::analytic_event`].
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Pause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Pause::Lock(wait) => f.debug_tuple("Lock").field(wait).finish(),
-            Pause::Page(_) => f.write_str("Page"),
+            Pause::Pages(requests) => write!(f, "Pages({})", requests.len()),
             Pause::Memory(wait) => f.debug_tuple("Memory").field(wait).finish(),
             Pause::Analytic(request) => f.debug_tuple("Analytic").field(request).finish(),
             Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),

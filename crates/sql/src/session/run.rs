@@ -59,7 +59,7 @@ pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pau
         // Whoever drives the session finds out why.
         Interrupt::Asked => Pause::Yield,
         Interrupt::Miss(page) => match tenant.page_request(txn, page) {
-            Ok(Some(request)) => Pause::Page(request),
+            Ok(Some(request)) => Pause::Pages(vec![request]),
             // It has come in meanwhile.
             Ok(None) => Pause::Yield,
             Err(error) => Pause::Error(error),
@@ -320,25 +320,29 @@ impl Session {
             Err(ExecError::Outgrew) => return Ok(None),
             Err(error) => error,
         };
-        Err(match (error, stopped) {
+        let pause = match (error, stopped) {
             (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
-                let pause = pause(interrupt, home.tenant, &open.txn);
-                if matches!(pause, Pause::Page(_))
-                    && limits.rows_examined_max.is_some()
-                    && home.tenant.reads_in_turn(&open.txn)
-                {
-                    // A query that misses so much does so on a thread that may block.
-                    home.tenant.release_pages(&open.txn);
-                    return Ok(None);
-                }
-                pause
+                pause(interrupt, home.tenant, &open.txn)
             }
+            (ExecError::Missed(pages), None) => match home.tenant.page_requests(&open.txn, &pages)? {
+                requests if requests.is_empty() => Pause::Yield,
+                requests => Pause::Pages(requests),
+            },
             (_, Some(Stopped::Sleep(until))) => {
                 self.sleep_until = Some(until);
                 Pause::Sleep(until - self.start.host.now())
             }
             (_, None) => SqlError::internal("a statement stopped without a reason").into(),
-        })
+        };
+        if matches!(pause, Pause::Pages(_))
+            && limits.rows_examined_max.is_some()
+            && home.tenant.reads_in_turn(&open.txn)
+        {
+            // A query that misses so much does so on a thread that may block.
+            home.tenant.release_pages(&open.txn);
+            return Ok(None);
+        }
+        Err(pause)
     }
 
     /// Sends a query to the analytical path, its rows straight to the client; ends once they have gone.

@@ -125,7 +125,7 @@ impl Session {
             Some(open) if open.txn.has_branch() => match home.tenant.catch_up(&open.txn)? {
                 CaughtUp::All => Ok(()),
                 CaughtUp::Part => Err(Pause::Yield),
-                CaughtUp::Miss(request) => Err(Pause::Page(request)),
+                CaughtUp::Miss(request) => Err(Pause::Pages(vec![request])),
             },
             _ => Ok(()),
         }

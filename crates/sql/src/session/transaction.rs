@@ -266,10 +266,11 @@ impl Session {
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
             self.catch_up(home)?;
-            if let Some(open) = self.transaction.open()
-                && let Some(request) = home.tenant.commit_request(&open.txn)?
-            {
-                return Err(Pause::Page(request));
+            if let Some(open) = self.transaction.open() {
+                let requests = home.tenant.commit_requests(&open.txn)?;
+                if !requests.is_empty() {
+                    return Err(Pause::Pages(requests));
+                }
             }
             self.commit(home)?;
             "COMMIT"

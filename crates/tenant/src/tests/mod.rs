@@ -142,10 +142,16 @@ impl Fixture {
     }
 
     pub(crate) fn commit(&mut self, txn: Txn) -> Result<crate::Committed, SqlError> {
-        while let Some(request) = self.tenant.commit_request(&txn).expect("nothing is damaged") {
+        loop {
+            let requests = self.tenant.commit_requests(&txn).expect("nothing is damaged");
+            if requests.is_empty() {
+                break;
+            }
             let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
-            let loaded = env::block_on(&env, request.read()).expect("the disk works");
-            self.tenant.page_loaded(loaded);
+            for request in requests {
+                let loaded = env::block_on(&env, request.read()).expect("the disk works");
+                self.tenant.page_loaded(loaded);
+            }
         }
         self.tenant.commit(txn, &mut self.log)
     }
