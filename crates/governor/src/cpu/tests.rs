@@ -1,4 +1,4 @@
-//! The scheduler in virtual time.
+//! Spare time by weight, and what a scheduler must do whatever happens. Promises are tested in `tests/cpu`.
 
 use std::num::NonZeroU32;
 
@@ -15,7 +15,7 @@ fn run_busy(scheduler: &mut CpuScheduler, tenants: u64, end: Nanos, poll_of: imp
     let mut now = Nanos(0);
     (0..tenants).for_each(|id| scheduler.runnable(TenantId(id), now));
     while now < end {
-        let tenant = scheduler.pick(now).expect("a runnable tenant is always found");
+        let tenant = scheduler.pick(now).tenant().expect("a runnable tenant is always found");
         let used = poll_of(tenant);
         now += used;
         scheduler.charge(tenant, used, now);
@@ -25,13 +25,13 @@ fn run_busy(scheduler: &mut CpuScheduler, tenants: u64, end: Nanos, poll_of: imp
 #[test]
 fn nobody_runnable_picks_nobody() {
     let mut scheduler = CpuScheduler::new();
-    assert_eq!(scheduler.pick(Nanos(0)), None);
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Nobody);
     scheduler.runnable(TenantId(1), Nanos(0));
     scheduler.blocked(TenantId(1), Nanos(0));
-    assert_eq!(scheduler.pick(Nanos(0)), None);
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Nobody);
     scheduler.runnable(TenantId(1), Nanos(0));
     scheduler.remove(TenantId(1));
-    assert_eq!(scheduler.pick(Nanos(0)), None);
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Nobody);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn sleeper_does_not_catch_up_on_time_it_was_idle() {
     let before = scheduler.used(busy);
     scheduler.runnable(sleeper, Nanos::from_secs(10));
     for _ in 0..1000 {
-        let tenant = scheduler.pick(Nanos(0)).unwrap();
+        let tenant = scheduler.pick(Nanos(0)).tenant().unwrap();
         scheduler.charge(tenant, Nanos::from_micros(100), Nanos(0));
     }
     let busy_got = scheduler.used(busy) - before;
@@ -68,8 +68,8 @@ fn waker_is_served_before_a_tenant_that_kept_running() {
     run_busy(&mut scheduler, 3, Nanos::from_millis(50), |_| Nanos::from_micros(70));
     scheduler.runnable(TenantId(9), Nanos(0));
     let mut others = 0;
-    while scheduler.pick(Nanos(0)) != Some(TenantId(9)) {
-        let tenant = scheduler.pick(Nanos(0)).unwrap();
+    while scheduler.pick(Nanos(0)) != Pick::Run(TenantId(9)) {
+        let tenant = scheduler.pick(Nanos(0)).tenant().unwrap();
         scheduler.charge(tenant, Nanos::from_micros(70), Nanos(0));
         others += 1;
     }
@@ -77,19 +77,21 @@ fn waker_is_served_before_a_tenant_that_kept_running() {
 }
 
 #[test]
-fn idle_tenants_cost_a_pick_nothing() {
+fn run_path_allocates_nothing() {
     let mut scheduler = CpuScheduler::new();
     for id in 0..10_000 {
-        scheduler.set_promise(TenantId(id), &weighing(100));
+        let reserved = crate::promise::MilliCores((id % 3) as u32 * 20);
+        let max = (id % 5 == 0).then_some(crate::promise::MilliCores(50));
+        scheduler.set_promise(TenantId(id), &CpuPromise { reserved, max, ..CpuPromise::default() });
     }
-    let capacity = (scheduler.heap.capacity(), scheduler.accounts.capacity());
+    let rooms = |scheduler: &CpuScheduler| {
+        let heaps = [&scheduler.due, &scheduler.later, &scheduler.spare, &scheduler.limited];
+        (heaps.map(Heap::capacity), scheduler.standings.capacity(), scheduler.by_tenant.capacity())
+    };
+    let before = rooms(&scheduler);
     run_busy(&mut scheduler, 20, Nanos::from_millis(20), |_| Nanos::from_micros(10));
-    assert_eq!(scheduler.runnable_count(), 20);
-    assert_eq!(
-        (scheduler.heap.capacity(), scheduler.accounts.capacity()),
-        capacity,
-        "the run path allocates nothing"
-    );
+    run_busy(&mut scheduler, 10_000, Nanos::from_millis(20), |_| Nanos::from_micros(10));
+    assert_eq!(rooms(&scheduler), before);
 }
 
 #[test]
@@ -99,9 +101,9 @@ fn refund_gives_the_turn_back() {
     scheduler.runnable(TenantId(2), Nanos(0));
     scheduler.charge(TenantId(1), Nanos::from_millis(10), Nanos(0));
     scheduler.charge(TenantId(2), Nanos::from_millis(5), Nanos(0));
-    assert_eq!(scheduler.pick(Nanos(0)), Some(TenantId(2)));
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(TenantId(2)));
     scheduler.refund(TenantId(1), Nanos::from_millis(9), Nanos(0));
-    assert_eq!(scheduler.pick(Nanos(0)), Some(TenantId(1)));
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(TenantId(1)));
     assert_eq!(scheduler.used(TenantId(1)), Nanos::from_millis(1));
 }
 
@@ -142,17 +144,20 @@ proptest! {
                 Event::Weight(id, weight) => scheduler.set_promise(TenantId(id), &weighing(weight)),
                 Event::Remove(id) => { scheduler.remove(TenantId(id)); runnable.remove(&id); }
                 Event::Refund(id, ns) => scheduler.refund(TenantId(id), Nanos(ns), now),
-                Event::Poll(ns) => if let Some(tenant) = scheduler.pick(now) {
+                Event::Poll(ns) => if let Some(tenant) = scheduler.pick(now).tenant() {
                     scheduler.charge(tenant, Nanos(ns), now);
                 },
             }
-            let picked = scheduler.pick(now);
+            let picked = scheduler.pick(now).tenant();
             prop_assert_eq!(picked.is_some(), !runnable.is_empty());
             prop_assert_eq!(scheduler.runnable_count(), runnable.len());
             if let Some(picked) = picked {
                 prop_assert!(runnable.contains(&picked.0));
-                let time = |id: u64| scheduler.accounts[scheduler.by_tenant[&TenantId(id)] as usize].virtual_time;
-                prop_assert!(runnable.iter().all(|id| time(picked.0) <= time(*id)));
+                let spare = |id: u64| {
+                    let account = scheduler.by_tenant[&TenantId(id)];
+                    scheduler.standings[account as usize].as_ref().unwrap().spare
+                };
+                prop_assert!(runnable.iter().all(|id| spare(picked.0) <= spare(*id)));
             }
         }
     }

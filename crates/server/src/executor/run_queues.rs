@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use base::{Nanos, TenantId};
-use governor::CpuScheduler;
+use governor::{CpuScheduler, Pick};
 use rustc_hash::FxHashMap;
 
 use super::handle::{Account, Work};
@@ -29,11 +29,19 @@ pub(super) struct RunQueues {
     ready: usize,
     /// How many of what is ready are proxies.
     proxies: usize,
+    /// All that is ready belongs to tenants over their limits, until this instant.
+    not_before: Option<Nanos>,
 }
 
 impl RunQueues {
-    pub(super) fn is_empty(&self) -> bool {
-        self.ready == 0
+    /// Whether anything ready may be run now.
+    pub(super) fn has_work(&self) -> bool {
+        self.ready > 0 && self.not_before.is_none()
+    }
+
+    /// When to look again, if all that is ready belongs to tenants over their limits.
+    pub(super) fn not_before(&self) -> Option<Nanos> {
+        self.not_before
     }
 
     /// Whether a proxy stands in a queue.
@@ -43,6 +51,7 @@ impl RunQueues {
 
     pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
         self.proxies += usize::from(work.is_proxy());
+        self.not_before = None;
         let index = account.queue;
         let queue = self.queue(account);
         queue.work.push_back(work);
@@ -69,7 +78,9 @@ impl RunQueues {
     /// The next piece of work by the governor's choice. Its tenant counts as runnable until [`RunQueues::settle`]: a
     /// tenant whose only task yields is not one that slept.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<(usize, Work)> {
-        let tenant = self.scheduler.pick(now)?;
+        let pick = self.scheduler.pick(now);
+        self.not_before = if let Pick::NotBefore(until) = pick { Some(until) } else { None };
+        let tenant = pick.tenant()?;
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
         let work = queue.work.pop_front().expect("a runnable tenant has work");
@@ -97,7 +108,7 @@ impl RunQueues {
         self.queues[index].as_ref().expect("a popped queue exists").account.tenant
     }
 
-    /// Charges a poll.
+    /// Charges a poll that ended at `now`.
     pub(super) fn charge_poll(&mut self, index: usize, used: Nanos, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
         if queue.polls == 0 {
@@ -171,13 +182,14 @@ impl RunQueues {
         self.scheduler.remove(tenant);
     }
 
-    /// Takes all work out, for the worker's end.
-    pub(super) fn take_all(&mut self) -> Vec<Work> {
+    /// Takes all work out, of tenants over their limits too, for the worker's end.
+    pub(super) fn take_all(&mut self, now: Nanos) -> Vec<Work> {
         let mut all = Vec::new();
-        while let Some((index, work)) = self.pop(Nanos(0)) {
-            all.push(work);
-            self.settle(index, Nanos(0));
+        for queue in self.queues.iter_mut().flatten() {
+            all.extend(queue.work.drain(..));
+            self.scheduler.blocked(queue.account.tenant, now);
         }
+        (self.ready, self.proxies, self.not_before) = (0, 0, None);
         all
     }
 }

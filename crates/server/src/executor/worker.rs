@@ -224,8 +224,16 @@ impl Worker {
             hook();
             self.before_wait = Some(hook);
         }
-        let ready = |local: &Local| !local.queues.borrow().is_empty() || local.shared.has_mail();
-        let wait = if ready(&local) || local.shared.is_stopping() { Some(Nanos(0)) } else { wait_max };
+        let ready = |local: &Local| local.queues.borrow().has_work() || local.shared.has_mail();
+        let wait = match local.queues.borrow().not_before() {
+            _ if ready(&local) || local.shared.is_stopping() => Some(Nanos(0)),
+            // Tenants over their limits wait for the refill.
+            Some(until) => {
+                let wait = until - self.env.now();
+                Some(wait_max.map_or(wait, |wait_max| wait.min(wait_max)))
+            }
+            None => wait_max,
+        };
         if wait != Some(Nanos(0)) {
             self.lower();
         }
@@ -281,8 +289,8 @@ impl Worker {
                     let used = self.env.clock.ticks_between(mark, end);
                     mark = end;
                     let mut queues = local.queues.borrow_mut();
-                    queues.charge_poll(index, used, now);
-                    queues.settle(index, now);
+                    queues.charge_poll(index, used, now + used);
+                    queues.settle(index, now + used);
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
                 Work::Proxy(proxy) if polls > 1 => {
@@ -375,7 +383,7 @@ impl Drop for Worker {
                 local.shared.wake_unfinished();
                 let mut mail = Vec::new();
                 local.shared.receive(&mut mail);
-                let work = local.queues.borrow_mut().take_all();
+                let work = local.queues.borrow_mut().take_all(local.now.get());
                 if mail.is_empty() && work.is_empty() {
                     break;
                 }

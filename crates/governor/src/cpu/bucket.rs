@@ -1,0 +1,166 @@
+//! Token buckets that any number of workers take from without a lock.
+//!
+//! A bucket is one instant: the moment at which what was taken from it is paid for at its rate (the theoretical arrival
+//! time of the generic cell rate algorithm). Taking moves it on, time passing catches up with it. Both are commutative, so
+//! it is exact whatever the workers' order; all accesses are relaxed because nothing else is published by it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How often a limit is refilled.
+pub(super) const REFILL_PERIOD: u64 = 10_000_000;
+/// The longest a tenant is stopped for what it took beyond its limit in one go. What would take longer to pay for is
+/// forgiven, and counted.
+pub(super) const DEBT_TIME_MAX: u64 = 1_000_000_000;
+
+/// A tenant's limit: refilled every [`REFILL_PERIOD`] to at most one period's worth. It may be taken from while anything is
+/// left in it, so it goes into debt by at most one poll a worker.
+#[derive(Default)]
+pub(super) struct LimitBucket {
+    paid_at: AtomicU64,
+}
+
+fn period_start(now: u64) -> u64 {
+    now - now % REFILL_PERIOD
+}
+
+impl LimitBucket {
+    /// Whether anything would be left after a further `time` were taken.
+    pub(super) fn allows(&self, now: u64, time: u64) -> bool {
+        self.paid_at.load(Relaxed).saturating_add(time) < period_start(now) + REFILL_PERIOD
+    }
+
+    /// The first refill after which something is left, if nothing is taken meanwhile.
+    pub(super) fn allowed_at(&self) -> u64 {
+        period_start(self.paid_at.load(Relaxed))
+    }
+
+    /// Takes `time`, which is work divided by the limit's rate. The part of it that is forgiven is given back.
+    pub(super) fn take(&self, now: u64, time: u64) -> u64 {
+        let start = period_start(now);
+        self.paid_at.fetch_max(start, Relaxed);
+        let paid_at = self.paid_at.fetch_add(time, Relaxed) + time;
+        let forgiven = paid_at.saturating_sub(start + REFILL_PERIOD + DEBT_TIME_MAX).min(time);
+        if forgiven > 0 {
+            self.paid_at.fetch_sub(forgiven, Relaxed);
+        }
+        forgiven
+    }
+
+    /// Gives back what was taken too much.
+    pub(super) fn give_back(&self, time: u64) {
+        self.change(|paid_at| paid_at.saturating_sub(time));
+    }
+
+    /// How long from `now` until the present debt is paid.
+    pub(super) fn debt(&self, now: u64) -> u64 {
+        self.paid_at.load(Relaxed).saturating_sub(period_start(now) + REFILL_PERIOD)
+    }
+
+    /// The rate changes: what is owed stays the same amount of work.
+    pub(super) fn rescale(&self, now: u64, scale: impl Fn(u64) -> u64) {
+        let start = period_start(now);
+        let end = start + REFILL_PERIOD + DEBT_TIME_MAX;
+        self.change(|paid_at| start.saturating_add(scale(paid_at.saturating_sub(start))).min(end));
+    }
+
+    /// Nobody is stopped for longer than the bound, even where the clock was set back.
+    pub(super) fn clamp(&self, now: u64) {
+        self.paid_at.fetch_min(period_start(now) + REFILL_PERIOD + DEBT_TIME_MAX, Relaxed);
+    }
+
+    fn change(&self, change: impl Fn(u64) -> u64) {
+        let _ = self.paid_at.fetch_update(Relaxed, Relaxed, |paid_at| Some(change(paid_at)));
+    }
+}
+
+/// A tenant's credit: what it left of its reservation, up to a bound.
+#[derive(Default)]
+pub(super) struct CreditBucket {
+    used_until: AtomicU64,
+}
+
+impl CreditBucket {
+    /// Whether credit is left.
+    pub(super) fn has_credit(&self, now: u64) -> bool {
+        self.used_until.load(Relaxed) < now
+    }
+
+    /// Counts `time` of the reservation as used, which is work divided by it; at most `depth` of time had gathered.
+    pub(super) fn use_up(&self, now: u64, depth: u64, time: u64) {
+        self.used_until.fetch_max(now.saturating_sub(depth), Relaxed);
+        self.used_until.fetch_add(time, Relaxed);
+    }
+
+    /// Takes `time` from what was left of the reservation; gives back the part that was not covered by that.
+    pub(super) fn take(&self, now: u64, depth: u64, time: u64) -> u64 {
+        self.used_until.fetch_max(now.saturating_sub(depth), Relaxed);
+        let until = self.used_until.fetch_add(time, Relaxed) + time;
+        let uncovered = until.saturating_sub(now).min(time);
+        if uncovered > 0 {
+            self.used_until.fetch_sub(uncovered, Relaxed);
+        }
+        uncovered
+    }
+
+    /// No credit from before `now`.
+    pub(super) fn restart(&self, now: u64) {
+        self.used_until.store(now, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn limit_stops_at_an_empty_bucket_until_the_refill_that_pays_the_debt() {
+        let bucket = LimitBucket::default();
+        let now = 100 * MS;
+        assert!(bucket.allows(now, 0));
+        assert_eq!(bucket.take(now, 9 * MS), 0);
+        assert!(bucket.allows(now, MS - 1) && !bucket.allows(now, MS));
+        assert_eq!(bucket.take(now, 16 * MS), 0);
+        assert!(!bucket.allows(now, 0));
+        assert_eq!((bucket.debt(now), bucket.allowed_at()), (15 * MS, 120 * MS));
+        assert!(!bucket.allows(119 * MS, 0));
+        assert!(bucket.allows(120 * MS, 0));
+    }
+
+    #[test]
+    fn idle_limit_gathers_one_period_at_most() {
+        let bucket = LimitBucket::default();
+        bucket.take(1000 * MS, 10 * MS);
+        assert!(!bucket.allows(1009 * MS, 0));
+        assert!(bucket.allows(1010 * MS, 10 * MS - 1));
+    }
+
+    #[test]
+    fn debt_beyond_the_bound_is_forgiven() {
+        let bucket = LimitBucket::default();
+        let forgiven = bucket.take(0, 5_000 * MS);
+        assert_eq!(forgiven, 5_000 * MS - REFILL_PERIOD - DEBT_TIME_MAX);
+        assert_eq!(bucket.debt(0), DEBT_TIME_MAX);
+    }
+
+    #[test]
+    fn clock_set_back_stops_nobody_for_longer_than_the_bound() {
+        let bucket = LimitBucket::default();
+        bucket.take(3_600_000 * MS, MS);
+        bucket.clamp(0);
+        assert!(bucket.allows(REFILL_PERIOD + DEBT_TIME_MAX, 0));
+    }
+
+    #[test]
+    fn credit_is_bounded_and_never_owed() {
+        let bucket = CreditBucket::default();
+        let now = 1000 * MS;
+        assert!(bucket.has_credit(now));
+        assert_eq!(bucket.take(now, 10 * MS, 4 * MS), 0);
+        assert_eq!(bucket.take(now, 10 * MS, 7 * MS), MS);
+        assert!(!bucket.has_credit(now) && bucket.has_credit(now + 1));
+        bucket.use_up(now, 10 * MS, 2 * MS);
+        assert!(!bucket.has_credit(now + 2 * MS) && bucket.has_credit(now + 2 * MS + 1));
+    }
+}

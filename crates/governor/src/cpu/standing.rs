@@ -1,0 +1,210 @@
+//! How one tenant stands with one worker's scheduler.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::TenantId;
+
+use super::account::CpuAccount;
+use super::rate::Rate;
+use crate::promise::CpuPromise;
+
+/// Work by which deadlines are set: a tenant with a deficit is due so much by one slice divided by its rate later. What
+/// keeps a promise to within a quantum keeps it so for tasks of any length; a smaller slice gives earlier deadlines, a larger one
+/// longer runs of one tenant.
+pub(super) const SLICE: u64 = 100_000;
+/// The longest poll that is held against its tenant in full; of longer ones the rest counts as spare time.
+pub(super) const QUANTUM: u64 = 500_000;
+/// How far a tenant's due time may run ahead of its reservation: by the end of a slice and a poll begun just before it.
+pub(super) const LEAD_MAX: u64 = SLICE + QUANTUM;
+
+/// Spare time taken: nanoseconds a unit of weight, times 2^16.
+pub(super) type SpareTime = u128;
+const SPARE_SHIFT: u32 = 16;
+
+/// A tenant on one worker. Instants are of the scheduler's virtual time.
+pub(super) struct Standing {
+    pub(super) tenant: TenantId,
+    pub(super) shared: Arc<CpuAccount>,
+    pub(super) promise: CpuPromise,
+    /// Price of a missed core-second.
+    pub(super) price: u64,
+    /// The reservation that is in force.
+    pub(super) reserved: Option<Rate>,
+    /// The limit that is in force.
+    pub(super) limit: Option<Rate>,
+    pub(super) runnable: bool,
+    /// Whether the tenant is counted in the account's `workers`.
+    pub(super) counted: bool,
+    /// The instant at which all it took as its due was due: before the present, and there is a deficit of the time in
+    /// between times the rate.
+    pub(super) position: u64,
+    /// When the slice it is in, or will be in next, is due.
+    pub(super) deadline: u64,
+    /// When it last became blocked.
+    pub(super) slept_at: u64,
+    /// The account's `due_taken` as far as `position` reflects it.
+    pub(super) seen: u64,
+    pub(super) spare: SpareTime,
+    /// Credit taken, as time at the reservation.
+    pub(super) credit: u64,
+    /// Charged by this worker, and the part of it that was due.
+    pub(super) charged: u64,
+    pub(super) charged_due: u64,
+}
+
+impl Standing {
+    pub(super) fn new(tenant: TenantId, shared: Arc<CpuAccount>) -> Standing {
+        Standing {
+            tenant,
+            shared,
+            promise: CpuPromise::default(),
+            price: 0,
+            reserved: None,
+            limit: None,
+            runnable: false,
+            counted: false,
+            position: 0,
+            deadline: 0,
+            slept_at: 0,
+            seen: 0,
+            spare: 0,
+            credit: 0,
+            charged: 0,
+            charged_due: 0,
+        }
+    }
+
+    /// The rate at which the tenant's due grows now: its reservation, but one core for each worker that has tasks of it.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        let reserved = self.reserved?;
+        Some(if reserved.fits_one_core() {
+            reserved
+        } else {
+            reserved.at_most(self.shared.workers.load(Relaxed))
+        })
+    }
+
+    /// Keeps the count of workers that have tasks of the tenant. Only who reserved more than a core needs it.
+    pub(super) fn count_worker(&mut self) {
+        let count = self.runnable && self.reserved.is_some_and(|rate| !rate.fits_one_core());
+        if count != self.counted {
+            self.counted = count;
+            match count {
+                true => self.shared.workers.fetch_add(1, Relaxed),
+                false => self.shared.workers.fetch_sub(1, Relaxed),
+            };
+        }
+    }
+
+    /// Takes in what other workers gave the tenant as its due since it was last looked at; whether that was anything.
+    pub(super) fn fold(&mut self) -> bool {
+        let Some(rate) = self.rate() else { return false };
+        let taken = self.shared.due_taken.load(Relaxed);
+        if taken <= self.seen {
+            return false;
+        }
+        self.position = self.position.saturating_add(rate.time_for(taken - self.seen));
+        self.seen = taken;
+        true
+    }
+
+    /// Begins a slice where due time stands.
+    pub(super) fn begin_slice(&mut self, rate: Rate) {
+        self.deadline = self.position.saturating_add(rate.time_for(SLICE));
+    }
+
+    /// The tenant wakes. It has waited for nothing yet: time it was idle is not owed. What it was still owed when it blocked
+    /// stays owed, up to a slice; so does what it took ahead.
+    pub(super) fn wake(&mut self, rate: Rate, now: u64) {
+        self.fold();
+        let owed = self.slept_at.saturating_sub(self.position).min(rate.time_for(SLICE));
+        self.position = self.position.max(now.saturating_sub(owed));
+        self.begin_slice(rate);
+    }
+
+    /// Another reservation is in force. What is owed or was taken ahead stays the same amount of work.
+    pub(super) fn set_reserved(&mut self, reserved: Option<Rate>, now: u64) {
+        let before = self.rate();
+        if before.is_some() {
+            self.fold();
+        }
+        self.reserved = reserved;
+        self.count_worker();
+        let Some(rate) = self.rate() else { return };
+        if let Some(before) = before {
+            let scaled = |time| rate.time_for(before.work_in(time));
+            let reference = if self.runnable { now } else { self.slept_at };
+            self.position = match self.position.checked_sub(reference) {
+                Some(ahead) => reference.saturating_add(scaled(ahead)),
+                None => reference.saturating_sub(scaled(reference - self.position)),
+            };
+        } else {
+            self.seen = self.shared.due_taken.load(Relaxed);
+            self.position = now;
+            self.slept_at = now;
+        }
+        self.begin_slice(rate);
+    }
+
+    /// Counts time as due. What would run ahead too far is not counted and given back.
+    pub(super) fn take_due(&mut self, rate: Rate, due: u64, now: u64) -> u64 {
+        self.position = self.position.saturating_add(rate.time_for(due));
+        let latest = now.saturating_add(rate.time_for(LEAD_MAX));
+        let excess = rate.work_in(self.position.saturating_sub(latest)).min(due);
+        self.position = self.position.min(latest);
+        self.shared.due_taken.fetch_add(due - excess, Relaxed);
+        self.seen += due - excess;
+        self.charged_due += due - excess;
+        excess
+    }
+
+    /// Counts time as spare: against the tenant's credit first, then by its weight.
+    pub(super) fn take_spare(&mut self, spare: u64, now: u64) {
+        let mut spare = spare;
+        if let (Some(rate), true) = (self.reserved, self.promise.burst.0 > 0) {
+            let time = rate.time_for(spare);
+            let uncovered = self.shared.credit.take(now, rate.time_for(self.promise.burst.0), time);
+            self.credit = self.credit.saturating_add(time - uncovered);
+            spare = rate.work_in(uncovered).min(spare);
+        }
+        self.spare += spare_time(spare, self.promise.weight.get());
+    }
+
+    /// Takes back the tenant's share of what was charged and not used, from due and spare in the proportion they were
+    /// charged in.
+    pub(super) fn give_back(&mut self, unused: u64) {
+        let unused = unused.min(self.charged);
+        if unused == 0 {
+            return;
+        }
+        let due = (u128::from(unused) * u128::from(self.charged_due) / u128::from(self.charged)) as u64;
+        if let Some(limit) = self.limit {
+            self.shared.limit.give_back(limit.time_for(unused));
+        }
+        if let Some(rate) = self.rate() {
+            self.position = self.position.saturating_sub(rate.time_for(due));
+            self.shared.due_taken.fetch_sub(due, Relaxed);
+            self.seen = self.seen.saturating_sub(due);
+        }
+        self.charged -= unused;
+        self.charged_due -= due;
+        self.shared.used.fetch_sub(unused, Relaxed);
+        self.spare = self.spare.saturating_sub(spare_time(unused - due, self.promise.weight.get()));
+    }
+}
+
+fn spare_time(time: u64, weight: u32) -> SpareTime {
+    // In 64 bits where they suffice: this runs at every poll.
+    match time.checked_mul(1 << SPARE_SHIFT) {
+        Some(scaled) => SpareTime::from(scaled / u64::from(weight)),
+        None => (SpareTime::from(time) << SPARE_SHIFT) / SpareTime::from(weight),
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.runnable = false;
+        self.count_worker();
+    }
+}

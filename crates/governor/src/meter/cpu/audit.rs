@@ -1,0 +1,222 @@
+//! At the end of each metering interval: a tenant's row, and why it missed what it missed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{Nanos, TenantId};
+
+use super::tally::Totals;
+use super::{CpuMeters, CpuTerms, InForce, MilliCoreNanos, TenantMeter, milli_core_nanos};
+use crate::meter::{Cause, LedgerRow, Resource};
+use crate::promise::MilliCores;
+
+const ONE_CORE: MilliCores = MilliCores(1000);
+
+/// Makes the rows of processor time. One a server, used by one thread.
+pub struct CpuAudit {
+    meters: Arc<CpuMeters>,
+    version: u64,
+    cores: u32,
+    /// By tenant.
+    records: Vec<Record>,
+    /// When was last collected.
+    collected_at: Nanos,
+    demand: Arc<Demand>,
+}
+
+/// What one tenant did since its last row.
+struct Record {
+    tenant: TenantId,
+    meter: Arc<TenantMeter>,
+    from: Nanos,
+    totals: Totals,
+    active: u64,
+    owed: MilliCoreNanos,
+    /// May be below zero for a while: time is taken back after it was told.
+    used: i64,
+    /// The audit's demand when the interval began.
+    demand: Arc<Demand>,
+    /// Whether the totals are those of the present collection.
+    is_cut: bool,
+}
+
+/// What all tenants together wanted since the server's start. Differences over an interval say what was wrong in it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Demand {
+    owed: MilliCoreNanos,
+    /// By home, at most a core of each tenant.
+    owed_at_home: Vec<MilliCoreNanos>,
+    /// What the internal tenant used beyond its own promise.
+    system_over: u64,
+}
+
+impl Demand {
+    fn add(&mut self, tenant: TenantId, terms: &CpuTerms, owed: MilliCoreNanos, used: i64, time: Nanos) {
+        self.owed += owed;
+        if let Some(home) = terms.home {
+            let home = home as usize;
+            if home >= self.owed_at_home.len() {
+                self.owed_at_home.resize(home + 1, 0);
+            }
+            self.owed_at_home[home] += owed.min(milli_core_nanos(ONE_CORE, time));
+        }
+        if tenant == TenantId::SYSTEM {
+            let promised = to_nanos(milli_core_nanos(terms.reserved, time));
+            self.system_over += u64::try_from(used).unwrap_or(0).saturating_sub(promised);
+        }
+    }
+
+    /// Why a tenant missed something since `self` was `before`.
+    fn cause(&self, before: &Demand, terms: &CpuTerms, cores: u32, time: Nanos, missed: u64) -> Cause {
+        let core = milli_core_nanos(ONE_CORE, time);
+        let at_home = terms.home.map_or(0, |home| {
+            let owed = |demand: &Demand| demand.owed_at_home.get(home as usize).copied().unwrap_or(0);
+            owed(self) - owed(before)
+        });
+        if self.owed - before.owed > core * MilliCoreNanos::from(cores) || at_home > core {
+            Cause::Overbooked
+        } else if self.system_over - before.system_over >= missed {
+            Cause::System
+        } else {
+            Cause::Neighbour
+        }
+    }
+}
+
+fn to_nanos(cores: MilliCoreNanos) -> u64 {
+    u64::try_from(cores / 1000).unwrap_or(u64::MAX)
+}
+
+impl CpuAudit {
+    /// An audit of `meters` on a server with so many cores for its workers.
+    pub fn new(meters: Arc<CpuMeters>, cores: u32, now: Nanos) -> CpuAudit {
+        CpuAudit { meters, version: 0, cores, records: Vec::new(), collected_at: now, demand: Arc::default() }
+    }
+
+    /// Gives `each` the rows of the intervals that have ended by `now`, of tenants that wanted or used anything. Call it when [`CpuAudit::next_end`] comes; later makes intervals longer. A tenant in the
+    /// middle of a change is left for the next call, its interval with it.
+    pub fn collect(&mut self, now: Nanos, mut each: impl FnMut(LedgerRow)) {
+        self.admit_new(now);
+        let time = now - self.collected_at;
+        let mut demand = Demand::clone(&self.demand);
+        for record in &mut self.records {
+            record.cut(&mut demand, time, now);
+        }
+        self.collected_at = now;
+        self.demand = Arc::new(demand);
+        let (demand, cores, known) = (&self.demand, self.cores, self.records.len());
+        self.records.retain_mut(|record| {
+            let meter = record.meter.clone();
+            let mut in_force = meter.in_force();
+            if !record.is_cut || (now < record.from + in_force.terms.interval && !in_force.ended) {
+                return true;
+            }
+            in_force.advance(now);
+            if let Some(row) = record.end_interval(&mut in_force, demand, cores, now) {
+                each(row);
+            }
+            !in_force.ended
+        });
+        if self.records.len() < known {
+            self.release_ended();
+        }
+    }
+
+    /// When the first interval ends; `None` if no tenant is known.
+    pub fn next_end(&self) -> Option<Nanos> {
+        self.records.iter().map(|record| record.from + record.meter.in_force().terms.interval).min()
+    }
+
+    fn admit_new(&mut self, now: Nanos) {
+        if self.meters.version.load(Ordering::Acquire) == self.version {
+            return;
+        }
+        let meters = self.meters.lock();
+        self.version = self.meters.version.load(Ordering::Acquire);
+        for (tenant, meter) in meters.iter() {
+            if let Err(place) = self.records.binary_search_by_key(tenant, |record| record.tenant) {
+                let from = meter.in_force().began.min(now);
+                let record = Record {
+                    tenant: *tenant,
+                    meter: meter.clone(),
+                    from,
+                    totals: Totals::default(),
+                    active: 0,
+                    owed: 0,
+                    used: 0,
+                    demand: self.demand.clone(),
+                    is_cut: false,
+                };
+                self.records.insert(place, record);
+            }
+        }
+    }
+
+    fn release_ended(&mut self) {
+        let records = &self.records;
+        self.meters.lock().retain(|tenant, meter| {
+            let known = records.binary_search_by_key(tenant, |record| record.tenant).is_ok();
+            known || !meter.in_force().ended
+        });
+    }
+}
+
+impl Record {
+    /// Takes in what the workers told until `now`.
+    fn cut(&mut self, demand: &mut Demand, time: Nanos, now: Nanos) {
+        let totals = self.meter.tally.cut(now);
+        self.is_cut = totals.is_some();
+        let Some(totals) = totals else { return };
+        let before = std::mem::replace(&mut self.totals, totals);
+        if totals == before {
+            return;
+        }
+        let owed = MilliCoreNanos::from(totals.owed.wrapping_sub(before.owed));
+        let used = totals.used.wrapping_sub(before.used) as i64;
+        self.active += totals.active.wrapping_sub(before.active);
+        self.owed += owed;
+        self.used += used;
+        demand.add(self.tenant, &self.meter.in_force().terms, owed, used, time);
+    }
+
+    fn end_interval(
+        &mut self,
+        in_force: &mut InForce,
+        demand: &Arc<Demand>,
+        cores: u32,
+        now: Nanos,
+    ) -> Option<LedgerRow> {
+        let from = std::mem::replace(&mut self.from, now);
+        let before = std::mem::replace(&mut self.demand, demand.clone());
+        let promised = to_nanos(std::mem::take(&mut in_force.promised));
+        let allowed = to_nanos(std::mem::take(&mut in_force.allowed));
+        let unlimited = std::mem::take(&mut in_force.unlimited);
+        let active = Nanos(std::mem::take(&mut self.active));
+        let demanded = to_nanos(self.owed);
+        // What is less than a nanosecond waits for the next row.
+        self.owed %= 1000;
+        let given = u64::try_from(self.used).unwrap_or(0);
+        self.used = self.used.min(0);
+        if active == Nanos(0) && given == 0 {
+            return None;
+        }
+        let missed = demanded.saturating_sub(given);
+        let over = if unlimited == Nanos(0) { given.saturating_sub(allowed) } else { 0 };
+        let terms = &in_force.terms;
+        Some(LedgerRow {
+            tenant: self.tenant,
+            resource: Resource::Cpu,
+            from,
+            to: now,
+            promised,
+            demanded,
+            given,
+            missed,
+            over,
+            active,
+            cause: (missed > 0).then(|| demand.cause(&before, terms, cores, now - from, missed)),
+            delays: None,
+            owed_micros: LedgerRow::price(Resource::Cpu, missed, terms.penalty_micros),
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! The meter of processor time.
+//!
+//! A tenant with n tasks running or runnable, on whatever workers, is owed `min(R, n)` cores at that instant; over an
+//! interval the integral of that, whatever it used beyond it notwithstanding. Example: R = 0.10, ready for 500 ms of the second:
+//! 50 ms are owed; 40 ms given: 10 ms missed. Idle for all of it: nothing is owed. R = 2 with one task all second: 1 s.
+//!
+//! **Several workers.** `min(R, n)` of a sum of tasks is not a sum over workers: a tenant with R = 1 and one task on each of two workers
+//! is owed 1 s a second, not 2, and if the tasks take turns, 1 s too. What each worker could integrate by itself says nothing about
+//! which of its time overlapped another's. So workers do not integrate: they keep their own number of tasks, and tell its changes to one word of the
+//! tenant that has the sum and the instant of its last change. Whoever changes the word owns the time since then, and adds it to the
+//! tenant's totals, which only add up. A collector changes nothing in the word but the instant. See [`tally`].
+//!
+//! What counts as a task is what could use a core of its own: all of a tenant's sessions on its home are one, each analytical
+//! thread is one.
+
+mod audit;
+mod tally;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::{Nanos, TenantId};
+use rustc_hash::FxHashMap;
+
+pub use audit::CpuAudit;
+use tally::Tally;
+
+use crate::promise::MilliCores;
+
+/// What the meter holds a tenant's processor time against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuTerms {
+    pub reserved: MilliCores,
+    /// `None`: no limit.
+    pub max: Option<MilliCores>,
+    /// Price of a missed core-second, in millionths.
+    pub penalty_micros: u64,
+    /// The metering interval.
+    pub interval: Nanos,
+    /// The worker that the tenant's sessions run on, counted from 0; `None`: not known. Reservations of more than a core
+    /// on one worker are overbooked even where others idle.
+    pub home: Option<u32>,
+}
+
+impl CpuTerms {
+    /// The metering interval unless told otherwise.
+    pub const INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
+}
+
+impl Default for CpuTerms {
+    fn default() -> CpuTerms {
+        CpuTerms {
+            reserved: MilliCores(0),
+            max: None,
+            penalty_micros: 0,
+            interval: CpuTerms::INTERVAL_DEFAULT,
+            home: None,
+        }
+    }
+}
+
+/// Thousandths of a core × nanoseconds.
+type MilliCoreNanos = u128;
+
+/// The terms, and what they came to in the present interval.
+struct InForce {
+    terms: CpuTerms,
+    /// When the meter was made.
+    began: Nanos,
+    since: Nanos,
+    /// Up to `since`, as is the rest.
+    promised: MilliCoreNanos,
+    allowed: MilliCoreNanos,
+    /// Time without a limit.
+    unlimited: Nanos,
+    /// The tenant is gone: one last row.
+    ended: bool,
+}
+
+impl InForce {
+    fn new(terms: CpuTerms, since: Nanos) -> InForce {
+        InForce { terms, began: since, since, promised: 0, allowed: 0, unlimited: Nanos(0), ended: false }
+    }
+
+    /// Counts the time until `now`.
+    fn advance(&mut self, now: Nanos) {
+        let time = now - self.since;
+        self.since = now;
+        self.promised += milli_core_nanos(self.terms.reserved, time);
+        match self.terms.max {
+            Some(max) => self.allowed += milli_core_nanos(max, time),
+            None => self.unlimited += time,
+        }
+    }
+}
+
+fn milli_core_nanos(cores: MilliCores, time: Nanos) -> MilliCoreNanos {
+    MilliCoreNanos::from(cores.0) * MilliCoreNanos::from(time.0)
+}
+
+struct TenantMeter {
+    tally: Tally,
+    /// Taken by who changes the terms and by the collector, never by a worker's run path.
+    in_force: Mutex<InForce>,
+}
+
+impl TenantMeter {
+    fn in_force(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().expect("no panic under a meter's lock")
+    }
+}
+
+/// All tenants' meters. One a server.
+#[derive(Default)]
+pub struct CpuMeters {
+    by_tenant: Mutex<FxHashMap<TenantId, Arc<TenantMeter>>>,
+    /// Changes with the set of tenants.
+    version: AtomicU64,
+}
+
+impl CpuMeters {
+    /// Meters of no tenant.
+    pub fn new() -> Arc<CpuMeters> {
+        Arc::default()
+    }
+
+    /// Makes a tenant known or changes its terms from `now` on; what it was owed before stays owed. From any thread; takes
+    /// a short lock.
+    pub fn set_terms(&self, tenant: TenantId, terms: CpuTerms, now: Nanos) {
+        let meter = self.meter(tenant, now);
+        let mut in_force = meter.in_force();
+        in_force.advance(now);
+        meter.tally.set_reserved(terms.reserved, now);
+        in_force.terms = terms;
+    }
+
+    /// The tenant is gone. Its last row comes with the next collection.
+    pub fn forget(&self, tenant: TenantId) {
+        if let Some(meter) = self.lock().get(&tenant) {
+            meter.in_force().ended = true;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<TenantMeter>>> {
+        self.by_tenant.lock().expect("no panic under the meters' lock")
+    }
+
+    fn meter(&self, tenant: TenantId, now: Nanos) -> Arc<TenantMeter> {
+        let mut meters = self.lock();
+        let fresh = || {
+            self.version.fetch_add(1, Ordering::Release);
+            let in_force = Mutex::new(InForce::new(CpuTerms::default(), now));
+            Arc::new(TenantMeter { tally: Tally::default(), in_force })
+        };
+        meters.entry(tenant).or_insert_with(fresh).clone()
+    }
+}
+
+/// One worker's end of the meters: its executor tells here what happens. Used by the worker's thread only. Takes a lock where a
+/// tenant is named for the first time, else only adds to the tenant's word and totals.
+pub struct CpuFeed {
+    meters: Arc<CpuMeters>,
+    fed: FxHashMap<TenantId, Fed>,
+}
+
+struct Fed {
+    meter: Arc<TenantMeter>,
+    tasks: u32,
+}
+
+impl CpuFeed {
+    /// A worker's end of `meters`.
+    pub fn new(meters: Arc<CpuMeters>) -> CpuFeed {
+        CpuFeed { meters, fed: FxHashMap::default() }
+    }
+
+    /// From `now` on `tasks` of the tenant are running or runnable on this worker. More than 15 count as 15. Call it
+    /// at every change; a call that changes nothing costs a look-up.
+    pub fn tasks(&mut self, tenant: TenantId, tasks: u32, now: Nanos) {
+        let fed = self.fed(tenant, now);
+        let tasks = tasks.min(Tally::WORKER_TASKS_MAX);
+        if tasks != fed.tasks {
+            fed.meter.tally.change(fed.tasks, tasks, now);
+            fed.tasks = tasks;
+        }
+    }
+
+    /// The tenant used processor time until `now`.
+    pub fn used(&mut self, tenant: TenantId, used: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.tally.add_used(used);
+    }
+
+    /// Takes back time that was told and not used.
+    pub fn take_back(&mut self, tenant: TenantId, unused: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.tally.take_back(unused);
+    }
+
+    /// The tenant will have nothing more to do with this worker.
+    pub fn remove(&mut self, tenant: TenantId, now: Nanos) {
+        if self.fed.contains_key(&tenant) {
+            self.tasks(tenant, 0, now);
+            self.fed.remove(&tenant);
+        }
+    }
+
+    fn fed(&mut self, tenant: TenantId, now: Nanos) -> &mut Fed {
+        let meters = &self.meters;
+        self.fed.entry(tenant).or_insert_with(|| Fed { meter: meters.meter(tenant, now), tasks: 0 })
+    }
+}

@@ -1,0 +1,155 @@
+//! What all workers together tell of one tenant.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use base::Nanos;
+
+use crate::promise::MilliCores;
+
+/// Changes that took the word and have not added their time yet: 8 bits.
+const PENDING_ONE: u64 = 1 << 56;
+/// Tasks: 12 bits.
+const TASKS_SHIFT: u32 = 44;
+const TASKS_MAX: u64 = (1 << 12) - 1;
+/// Nanoseconds, wrapping around: 44 bits, 4.9 hours. Intervals are told from each other if none is longer than half
+/// of that, and a collector cuts them each metering interval.
+const TIME_MASK: u64 = (1 << TASKS_SHIFT) - 1;
+const TIME_HALF: u64 = 1 << (TASKS_SHIFT - 1);
+/// A step back of less than this is two threads' clocks read in the other order.
+const STEP_BACK_MIN: u64 = 100_000_000;
+/// So often a cut looks again while a change is under way.
+const CUT_TRIES: usize = 100;
+
+/// The word, taken apart.
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    fn tasks(self) -> u64 {
+        (self.0 >> TASKS_SHIFT) & TASKS_MAX
+    }
+
+    fn is_pending(self) -> bool {
+        self.0 >= PENDING_ONE
+    }
+
+    /// The state from `now` on, with the same tasks, and the time until then in which there were tasks.
+    fn at(self, now: Nanos) -> (State, u64) {
+        let since = self.0 & TIME_MASK;
+        let time = now.0.wrapping_sub(since) & TIME_MASK;
+        let (since, time) = match time {
+            // Whatever was before, nobody was there to count it for.
+            _ if self.tasks() == 0 => (now.0 & TIME_MASK, 0),
+            time if time < TIME_HALF => (now.0 & TIME_MASK, time),
+            back if TIME_MASK - back < STEP_BACK_MIN => (since, 0),
+            _ => (now.0 & TIME_MASK, 0),
+        };
+        (State(self.0 & !TIME_MASK | since), time)
+    }
+}
+
+/// One tenant's number of tasks, and what that came to so far. On a cache line of its own.
+///
+/// The word `state` orders the changes of all workers: each takes over the time since the one before, adds it to the
+/// totals, and only then is no longer pending. So who finds nothing pending finds the totals whole.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Tally {
+    state: AtomicU64,
+    reserved: AtomicU32,
+    /// Nanoseconds with a task.
+    active: AtomicU64,
+    /// Thousandths of a core × nanoseconds. Wraps around; differences over an interval count.
+    owed: AtomicU64,
+    used: AtomicU64,
+}
+
+/// The totals at an instant; they wrap around.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) active: u64,
+    pub(super) owed: u64,
+    pub(super) used: u64,
+}
+
+impl Tally {
+    /// As many tasks of one tenant are told apart on one worker: those of 273 workers fit the word.
+    pub(super) const WORKER_TASKS_MAX: u32 = 15;
+
+    /// A worker's tasks change in number.
+    pub(super) fn change(&self, before: u32, after: u32, now: Nanos) {
+        self.update(now, |tasks| {
+            let tasks = tasks + u64::from(after);
+            debug_assert!(tasks >= u64::from(before), "a worker takes back what it told");
+            (tasks.saturating_sub(u64::from(before))).min(TASKS_MAX)
+        });
+    }
+
+    /// The reservation changes; until `now` it was the old one.
+    pub(super) fn set_reserved(&self, reserved: MilliCores, now: Nanos) {
+        self.update(now, |tasks| tasks);
+        self.reserved.store(reserved.0, Ordering::Relaxed);
+    }
+
+    fn update(&self, now: Nanos, tasks_of: impl Fn(u64) -> u64) {
+        let mut old = self.state.load(Ordering::Relaxed);
+        let (time, tasks) = loop {
+            let (state, time) = State(old).at(now);
+            let new = state.0 & !(TASKS_MAX << TASKS_SHIFT) | tasks_of(state.tasks()) << TASKS_SHIFT;
+            let next = new + PENDING_ONE;
+            match self.state.compare_exchange_weak(old, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break (time, state.tasks()),
+                Err(found) => old = found,
+            }
+        };
+        self.add(time, tasks);
+        self.state.fetch_sub(PENDING_ONE, Ordering::Release);
+    }
+
+    fn add(&self, time: u64, tasks: u64) {
+        if time > 0 && tasks > 0 {
+            self.active.fetch_add(time, Ordering::Relaxed);
+            let cores = u64::from(self.reserved.load(Ordering::Relaxed)).min(tasks * 1000);
+            if cores > 0 {
+                self.owed.fetch_add(time.wrapping_mul(cores), Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn add_used(&self, used: Nanos) {
+        self.used.fetch_add(used.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn take_back(&self, unused: Nanos) {
+        self.used.fetch_sub(unused.0, Ordering::Relaxed);
+    }
+
+    /// The totals at `now`. `None` while a worker is in the middle of a change (it was preempted there): ask again. One
+    /// collector at a time.
+    pub(super) fn cut(&self, now: Nanos) -> Option<Totals> {
+        for _ in 0..CUT_TRIES {
+            let old = self.state.load(Ordering::Acquire);
+            if State(old).is_pending() {
+                std::hint::spin_loop();
+                continue;
+            }
+            if State(old).tasks() == 0 {
+                return Some(self.totals());
+            }
+            let (state, time) = State(old).at(now);
+            if self.state.compare_exchange(old, state.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.add(time, state.tasks());
+                return Some(self.totals());
+            }
+        }
+        None
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            active: self.active.load(Ordering::Relaxed),
+            owed: self.owed.load(Ordering::Relaxed),
+            used: self.used.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The rows of the ledger.
+
+use base::{Nanos, TenantId};
+
+/// What a row is about, and in which unit its amounts are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Resource {
+    /// Processor time, in nanoseconds; priced by the core-second.
+    Cpu,
+    /// I/O on a volume, in requests; priced by the request.
+    Io { volume: u32 },
+    /// Buffer memory, in reads and write-backs; priced by the excess one.
+    Memory,
+    /// Working memory, in spilled I/Os; priced by the excess one.
+    WorkMemory,
+}
+
+impl Resource {
+    /// How much of the row's unit a tenant's `penalty` is the price of.
+    pub const fn priced_unit(self) -> u64 {
+        match self {
+            Resource::Cpu => 1_000_000_000,
+            Resource::Io { .. } | Resource::Memory | Resource::WorkMemory => 1,
+        }
+    }
+}
+
+/// Why something was missed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The reservations in demand were more than there is.
+    Overbooked,
+    /// The server's own work took what it was not promised.
+    System,
+    /// Others got what was this tenant's.
+    Neighbour,
+    /// The device did less than it was calibrated for.
+    Device,
+}
+
+/// How late a tenant's requests were, over one metering interval.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Delays {
+    pub mean: Nanos,
+    pub p50: Nanos,
+    pub p95: Nanos,
+    pub p99: Nanos,
+    pub max: Nanos,
+}
+
+/// One tenant, one resource, one metering interval. Amounts are in the resource's unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LedgerRow {
+    pub tenant: TenantId,
+    pub resource: Resource,
+    /// The interval, longer than asked for if the server stood still.
+    pub from: Nanos,
+    pub to: Nanos,
+    /// What the reservation comes to over the interval.
+    pub promised: u64,
+    /// The part of it that there was demand for.
+    pub demanded: u64,
+    pub given: u64,
+    /// `demanded` less `given`, if that is above zero.
+    pub missed: u64,
+    /// `given` less what the limit comes to over the interval, if that is above zero: what a burst and debt let through.
+    pub over: u64,
+    /// Time in the interval in which there was demand; `given / active` is the effective share.
+    pub active: Nanos,
+    /// Present if and only if something was missed.
+    pub cause: Option<Cause>,
+    /// Where requests have deadlines.
+    pub delays: Option<Delays>,
+    /// What the tenant is owed for it, in millionths of its `penalty`'s currency, rounded down.
+    pub owed_micros: u64,
+}
+
+impl LedgerRow {
+    /// Whether the promise was kept.
+    pub fn is_kept(&self) -> bool {
+        self.missed == 0
+    }
+
+    /// The price of what was missed at `penalty_micros` each priced unit. Example: 40 ms of processor time missed at a
+    /// penalty of 2 a core-second: 0.08.
+    pub fn price(resource: Resource, missed: u64, penalty_micros: u64) -> u64 {
+        let price = u128::from(missed) * u128::from(penalty_micros) / u128::from(resource.priced_unit());
+        u64::try_from(price).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_processor_time_is_priced_by_the_core_second() {
+        assert_eq!(LedgerRow::price(Resource::Cpu, 40_000_000, 2_000_000), 80_000);
+        assert_eq!(LedgerRow::price(Resource::Io { volume: 0 }, 7, 2_000_000), 14_000_000);
+        assert_eq!(LedgerRow::price(Resource::Cpu, u64::MAX, u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,10 @@
+//! The audit of the promises: what each tenant was promised, wanted, got and missed in each metering interval.
+//!
+//! It shares no state with the schedulers it audits. The executor tells both what happens, and a scheduler that ignores,
+//! delays or overcharges a tenant is found out here. Rows go to whoever keeps the ledger.
+
+mod cpu;
+mod ledger;
+
+pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
+pub use ledger::{Cause, Delays, LedgerRow, Resource};

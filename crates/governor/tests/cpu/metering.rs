@@ -1,0 +1,253 @@
+//! The meter's rows equal a recomputation from the trace.
+
+use base::{Nanos, TenantId};
+use governor::{Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, LedgerRow, MilliCores};
+
+use super::world::*;
+
+fn terms(reserved: u32) -> CpuTerms {
+    CpuTerms { reserved: MilliCores(reserved), ..CpuTerms::default() }
+}
+
+fn collect(audit: &mut CpuAudit, now: u64) -> Vec<LedgerRow> {
+    let mut rows = Vec::new();
+    audit.collect(Nanos(now), |row| rows.push(row));
+    rows
+}
+
+/// Random changes of tasks on several workers, told in order of time.
+#[test]
+fn rows_equal_a_recomputation_from_the_trace() {
+    for seed in 0..50 {
+        let mut random = Random(seed);
+        let meters = CpuMeters::new();
+        let mut audit = CpuAudit::new(meters.clone(), 4, Nanos(0));
+        let mut feeds: Vec<CpuFeed> = (0..4).map(|_| CpuFeed::new(meters.clone())).collect();
+        let reserved: Vec<u32> = (0..5).map(|_| random.between(0, 3500) as u32).collect();
+        for (tenant, reserved) in reserved.iter().enumerate() {
+            meters.set_terms(id(tenant), terms(*reserved), Nanos(0));
+        }
+        let mut tasks = [[0u32; 5]; 4];
+        let (mut owed, mut active, mut used) = ([0u64; 5], [0u64; 5], [0u64; 5]);
+        let (mut now, mut left) = (0, [0u64; 5]);
+        for interval in 1..=3u64 {
+            let end = interval * SECOND;
+            while now < end {
+                let next = (now + random.between(0, 2 * MS)).min(end);
+                for tenant in 0..5 {
+                    let sum: u64 = tasks.iter().map(|tasks| u64::from(tasks[tenant])).sum();
+                    owed[tenant] += (next - now) * u64::from(reserved[tenant]).min(sum * 1000);
+                    active[tenant] += if sum > 0 { next - now } else { 0 };
+                }
+                now = next;
+                let (worker, tenant) = (random.between(0, 3) as usize, random.between(0, 4) as usize);
+                let count = random.between(0, 3) as u32;
+                feeds[worker].tasks(id(tenant), count, Nanos(now));
+                tasks[worker][tenant] = count;
+                let time = random.between(0, MS);
+                feeds[worker].used(id(tenant), Nanos(time), Nanos(now));
+                feeds[worker].take_back(id(tenant), Nanos(time / 3), Nanos(now));
+                used[tenant] += time - time / 3;
+            }
+            let rows = collect(&mut audit, now);
+            assert_eq!(rows.len(), 5);
+            for (tenant, row) in rows.iter().enumerate() {
+                let demanded = (owed[tenant] + left[tenant]) / 1000;
+                left[tenant] = (owed[tenant] + left[tenant]) % 1000;
+                assert_eq!(row.tenant, id(tenant));
+                assert_eq!((row.from, row.to), (Nanos(end - SECOND), Nanos(end)));
+                assert_eq!(row.promised, u64::from(reserved[tenant]) * MS, "seed {seed}");
+                assert_eq!(
+                    (row.demanded, row.active.0, row.given),
+                    (demanded, active[tenant], used[tenant]),
+                    "seed {seed}"
+                );
+                assert_eq!(row.missed, demanded.saturating_sub(used[tenant]), "seed {seed}");
+            }
+            (owed, active, used) = ([0; 5], [0; 5], [0; 5]);
+        }
+    }
+}
+
+/// The same for what a whole world did under the scheduler.
+#[test]
+fn rows_of_a_world_equal_its_trace() {
+    for seed in 0..10 {
+        let mut random = Random(seed);
+        let tenants = (0..6)
+            .map(|n| {
+                let load = Load::Bursts { work: (US, 4 * MS), sleep: (US, 9 * MS) };
+                Tenant::new(random.between(0, 1500) as u32, n % 2, load.clone(), (US, 300 * US))
+                    .also_on(1 - n % 2, load)
+            })
+            .collect();
+        let mut world = World::new(2, tenants, seed);
+        world.run_until(2 * SECOND);
+        for tenant in 0..6 {
+            let of = |amount: fn(&LedgerRow) -> u64| -> u64 {
+                world.rows.iter().filter(|row| row.tenant == id(tenant)).map(amount).sum()
+            };
+            assert_eq!(of(|row| row.given), world.used(tenant));
+            // A worker's last poll ends a little after the other's, out of order.
+            let owed = world.owed_between(tenant, 0, 2 * SECOND) / 1000;
+            assert!(
+                of(|row| row.demanded).abs_diff(owed) <= 4 * MS,
+                "seed {seed}: {} {owed}",
+                of(|row| row.demanded)
+            );
+        }
+    }
+}
+
+#[test]
+fn tasks_on_two_workers_at_once_are_owed_once() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feeds = [CpuFeed::new(meters.clone()), CpuFeed::new(meters.clone())];
+    meters.set_terms(id(0), terms(1000), Nanos(0));
+    // Together from 200 to 400 ms, alone from 100 and until 600.
+    feeds[0].tasks(id(0), 1, Nanos(100 * MS));
+    feeds[1].tasks(id(0), 1, Nanos(200 * MS));
+    feeds[0].tasks(id(0), 0, Nanos(400 * MS));
+    feeds[1].tasks(id(0), 0, Nanos(600 * MS));
+    feeds[0].used(id(0), Nanos(150 * MS), Nanos(400 * MS));
+    let row = collect(&mut audit, SECOND)[0];
+    assert_eq!((row.active.0, row.demanded, row.given, row.missed), (500 * MS, 500 * MS, 150 * MS, 350 * MS));
+}
+
+#[test]
+fn owed_is_what_was_promised_at_each_moment_of_demand() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), terms(100), Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    feed.used(id(0), Nanos(40 * MS), Nanos(500 * MS));
+    feed.tasks(id(0), 0, Nanos(500 * MS));
+    let row = collect(&mut audit, SECOND)[0];
+    assert_eq!((row.demanded, row.missed, row.promised), (50 * MS, 10 * MS, 100 * MS));
+    // Nothing to say, then a change of promise in the middle.
+    assert_eq!(collect(&mut audit, 2 * SECOND), []);
+    feed.tasks(id(0), 1, Nanos(2 * SECOND));
+    meters.set_terms(id(0), terms(300), Nanos(2 * SECOND + 500 * MS));
+    let row = collect(&mut audit, 3 * SECOND)[0];
+    assert_eq!((row.demanded, row.promised), (200 * MS, 200 * MS));
+}
+
+#[test]
+fn tenants_have_intervals_of_their_own() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), CpuTerms { interval: Nanos(100 * MS), ..terms(100) }, Nanos(0));
+    meters.set_terms(id(1), CpuTerms { interval: Nanos(300 * MS), ..terms(100) }, Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    feed.tasks(id(1), 1, Nanos(0));
+    let mut rows = Vec::new();
+    audit.collect(Nanos(0), |_| panic!("nothing has ended"));
+    for _ in 0..6 {
+        let end = audit.next_end().unwrap();
+        rows.extend(collect(&mut audit, end.0));
+    }
+    let of = |tenant| {
+        rows.iter().filter(|row| row.tenant == id(tenant)).map(|row| row.demanded).collect::<Vec<_>>()
+    };
+    assert_eq!(of(0), [10 * MS; 6]);
+    assert_eq!(of(1), [30 * MS; 2]);
+}
+
+#[test]
+fn tenant_that_is_gone_has_a_last_row() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), terms(500), Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    feed.remove(id(0), Nanos(100 * MS));
+    meters.forget(id(0));
+    assert_eq!(collect(&mut audit, 200 * MS)[0].demanded, 50 * MS);
+    assert_eq!((collect(&mut audit, 2 * SECOND), audit.next_end()), (vec![], None));
+}
+
+#[test]
+fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
+    let cause = |reserved: [u32; 2], home: [u32; 2], system_used: u64| {
+        let meters = CpuMeters::new();
+        let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+        let mut feed = CpuFeed::new(meters.clone());
+        meters.set_terms(TenantId::SYSTEM, terms(100), Nanos(0));
+        feed.used(TenantId::SYSTEM, Nanos(system_used), Nanos(0));
+        for tenant in 0..2 {
+            meters.set_terms(
+                id(tenant),
+                CpuTerms { home: Some(home[tenant]), ..terms(reserved[tenant]) },
+                Nanos(0),
+            );
+            feed.tasks(id(tenant), 1, Nanos(0));
+        }
+        feed.used(id(0), Nanos(u64::from(reserved[0] - 50) * MS), Nanos(0));
+        collect(&mut audit, SECOND)[1].cause
+    };
+    assert_eq!(cause([500, 500], [0, 0], 0), Some(Cause::Neighbour), "exactly full is not overbooked");
+    assert_eq!(cause([500, 501], [0, 0], 0), Some(Cause::Overbooked), "on its home");
+    assert_eq!(cause([500, 501], [0, 1], 0), Some(Cause::Neighbour));
+    assert_eq!(cause([500, 500], [0, 0], 150 * MS), Some(Cause::System), "50 ms beyond its 100");
+    assert_eq!(cause([500, 500], [0, 0], 149 * MS), Some(Cause::Neighbour));
+}
+
+#[test]
+fn clock_that_steps_back_is_not_counted() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), terms(1000), Nanos(0));
+    feed.tasks(id(0), 1, Nanos(500 * MS));
+    feed.tasks(id(0), 2, Nanos(499 * MS));
+    feed.tasks(id(0), 1, Nanos(600 * MS));
+    feed.tasks(id(0), 0, Nanos(100 * MS));
+    assert_eq!(collect(&mut audit, SECOND)[0].active, Nanos(100 * MS));
+}
+
+/// Threads that change one tenant's tasks while a collector cuts: nothing is lost, nothing counted twice.
+#[test]
+fn workers_and_collector_at_once_lose_nothing() {
+    const ROUNDS: u64 = 20_000;
+    let meters = CpuMeters::new();
+    meters.set_terms(id(0), CpuTerms { interval: Nanos(1), ..terms(4000) }, Nanos(0));
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let clock = std::sync::atomic::AtomicU64::new(0);
+    let tick = || Nanos(clock.fetch_add(10, std::sync::atomic::Ordering::SeqCst));
+    let (mut demanded, mut active, mut given) = (0, 0, 0);
+    let mut add = |row: LedgerRow| {
+        demanded += row.demanded;
+        active += row.active.0;
+        given += row.given;
+    };
+    // One task is there throughout, so that every moment is active.
+    let mut base = CpuFeed::new(meters.clone());
+    let start = tick();
+    base.tasks(id(0), 1, start);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut feed = CpuFeed::new(meters.clone());
+                    for _ in 0..ROUNDS {
+                        feed.tasks(id(0), 1, tick());
+                        feed.used(id(0), Nanos(3), Nanos(0));
+                        feed.tasks(id(0), 0, tick());
+                    }
+                })
+            })
+            .collect();
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            audit.collect(tick(), &mut add);
+        }
+    });
+    let end = tick();
+    base.tasks(id(0), 0, end);
+    audit.collect(tick(), &mut add);
+    assert_eq!(given, 3 * 2 * ROUNDS);
+    assert_eq!(active, (end - start).0);
+    assert!(demanded >= active - 1000 && demanded <= 3 * active, "{demanded} {active}");
+}
