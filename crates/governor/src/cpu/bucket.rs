@@ -145,6 +145,18 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_take_at_once_take_the_sum() {
+        let bucket = LimitBucket::default();
+        let now = 50 * MS;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| assert_eq!(bucket.take(now, 50_000), 0)));
+            }
+        });
+        assert_eq!(bucket.debt(now), 200 * MS - REFILL_PERIOD);
+    }
+
+    #[test]
     fn clock_set_back_stops_nobody_for_longer_than_the_bound() {
         let bucket = LimitBucket::default();
         bucket.take(3_600_000 * MS, MS);

@@ -88,7 +88,7 @@ fn very_long_poll_is_paid_for_up_to_a_second_and_the_rest_is_stated() {
 
 #[test]
 fn limit_that_changes_acts_on_who_waits_for_the_old_one() {
-    let mut world = World::new(1, vec![Tenant::busy(0).at_most(1)], 1);
+    let mut world = World::new(1, vec![Tenant::busy(0).at_most(1).polling(900 * US, 900 * US)], 1);
     world.run_until(SECOND);
     world.set_promise(0, CpuPromise { max: Some(MilliCores(900)), ..CpuPromise::default() });
     world.run_until(2 * SECOND);

@@ -118,6 +118,8 @@ struct Worker {
     tasks: Vec<Tasks>,
     /// (when, index of tasks, whether only the scheduler does not know yet)
     wakes: BinaryHeap<Reverse<(u64, usize, bool)>>,
+    /// Whose task is being polled, and for how long; `now` is when that ends.
+    polling: Option<(usize, u64)>,
     idle: u64,
 }
 
@@ -172,6 +174,7 @@ impl World {
             now: 0,
             tasks: Vec::new(),
             wakes: BinaryHeap::new(),
+            polling: None,
             idle: 0,
         };
         let mut world = World {
@@ -306,6 +309,9 @@ impl World {
     }
 
     fn step(&mut self, w: usize, end: u64) {
+        if let Some((place, used)) = self.workers[w].polling.take() {
+            return self.end_poll(w, place, used);
+        }
         self.wake(w);
         let now = self.workers[w].now;
         let pick = self.workers[w].scheduler.pick(Nanos(now));
@@ -334,16 +340,21 @@ impl World {
         if let Some(woken) = self.woken_at.remove(&(w, tenant)) {
             self.wake_delays.entry(tenant).or_default().push(now.saturating_sub(woken));
         }
-        let used = poll.min(self.workers[w].tasks[place].left).max(1);
-        let end = now + used;
-        self.charge(w, tenant, used, end);
         let worker = &mut self.workers[w];
-        worker.now = end;
-        let tasks = &mut worker.tasks[place];
+        let used = poll.min(worker.tasks[place].left).max(1);
+        worker.polling = Some((place, used));
+        worker.now = now + used;
+    }
+
+    /// Ends a poll. Not in one step with its beginning: what other workers do meanwhile comes before it.
+    fn end_poll(&mut self, w: usize, place: usize, used: u64) {
+        let now = self.workers[w].now;
+        self.charge(w, self.workers[w].tasks[place].tenant, used, now);
+        let tasks = &mut self.workers[w].tasks[place];
         tasks.left -= used;
-        let is_over = matches!(tasks.load, Load::Between { to, .. } if to <= end);
+        let is_over = matches!(tasks.load, Load::Between { to, .. } if to <= now);
         if tasks.left == 0 || is_over {
-            self.sleep(w, place, end);
+            self.sleep(w, place, now);
         }
     }
 

@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
-use governor::CpuPromise;
+use governor::{CpuPromise, MilliCores};
 
 use super::handle::{Account, Message, Shared, Work, WorkerHandle};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
@@ -22,8 +22,11 @@ const POLL_BUDGET: Nanos = Nanos::from_micros(250);
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
 /// How long after it last raised a proxy a worker keeps its own raised priority.
 const RAISED_TIME: Nanos = Nanos::from_millis(10);
-/// Weight of the server's own tasks (log flush, accepting): they are short and others wait for them, so they go first
-/// unless they flood the worker. Tenants have 100 each by default.
+/// What the server's own tasks (log flush, accepting) have reserved on each worker, in thousandths of a core: tenants with
+/// reservations wait for them, and would else keep them from running.
+const SYSTEM_RESERVED: MilliCores = MilliCores(200);
+/// Their weight beyond that: they are short and others wait for them, so they go first unless they flood the worker. Tenants
+/// have 100 each by default.
 const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
 /// What one turn did.
@@ -148,7 +151,7 @@ impl Worker {
         let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
         let handle = WorkerHandle(shared.clone());
         let mut queues = RunQueues::default();
-        let system = CpuPromise { weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
+        let system = CpuPromise { reserved: SYSTEM_RESERVED, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
         queues.scheduler.set_promise(TenantId::SYSTEM, &system);
         let local = Local {
             shared: shared.clone(),

@@ -153,3 +153,37 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_waits_for_a_change_that_has_not_added_its_time() {
+        let tally = Tally::default();
+        tally.set_reserved(MilliCores(500), Nanos(0));
+        tally.change(0, 1, Nanos(1000));
+        tally.state.fetch_add(PENDING_ONE, Ordering::Relaxed);
+        assert_eq!(tally.cut(Nanos(3000)), None);
+        tally.state.fetch_sub(PENDING_ONE, Ordering::Relaxed);
+        assert_eq!(tally.cut(Nanos(3000)), Some(Totals { active: 2000, owed: 1_000_000, used: 0 }));
+        assert_eq!(
+            tally.cut(Nanos(3000)),
+            tally.cut(Nanos(2900)),
+            "no time has passed, nor is any taken back"
+        );
+    }
+
+    #[test]
+    fn word_wraps_around_after_hours() {
+        let tally = Tally::default();
+        let (before, after) = (TIME_MASK - 400, TIME_MASK + 600);
+        tally.change(0, 2, Nanos(before));
+        tally.change(2, 1, Nanos(after));
+        assert_eq!(tally.cut(Nanos(after)).unwrap().active, 1000);
+        tally.change(1, 0, Nanos(after));
+        tally.change(0, 1, Nanos(after + 3 * TIME_HALF));
+        let active = tally.cut(Nanos(after + 3 * TIME_HALF + 5)).unwrap().active;
+        assert_eq!(active, 1005, "time without tasks is none, however long");
+    }
+}
