@@ -3,10 +3,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock itself")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use base::{Nanos, TenantId};
-use governor::{CpuFeed, CpuMeters, CpuPromise, CpuScheduler, MilliCores, Overbooking, Policy};
+use governor::{CpuAccounts, CpuFeed, CpuMeters, CpuPromise, CpuScheduler, MilliCores, Overbooking, Policy};
 
 const POLLS: u64 = 40_000;
 const POLL: u64 = 100_000;
@@ -93,6 +95,40 @@ fn wake_run_sleep(case: &Case) {
     });
 }
 
+/// A tenant with a reservation and a limit, charged by two workers as fast as they can: its account is contended.
+fn two_workers_charge_one_tenant() {
+    let accounts = Arc::new(CpuAccounts::default());
+    let worker = || {
+        let mut scheduler = CpuScheduler::sharing(accounts.clone());
+        let promise = CpuPromise {
+            reserved: MilliCores(500),
+            max: Some(MilliCores(4_000_000)),
+            ..CpuPromise::default()
+        };
+        scheduler.set_promise(TenantId(0), &promise);
+        scheduler.runnable(TenantId(0), Nanos(0));
+        let mut now = 0;
+        move || {
+            let tenant = scheduler.pick(Nanos(now)).tenant();
+            now += POLL;
+            tenant.inspect(|tenant| scheduler.charge(*tenant, Nanos(POLL), Nanos(now)));
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let (mut ours, mut theirs) = (worker(), worker());
+    measure("1 of 1, reserved and limited", |_| ours());
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                theirs();
+            }
+        });
+        measure("the same, charged by another worker all the time", |_| ours());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 fn main() {
     println!("{:<58} {:>8} {:>8}", "", "fastest", "median");
     pick_and_charge(&Case { name: "20 runnable of 20, weights only", ..CASE });
@@ -135,6 +171,7 @@ fn main() {
         ..CASE
     });
 
+    two_workers_charge_one_tenant();
     let mut busy = scheduler(&Case { reserved: 50, ..CASE });
     measure("20 runnable: must the running one yield", |n| {
         std::hint::black_box(busy.must_yield(TenantId(n % 20), Nanos(1000), Nanos(n)));

@@ -208,3 +208,60 @@ impl Drop for Standing {
         self.count_worker();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promise::MilliCores;
+
+    const MS: u64 = 1_000_000;
+
+    /// Half a core reserved, at `now` and owed nothing.
+    fn half_a_core(now: u64) -> (Standing, Rate) {
+        let mut standing = Standing::new(TenantId(1), Arc::default());
+        standing.set_reserved(Rate::new(MilliCores(500)), now);
+        let rate = standing.rate().unwrap();
+        (standing, rate)
+    }
+
+    #[test]
+    fn what_was_owed_at_sleep_is_owed_at_waking_up_to_a_slice() {
+        let (mut standing, rate) = half_a_core(10 * MS);
+        standing.take_due(rate, MS, 13 * MS);
+        assert_eq!(standing.position, 12 * MS);
+        standing.slept_at = 12 * MS + 60_000;
+        standing.wake(rate, 20 * MS);
+        assert_eq!((standing.position, standing.deadline), (20 * MS - 60_000, 20 * MS - 60_000 + 2 * SLICE));
+        standing.slept_at = 25 * MS;
+        standing.wake(rate, 30 * MS);
+        assert_eq!(standing.position, 30 * MS - 2 * SLICE);
+        // Taken ahead is taken ahead, however short the sleep.
+        standing.take_due(rate, 2 * SLICE, 30 * MS);
+        standing.slept_at = 30 * MS;
+        standing.wake(rate, 30 * MS + 10);
+        assert_eq!(standing.position, 30 * MS + 2 * SLICE);
+    }
+
+    #[test]
+    fn refund_is_of_due_and_spare_as_they_were_charged() {
+        let (mut standing, rate) = half_a_core(0);
+        standing.shared.used.store(1000, Relaxed);
+        standing.charged = 1000;
+        assert_eq!(standing.take_due(rate, 300, 0), 0);
+        standing.take_spare(700, 0);
+        let spare = standing.spare;
+        standing.give_back(100);
+        assert_eq!((standing.position, standing.shared.due_taken.load(Relaxed)), (540, 270));
+        assert_eq!(standing.spare, spare - spare / 10);
+        assert_eq!((standing.shared.used.load(Relaxed), standing.seen), (900, 270));
+        standing.give_back(u64::MAX);
+        assert_eq!((standing.shared.used.load(Relaxed), standing.position), (0, 0));
+    }
+
+    #[test]
+    fn due_time_runs_ahead_by_a_slice_and_a_quantum_at_most() {
+        let (mut standing, rate) = half_a_core(0);
+        assert_eq!(standing.take_due(rate, 10 * MS, 10 * MS), 10 * MS - 5 * MS - LEAD_MAX);
+        assert_eq!(standing.position, 10 * MS + 2 * LEAD_MAX);
+    }
+}

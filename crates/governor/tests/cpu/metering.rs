@@ -191,6 +191,7 @@ fn cause_tells_overbooking_from_the_server_and_from_neighbours() {
     assert_eq!(cause([500, 500], [0, 0], 0), Some(Cause::Neighbour), "exactly full is not overbooked");
     assert_eq!(cause([500, 501], [0, 0], 0), Some(Cause::Overbooked), "on its home");
     assert_eq!(cause([500, 501], [0, 1], 0), Some(Cause::Neighbour));
+    assert_eq!(cause([1000, 1000], [0, 1], 0), Some(Cause::Neighbour), "both cores, exactly");
     assert_eq!(cause([500, 500], [0, 0], 150 * MS), Some(Cause::System), "50 ms beyond its 100");
     assert_eq!(cause([500, 500], [0, 0], 149 * MS), Some(Cause::Neighbour));
 }

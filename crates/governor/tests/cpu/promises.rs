@@ -207,3 +207,35 @@ fn credit_raises_its_owner_above_spare_time_and_never_above_a_reservation() {
         "all that is spare, but two seconds' 400 ms of credit at most: {bounded}"
     );
 }
+
+/// Threads, not the simulated workers: the account is exact whatever order they charge in.
+#[test]
+fn workers_that_charge_one_tenant_at_once_lose_nothing() {
+    const POLLS: u64 = 20_000;
+    let accounts = std::sync::Arc::new(governor::CpuAccounts::default());
+    let mut promise =
+        CpuPromise { reserved: MilliCores(1500), max: Some(MilliCores(1800)), ..CpuPromise::default() };
+    promise.burst = Nanos(10 * MS);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut scheduler = governor::CpuScheduler::sharing(accounts.clone());
+                scheduler.set_promise(id(0), &promise);
+                scheduler.runnable(id(0), Nanos(0));
+                let (mut now, mut polls) = (0, 0);
+                while polls < POLLS {
+                    now += 50 * US;
+                    if scheduler.pick(Nanos(now)).tenant().is_some() {
+                        polls += 1;
+                        now += 50 * US;
+                        scheduler.charge(id(0), Nanos(50 * US), Nanos(now));
+                    }
+                }
+                scheduler.blocked(id(0), Nanos(now));
+            });
+        }
+    });
+    let account = accounts.account(id(0));
+    assert_eq!(account.used(), Nanos(3 * POLLS * 50 * US));
+    assert!(account.due_taken() <= account.used());
+}
