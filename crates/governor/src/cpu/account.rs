@@ -61,10 +61,17 @@ impl CpuAccount {
     pub(super) fn set_limit(&self, max: Option<MilliCores>, now: u64) {
         let max = max.map_or(0, |max| max.0);
         let before = self.limit_max.swap(max, Relaxed);
-        if let (Some(before), Some(rate)) = (Rate::new(MilliCores(before)), Rate::new(MilliCores(max)))
-            && before != rate
-        {
-            self.limit.rescale(now, |time| rate.time_for(before.work_in(time)));
+        if before == max {
+            return;
+        }
+        let rates = (Rate::new(MilliCores(before)), Rate::new(MilliCores(max)));
+        match rates {
+            (Some(before), Some(rate)) => {
+                let forgiven = self.limit.rescale(now, |time| rate.time_for(before.work_in(time)));
+                self.forgiven.fetch_add(rate.work_in(forgiven), Relaxed);
+            }
+            (None, Some(_)) => self.limit.restart(),
+            (_, None) => {}
         }
     }
 

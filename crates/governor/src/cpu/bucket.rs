@@ -56,11 +56,19 @@ impl LimitBucket {
         self.paid_at.load(Relaxed).saturating_sub(period_start(now) + REFILL_PERIOD)
     }
 
-    /// The rate changes: what is owed stays the same amount of work.
-    pub(super) fn rescale(&self, now: u64, scale: impl Fn(u64) -> u64) {
-        let start = period_start(now);
-        let end = start + REFILL_PERIOD + DEBT_TIME_MAX;
-        self.change(|paid_at| start.saturating_add(scale(paid_at.saturating_sub(start))).min(end));
+    /// The rate changes: debt stays the same amount of work, and the part of the bucket that is left stays that part. Gives
+    /// back the time that is forgiven.
+    pub(super) fn rescale(&self, now: u64, scale: impl Fn(u64) -> u64) -> u64 {
+        let end = period_start(now) + REFILL_PERIOD;
+        let scaled = |paid_at: u64| paid_at.checked_sub(end).map(&scale);
+        let before =
+            self.change(|paid_at| scaled(paid_at).map_or(paid_at, |debt| end + debt.min(DEBT_TIME_MAX)));
+        scaled(before).map_or(0, |debt| debt.saturating_sub(DEBT_TIME_MAX))
+    }
+
+    /// A full bucket: there was no limit before.
+    pub(super) fn restart(&self) {
+        self.paid_at.store(0, Relaxed);
     }
 
     /// Nobody is stopped for longer than the bound, even where the clock was set back.
@@ -68,8 +76,11 @@ impl LimitBucket {
         self.paid_at.fetch_min(period_start(now) + REFILL_PERIOD + DEBT_TIME_MAX, Relaxed);
     }
 
-    fn change(&self, change: impl Fn(u64) -> u64) {
-        let _ = self.paid_at.fetch_update(Relaxed, Relaxed, |paid_at| Some(change(paid_at)));
+    /// Gives back what was there before.
+    fn change(&self, change: impl Fn(u64) -> u64) -> u64 {
+        self.paid_at
+            .fetch_update(Relaxed, Relaxed, |paid_at| Some(change(paid_at)))
+            .unwrap_or_else(|same| same)
     }
 }
 
@@ -134,6 +145,24 @@ mod tests {
         bucket.take(1000 * MS, 10 * MS);
         assert!(!bucket.allows(1009 * MS, 0));
         assert!(bucket.allows(1010 * MS, 10 * MS - 1));
+    }
+
+    #[test]
+    fn debt_stays_the_same_work_when_the_rate_changes() {
+        let bucket = LimitBucket::default();
+        bucket.take(0, 4 * MS);
+        assert_eq!(bucket.rescale(0, |time| 100 * time), 0);
+        assert!(
+            bucket.allows(0, 6 * MS - 1) && !bucket.allows(0, 6 * MS),
+            "what is left of the bucket stays that part"
+        );
+        bucket.take(0, 10 * MS);
+        assert_eq!(bucket.rescale(0, |time| 100 * time), 0);
+        assert_eq!(bucket.debt(0), 400 * MS);
+        assert_eq!(bucket.rescale(0, |time| 3 * time), 200 * MS);
+        assert_eq!(bucket.debt(0), DEBT_TIME_MAX);
+        bucket.restart();
+        assert!(bucket.allows(0, 10 * MS - 1));
     }
 
     #[test]

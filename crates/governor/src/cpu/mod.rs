@@ -118,7 +118,8 @@ impl CpuScheduler {
 
     /// Makes a tenant known or changes its promise; in force at once, for queued tasks too. This, the first call that
     /// names a tenant, and [`CpuScheduler::remove`] are the only ones that allocate or take a lock.
-    pub fn set_promise(&mut self, tenant: TenantId, promise: &CpuPromise) {
+    pub fn set_promise(&mut self, tenant: TenantId, promise: &CpuPromise, now: Nanos) {
+        self.tell(now);
         let account = self.account(tenant);
         self.standing(account).promise = *promise;
         self.enforce(account);
@@ -133,7 +134,8 @@ impl CpuScheduler {
     }
 
     /// Changes what of the promises is kept, at once and for all tenants.
-    pub fn set_policy(&mut self, policy: Policy) {
+    pub fn set_policy(&mut self, policy: Policy, now: Nanos) {
+        self.tell(now);
         self.policy = policy;
         self.overload.set_dial(policy.overbooking());
         for account in 0..self.standings.len() {

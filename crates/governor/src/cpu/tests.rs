@@ -82,7 +82,7 @@ fn run_path_allocates_nothing() {
     for id in 0..10_000 {
         let reserved = crate::promise::MilliCores((id % 3) as u32 * 20);
         let max = (id % 5 == 0).then_some(crate::promise::MilliCores(50));
-        scheduler.set_promise(TenantId(id), &CpuPromise { reserved, max, ..CpuPromise::default() });
+        scheduler.set_promise(TenantId(id), &CpuPromise { reserved, max, ..CpuPromise::default() }, Nanos(0));
     }
     let rooms = |scheduler: &CpuScheduler| {
         let heaps = [&scheduler.due, &scheduler.later, &scheduler.spare, &scheduler.limited];
@@ -141,7 +141,7 @@ proptest! {
             match event {
                 Event::Runnable(id) => { scheduler.runnable(TenantId(id), now); runnable.insert(id); }
                 Event::Blocked(id) => { scheduler.blocked(TenantId(id), now); runnable.remove(&id); }
-                Event::Weight(id, weight) => scheduler.set_promise(TenantId(id), &weighing(weight)),
+                Event::Weight(id, weight) => scheduler.set_promise(TenantId(id), &weighing(weight), Nanos(0)),
                 Event::Remove(id) => { scheduler.remove(TenantId(id)); runnable.remove(&id); }
                 Event::Refund(id, ns) => scheduler.refund(TenantId(id), Nanos(ns), now),
                 Event::Poll(ns) => if let Some(tenant) = scheduler.pick(now).tenant() {
@@ -167,7 +167,7 @@ proptest! {
     fn shares_follow_weights(weights in prop::collection::vec(1..50u32, 2..10), polls in prop::collection::vec(1..500u64, 10)) {
         let mut scheduler = CpuScheduler::new();
         for (id, weight) in weights.iter().enumerate() {
-            scheduler.set_promise(TenantId(id as u64), &weighing(*weight));
+            scheduler.set_promise(TenantId(id as u64), &weighing(*weight), Nanos(0));
         }
         let end = Nanos::from_secs(2);
         run_busy(&mut scheduler, weights.len() as u64, end, |tenant| Nanos::from_micros(polls[tenant.0 as usize]));

@@ -77,7 +77,7 @@ fn very_long_poll_is_paid_for_up_to_a_second_and_the_rest_is_stated() {
     let mut scheduler = CpuScheduler::new();
     let tenant = TenantId(9);
     let promise = CpuPromise { max: Some(MilliCores(100)), ..CpuPromise::default() };
-    scheduler.set_promise(tenant, &promise);
+    scheduler.set_promise(tenant, &promise, Nanos(0));
     scheduler.runnable(tenant, Nanos(0));
     scheduler.charge(tenant, Nanos(5 * SECOND), Nanos(5 * SECOND));
     let Pick::NotBefore(until) = scheduler.pick(Nanos(5 * SECOND)) else { panic!("over its limit") };
@@ -103,7 +103,11 @@ fn limit_that_changes_acts_on_who_waits_for_the_old_one() {
 fn running_tenant_yields_at_its_limit() {
     let mut scheduler = CpuScheduler::new();
     let tenant = TenantId(9);
-    scheduler.set_promise(tenant, &CpuPromise { max: Some(MilliCores(100)), ..CpuPromise::default() });
+    scheduler.set_promise(
+        tenant,
+        &CpuPromise { max: Some(MilliCores(100)), ..CpuPromise::default() },
+        Nanos(0),
+    );
     scheduler.runnable(tenant, Nanos(0));
     assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(tenant));
     assert!(!scheduler.must_yield(tenant, Nanos(999 * US), Nanos(999 * US)));

@@ -1,7 +1,7 @@
 //! The cases that break naive schedulers.
 
 use base::{Nanos, TenantId};
-use governor::{CpuPromise, CpuScheduler, MilliCores, Pick};
+use governor::{CpuPromise, CpuScheduler, MilliCores, Overbooking, Pick, Policy};
 
 use super::world::*;
 
@@ -37,8 +37,7 @@ fn burst_after_idleness_breaks_nobody_elses_promise() {
     let mut tenants = vec![Tenant::new(500, 0, burst, (100 * US, 250 * US))];
     tenants.extend((0..5).map(|_| Tenant::busy(100)));
     tenants.push(Tenant::busy(0));
-    let mut world = World::new(1, tenants, 1);
-    world.interval = 100 * MS;
+    let mut world = World::new(1, tenants, 1).with_interval(100 * MS);
     world.run_until(5 * SECOND);
     for row in &world.rows {
         assert!(row.missed <= 250 * US, "{row:?}");
@@ -64,7 +63,7 @@ fn one_task_against_a_hundred_gets_the_same_share() {
 fn only_runnable_tenants_are_picked_of_ten_thousand() {
     let mut scheduler = CpuScheduler::new();
     for tenant in 0..10_000 {
-        scheduler.set_promise(TenantId(tenant), &reserving((tenant % 3) as u32));
+        scheduler.set_promise(TenantId(tenant), &reserving((tenant % 3) as u32), Nanos(0));
     }
     for tenant in 0..20 {
         scheduler.runnable(TenantId(tenant * 500), Nanos(0));
@@ -119,8 +118,12 @@ fn clock_that_jumps_ahead_costs_each_tenant_a_little_and_starves_nobody() {
 fn clock_set_back_stops_nobody() {
     let mut scheduler = CpuScheduler::new();
     let (reserved, limited, plain) = (TenantId(1), TenantId(2), TenantId(3));
-    scheduler.set_promise(reserved, &reserving(500));
-    scheduler.set_promise(limited, &CpuPromise { max: Some(MilliCores(200)), ..CpuPromise::default() });
+    scheduler.set_promise(reserved, &reserving(500), Nanos(0));
+    scheduler.set_promise(
+        limited,
+        &CpuPromise { max: Some(MilliCores(200)), ..CpuPromise::default() },
+        Nanos(0),
+    );
     for tenant in [reserved, limited, plain] {
         scheduler.runnable(tenant, Nanos(3_600 * SECOND));
     }
@@ -144,7 +147,7 @@ fn clock_set_back_stops_nobody() {
 fn small_steps_back_between_threads_clocks_add_no_time() {
     let mut scheduler = CpuScheduler::new();
     let (reserved, plain) = (TenantId(1), TenantId(2));
-    scheduler.set_promise(reserved, &reserving(100));
+    scheduler.set_promise(reserved, &reserving(100), Nanos(0));
     let mut now = SECOND;
     scheduler.runnable(reserved, Nanos(now));
     scheduler.runnable(plain, Nanos(now));
@@ -166,7 +169,7 @@ fn small_steps_back_between_threads_clocks_add_no_time() {
 fn poll_of_two_seconds_is_not_held_against_its_tenant_for_longer_than_a_quantum() {
     let mut scheduler = CpuScheduler::new();
     let (long, other) = (TenantId(1), TenantId(2));
-    scheduler.set_promise(long, &reserving(500));
+    scheduler.set_promise(long, &reserving(500), Nanos(0));
     scheduler.runnable(long, Nanos(0));
     assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(long));
     scheduler.charge(long, Nanos(2 * SECOND), Nanos(2 * SECOND));
@@ -185,8 +188,8 @@ fn poll_of_two_seconds_is_not_held_against_its_tenant_for_longer_than_a_quantum(
 fn wake_up_with_a_deficit_preempts_what_runs_on_spare_time_or_later_deadlines() {
     let mut scheduler = CpuScheduler::new();
     let (spare, late, early) = (TenantId(1), TenantId(2), TenantId(3));
-    scheduler.set_promise(late, &reserving(100));
-    scheduler.set_promise(early, &reserving(500));
+    scheduler.set_promise(late, &reserving(100), Nanos(0));
+    scheduler.set_promise(early, &reserving(500), Nanos(0));
     scheduler.runnable(spare, Nanos(0));
     assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(spare));
     assert!(!scheduler.must_yield(spare, Nanos(40 * US), Nanos(40 * US)));
@@ -202,4 +205,61 @@ fn wake_up_with_a_deficit_preempts_what_runs_on_spare_time_or_later_deadlines() 
     // Its own slice is over and another has a deficit.
     assert!(!scheduler.must_yield(early, Nanos(99 * US), Nanos(209 * US)));
     assert!(scheduler.must_yield(early, Nanos(100 * US), Nanos(210 * US)));
+}
+
+/// Promises, policies and clocks change at random while tenants of all kinds run on several workers. `World` checks every pick:
+/// nobody without a task, nobody over its limit, no worker idle while somebody may run.
+#[test]
+fn whatever_changes_every_pick_is_legal_and_all_time_is_on_the_ledger() {
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let workers = random.between(1, 3) as usize;
+        let promise = |random: &mut Random| {
+            let mut promise = reserving(random.between(0, 3) as u32 * random.between(0, 500) as u32);
+            if random.between(0, 2) == 0 {
+                promise.max = Some(MilliCores(promise.reserved.0 + random.between(1, 500) as u32));
+            }
+            promise.burst = Nanos(random.between(0, 1) * random.between(0, 200 * MS));
+            promise
+        };
+        let tenants = (0..random.between(2, 9))
+            .map(|_| {
+                let load = match random.between(0, 2) {
+                    0 => Load::Busy,
+                    1 => Load::Bursts { work: (US, 3 * MS), sleep: (US, 5 * MS) },
+                    _ => Load::Bursts { work: (US, 30 * US), sleep: (US, 300 * US) },
+                };
+                let worker = random.between(0, workers as u64 - 1) as usize;
+                let mut tenant = Tenant::new(0, worker, load, (US, 400 * US)).priced(random.between(0, 9));
+                tenant.promise = promise(&mut random);
+                match random.between(0, 2) {
+                    0 if workers > 1 => tenant.also_on((worker + 1) % workers, Load::Busy),
+                    _ => tenant,
+                }
+            })
+            .collect();
+        let mut world = World::new(workers, tenants, seed).with_interval(20 * MS);
+        let mut now = 0;
+        for _ in 0..30 {
+            now += random.between(1, 5) * 20 * MS;
+            world.run_until(now);
+            let tenant = random.between(0, world.tenants.len() as u64 - 1) as usize;
+            match random.between(0, 5) {
+                0 => world.set_policy(Policy::BestEffort),
+                1 => world.set_policy(Policy::MaxOnly),
+                2 | 3 => {
+                    let dial = Overbooking::from_permille(random.between(0, 1000) as u16).unwrap();
+                    world.set_policy(Policy::Reservations(dial));
+                }
+                _ => world.set_promise(tenant, promise(&mut random)),
+            }
+        }
+        for tenant in 0..world.tenants.len() {
+            let rows = world.rows.iter().filter(|row| row.tenant == id(tenant));
+            assert_eq!(rows.map(|row| row.given).sum::<u64>(), world.used(tenant), "seed {seed}");
+            let account = world.accounts.account(id(tenant));
+            assert_eq!(account.used().0, world.used(tenant), "seed {seed}");
+            assert!(account.due_taken() <= account.used(), "seed {seed}");
+        }
+    }
 }

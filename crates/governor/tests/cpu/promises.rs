@@ -149,8 +149,7 @@ fn reservation_is_found_on_the_worker_that_has_it() {
 fn change_of_promise_holds_for_what_is_queued() {
     let mut tenants = vec![Tenant::busy(100), Tenant::busy(800)];
     tenants.extend((0..8).map(|_| Tenant::busy(0)));
-    let mut world = World::new(1, tenants, 1);
-    world.interval = 100 * MS;
+    let mut world = World::new(1, tenants, 1).with_interval(100 * MS);
     world.run_until(SECOND);
     let reserving = |cores| CpuPromise { reserved: MilliCores(cores), ..CpuPromise::default() };
     world.set_promise(1, reserving(50));
@@ -161,7 +160,7 @@ fn change_of_promise_holds_for_what_is_queued() {
     world.set_promise(1, reserving(1000));
     world.run_until(3 * SECOND);
     for row in &world.rows {
-        assert!(row.missed <= 100 * US, "{row:?}");
+        assert!(row.missed <= 200 * US, "a slice and the poll under way: {row:?}");
     }
     let first = world.rows[since..].iter().find(|row| row.tenant == id(0)).unwrap();
     assert_eq!(first.demanded, 90 * MS, "in force from the first interval on");
@@ -220,7 +219,7 @@ fn workers_that_charge_one_tenant_at_once_lose_nothing() {
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut scheduler = governor::CpuScheduler::sharing(accounts.clone());
-                scheduler.set_promise(id(0), &promise);
+                scheduler.set_promise(id(0), &promise, Nanos(0));
                 scheduler.runnable(id(0), Nanos(0));
                 let (mut now, mut polls) = (0, 0);
                 while polls < POLLS {

@@ -148,7 +148,7 @@ pub(crate) struct World {
     /// (when, tenant, change of its number of tasks), in the order of events.
     pub(crate) task_changes: Vec<(u64, usize, i64)>,
     pub(crate) charges: Vec<Charge>,
-    pub(crate) interval: u64,
+    interval: u64,
     fault: Option<Fault>,
     random: Random,
     tokens: Vec<Tokens>,
@@ -219,6 +219,13 @@ impl World {
         self
     }
 
+    /// Another metering interval than a second.
+    pub(crate) fn with_interval(mut self, interval: u64) -> World {
+        self.interval = interval;
+        (0..self.tenants.len()).for_each(|tenant| self.promise(tenant));
+        self
+    }
+
     pub(crate) fn with_policy(mut self, policy: Policy) -> World {
         self.set_policy(policy);
         self
@@ -226,14 +233,15 @@ impl World {
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.limits_in_force = policy != Policy::BestEffort;
-        self.workers.iter_mut().for_each(|worker| worker.scheduler.set_policy(policy));
+        let now = Nanos(self.collected_at);
+        self.workers.iter_mut().for_each(|worker| worker.scheduler.set_policy(policy, now));
     }
 
     /// Tells everybody a tenant's promise.
     fn promise(&mut self, index: usize) {
-        let tenant = &self.tenants[index];
+        let (tenant, now) = (&self.tenants[index], Nanos(self.collected_at));
         for worker in &mut self.workers {
-            worker.scheduler.set_promise(id(index), &tenant.promise);
+            worker.scheduler.set_promise(id(index), &tenant.promise, now);
             worker.scheduler.set_price(id(index), tenant.price);
         }
         let terms = CpuTerms {
@@ -243,16 +251,20 @@ impl World {
             interval: Nanos(self.interval),
             home: Some(tenant.loads[0].0 as u32),
         };
-        self.meters.set_terms(id(index), terms, Nanos(self.collected_at));
+        self.meters.set_terms(id(index), terms, now);
     }
 
     /// Changes a tenant's promise between two runs.
     pub(crate) fn set_promise(&mut self, index: usize, promise: CpuPromise) {
-        if let (Some(before), Some(after)) = (self.tenants[index].promise.max, promise.max) {
-            // What was taken since the refill was taken from the new bucket.
-            self.refill(index, self.collected_at);
-            self.tokens[index].milli_nanos +=
-                (i128::from(after.0) - i128::from(before.0)) * i128::from(REFILL);
+        self.refill(index, self.collected_at);
+        let tokens = &mut self.tokens[index];
+        match (self.tenants[index].promise.max, promise.max) {
+            // What is left of the bucket stays that part of it, debt stays the same work.
+            (Some(before), Some(after)) if tokens.milli_nanos > 0 => {
+                tokens.milli_nanos = tokens.milli_nanos * i128::from(after.0) / i128::from(before.0);
+            }
+            (None, Some(_)) => *tokens = Tokens::default(),
+            _ => {}
         }
         self.tenants[index].promise = promise;
         self.max_changes[index] = self.collected_at;

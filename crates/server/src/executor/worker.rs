@@ -152,7 +152,7 @@ impl Worker {
         let handle = WorkerHandle(shared.clone());
         let mut queues = RunQueues::default();
         let system = CpuPromise { reserved: SYSTEM_RESERVED, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
-        queues.scheduler.set_promise(TenantId::SYSTEM, &system);
+        queues.scheduler.set_promise(TenantId::SYSTEM, &system, env.now());
         let local = Local {
             shared: shared.clone(),
             queues: RefCell::new(queues),
@@ -258,7 +258,9 @@ impl Worker {
             let mut queues = self.local.queues.borrow_mut();
             match message {
                 Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
-                Message::SetPromise(tenant, promise) => queues.scheduler.set_promise(tenant, &promise),
+                Message::SetPromise(tenant, promise) => {
+                    queues.scheduler.set_promise(tenant, &promise, self.local.now.get());
+                }
                 Message::Forget(tenant) => {
                     if self.local.shared.retire(tenant) {
                         queues.forget(tenant);
