@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
-use server::executor::{Proxy, Worker};
+use server::executor::{CpuGoverning, Proxy, Worker};
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse::<u64>().expect("a number"));
@@ -17,7 +17,8 @@ fn main() {
     let (to, from) = channel();
     let inner = env.clone();
     let body = move || {
-        let mut worker = Worker::new(&inner, WorkerId(0)).expect("a worker");
+        let mut worker =
+            Worker::new(&inner, WorkerId(0), &CpuGoverning::new(1, inner.now())).expect("a worker");
         if let Err(error) = worker.claim_priority() {
             println!("no worker priority: {error}");
         }

@@ -16,6 +16,7 @@ use env::{JoinHandle, ShutdownSignal};
 use storage::PageTally;
 
 use crate::StartError;
+use crate::ledger::CpuTotals;
 use crate::shared::Shared;
 
 /// Tenants with series of their own in `/metrics`; those that used the most CPU come first, the rest are summed.
@@ -105,6 +106,7 @@ async fn metrics(State(shared): State<Weak<Shared>>) -> impl IntoResponse {
 struct TenantFigures {
     name: String,
     cpu: f64,
+    promises: CpuTotals,
     commits: u64,
     sessions: usize,
     open: bool,
@@ -121,6 +123,7 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
             pages,
             name,
             cpu: entry.home.worker().account(entry.id).used().as_secs_f64(),
+            promises: shared.ledger.totals(entry.id),
             commits: entry.home.commits(),
             sessions: shared.sessions.count_of(entry.id),
             open: entry.home.is_open(),
@@ -132,6 +135,7 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
         all.push(TenantFigures {
             name: "(others)".to_owned(),
             cpu: rest.iter().map(|f| f.cpu).sum(),
+            promises: rest.iter().fold(CpuTotals::default(), |sum, f| sum + f.promises),
             commits: rest.iter().map(|f| f.commits).sum(),
             sessions: rest.iter().map(|f| f.sessions).sum(),
             resident: ByteCount(rest.iter().map(|f| f.resident.0).sum()),
@@ -161,6 +165,18 @@ fn render(shared: &Shared) -> String {
         "Processor time charged to the tenant.",
         each(&|f| f.cpu.to_string()),
     );
+    type Promised = fn(&CpuTotals) -> f64;
+    let promised: [(&str, &str, Promised); 3] = [
+        ("cpu_demanded_seconds", "Of its promised processor time, what the tenant had tasks for.", |p| {
+            p.demanded.as_secs_f64()
+        }),
+        ("cpu_missed_seconds", "Of that, what it did not get.", |p| p.missed.as_secs_f64()),
+        ("owed", "What the tenant is owed for that, by its penalty.", |p| p.owed_micros as f64 / 1e6),
+    ];
+    for (what, help, value) in promised {
+        let name = format!("rowhouse_tenant_{what}_total");
+        series(&name, "counter", help, each(&|f| value(&f.promises).to_string()));
+    }
     series(
         "rowhouse_tenant_commits_total",
         "counter",

@@ -17,8 +17,9 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
-use crate::executor::{Worker, WorkerHandle};
+use crate::executor::{CpuGoverning, Worker, WorkerHandle};
 use crate::gate::ServerGate;
+use crate::ledger::{self, Ledger};
 use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
@@ -100,7 +101,8 @@ impl Server {
 
         // What the workers' flushers need once it is there.
         let later = Arc::new(OnceLock::new());
-        let started = start_workers(env, workers, &log_dir, &later)?;
+        let governing = CpuGoverning::new(workers, env.now());
+        let started = start_workers(env, workers, &governing, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
         let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
         let priority = started.iter().all(|s| s.priority);
@@ -127,6 +129,7 @@ impl Server {
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
+            ledger: Ledger::new(governing.meters().clone(), workers.len(), env.now()),
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();
@@ -176,6 +179,7 @@ impl Server {
             shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
         }
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
+        shared.workers[0].handle.spawn(TenantId::SYSTEM, ledger::keep(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
         let reception = Reception {
             env: env.clone(),
@@ -291,6 +295,7 @@ struct Started {
 fn start_workers(
     env: &Env,
     count: usize,
+    governing: &CpuGoverning,
     log_dir: &LogDir,
     later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Vec<Started>, StartError> {
@@ -300,7 +305,7 @@ fn start_workers(
         // More workers than cores share them; pinning them would only take the choice from the system.
         let core = (count <= cores.len()).then(|| cores[index]);
         let id = WorkerId(u16::try_from(index).expect("fewer than 65,536 workers"));
-        started.push(start_worker(env, id, core, log_dir, later)?);
+        started.push(start_worker(env, id, core, governing, log_dir, later)?);
     }
     Ok(started)
 }
@@ -309,18 +314,20 @@ fn start_worker(
     env: &Env,
     id: WorkerId,
     core: Option<usize>,
+    governing: &CpuGoverning,
     log_dir: &LogDir,
     later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Started, StartError> {
     let (log, flusher) = log_dir.writer();
     let (tell, told) = mpsc::sync_channel(1);
     let worker_env = env.clone();
+    let governing = governing.clone();
     let worker_log = log.clone();
     let worker_later = later.clone();
     let flusher = Mutex::new(Some(flusher));
     let body = Box::new(move || {
         let flusher = flusher.lock().ok().and_then(|mut flusher| flusher.take()).expect("started once");
-        run_worker(&worker_env, id, &worker_log, flusher, worker_later.clone(), &tell);
+        run_worker(&worker_env, id, &governing, &worker_log, flusher, worker_later.clone(), &tell);
     });
     let refused = |error| StartError::System { what: "start a worker", error };
     let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
@@ -365,12 +372,13 @@ async fn keep_flushing(worker: WorkerId, mut flusher: LogFlusher, shared: Arc<On
 fn run_worker(
     env: &Env,
     id: WorkerId,
+    governing: &CpuGoverning,
     log: &LogWriter,
     flusher: LogFlusher,
     later: Arc<OnceLock<Weak<Shared>>>,
     tell: &mpsc::SyncSender<Told>,
 ) {
-    let mut worker = match Worker::new(env, id) {
+    let mut worker = match Worker::new(env, id, governing) {
         Ok(worker) => worker,
         Err(error) => {
             let _ = tell.send(Err(error));

@@ -12,6 +12,7 @@ use storage::redo::{LogDir, LogWriter, RedoIndex};
 use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::WorkerHandle;
+use crate::ledger::Ledger;
 use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     /// Of taking snapshots, for analytical queries and checkpoints.
     pub(crate) snapshot_pauses: Pauses,
+    pub(crate) ledger: Ledger,
 }
 
 impl Shared {

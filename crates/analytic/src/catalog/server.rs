@@ -1,4 +1,4 @@
-//! System tables about the server: databases, roles, schemas, sessions, locks, settings.
+//! System tables about the server: databases, roles, schemas, sessions, locks, settings, the ledger.
 
 use types::{Datum, ElementType, TypeMod};
 
@@ -34,6 +34,9 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_stat_ssl" => encryption(out),
         "pg_prepared_statements" => prepared_statements(out),
         "pg_locks" => locks(out),
+        "ledger" => ledger(out, false),
+        "violations" => ledger(out, true),
+        "tenant_usage" => tenant_usage(out),
         _ => return false,
     }
     true
@@ -195,6 +198,48 @@ fn encryption(out: &mut Rows<'_>) {
             ("version", tls.map_or(Datum::Null, |t| text(&t.version))),
             ("cipher", tls.map_or(Datum::Null, |t| text(&t.cipher))),
             ("bits", tls.map_or(Datum::Null, |t| Datum::Int4(i32::from(t.bits)))),
+        ]);
+    }
+}
+
+/// The ledger, or of it what was missed.
+fn ledger(out: &mut Rows<'_>, broken_only: bool) {
+    let entries = out.shared.context.host.ledger();
+    for entry in entries.into_iter().filter(|entry| !broken_only || entry.missed > 0.0) {
+        out.add(vec![
+            ("tenant", text(entry.tenant)),
+            ("resource", text(entry.resource)),
+            ("began", Datum::TimestampTz(entry.began)),
+            ("ended", Datum::TimestampTz(entry.ended)),
+            ("active", Datum::Float8(entry.active)),
+            ("promised", Datum::Float8(entry.promised)),
+            ("demanded", Datum::Float8(entry.demanded)),
+            ("given", Datum::Float8(entry.given)),
+            ("missed", Datum::Float8(entry.missed)),
+            ("over", Datum::Float8(entry.over)),
+            ("cause", entry.cause.map_or(Datum::Null, text)),
+            ("owed", Datum::Float8(entry.owed)),
+        ]);
+    }
+}
+
+fn tenant_usage(out: &mut Rows<'_>) {
+    let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
+    for usage in out.shared.context.host.tenant_usage() {
+        out.add(vec![
+            ("tenant", text(usage.tenant)),
+            ("cpu", Datum::Float8(usage.cpu)),
+            ("cpu_demanded", Datum::Float8(usage.cpu_demanded)),
+            ("cpu_promised", Datum::Float8(usage.cpu_promised)),
+            ("cpu_max", usage.cpu_max.map_or(Datum::Null, Datum::Float8)),
+            ("cpu_seconds", Datum::Float8(usage.cpu_seconds)),
+            ("cpu_demanded_seconds", Datum::Float8(usage.cpu_demanded_seconds)),
+            ("cpu_missed_seconds", Datum::Float8(usage.cpu_missed_seconds)),
+            ("owed", Datum::Float8(usage.owed)),
+            ("resident_bytes", count(usage.resident_bytes)),
+            ("page_reads", count(usage.page_reads)),
+            ("page_writes", count(usage.page_writes)),
+            ("sessions", count(usage.sessions)),
         ]);
     }
 }

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, Waker};
 use async_task::{FallibleTask, Runnable};
 use base::{TenantId, WorkerId};
 use env::RemoteWaker;
-use governor::CpuPromise;
 use rustc_hash::FxHashMap;
 
 use super::account::TenantAccount;
+use super::governing::Terms;
 use super::proxy::ProxyState;
 use super::worker::schedule_at_home;
 
@@ -33,7 +33,7 @@ impl Work {
 
 pub(super) enum Message {
     Ready(Account, Work),
-    SetPromise(TenantId, CpuPromise),
+    SetTerms(TenantId, Terms),
     Forget(TenantId),
 }
 
@@ -195,9 +195,10 @@ impl WorkerHandle {
         TaskHandle(Some(task.fallible()))
     }
 
-    /// Changes what the scheduler knows of a tenant's promise, from its next poll on.
-    pub fn set_promise(&self, tenant: TenantId, promise: CpuPromise) {
-        self.0.send(Message::SetPromise(tenant, promise));
+    /// Puts a promise in force for a tenant whose home this worker is: its scheduler keeps it from the next pick on, for tasks that
+    /// are queued too, and the meter holds it against that.
+    pub fn set_terms(&self, tenant: TenantId, terms: Terms) {
+        self.0.send(Message::SetTerms(tenant, terms));
     }
 
     /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.

@@ -8,6 +8,7 @@
 //! A panic of a task ends that task alone; it is logged here, and whoever awaits the task gets `None`.
 
 mod account;
+mod governing;
 mod handle;
 mod home_cell;
 mod proxy;
@@ -15,6 +16,7 @@ mod run_queues;
 mod worker;
 
 pub use account::TenantAccount;
+pub use governing::{CpuGoverning, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;
 pub use proxy::{PROXY_QUANTUM, Proxy};

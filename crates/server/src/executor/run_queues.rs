@@ -6,22 +6,43 @@
 use std::collections::VecDeque;
 
 use base::{Nanos, TenantId};
-use governor::{CpuScheduler, Pick};
+use governor::{CpuFeed, CpuScheduler, Pick};
 use rustc_hash::FxHashMap;
 
+use super::governing::{CpuGoverning, Terms};
 use super::handle::{Account, Work};
 
 struct Queue {
     account: Account,
     work: VecDeque<Work>,
+    /// Proxies among `work`.
+    proxies: u32,
+    /// What was popped and is not settled yet.
+    running: Option<Running>,
     /// Polls and time charged since the last reconciliation; both zero if the queue is not in `touched`.
     polls: u64,
     polled: Nanos,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Running {
+    Task,
+    Proxy,
+}
+
+impl Queue {
+    /// What could use a core of its own: all tasks together, which one worker runs, and each proxy.
+    fn demand(&self) -> u32 {
+        let waiting = self.work.len() as u32 - self.proxies;
+        let tasks = u32::from(waiting > 0 || self.running == Some(Running::Task));
+        tasks + self.proxies + u32::from(self.running == Some(Running::Proxy))
+    }
+}
+
 pub(super) struct RunQueues {
-    pub(super) scheduler: CpuScheduler,
+    scheduler: CpuScheduler,
+    /// Tells the meter, which knows nothing of the scheduler.
+    feed: CpuFeed,
     /// By the account's queue index; sparse, since accounts are numbered by whoever first asks.
     queues: Vec<Option<Queue>>,
     by_tenant: FxHashMap<TenantId, usize>,
@@ -34,6 +55,27 @@ pub(super) struct RunQueues {
 }
 
 impl RunQueues {
+    pub(super) fn new(governing: &CpuGoverning) -> RunQueues {
+        RunQueues {
+            scheduler: governing.scheduler(),
+            feed: governing.feed(),
+            queues: Vec::new(),
+            by_tenant: FxHashMap::default(),
+            touched: Vec::new(),
+            ready: 0,
+            proxies: 0,
+            not_before: None,
+        }
+    }
+
+    /// Puts a promise in force.
+    pub(super) fn set_terms(&mut self, tenant: TenantId, terms: &Terms, now: Nanos) {
+        self.scheduler.set_promise(tenant, &terms.promise, now);
+        self.scheduler.set_price(tenant, terms.penalty_micros);
+        // Who was over a limit may not be any more.
+        self.not_before = None;
+    }
+
     /// Whether anything ready may be run now.
     pub(super) fn has_work(&self) -> bool {
         self.ready > 0 && self.not_before.is_none()
@@ -50,12 +92,16 @@ impl RunQueues {
     }
 
     pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
-        self.proxies += usize::from(work.is_proxy());
+        let is_proxy = work.is_proxy();
+        self.proxies += usize::from(is_proxy);
         self.not_before = None;
         let index = account.queue;
         let queue = self.queue(account);
         queue.work.push_back(work);
+        queue.proxies += u32::from(is_proxy);
         let was_empty = queue.work.len() == 1;
+        let demand = queue.demand();
+        self.feed.tasks(account.tenant, demand, now);
         if was_empty {
             self.scheduler.runnable(account.tenant, now);
         }
@@ -71,7 +117,14 @@ impl RunQueues {
         let by_tenant = &mut self.by_tenant;
         self.queues[index].get_or_insert_with(|| {
             by_tenant.insert(account.tenant, index);
-            Queue { account: account.clone(), work: VecDeque::new(), polls: 0, polled: Nanos(0) }
+            Queue {
+                account: account.clone(),
+                work: VecDeque::new(),
+                proxies: 0,
+                running: None,
+                polls: 0,
+                polled: Nanos(0),
+            }
         })
     }
 
@@ -84,6 +137,8 @@ impl RunQueues {
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
         let work = queue.work.pop_front().expect("a runnable tenant has work");
+        queue.running = Some(if work.is_proxy() { Running::Proxy } else { Running::Task });
+        queue.proxies -= u32::from(work.is_proxy());
         self.ready -= 1;
         self.proxies -= usize::from(work.is_proxy());
         Some((index, work))
@@ -91,16 +146,22 @@ impl RunQueues {
 
     /// Puts back what was popped and not run; it is first in its queue again.
     pub(super) fn put_back(&mut self, index: usize, work: Work) {
+        let queue = self.queues[index].as_mut().expect("a popped queue exists");
+        queue.running = None;
+        queue.proxies += u32::from(work.is_proxy());
         self.proxies += usize::from(work.is_proxy());
-        self.queues[index].as_mut().expect("a popped queue exists").work.push_front(work);
+        queue.work.push_front(work);
         self.ready += 1;
     }
 
     /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
     pub(super) fn settle(&mut self, index: usize, now: Nanos) {
-        let queue = self.queues[index].as_ref().expect("a popped queue exists");
+        let queue = self.queues[index].as_mut().expect("a popped queue exists");
+        queue.running = None;
+        let tenant = queue.account.tenant;
+        self.feed.tasks(tenant, queue.demand(), now);
         if queue.work.is_empty() {
-            self.scheduler.blocked(queue.account.tenant, now);
+            self.scheduler.blocked(tenant, now);
         }
     }
 
@@ -117,6 +178,7 @@ impl RunQueues {
         queue.polls += 1;
         queue.polled += used;
         queue.account.add_poll(used);
+        self.feed.used(queue.account.tenant, used, now);
         self.scheduler.charge(queue.account.tenant, used, now);
     }
 
@@ -132,6 +194,7 @@ impl RunQueues {
     /// Charges processor time measured exactly, on another thread's clock.
     pub(super) fn charge_exact(&mut self, account: &Account, used: Nanos, now: Nanos) {
         account.add(used);
+        self.feed.used(account.tenant, used, now);
         self.scheduler.charge(account.tenant, used, now);
     }
 
@@ -162,10 +225,12 @@ impl RunQueues {
             if missing > 0 {
                 let share = share_of(missing, queue.polls, polls);
                 queue.account.add(share);
+                self.feed.used(tenant, share, now);
                 self.scheduler.charge(tenant, share, now);
             } else if excess > 0 {
                 let share = share_of(excess, queue.polled.0, polled);
                 queue.account.take_back(share);
+                self.feed.take_back(tenant, share, now);
                 self.scheduler.refund(tenant, share, now);
             }
             queue.polls = 0;
@@ -174,11 +239,12 @@ impl RunQueues {
     }
 
     /// Forgets a tenant whose account nobody else holds, so that no work of it is left.
-    pub(super) fn forget(&mut self, tenant: TenantId) {
+    pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
         let Some(index) = self.by_tenant.remove(&tenant) else { return };
         let queue = self.queues[index].take().expect("a known tenant has a queue");
         assert!(queue.work.is_empty(), "work holds its account");
         self.touched.retain(|touched| *touched != index);
+        self.feed.remove(tenant, now);
         self.scheduler.remove(tenant);
     }
 
@@ -187,6 +253,8 @@ impl RunQueues {
         let mut all = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
             all.extend(queue.work.drain(..));
+            (queue.proxies, queue.running) = (0, None);
+            self.feed.tasks(queue.account.tenant, 0, now);
             self.scheduler.blocked(queue.account.tenant, now);
         }
         (self.ready, self.proxies, self.not_before) = (0, 0, None);

@@ -12,9 +12,13 @@ use super::*;
 const A: TenantId = TenantId(16);
 const B: TenantId = TenantId(17);
 
+fn governing() -> CpuGoverning {
+    CpuGoverning::new(1, Env::real().now())
+}
+
 fn worker() -> (Env, Worker) {
     let env = Env::real();
-    let worker = Worker::new(&env, WorkerId(0)).unwrap();
+    let worker = Worker::new(&env, WorkerId(0), &governing()).unwrap();
     (env, worker)
 }
 
@@ -245,7 +249,7 @@ fn home_cell_is_used_at_home_only_and_not_inside_itself() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(nested)).is_err());
     let abroad = cell.clone();
     std::thread::spawn(move || {
-        let other = Worker::new(&Env::real(), WorkerId(0)).unwrap();
+        let other = Worker::new(&Env::real(), WorkerId(0), &governing()).unwrap();
         let used =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other.enter(|| abroad.with(|_| ()))));
         assert!(used.is_err(), "another worker of the same id is not home");
@@ -265,7 +269,7 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
         "worker",
         Some(core),
         Box::new(move || {
-            let mut worker = Worker::new(&on_core, WorkerId(0)).unwrap();
+            let mut worker = Worker::new(&on_core, WorkerId(0), &governing()).unwrap();
             if let Err(error) = worker.claim_priority() {
                 eprintln!("no worker priority here: {error}");
             }
@@ -337,7 +341,7 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
 fn run_simulated(seed: u64) -> u64 {
     let world = env::sim::World::new(seed);
     let env = world.env();
-    let mut workers = [0, 1].map(|id| Worker::new(&env, WorkerId(id)).unwrap());
+    let mut workers = [0, 1].map(|id| Worker::new(&env, WorkerId(id), &governing()).unwrap());
     let handles = [workers[0].handle(), workers[1].handle()];
     env.disk.create_dir_all(std::path::Path::new("/d")).unwrap();
     let file = env.disk.open(std::path::Path::new("/d/f"), env::OpenMode::CreateNew, false).unwrap();

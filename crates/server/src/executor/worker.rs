@@ -3,15 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
-use governor::{CpuPromise, MilliCores};
 
+use super::governing::CpuGoverning;
 use super::handle::{Account, Message, Shared, Work, WorkerHandle};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
 use super::run_queues::RunQueues;
@@ -22,13 +21,6 @@ const POLL_BUDGET: Nanos = Nanos::from_micros(250);
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
 /// How long after it last raised a proxy a worker keeps its own raised priority.
 const RAISED_TIME: Nanos = Nanos::from_millis(10);
-/// What the server's own tasks (log flush, accepting) have reserved on each worker, in thousandths of a core: tenants with
-/// reservations wait for them, and would else keep them from running.
-const SYSTEM_RESERVED: MilliCores = MilliCores(200);
-/// Their weight beyond that: they are short and others wait for them, so they go first unless they flood the worker. Tenants
-/// have 100 each by default.
-const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
-
 /// What one turn did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TurnReport {
@@ -44,6 +36,7 @@ pub struct TurnReport {
 pub struct Worker {
     env: Env,
     handle: WorkerHandle,
+    governing: CpuGoverning,
     system: Account,
     local: Rc<Local>,
     mail: Vec<Message>,
@@ -146,13 +139,12 @@ pub(super) fn schedule_at_home(account: &Account, work: Work) {
 
 impl Worker {
     /// A worker for the calling thread. Ids are unique among the live workers of a process.
-    pub fn new(env: &Env, id: WorkerId) -> io::Result<Worker> {
+    pub fn new(env: &Env, id: WorkerId, governing: &CpuGoverning) -> io::Result<Worker> {
         let reactor = Reactor::new(env)?;
         let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
         let handle = WorkerHandle(shared.clone());
-        let mut queues = RunQueues::default();
-        let system = CpuPromise { reserved: SYSTEM_RESERVED, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
-        queues.scheduler.set_promise(TenantId::SYSTEM, &system, env.now());
+        let mut queues = RunQueues::new(governing);
+        queues.set_terms(TenantId::SYSTEM, &governing.of_system(), env.now());
         let local = Local {
             shared: shared.clone(),
             queues: RefCell::new(queues),
@@ -161,6 +153,7 @@ impl Worker {
             env: env.clone(),
         };
         Ok(Worker {
+            governing: governing.clone(),
             system: shared.account(TenantId::SYSTEM),
             handle,
             local: Rc::new(local),
@@ -258,12 +251,15 @@ impl Worker {
             let mut queues = self.local.queues.borrow_mut();
             match message {
                 Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
-                Message::SetPromise(tenant, promise) => {
-                    queues.scheduler.set_promise(tenant, &promise, self.local.now.get());
+                Message::SetTerms(tenant, terms) => {
+                    queues.set_terms(tenant, &terms, self.local.now.get());
+                    let home = u32::from(self.local.shared.id.0);
+                    self.governing.set_terms(tenant, &terms, Some(home), self.local.now.get());
                 }
                 Message::Forget(tenant) => {
                     if self.local.shared.retire(tenant) {
-                        queues.forget(tenant);
+                        queues.forget(tenant, self.local.now.get());
+                        self.governing.meters().forget(tenant);
                     }
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, SessionId};
+use base::{Nanos, SessionId, TenantId};
 use pgproto::scram::Verifier;
-use sql::session::{BackendRow, Field, HostStatement, SessionHost};
+use sql::session::{BackendRow, Field, HostStatement, LedgerEntry, SessionHost, UsageEntry};
 
 use super::control::Control;
 use crate::shared::Shared;
@@ -24,6 +24,11 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Host {
         Host { shared, control }
+    }
+
+    /// Whose doings this session may see; `None` for all.
+    fn visible(&self) -> Option<TenantId> {
+        (!self.control.administrator).then_some(self.control.tenant)
     }
 
     /// Another session this one may act upon.
@@ -52,8 +57,13 @@ impl SessionHost for Host {
         self.shared.env.entropy.fill(bytes);
     }
     fn backends(&self) -> Vec<BackendRow> {
-        let tenant = (!self.control.administrator).then_some(self.control.tenant);
-        self.shared.sessions.list(tenant).iter().map(|control| control.activity().clone()).collect()
+        self.shared.sessions.list(self.visible()).iter().map(|control| control.activity().clone()).collect()
+    }
+    fn ledger(&self) -> Vec<LedgerEntry> {
+        self.shared.ledger.entries(&self.shared, self.visible())
+    }
+    fn tenant_usage(&self) -> Vec<UsageEntry> {
+        self.shared.ledger.usage(&self.shared, self.visible())
     }
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64) {
         let mut activity = self.control.activity();

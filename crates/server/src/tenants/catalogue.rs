@@ -16,6 +16,7 @@ use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
 use super::{Entry, Home, making};
 use crate::data_dir::tenant_files;
+use crate::executor::Terms;
 use crate::shared::Shared;
 
 const SCHEMA: &str = "rowhouse";
@@ -81,7 +82,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             match state {
                 State::Live => {
                     let home = Home::of(shared, id, &row.volume)?;
-                    home.worker().set_promise(id, row.promise.cpu);
+                    home.worker().set_terms(id, Terms::of(&row.promise));
                     shared.tenants.insert(Entry::new(id, home, row));
                 }
                 State::Making => unmade.push((id, row)),

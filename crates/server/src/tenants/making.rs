@@ -12,6 +12,7 @@ use base::SqlResult;
 
 use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
+use crate::executor::Terms;
 use crate::shared::Shared;
 
 /// Makes the tenant at `home`, whose data file `file` makes. The caller holds the name. After `Ok` the tenant survives
@@ -37,7 +38,7 @@ pub(super) async fn make(
         }
         return Err(error);
     }
-    home.worker().set_promise(id, row.promise.cpu);
+    home.worker().set_terms(id, Terms::of(&row.promise));
     shared.tenants.insert(Entry::new(id, home.clone(), row));
     Ok(())
 }

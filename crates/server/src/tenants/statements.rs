@@ -14,6 +14,7 @@ use types::{Datum, PgType, Row, TypeMod};
 use super::registry::TenantRow;
 use super::{Entry, Home, SYSTEM_DATABASE, catalogue, making};
 use crate::data_dir::DEFAULT_VOLUME;
+use crate::executor::Terms;
 use crate::session::Control;
 use crate::shared::Shared;
 
@@ -167,7 +168,7 @@ async fn alter(shared: &Arc<Shared>, name: &str, options: &[(String, String)]) -
     let mut row = entry.row();
     set_all(&mut row.promise, options.iter())?;
     catalogue::update(shared, entry.id, &row).await?;
-    entry.home.worker().set_promise(entry.id, row.promise.cpu);
+    entry.home.worker().set_terms(entry.id, Terms::of(&row.promise));
     entry.set_row(row);
     Ok(())
 }
@@ -210,6 +211,7 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     entry.home.remove().await?;
     shared.log_dir.forget(entry.id);
     entry.home.worker().forget(entry.id);
+    shared.ledger.forget(entry.id);
     Ok(())
 }
 

@@ -36,6 +36,48 @@ pub struct BackendRow {
     pub query: String,
 }
 
+/// A row of `rowhouse.ledger`: one tenant, one resource, one metering interval. Amounts are core-seconds, or numbers of I/Os.
+#[derive(Clone, Debug)]
+pub struct LedgerEntry {
+    pub tenant: String,
+    pub resource: &'static str,
+    /// Microseconds since 2000-01-01 UTC, as below.
+    pub began: i64,
+    pub ended: i64,
+    /// Seconds of the interval in which the tenant wanted anything.
+    pub active: f64,
+    pub promised: f64,
+    /// The part of it that there was demand for.
+    pub demanded: f64,
+    pub given: f64,
+    pub missed: f64,
+    /// More than the limit.
+    pub over: f64,
+    /// Why, if something was missed.
+    pub cause: Option<&'static str>,
+    /// The price of what was missed.
+    pub owed: f64,
+}
+
+/// A row of `rowhouse.tenant_usage`: in the last metering interval, and since the server's start.
+#[derive(Clone, Debug)]
+pub struct UsageEntry {
+    pub tenant: String,
+    /// Cores used, wanted of what was promised, promised, and the limit.
+    pub cpu: f64,
+    pub cpu_demanded: f64,
+    pub cpu_promised: f64,
+    pub cpu_max: Option<f64>,
+    pub cpu_seconds: f64,
+    pub cpu_demanded_seconds: f64,
+    pub cpu_missed_seconds: f64,
+    pub owed: f64,
+    pub resident_bytes: u64,
+    pub page_reads: u64,
+    pub page_writes: u64,
+    pub sessions: u64,
+}
+
 /// A row of `pg_locks`.
 #[derive(Clone, Debug, Default)]
 pub struct LockRow {
@@ -56,6 +98,14 @@ pub trait SessionHost: Send + Sync {
     fn random(&self, bytes: &mut [u8]);
     /// Sessions of this session's tenant (of all, for the administrator).
     fn backends(&self) -> Vec<BackendRow>;
+    /// The ledger, oldest rows first: of this session's tenant (of all, for the administrator).
+    fn ledger(&self) -> Vec<LedgerEntry> {
+        Vec::new()
+    }
+    /// What this session's tenant uses (every one that did anything, for the administrator).
+    fn tenant_usage(&self) -> Vec<UsageEntry> {
+        Vec::new()
+    }
     /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
     /// has ended.
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);

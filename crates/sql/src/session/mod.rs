@@ -43,7 +43,7 @@ use types::FormatContext;
 
 pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
-pub use host::{BackendRow, LockRow, SessionHost, TlsRow};
+pub use host::{BackendRow, LedgerEntry, LockRow, SessionHost, TlsRow, UsageEntry};
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;

@@ -1,4 +1,4 @@
-//! What the system itself has: the tables of `pg_catalog` and `information_schema`, the functions that `pg_proc` lists.
+//! What the system itself has: the tables of `pg_catalog`, `information_schema` and `rowhouse`, the functions that `pg_proc` lists.
 //!
 //! Only names, oids and types, the same for every tenant; `analytic` makes the rows. `tables.txt` has the columns as PostgreSQL
 //! 15 has them, one table a line.

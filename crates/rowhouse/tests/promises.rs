@@ -1,0 +1,109 @@
+//! Promises of processor time by wire: limits hold, and the ledger says what was promised, wanted and given.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Server, run};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+
+async fn rows(client: &Client, sql: &str) -> Vec<SimpleQueryRow> {
+    let messages = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
+    messages.into_iter().filter_map(row).collect()
+}
+
+fn number(row: &SimpleQueryRow, column: &str) -> f64 {
+    row.get(column).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{column} is a number"))
+}
+
+/// Has a tenant work for as long, on the point path.
+async fn work(owner: &Client, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        rows(owner, "SELECT sum(n) FROM t").await;
+    }
+}
+
+const TABLE: &str =
+    "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT g FROM generate_series(1, 5000) g";
+
+#[test]
+fn a_limit_of_processor_time_holds_and_can_be_lifted() {
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        owner.batch_execute(TABLE).await.expect("rows");
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = 0.05)").await.expect("altered");
+        let used = async || {
+            let all = rows(&admin, "SHOW TENANTS").await;
+            let acme = all.iter().find(|row| row.get("name") == Some("acme")).expect("acme is there");
+            number(acme, "cpu_seconds")
+        };
+        let (before, began) = (used().await, Instant::now());
+        work(&owner, Duration::from_millis(2500)).await;
+        let (took, given) = (began.elapsed().as_secs_f64(), used().await - before);
+        // The bucket lets 20 ms of the limit through at once, and a statement under way ends.
+        assert!(given <= 0.05 * (took + 0.02) + 0.1, "{given} s of {took} s");
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = none)").await.expect("altered");
+        let before = used().await;
+        work(&owner, Duration::from_millis(500)).await;
+        assert!(used().await > before, "it works on");
+    });
+}
+
+#[test]
+fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        admin.batch_execute("ALTER TENANT acme SET (cpu = 0.25, penalty = 2)").await.expect("altered");
+        server.create_tenant("other").await;
+        admin.batch_execute("ALTER TENANT other SET (cpu = 0.1, cpu_max = 0.5)").await.expect("altered");
+        owner.batch_execute(TABLE).await.expect("rows");
+        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, cause, owed FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
+        let until = Instant::now() + Duration::from_secs(60);
+        let found = loop {
+            work(&owner, Duration::from_millis(300)).await;
+            let found = rows(&admin, of_acme).await;
+            if found.len() >= 3 {
+                break found;
+            }
+            assert!(Instant::now() < until, "no interval ends");
+        };
+        // The promise was altered within the first.
+        for row in &found[1..] {
+            let (time, demanded, given) =
+                (number(row, "time"), number(row, "demanded"), number(row, "given"));
+            assert_eq!(row.get("resource"), Some("cpu"));
+            assert!((number(row, "promised") - 0.25 * time).abs() < 1e-5, "{row:?}");
+            assert!(demanded > 0.0 && demanded <= 0.25 * number(row, "active") + 1e-6, "{row:?}");
+            assert!(number(row, "active") <= time + 1e-6, "{row:?}");
+            let missed = number(row, "missed");
+            assert!((missed - (demanded - given).max(0.0)).abs() < 1e-6, "{row:?}");
+            assert_eq!(row.get("cause").is_some(), missed > 0.0, "{row:?}");
+            assert!((number(row, "owed") - 2.0 * missed).abs() < 1e-5, "{row:?}");
+            assert_eq!(number(row, "over"), 0.0, "there is no limit");
+        }
+        for row in rows(&admin, "SELECT missed FROM rowhouse.violations").await {
+            assert!(number(&row, "missed") > 0.0);
+        }
+        let usage = rows(&owner, "SELECT * FROM rowhouse.tenant_usage").await;
+        assert_eq!(usage.len(), 1, "its own");
+        assert_eq!(usage[0].get("tenant"), Some("acme"));
+        assert_eq!(number(&usage[0], "cpu_promised"), 0.25);
+        assert_eq!(usage[0].get("cpu_max"), None);
+        assert!(number(&usage[0], "cpu_seconds") > 0.0);
+        assert_eq!(number(&usage[0], "sessions"), 1.0);
+        let other = server.owner("other").await;
+        assert!(rows(&other, "SELECT * FROM rowhouse.ledger WHERE tenant <> 'other'").await.is_empty());
+        let all = rows(&admin, "SELECT DISTINCT tenant FROM rowhouse.tenant_usage ORDER BY 1").await;
+        assert!(all.iter().any(|row| row.get("tenant") == Some("acme")), "the administrator sees all");
+        drop((owner, other));
+        while admin.batch_execute("DROP TENANT acme").await.is_err() {
+            // Its session is just ending.
+            assert!(Instant::now() < until, "acme cannot be dropped");
+        }
+        assert!(rows(&admin, of_acme).await.is_empty(), "with the tenant its rows go");
+    });
+}

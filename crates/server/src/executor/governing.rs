@@ -1,0 +1,75 @@
+//! What the governor keeps of processor time across workers.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use base::{Nanos, TenantId};
+use governor::{CpuAccounts, CpuFeed, CpuMeters, CpuPromise, CpuScheduler, CpuTerms, MilliCores};
+
+/// What the server's own tasks (log flush, accepting) have reserved for each worker, in thousandths of a core: tenants with
+/// reservations wait for them, and would else keep them from running.
+const SYSTEM_RESERVED: u32 = 200;
+/// Their weight beyond that: they are short and others wait for them, so they go first unless they flood the worker. Tenants
+/// have 100 each by default.
+const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
+
+/// One for all workers of a server. Clones are of the same one.
+#[derive(Clone)]
+pub struct CpuGoverning {
+    workers: u32,
+    accounts: Arc<CpuAccounts>,
+    meters: Arc<CpuMeters>,
+}
+
+impl CpuGoverning {
+    /// For so many workers, none of which knows a tenant yet. `now` is the present.
+    pub fn new(workers: usize, now: Nanos) -> CpuGoverning {
+        let workers = u32::try_from(workers).expect("fewer than 2^32 workers");
+        let governing = CpuGoverning { workers, accounts: Arc::default(), meters: CpuMeters::new() };
+        governing.set_terms(TenantId::SYSTEM, &governing.of_system(), None, now);
+        governing
+    }
+
+    /// What the server's own tasks have.
+    pub(super) fn of_system(&self) -> Terms {
+        let reserved = MilliCores(SYSTEM_RESERVED * self.workers);
+        let promise = CpuPromise { reserved, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
+        Terms { promise, penalty_micros: 0 }
+    }
+
+    /// What the ledger is made from. Shares nothing with the schedulers.
+    pub fn meters(&self) -> &Arc<CpuMeters> {
+        &self.meters
+    }
+
+    pub(super) fn scheduler(&self) -> CpuScheduler {
+        CpuScheduler::sharing(self.accounts.clone())
+    }
+
+    pub(super) fn feed(&self) -> CpuFeed {
+        CpuFeed::new(self.meters.clone())
+    }
+
+    /// Has the meter hold a tenant's time against this promise from `now` on. `home` is `None` for a tenant with tasks on all workers.
+    pub(super) fn set_terms(&self, tenant: TenantId, terms: &Terms, home: Option<u32>, now: Nanos) {
+        let CpuPromise { reserved, max, .. } = terms.promise;
+        let terms =
+            CpuTerms { reserved, max, penalty_micros: terms.penalty_micros, home, ..CpuTerms::default() };
+        self.meters.set_terms(tenant, terms, now);
+    }
+}
+
+/// What a tenant was promised of processor time, and what a core-second less costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    pub promise: CpuPromise,
+    /// In millionths.
+    pub penalty_micros: u64,
+}
+
+impl Terms {
+    /// Those of a tenant's promise.
+    pub fn of(promise: &governor::Promise) -> Terms {
+        Terms { promise: promise.cpu, penalty_micros: promise.penalty_micros }
+    }
+}
