@@ -1,17 +1,24 @@
 //! CPU, I/O and memory policy: whose task runs next, and what each tenant was promised.
 //!
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
-//! nothing on the run path. Today: the promises themselves, processor time by reservation, limit and weight with the
-//! meter that audits it, and which pages leave memory.
+//! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
+//! weight with the meters that audit them, and which pages leave memory.
 
 mod cpu;
+#[cfg(test)]
+mod fixture;
+mod io;
 mod memory;
 mod meter;
 mod promise;
 
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Overbooking, Pick, Policy};
+pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoPolicy, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{EvictionTime, UseTimes, VictimChoice};
-pub use meter::{Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, Delays, LedgerRow, Resource};
+pub use meter::{
+    Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, Delays, IoCapacity, IoCause, IoDelays, IoInterval, IoMeter,
+    IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource,
+};
 pub use promise::{
     CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseError, PromiseKey,
 };

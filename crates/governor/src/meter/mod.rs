@@ -4,7 +4,9 @@
 //! delays or overcharges a tenant is found out here. Rows go to whoever keeps the ledger.
 
 mod cpu;
+mod io;
 mod ledger;
 
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
+pub use io::{IoCapacity, IoCause, IoDelays, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
 pub use ledger::{Cause, Delays, LedgerRow, Resource};

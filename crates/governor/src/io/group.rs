@@ -1,0 +1,123 @@
+//! A log group on its way to a place: one request that many tenants share.
+//!
+//! It stands beside the lanes with the earliest due time and the least virtual time of its members. No limit holds it: a
+//! member over its own was not let into it ([`super::IoQueue::opens_at`]), so it holds nobody up.
+
+use base::Nanos;
+
+use super::account::Right;
+use super::cost::IoCost;
+use super::lanes::{Lanes, Turn};
+use super::tag::Stamp;
+use super::volume::IoVolume;
+
+/// Stands for the group where lanes are named.
+pub(super) const GROUP: u32 = u32::MAX;
+
+pub(super) struct Group<T> {
+    payload: Option<T>,
+    /// Kept from group to group for its room.
+    members: Vec<(u32, IoCost)>,
+    arrival: Stamp,
+    claims_from: Stamp,
+    due: Stamp,
+    rank: Stamp,
+    spare: Stamp,
+}
+
+impl<T> Group<T> {
+    pub(super) fn new() -> Group<T> {
+        Group {
+            payload: None,
+            members: Vec::new(),
+            arrival: Stamp::NEVER,
+            claims_from: Stamp::NEVER,
+            due: Stamp::NEVER,
+            rank: Stamp::NEVER,
+            spare: Stamp::NEVER,
+        }
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.payload.is_some()
+    }
+
+    /// Queues the group of the members collected by [`Group::add`].
+    ///
+    /// # Panics
+    /// If one is queued: a log flushes one group after the other.
+    pub(super) fn put(&mut self, payload: T, lanes: &Lanes<T>, volume: &IoVolume, now: Nanos) {
+        assert!(!self.is_queued(), "a log has one group on its way at a time");
+        self.payload = Some(payload);
+        self.arrival = Stamp::at(now);
+        self.claims_from = self.arrival.minus(volume.lateness(now));
+        self.weigh(lanes, volume);
+    }
+
+    pub(super) fn begin(&mut self) {
+        assert!(!self.is_queued(), "a log has one group on its way at a time");
+        self.members.clear();
+    }
+
+    pub(super) fn add(&mut self, lane: u32, share: IoCost) {
+        self.members.push((lane, share));
+    }
+
+    /// Reads the members' tags: when the group comes, and when promises have changed.
+    pub(super) fn weigh(&mut self, lanes: &Lanes<T>, volume: &IoVolume) {
+        (self.due, self.rank, self.spare) = (Stamp::NEVER, Stamp::NEVER, Stamp::NEVER);
+        for (lane, _) in &self.members {
+            let lane = lanes.lane(*lane);
+            let due = lane.account.due(&lane.terms, self.claims_from);
+            self.due = self.due.min(due);
+            self.rank = self.rank.min(lane.terms.rank(due));
+            self.spare = self.spare.min(lane.account.spare().max(volume.floor()));
+        }
+    }
+
+    /// The group's turn, if it goes before `lanes_turn`.
+    pub(super) fn turn(&self, lanes_turn: Option<Turn>, now: Nanos) -> Option<Turn> {
+        if !self.is_queued() {
+            return lanes_turn;
+        }
+        let mine = match self.due <= Stamp::at(now) {
+            true => Turn { lane: GROUP, right: Right::Reserved, key: self.rank },
+            false => Turn { lane: GROUP, right: Right::Spare, key: self.spare },
+        };
+        match lanes_turn {
+            Some(other) if other.right == mine.right && other.key < mine.key => Some(other),
+            Some(other) if other.right == Right::Reserved && mine.right == Right::Spare => Some(other),
+            _ => Some(mine),
+        }
+    }
+
+    pub(super) fn due_at(&self) -> Stamp {
+        if self.is_queued() { self.rank.min(self.due) } else { Stamp::NEVER }
+    }
+
+    pub(super) fn spare_at(&self) -> Stamp {
+        if self.is_queued() { self.spare } else { Stamp::NEVER }
+    }
+
+    /// Takes the group out, to be issued, and charges its members their shares.
+    pub(super) fn take(&mut self, turn: Turn, lanes: &Lanes<T>, volume: &IoVolume, now: Nanos) -> T {
+        let at = Stamp::at(now);
+        match turn.right {
+            Right::Reserved => volume.note_served(self.due, now),
+            Right::Spare => volume.raise_floor(turn.key),
+        }
+        volume.charge_limit(self.members.iter().map(|(_, share)| *share).sum(), self.arrival, at);
+        for (lane, share) in &self.members {
+            let lane = lanes.lane(*lane);
+            lane.account.wake(volume.floor());
+            let is_due = lane.account.due(&lane.terms, self.claims_from) <= at;
+            let right = if is_due { Right::Reserved } else { Right::Spare };
+            lane.account.charge(&lane.terms, *share, right, (self.arrival, self.claims_from), now);
+        }
+        self.payload.take().expect("a group has its turn while it is queued")
+    }
+
+    pub(super) fn cancel(&mut self) -> Option<T> {
+        self.payload.take()
+    }
+}

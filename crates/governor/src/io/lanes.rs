@@ -1,0 +1,345 @@
+//! A worker's tenants on one volume: what each has queued, and in what order they come.
+//!
+//! A lane that has something queued stands in the heaps: `held` by the instant its limit opens; else `spare` by virtual time,
+//! and, if it has a reservation, `later` by its due time or, once that has come, `due` by its rank. The keys are copies of shared tags, which
+//! other workers advance; a tag only grows while an epoch lasts, so a key is never too large, and what comes up first is
+//! placed again before it is believed. Lanes without requests stand nowhere and cost nothing.
+
+use std::sync::Arc;
+
+use base::{Nanos, TenantId};
+use rustc_hash::FxHashMap;
+
+use super::account::{Account, Right, Terms};
+use super::cost::IoCost;
+use super::heap::LaneHeap;
+use super::policy::IoPolicy;
+use super::pool::{List, PlaceNo, Pool};
+use super::tag::Stamp;
+use super::volume::IoVolume;
+
+/// What a request is for, as far as its own tenant's order goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoClass {
+    /// A short statement waits for it.
+    Short,
+    /// A scan, spill, checkpoint, backup: one of many.
+    Bulk,
+}
+
+/// While a tenant has both kinds queued, one of so many is of the bulk: it goes last, and goes on.
+const BULK_EVERY: u32 = 8;
+
+/// A request that is queued.
+pub(super) struct Waiting<T> {
+    pub(super) payload: T,
+    pub(super) cost: IoCost,
+    pub(super) arrival: Stamp,
+    /// From when on it claims its turn: earlier than its arrival by how late the volume is.
+    pub(super) claims_from: Stamp,
+}
+
+/// A request in its queue, to be taken back by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoToken {
+    lane: u32,
+    class: IoClass,
+    place: PlaceNo,
+}
+
+pub(super) struct Lane {
+    pub(super) account: Arc<Account>,
+    pub(super) terms: Terms,
+    short: List,
+    bulk: List,
+    /// Short requests that went before a bulk one.
+    passed: u32,
+    epoch: u32,
+    /// Place among the active lanes, while it is one.
+    active_at: u32,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.bulk.is_empty()
+    }
+}
+
+/// Whose turn it is, and by what right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) lane: u32,
+    pub(super) right: Right,
+    /// Rank among what is due, or virtual time.
+    pub(super) key: Stamp,
+}
+
+pub(super) struct Lanes<T> {
+    lanes: Vec<Lane>,
+    free: Vec<u32>,
+    by_tenant: FxHashMap<TenantId, u32>,
+    pool: Pool<Waiting<T>>,
+    held: LaneHeap,
+    spare: LaneHeap,
+    later: LaneHeap,
+    due: LaneHeap,
+    /// Lanes with something queued, in no order, and where each stands there.
+    active: Vec<u32>,
+    queued: usize,
+}
+
+impl<T> Lanes<T> {
+    pub(super) fn new() -> Lanes<T> {
+        Lanes {
+            lanes: Vec::new(),
+            free: Vec::new(),
+            by_tenant: FxHashMap::default(),
+            pool: Pool::new(),
+            held: LaneHeap::default(),
+            spare: LaneHeap::default(),
+            later: LaneHeap::default(),
+            due: LaneHeap::default(),
+            active: Vec::new(),
+            queued: 0,
+        }
+    }
+
+    /// Requests queued.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// The tenant's lane, with its terms as they are now. Made at the tenant's first request here; that allocates.
+    pub(super) fn lane_of(&mut self, tenant: TenantId, volume: &IoVolume) -> u32 {
+        let lane = match self.by_tenant.get(&tenant) {
+            Some(lane) => *lane,
+            None => self.make(tenant, volume),
+        };
+        let epoch = volume.epoch();
+        if self.lanes[lane as usize].epoch != epoch {
+            self.lanes[lane as usize].read_terms(volume.policy(), epoch);
+        }
+        lane
+    }
+
+    fn make(&mut self, tenant: TenantId, volume: &IoVolume) -> u32 {
+        let account = volume.account(tenant);
+        let fresh = Lane {
+            terms: account.terms(volume.policy()),
+            account,
+            short: List::default(),
+            bulk: List::default(),
+            passed: 0,
+            epoch: volume.epoch(),
+            active_at: 0,
+        };
+        let lane = match self.free.pop() {
+            Some(lane) => {
+                self.lanes[lane as usize] = fresh;
+                lane
+            }
+            None => {
+                self.lanes.push(fresh);
+                let count = self.lanes.len();
+                for heap in [&mut self.held, &mut self.spare, &mut self.later, &mut self.due] {
+                    heap.know(count);
+                }
+                self.active.reserve(count - self.active.len());
+                u32::try_from(count - 1).expect("fewer than 2^32 tenants on a worker")
+            }
+        };
+        self.by_tenant.insert(tenant, lane);
+        lane
+    }
+
+    pub(super) fn lane(&self, lane: u32) -> &Lane {
+        &self.lanes[lane as usize]
+    }
+
+    pub(super) fn push(
+        &mut self,
+        lane: u32,
+        class: IoClass,
+        request: Waiting<T>,
+        volume: &IoVolume,
+        now: Nanos,
+    ) -> IoToken {
+        let state = &mut self.lanes[lane as usize];
+        let was_empty = state.is_empty();
+        let list = match class {
+            IoClass::Short => &mut state.short,
+            IoClass::Bulk => &mut state.bulk,
+        };
+        let place = self.pool.push(list, request);
+        self.queued += 1;
+        if was_empty {
+            state.account.wake(volume.floor());
+            state.active_at = self.active.len() as u32;
+            self.active.push(lane);
+            self.place(lane, now);
+        }
+        IoToken { lane, class, place }
+    }
+
+    /// Takes a request back; `None` if it is not queued any more.
+    pub(super) fn remove(&mut self, token: IoToken, now: Nanos) -> Option<T> {
+        let state = &mut self.lanes[token.lane as usize];
+        self.pool.get(token.place)?;
+        let list = match token.class {
+            IoClass::Short => &mut state.short,
+            IoClass::Bulk => &mut state.bulk,
+        };
+        let request = self.pool.remove(list, token.place)?;
+        self.queued -= 1;
+        self.settle(token.lane, now);
+        Some(request.payload)
+    }
+
+    /// Takes the lane's next request out, to be issued, charges it, and places the lane anew.
+    pub(super) fn take(&mut self, turn: Turn, volume: &IoVolume, now: Nanos) -> Waiting<T> {
+        let at = Stamp::at(now);
+        let (arrival, claims_from) = self.claim(turn.lane);
+        let state = &mut self.lanes[turn.lane as usize];
+        let bulk_turn = state.passed + 1 >= BULK_EVERY && !state.bulk.is_empty();
+        let from_short = !state.short.is_empty() && !bulk_turn;
+        state.passed = if from_short && !state.bulk.is_empty() { state.passed + 1 } else { 0 };
+        let list = if from_short { &mut state.short } else { &mut state.bulk };
+        let request = self.pool.pop_first(list).expect("a lane in a heap has a request");
+        self.queued -= 1;
+        match turn.right {
+            Right::Reserved => volume.note_served(state.account.due(&state.terms, claims_from).min(at), now),
+            Right::Spare => volume.raise_floor(turn.key),
+        }
+        volume.charge_limit(request.cost, arrival, at);
+        state.account.charge(&state.terms, request.cost, turn.right, (arrival, claims_from), now);
+        self.settle(turn.lane, now);
+        request
+    }
+
+    /// Whose turn it is: the due request of the smallest rank, else the least served by weight; `None` if all are held by
+    /// their limits.
+    pub(super) fn turn(&mut self, now: Nanos) -> Option<Turn> {
+        let at = Stamp::at(now);
+        while let Some((key, lane)) = self.held.first()
+            && Stamp(key) <= at
+        {
+            self.place(lane, now);
+        }
+        while let Some((key, lane)) = self.later.first()
+            && Stamp(key) <= at
+        {
+            self.place(lane, now);
+        }
+        loop {
+            let (heap, right) = match self.due.first() {
+                Some(first) => (first, Right::Reserved),
+                None => (self.spare.first()?, Right::Spare),
+            };
+            self.place(heap.1, now);
+            let again = match right {
+                Right::Reserved => self.due.first(),
+                Right::Spare => self.spare.first(),
+            };
+            if again == Some(heap) && (right == Right::Reserved || self.due.first().is_none()) {
+                return Some(Turn { lane: heap.1, right, key: Stamp(heap.0) });
+            }
+        }
+    }
+
+    /// The rank of the most urgent request that is due, or the instant at which the first one will be.
+    pub(super) fn due_at(&self) -> Stamp {
+        let due = self.due.first().map_or(Stamp::NEVER, |(key, _)| Stamp(key));
+        due.min(self.later.first().map_or(Stamp::NEVER, |(key, _)| Stamp(key)))
+    }
+
+    /// The virtual time of whose turn it is by weight.
+    pub(super) fn spare_at(&self) -> Stamp {
+        self.spare.first().map_or(Stamp::NEVER, |(key, _)| Stamp(key))
+    }
+
+    /// When the first limit opens.
+    pub(super) fn opens_at(&self) -> Option<Stamp> {
+        self.held.first().map(|(key, _)| Stamp(key))
+    }
+
+    /// Reads all active tenants' terms again, after a change of promises or policy.
+    pub(super) fn reread(&mut self, volume: &IoVolume, now: Nanos) {
+        let (policy, epoch) = (volume.policy(), volume.epoch());
+        for i in 0..self.active.len() {
+            let lane = self.active[i];
+            self.lanes[lane as usize].read_terms(policy, epoch);
+            self.place(lane, now);
+        }
+    }
+
+    /// Forgets a tenant; false if it still has something queued.
+    pub(super) fn forget(&mut self, tenant: TenantId) -> bool {
+        let Some(&lane) = self.by_tenant.get(&tenant) else { return true };
+        if !self.lanes[lane as usize].is_empty() {
+            return false;
+        }
+        self.by_tenant.remove(&tenant);
+        self.free.push(lane);
+        true
+    }
+
+    /// When the longest queued request arrived, and from when on it claims its turn. Which of them goes first is the
+    /// tenant's own affair.
+    fn claim(&self, lane: u32) -> (Stamp, Stamp) {
+        let state = &self.lanes[lane as usize];
+        let firsts = [self.pool.first(&state.short), self.pool.first(&state.bulk)];
+        let oldest = firsts.into_iter().flatten().min_by_key(|request| request.arrival);
+        oldest.map_or((Stamp::NEVER, Stamp::NEVER), |request| (request.arrival, request.claims_from))
+    }
+
+    /// After a request left: the lane stands where it belongs, or nowhere.
+    fn settle(&mut self, lane: u32, now: Nanos) {
+        if !self.lanes[lane as usize].is_empty() {
+            return self.place(lane, now);
+        }
+        for heap in [&mut self.held, &mut self.spare, &mut self.later, &mut self.due] {
+            heap.remove(lane);
+        }
+        let position = self.lanes[lane as usize].active_at;
+        let left = self.active.swap_remove(position as usize);
+        debug_assert_eq!(left, lane, "a lane that had a request is active");
+        if let Some(moved) = self.active.get(position as usize) {
+            self.lanes[*moved as usize].active_at = position;
+        }
+    }
+
+    fn place(&mut self, lane: u32, now: Nanos) {
+        let at = Stamp::at(now);
+        let state = &self.lanes[lane as usize];
+        let opens = state.account.open_from(&state.terms);
+        if opens > at {
+            self.held.set(lane, opens.0);
+            for heap in [&mut self.spare, &mut self.later, &mut self.due] {
+                heap.remove(lane);
+            }
+            return;
+        }
+        self.held.remove(lane);
+        self.spare.set(lane, state.account.spare().0);
+        if !state.terms.reserves() {
+            self.later.remove(lane);
+            self.due.remove(lane);
+            return;
+        }
+        let due = state.account.due(&state.terms, self.claim(lane).1);
+        if due <= at {
+            self.later.remove(lane);
+            self.due.set(lane, state.terms.rank(due).0);
+        } else {
+            self.due.remove(lane);
+            self.later.set(lane, due.0);
+        }
+    }
+}
+
+impl Lane {
+    fn read_terms(&mut self, policy: IoPolicy, epoch: u32) {
+        self.terms = self.account.terms(policy);
+        self.epoch = epoch;
+    }
+}

@@ -1,0 +1,36 @@
+//! Which request of which tenant a volume is given next.
+//!
+//! Rules of mClock (Gulati, Merchant, Varman, OSDI 2010) as `docs/decisions/0011-io-tags-at-issue.md` makes them precise. A volume
+//! ([`IoVolume`]) is shared by all workers; each has a queue ([`IoQueue`]) and a ring of its own. A tenant has a due time from
+//! what it was promised, an instant from which it is below its limit, and a virtual time by its weight. Of the tenants below their limits with a request queued
+//!
+//! 1. the one that is due goes first, the longest due of all before the others;
+//! 2. if none is due, the least served by weight, without its reservation being touched;
+//! 3. if all are at their limits, the worker sleeps until the first is not.
+//!
+//! Example: 100 and 300 I/Os a second promised on a device of 1,000, equal weights, both always waiting: of what is left, 600,
+//! each gets what brings it nearer to the other, since all service counts by weight: 500 and 500. With 800 of the weight for the first and
+//! 200 for the second: 700 and 300, the second its promise.
+//!
+//! Pure: time is an argument, nothing blocks, and the run path does not allocate.
+
+mod account;
+mod cost;
+mod group;
+mod heap;
+mod lanes;
+mod policy;
+pub(crate) mod pool;
+mod post;
+mod queue;
+mod tag;
+mod volume;
+
+pub use cost::{IO_UNIT, IoCost};
+pub use lanes::{IoClass, IoToken};
+pub use policy::IoPolicy;
+pub use queue::{IoQueue, Next, Submitted};
+pub use volume::{IoPlace, IoVolume};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Where workers tell each other what waits: so that a freed place goes to the most urgent request of all.
+//!
+//! Hints only. A worker whose request finds no place posts how urgent it is; another one that could take a place leaves it
+//! to a more urgent post and has that worker woken, and takes it after all if nobody came for it in [`PATIENCE`]: a
+//! preempted worker keeps a place empty for no longer than that.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::Nanos;
+
+use super::tag::Stamp;
+
+/// How long a place is left to a worker that was woken for it.
+pub(super) const PATIENCE: Nanos = Nanos::from_millis(1);
+
+/// How urgent a worker's next request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Urgency {
+    /// Its due time, less what missing it costs; may lie in the future.
+    pub(super) due: Stamp,
+    /// The virtual time of whose turn it is by weight.
+    pub(super) spare: Stamp,
+}
+
+impl Urgency {
+    fn goes_before(self, other: Urgency, now: Stamp) -> bool {
+        match (self.due <= now, other.due <= now) {
+            (true, true) => self.due < other.due,
+            (is_due, false) if is_due => true,
+            (false, false) => self.spare < other.spare,
+            _ => false,
+        }
+    }
+}
+
+const NOBODY: u64 = u64::MAX;
+
+/// A worker's post. Written by its worker, but for `told_at`.
+pub(super) struct Post {
+    due: AtomicU64,
+    /// [`NOBODY`]: nothing is posted.
+    spare: AtomicU64,
+    /// When another worker had this one woken; 0: not yet.
+    told_at: AtomicU64,
+}
+
+impl Post {
+    pub(super) const fn new() -> Post {
+        Post { due: AtomicU64::new(NOBODY), spare: AtomicU64::new(NOBODY), told_at: AtomicU64::new(0) }
+    }
+
+    pub(super) fn put(&self, urgency: Urgency) {
+        self.due.store(urgency.due.0, Ordering::Relaxed);
+        self.spare.store(urgency.spare.0.min(NOBODY - 1), Ordering::Relaxed);
+        // Seen before the poster looks for a place once more, or the place freed meanwhile is seen by it.
+        self.told_at.store(0, Ordering::SeqCst);
+    }
+
+    pub(super) fn clear(&self) {
+        self.spare.store(NOBODY, Ordering::SeqCst);
+    }
+
+    fn is_posted(&self) -> bool {
+        self.spare.load(Ordering::SeqCst) != NOBODY
+    }
+}
+
+/// What the other workers' posts mean for one of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Others {
+    /// Workers whose request goes first.
+    pub(super) more_urgent: u32,
+    /// The most urgent of them that nobody has woken.
+    pub(super) untold: Option<usize>,
+}
+
+/// The posts of others that go before `mine`; before nothing, if that is `None`.
+pub(super) fn look(posts: &[Post], me: usize, mine: Option<Urgency>, now: Nanos) -> Others {
+    let at = Stamp::at(now);
+    let mut others = Others::default();
+    let mut first: Option<Urgency> = None;
+    for (worker, post) in posts.iter().enumerate().filter(|(worker, _)| *worker != me) {
+        if !post.is_posted() {
+            continue;
+        }
+        let told_at = post.told_at.load(Ordering::SeqCst);
+        if told_at != 0 && now - Nanos(told_at) >= PATIENCE {
+            continue;
+        }
+        let theirs = Urgency {
+            due: Stamp(post.due.load(Ordering::Relaxed)),
+            spare: Stamp(post.spare.load(Ordering::Relaxed)),
+        };
+        if mine.is_some_and(|mine| !theirs.goes_before(mine, at)) {
+            continue;
+        }
+        others.more_urgent += 1;
+        if told_at == 0 && first.is_none_or(|first| theirs.goes_before(first, at)) {
+            first = Some(theirs);
+            others.untold = Some(worker);
+        }
+    }
+    others
+}
+
+/// Notes that `worker` is being woken; false if somebody else has it woken already.
+pub(super) fn tell(posts: &[Post], worker: usize, now: Nanos) -> bool {
+    let post = &posts[worker].told_at;
+    post.compare_exchange(0, now.0.max(1), Ordering::SeqCst, Ordering::SeqCst).is_ok()
+}

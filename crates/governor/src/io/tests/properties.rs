@@ -1,0 +1,169 @@
+//! What holds whatever tenants ask and whatever the device does.
+
+use base::{ByteCount, Nanos};
+use proptest::prelude::*;
+
+use crate::fixture::{Arrivals, DevicePlan, Draws, TenantPlan, What, World, tenant_id};
+use crate::promise::IoPromise;
+
+const SECONDS: u64 = 6;
+
+/// How much of the device the reservations may take together, in percent.
+fn plans(draws: &mut Draws, device: &DevicePlan, booked_percent: u64, workers: usize) -> Vec<TenantPlan> {
+    let count = draws.between(1, 8);
+    let parts: Vec<u64> = (0..count).map(|_| draws.between(0, 10)).collect();
+    let all = parts.iter().sum::<u64>().max(1);
+    let capacity = device.iops();
+    let plan = |part: &u64| {
+        let iops = capacity * booked_percent * part / all / 100;
+        let arrivals = match draws.between(0, 2) {
+            0 => Arrivals::Closed {
+                clients: draws.between(1, 24) as u32,
+                think: Nanos(draws.between(0, 5_000_000)),
+            },
+            1 => Arrivals::Open { every: Nanos(draws.between(1_000_000_000 / capacity, 200_000_000)) },
+            _ => Arrivals::Burst {
+                count: draws.between(1, 40) as u32,
+                every: Nanos(draws.between(20_000_000, 900_000_000)),
+            },
+        };
+        let from = Nanos::from_millis(draws.between(0, 3) * 700);
+        let to = from + Nanos::from_millis(draws.between(300, SECONDS * 1000));
+        let mut promise = IoPromise { iops, ..IoPromise::default() };
+        promise.iops_max = (draws.between(0, 2) == 0).then(|| iops + draws.between(5, capacity));
+        promise.bandwidth_max = (draws.between(0, 4) == 0).then(|| ByteCount::from_mib(draws.between(1, 40)));
+        promise.weight = (draws.between(1, 500) as u32).try_into().expect("not zero");
+        TenantPlan {
+            promise,
+            penalty: draws.between(0, 1_000_000),
+            arrivals,
+            active: (from, to),
+            bytes_max: if draws.between(0, 2) == 0 { 300_000 } else { 8192 },
+            worker: (draws.between(0, 1) == 0).then(|| draws.between(0, workers as u64 - 1) as usize),
+        }
+    };
+    parts.iter().map(plan).collect()
+}
+
+fn device(draws: &mut Draws) -> DevicePlan {
+    let mut device = DevicePlan::steady(draws.between(1, 16) as u32, draws.between(100, 3000));
+    device.jitter_percent = [0, 30, 90][draws.between(0, 2) as usize];
+    device
+}
+
+/// No tenant has more than its limit in any time, but for what it may catch up on and a request a worker.
+fn check_limits(world: &World, workers: usize) -> Result<(), TestCaseError> {
+    for (tenant, plan) in world.plans.iter().enumerate() {
+        let Some(max) = plan.promise.iops_max else { continue };
+        let (mut level, mut at) = (0.0f64, 0.0);
+        for event in &world.trace {
+            if event.what != What::Issued || event.tenant != tenant_id(tenant) {
+                continue;
+            }
+            let now = event.at.as_secs_f64();
+            level = (level - (now - at) * max as f64).max(0.0) + event.cost.ios();
+            at = now;
+            let debt = 0.010 * max as f64 + 5.0 * workers as f64;
+            prop_assert!(level <= debt + 1e-3, "tenant {} is {} I/Os over at {}", tenant, level, now);
+        }
+    }
+    Ok(())
+}
+
+fn check_promises(world: &World, device: &DevicePlan, workers: usize) -> Result<(), TestCaseError> {
+    // A due request waits for the place of one that was issued before it was due, at most; the largest takes five times the
+    // time of one. A worker may have to be woken.
+    let longest = (device.service.0 * 5) as f64 / 1e9 + 0.002 * (workers - 1) as f64;
+    for (second, rows) in world.rows.iter().enumerate() {
+        for row in rows {
+            let allowed = 1.0 + row.iops as f64 * longest + 5.0;
+            prop_assert!(
+                row.usage.missed.ios() <= allowed,
+                "second {}: missed {} of {:?}",
+                second,
+                row.usage.missed.ios(),
+                row
+            );
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Reservations that fit are kept, limits hold, and no place is empty while somebody may have it.
+    #[test]
+    fn reservations_that_fit_are_kept(seed in any::<u64>(), workers in 1..4usize) {
+        let mut draws = Draws(seed);
+        let device = device(&mut draws);
+        let mut plans = plans(&mut draws, &device, 85, workers);
+        plans.iter_mut().for_each(|plan| plan.worker = plan.worker.or(Some(0)));
+        let mut world = World::new(seed, workers, device.clone(), plans);
+        world.run_until(Nanos::from_secs(SECONDS));
+        prop_assert_eq!(&world.wrong, &Vec::<String>::new());
+        check_limits(&world, workers)?;
+        check_promises(&world, &device, workers)?;
+    }
+
+    /// A device that stalls, or is slower than it should be, and reservations that do not fit: limits hold, nothing is lost, nothing idles.
+    #[test]
+    fn limits_hold_on_devices_that_fail_their_calibration(seed in any::<u64>(), workers in 1..4usize) {
+        let mut draws = Draws(seed);
+        let mut device = device(&mut draws);
+        match draws.between(0, 2) {
+            0 => device.stall = Some((Nanos::from_millis(1500), Nanos::from_millis(3500))),
+            1 => device.slower = draws.between(2, 4),
+            _ => {}
+        }
+        let booked = draws.between(50, 400);
+        let plans = plans(&mut draws, &device, booked, workers);
+        let mut world = World::new(seed, workers, device, plans);
+        world.run_until(Nanos::from_secs(SECONDS));
+        prop_assert_eq!(&world.wrong, &Vec::<String>::new());
+        check_limits(&world, workers)?;
+        let count = |what| world.trace.iter().filter(|event| event.what == what).count();
+        prop_assert!(count(What::Issued) <= count(What::Arrived));
+    }
+
+    /// Once nobody asks any more, everything that was asked for has been issued and completed: nothing is forgotten in a queue.
+    #[test]
+    fn everything_is_issued_in_the_end(seed in any::<u64>(), workers in 1..4usize) {
+        let mut draws = Draws(seed);
+        let device = device(&mut draws);
+        let mut plans = plans(&mut draws, &device, 120, workers);
+        for plan in &mut plans {
+            plan.active.1 = plan.active.1.min(Nanos::from_secs(2));
+            plan.promise.iops_max = plan.promise.iops_max.map(|max| max.max(50));
+            plan.promise.bandwidth_max = None;
+        }
+        let mut world = World::new(seed, workers, device, plans);
+        world.run_until(Nanos::from_secs(400));
+        let count = |what| world.trace.iter().filter(|event| event.what == what).count();
+        prop_assert_eq!(count(What::Completed), count(What::Arrived));
+        prop_assert_eq!(world.volume.in_flight(), 0);
+        prop_assert_eq!(&world.wrong, &Vec::<String>::new());
+    }
+}
+
+#[test]
+fn dbg_case() {
+    let workers = 1;
+    let seed = 4055902706893002526;
+    let mut draws = Draws(seed);
+    let device = device(&mut draws);
+    let mut plans = plans(&mut draws, &device, 85, workers);
+    plans.iter_mut().for_each(|plan| plan.worker = plan.worker.or(Some(0)));
+    println!("{device:?} {}", device.iops());
+    for plan in &plans {
+        println!("{plan:?}");
+    }
+    let mut world = World::new(seed, workers, device.clone(), plans);
+    world.run_until(Nanos::from_secs(SECONDS));
+    for rows in &world.rows {
+        for row in rows {
+            println!("{:?} {} demanded {} given {} missed {} max {:?}", row.tenant, row.iops, row.usage.demanded.ios(), row.usage.given.ios(), row.usage.missed.ios(), row.usage.delays.max());
+        }
+        println!();
+    }
+}

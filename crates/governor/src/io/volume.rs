@@ -1,0 +1,289 @@
+//! One volume, as all workers share it: how much may be in flight, its limit, its policy, its tenants' accounts.
+//!
+//! On the run path only atomics are used. The registry's lock is taken to change a promise, and by a worker for the first request of
+//! a tenant it has not met.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{Nanos, TenantId};
+use rustc_hash::FxHashMap;
+
+use super::account::{Account, CATCH_UP, LAG_MAX};
+use super::cost::IoCost;
+use super::policy::IoPolicy;
+use super::post::{self, PATIENCE, Post, Urgency};
+use super::tag::{Rate, Stamp, Tag};
+use crate::promise::IoPromise;
+
+/// A device behind data files or a log, governed by itself. Shared by the workers' [`super::IoQueue`]s and by whoever
+/// changes promises; no call blocks but for the registry's short lock.
+///
+/// After a change wake all workers, so that each asks its queue again: what sleeps until a tag must look at the new one.
+pub struct IoVolume {
+    /// Requests in flight at most; 0: no bound, and then nobody counts them.
+    depth: AtomicU32,
+    in_flight: AtomicU32,
+    /// The volume's own limit, I/Os a second; 0: none.
+    limit: AtomicU64,
+    open: Tag,
+    /// Virtual time by weight: of the last request that was issued by its weight. Never falls.
+    floor: AtomicU64,
+    /// The due time of the last request that was issued because it was due, and when that was.
+    served: AtomicU64,
+    served_at: AtomicU64,
+    policy: AtomicU32,
+    /// Whether a limit or anybody's promise is in force.
+    governed: AtomicBool,
+    /// Workers with a post.
+    posted: AtomicU32,
+    posts: Box<[Post]>,
+    /// Grows with every change of promises, policy and limits.
+    epoch: AtomicU32,
+    accounts: Mutex<FxHashMap<TenantId, Arc<Account>>>,
+}
+
+/// What became of a request that wants a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pass {
+    /// It has one.
+    Go(IoPlace),
+    /// All places are taken.
+    Full,
+    /// Not before then.
+    Until(Nanos),
+    /// Another worker's request goes first; wake that worker, then ask again.
+    Wake(usize),
+}
+
+/// A place in flight, to be handed back to [`super::IoQueue::completed`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a place that is not handed back is lost to the volume"]
+pub struct IoPlace {
+    counted: bool,
+}
+
+impl IoVolume {
+    /// A volume for `workers` workers, without bound, limit or promises, under [`IoPolicy::Reservations`].
+    pub fn new(workers: usize) -> Arc<IoVolume> {
+        Arc::new(IoVolume {
+            depth: AtomicU32::new(0),
+            in_flight: AtomicU32::new(0),
+            limit: AtomicU64::new(0),
+            open: Tag::default(),
+            floor: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            served_at: AtomicU64::new(0),
+            policy: AtomicU32::new(IoPolicy::default().to_bits()),
+            governed: AtomicBool::new(false),
+            posted: AtomicU32::new(0),
+            posts: (0..workers).map(|_| Post::new()).collect(),
+            epoch: AtomicU32::new(0),
+            accounts: Mutex::default(),
+        })
+    }
+
+    /// At most so many requests in flight, over all workers; `None`: no bound. What was issued while there was none is not
+    /// counted when it is still in flight.
+    pub fn set_depth(&self, depth: Option<NonZeroU32>) {
+        self.depth.store(depth.map_or(0, NonZeroU32::get), Ordering::SeqCst);
+        self.changed();
+    }
+
+    /// I/Os a second at most, over all tenants; `None`: no limit. Held under every policy.
+    pub fn set_iops_limit(&self, limit: Option<NonZeroU64>) {
+        let accounts = self.accounts();
+        self.limit.store(limit.map_or(0, NonZeroU64::get), Ordering::Relaxed);
+        self.reconsider(&accounts);
+    }
+
+    /// Puts a policy in force; lateness so far is kept (half a second at most).
+    pub fn set_policy(&self, policy: IoPolicy) {
+        let accounts = self.accounts();
+        self.policy.store(policy.to_bits(), Ordering::Relaxed);
+        self.reconsider(&accounts);
+    }
+
+    /// Puts a tenant's promise in force, for what is queued too, and what a missed I/O of it costs, in millionths.
+    pub fn set_promise(&self, tenant: TenantId, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
+        let mut accounts = self.accounts();
+        let account = accounts.entry(tenant).or_insert_with(|| Arc::new(Account::new()));
+        account.set_promise(promise, penalty_micros, self.floor(), now);
+        self.reconsider(&accounts);
+    }
+
+    /// Forgets a tenant and its promise. Each worker's [`super::IoQueue::forget`] goes before.
+    pub fn remove(&self, tenant: TenantId) {
+        let mut accounts = self.accounts();
+        accounts.remove(&tenant);
+        self.reconsider(&accounts);
+    }
+
+    /// Charges work that was done on any thread and could not be delayed; see [`super::IoQueue::charge_done`].
+    pub fn charge_done(&self, tenant: TenantId, cost: IoCost, now: Nanos) -> IoCost {
+        let account = self.account(tenant);
+        self.charge_limit(cost, Stamp::at(now), Stamp::at(now));
+        account.charge_done(&account.terms(self.policy()), cost, now)
+    }
+
+    /// Requests in flight, as far as they are counted.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> IoPolicy {
+        IoPolicy::from_bits(self.policy.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn account(&self, tenant: TenantId) -> Arc<Account> {
+        self.accounts().entry(tenant).or_insert_with(|| Arc::new(Account::new())).clone()
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<Account>>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reconsider(&self, accounts: &FxHashMap<TenantId, Arc<Account>>) {
+        let policy = self.policy();
+        let limited = self.limit.load(Ordering::Relaxed) != 0;
+        let governed = limited || accounts.values().any(|account| account.is_governed(policy));
+        self.governed.store(governed, Ordering::Relaxed);
+        self.changed();
+    }
+
+    fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(super) fn floor(&self) -> Stamp {
+        Stamp(self.floor.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn raise_floor(&self, spare: Stamp) {
+        if spare > self.floor() {
+            self.floor.fetch_max(spare.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes how late a due request was.
+    pub(super) fn note_served(&self, due: Stamp, now: Nanos) {
+        self.served.store(due.0, Ordering::Relaxed);
+        self.served_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// How late due requests are being issued, by the last one; as time passes without any, less and less. Who comes now
+    /// claims its turn from so long ago: else, where reservations do not fit, it would wait behind all that is late already,
+    /// again with every request of a client that has one at a time.
+    pub(super) fn lateness(&self, now: Nanos) -> Stamp {
+        let at = Nanos(self.served_at.load(Ordering::Relaxed));
+        let late = Stamp::at(at).minus(Stamp(self.served.load(Ordering::Relaxed))).min(LAG_MAX);
+        late.minus(Stamp::at(now - at))
+    }
+
+    /// Whether a limit or anybody's promise is in force.
+    pub(super) fn is_governed(&self) -> bool {
+        self.governed.load(Ordering::Relaxed)
+    }
+
+    /// A place for a request that nothing governs and nobody waits before; `None` if it has to queue.
+    pub(super) fn pass_ungoverned(&self) -> Option<IoPlace> {
+        if self.is_governed() || self.posted.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        self.take_place()
+    }
+
+    fn take_place(&self) -> Option<IoPlace> {
+        let depth = self.depth.load(Ordering::SeqCst);
+        if depth == 0 {
+            return Some(IoPlace { counted: false });
+        }
+        let more = |in_flight: u32| (in_flight < depth).then_some(in_flight + 1);
+        self.in_flight.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok()?;
+        Some(IoPlace { counted: true })
+    }
+
+    pub(super) fn give_back(&self, place: IoPlace) {
+        if place.counted {
+            let before = self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            assert!(before > 0, "each place is handed back once");
+        }
+    }
+
+    fn places_free(&self) -> u32 {
+        match self.depth.load(Ordering::SeqCst) {
+            0 => u32::MAX,
+            depth => depth.saturating_sub(self.in_flight.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Asks for a place for worker `me`'s most urgent request.
+    pub(super) fn pass(&self, me: usize, mine: Urgency, now: Nanos) -> Pass {
+        let limited = self.limit.load(Ordering::Relaxed) != 0;
+        let open = self.open.get();
+        if limited && open > Stamp::at(now) {
+            return Pass::Until(open.nanos());
+        }
+        if self.posted.load(Ordering::SeqCst) != 0 {
+            let others = post::look(&self.posts, me, Some(mine), now);
+            let free = self.places_free();
+            if free == 0 {
+                return Pass::Full;
+            }
+            if let Some(other) = others.untold
+                && post::tell(&self.posts, other, now)
+            {
+                return Pass::Wake(other);
+            }
+            let beside_mine = if limited { 0 } else { free - 1 };
+            if others.more_urgent > beside_mine {
+                return Pass::Until(now + PATIENCE);
+            }
+        }
+        self.take_place().map_or(Pass::Full, Pass::Go)
+    }
+
+    /// A worker that waits for a place while there is one, and that nobody has woken.
+    pub(super) fn who_to_wake(&self, me: usize, now: Nanos) -> Option<usize> {
+        if self.posted.load(Ordering::SeqCst) == 0 || self.places_free() == 0 {
+            return None;
+        }
+        let other = post::look(&self.posts, me, None, now).untold?;
+        post::tell(&self.posts, other, now).then_some(other)
+    }
+
+    /// Tells the others what waits here. True if a place came free meanwhile: look again.
+    pub(super) fn put_post(&self, me: usize, is_posted: &mut bool, urgency: Urgency) -> bool {
+        if !std::mem::replace(is_posted, true) {
+            self.posted.fetch_add(1, Ordering::SeqCst);
+        }
+        self.posts[me].put(urgency);
+        self.places_free() > 0
+    }
+
+    pub(super) fn clear_post(&self, me: usize, is_posted: &mut bool) {
+        if std::mem::replace(is_posted, false) {
+            self.posts[me].clear();
+            self.posted.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Charges the volume's own limit.
+    pub(super) fn charge_limit(&self, cost: IoCost, arrival: Stamp, now: Stamp) {
+        let limit = Rate(self.limit.load(Ordering::Relaxed));
+        if limit.is_some() {
+            let (floor, time) = (arrival.max(now.minus(CATCH_UP)), limit.time_of_parts(cost.parts));
+            self.open.advance(|tag| tag.max(floor).plus(time));
+        }
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.posts.len()
+    }
+}

@@ -1,0 +1,203 @@
+//! The meter's own deadlines: when each request of a tenant should be issued for its promise to be kept.
+//!
+//! From arrivals and the promise in force alone. The arithmetic is the meter's own too.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use base::{ByteCount, Nanos};
+
+use super::occupancy::Occupancy;
+use crate::io::IoCost;
+use crate::promise::{IoPromise, IoPromiseKind};
+
+/// An instant in 64ths of a nanosecond.
+pub(super) type Ticks = u64;
+const TICKS: u64 = 64;
+/// No reservation, no deadline.
+pub(super) const NO_DEADLINE: Ticks = u64::MAX;
+/// Work charged after the fact moves later deadlines by at most so much.
+const DEBT_MAX: Ticks = 1_000_000_000 * TICKS;
+/// What a limit lets a tenant make up for that something else held up.
+const CATCH_UP: Ticks = 10_000_000 * TICKS;
+
+pub(super) fn ticks(at: Nanos) -> Ticks {
+    at.0.saturating_mul(TICKS)
+}
+
+pub(super) fn nanos(at: Ticks) -> Nanos {
+    Nanos(at / TICKS)
+}
+
+/// The time `amount` takes at `rate` a second, rounded up: in doubt the tenant waits.
+fn time_of(amount: u128, rate: u64) -> Ticks {
+    let time = (amount * u128::from(ticks(Nanos::from_secs(1)))).div_ceil(u128::from(rate));
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
+fn time_of_ios(cost: IoCost, rate: u64) -> Ticks {
+    // A cost counts 65,536ths of an I/O.
+    time_of(u128::from(cost.parts), rate.saturating_mul(1 << 16))
+}
+
+/// One rate of a promise (0: none) and the instant that its next request reaches by it.
+#[derive(Debug, Default)]
+struct Pace {
+    rate: AtomicU64,
+    next: AtomicU64,
+}
+
+impl Pace {
+    fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    fn next(&self) -> Ticks {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    fn advance(&self, to: impl Fn(Ticks) -> Ticks) {
+        let _ = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(to(next)));
+    }
+}
+
+/// A tenant as the meters of all workers share it.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    iops: Pace,
+    bandwidth: Pace,
+    iops_max: Pace,
+    bandwidth_max: Pace,
+    is_average: AtomicU32,
+    /// Requests pending, and for how long there were any.
+    pub(super) pending: Occupancy,
+    /// When the promise last changed, and how often it has.
+    changed_at: AtomicU64,
+    changes: AtomicU32,
+    /// The end of the interval whose misses last postponed its deadlines.
+    postponed_at: AtomicU64,
+}
+
+impl Standing {
+    /// Puts a promise in force from `now` on: deadlines that have not come begin anew.
+    pub(super) fn set_promise(&self, promise: &IoPromise, now: Nanos) {
+        let rates = [
+            (&self.iops, promise.iops),
+            (&self.bandwidth, promise.bandwidth.0),
+            (&self.iops_max, promise.iops_max.unwrap_or(0)),
+            (&self.bandwidth_max, promise.bandwidth_max.map_or(0, |max| max.0)),
+        ];
+        self.is_average.store(u32::from(promise.kind == IoPromiseKind::Average), Ordering::Relaxed);
+        if rates.iter().all(|(pace, rate)| pace.rate() == *rate) {
+            return;
+        }
+        for (pace, rate) in rates {
+            pace.rate.store(rate, Ordering::Relaxed);
+            pace.advance(|next| next.min(ticks(now)));
+        }
+        self.changed_at.store(now.0, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn kind(&self) -> IoPromiseKind {
+        if self.is_average.load(Ordering::Relaxed) == 1 { IoPromiseKind::Average } else { IoPromiseKind::Each }
+    }
+
+    pub(super) fn promised(&self) -> (u64, ByteCount) {
+        (self.iops.rate(), ByteCount(self.bandwidth.rate()))
+    }
+
+    pub(super) fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn changed_at(&self) -> Ticks {
+        ticks(Nanos(self.changed_at.load(Ordering::Relaxed)))
+    }
+
+    /// The deadline of a request that arrives at `arrival`: `max(D' + 1/r, arrival)`; of two reservations the earlier one's.
+    pub(super) fn next_deadline(&self, cost: IoCost, arrival: Ticks) -> Ticks {
+        let deadlines = self.reservations(cost).map(|(pace, _)| pace.next().max(arrival));
+        let deadline = deadlines.min().unwrap_or(NO_DEADLINE);
+        for (pace, time) in self.reservations(cost) {
+            pace.advance(|next| next.max(arrival).min(deadline).saturating_add(time));
+        }
+        deadline
+    }
+
+    /// Counts what was issued towards the tenant's own limits.
+    pub(super) fn count_issued(&self, cost: IoCost, now: Nanos) {
+        let floor = ticks(now).saturating_sub(CATCH_UP);
+        for (pace, time) in self.limits(cost) {
+            pace.advance(|next| next.max(floor).saturating_add(time));
+        }
+    }
+
+    /// From when on the tenant's own limits let its next requests through, as it stands.
+    pub(super) fn opening(&self) -> Opening {
+        Opening {
+            iops: (self.iops_max.rate(), self.iops_max.next()),
+            bandwidth: (self.bandwidth_max.rate(), self.bandwidth_max.next()),
+        }
+    }
+
+    /// Work done for the tenant without having been asked for: its next deadlines are the later for it.
+    pub(super) fn charge_done(&self, cost: IoCost, now: Nanos) {
+        let end = ticks(now).saturating_add(DEBT_MAX);
+        for (pace, time) in self.reservations(cost).chain(self.limits(cost)) {
+            pace.advance(|next| next.max(next.max(ticks(now)).saturating_add(time).min(end)));
+        }
+    }
+
+    /// Deadlines missed in the interval that ends at `end` begin anew: the next ones are so much later. Of several workers
+    /// that miss some, one says by how much.
+    pub(super) fn postpone(&self, by: Ticks, end: Nanos) {
+        if self.postponed_at.swap(end.0, Ordering::Relaxed) == end.0 {
+            return;
+        }
+        for pace in [&self.iops, &self.bandwidth] {
+            pace.advance(|next| next.saturating_add(by));
+        }
+    }
+
+    fn reservations(&self, cost: IoCost) -> impl Iterator<Item = (&Pace, Ticks)> {
+        priced(&self.iops, &self.bandwidth, cost)
+    }
+
+    fn limits(&self, cost: IoCost) -> impl Iterator<Item = (&Pace, Ticks)> {
+        priced(&self.iops_max, &self.bandwidth_max, cost)
+    }
+}
+
+/// Those of two paces that are in force, each with the time the cost takes at it.
+fn priced<'a>(ios: &'a Pace, bytes: &'a Pace, cost: IoCost) -> impl Iterator<Item = (&'a Pace, Ticks)> {
+    let by_ios = Some(ios.rate()).filter(|rate| *rate > 0).map(|rate| (ios, time_of_ios(cost, rate)));
+    let by_bytes = Some(bytes.rate()).filter(|rate| *rate > 0);
+    by_ios.into_iter().chain(by_bytes.map(|rate| (bytes, time_of(u128::from(cost.bytes), rate))))
+}
+
+/// A tenant's own limits, walked through by its pending requests one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    iops: (u64, Ticks),
+    bandwidth: (u64, Ticks),
+}
+
+impl Opening {
+    /// When the next request is let through.
+    pub(super) fn at(&self) -> Ticks {
+        let of = |(rate, next): (u64, Ticks)| if rate > 0 { next } else { 0 };
+        of(self.iops).max(of(self.bandwidth))
+    }
+
+    /// The next request goes through, at `at` or later.
+    pub(super) fn pass(&mut self, cost: IoCost, at: Ticks) {
+        let (iops, bandwidth) = (&mut self.iops, &mut self.bandwidth);
+        if iops.0 > 0 {
+            iops.1 = iops.1.max(at).saturating_add(time_of_ios(cost, iops.0));
+        }
+        if bandwidth.0 > 0 {
+            let time = time_of(u128::from(cost.bytes), bandwidth.0);
+            bandwidth.1 = bandwidth.1.max(at).saturating_add(time);
+        }
+    }
+}

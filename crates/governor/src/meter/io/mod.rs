@@ -1,0 +1,282 @@
+//! Whether each tenant got the I/O it was promised, found out without asking the scheduler.
+//!
+//! The executor tells what happened: a request arrived, it was issued, it is complete. The meter has deadlines of its own,
+//! from arrivals and the promise in force, `D = max(D' + 1/r, arrival)`, and compares. It never reads a tag of the scheduler's, so a
+//! scheduler that forgets a tenant, delays it or charges it twice is found out here.
+//!
+//! *Strong*: the delay of each request, `issue - D`, is zero within a tick. *Weak*: no request's D falls into an interval, a
+//! tick before its end at the latest, without its being issued in it. Each interval is judged for itself: what was missed
+//! in it is on its row, and the deadlines of what still waits begin anew at its end. So a tenant promised 80 and given 40 misses 40 in every
+//! interval, and after a stall of the device its promise is kept again as soon as the rate is.
+//!
+//! Deadlines belong to the tenant, not to a request: which of its requests goes first is its own affair, so the k-th that a
+//! worker issues meets the k-th deadline given out there.
+//!
+//! A tenant's own limit is no fault of the server's: no deadline is earlier than the limit, by what was issued, lets the request
+//! through.
+//!
+//! *Several workers.* What a deadline needs of a tenant, and whether it has anything pending, are single words shared by all
+//! ([`IoMeterVolume`]), advanced by compare-and-swap; so is the count in flight. All else, histograms above all, each worker has for itself
+//! ([`IoMeter`]) and hands over at the interval's end ([`IoInterval::merge`]): shared histograms would cost contended cache lines for
+//! each request, and counters read while they move do not agree with each other. A worker that closes late delays the row, not its
+//! numbers.
+
+mod deadline;
+mod delays;
+mod interval;
+mod occupancy;
+mod volume;
+
+use std::sync::Arc;
+
+use base::{Nanos, TenantId};
+use rustc_hash::FxHashMap;
+
+use crate::io::IoCost;
+use crate::io::pool::{List, Pool};
+use deadline::{NO_DEADLINE, Standing, Ticks, nanos, ticks};
+pub use delays::IoDelays;
+pub use interval::{IoCause, IoInterval, IoRow, IoUsage};
+pub use volume::{IoCapacity, IoMeterVolume};
+
+/// A request that is pending.
+struct Pending {
+    deadline: Ticks,
+    cost: IoCost,
+}
+
+struct Lane {
+    standing: Arc<Standing>,
+    pending: List,
+    /// How much later than given out the pending deadlines are: what earlier intervals missed began anew.
+    postponed: Ticks,
+    /// The promise's changes that the pending deadlines have followed.
+    changes: u32,
+    /// Place of the lane's usage among the open ones.
+    usage: Option<u32>,
+}
+
+/// One worker's meter of one volume. Used by its worker's thread alone.
+///
+/// Instants told must not fall. Allocates for a tenant's first request, and when more is pending, or more tenants are active
+/// in an interval, than ever before.
+pub struct IoMeter {
+    volume: Arc<IoMeterVolume>,
+    lanes: Vec<Lane>,
+    free: Vec<u32>,
+    by_tenant: FxHashMap<TenantId, u32>,
+    pending: Pool<Pending>,
+    /// Usages of this interval by the lanes that have one; the rest of `usages` is spare.
+    open: Vec<(u32, TenantId)>,
+    usages: Vec<IoUsage>,
+    completed_at_depth: u64,
+}
+
+impl IoMeter {
+    /// A meter for one worker.
+    pub fn new(volume: &Arc<IoMeterVolume>) -> IoMeter {
+        IoMeter {
+            volume: volume.clone(),
+            lanes: Vec::new(),
+            free: Vec::new(),
+            by_tenant: FxHashMap::default(),
+            pending: Pool::new(),
+            open: Vec::new(),
+            usages: Vec::new(),
+            completed_at_depth: 0,
+        }
+    }
+
+    /// A request of `tenant` arrived, or its share of a log group.
+    pub fn arrived(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) {
+        let index = self.lane(tenant);
+        self.follow_promise(index);
+        self.open_usage(index, tenant);
+        let lane = &mut self.lanes[index];
+        if lane.pending.is_empty() {
+            lane.postponed = 0;
+        }
+        let deadline = lane.standing.next_deadline(cost, ticks(now));
+        // What is postponed is so by the shared deadlines too.
+        let deadline = if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(lane.postponed) };
+        self.pending.push(&mut lane.pending, Pending { deadline, cost });
+        lane.standing.pending.enter(1, now);
+    }
+
+    /// A request of `tenant` was issued, on this worker, where it arrived.
+    ///
+    /// # Panics
+    /// If none of its requests is pending here.
+    pub fn issued(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) {
+        let index = self.lane(tenant);
+        self.follow_promise(index);
+        let usage = self.open_usage(index, tenant);
+        let lane = &mut self.lanes[index];
+        let pending = self.pending.pop_first(&mut lane.pending).expect("what is issued has arrived");
+        lane.standing.pending.leave(1, now);
+        let usage = &mut self.usages[usage];
+        usage.given += cost;
+        usage.requests += 1;
+        if pending.deadline != NO_DEADLINE {
+            let deadline = pending.deadline.saturating_add(lane.postponed).max(lane.standing.opening().at());
+            usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
+            if deadline <= ticks(now) {
+                usage.demanded += pending.cost;
+            }
+        }
+        lane.standing.count_issued(cost, now);
+    }
+
+    /// A request that had arrived will not be issued: nobody waits for it any more.
+    pub fn withdrawn(&mut self, tenant: TenantId, now: Nanos) {
+        let index = self.lane(tenant);
+        let lane = &mut self.lanes[index];
+        if self.pending.pop_last(&mut lane.pending).is_some() {
+            lane.standing.pending.leave(1, now);
+        }
+    }
+
+    /// The device was given a request (once for a group).
+    pub fn started(&mut self, now: Nanos) {
+        self.volume.in_flight.enter(self.volume.depth(), now);
+    }
+
+    /// The device completed a request that was [`IoMeter::started`], on this worker or another.
+    pub fn completed(&mut self, cost: IoCost, now: Nanos) {
+        let depth = self.volume.depth();
+        if self.volume.in_flight.leave(depth, now) >= depth {
+            self.completed_at_depth += cost.parts;
+        }
+    }
+
+    /// Work that was done for `tenant` and could not be delayed: given at once, and its next deadlines are the later.
+    /// `forgiven` is what the scheduler did not charge.
+    pub fn done(&mut self, tenant: TenantId, cost: IoCost, forgiven: IoCost, now: Nanos) {
+        let index = self.lane(tenant);
+        let usage = self.open_usage(index, tenant);
+        self.lanes[index].standing.charge_done(cost, now);
+        let usage = &mut self.usages[usage];
+        usage.given += cost;
+        usage.requests += 1;
+        usage.forgiven += forgiven;
+    }
+
+    /// Ends the interval at `end`, before anything later is told, and adds what this worker saw in it to `interval`. Costs as much as there
+    /// are tenants active in it and requests missed.
+    pub fn close(&mut self, end: Nanos, interval: &mut IoInterval) {
+        for at in 0..self.open.len() {
+            self.follow_promise(self.open[at].0 as usize);
+        }
+        let tick = ticks(self.volume.tick());
+        let mut kept = 0;
+        for at in 0..self.open.len() {
+            let (index, tenant) = self.open[at];
+            let lane = &mut self.lanes[index as usize];
+            let usage = &mut self.usages[at];
+            let mut opening = lane.standing.opening();
+            let (mut first_due, mut first_missed) = (None, None);
+            self.pending.iter_mut(&lane.pending, |pending| {
+                let due = pending.deadline.saturating_add(lane.postponed);
+                if due.saturating_add(tick) >= ticks(end) {
+                    return false;
+                }
+                first_due.get_or_insert(due);
+                let deadline = due.max(opening.at());
+                if deadline.saturating_add(tick) >= ticks(end) {
+                    return false;
+                }
+                opening.pass(pending.cost, deadline);
+                first_missed.get_or_insert(deadline);
+                usage.missed += pending.cost;
+                true
+            });
+            if let Some(missed) = first_missed {
+                usage.demanded += usage.missed;
+                usage.delays.note_lasting(nanos(ticks(end) - missed));
+            }
+            if let Some(due) = first_due {
+                let late = ticks(end) - due;
+                lane.postponed += late;
+                lane.standing.postpone(late, end);
+            }
+            interval.add(tenant, usage);
+            *usage = IoUsage::default();
+            lane.usage = None;
+            if !lane.pending.is_empty() {
+                lane.usage = Some(kept);
+                self.open[kept as usize] = (index, tenant);
+                kept += 1;
+            }
+        }
+        self.open.truncate(kept as usize);
+        interval.add_completed_at_depth(std::mem::take(&mut self.completed_at_depth));
+    }
+
+    /// Forgets a tenant; false, and nothing happens, if it has something pending or to tell.
+    pub fn forget(&mut self, tenant: TenantId) -> bool {
+        let Some(&index) = self.by_tenant.get(&tenant) else { return true };
+        if self.lanes[index as usize].usage.is_some() {
+            return false;
+        }
+        self.by_tenant.remove(&tenant);
+        self.free.push(index);
+        true
+    }
+
+    fn lane(&mut self, tenant: TenantId) -> usize {
+        if let Some(&index) = self.by_tenant.get(&tenant) {
+            return index as usize;
+        }
+        let standing = self.volume.standing(tenant);
+        let changes = standing.changes();
+        let fresh = Lane { standing, pending: List::default(), postponed: 0, changes, usage: None };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.lanes[index as usize] = fresh;
+                index
+            }
+            None => {
+                self.lanes.push(fresh);
+                u32::try_from(self.lanes.len() - 1).expect("fewer than 2^32 tenants on a worker")
+            }
+        };
+        self.by_tenant.insert(tenant, index);
+        index as usize
+    }
+
+    fn open_usage(&mut self, index: usize, tenant: TenantId) -> usize {
+        if let Some(usage) = self.lanes[index].usage {
+            return usage as usize;
+        }
+        let usage = self.open.len();
+        self.open.push((index as u32, tenant));
+        if usage == self.usages.len() {
+            self.usages.push(IoUsage::default());
+        }
+        self.lanes[index].usage = Some(usage as u32);
+        usage
+    }
+
+    /// Where the promise has changed, what waits and was not due by then is due anew by the new one.
+    fn follow_promise(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let changes = lane.standing.changes();
+        if lane.changes == changes {
+            return;
+        }
+        lane.changes = changes;
+        let changed_at = lane.standing.changed_at();
+        let postponed = lane.postponed;
+        self.pending.iter_mut(&lane.pending, |pending| {
+            if pending.deadline.saturating_add(postponed) > changed_at {
+                let deadline = lane.standing.next_deadline(pending.cost, changed_at);
+                pending.deadline =
+                    if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(postponed) };
+            }
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
