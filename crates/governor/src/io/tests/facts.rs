@@ -1,1 +1,297 @@
-//! Facts.
+//! One promise of the scheduler a test.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+
+use base::{ByteCount, Nanos, TenantId};
+
+use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id};
+use crate::io::{IoClass, IoCost, IoPlace, IoPolicy, IoQueue, IoVolume, Next, Submitted};
+use crate::promise::IoPromise;
+
+const ONE: IoCost = IoCost::of(ByteCount(8192));
+const FOUR: IoCost = IoCost::of(ByteCount::from_kib(256));
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn promise(iops: u64) -> IoPromise {
+    IoPromise { iops, ..IoPromise::default() }
+}
+
+fn limit(iops_max: u64) -> IoPromise {
+    IoPromise { iops_max: Some(iops_max), ..IoPromise::default() }
+}
+
+fn volume(depth: u32) -> (Arc<IoVolume>, IoQueue<u32>) {
+    let volume = IoVolume::new(2);
+    volume.set_depth(NonZeroU32::new(depth));
+    let queue = IoQueue::new(&volume, 0);
+    (volume, queue)
+}
+
+fn submit(queue: &mut IoQueue<u32>, tenant: TenantId, payload: u32, now: Nanos) -> Option<IoPlace> {
+    match queue.submit(tenant, IoClass::Short, ONE, payload, now) {
+        Submitted::Issue(_, place) => Some(place),
+        Submitted::Queued(_) => None,
+    }
+}
+
+fn queue_up(queue: &mut IoQueue<u32>, tenant: TenantId, payloads: std::ops::Range<u32>, now: Nanos) {
+    for payload in payloads {
+        assert!(submit(queue, tenant, payload, now).is_none(), "it is queued");
+    }
+}
+
+/// What is issued at `now`, each completed at once.
+fn issue_all(queue: &mut IoQueue<u32>, now: Nanos) -> Vec<u32> {
+    let mut all = Vec::new();
+    while let Next::Issue(payload, place) = queue.next(now) {
+        all.push(payload);
+        queue.completed(place);
+    }
+    all
+}
+
+#[test]
+fn where_nothing_is_promised_a_request_goes_at_once() {
+    let (volume, mut queue) = volume(2);
+    let places: Vec<_> = (0..3).map(|n| submit(&mut queue, tenant_id(0), n, ms(1))).collect();
+    assert!(places[0].is_some() && places[1].is_some() && places[2].is_none(), "two places");
+    assert_eq!((volume.in_flight(), queue.next(ms(1))), (2, Next::Idle));
+    queue.completed(places[0].unwrap());
+    assert!(matches!(queue.next(ms(2)), Next::Issue(2, _)));
+}
+
+#[test]
+fn a_limit_spaces_requests_and_a_large_one_counts_as_several() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(100), 0, ms(0));
+    queue.submit(tenant_id(0), IoClass::Short, FOUR, 1, ms(5));
+    submit(&mut queue, tenant_id(0), 2, ms(5));
+    assert_eq!(issue_all(&mut queue, ms(5)), [1]);
+    assert_eq!(queue.next(ms(6)), Next::WaitUntil(ms(45)));
+    assert_eq!(issue_all(&mut queue, ms(45)), [2]);
+}
+
+#[test]
+fn a_limit_of_bytes_holds_beside_one_of_ios() {
+    let (volume, mut queue) = volume(8);
+    let both = IoPromise { bandwidth_max: Some(ByteCount(819_200)), ..limit(1000) };
+    volume.set_promise(tenant_id(0), &both, 0, ms(0));
+    queue_up(&mut queue, tenant_id(0), 0..2, ms(0));
+    assert_eq!(issue_all(&mut queue, ms(0)), [0]);
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(10)), "8 KiB at 100 times that a second");
+}
+
+#[test]
+fn a_changed_limit_acts_on_what_is_queued() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(1), 0, ms(0));
+    queue_up(&mut queue, tenant_id(0), 0..3, ms(0));
+    assert_eq!(issue_all(&mut queue, ms(0)), [0]);
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(Nanos::from_secs(1)));
+    // 0.9 I/Os ahead stay 0.9 I/Os ahead: 9 ms.
+    volume.set_promise(tenant_id(0), &limit(100), 0, ms(100));
+    assert_eq!(queue.next(ms(100)), Next::WaitUntil(ms(109)));
+    assert_eq!(issue_all(&mut queue, ms(109)), [1]);
+    volume.set_promise(tenant_id(0), &promise(0), 0, ms(110));
+    assert_eq!(issue_all(&mut queue, ms(110)), [2]);
+}
+
+#[test]
+fn short_statements_go_before_scans_and_scans_go_on() {
+    let (volume, mut queue) = volume(1);
+    let place = submit(&mut queue, tenant_id(1), 999, ms(0)).unwrap();
+    for n in 0..20 {
+        queue.submit(tenant_id(0), IoClass::Bulk, ONE, 100 + n, ms(0));
+    }
+    for n in 0..20 {
+        queue.submit(tenant_id(0), IoClass::Short, ONE, n, ms(1));
+    }
+    assert_eq!(volume.in_flight(), 1);
+    queue.completed(place);
+    let order = issue_all(&mut queue, ms(2));
+    assert_eq!(order[..9], [0, 1, 2, 3, 4, 5, 6, 100, 7], "one of eight is of the bulk");
+    assert_eq!(order.len(), 40);
+}
+
+#[test]
+fn a_request_that_nobody_waits_for_is_taken_back() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(1), 0, ms(0));
+    let tokens: Vec<_> = (0..3)
+        .map(|n| match queue.submit(tenant_id(0), IoClass::Short, ONE, n, ms(0)) {
+            Submitted::Queued(token) => token,
+            Submitted::Issue(..) => panic!("a limit is in force"),
+        })
+        .collect();
+    assert_eq!(issue_all(&mut queue, ms(0)), [0]);
+    assert_eq!(queue.cancel(tokens[0], ms(1)), None, "issued already");
+    assert_eq!(queue.cancel(tokens[1], ms(1)), Some(1));
+    assert_eq!(queue.cancel(tokens[2], ms(1)), Some(2));
+    assert_eq!((queue.len(), queue.next(ms(1))), (0, Next::Idle));
+    assert!(queue.forget(tenant_id(0)));
+}
+
+#[test]
+fn work_done_already_is_paid_for_later_a_second_at_most() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(100), 0, ms(0));
+    assert_eq!(queue.charge_done(tenant_id(0), FOUR, ms(0)), IoCost::default());
+    assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(ms(40)));
+    let forgiven = queue.charge_done(tenant_id(0), IoCost::of(ByteCount::from_mib(64)), ms(0));
+    assert_eq!(forgiven.ios().round(), 4.0 + 1024.0 - 100.0);
+    assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(Nanos::from_secs(1)));
+    assert_eq!(volume.charge_done(tenant_id(0), ONE, ms(0)).ios(), 1.0);
+    assert_eq!(queue.opens_at(tenant_id(0), Nanos::from_secs(1)), None);
+}
+
+#[test]
+fn a_log_group_goes_with_its_members_earliest_due_time_and_no_limit_holds_it() {
+    let (volume, mut queue) = volume(1);
+    let [neighbour, reserved, limited] = [0, 1, 2].map(tenant_id);
+    let place = submit(&mut queue, neighbour, 999, ms(0)).unwrap();
+    volume.set_promise(reserved, &promise(100), 0, ms(0));
+    volume.set_promise(limited, &limit(1), 0, ms(0));
+    queue_up(&mut queue, neighbour, 0..50, ms(1));
+    let block = IoCost::of(ByteCount(4096));
+    let share = |from, to| block.share(ByteCount(from), ByteCount(to), ByteCount(400));
+    let members = [(neighbour, share(0, 100)), (limited, share(100, 200)), (reserved, share(200, 400))];
+    assert_eq!(queue.submit_group(members, 777, ms(2)), None);
+    queue.completed(place);
+    let Next::Issue(777, place) = queue.next(ms(3)) else { panic!("one of its members is due") };
+    queue.completed(place);
+    // Each paid its share: a quarter of an I/O at 1 a second, half of one at 100 a second.
+    assert_eq!(queue.opens_at(limited, ms(3)), Some(ms(252)));
+    submit(&mut queue, reserved, 1000, ms(3));
+    submit(&mut queue, reserved, 1001, ms(3));
+    assert!(matches!(queue.next(ms(3)), Next::Issue(0..50, place) if { queue.completed(place); true }));
+    assert_eq!(issue_all(&mut queue, ms(7))[0], 1000);
+}
+
+#[test]
+fn a_tenant_that_wakes_does_not_catch_up_on_spare_service() {
+    let (volume, mut queue) = volume(1);
+    let place = submit(&mut queue, tenant_id(0), 0, ms(0)).unwrap();
+    queue_up(&mut queue, tenant_id(0), 0..1100, ms(0));
+    queue.completed(place);
+    for _ in 0..1000 {
+        let Next::Issue(_, place) = queue.next(ms(1)) else { panic!("it has more") };
+        queue.completed(place);
+    }
+    let Next::Issue(_, place) = queue.next(ms(1)) else { panic!("it has more") };
+    queue_up(&mut queue, tenant_id(1), 5000..5100, ms(1));
+    queue.completed(place);
+    let first: Vec<u32> = issue_all(&mut queue, ms(2)).into_iter().take(40).collect();
+    let late = first.iter().filter(|payload| **payload >= 5000).count();
+    assert!((18..=22).contains(&late), "{late}");
+    assert_eq!(volume.in_flight(), 0);
+}
+
+#[test]
+fn the_volumes_own_limit_holds_over_all_tenants() {
+    let plan = |clients| TenantPlan {
+        promise: IoPromise::default(),
+        penalty: 0,
+        arrivals: Arrivals::Closed { clients, think: Nanos(0) },
+        active: (ms(0), ms(100_000)),
+        bytes_max: 8192,
+        worker: None,
+    };
+    let mut world = World::new(1, 3, DevicePlan::steady(8, 5000), vec![plan(20), plan(20)]);
+    world.volume.set_iops_limit(NonZeroU64::new(300));
+    world.wake_all();
+    world.run_until(Nanos::from_secs(5));
+    let total: f64 = (0..2).map(|tenant| issued(&world.trace, tenant, ms(1000), ms(5000))).sum();
+    assert!((1190.0..=1210.0).contains(&total), "{total}");
+}
+
+/// What each of some tenants gets in a second of a device of 300, by promise and penalty; all have demand enough.
+fn shares(policy: IoPolicy, tenants: &[(u64, u64)]) -> Vec<f64> {
+    let plans = tenants.iter().map(|(iops, penalty)| TenantPlan {
+        promise: IoPromise { iops_max: Some(iops.max(&1) * 10), ..promise(*iops) },
+        penalty: *penalty,
+        arrivals: Arrivals::Closed { clients: 50, think: Nanos(0) },
+        active: (ms(0), ms(1_000_000)),
+        bytes_max: 8192,
+        worker: Some(0),
+    });
+    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans.collect());
+    world.volume.set_policy(policy);
+    world.wake_all();
+    world.run_until(Nanos::from_secs(12));
+    assert_eq!(world.wrong, Vec::<String>::new());
+    (0..tenants.len()).map(|tenant| issued(&world.trace, tenant, ms(2000), ms(12_000)) / 10.0).collect()
+}
+
+fn assert_near(found: &[f64], wanted: &[f64]) {
+    let near = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() <= 6.0);
+    assert!(near, "{found:?} instead of {wanted:?}");
+}
+
+#[test]
+fn policies_say_who_misses_what() {
+    let overbooked = [(100, 1_000_000), (200, 1_000_000), (300, 8_000_000)];
+    // By weight; of the limits the smallest is 1,000.
+    assert_near(&shares(IoPolicy::BestEffort, &overbooked), &[100.0, 100.0, 100.0]);
+    assert_near(&shares(IoPolicy::MaxOnly, &overbooked), &[100.0, 100.0, 100.0]);
+    // The same part of each promise.
+    for policy in [IoPolicy::Reservations, IoPolicy::Spread, IoPolicy::LeastPenalty { dial_permille: 0 }] {
+        assert_near(&shares(policy, &overbooked), &[50.0, 100.0, 150.0]);
+    }
+    // The dear one first.
+    assert_near(&shares(IoPolicy::LeastPenalty { dial_permille: 1000 }, &overbooked), &[0.0, 0.0, 300.0]);
+    let half = shares(IoPolicy::LeastPenalty { dial_permille: 100 }, &overbooked);
+    assert!(half[2] > 170.0 && half[2] < 290.0 && half[0] > 3.0, "{half:?}");
+    // What fits is kept; the third is at its limit of 10, and the second has what is left.
+    assert_near(&shares(IoPolicy::Reservations, &[(200, 0), (40, 0), (0, 0)]), &[200.0, 90.0, 10.0]);
+}
+
+#[test]
+fn a_policy_is_switched_while_requests_wait() {
+    let plan = |iops| TenantPlan {
+        promise: promise(iops),
+        penalty: 0,
+        arrivals: Arrivals::Closed { clients: 50, think: Nanos(0) },
+        active: (ms(0), ms(1_000_000)),
+        bytes_max: 8192,
+        worker: Some(0),
+    };
+    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), vec![plan(250), plan(0)]);
+    for (second, policy, wanted) in
+        [(3, IoPolicy::Reservations, 250.0), (6, IoPolicy::BestEffort, 150.0), (9, IoPolicy::Spread, 250.0)]
+    {
+        world.volume.set_policy(policy);
+        world.wake_all();
+        world.run_until(Nanos::from_secs(second));
+        let got = issued(&world.trace, 0, Nanos::from_secs(second - 1), Nanos::from_secs(second));
+        assert!((got - wanted).abs() <= 6.0, "{policy:?}: {got}");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_leaves_no_burst_behind() {
+    let (volume, mut queue) = volume(1000);
+    volume.set_promise(tenant_id(0), &IoPromise { iops_max: Some(100), ..promise(100) }, 0, ms(0));
+    queue_up(&mut queue, tenant_id(0), 0..500, ms(0));
+    assert_eq!(issue_all(&mut queue, ms(0)).len(), 1);
+    let hour = Nanos::from_secs(3600);
+    assert_eq!(issue_all(&mut queue, hour).len(), 2, "10 ms are made up for");
+    assert_eq!(issue_all(&mut queue, hour + Nanos::from_secs(1)).len(), 2);
+    assert_eq!(issue_all(&mut queue, hour + Nanos::from_secs(1)).len(), 0);
+}
+
+#[test]
+fn idle_tenants_are_not_looked_at() {
+    let (volume, mut queue) = volume(1);
+    for tenant in 0..1000 {
+        volume.set_promise(tenant_id(tenant), &limit(1000), 0, ms(0));
+        submit(&mut queue, tenant_id(tenant), tenant as u32, ms(0));
+    }
+    assert_eq!(issue_all(&mut queue, ms(0)).len(), 1000);
+    submit(&mut queue, tenant_id(7), 1, ms(50));
+    assert_eq!(issue_all(&mut queue, ms(50)), [1]);
+    assert!((0..1000).all(|tenant| queue.forget(tenant_id(tenant))));
+}

@@ -30,21 +30,21 @@ fn mean_and_deviation(world: &World, tenant: usize, from: u64, to: u64) -> (f64,
     (mean, variance.sqrt())
 }
 
-fn run(first: IoPromise, second: IoPromise) -> World {
+fn run(first: IoPromise, second: IoPromise, half: u64) -> World {
     let mut device = DevicePlan::steady(4, 300);
     device.jitter_percent = 50;
     let mut world = World::new(4, 1, device, vec![plan(first), plan(second)]);
-    world.run_until(Nanos::from_secs(300));
+    world.run_until(Nanos::from_secs(half));
     world.set_promise(0, second);
     world.set_promise(1, first);
-    world.run_until(Nanos::from_secs(600));
+    world.run_until(Nanos::from_secs(2 * half));
     assert_eq!(world.wrong, Vec::<String>::new());
     world
 }
 
 #[test]
 fn reservations_with_equal_limits_are_what_each_tenant_gets() {
-    let world = run(exactly(60), exactly(20));
+    let world = run(exactly(60), exactly(20), 300);
     for (tenant, from, to, promised) in
         [(0, 1, 300, 60.0), (0, 301, 600, 20.0), (1, 1, 300, 20.0), (1, 301, 600, 60.0)]
     {
@@ -62,15 +62,15 @@ fn reservations_with_equal_limits_are_what_each_tenant_gets() {
 #[test]
 fn without_limits_each_gets_what_it_was_promised_or_more() {
     let without = |iops| IoPromise { iops, ..IoPromise::default() };
-    let world = run(without(60), without(20));
+    let world = run(without(60), without(20), 40);
     for (tenant, from, to, promised) in
-        [(0, 0, 300, 60.0), (0, 301, 600, 20.0), (1, 0, 300, 20.0), (1, 301, 600, 60.0)]
+        [(0, 0, 40, 60.0), (0, 41, 80, 20.0), (1, 0, 40, 20.0), (1, 41, 80, 60.0)]
     {
         let (mean, deviation) = mean_and_deviation(&world, tenant, from, to);
         println!("tenant {tenant}, {from} s to {to} s: {mean:.2} ± {deviation:.2}, {promised} promised");
         assert!(mean >= promised, "{mean}");
     }
-    let total = issued(&world.trace, 0, Nanos(0), Nanos::from_secs(600))
-        + issued(&world.trace, 1, Nanos(0), Nanos::from_secs(600));
-    assert!(total >= 600.0 * 300.0, "the device was never idle: {total}");
+    let total = issued(&world.trace, 0, Nanos(0), Nanos::from_secs(80))
+        + issued(&world.trace, 1, Nanos(0), Nanos::from_secs(80));
+    assert!(total >= 80.0 * 300.0, "the device was never idle: {total}");
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::fixture::{Arrivals, DevicePlan, Draws, TenantPlan, What, World, tenant_id};
 use crate::promise::IoPromise;
 
-const SECONDS: u64 = 6;
+const SECONDS: u64 = 4;
 
 /// How much of the device the reservations may take together, in percent.
 fn plans(draws: &mut Draws, device: &DevicePlan, booked_percent: u64, workers: usize) -> Vec<TenantPlan> {
@@ -90,7 +90,7 @@ fn check_promises(world: &World, device: &DevicePlan, workers: usize) -> Result<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Reservations that fit are kept, limits hold, and no place is empty while somebody may have it.
     #[test]
@@ -138,32 +138,10 @@ proptest! {
             plan.promise.bandwidth_max = None;
         }
         let mut world = World::new(seed, workers, device, plans);
-        world.run_until(Nanos::from_secs(400));
+        world.run_until(Nanos::from_secs(100));
         let count = |what| world.trace.iter().filter(|event| event.what == what).count();
         prop_assert_eq!(count(What::Completed), count(What::Arrived));
         prop_assert_eq!(world.volume.in_flight(), 0);
         prop_assert_eq!(&world.wrong, &Vec::<String>::new());
-    }
-}
-
-#[test]
-fn dbg_case() {
-    let workers = 1;
-    let seed = 4055902706893002526;
-    let mut draws = Draws(seed);
-    let device = device(&mut draws);
-    let mut plans = plans(&mut draws, &device, 85, workers);
-    plans.iter_mut().for_each(|plan| plan.worker = plan.worker.or(Some(0)));
-    println!("{device:?} {}", device.iops());
-    for plan in &plans {
-        println!("{plan:?}");
-    }
-    let mut world = World::new(seed, workers, device.clone(), plans);
-    world.run_until(Nanos::from_secs(SECONDS));
-    for rows in &world.rows {
-        for row in rows {
-            println!("{:?} {} demanded {} given {} missed {} max {:?}", row.tenant, row.iops, row.usage.demanded.ios(), row.usage.given.ios(), row.usage.missed.ios(), row.usage.delays.max());
-        }
-        println!();
     }
 }

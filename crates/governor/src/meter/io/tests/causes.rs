@@ -1,0 +1,120 @@
+//! A broken scheduler, a failing device, a flooding server: the meter says so, and whose fault it is.
+
+use base::Nanos;
+
+use super::super::{IoCause, IoRow};
+use crate::fixture::{Arrivals, DevicePlan, Fault, TenantPlan, World, tenant_id};
+use crate::promise::{IoPromise, IoPromiseKind};
+
+fn plan(iops: u64, clients: u32) -> TenantPlan {
+    TenantPlan {
+        promise: IoPromise { iops, kind: IoPromiseKind::Average, ..IoPromise::default() },
+        penalty: 0,
+        arrivals: Arrivals::Closed { clients, think: Nanos::from_micros(100) },
+        active: (Nanos(0), Nanos::from_secs(100)),
+        bytes_max: 8192,
+        worker: Some(0),
+    }
+}
+
+/// No more can be missed in a second than there are clients to wait.
+const MANY: u32 = 200;
+
+/// Two tenants promised 200 and 100 of 400, and eight without a promise; the first is done wrong.
+fn rows_with(fault: Option<Fault>, clients: u32) -> Vec<Vec<IoRow>> {
+    let mut plans = vec![plan(200, clients), plan(100, clients)];
+    plans.extend((0..8).map(|_| plan(0, 16)));
+    let mut world = World::new(3, 1, DevicePlan::steady(4, 400), plans);
+    world.fault = fault.map(|fault| (0, fault));
+    world.run_until(Nanos::from_secs(6));
+    world.rows
+}
+
+#[test]
+fn a_sound_scheduler_breaks_nothing() {
+    for row in rows_with(None, MANY).iter().flatten() {
+        assert!(row.average_kept, "{row:?}");
+        // A due request waits for a place, a quarter of the 10 ms one takes, and for those due before it.
+        assert!(row.usage.delays.max() <= Nanos::from_millis(25), "{row:?}");
+    }
+}
+
+#[test]
+fn a_scheduler_that_ignores_a_tenant_is_found_out() {
+    for rows in &rows_with(Some(Fault::Ignores), MANY) {
+        let row = &rows[0];
+        assert_eq!((row.tenant, row.usage.given.ios()), (tenant_id(0), 0.0));
+        // All it asked for: its clients wait for ever.
+        assert!(row.usage.missed.ios() >= 199.0, "{row:?}");
+        assert_eq!(row.broken, Some(IoCause::Neighbour));
+        assert!(rows[1..].iter().all(|row| row.average_kept));
+    }
+}
+
+#[test]
+fn a_scheduler_that_delays_a_tenant_is_found_out() {
+    // Sixteen clients ask for 80 ms of its promise at a time, so 150 ms are 70 too many.
+    for rows in &rows_with(Some(Fault::Delays(Nanos::from_millis(150))), 16)[1..] {
+        let row = &rows[0];
+        assert!(!row.each_kept && row.usage.delays.percentile(0.5) > Nanos::from_millis(50), "{row:?}");
+        assert!(row.usage.given.ios() < 130.0);
+        assert!(rows[1..].iter().all(|row| row.average_kept));
+    }
+}
+
+#[test]
+fn a_scheduler_that_charges_a_tenant_twice_is_found_out() {
+    for rows in &rows_with(Some(Fault::ChargesTwice), MANY)[1..] {
+        let row = &rows[0];
+        // Half of what it was promised.
+        assert!((90.0..115.0).contains(&row.usage.given.ios()), "{}", row.usage.given.ios());
+        assert!((80.0..115.0).contains(&row.usage.missed.ios()), "{}", row.usage.missed.ios());
+        assert_eq!(row.broken, Some(IoCause::Neighbour));
+        assert!(rows[1..].iter().all(|row| row.average_kept));
+    }
+}
+
+#[test]
+fn a_stalled_device_is_the_devices_fault_and_over_when_it_is_over() {
+    let mut device = DevicePlan::steady(4, 400);
+    device.stall = Some((Nanos::from_millis(2200), Nanos::from_millis(4200)));
+    let mut world = World::new(3, 1, device, vec![plan(200, 64), plan(100, 64), plan(0, 64)]);
+    world.run_until(Nanos::from_secs(9));
+    for (second, rows) in world.rows.iter().enumerate() {
+        let broken: Vec<_> = rows.iter().filter_map(|row| row.broken).collect();
+        match second {
+            2 | 3 => assert_eq!(broken, [IoCause::Device; 2], "{second}"),
+            // In the fifth second only a part is missing; by the end of it the rate is made up for.
+            4 => assert!(broken.iter().all(|cause| *cause == IoCause::Device), "{second}"),
+            _ => assert_eq!(broken, [], "{second}"),
+        }
+    }
+}
+
+#[test]
+fn a_device_slower_than_calibrated_is_the_devices_fault() {
+    let mut device = DevicePlan::steady(4, 400);
+    device.slower = 2;
+    let mut world = World::new(3, 1, device, vec![plan(200, 16), plan(150, 16)]);
+    world.run_until(Nanos::from_secs(4));
+    for row in world.rows[1..].iter().flatten() {
+        assert_eq!(row.broken, Some(IoCause::Device), "{row:?}");
+    }
+}
+
+#[test]
+fn a_promise_changes_from_one_instant_to_the_next() {
+    let limited = |iops| IoPromise { iops, iops_max: Some(iops), ..IoPromise::default() };
+    let mut first = plan(0, 16);
+    first.promise = limited(20);
+    let mut world = World::new(3, 1, DevicePlan::steady(4, 400), vec![first]);
+    for (second, iops) in [(2, 200), (4, 50)] {
+        world.run_until(Nanos::from_secs(second));
+        world.set_promise(0, limited(iops));
+    }
+    world.run_until(Nanos::from_secs(6));
+    for (rows, iops) in world.rows.iter().zip([20.0, 20.0, 200.0, 200.0, 50.0, 50.0f64]) {
+        assert!((rows[0].usage.given.ios() - iops).abs() <= 3.0, "{} of {iops}", rows[0].usage.given.ios());
+        assert!(rows[0].usage.missed.ios() <= 1.0, "{rows:?}");
+    }
+}

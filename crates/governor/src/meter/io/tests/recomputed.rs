@@ -1,0 +1,169 @@
+//! The meter's rows equal what the trace says, whatever the scheduler and the device did.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::{Nanos, TenantId};
+use proptest::prelude::*;
+
+use crate::fixture::{
+    Arrivals, DevicePlan, Draws, Fault, TICK, TenantPlan, Trace, What, World, tenant_id,
+};
+use crate::io::IoCost;
+use crate::promise::IoPromise;
+
+const SECONDS: u64 = 5;
+
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Expected {
+    demanded: u64,
+    given: u64,
+    missed: u64,
+    delay_max: u64,
+    /// Nanoseconds with something pending.
+    pending: u64,
+    seen: bool,
+}
+
+/// 64ths of nanoseconds, rounded up, as the promise is to the tenant's disadvantage by less than that.
+fn time(parts: u64, iops: u64) -> u128 {
+    (u128::from(parts) * 64_000_000_000).div_ceil(u128::from(iops) << 16)
+}
+
+/// One tenant's seconds, from its part of the trace alone: a list of deadlines, and nothing clever.
+fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
+    let ticks = |at: Nanos| u128::from(at.0) * 64;
+    let mut seconds = vec![Expected::default()];
+    let mut deadlines: VecDeque<(u128, IoCost)> = VecDeque::new();
+    let (mut next_due, mut next_open) = (0u128, 0u128);
+    let (mut pending, mut since) = (0u64, 0u64);
+    let mut events = trace.iter().filter(|event| event.what != What::Completed).peekable();
+    for second in 1..=SECONDS {
+        let end = Nanos::from_secs(second);
+        let row = seconds.last_mut().expect("there is one");
+        row.seen |= !deadlines.is_empty();
+        while let Some(event) = events.next_if(|event| event.at < end) {
+            row.seen = true;
+            let now = ticks(event.at);
+            if pending > 0 {
+                row.pending += event.at.0 - since;
+            }
+            since = event.at.0;
+            if event.what == What::Arrived {
+                pending += 1;
+                let due = if promise.iops == 0 { u128::MAX } else { next_due.max(now) };
+                deadlines.push_back((due, event.cost));
+                if promise.iops > 0 {
+                    next_due = due + time(event.cost.parts, promise.iops);
+                }
+                continue;
+            }
+            pending -= 1;
+            let (due, cost) = deadlines.pop_front().expect("what is issued has arrived");
+            row.given += event.cost.parts;
+            if due != u128::MAX {
+                let due = due.max(next_open);
+                row.delay_max = row.delay_max.max((now.saturating_sub(due) / 64) as u64);
+                row.demanded += if due <= now { cost.parts } else { 0 };
+            }
+            if let Some(max) = promise.iops_max {
+                next_open = next_open.max(now.saturating_sub(640_000_000)) + time(event.cost.parts, max);
+            }
+        }
+        if pending > 0 {
+            row.pending += end.0 - since;
+        }
+        since = end.0;
+        // What is due by now, by the promise and by the limit, and still here.
+        let (end, mut open) = (ticks(end), next_open);
+        let is_late = |due: u128| due != u128::MAX && due + ticks(TICK) < end;
+        let first = deadlines.front().map_or(u128::MAX, |(due, _)| *due);
+        for (due, cost) in deadlines.iter().take_while(|(due, _)| is_late(*due)) {
+            let due = (*due).max(open);
+            if !is_late(due) {
+                break;
+            }
+            row.delay_max = row.delay_max.max(((end - due) / 64) as u64).max(row.delay_max);
+            row.missed += cost.parts;
+            row.demanded += cost.parts;
+            open = open.max(due) + promise.iops_max.map_or(0, |max| time(cost.parts, max));
+        }
+        if is_late(first) {
+            deadlines.iter_mut().for_each(|(due, _)| *due += end - first);
+            next_due += end - first;
+        }
+        seconds.push(Expected::default());
+    }
+    seconds.pop();
+    seconds
+}
+
+fn check(world: &World) -> Result<(), TestCaseError> {
+    for (tenant, plan) in world.plans.iter().enumerate() {
+        let id = tenant_id(tenant);
+        let own: Vec<Trace> = world.trace.iter().filter(|event| event.tenant == id).copied().collect();
+        for (second, expected) in recompute(&own, &plan.promise).into_iter().enumerate() {
+            let rows: BTreeMap<TenantId, _> =
+                world.rows[second].iter().map(|row| (row.tenant, row)).collect();
+            let Some(row) = rows.get(&id) else {
+                prop_assert!(!expected.seen, "second {second}, tenant {tenant}: no row for {expected:?}");
+                continue;
+            };
+            let found = Expected {
+                demanded: row.usage.demanded.parts,
+                given: row.usage.given.parts,
+                missed: row.usage.missed.parts,
+                delay_max: row.usage.delays.max().0,
+                pending: expected.pending,
+                seen: expected.seen,
+            };
+            prop_assert_eq!(&found, &expected, "second {}, tenant {}", second, tenant);
+            let requests = own.iter().filter(|event| event.what == What::Issued).count() as u64 + 2;
+            prop_assert!(row.pending.0.abs_diff(expected.pending) <= 512 * requests, "{} {}", row.pending.0, expected.pending);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn rows_equal_a_recomputation_from_the_trace(seed in any::<u64>()) {
+        let mut draws = Draws(seed);
+        let mut device = DevicePlan::steady(draws.between(1, 8) as u32, draws.between(100, 1500));
+        device.jitter_percent = 40;
+        match draws.between(0, 3) {
+            0 => device.stall = Some((Nanos::from_millis(1200), Nanos::from_millis(3200))),
+            1 => device.slower = 3,
+            _ => {}
+        }
+        let capacity = device.iops();
+        let plans: Vec<TenantPlan> = (0..draws.between(1, 6))
+            .map(|_| {
+                let iops = draws.between(0, 2) * draws.between(1, capacity / 2);
+                let iops_max = (draws.between(0, 2) == 0).then(|| iops.max(1) + draws.between(0, capacity));
+                TenantPlan {
+                    promise: IoPromise { iops, iops_max, ..IoPromise::default() },
+                    penalty: 0,
+                    arrivals: match draws.between(0, 2) {
+                        0 => Arrivals::Closed { clients: draws.between(1, 12) as u32, think: Nanos::from_millis(3) },
+                        1 => Arrivals::Open { every: Nanos(draws.between(1_000_000, 50_000_000)) },
+                        _ => Arrivals::Burst { count: 50, every: Nanos::from_millis(draws.between(100, 800)) },
+                    },
+                    active: (Nanos(0), Nanos::from_millis(draws.between(500, 6000))),
+                    bytes_max: if draws.between(0, 1) == 0 { 300_000 } else { 8192 },
+                    worker: Some(0),
+                }
+            })
+            .collect();
+        let mut world = World::new(seed, 1, device, plans);
+        world.fault = match draws.between(0, 4) {
+            0 => Some((0, Fault::Ignores)),
+            1 => Some((0, Fault::Delays(Nanos::from_millis(draws.between(1, 400))))),
+            2 => Some((0, Fault::ChargesTwice)),
+            _ => None,
+        };
+        world.run_until(Nanos::from_secs(SECONDS));
+        check(&world)?;
+    }
+}
