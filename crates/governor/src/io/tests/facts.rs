@@ -295,3 +295,60 @@ fn idle_tenants_are_not_looked_at() {
     assert_eq!(issue_all(&mut queue, ms(50)), [1]);
     assert!((0..1000).all(|tenant| queue.forget(tenant_id(tenant))));
 }
+
+fn busy(iops: u64, clients: u32, worker: usize, until: Nanos) -> TenantPlan {
+    TenantPlan {
+        promise: promise(iops),
+        penalty: 0,
+        arrivals: Arrivals::Closed { clients, think: Nanos(0) },
+        active: (ms(0), until),
+        bytes_max: 8192,
+        worker: Some(worker),
+    }
+}
+
+/// Two reserve 200 each of 300 for ten seconds; then the second leaves, and there is a third of the device to spare again.
+#[test]
+fn a_shortage_is_not_repaid_out_of_others_spare_service_for_long() {
+    let plans = vec![busy(200, 50, 0, ms(100_000)), busy(200, 50, 0, ms(10_000)), busy(0, 50, 0, ms(100_000))];
+    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
+    world.run_until(ms(13_000));
+    let spare = issued(&world.trace, 2, ms(11_000), ms(13_000)) / 2.0;
+    assert!((90.0..=110.0).contains(&spare), "{spare}");
+}
+
+/// One client, one request at a time, where 700 are promised of 300: it gets its part of what it was promised, be the others on its
+/// worker or on another.
+#[test]
+fn a_client_with_one_request_at_a_time_has_its_part_of_a_shortage() {
+    for worker in [0, 1] {
+        let plans = vec![
+            busy(300, 50, 0, ms(100_000)),
+            busy(300, 50, 0, ms(100_000)),
+            busy(100, 1, worker, ms(100_000)),
+        ];
+        let mut world = World::new(5, 2, DevicePlan::steady(4, 300), plans);
+        world.run_until(ms(6000));
+        let got = issued(&world.trace, 2, ms(2000), ms(6000)) / 4.0;
+        assert!((34.0..=50.0).contains(&got), "worker {worker}: {got}");
+    }
+}
+
+/// Tenants of equal weight on two workers, many on one and one on the other: by tenants, not by workers.
+#[test]
+fn workers_share_a_volume_by_their_tenants() {
+    let plans = vec![
+        busy(0, 20, 0, ms(100_000)),
+        busy(0, 20, 0, ms(100_000)),
+        busy(0, 20, 0, ms(100_000)),
+        busy(0, 20, 1, ms(100_000)),
+        busy(100, 20, 1, ms(100_000)),
+    ];
+    for depth in [1, 4] {
+        let mut world = World::new(5, 2, DevicePlan::steady(depth, 300), plans.clone());
+        world.run_until(ms(6000));
+        let got: Vec<f64> =
+            (0..5).map(|tenant| issued(&world.trace, tenant, ms(1000), ms(6000)) / 5.0).collect();
+        assert_near(&got, &[50.0, 50.0, 50.0, 50.0, 100.0]);
+    }
+}
