@@ -50,7 +50,8 @@ fn governed(known: u64, active: u64, waiting: u64, name: &str) {
     volume.set_depth(NonZeroU32::new(32));
     for n in 0..known {
         // All are due at once at the beginning, and then each 1,000 I/Os or so a tenth of them.
-        let promise = IoPromise { iops: 100 + n % 100, iops_max: Some(1_000_000_000), ..IoPromise::default() };
+        let promise =
+            IoPromise { iops: 100 + n % 100, iops_max: Some(1_000_000_000), ..IoPromise::default() };
         volume.set_promise(tenant(n), &promise, 0, Nanos(0));
     }
     let mut queue = IoQueue::new(&volume, 0);
@@ -64,7 +65,8 @@ fn governed(known: u64, active: u64, waiting: u64, name: &str) {
     let stride = known / active;
     let mut now = 1_000_000_000;
     for n in 0..active * waiting {
-        let _ = queue.submit(tenant(n % active * stride), IoClass::Short, PAGE, n % active * stride, Nanos(now));
+        let _ =
+            queue.submit(tenant(n % active * stride), IoClass::Short, PAGE, n % active * stride, Nanos(now));
     }
     let mut in_flight = std::collections::VecDeque::with_capacity(32);
     measure(name, 2_000_000, |_| {

@@ -147,6 +147,8 @@ pub(crate) struct World {
     interval_end: Nanos,
     interval: Nanos,
     in_flight: u32,
+    /// Since when a place was empty that somebody waited for.
+    idle_since: Option<Nanos>,
     /// By tenant: what its limit lets it have by issue times alone, without any catching up.
     strict: Vec<f64>,
 }
@@ -187,6 +189,7 @@ impl World {
             interval_end: Nanos::from_secs(1),
             interval: Nanos::from_secs(1),
             in_flight: 0,
+            idle_since: None,
         };
         for (index, plan) in plans.into_iter().enumerate() {
             let first = plan.active.0;
@@ -238,6 +241,10 @@ impl World {
             let event = self.bodies.remove(&serial).expect("each event has a body");
             self.now = at;
             self.step(event);
+            // What happens at the same instant happens at once.
+            if self.events.peek().is_none_or(|Reverse((next, _))| *next > at) {
+                self.check_not_idle();
+            }
         }
         while end >= self.interval_end {
             self.close_interval();
@@ -328,7 +335,6 @@ impl World {
     }
 
     fn look(&mut self, worker: usize) {
-        let mut woken = false;
         loop {
             match self.workers[worker].queue.next(self.now) {
                 Next::Issue(request, place) => {
@@ -338,7 +344,6 @@ impl World {
                     self.issue(worker, request, place);
                 }
                 Next::Wake(other) => {
-                    woken = true;
                     self.at(self.now + WAKE, Event::Wake(other));
                 }
                 Next::WaitUntil(at) => {
@@ -352,29 +357,35 @@ impl World {
                 Next::Idle => break,
             }
         }
-        if !woken {
-            self.check_not_idle(worker);
-        }
     }
 
-    /// A place is free, a request waits here, and its tenant is below its limit: then something is wrong.
-    fn check_not_idle(&mut self, worker: usize) {
-        if self.in_flight >= self.device.depth || self.workers.len() > 1 || !self.volume_is_open() {
-            return;
+    /// A place is free, a request waits on one of these workers, and its tenant is below its limit. Says nothing of a
+    /// scheduler that was broken on purpose.
+    fn who_waits(&self, workers: std::ops::Range<usize>) -> Option<usize> {
+        if self.in_flight >= self.device.depth || self.fault.is_some() {
+            return None;
         }
         let now = self.now.as_secs_f64();
-        let waits = self.workers[worker].queued.iter().find(|request| {
-            let limits = self.plans[request.tenant].promise.iops_max.is_some()
-                || self.plans[request.tenant].promise.bandwidth_max.is_some();
-            !limits || self.strict[request.tenant] <= now
+        let mut queued = self.workers[workers].iter().flat_map(|worker| &worker.queued);
+        let waits = queued.find(|request| {
+            let promise = &self.plans[request.tenant].promise;
+            let limited = promise.iops_max.is_some() || promise.bandwidth_max.is_some();
+            !limited || self.strict[request.tenant] <= now
         });
-        if let Some(request) = waits {
-            self.wrong.push(format!("idle at {now} while tenant {} waits", request.tenant));
-        }
+        waits.map(|request| request.tenant)
     }
 
-    fn volume_is_open(&self) -> bool {
-        self.fault.is_none()
+    /// Alone a worker leaves no place empty; of several one may have to be woken for it, or given up.
+    fn check_not_idle(&mut self) {
+        let Some(tenant) = self.who_waits(0..self.workers.len()) else {
+            self.idle_since = None;
+            return;
+        };
+        let since = *self.idle_since.get_or_insert(self.now);
+        let allowed = if self.workers.len() == 1 { Nanos(0) } else { Nanos::from_micros(1100) };
+        if self.workers.len() == 1 || self.now - since > allowed {
+            self.wrong.push(format!("idle since {since:?} while tenant {tenant} waits"));
+        }
     }
 
     fn issue(&mut self, worker: usize, request: Request, place: IoPlace) {
@@ -389,7 +400,8 @@ impl World {
         let by_ios = promise.iops_max.map_or(0.0, |max| cost.ios() / max as f64);
         let by_bytes = promise.bandwidth_max.map_or(0.0, |max| cost.bytes().0 as f64 / max.0 as f64);
         // Nine decimals of seconds are what instants have.
-        self.strict[request.tenant] = self.strict[request.tenant].max(now.as_secs_f64()) + by_ios + by_bytes + 2e-9;
+        self.strict[request.tenant] =
+            self.strict[request.tenant].max(now.as_secs_f64()) + by_ios + by_bytes + 2e-9;
         self.workers[worker].meter.issued(tenant, cost, now);
         self.workers[worker].meter.started(now);
         if self.fault == Some((request.tenant, Fault::ChargesTwice)) {

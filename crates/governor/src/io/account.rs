@@ -26,6 +26,10 @@ const DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(1));
 /// Virtual time of one I/O at weight 1. At weight 1 and 100,000 I/Os a second the counter lasts for a year.
 const SPARE_OF_ONE: u64 = 64;
 
+/// A tenant that was served beyond its weight, because its requests were due, is ahead of the volume's virtual time by so much at
+/// most: enough to leave spare service to others, and not held against it when times change.
+const LEAD_MAX: u64 = 16 * PARTS;
+
 /// What is in force for a tenant: its promise under the volume's policy. A copy a worker keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
@@ -108,10 +112,8 @@ impl Account {
             }
         }
         self.penalty.store(penalty_micros, Ordering::Relaxed);
-        let weight = u64::from(promise.weight.get());
-        if self.weight.swap(weight, Ordering::Relaxed) != weight {
-            self.spare.advance(|_| floor);
-        }
+        self.weight.store(u64::from(promise.weight.get()), Ordering::Relaxed);
+        self.rebase_spare(floor);
     }
 
     /// Whether the promise reserves or limits anything under `policy`.
@@ -121,8 +123,7 @@ impl Account {
     }
 
     pub(super) fn terms(&self, policy: IoPolicy) -> Terms {
-        let mut terms =
-            Terms { weight: self.weight.load(Ordering::Relaxed).max(1), ..Terms::default() };
+        let mut terms = Terms { weight: self.weight.load(Ordering::Relaxed).max(1), ..Terms::default() };
         if policy.reserves() {
             terms.iops = rate(&self.iops);
             terms.bandwidth = rate(&self.bandwidth);
@@ -159,13 +160,15 @@ impl Account {
         self.spare.raise_to(floor);
     }
 
-    /// Records the issue of a request that arrived at `arrival` and claims its turn from `claims_from`.
+    /// Records the issue of a request that arrived at `arrival` and claims its turn from `claims_from`, when the volume's
+    /// virtual time is `floor`.
     pub(super) fn charge(
         &self,
         terms: &Terms,
         cost: IoCost,
         right: Right,
         (arrival, claims_from): (Stamp, Stamp),
+        floor: Stamp,
         now: Nanos,
     ) {
         let at = Stamp::at(now);
@@ -181,18 +184,18 @@ impl Account {
                 }
             }
         }
-        let floor = arrival.max(at.minus(CATCH_UP));
+        let opened = arrival.max(at.minus(CATCH_UP));
         for (tag, rate, time) in limited(self, terms, cost) {
             if rate.is_some() {
-                tag.advance(|tag| tag.max(floor).plus(time));
+                tag.advance(|tag| tag.max(opened).plus(time));
             }
         }
-        self.charge_spare(terms, cost);
+        self.charge_spare(terms, cost, floor);
     }
 
     /// Records work that was done for the tenant and could not be delayed: it counts against its reservation, its limit
     /// and its weight. Returns what of it is forgiven because its debt is a second long.
-    pub(super) fn charge_done(&self, terms: &Terms, cost: IoCost, now: Nanos) -> IoCost {
+    pub(super) fn charge_done(&self, terms: &Terms, cost: IoCost, floor: Stamp, now: Nanos) -> IoCost {
         let at = Stamp::at(now);
         let end = at.plus(DEBT_MAX);
         for (tag, rate, time) in reserved(self, terms, cost) {
@@ -208,14 +211,26 @@ impl Account {
                 forgiven_part = forgiven_part.max(over.0 as f64 / time.0.max(1) as f64);
             }
         }
-        self.charge_spare(terms, cost);
+        self.charge_spare(terms, cost, floor);
         let part = |whole: u64| (whole as f64 * forgiven_part) as u64;
         IoCost { parts: part(cost.parts), bytes: part(cost.bytes) }
     }
 
-    fn charge_spare(&self, terms: &Terms, cost: IoCost) {
-        let time = Stamp(mul_div(cost.parts, SPARE_OF_ONE, terms.weight));
-        self.spare.advance(|tag| tag.plus(time));
+    fn charge_spare(&self, terms: &Terms, cost: IoCost, floor: Stamp) {
+        let time_of = |parts: u64| Stamp(mul_div(parts, SPARE_OF_ONE, terms.weight));
+        let (time, lead_max) = (time_of(cost.parts), time_of(cost.parts.max(LEAD_MAX)));
+        self.spare.advance(|tag| tag.max(tag.plus(time).min(floor.plus(lead_max))));
+    }
+
+    /// Reservations count from `now` on.
+    pub(super) fn rebase_due(&self, now: Nanos) {
+        self.due.raise_to(Stamp::at(now));
+        self.due_bytes.raise_to(Stamp::at(now));
+    }
+
+    /// Forgets what the tenant had in other times.
+    pub(super) fn rebase_spare(&self, floor: Stamp) {
+        self.spare.advance(|_| floor);
     }
 }
 

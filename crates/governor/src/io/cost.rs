@@ -48,7 +48,8 @@ impl IoCost {
     pub fn share(self, from: ByteCount, to: ByteCount, total: ByteCount) -> IoCost {
         assert!(from <= to && to <= total && total.0 > 0, "a share lies within its group");
         let through = |whole: u64, at: u64| {
-            u64::try_from(u128::from(whole) * u128::from(at) / u128::from(total.0)).expect("at most the whole")
+            u64::try_from(u128::from(whole) * u128::from(at) / u128::from(total.0))
+                .expect("at most the whole")
         };
         IoCost {
             parts: through(self.parts, to.0) - through(self.parts, from.0),

@@ -112,7 +112,8 @@ impl<T> Group<T> {
             lane.account.wake(volume.floor());
             let is_due = lane.account.due(&lane.terms, self.claims_from) <= at;
             let right = if is_due { Right::Reserved } else { Right::Spare };
-            lane.account.charge(&lane.terms, *share, right, (self.arrival, self.claims_from), now);
+            let claim = (self.arrival, self.claims_from);
+            lane.account.charge(&lane.terms, *share, right, claim, volume.floor(), now);
         }
         self.payload.take().expect("a group has its turn while it is queued")
     }

@@ -211,7 +211,8 @@ impl<T> Lanes<T> {
             Right::Spare => volume.raise_floor(turn.key),
         }
         volume.charge_limit(request.cost, arrival, at);
-        state.account.charge(&state.terms, request.cost, turn.right, (arrival, claims_from), now);
+        let claim = (arrival, claims_from);
+        state.account.charge(&state.terms, request.cost, turn.right, claim, volume.floor(), now);
         self.settle(turn.lane, now);
         request
     }

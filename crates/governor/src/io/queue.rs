@@ -186,7 +186,7 @@ impl<T> IoQueue<T> {
         let lane = self.lanes.lane_of(tenant, &self.volume);
         let lane = self.lanes.lane(lane);
         self.volume.charge_limit(cost, Stamp::at(now), Stamp::at(now));
-        lane.account.charge_done(&lane.terms, cost, now)
+        lane.account.charge_done(&lane.terms, cost, self.volume.floor(), now)
     }
 
     /// Forgets a tenant, before [`IoVolume::remove`]; false, and nothing happens, if it has requests queued.

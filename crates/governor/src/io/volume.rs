@@ -98,10 +98,17 @@ impl IoVolume {
         self.reconsider(&accounts);
     }
 
-    /// Puts a policy in force; lateness so far is kept (half a second at most).
-    pub fn set_policy(&self, policy: IoPolicy) {
+    /// Puts a policy in force: service by weight begins anew, and so do reservations that were not kept before.
+    pub fn set_policy(&self, policy: IoPolicy, now: Nanos) {
         let accounts = self.accounts();
+        let before = self.policy();
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
+        for account in accounts.values() {
+            account.rebase_spare(self.floor());
+            if !before.reserves() {
+                account.rebase_due(now);
+            }
+        }
         self.reconsider(&accounts);
     }
 
@@ -124,7 +131,7 @@ impl IoVolume {
     pub fn charge_done(&self, tenant: TenantId, cost: IoCost, now: Nanos) -> IoCost {
         let account = self.account(tenant);
         self.charge_limit(cost, Stamp::at(now), Stamp::at(now));
-        account.charge_done(&account.terms(self.policy()), cost, now)
+        account.charge_done(&account.terms(self.policy()), cost, self.floor(), now)
     }
 
     /// Requests in flight, as far as they are counted.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use base::{ByteCount, Nanos, TenantId};
 
 use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id};
+use crate::io::post::Urgency;
+use crate::io::tag::Stamp;
+use crate::io::volume::Pass;
 use crate::io::{IoClass, IoCost, IoPlace, IoPolicy, IoQueue, IoVolume, Next, Submitted};
 use crate::promise::IoPromise;
 
@@ -219,7 +222,7 @@ fn shares(policy: IoPolicy, tenants: &[(u64, u64)]) -> Vec<f64> {
         worker: Some(0),
     });
     let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans.collect());
-    world.volume.set_policy(policy);
+    world.volume.set_policy(policy, world.now);
     world.wake_all();
     world.run_until(Nanos::from_secs(12));
     assert_eq!(world.wrong, Vec::<String>::new());
@@ -261,9 +264,9 @@ fn a_policy_is_switched_while_requests_wait() {
     };
     let mut world = World::new(5, 1, DevicePlan::steady(4, 300), vec![plan(250), plan(0)]);
     for (second, policy, wanted) in
-        [(3, IoPolicy::Reservations, 250.0), (6, IoPolicy::BestEffort, 150.0), (9, IoPolicy::Spread, 250.0)]
+        [(9, IoPolicy::Reservations, 250.0), (10, IoPolicy::BestEffort, 150.0), (11, IoPolicy::Spread, 250.0)]
     {
-        world.volume.set_policy(policy);
+        world.volume.set_policy(policy, world.now);
         world.wake_all();
         world.run_until(Nanos::from_secs(second));
         let got = issued(&world.trace, 0, Nanos::from_secs(second - 1), Nanos::from_secs(second));
@@ -310,7 +313,8 @@ fn busy(iops: u64, clients: u32, worker: usize, until: Nanos) -> TenantPlan {
 /// Two reserve 200 each of 300 for ten seconds; then the second leaves, and there is a third of the device to spare again.
 #[test]
 fn a_shortage_is_not_repaid_out_of_others_spare_service_for_long() {
-    let plans = vec![busy(200, 50, 0, ms(100_000)), busy(200, 50, 0, ms(10_000)), busy(0, 50, 0, ms(100_000))];
+    let plans =
+        vec![busy(200, 50, 0, ms(100_000)), busy(200, 50, 0, ms(10_000)), busy(0, 50, 0, ms(100_000))];
     let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
     world.run_until(ms(13_000));
     let spare = issued(&world.trace, 2, ms(11_000), ms(13_000)) / 2.0;
@@ -351,4 +355,84 @@ fn workers_share_a_volume_by_their_tenants() {
             (0..5).map(|tenant| issued(&world.trace, tenant, ms(1000), ms(6000)) / 5.0).collect();
         assert_near(&got, &[50.0, 50.0, 50.0, 50.0, 100.0]);
     }
+}
+
+/// Two of equal weight on a device of 300, one with 200 of it reserved. When a device of 900 takes its place, both get half of that at once:
+/// what was due to the one is not held against it.
+#[test]
+fn reserved_service_is_not_held_against_a_tenant_when_there_is_more() {
+    let plans = vec![busy(200, 50, 0, ms(100_000)), busy(0, 50, 0, ms(100_000))];
+    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
+    world.run_until(ms(20_000));
+    let got = issued(&world.trace, 0, ms(1000), ms(20_000)) / 19.0;
+    assert!((195.0..=210.0).contains(&got), "{got}");
+    world.device.service = Nanos(world.device.service.0 / 3);
+    world.run_until(ms(21_500));
+    let got = issued(&world.trace, 0, ms(20_500), ms(21_500));
+    assert!((430.0..=470.0).contains(&got), "{got}");
+}
+
+/// 60 I/Os and bytes for 100 of them reserved beside five of equal weight: what is more of the two, not their sum, and by the meter kept.
+#[test]
+fn of_two_reservations_the_larger_counts() {
+    let mut plans: Vec<TenantPlan> = (0..6).map(|_| busy(0, 50, 0, ms(100_000))).collect();
+    plans[0].promise = IoPromise { bandwidth: ByteCount(819_200), ..promise(60) };
+    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
+    world.run_until(ms(6000));
+    let got = issued(&world.trace, 0, ms(1000), ms(6000)) / 5.0;
+    assert!((99.0..=104.0).contains(&got), "{got}");
+    for rows in &world.rows {
+        assert!(rows[0].average_kept && rows[0].demanded.ios() >= 80.0, "{:?}", rows[0].usage);
+    }
+}
+
+#[test]
+fn a_place_that_comes_free_while_a_worker_posts_is_seen() {
+    let (volume, mut queue) = volume(1);
+    let place = submit(&mut queue, tenant_id(0), 0, ms(0)).unwrap();
+    let urgency = Urgency { due: Stamp::NEVER, spare: Stamp(0) };
+    let mut is_posted = false;
+    assert_eq!(volume.pass(1, urgency, ms(0)), Pass::Full);
+    assert!(!volume.put_post(1, &mut is_posted, urgency), "it is taken still");
+    volume.clear_post(1, &mut is_posted);
+    assert_eq!(volume.pass(1, urgency, ms(0)), Pass::Full);
+    // Between the look and the post; whoever gave it back saw no post, and wakes nobody.
+    queue.completed(place);
+    assert_eq!(queue.next(ms(0)), Next::Idle);
+    assert!(volume.put_post(1, &mut is_posted, urgency), "look again");
+}
+
+#[test]
+fn what_a_tenant_got_on_another_worker_counts_here() {
+    let (volume, mut here) = volume(1);
+    let mut there: IoQueue<u32> = IoQueue::new(&volume, 1);
+    let place = submit(&mut here, tenant_id(9), 0, ms(0)).unwrap();
+    // The second tenant is ahead by one, so the first has the smaller key here.
+    queue_up(&mut here, tenant_id(1), 100..102, ms(0));
+    here.completed(place);
+    let Next::Issue(100, place) = here.next(ms(0)) else { panic!("it waits alone") };
+    queue_up(&mut here, tenant_id(0), 0..1, ms(0));
+    queue_up(&mut there, tenant_id(0), 10..13, ms(0));
+    here.completed(place);
+    assert_eq!(issue_all(&mut there, ms(0)), [10, 11, 12]);
+    assert_eq!(issue_all(&mut here, ms(0)), [101, 0]);
+}
+
+#[test]
+fn a_worker_that_does_not_come_holds_a_place_for_a_millisecond() {
+    let (volume, mut here) = volume(1);
+    let mut there: IoQueue<u32> = IoQueue::new(&volume, 1);
+    let place = submit(&mut here, tenant_id(0), 0, ms(0)).unwrap();
+    volume.set_promise(tenant_id(1), &promise(100), 0, ms(0));
+    queue_up(&mut there, tenant_id(1), 10..11, ms(0));
+    queue_up(&mut here, tenant_id(0), 1..2, ms(0));
+    assert_eq!(there.next(ms(1)), Next::Idle, "it posts what is due");
+    here.completed(place);
+    assert_eq!(here.next(ms(2)), Next::Wake(1));
+    assert_eq!(here.next(ms(2)), Next::WaitUntil(ms(3)), "the place is left to it");
+    let Next::Issue(1, place) = here.next(ms(3)) else { panic!("it had its time") };
+    assert_eq!(there.next(ms(4)), Next::Idle);
+    here.completed(place);
+    assert_eq!(here.next(ms(5)), Next::Wake(1), "told anew, since it came and posted anew");
+    assert!(matches!(there.next(ms(5)), Next::Issue(10, _)));
 }

@@ -54,17 +54,23 @@ fn device(draws: &mut Draws) -> DevicePlan {
 /// No tenant has more than its limit in any time, but for what it may catch up on and a request a worker.
 fn check_limits(world: &World, workers: usize) -> Result<(), TestCaseError> {
     for (tenant, plan) in world.plans.iter().enumerate() {
-        let Some(max) = plan.promise.iops_max else { continue };
+        let (max, is_bytes) = match (plan.promise.iops_max, plan.promise.bandwidth_max) {
+            (_, Some(max)) => (max.0, true),
+            (Some(max), None) => (max, false),
+            (None, None) => continue,
+        };
         let (mut level, mut at) = (0.0f64, 0.0);
         for event in &world.trace {
             if event.what != What::Issued || event.tenant != tenant_id(tenant) {
                 continue;
             }
             let now = event.at.as_secs_f64();
-            level = (level - (now - at) * max as f64).max(0.0) + event.cost.ios();
+            level = (level - (now - at) * max as f64).max(0.0)
+                + if is_bytes { event.cost.bytes().0 as f64 } else { event.cost.ios() };
             at = now;
-            let debt = 0.010 * max as f64 + 5.0 * workers as f64;
-            prop_assert!(level <= debt + 1e-3, "tenant {} is {} I/Os over at {}", tenant, level, now);
+            let largest = if is_bytes { 300_000.0 } else { 5.0 };
+            let debt = 0.010 * max as f64 + largest * workers as f64;
+            prop_assert!(level <= debt + 1e-3, "tenant {} is {} over at {}", tenant, level, now);
         }
     }
     Ok(())

@@ -70,7 +70,10 @@ fn threads_share_the_places() {
             }
             match queue.next(now) {
                 Next::Issue(_, place) => {
-                    assert!(in_flight.fetch_add(1, Ordering::SeqCst) < u64::from(DEPTH), "too many in flight");
+                    assert!(
+                        in_flight.fetch_add(1, Ordering::SeqCst) < u64::from(DEPTH),
+                        "too many in flight"
+                    );
                     issued += 1;
                     places.push(place);
                 }

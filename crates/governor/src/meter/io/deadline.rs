@@ -99,7 +99,11 @@ impl Standing {
     }
 
     pub(super) fn kind(&self) -> IoPromiseKind {
-        if self.is_average.load(Ordering::Relaxed) == 1 { IoPromiseKind::Average } else { IoPromiseKind::Each }
+        if self.is_average.load(Ordering::Relaxed) == 1 {
+            IoPromiseKind::Average
+        } else {
+            IoPromiseKind::Each
+        }
     }
 
     pub(super) fn promised(&self) -> (u64, ByteCount) {

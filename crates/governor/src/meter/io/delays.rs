@@ -85,7 +85,11 @@ impl IoDelays {
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += u64::from(*count);
             if seen >= wanted {
-                return if bucket == 0 && self.sum == Nanos(0) { Nanos(0) } else { end_of(bucket).min(self.max) };
+                return if bucket == 0 && self.sum == Nanos(0) {
+                    Nanos(0)
+                } else {
+                    end_of(bucket).min(self.max)
+                };
             }
         }
         Nanos(0)

@@ -14,8 +14,6 @@ const DEVICE_SLOW_PERCENT: u64 = 90;
 /// One tenant's I/O on one volume in one interval, as far as one or several workers saw it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IoUsage {
-    /// I/Os whose deadline came in the interval, issued or not.
-    pub demanded: IoCost,
     /// What was issued, due or not.
     pub given: IoCost,
     /// Requests issued.
@@ -27,9 +25,24 @@ pub struct IoUsage {
     pub delays: IoDelays,
 }
 
+/// What a rate a second comes to in some time.
+fn of_rate(rate: u64, time: Nanos) -> u128 {
+    u128::from(rate) * u128::from(time.0) / u128::from(Nanos::from_secs(1).0)
+}
+
 impl IoUsage {
+    /// What was given and missed, up to what is reserved in I/Os or bytes, whichever is more.
+    fn demanded(&self, iops: u64, bandwidth: ByteCount, length: Nanos) -> IoCost {
+        let wanted = self.given + self.missed;
+        let part_of = |reserved: u128, wanted: u64| reserved as f64 / wanted.max(1) as f64;
+        let by_ios = part_of(of_rate(iops, length) * (1 << 16), wanted.parts);
+        let by_bytes = part_of(of_rate(bandwidth.0, length), wanted.bytes);
+        let part = by_ios.max(by_bytes).min(1.0);
+        let reserved = |wanted: u64| (wanted as f64 * part).round() as u64;
+        IoCost { parts: reserved(wanted.parts), bytes: reserved(wanted.bytes) }
+    }
+
     fn merge(&mut self, other: &IoUsage) {
-        self.demanded += other.demanded;
         self.given += other.given;
         self.requests += other.requests;
         self.missed += other.missed;
@@ -60,6 +73,8 @@ pub struct IoRow {
     pub bandwidth: ByteCount,
     /// Which of the two measures decides.
     pub kind: IoPromiseKind,
+    /// Of what was reserved for the interval, what was asked for: given or missed.
+    pub demanded: IoCost,
     pub usage: IoUsage,
     /// Time with at least one request pending.
     pub pending: Nanos,
@@ -117,6 +132,7 @@ impl IoInterval {
             let pending = standing.pending.take_time(1, end);
             let broken = (!kept).then_some(cause);
             rows.push(IoRow {
+                demanded: usage.demanded(iops, bandwidth, end - start),
                 tenant,
                 iops,
                 bandwidth,
@@ -134,10 +150,12 @@ impl IoInterval {
 
     /// Why somebody's promise was broken, if somebody's was.
     fn cause(&self, volume: &IoMeterVolume, length: Nanos, end: Nanos) -> IoCause {
-        let parts_of = |iops: u64, time: Nanos| {
-            u128::from(iops) * (1 << 16) * u128::from(time.0) / u128::from(Nanos::from_secs(1).0)
+        let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * (1 << 16);
+        let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
+            let (iops, bandwidth) = volume.standing(*tenant).promised();
+            u128::from(usage.demanded(iops, bandwidth, length).parts)
         };
-        let demanded: u128 = self.usages.values().map(|usage| u128::from(usage.demanded.parts)).sum();
+        let demanded: u128 = self.usages.iter().map(demanded_by).sum();
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
             return IoCause::Overbooked;
         }

@@ -98,7 +98,8 @@ impl IoMeter {
         }
         let deadline = lane.standing.next_deadline(cost, ticks(now));
         // What is postponed is so by the shared deadlines too.
-        let deadline = if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(lane.postponed) };
+        let deadline =
+            if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(lane.postponed) };
         self.pending.push(&mut lane.pending, Pending { deadline, cost });
         lane.standing.pending.enter(1, now);
     }
@@ -120,9 +121,6 @@ impl IoMeter {
         if pending.deadline != NO_DEADLINE {
             let deadline = pending.deadline.saturating_add(lane.postponed).max(lane.standing.opening().at());
             usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
-            if deadline <= ticks(now) {
-                usage.demanded += pending.cost;
-            }
         }
         lane.standing.count_issued(cost, now);
     }
@@ -191,7 +189,6 @@ impl IoMeter {
                 true
             });
             if let Some(missed) = first_missed {
-                usage.demanded += usage.missed;
                 usage.delays.note_lasting(nanos(ticks(end) - missed));
             }
             if let Some(due) = first_due {

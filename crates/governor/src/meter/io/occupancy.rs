@@ -19,18 +19,24 @@ pub(super) struct Occupancy(AtomicU64);
 impl Occupancy {
     /// One more. Returns the count before.
     pub(super) fn enter(&self, threshold: u64, now: Nanos) -> u64 {
-        self.change(|count| {
-            debug_assert!(count < COUNT_MASK, "fewer than a million requests of a tenant wait");
-            (count + 1, count + 1 == threshold, false)
-        }, now)
+        self.change(
+            |count| {
+                debug_assert!(count < COUNT_MASK, "fewer than a million requests of a tenant wait");
+                (count + 1, count + 1 == threshold, false)
+            },
+            now,
+        )
     }
 
     /// One less. Returns the count before.
     pub(super) fn leave(&self, threshold: u64, now: Nanos) -> u64 {
-        self.change(|count| {
-            debug_assert!(count > 0, "what leaves has entered");
-            (count.saturating_sub(1), false, count == threshold)
-        }, now)
+        self.change(
+            |count| {
+                debug_assert!(count > 0, "what leaves has entered");
+                (count.saturating_sub(1), false, count == threshold)
+            },
+            now,
+        )
     }
 
     /// The time since the last call for which the count was at the threshold or above.

@@ -37,7 +37,7 @@ fn one_every_ten_milliseconds_keeps_a_promise_of_100() {
     let issues: Vec<u64> = (0..100).map(|n| n * 10).collect();
     let row = second_of_100(IoPromiseKind::Each, &[0; 150], &issues);
     assert!(row.each_kept && row.average_kept && row.broken.is_none(), "{row:?}");
-    assert_eq!((row.usage.demanded.ios(), row.usage.given.ios()), (100.0, 100.0));
+    assert_eq!((row.demanded.ios(), row.usage.given.ios()), (100.0, 100.0));
     assert_eq!(row.effective_iops().map(f64::round), Some(100.0));
 }
 
@@ -62,11 +62,11 @@ fn eighty_of_a_hundred_is_broken_only_if_a_hundred_were_asked_for() {
     // (a) Not enough was asked for: 80, each issued as it comes.
     let eighty: Vec<u64> = (0..80).map(|n| n * 12).collect();
     let row = second_of_100(IoPromiseKind::Average, &eighty, &eighty);
-    assert_eq!((row.usage.demanded.ios(), row.usage.missed.ios()), (80.0, 0.0));
+    assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (80.0, 0.0));
     assert!(row.broken.is_none());
     // (b) Enough was asked for, and 80 were issued: 20 I/Os a second are broken.
     let row = second_of_100(IoPromiseKind::Average, &[0; 100], &eighty);
-    assert_eq!((row.usage.demanded.ios(), row.usage.missed.ios()), (100.0, 20.0));
+    assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (100.0, 20.0));
     assert_eq!(row.broken, Some(IoCause::Neighbour));
 }
 
@@ -75,7 +75,7 @@ fn idle_time_is_not_owed() {
     // Half a second of nothing, then a burst of 60: 50 of it are due by the end.
     let issues: Vec<u64> = (0..50).map(|n| 500 + n * 10).collect();
     let row = second_of_100(IoPromiseKind::Each, &[500; 60], &issues);
-    assert_eq!((row.usage.demanded.ios(), row.usage.missed.ios()), (50.0, 0.0));
+    assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (50.0, 0.0));
     assert!(row.broken.is_none(), "{row:?}");
     assert!(row.pending.0.abs_diff(500_000_000) < 1000);
 }
@@ -104,7 +104,7 @@ fn little_demand_shows_little_violation_though_it_got_less() {
         assert!((30.0..45.0).contains(&much.usage.missed.ios()), "{}", much.usage.missed.ios());
         assert_eq!(much.broken, Some(IoCause::Overbooked));
         let sums = rows.iter().fold((0.0, 0.0), |(demanded, missed), row| {
-            (demanded + row.usage.demanded.ios(), missed + row.usage.missed.ios())
+            (demanded + row.demanded.ios(), missed + row.usage.missed.ios())
         });
         assert!((sums.0 - sums.1 - 300.0).abs() < 10.0, "{sums:?}");
     }

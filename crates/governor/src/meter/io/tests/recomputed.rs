@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use base::{Nanos, TenantId};
 use proptest::prelude::*;
 
-use crate::fixture::{
-    Arrivals, DevicePlan, Draws, Fault, TICK, TenantPlan, Trace, What, World, tenant_id,
-};
+use crate::fixture::{Arrivals, DevicePlan, Draws, Fault, TICK, TenantPlan, Trace, What, World, tenant_id};
 use crate::io::IoCost;
 use crate::promise::IoPromise;
 
@@ -58,12 +56,11 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
                 continue;
             }
             pending -= 1;
-            let (due, cost) = deadlines.pop_front().expect("what is issued has arrived");
+            let (due, _) = deadlines.pop_front().expect("what is issued has arrived");
             row.given += event.cost.parts;
             if due != u128::MAX {
                 let due = due.max(next_open);
                 row.delay_max = row.delay_max.max((now.saturating_sub(due) / 64) as u64);
-                row.demanded += if due <= now { cost.parts } else { 0 };
             }
             if let Some(max) = promise.iops_max {
                 next_open = next_open.max(now.saturating_sub(640_000_000)) + time(event.cost.parts, max);
@@ -84,9 +81,9 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
             }
             row.delay_max = row.delay_max.max(((end - due) / 64) as u64).max(row.delay_max);
             row.missed += cost.parts;
-            row.demanded += cost.parts;
             open = open.max(due) + promise.iops_max.map_or(0, |max| time(cost.parts, max));
         }
+        row.demanded = (row.given + row.missed).min(promise.iops << 16);
         if is_late(first) {
             deadlines.iter_mut().for_each(|(due, _)| *due += end - first);
             next_due += end - first;
@@ -109,7 +106,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
                 continue;
             };
             let found = Expected {
-                demanded: row.usage.demanded.parts,
+                demanded: row.demanded.parts,
                 given: row.usage.given.parts,
                 missed: row.usage.missed.parts,
                 delay_max: row.usage.delays.max().0,
@@ -118,7 +115,12 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             };
             prop_assert_eq!(&found, &expected, "second {}, tenant {}", second, tenant);
             let requests = own.iter().filter(|event| event.what == What::Issued).count() as u64 + 2;
-            prop_assert!(row.pending.0.abs_diff(expected.pending) <= 512 * requests, "{} {}", row.pending.0, expected.pending);
+            prop_assert!(
+                row.pending.0.abs_diff(expected.pending) <= 512 * requests,
+                "{} {}",
+                row.pending.0,
+                expected.pending
+            );
         }
     }
     Ok(())
@@ -165,5 +167,39 @@ proptest! {
         };
         world.run_until(Nanos::from_secs(SECONDS));
         check(&world)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// A tenant whose requests come from all workers gets what it was promised of all of them together.
+    #[test]
+    fn a_tenant_on_several_workers_gets_its_own(seed in any::<u64>(), workers in 2..5usize) {
+        let mut draws = Draws(seed);
+        let device = DevicePlan::steady(draws.between(1, 8) as u32, draws.between(100, 1500));
+        let capacity = device.iops();
+        let count = draws.between(2, 5);
+        let plans: Vec<TenantPlan> = (0..count)
+            .map(|tenant| TenantPlan {
+                promise: IoPromise { iops: capacity * 85 / 100 / count * (tenant % 2), ..IoPromise::default() },
+                penalty: 0,
+                arrivals: Arrivals::Closed { clients: draws.between(1, 30) as u32, think: Nanos::from_millis(1) },
+                active: (Nanos::from_millis(draws.between(0, 900)), Nanos::from_secs(100)),
+                bytes_max: 8192,
+                worker: (draws.between(0, 2) == 0).then(|| draws.between(0, workers as u64 - 1) as usize),
+            })
+            .collect();
+        let mut world = World::new(seed, workers, device.clone(), plans);
+        world.run_until(Nanos::from_secs(SECONDS));
+        for (tenant, plan) in world.plans.iter().enumerate() {
+            let id = tenant_id(tenant);
+            let own: Vec<Trace> = world.trace.iter().filter(|event| event.tenant == id).copied().collect();
+            for (second, expected) in recompute(&own, &plan.promise).into_iter().enumerate() {
+                let missed = expected.missed as f64 / 65536.0;
+                let allowed = 1.0 + plan.promise.iops as f64 * (device.service.as_secs_f64() + 0.002 * workers as f64);
+                prop_assert!(missed <= allowed, "second {second}, tenant {tenant}: missed {missed}, {allowed} allowed");
+            }
+        }
     }
 }
