@@ -1,9 +1,10 @@
 //! A broken scheduler, a failing device, a flooding server: the meter says so, and whose fault it is.
 
-use base::Nanos;
+use base::{ByteCount, Nanos, TenantId};
 
-use super::super::{IoCause, IoRow};
-use crate::fixture::{Arrivals, DevicePlan, Fault, TenantPlan, World, tenant_id};
+use super::super::{IoCapacity, IoCause, IoInterval, IoMeter, IoMeterVolume, IoRow};
+use crate::fixture::{Arrivals, DevicePlan, Fault, TICK, TenantPlan, World, tenant_id};
+use crate::io::IoCost;
 use crate::promise::{IoPromise, IoPromiseKind};
 
 fn plan(iops: u64, clients: u32) -> TenantPlan {
@@ -117,4 +118,68 @@ fn a_promise_changes_from_one_instant_to_the_next() {
         assert!((rows[0].usage.given.ios() - iops).abs() <= 3.0, "{} of {iops}", rows[0].usage.given.ios());
         assert!(rows[0].usage.missed.ios() <= 1.0, "{rows:?}");
     }
+}
+
+/// One tenant promised 100 misses half of it while others are served.
+fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<IoCause> {
+    const ONE: IoCost = IoCost::of(ByteCount(8192));
+    let volume = IoMeterVolume::new(TICK);
+    volume.set_capacity(IoCapacity { iops: capacity, depth: 4, iops_limit: None });
+    volume.set_promise(tenant_id(0), &plan(100, 1).promise, Nanos(0));
+    volume.set_promise(TenantId::SYSTEM, &plan(50, 1).promise, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    (0..100).for_each(|_| meter.arrived(tenant_id(0), ONE, Nanos(0)));
+    for ms in 0..50 {
+        meter.issued(tenant_id(0), ONE, Nanos::from_millis(ms));
+    }
+    for (tenant, count) in others {
+        for _ in 0..*count {
+            meter.arrived(*tenant, ONE, Nanos::from_millis(60));
+            meter.issued(*tenant, ONE, Nanos::from_millis(60));
+        }
+    }
+    let mut interval = IoInterval::default();
+    meter.close(Nanos::from_secs(1), &mut interval);
+    let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));
+    rows.iter().find(|row| row.tenant == tenant_id(0)).expect("it was active").broken
+}
+
+#[test]
+fn causes_are_told_apart() {
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 40), (tenant_id(1), 500)], 1000), Some(IoCause::Neighbour));
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60), (tenant_id(1), 500)], 1000), Some(IoCause::System));
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60)], 90), Some(IoCause::Overbooked));
+}
+
+/// A tenant's requests come from two workers in turn, each is issued when it is due: the deadlines are one sequence, and the
+/// time with something pending is counted once.
+#[test]
+fn workers_meters_add_up() {
+    const ONE: IoCost = IoCost::of(ByteCount(8192));
+    let volume = IoMeterVolume::new(TICK);
+    volume.set_promise(tenant_id(0), &plan(100, 1).promise, Nanos(0));
+    let mut meters = [IoMeter::new(&volume), IoMeter::new(&volume)];
+    (0..100).for_each(|n| meters[n % 2].arrived(tenant_id(0), ONE, Nanos(0)));
+    for n in 0..90 {
+        meters[n % 2].issued(tenant_id(0), ONE, Nanos::from_millis(10 * n as u64));
+    }
+    let mut sum = IoInterval::default();
+    for meter in &mut meters {
+        let mut own = IoInterval::default();
+        meter.close(Nanos::from_secs(1), &mut own);
+        sum.merge(&own);
+    }
+    let rows = sum.judge(&volume, Nanos(0), Nanos::from_secs(1));
+    let row = &rows[0];
+    assert_eq!((row.usage.given.ios(), row.usage.missed.ios(), row.usage.requests), (90.0, 10.0, 90));
+    assert_eq!((row.usage.delays.count(), row.usage.delays.mean()), (90, Nanos(0)));
+    assert!(row.pending.0.abs_diff(1_000_000_000) < 1000, "{:?}", row.pending);
+    // The ten begin anew in the next second.
+    for n in 0..10 {
+        meters[n % 2].issued(tenant_id(0), ONE, Nanos::from_millis(1000 + 10 * n as u64));
+    }
+    let mut next = IoInterval::default();
+    meters.iter_mut().for_each(|meter| meter.close(Nanos::from_secs(2), &mut next));
+    let rows = next.judge(&volume, Nanos::from_secs(1), Nanos::from_secs(2));
+    assert!(rows[0].average_kept && rows[0].usage.delays.max() <= Nanos::from_millis(10), "{rows:?}");
 }

@@ -1,0 +1,91 @@
+//! Once every tenant has been seen, I/O is scheduled and metered without allocating.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::num::NonZeroU32;
+
+use base::{ByteCount, Nanos, TenantId};
+use governor::{
+    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Submitted,
+};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on as it came; counting touches a thread-local without a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above; `at` came from `System`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const TENANTS: u64 = 50;
+
+struct World {
+    queue: IoQueue<(TenantId, IoCost)>,
+    meter: IoMeter,
+    now: Nanos,
+}
+
+impl World {
+    /// So many rounds, in each of which every tenant asks for one to four I/Os and all that may be is issued.
+    fn rounds(&mut self, rounds: u64) {
+        for round in 0..rounds {
+            self.now += Nanos::from_millis(20);
+            for n in 0..TENANTS {
+                let tenant = TenantId(TenantId::FIRST_USER.0 + n);
+                let cost = IoCost::of(ByteCount::from_kib(64 * (1 + (n + round) % 4)));
+                self.meter.arrived(tenant, cost, self.now);
+                let class = if n % 3 == 0 { IoClass::Bulk } else { IoClass::Short };
+                match self.queue.submit(tenant, class, cost, (tenant, cost), self.now) {
+                    Submitted::Queued(_) => {}
+                    Submitted::Issue(..) => panic!("promises are in force"),
+                }
+            }
+            while let Next::Issue((tenant, cost), place) = self.queue.next(self.now) {
+                self.meter.issued(tenant, cost, self.now);
+                self.meter.started(self.now);
+                self.meter.completed(cost, self.now);
+                self.queue.completed(place);
+            }
+            let group = IoCost::of(ByteCount(4096));
+            let member = TenantId(TenantId::FIRST_USER.0 + round % TENANTS);
+            assert!(self.queue.submit_group([(member, group)], (member, group), self.now).is_none());
+            let Next::Issue(_, place) = self.queue.next(self.now) else { panic!("no limit holds a group") };
+            self.queue.completed(place);
+        }
+    }
+}
+
+#[test]
+fn scheduling_and_metering_allocate_nothing() {
+    let (volume, meter) = (IoVolume::new(1), IoMeterVolume::new(Nanos::from_micros(250)));
+    volume.set_depth(NonZeroU32::new(8));
+    for n in 0..TENANTS {
+        let promise = IoPromise { iops: 10 * n, iops_max: Some(1000 * (n + 1)), ..IoPromise::default() };
+        let tenant = TenantId(TenantId::FIRST_USER.0 + n);
+        volume.set_promise(tenant, &promise, 0, Nanos(0));
+        meter.set_promise(tenant, &promise, Nanos(0));
+    }
+    let mut world = World { queue: IoQueue::new(&volume, 0), meter: IoMeter::new(&meter), now: Nanos(0) };
+    world.rounds(100);
+    world.meter.close(world.now, &mut IoInterval::default());
+    let before = ALLOCATIONS.get();
+    world.rounds(1000);
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    drop(Box::new(1));
+    assert!(ALLOCATIONS.get() > before, "allocations are counted");
+}
