@@ -8,9 +8,8 @@
 //! 2. if none is due, the least served by weight, without its reservation being touched;
 //! 3. if all are at their limits, the worker sleeps until the first is not.
 //!
-//! Example: 100 and 300 I/Os a second promised on a device of 1,000, equal weights, both always waiting: of what is left, 600,
-//! each gets what brings it nearer to the other, since all service counts by weight: 500 and 500. With 800 of the weight for the first and
-//! 200 for the second: 700 and 300, the second its promise.
+//! Example: 100 and 300 I/Os a second promised on a device of 1,000, both always waiting. All service counts by weight, what was due
+//! too: with equal weights each gets 500. With weights of 800 and 200 the first gets 700 and the second 300, its promise.
 //!
 //! Pure: time is an argument, nothing blocks, and the run path does not allocate.
 

@@ -135,6 +135,8 @@ fn a_request_that_nobody_waits_for_is_taken_back() {
     assert_eq!(queue.cancel(tokens[1], ms(1)), Some(1));
     assert_eq!(queue.cancel(tokens[2], ms(1)), Some(2));
     assert_eq!((queue.len(), queue.next(ms(1))), (0, Next::Idle));
+    queue_up(&mut queue, tenant_id(1), 10..30, ms(2));
+    assert_eq!(issue_all(&mut queue, Nanos::from_secs(5)).len(), 20, "nothing of it is left");
     assert!(queue.forget(tenant_id(0)));
 }
 
@@ -377,7 +379,7 @@ fn reserved_service_is_not_held_against_a_tenant_when_there_is_more() {
 fn of_two_reservations_the_larger_counts() {
     let mut plans: Vec<TenantPlan> = (0..6).map(|_| busy(0, 50, 0, ms(100_000))).collect();
     plans[0].promise = IoPromise { bandwidth: ByteCount(819_200), ..promise(60) };
-    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
+    let mut world = World::new(5, 1, DevicePlan::steady(1, 300), plans);
     world.run_until(ms(6000));
     let got = issued(&world.trace, 0, ms(1000), ms(6000)) / 5.0;
     assert!((99.0..=104.0).contains(&got), "{got}");
@@ -435,4 +437,19 @@ fn a_worker_that_does_not_come_holds_a_place_for_a_millisecond() {
     here.completed(place);
     assert_eq!(here.next(ms(5)), Next::Wake(1), "told anew, since it came and posted anew");
     assert!(matches!(there.next(ms(5)), Next::Issue(10, _)));
+}
+
+/// The example at the head of the module.
+#[test]
+fn all_service_counts_by_weight_and_reservations_hold() {
+    for (weights, wanted) in [((100, 100), [500.0, 500.0]), ((800, 200), [700.0, 300.0])] {
+        let mut plans = vec![busy(100, 50, 0, ms(100_000)), busy(300, 50, 0, ms(100_000))];
+        plans[0].promise.weight = weights.0.try_into().unwrap();
+        plans[1].promise.weight = weights.1.try_into().unwrap();
+        let mut world = World::new(5, 1, DevicePlan::steady(4, 1000), plans);
+        world.run_until(ms(4000));
+        let got: Vec<f64> =
+            (0..2).map(|tenant| issued(&world.trace, tenant, ms(1000), ms(4000)) / 3.0).collect();
+        assert_near(&got, &wanted);
+    }
 }

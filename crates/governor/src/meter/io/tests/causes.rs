@@ -183,3 +183,21 @@ fn workers_meters_add_up() {
     let rows = next.judge(&volume, Nanos::from_secs(1), Nanos::from_secs(2));
     assert!(rows[0].average_kept && rows[0].usage.delays.max() <= Nanos::from_millis(10), "{rows:?}");
 }
+
+#[test]
+fn what_waits_is_due_by_the_new_promise() {
+    const ONE: IoCost = IoCost::of(ByteCount(8192));
+    // Promised 10, twenty wait: due at 0, 100, 200 ms and so on. At 450 ms the first five are late; of the others one is due each
+    // 10 ms from then on, or each second.
+    for (iops, missed) in [(100, 20.0), (1, 6.0)] {
+        let volume = IoMeterVolume::new(TICK);
+        volume.set_promise(tenant_id(0), &plan(10, 1).promise, Nanos(0));
+        let mut meter = IoMeter::new(&volume);
+        (0..20).for_each(|_| meter.arrived(tenant_id(0), ONE, Nanos(0)));
+        volume.set_promise(tenant_id(0), &plan(iops, 1).promise, Nanos::from_millis(450));
+        let mut interval = IoInterval::default();
+        meter.close(Nanos::from_secs(1), &mut interval);
+        let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));
+        assert_eq!(rows[0].usage.missed.ios(), missed);
+    }
+}
