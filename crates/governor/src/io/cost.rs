@@ -37,6 +37,14 @@ impl IoCost {
         ByteCount(self.bytes)
     }
 
+    /// What is left of it without `other`; nothing less than nothing.
+    pub(crate) const fn less(self, other: IoCost) -> IoCost {
+        IoCost {
+            parts: self.parts.saturating_sub(other.parts),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
     /// The share of whoever has the bytes from `from` to `to` of the `total` that a group's records take; what the group has
     /// beyond them (its header, its padding) goes along in proportion. Consecutive shares of `0..total` add up to the
     /// whole exactly. Example: of a block of 4 KiB with records of 300 and 100 bytes the first pays 3/4 of an I/O, the

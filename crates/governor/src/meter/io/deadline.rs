@@ -128,6 +128,11 @@ impl Standing {
         deadline
     }
 
+    /// The time a part of a request takes of the tenant's reservations; of two the shorter.
+    pub(super) fn time_of(&self, cost: IoCost) -> Ticks {
+        self.reservations(cost).map(|(_, time)| time).min().unwrap_or(0)
+    }
+
     /// Counts what was issued towards the tenant's own limits.
     pub(super) fn count_issued(&self, cost: IoCost, now: Nanos) {
         let floor = ticks(now).saturating_sub(CATCH_UP);

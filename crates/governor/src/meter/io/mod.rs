@@ -9,8 +9,8 @@
 //! in it is on its row, and the deadlines of what still waits begin anew at its end. So a tenant promised 80 and given 40 misses 40 in every
 //! interval, and after a stall of the device its promise is kept again as soon as the rate is.
 //!
-//! Deadlines belong to the tenant, not to a request: which of its requests goes first is its own affair, so the k-th that a
-//! worker issues meets the k-th deadline given out there.
+//! Deadlines belong to the tenant, not to a request: which of its requests goes first is its own affair, so the k-th I/O that a
+//! worker issues meets the k-th deadline given out there, whatever the sizes of the requests they are parts of.
 //!
 //! A tenant's own limit is no fault of the server's: no deadline is earlier than the limit, by what was issued, lets the request
 //! through.
@@ -39,7 +39,7 @@ pub use delays::IoDelays;
 pub use interval::{IoCause, IoInterval, IoRow, IoUsage};
 pub use volume::{IoCapacity, IoMeterVolume};
 
-/// A request that is pending.
+/// What is pending of a request, as they arrived.
 struct Pending {
     deadline: Ticks,
     cost: IoCost,
@@ -48,6 +48,8 @@ struct Pending {
 struct Lane {
     standing: Arc<Standing>,
     pending: List,
+    /// Requests that are pending.
+    requests: u32,
     /// How much later than given out the pending deadlines are: what earlier intervals missed began anew.
     postponed: Ticks,
     /// The promise's changes that the pending deadlines have followed.
@@ -101,6 +103,7 @@ impl IoMeter {
         let deadline =
             if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(lane.postponed) };
         self.pending.push(&mut lane.pending, Pending { deadline, cost });
+        lane.requests += 1;
         lane.standing.pending.enter(1, now);
     }
 
@@ -112,25 +115,63 @@ impl IoMeter {
         let index = self.lane(tenant);
         self.follow_promise(index);
         let usage = self.open_usage(index, tenant);
+        let deadline = self.meet_deadlines(index, cost);
         let lane = &mut self.lanes[index];
-        let pending = self.pending.pop_first(&mut lane.pending).expect("what is issued has arrived");
+        assert!(lane.requests > 0, "what is issued has arrived");
+        lane.requests -= 1;
         lane.standing.pending.leave(1, now);
         let usage = &mut self.usages[usage];
         usage.given += cost;
         usage.requests += 1;
-        if pending.deadline != NO_DEADLINE {
-            let deadline = pending.deadline.saturating_add(lane.postponed).max(lane.standing.opening().at());
+        if deadline != NO_DEADLINE {
+            let deadline = deadline.saturating_add(lane.postponed).max(lane.standing.opening().at());
             usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
         }
         lane.standing.count_issued(cost, now);
     }
 
+    /// Takes so many I/Os off the front of what is pending and returns the deadline of the first of them.
+    fn meet_deadlines(&mut self, index: usize, cost: IoCost) -> Ticks {
+        let lane = &mut self.lanes[index];
+        let mut left = cost;
+        let mut first = None;
+        while let Some(front) = self.pending.first(&lane.pending) {
+            first.get_or_insert(front.deadline);
+            if front.cost.parts > left.parts {
+                break;
+            }
+            left = left.less(front.cost);
+            self.pending.pop_first(&mut lane.pending);
+        }
+        if left.parts > 0 {
+            let standing = &lane.standing;
+            self.pending.iter_mut(&lane.pending, |front| {
+                front.cost = front.cost.less(left);
+                front.deadline = front.deadline.saturating_add(standing.time_of(left));
+                false
+            });
+        }
+        first.unwrap_or(NO_DEADLINE)
+    }
+
     /// A request that had arrived will not be issued: nobody waits for it any more.
-    pub fn withdrawn(&mut self, tenant: TenantId, now: Nanos) {
+    pub fn withdrawn(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) {
         let index = self.lane(tenant);
         let lane = &mut self.lanes[index];
-        if self.pending.pop_last(&mut lane.pending).is_some() {
-            lane.standing.pending.leave(1, now);
+        assert!(lane.requests > 0, "what is withdrawn has arrived");
+        lane.requests -= 1;
+        lane.standing.pending.leave(1, now);
+        let mut left = cost;
+        while let Some(last) = self.pending.pop_last(&mut lane.pending) {
+            if last.cost.parts > left.parts {
+                let cost = last.cost.less(left);
+                self.pending.push(&mut lane.pending, Pending { cost, ..last });
+                break;
+            }
+            left = left.less(last.cost);
+            if left.parts == 0 {
+                break;
+            }
         }
     }
 
@@ -199,7 +240,7 @@ impl IoMeter {
             interval.add(tenant, usage);
             *usage = IoUsage::default();
             lane.usage = None;
-            if !lane.pending.is_empty() {
+            if lane.requests > 0 {
                 lane.usage = Some(kept);
                 self.open[kept as usize] = (index, tenant);
                 kept += 1;
@@ -226,7 +267,8 @@ impl IoMeter {
         }
         let standing = self.volume.standing(tenant);
         let changes = standing.changes();
-        let fresh = Lane { standing, pending: List::default(), postponed: 0, changes, usage: None };
+        let fresh =
+            Lane { standing, pending: List::default(), requests: 0, postponed: 0, changes, usage: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index as usize] = fresh;

@@ -6,7 +6,6 @@ use base::{Nanos, TenantId};
 use proptest::prelude::*;
 
 use crate::fixture::{Arrivals, DevicePlan, Draws, Fault, TICK, TenantPlan, Trace, What, World, tenant_id};
-use crate::io::IoCost;
 use crate::promise::IoPromise;
 
 const SECONDS: u64 = 5;
@@ -31,7 +30,7 @@ fn time(parts: u64, iops: u64) -> u128 {
 fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
     let ticks = |at: Nanos| u128::from(at.0) * 64;
     let mut seconds = vec![Expected::default()];
-    let mut deadlines: VecDeque<(u128, IoCost)> = VecDeque::new();
+    let mut deadlines: VecDeque<(u128, u64)> = VecDeque::new();
     let (mut next_due, mut next_open) = (0u128, 0u128);
     let (mut pending, mut since) = (0u64, 0u64);
     let mut events = trace.iter().filter(|event| event.what != What::Completed).peekable();
@@ -49,14 +48,26 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
             if event.what == What::Arrived {
                 pending += 1;
                 let due = if promise.iops == 0 { u128::MAX } else { next_due.max(now) };
-                deadlines.push_back((due, event.cost));
+                deadlines.push_back((due, event.cost.parts));
                 if promise.iops > 0 {
                     next_due = due + time(event.cost.parts, promise.iops);
                 }
                 continue;
             }
             pending -= 1;
-            let (due, _) = deadlines.pop_front().expect("what is issued has arrived");
+            // So many I/Os of those that arrived first, be they of one request or of several.
+            let (due, mut left) = (deadlines[0].0, event.cost.parts);
+            while left > 0 {
+                let front = &mut deadlines[0];
+                let met = left.min(front.1);
+                left -= met;
+                front.1 -= met;
+                if front.1 == 0 {
+                    deadlines.pop_front();
+                } else if promise.iops > 0 {
+                    front.0 += time(met, promise.iops);
+                }
+            }
             row.given += event.cost.parts;
             if due != u128::MAX {
                 let due = due.max(next_open);
@@ -74,14 +85,14 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         let (end, mut open) = (ticks(end), next_open);
         let is_late = |due: u128| due != u128::MAX && due + ticks(TICK) < end;
         let first = deadlines.front().map_or(u128::MAX, |(due, _)| *due);
-        for (due, cost) in deadlines.iter().take_while(|(due, _)| is_late(*due)) {
+        for (due, parts) in deadlines.iter().take_while(|(due, _)| is_late(*due)) {
             let due = (*due).max(open);
             if !is_late(due) {
                 break;
             }
             row.delay_max = row.delay_max.max(((end - due) / 64) as u64).max(row.delay_max);
-            row.missed += cost.parts;
-            open = open.max(due) + promise.iops_max.map_or(0, |max| time(cost.parts, max));
+            row.missed += parts;
+            open = open.max(due) + promise.iops_max.map_or(0, |max| time(*parts, max));
         }
         row.demanded = (row.given + row.missed).min(promise.iops << 16);
         if is_late(first) {
