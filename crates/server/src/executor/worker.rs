@@ -55,7 +55,7 @@ pub struct Worker {
 struct Local {
     shared: Arc<Shared>,
     queues: RefCell<RunQueues>,
-    /// When this turn began; good enough as `now` for what is woken within it.
+    /// When this turn began.
     now: Cell<Nanos>,
     /// Whose task is being polled, and since when.
     polling: Cell<Option<(TenantId, Ticks)>>,
@@ -129,7 +129,8 @@ pub(super) fn schedule_at_home(account: &Account, work: Work) {
             && let Ok(mut queues) = local.queues.try_borrow_mut()
             && let Some(work) = work.take()
         {
-            queues.push(account, work, local.now.get());
+            // Not the turn's beginning: the turn may have waited since.
+            queues.push(account, work, local.env.now());
         }
     });
     if let Some(work) = work {
