@@ -4,7 +4,6 @@
 //! may keep them all to themselves, get a look at it in front of each of their inputs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::RecordBatch;
@@ -16,14 +15,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use sql::session::QueryControl;
 
 use crate::error::external;
 use crate::operator::{Node, Operator};
 
+/// Stands still while the query is held.
+///
 /// # Errors
-/// 57014 once the flag is set.
-pub(crate) fn check_cancelled(cancelled: &AtomicBool) -> SqlResult<()> {
-    if cancelled.load(Ordering::Relaxed) {
+/// 57014 once it is cancelled.
+pub(crate) fn check_cancelled(control: &QueryControl) -> SqlResult<()> {
+    control.wait_while_held();
+    if control.is_cancelled() {
         return Err(SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
     }
     Ok(())
@@ -31,7 +34,7 @@ pub(crate) fn check_cancelled(cancelled: &AtomicBool) -> SqlResult<()> {
 
 /// Puts a [`CancelPoint`] in front of every input of an operator with several. To come last.
 #[derive(Debug)]
-pub(crate) struct CancelPoints(pub(crate) Arc<AtomicBool>);
+pub(crate) struct CancelPoints(pub(crate) QueryControl);
 
 impl PhysicalOptimizerRule for CancelPoints {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
@@ -40,8 +43,8 @@ impl PhysicalOptimizerRule for CancelPoints {
                 return Ok(Transformed::no(node));
             }
             let watched = |input: &Arc<dyn ExecutionPlan>| {
-                let cancelled = Arc::clone(&self.0);
-                Node::plan(CancelPoint { input: Arc::clone(input), cancelled })
+                let control = self.0.clone();
+                Node::plan(CancelPoint { input: Arc::clone(input), control })
             };
             let inputs = node.children().into_iter().map(watched).collect();
             Ok(Transformed::yes(node.with_new_children(inputs)?))
@@ -60,7 +63,7 @@ impl PhysicalOptimizerRule for CancelPoints {
 #[derive(Clone, Debug)]
 struct CancelPoint {
     input: Arc<dyn ExecutionPlan>,
-    cancelled: Arc<AtomicBool>,
+    control: QueryControl,
 }
 
 impl Operator for CancelPoint {
@@ -73,16 +76,16 @@ impl Operator for CancelPoint {
         vec![&self.input]
     }
     fn over(&self, mut inputs: Vec<Arc<dyn ExecutionPlan>>) -> CancelPoint {
-        CancelPoint { input: inputs.remove(0), cancelled: Arc::clone(&self.cancelled) }
+        CancelPoint { input: inputs.remove(0), control: self.control.clone() }
     }
     fn keeps_order(&self) -> bool {
         true
     }
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let batches = self.input.execute(0, context)?;
-        let cancelled = Arc::clone(&self.cancelled);
+        let control = self.control.clone();
         let watched = batches.map(move |batch| {
-            check_cancelled(&cancelled).map_err(external)?;
+            check_cancelled(&control).map_err(external)?;
             batch
         });
         Ok(watched.boxed())

@@ -35,4 +35,4 @@ mod value;
 mod window;
 mod with;
 
-pub use run::{describe, run, run_cancellable};
+pub use run::{describe, run, run_controlled};

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use base::{SqlError, SqlResult};
@@ -16,7 +15,8 @@ use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
 use sql::expr::ParamTypes;
 use sql::session::{
-    AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, QueryLimits, encode_row,
+    AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, QueryControl, QueryLimits,
+    encode_row,
 };
 use sqlparser::ast;
 use tenant::catalog::Catalog;
@@ -38,17 +38,17 @@ const EVENT_ROWS: usize = 1024;
 /// Runs `request` to its end on this thread, which may block. `say` takes every event in order and may block to hold the
 /// query back; false from it ends the query.
 pub fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
-    run_cancellable(request, &Arc::default(), say);
+    run_controlled(request, &QueryControl::default(), say);
 }
 
-/// As [`run`]; once `cancelled` is set the query ends with 57014, at the next batch of any of its operators that can run
-/// for long.
-pub fn run_cancellable(
+/// As [`run`], looking at `control` at each batch of any of its operators that can run for long: once it is cancelled the
+/// query ends with 57014, while it is held it stands still.
+pub fn run_controlled(
     request: AnalyticRequest,
-    cancelled: &Arc<AtomicBool>,
+    control: &QueryControl,
     say: &mut dyn FnMut(AnalyticEvent) -> bool,
 ) {
-    let result = deliver(request, cancelled, say);
+    let result = deliver(request, control, say);
     say(AnalyticEvent::Done(result));
 }
 
@@ -62,8 +62,13 @@ pub fn describe(
     catalog: &Arc<Catalog>,
     context: &Arc<QueryContext>,
 ) -> SqlResult<(Vec<PgType>, Arc<[Field]>)> {
-    let shared =
-        Arc::new(Shared::new(Arc::clone(context), Vec::new(), None, Arc::clone(catalog), Arc::default()));
+    let shared = Arc::new(Shared::new(
+        Arc::clone(context),
+        Vec::new(),
+        None,
+        Arc::clone(catalog),
+        QueryControl::default(),
+    ));
     let params = ParamTypes::new(parameter_types);
     // Row by row evaluation takes every subquery, so that one attempt binds.
     let (relation, _) = Binder::new(shared, &params, true).query(query, None)?;
@@ -89,7 +94,7 @@ fn fields(relation: &Relation) -> Arc<[Field]> {
 
 fn deliver(
     request: AnalyticRequest,
-    cancelled: &Arc<AtomicBool>,
+    control: &QueryControl,
     say: &mut dyn FnMut(AnalyticEvent) -> bool,
 ) -> SqlResult<()> {
     let catalog = Arc::clone(request.view.catalog());
@@ -98,7 +103,7 @@ fn deliver(
         request.parameters,
         Some(request.view),
         catalog,
-        Arc::clone(cancelled),
+        control.clone(),
     ));
     let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);
@@ -111,7 +116,7 @@ fn deliver(
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
     let mut work = pin!(async {
-        let state = session_state(cancelled, &limits)?;
+        let state = session_state(control, &limits)?;
         let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
         let job = Job { shared, state, relation, plan, parameters: params.known() };
         match request.deliver {
@@ -124,14 +129,14 @@ fn deliver(
         }
     });
     // Operators give way every so many batches, also those that have nothing to say for long.
-    let watched = std::future::poll_fn(|cx| match check_cancelled(cancelled) {
+    let watched = std::future::poll_fn(|cx| match check_cancelled(control) {
         Ok(()) => work.as_mut().poll(cx),
         Err(error) => Poll::Ready(Err(error)),
     });
     runtime.block_on(watched)
 }
 
-fn session_state(cancelled: &Arc<AtomicBool>, limits: &QueryLimits) -> SqlResult<SessionState> {
+fn session_state(control: &QueryControl, limits: &QueryLimits) -> SqlResult<SessionState> {
     let mut config =
         SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
     let options = config.options_mut();
@@ -143,7 +148,7 @@ fn session_state(cancelled: &Arc<AtomicBool>, limits: &QueryLimits) -> SqlResult
     options.optimizer.enable_round_robin_repartition = false;
     let mut rules = vec![Arc::new(ConcatUnions) as _];
     rules.extend(PhysicalOptimizer::new().rules);
-    rules.push(Arc::new(CancelPoints(Arc::clone(cancelled))));
+    rules.push(Arc::new(CancelPoints(control.clone())));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime_env(limits).planned()?)
@@ -206,7 +211,7 @@ impl Job {
         while let Some(batch) = stream.try_next().await.map_err(sql_error)? {
             self.shared.check_cancelled()?;
             if !f(&batch)? {
-                self.shared.cancelled.store(true, Ordering::Relaxed);
+                self.shared.control.cancel();
                 return Ok(());
             }
         }

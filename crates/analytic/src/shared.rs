@@ -3,11 +3,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{SqlError, SqlResult};
 use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx};
-use sql::session::QueryContext;
+use sql::session::{QueryContext, QueryControl};
 use tenant::SnapshotView;
 use tenant::catalog::Catalog;
 use types::Datum;
@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) view: Option<SnapshotView>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) search_path: Vec<base::Oid>,
-    pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) control: QueryControl,
     random: AtomicU64,
 }
 
@@ -35,17 +35,17 @@ impl Shared {
         params: Vec<Datum>,
         view: Option<SnapshotView>,
         catalog: Arc<Catalog>,
-        cancelled: Arc<AtomicBool>,
+        control: QueryControl,
     ) -> Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
-        Shared { context, params, view, catalog, search_path, cancelled, random: AtomicU64::new(seed) }
+        Shared { context, params, view, catalog, search_path, control, random: AtomicU64::new(seed) }
     }
 
     /// # Errors
     /// 57014 once the query is cancelled.
     pub(crate) fn check_cancelled(&self) -> SqlResult<()> {
-        crate::cancel::check_cancelled(&self.cancelled)
+        crate::cancel::check_cancelled(&self.control)
     }
 
     /// What row-at-a-time evaluation needs.

@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The engine of analytical queries, in builds that have one.
 #[cfg(feature = "analytic")]
-const ANALYTIC: Option<server::AnalyticRun> = Some(analytic::run_cancellable);
+const ANALYTIC: Option<server::AnalyticRun> = Some(analytic::run_controlled);
 #[cfg(not(feature = "analytic"))]
 const ANALYTIC: Option<server::AnalyticRun> = None;
 

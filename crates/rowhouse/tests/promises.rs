@@ -45,6 +45,14 @@ fn a_limit_of_processor_time_holds_and_can_be_lifted() {
         let (took, given) = (began.elapsed().as_secs_f64(), used().await - before);
         // The bucket lets 20 ms of the limit through at once, and a statement under way ends.
         assert!(given <= 0.05 * (took + 0.02) + 0.1, "{given} s of {took} s");
+        // Analytical threads stand still too, between two batches.
+        admin.batch_execute("ALTER TENANT acme SET (cpu_max = 0.2)").await.expect("altered");
+        let (before, began) = (used().await, Instant::now());
+        while used().await - before < 1.0 {
+            rows(&owner, "SELECT count(*) FROM t a, t b WHERE (a.n * b.n) % 7 = 1 AND a.n <= 100").await;
+        }
+        let (took, given) = (began.elapsed().as_secs_f64(), used().await - before);
+        assert!(given <= 0.2 * (took + 0.02) + 0.4, "{given} s of {took} s");
         admin.batch_execute("ALTER TENANT acme SET (cpu_max = none)").await.expect("altered");
         let before = used().await;
         work(&owner, Duration::from_millis(500)).await;

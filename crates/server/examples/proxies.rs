@@ -32,7 +32,7 @@ fn main() {
         .map(|i| {
             let (inner, worker, stop) = (env.clone(), worker.clone(), stop.clone());
             let body = move || {
-                let _proxy = Proxy::enter(&inner, &worker, TenantId(20 + i));
+                let _proxy = Proxy::enter(&inner, &worker, TenantId(20 + i), &Arc::default());
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

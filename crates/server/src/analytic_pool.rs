@@ -6,14 +6,13 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use base::{SqlError, SqlResult, SqlState, TenantId};
 use env::{Env, JoinHandle};
 use futures::task::AtomicWaker;
-use sql::session::{AnalyticEvent, AnalyticRequest};
+use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
 use crate::executor::{Proxy, WorkerHandle};
 
@@ -25,8 +24,8 @@ const WAITING_MAX: usize = 1_000;
 const EVENTS_MAX: usize = 8;
 
 /// The engine of analytical queries: runs one to its end on the calling thread, telling of every event. It stops when
-/// told `false`, and soon after the flag is set.
-pub type AnalyticRun = fn(AnalyticRequest, &Arc<AtomicBool>, &mut dyn FnMut(AnalyticEvent) -> bool);
+/// told `false`, and soon after it is cancelled, and stands still while it is held.
+pub type AnalyticRun = fn(AnalyticRequest, &QueryControl, &mut dyn FnMut(AnalyticEvent) -> bool);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -184,12 +183,12 @@ fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, queue: &Queue) {
             }
         };
         let Job { tenant, request, events } = job;
-        let proxy = Rc::new(Proxy::enter(env, worker, tenant));
+        let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held()));
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(request, &events.cancelled, &mut |event| events.send(event, &proxy));
+            run(request, &events.control, &mut |event| events.send(event, &proxy));
         }));
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
@@ -206,8 +205,8 @@ struct Channel {
     state: Mutex<ChannelState>,
     room: Condvar,
     waker: AtomicWaker,
-    /// Nobody wants the result any more. Set once, by the session.
-    cancelled: Arc<AtomicBool>,
+    /// Cancelled by the session, when nobody wants the result any more.
+    control: QueryControl,
 }
 
 #[derive(Default)]
@@ -274,7 +273,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.0.cancelled.store(true, Ordering::Relaxed);
+        self.0.control.cancel();
         let mut state = lock(&self.0.state);
         state.consumer_gone = true;
         state.events.clear();

@@ -2,13 +2,12 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::{SqlError, SqlState};
 use pgproto::client;
-use sql::session::{AnalyticEvent, AnalyticRequest};
+use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 use support::{TestServer, eventually, tcp};
 
 /// A query that no point plan answers.
@@ -16,7 +15,7 @@ const ANALYTIC: &str = "SELECT relname FROM pg_class";
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-fn fails(_: AnalyticRequest, _: &Arc<AtomicBool>, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+fn fails(_: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
     ASKED.fetch_add(1, Ordering::SeqCst);
     say(AnalyticEvent::Done(Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, "it has no such function"))));
 }
@@ -73,11 +72,11 @@ static RUNNING: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 fn never_ends<const TEST: usize>(
     _: AnalyticRequest,
-    cancelled: &Arc<AtomicBool>,
+    control: &QueryControl,
     say: &mut dyn FnMut(AnalyticEvent) -> bool,
 ) {
     RUNNING[TEST].fetch_add(1, Ordering::SeqCst);
-    while !cancelled.load(Ordering::SeqCst) {
+    while !control.is_cancelled() {
         std::thread::park_timeout(Duration::from_millis(1));
     }
     RUNNING[TEST].fetch_sub(1, Ordering::SeqCst);

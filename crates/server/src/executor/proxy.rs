@@ -30,11 +30,24 @@ pub(super) struct ProxyState {
     queued: AtomicBool,
     /// The thread's clock when it was last charged. Written by the worker.
     charged_until: AtomicU64,
+    /// What the thread stands still for, where it can. Written by the worker.
+    held: Arc<AtomicBool>,
 }
 
 impl ProxyState {
     pub(super) fn wants_to_run(&self) -> bool {
         self.wants.load(Ordering::SeqCst)
+    }
+
+    /// Has the thread stand still, where it can, until [`ProxyState::release`]: its tenant is over its limit, and at `SCHED_IDLE` it
+    /// would take what nobody else wants.
+    pub(super) fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the thread go on, within 10 ms.
+    pub(super) fn release(&self) {
+        self.held.store(false, Ordering::Relaxed);
     }
 
     /// Called by the worker when the proxy does not want to run: takes it out of the queues. True if it has come to want
@@ -62,8 +75,8 @@ pub struct Proxy {
 
 impl Proxy {
     /// Puts the calling thread into `worker`'s run queue for `tenant`, under `SCHED_IDLE`, wanting to run. Pin the
-    /// thread to the worker's core.
-    pub fn enter(env: &Env, worker: &WorkerHandle, tenant: TenantId) -> Proxy {
+    /// thread to the worker's core. The thread looks at `held` where it can stand still, and does while it is set.
+    pub fn enter(env: &Env, worker: &WorkerHandle, tenant: TenantId, held: &Arc<AtomicBool>) -> Proxy {
         let control = env.threads.current();
         // Lowering oneself is always allowed; should it fail the thread merely competes at its present priority.
         let _ = control.set_priority(Priority::ProxyIdle);
@@ -74,6 +87,7 @@ impl Proxy {
             wants: AtomicBool::new(true),
             queued: AtomicBool::new(true),
             charged_until: AtomicU64::new(charged_until),
+            held: held.clone(),
         };
         let proxy = Proxy { state: Arc::new(state) };
         proxy.send();
@@ -103,6 +117,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.wants.store(false, Ordering::SeqCst);
+        self.state.release();
         self.state.account.worker.waker.wake();
         // Needs a privilege where the system is strict; a thread that is reused then stays low until it enters again.
         let _ = self.state.control.set_priority(Priority::Normal);

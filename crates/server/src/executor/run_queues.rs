@@ -86,6 +86,19 @@ impl RunQueues {
         self.not_before
     }
 
+    /// Has the threads of all proxies stand still: their tenants are over their limits.
+    pub(super) fn hold_proxies(&self) {
+        if self.has_proxy() {
+            for work in
+                self.queues.iter().flatten().filter(|queue| queue.proxies > 0).flat_map(|queue| &queue.work)
+            {
+                if let Work::Proxy(proxy) = work {
+                    proxy.hold();
+                }
+            }
+        }
+    }
+
     /// Whether a proxy stands in a queue.
     pub(super) fn has_proxy(&self) -> bool {
         self.proxies > 0

@@ -215,7 +215,7 @@ fn flush_is_started_before_a_proxy_gets_its_quantum() {
     let stop = Arc::new(AtomicBool::new(false));
     let (proxy_env, proxy_worker, proxy_stop) = (env.clone(), handle.clone(), stop.clone());
     let body = move || {
-        let _proxy = Proxy::enter(&proxy_env, &proxy_worker, B);
+        let _proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
@@ -283,7 +283,7 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
     let (proxy_env, proxy_worker) = (env.clone(), handle.clone());
     let (proxy_stop, proxy_paused) = (stop.clone(), paused.clone());
     let body = move || {
-        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B);
+        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             if !proxy_paused.load(Ordering::Relaxed) {
                 spin(Duration::from_millis(2));

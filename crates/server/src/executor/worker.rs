@@ -226,6 +226,7 @@ impl Worker {
             _ if ready(&local) || local.shared.is_stopping() => Some(Nanos(0)),
             // Tenants over their limits wait for the refill.
             Some(until) => {
+                local.queues.borrow().hold_proxies();
                 let wait = until - self.env.now();
                 Some(wait_max.map_or(wait, |wait_max| wait.min(wait_max)))
             }
@@ -317,6 +318,7 @@ impl Worker {
 
     /// Gives a proxy one quantum; completions, its end and its blocking cut it short, though not below its least.
     fn run_proxy(&mut self, proxy: &Arc<ProxyState>, now: Nanos) -> io::Result<usize> {
+        proxy.release();
         if !proxy.wants_to_run() {
             return Ok(0);
         }
