@@ -21,6 +21,9 @@ const KEPT_FOR: Nanos = Nanos::from_secs(3600);
 /// Rows kept at most, some 40 MB: the oldest go first.
 const ROWS_MAX: usize = 250_000;
 
+/// Between two collections, at least.
+const PAUSE_MIN: Nanos = Nanos::from_millis(1);
+
 /// A tenant of which nothing was heard for this long uses nothing now.
 const USAGE_AGE_MAX: Nanos = Nanos(2 * CpuTerms::INTERVAL_DEFAULT.0);
 
@@ -70,11 +73,15 @@ impl Ledger {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in the rows of the intervals that have ended. Returns when the next one does.
-    fn collect(&self, now: Nanos) -> Nanos {
+    /// Takes in the rows of the intervals that have ended, but for those of tenants that were dropped. Returns when the next one
+    /// does.
+    fn collect(&self, shared: &Shared, now: Nanos) -> Nanos {
         let mut audit = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = Vec::new();
+        audit.collect(now, |row| ended.push(row));
+        ended.retain(|row| shared.tenants.get(row.tenant).is_some());
         let mut kept = self.kept();
-        audit.collect(now, |row| kept.add(row));
+        ended.into_iter().for_each(|row| kept.add(row));
         kept.forget_old(now);
         audit.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT)
     }
@@ -149,8 +156,9 @@ impl Ledger {
 /// Collects rows until the worker stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     loop {
-        let next = shared.ledger.collect(env::now());
-        env::sleep(next - env::now()).await;
+        let next = shared.ledger.collect(&shared, env::now());
+        // A tenant in the middle of a change is asked again soon.
+        env::sleep((next - env::now()).max(PAUSE_MIN)).await;
     }
 }
 

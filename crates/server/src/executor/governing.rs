@@ -60,7 +60,7 @@ impl CpuGoverning {
 }
 
 /// What a tenant was promised of processor time, and what a core-second less costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {
     pub promise: CpuPromise,
     /// In millionths.

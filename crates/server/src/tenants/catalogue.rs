@@ -82,7 +82,11 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             match state {
                 State::Live => {
                     let home = Home::of(shared, id, &row.volume)?;
-                    home.worker().set_terms(id, Terms::of(&row.promise));
+                    let terms = Terms::of(&row.promise);
+                    // Who was promised nothing costs nothing until its first task.
+                    if terms != Terms::default() {
+                        home.worker().set_terms(id, terms);
+                    }
                     shared.tenants.insert(Entry::new(id, home, row));
                 }
                 State::Making => unmade.push((id, row)),

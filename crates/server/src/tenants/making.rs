@@ -38,7 +38,10 @@ pub(super) async fn make(
         }
         return Err(error);
     }
-    home.worker().set_terms(id, Terms::of(&row.promise));
+    let terms = Terms::of(&row.promise);
+    if terms != Terms::default() {
+        home.worker().set_terms(id, terms);
+    }
     shared.tenants.insert(Entry::new(id, home.clone(), row));
     Ok(())
 }
