@@ -10,15 +10,17 @@ mod fixture;
 mod io;
 mod memory;
 mod meter;
+mod policy;
 mod promise;
 
-pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Overbooking, Pick, Policy};
-pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoPolicy, IoQueue, IoToken, IoVolume, Next, Submitted};
+pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
+pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{EvictionTime, UseTimes, VictimChoice};
 pub use meter::{
     Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, Delays, IoCapacity, IoCause, IoDelays, IoInterval,
     IoMeter, IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource,
 };
+pub use policy::{Overbooking, Policy};
 pub use promise::{
     CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseError, PromiseKey,
 };

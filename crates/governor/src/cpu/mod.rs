@@ -14,7 +14,7 @@
 //! counted against a reservation: spare time costs nothing of it. A tenant that wakes has waited for nothing yet; its first slice is due
 //! like any other. While the reservations in demand fit a processor, every deadline is met to within the longest poll
 //! (earliest deadline first), and so a tenant that has tasks gets its own to within a slice and R times that poll
-//! (`docs/decisions/0010-earliest-deadline-of-a-deficit.md`). Where they do not fit, see [`Overbooking`].
+//! (`docs/decisions/0010-earliest-deadline-of-a-deficit.md`). Where they do not fit, see [`crate::Overbooking`].
 //!
 //! One scheduler a worker, used by its thread only. What a tenant took on all workers is one account
 //! ([`CpuAccounts`]). Blocked tenants are not looked at: a call costs O(log runnable), amortised.
@@ -24,7 +24,6 @@ mod bucket;
 mod clock;
 mod heap;
 mod overload;
-mod policy;
 mod rate;
 mod standing;
 
@@ -35,12 +34,13 @@ use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
 pub use account::{CpuAccount, CpuAccounts};
-pub use policy::{Overbooking, Policy};
 
+use crate::policy::Policy;
 use crate::promise::CpuPromise;
 use clock::{Step, VirtualClock};
 use heap::{Heap, Key};
 use overload::{Order, Overload};
+use rate::Rate;
 use standing::{SpareTime, Standing};
 
 /// Whose task is to run.
@@ -126,7 +126,7 @@ impl CpuScheduler {
     }
 
     /// Sets what a missed core-second of the tenant costs. It decides who goes short under
-    /// [`Overbooking::LEAST_PENALTY`]; 0 unless set.
+    /// [`crate::Overbooking::LEAST_PENALTY`]; 0 unless set.
     pub fn set_price(&mut self, tenant: TenantId, price: u64) {
         let account = self.account(tenant);
         self.standing(account).price = price;
@@ -349,11 +349,11 @@ impl CpuScheduler {
         let (policy, now, virtual_now) = (self.policy, self.clock.now(), self.clock.virtual_now());
         let standing = self.standing(account);
         let promise = standing.promise;
-        let reserved = policy.reservation(&promise);
+        let reserved = policy.reserves().then(|| Rate::new(promise.reserved)).flatten();
         if reserved != standing.reserved {
             standing.set_reserved(reserved, virtual_now);
         }
-        standing.limit = policy.limit(&promise);
+        standing.limit = promise.max.filter(|_| policy.limits()).and_then(Rate::new);
         standing.shared.set_limit(promise.max, now);
         standing.shared.set_burst(promise.burst, now);
         if standing.runnable {

@@ -5,7 +5,7 @@
 //! highest price goes first. It takes no more than its reservation, since it has no deficit then, so this is the split
 //! that costs least: the dear ones whole, the cheap ones what is left. In between the two alternate by ticks.
 
-use super::policy::Overbooking;
+use crate::policy::Overbooking;
 
 /// How often is decided again.
 pub(super) const TICK: u64 = 10_000_000;

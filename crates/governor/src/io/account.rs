@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::Nanos;
 
 use super::cost::{IoCost, PARTS};
-use super::policy::IoPolicy;
 use super::tag::{Rate, Stamp, Tag, mul_div};
+use crate::policy::Policy;
 use crate::promise::IoPromise;
 
 /// A backlogged tenant held up by something else than its limit (a full device, a late timer) makes up for at most so
@@ -117,18 +117,19 @@ impl Account {
     }
 
     /// Whether the promise reserves or limits anything under `policy`.
-    pub(super) fn is_governed(&self, policy: IoPolicy) -> bool {
+    pub(super) fn is_governed(&self, policy: Policy) -> bool {
         let terms = self.terms(policy);
         [terms.iops, terms.bandwidth, terms.iops_max, terms.bandwidth_max].iter().any(|rate| rate.is_some())
     }
 
-    pub(super) fn terms(&self, policy: IoPolicy) -> Terms {
+    pub(super) fn terms(&self, policy: Policy) -> Terms {
         let mut terms = Terms { weight: self.weight.load(Ordering::Relaxed).max(1), ..Terms::default() };
         if policy.reserves() {
             terms.iops = rate(&self.iops);
             terms.bandwidth = rate(&self.bandwidth);
+            let dial = f64::from(policy.overbooking().permille()) / 1000.0;
             let penalty = (self.penalty.load(Ordering::Relaxed) as f64 + 1.0).log2();
-            terms.head_start = Stamp((policy.dial() * penalty * LAG_MAX.0 as f64) as u64);
+            terms.head_start = Stamp((dial * penalty * LAG_MAX.0 as f64) as u64);
         }
         if policy.limits() {
             terms.iops_max = rate(&self.iops_max);

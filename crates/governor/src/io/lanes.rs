@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 use super::account::{Account, Right, Terms};
 use super::cost::IoCost;
 use super::heap::LaneHeap;
-use super::policy::IoPolicy;
 use super::pool::{List, PlaceNo, Pool};
 use super::tag::Stamp;
 use super::volume::IoVolume;
+use crate::policy::Policy;
 
 /// What a request is for, as far as its own tenant's order goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -339,7 +339,7 @@ impl<T> Lanes<T> {
 }
 
 impl Lane {
-    fn read_terms(&mut self, policy: IoPolicy, epoch: u32) {
+    fn read_terms(&mut self, policy: Policy, epoch: u32) {
         self.terms = self.account.terms(policy);
         self.epoch = epoch;
     }

@@ -18,7 +18,6 @@ mod cost;
 mod group;
 mod heap;
 mod lanes;
-mod policy;
 pub(crate) mod pool;
 mod post;
 mod queue;
@@ -27,7 +26,6 @@ mod volume;
 
 pub use cost::{IO_UNIT, IoCost};
 pub use lanes::{IoClass, IoToken};
-pub use policy::IoPolicy;
 pub use queue::{IoQueue, Next, Submitted};
 pub use volume::{IoPlace, IoVolume};
 

@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 
 use super::account::{Account, CATCH_UP, LAG_MAX};
 use super::cost::IoCost;
-use super::policy::IoPolicy;
 use super::post::{self, PATIENCE, Post, Urgency};
 use super::tag::{Rate, Stamp, Tag};
+use crate::policy::Policy;
 use crate::promise::IoPromise;
 
 /// A device behind data files or a log, governed by itself. Shared by the workers' [`super::IoQueue`]s and by whoever
@@ -65,7 +65,7 @@ pub struct IoPlace {
 }
 
 impl IoVolume {
-    /// A volume for `workers` workers, without bound, limit or promises, under [`IoPolicy::Reservations`].
+    /// A volume for `workers` workers, without bound, limit or promises, under the default [`Policy`].
     pub fn new(workers: usize) -> Arc<IoVolume> {
         Arc::new(IoVolume {
             depth: AtomicU32::new(0),
@@ -75,7 +75,7 @@ impl IoVolume {
             floor: AtomicU64::new(0),
             served: AtomicU64::new(0),
             served_at: AtomicU64::new(0),
-            policy: AtomicU32::new(IoPolicy::default().to_bits()),
+            policy: AtomicU32::new(Policy::default().to_bits()),
             governed: AtomicBool::new(false),
             posted: AtomicU32::new(0),
             posts: (0..workers).map(|_| Post::new()).collect(),
@@ -99,7 +99,7 @@ impl IoVolume {
     }
 
     /// Puts a policy in force: service by weight begins anew, and so do reservations that were not kept before.
-    pub fn set_policy(&self, policy: IoPolicy, now: Nanos) {
+    pub fn set_policy(&self, policy: Policy, now: Nanos) {
         let accounts = self.accounts();
         let before = self.policy();
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
@@ -140,8 +140,8 @@ impl IoVolume {
     }
 
     /// The policy in force.
-    pub fn policy(&self) -> IoPolicy {
-        IoPolicy::from_bits(self.policy.load(Ordering::Relaxed))
+    pub fn policy(&self) -> Policy {
+        Policy::from_bits(self.policy.load(Ordering::Relaxed))
     }
 
     pub(super) fn account(&self, tenant: TenantId) -> Arc<Account> {

@@ -9,7 +9,8 @@ use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id}
 use crate::io::post::Urgency;
 use crate::io::tag::Stamp;
 use crate::io::volume::Pass;
-use crate::io::{IoClass, IoCost, IoPlace, IoPolicy, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{IoClass, IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
 
 const ONE: IoCost = IoCost::of(ByteCount(8192));
@@ -214,7 +215,7 @@ fn the_volumes_own_limit_holds_over_all_tenants() {
 }
 
 /// What each of some tenants gets in a second of a device of 300, by promise and penalty; all have demand enough.
-fn shares(policy: IoPolicy, tenants: &[(u64, u64)]) -> Vec<f64> {
+fn shares(policy: Policy, tenants: &[(u64, u64)]) -> Vec<f64> {
     let plans = tenants.iter().map(|(iops, penalty)| TenantPlan {
         promise: IoPromise { iops_max: Some(iops.max(&1) * 10), ..promise(*iops) },
         penalty: *penalty,
@@ -231,6 +232,10 @@ fn shares(policy: IoPolicy, tenants: &[(u64, u64)]) -> Vec<f64> {
     (0..tenants.len()).map(|tenant| issued(&world.trace, tenant, ms(2000), ms(12_000)) / 10.0).collect()
 }
 
+fn dialled(permille: u16) -> Policy {
+    Policy::Reservations(Overbooking::from_permille(permille).unwrap())
+}
+
 fn assert_near(found: &[f64], wanted: &[f64]) {
     let near = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() <= 6.0);
     assert!(near, "{found:?} instead of {wanted:?}");
@@ -240,18 +245,16 @@ fn assert_near(found: &[f64], wanted: &[f64]) {
 fn policies_say_who_misses_what() {
     let overbooked = [(100, 1_000_000), (200, 1_000_000), (300, 8_000_000)];
     // By weight; of the limits the smallest is 1,000.
-    assert_near(&shares(IoPolicy::BestEffort, &overbooked), &[100.0, 100.0, 100.0]);
-    assert_near(&shares(IoPolicy::MaxOnly, &overbooked), &[100.0, 100.0, 100.0]);
+    assert_near(&shares(Policy::BestEffort, &overbooked), &[100.0, 100.0, 100.0]);
+    assert_near(&shares(Policy::MaxOnly, &overbooked), &[100.0, 100.0, 100.0]);
     // The same part of each promise.
-    for policy in [IoPolicy::Reservations, IoPolicy::Spread, IoPolicy::LeastPenalty { dial_permille: 0 }] {
-        assert_near(&shares(policy, &overbooked), &[50.0, 100.0, 150.0]);
-    }
+    assert_near(&shares(dialled(0), &overbooked), &[50.0, 100.0, 150.0]);
     // The dear one first.
-    assert_near(&shares(IoPolicy::LeastPenalty { dial_permille: 1000 }, &overbooked), &[0.0, 0.0, 300.0]);
-    let half = shares(IoPolicy::LeastPenalty { dial_permille: 100 }, &overbooked);
+    assert_near(&shares(dialled(1000), &overbooked), &[0.0, 0.0, 300.0]);
+    let half = shares(dialled(100), &overbooked);
     assert!(half[2] > 170.0 && half[2] < 290.0 && half[0] > 3.0, "{half:?}");
     // What fits is kept; the third is at its limit of 10, and the second has what is left.
-    assert_near(&shares(IoPolicy::Reservations, &[(200, 0), (40, 0), (0, 0)]), &[200.0, 90.0, 10.0]);
+    assert_near(&shares(Policy::default(), &[(200, 0), (40, 0), (0, 0)]), &[200.0, 90.0, 10.0]);
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_policy_is_switched_while_requests_wait() {
     };
     let mut world = World::new(5, 1, DevicePlan::steady(4, 300), vec![plan(250), plan(0)]);
     for (second, policy, wanted) in
-        [(9, IoPolicy::Reservations, 250.0), (10, IoPolicy::BestEffort, 150.0), (11, IoPolicy::Spread, 250.0)]
+        [(9, Policy::default(), 250.0), (10, Policy::BestEffort, 150.0), (11, dialled(0), 250.0)]
     {
         world.volume.set_policy(policy, world.now);
         world.wake_all();
