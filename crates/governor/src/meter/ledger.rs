@@ -28,13 +28,13 @@ impl Resource {
 /// Why something was missed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// The reservations in demand were more than there is.
+    /// The reservations in demand were more than there is, by calibration or by the operator's limit.
     Overbooked,
-    /// The server's own work took what it was not promised.
+    /// The server's own work went beyond its own promise.
     System,
     /// Others got what was this tenant's.
     Neighbour,
-    /// The device did less than it was calibrated for.
+    /// The device was at its full depth and completed less than it was calibrated to.
     Device,
 }
 

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::delays::IoDelays;
 use super::volume::IoMeterVolume;
 use crate::io::IoCost;
+use crate::meter::Cause;
 use crate::promise::IoPromiseKind;
 
 /// Of the calibrated rate, what a device at full depth completes at least: below nine tenths it is the device's fault.
@@ -51,19 +52,6 @@ impl IoUsage {
     }
 }
 
-/// Why a promise was broken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoCause {
-    /// More reservations were demanded than the volume can give.
-    Overbooked,
-    /// The device was at its full depth and completed less than it was calibrated to.
-    Device,
-    /// The server's own work went beyond its own promise.
-    System,
-    /// Others were served instead.
-    Neighbour,
-}
-
 /// A row of the ledger.
 #[derive(Clone, Debug)]
 pub struct IoRow {
@@ -83,7 +71,7 @@ pub struct IoRow {
     /// No deadline of the interval was missed in it.
     pub average_kept: bool,
     /// By the measure that decides; `None`: kept.
-    pub broken: Option<IoCause>,
+    pub broken: Option<Cause>,
 }
 
 impl IoRow {
@@ -149,7 +137,7 @@ impl IoInterval {
     }
 
     /// Why somebody's promise was broken, if somebody's was.
-    fn cause(&self, volume: &IoMeterVolume, length: Nanos, end: Nanos) -> IoCause {
+    fn cause(&self, volume: &IoMeterVolume, length: Nanos, end: Nanos) -> Cause {
         let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * (1 << 16);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
             let (iops, bandwidth) = volume.standing(*tenant).promised();
@@ -157,18 +145,18 @@ impl IoInterval {
         };
         let demanded: u128 = self.usages.iter().map(demanded_by).sum();
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
-            return IoCause::Overbooked;
+            return Cause::Overbooked;
         }
         let at_depth = volume.in_flight.take_time(volume.depth(), end);
         let expected = parts_of(volume.calibrated_iops(), at_depth) * u128::from(DEVICE_SLOW_PERCENT) / 100;
         if u128::from(self.completed_at_depth) < expected {
-            return IoCause::Device;
+            return Cause::Device;
         }
         let system = self.usages.get(&TenantId::SYSTEM).map_or(0, |usage| u128::from(usage.given.parts));
         let system_promised = volume.standing(TenantId::SYSTEM).promised().0;
         if system > parts_of(system_promised, length) {
-            return IoCause::System;
+            return Cause::System;
         }
-        IoCause::Neighbour
+        Cause::Neighbour
     }
 }

@@ -36,7 +36,7 @@ use crate::io::IoCost;
 use crate::io::pool::{List, Pool};
 use deadline::{NO_DEADLINE, Standing, Ticks, nanos, ticks};
 pub use delays::IoDelays;
-pub use interval::{IoCause, IoInterval, IoRow, IoUsage};
+pub use interval::{IoInterval, IoRow, IoUsage};
 pub use volume::{IoCapacity, IoMeterVolume};
 
 /// What is pending of a request, as they arrived.

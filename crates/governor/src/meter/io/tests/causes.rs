@@ -2,9 +2,10 @@
 
 use base::{ByteCount, Nanos, TenantId};
 
-use super::super::{IoCapacity, IoCause, IoInterval, IoMeter, IoMeterVolume, IoRow};
+use super::super::{IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::fixture::{Arrivals, DevicePlan, Fault, TICK, TenantPlan, World, tenant_id};
 use crate::io::IoCost;
+use crate::meter::Cause;
 use crate::promise::{IoPromise, IoPromiseKind};
 
 fn plan(iops: u64, clients: u32) -> TenantPlan {
@@ -47,7 +48,7 @@ fn a_scheduler_that_ignores_a_tenant_is_found_out() {
         assert_eq!((row.tenant, row.usage.given.ios()), (tenant_id(0), 0.0));
         // All it asked for: its clients wait for ever.
         assert!(row.usage.missed.ios() >= 199.0, "{row:?}");
-        assert_eq!(row.broken, Some(IoCause::Neighbour));
+        assert_eq!(row.broken, Some(Cause::Neighbour));
         assert!(rows[1..].iter().all(|row| row.average_kept));
     }
 }
@@ -70,7 +71,7 @@ fn a_scheduler_that_charges_a_tenant_twice_is_found_out() {
         // Half of what it was promised.
         assert!((90.0..115.0).contains(&row.usage.given.ios()), "{}", row.usage.given.ios());
         assert!((80.0..115.0).contains(&row.usage.missed.ios()), "{}", row.usage.missed.ios());
-        assert_eq!(row.broken, Some(IoCause::Neighbour));
+        assert_eq!(row.broken, Some(Cause::Neighbour));
         assert!(rows[1..].iter().all(|row| row.average_kept));
     }
 }
@@ -84,9 +85,9 @@ fn a_stalled_device_is_the_devices_fault_and_over_when_it_is_over() {
     for (second, rows) in world.rows.iter().enumerate() {
         let broken: Vec<_> = rows.iter().filter_map(|row| row.broken).collect();
         match second {
-            2 | 3 => assert_eq!(broken, [IoCause::Device; 2], "{second}"),
+            2 | 3 => assert_eq!(broken, [Cause::Device; 2], "{second}"),
             // In the fifth second only a part is missing; by the end of it the rate is made up for.
-            4 => assert!(broken.iter().all(|cause| *cause == IoCause::Device), "{second}"),
+            4 => assert!(broken.iter().all(|cause| *cause == Cause::Device), "{second}"),
             _ => assert_eq!(broken, [], "{second}"),
         }
     }
@@ -99,7 +100,7 @@ fn a_device_slower_than_calibrated_is_the_devices_fault() {
     let mut world = World::new(3, 1, device, vec![plan(200, 16), plan(150, 16)]);
     world.run_until(Nanos::from_secs(4));
     for row in world.rows[1..].iter().flatten() {
-        assert_eq!(row.broken, Some(IoCause::Device), "{row:?}");
+        assert_eq!(row.broken, Some(Cause::Device), "{row:?}");
     }
 }
 
@@ -121,7 +122,7 @@ fn a_promise_changes_from_one_instant_to_the_next() {
 }
 
 /// One tenant promised 100 misses half of it while others are served.
-fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<IoCause> {
+fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<Cause> {
     const ONE: IoCost = IoCost::of(ByteCount(8192));
     let volume = IoMeterVolume::new(TICK);
     volume.set_capacity(IoCapacity { iops: capacity, depth: 4, iops_limit: None });
@@ -146,9 +147,9 @@ fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<IoCause> {
 
 #[test]
 fn causes_are_told_apart() {
-    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 40), (tenant_id(1), 500)], 1000), Some(IoCause::Neighbour));
-    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60), (tenant_id(1), 500)], 1000), Some(IoCause::System));
-    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60)], 90), Some(IoCause::Overbooked));
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 40), (tenant_id(1), 500)], 1000), Some(Cause::Neighbour));
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60), (tenant_id(1), 500)], 1000), Some(Cause::System));
+    assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60)], 90), Some(Cause::Overbooked));
 }
 
 /// A tenant's requests come from two workers in turn, each is issued when it is due: the deadlines are one sequence, and the

@@ -2,9 +2,10 @@
 
 use base::{ByteCount, Nanos};
 
-use super::super::{IoCause, IoInterval, IoMeter, IoMeterVolume, IoRow};
+use super::super::{IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::fixture::{Arrivals, DevicePlan, TICK, TenantPlan, World, tenant_id};
 use crate::io::IoCost;
+use crate::meter::Cause;
 use crate::promise::{IoPromise, IoPromiseKind};
 
 const ONE: IoCost = IoCost::of(ByteCount(8192));
@@ -67,7 +68,7 @@ fn eighty_of_a_hundred_is_broken_only_if_a_hundred_were_asked_for() {
     // (b) Enough was asked for, and 80 were issued: 20 I/Os a second are broken.
     let row = second_of_100(IoPromiseKind::Average, &[0; 100], &eighty);
     assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (100.0, 20.0));
-    assert_eq!(row.broken, Some(IoCause::Neighbour));
+    assert_eq!(row.broken, Some(Cause::Neighbour));
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn little_demand_shows_little_violation_though_it_got_less() {
         assert!(little.usage.missed.ios() * 5.0 < much.usage.missed.ios(), "{little:?}");
         // 300 shared by seven with demand: each misses about half of what it was promised, and the sum is what is not there.
         assert!((30.0..45.0).contains(&much.usage.missed.ios()), "{}", much.usage.missed.ios());
-        assert_eq!(much.broken, Some(IoCause::Overbooked));
+        assert_eq!(much.broken, Some(Cause::Overbooked));
         let sums = rows.iter().fold((0.0, 0.0), |(demanded, missed), row| {
             (demanded + row.demanded.ios(), missed + row.usage.missed.ios())
         });
