@@ -81,10 +81,10 @@ fn governed(known: u64, active: u64, waiting: u64, name: &str) {
 }
 
 fn metered(known: u64, active: u64, name: &str) {
-    let volume = IoMeterVolume::new(Nanos::from_micros(250));
+    let volume = IoMeterVolume::new(0, Nanos::from_micros(250));
     let mut meter = IoMeter::new(&volume);
     for n in 0..known {
-        volume.set_promise(tenant(n), &IoPromise { iops: 1000, ..IoPromise::default() }, Nanos(0));
+        volume.set_promise(tenant(n), &IoPromise { iops: 1000, ..IoPromise::default() }, 0, Nanos(0));
         meter.arrived(tenant(n), PAGE, Nanos(0));
         meter.issued(tenant(n), PAGE, Nanos(0));
     }

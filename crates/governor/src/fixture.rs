@@ -161,7 +161,7 @@ impl World {
     pub(crate) fn new(seed: u64, workers: usize, device: DevicePlan, plans: Vec<TenantPlan>) -> World {
         let volume = IoVolume::new(workers);
         volume.set_depth(NonZeroU32::new(device.depth));
-        let meter = IoMeterVolume::new(TICK);
+        let meter = IoMeterVolume::new(0, TICK);
         meter.set_capacity(IoCapacity { iops: device.iops(), depth: device.depth, iops_limit: None });
         let mut world = World {
             now: Nanos(0),
@@ -214,7 +214,7 @@ impl World {
         }
         self.plans[tenant].promise = promise;
         self.volume.set_promise(tenant_id(tenant), &promise, penalty, self.now);
-        self.meter.set_promise(tenant_id(tenant), &promise, self.now);
+        self.meter.set_promise(tenant_id(tenant), &promise, penalty, self.now);
         self.wake_all();
     }
 

@@ -72,13 +72,13 @@ impl World {
 
 #[test]
 fn scheduling_and_metering_allocate_nothing() {
-    let (volume, meter) = (IoVolume::new(1), IoMeterVolume::new(Nanos::from_micros(250)));
+    let (volume, meter) = (IoVolume::new(1), IoMeterVolume::new(0, Nanos::from_micros(250)));
     volume.set_depth(NonZeroU32::new(8));
     for n in 0..TENANTS {
         let promise = IoPromise { iops: 10 * n, iops_max: Some(1000 * (n + 1)), ..IoPromise::default() };
         let tenant = TenantId(TenantId::FIRST_USER.0 + n);
         volume.set_promise(tenant, &promise, 0, Nanos(0));
-        meter.set_promise(tenant, &promise, Nanos(0));
+        meter.set_promise(tenant, &promise, 0, Nanos(0));
     }
     let mut world = World { queue: IoQueue::new(&volume, 0), meter: IoMeter::new(&meter), now: Nanos(0) };
     world.rounds(100);

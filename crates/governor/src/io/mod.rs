@@ -24,6 +24,7 @@ mod queue;
 mod tag;
 mod volume;
 
+pub(crate) use cost::PARTS;
 pub use cost::{IO_UNIT, IoCost};
 pub use lanes::{IoClass, IoToken};
 pub use queue::{IoQueue, Next, Submitted};

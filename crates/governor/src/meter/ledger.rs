@@ -56,20 +56,22 @@ pub struct LedgerRow {
     /// The interval, longer than asked for if the server stood still.
     pub from: Nanos,
     pub to: Nanos,
-    /// What the reservation comes to over the interval.
+    /// What the reservation comes to over the interval. A reservation of bytes is counted in I/Os as many as the interval's requests
+    /// took for so many bytes.
     pub promised: u64,
     /// The part of it that there was demand for.
     pub demanded: u64,
     pub given: u64,
-    /// `demanded` less `given`, if that is above zero.
+    /// `demanded` less `given`, if that is above zero. Of I/O: what was due in the interval and not issued in it.
     pub missed: u64,
-    /// `given` less what the limit comes to over the interval, if that is above zero: what a burst and debt let through.
+    /// `given` less what the limit comes to over the interval, if that is above zero: what a burst and debt let through. Of I/O 0
+    /// where the limit changed within the interval: its meter knows the last one only.
     pub over: u64,
     /// Time in the interval in which there was demand; `given / active` is the effective share.
     pub active: Nanos,
-    /// Present if and only if something was missed.
+    /// Present if and only if the promise was broken: something was missed, or, where each I/O was promised, was late.
     pub cause: Option<Cause>,
-    /// Where requests have deadlines.
+    /// Where requests have deadlines: I/O of a tenant with a reservation of it.
     pub delays: Option<Delays>,
     /// What the tenant is owed for it, in millionths of its `penalty`'s currency, rounded down.
     pub owed_micros: u64,
@@ -78,7 +80,7 @@ pub struct LedgerRow {
 impl LedgerRow {
     /// Whether the promise was kept.
     pub fn is_kept(&self) -> bool {
-        self.missed == 0
+        self.cause.is_none()
     }
 
     /// The price of what was missed at `penalty_micros` each priced unit. Example: 40 ms of processor time missed at a

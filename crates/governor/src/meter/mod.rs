@@ -8,5 +8,5 @@ mod io;
 mod ledger;
 
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
-pub use io::{IoCapacity, IoDelays, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
+pub use io::{DelayHistogram, IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
 pub use ledger::{Cause, Delays, LedgerRow, Resource};

@@ -82,7 +82,7 @@ fn check_promises(world: &World, device: &DevicePlan, workers: usize) -> Result<
     let longest = (device.service.0 * 5) as f64 / 1e9 + 0.002 * (workers - 1) as f64;
     for (second, rows) in world.rows.iter().enumerate() {
         for row in rows {
-            let allowed = 1.0 + row.iops as f64 * longest + 5.0;
+            let allowed = 1.0 + row.ledger.promised as f64 * longest + 5.0;
             prop_assert!(
                 row.usage.missed.ios() <= allowed,
                 "second {}: missed {} of {:?}",

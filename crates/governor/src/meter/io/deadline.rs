@@ -60,6 +60,13 @@ impl Pace {
     }
 }
 
+/// A second's I/Os and bytes of a promise; 0: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Rates {
+    pub(super) iops: u64,
+    pub(super) bandwidth: ByteCount,
+}
+
 /// A tenant as the meters of all workers share it.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
@@ -68,6 +75,8 @@ pub(super) struct Standing {
     iops_max: Pace,
     bandwidth_max: Pace,
     is_average: AtomicU32,
+    /// Price of a missed I/O, in millionths.
+    penalty_micros: AtomicU64,
     /// Requests pending, and for how long there were any.
     pub(super) pending: Occupancy,
     /// When the promise last changed, and how often it has.
@@ -79,7 +88,8 @@ pub(super) struct Standing {
 
 impl Standing {
     /// Puts a promise in force from `now` on: deadlines that have not come begin anew.
-    pub(super) fn set_promise(&self, promise: &IoPromise, now: Nanos) {
+    pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
+        self.penalty_micros.store(penalty_micros, Ordering::Relaxed);
         let rates = [
             (&self.iops, promise.iops),
             (&self.bandwidth, promise.bandwidth.0),
@@ -106,8 +116,18 @@ impl Standing {
         }
     }
 
-    pub(super) fn promised(&self) -> (u64, ByteCount) {
-        (self.iops.rate(), ByteCount(self.bandwidth.rate()))
+    /// What is reserved.
+    pub(super) fn reserved(&self) -> Rates {
+        Rates { iops: self.iops.rate(), bandwidth: ByteCount(self.bandwidth.rate()) }
+    }
+
+    /// What is the most; 0: no limit.
+    pub(super) fn limits_in_force(&self) -> Rates {
+        Rates { iops: self.iops_max.rate(), bandwidth: ByteCount(self.bandwidth_max.rate()) }
+    }
+
+    pub(super) fn penalty_micros(&self) -> u64 {
+        self.penalty_micros.load(Ordering::Relaxed)
     }
 
     pub(super) fn changes(&self) -> u32 {

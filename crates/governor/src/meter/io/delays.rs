@@ -2,6 +2,8 @@
 
 use base::Nanos;
 
+use crate::meter::Delays;
+
 /// Sub-buckets of a doubling: a percentile is at most an eighth too large.
 const PER_DOUBLING: u64 = 8;
 /// The finest step, as a shift: 1,024 ns.
@@ -11,16 +13,16 @@ const BUCKETS: usize = 272;
 
 /// Delays of one tenant's requests in one interval. Merging is exact.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IoDelays {
+pub struct DelayHistogram {
     buckets: [u32; BUCKETS],
     count: u64,
     sum: Nanos,
     max: Nanos,
 }
 
-impl Default for IoDelays {
-    fn default() -> IoDelays {
-        IoDelays { buckets: [0; BUCKETS], count: 0, sum: Nanos(0), max: Nanos(0) }
+impl Default for DelayHistogram {
+    fn default() -> DelayHistogram {
+        DelayHistogram { buckets: [0; BUCKETS], count: 0, sum: Nanos(0), max: Nanos(0) }
     }
 }
 
@@ -41,7 +43,7 @@ fn end_of(bucket: usize) -> Nanos {
     Nanos(steps << STEP_SHIFT)
 }
 
-impl IoDelays {
+impl DelayHistogram {
     pub(super) fn record(&mut self, delay: Nanos) {
         self.buckets[bucket_of(delay)] += 1;
         self.count += 1;
@@ -54,13 +56,24 @@ impl IoDelays {
         self.max = self.max.max(delay);
     }
 
-    pub(super) fn merge(&mut self, other: &IoDelays) {
+    pub(super) fn merge(&mut self, other: &DelayHistogram) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
         }
         self.count += other.count;
         self.sum += other.sum;
         self.max = self.max.max(other.max);
+    }
+
+    /// What the ledger shows of it.
+    pub fn figures(&self) -> Delays {
+        Delays {
+            mean: self.mean(),
+            p50: self.percentile(0.5),
+            p95: self.percentile(0.95),
+            p99: self.percentile(0.99),
+            max: self.max,
+        }
     }
 
     /// Requests that had a deadline and were issued.
@@ -105,7 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn percentiles_are_at_most_an_eighth_too_large(mut delays in prop::collection::vec(0..1u64 << 40, 1..300), part in 0.01..1.0f64) {
-            let mut histogram = IoDelays::default();
+            let mut histogram = DelayHistogram::default();
             delays.iter().for_each(|delay| histogram.record(Nanos(*delay)));
             delays.sort_unstable();
             let rank = ((delays.len() as f64 * part).ceil() as usize).max(1) - 1;

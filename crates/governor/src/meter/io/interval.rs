@@ -3,10 +3,11 @@
 use base::{ByteCount, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::delays::IoDelays;
+use super::deadline::{Rates, Standing, nanos};
+use super::delays::DelayHistogram;
 use super::volume::IoMeterVolume;
-use crate::io::IoCost;
-use crate::meter::Cause;
+use crate::io::{IO_UNIT, IoCost, PARTS};
+use crate::meter::{Cause, LedgerRow};
 use crate::promise::IoPromiseKind;
 
 /// Of the calibrated rate, what a device at full depth completes at least: below nine tenths it is the device's fault.
@@ -23,7 +24,7 @@ pub struct IoUsage {
     pub missed: IoCost,
     /// Charged after the fact and not taken from the tenant's promise, because its debt was a second long.
     pub forgiven: IoCost,
-    pub delays: IoDelays,
+    pub delays: DelayHistogram,
 }
 
 /// What a rate a second comes to in some time.
@@ -31,16 +32,29 @@ fn of_rate(rate: u64, time: Nanos) -> u128 {
     u128::from(rate) * u128::from(time.0) / u128::from(Nanos::from_secs(1).0)
 }
 
+impl Rates {
+    /// What the rates come to over some time in parts of I/Os, the larger of the two. So many bytes are as many I/Os as they are of
+    /// `mix`; whole units where it has none.
+    fn parts_over(self, time: Nanos, mix: IoCost) -> f64 {
+        let mix = if mix.bytes == 0 { IoCost::of(IO_UNIT) } else { mix };
+        let by_ios = of_rate(self.iops, time) * u128::from(PARTS);
+        let by_bytes = of_rate(self.bandwidth.0, time) as f64 / mix.bytes as f64 * mix.parts as f64;
+        by_bytes.max(by_ios as f64)
+    }
+}
+
+/// In whole I/Os, to the nearest.
+fn whole(parts: f64) -> u64 {
+    (parts / PARTS as f64).round() as u64
+}
+
 impl IoUsage {
     /// What was given and missed, up to what is reserved in I/Os or bytes, whichever is more.
-    fn demanded(&self, iops: u64, bandwidth: ByteCount, length: Nanos) -> IoCost {
+    fn demanded(&self, reserved: Rates, length: Nanos) -> IoCost {
         let wanted = self.given + self.missed;
-        let part_of = |reserved: u128, wanted: u64| reserved as f64 / wanted.max(1) as f64;
-        let by_ios = part_of(of_rate(iops, length) * (1 << 16), wanted.parts);
-        let by_bytes = part_of(of_rate(bandwidth.0, length), wanted.bytes);
-        let part = by_ios.max(by_bytes).min(1.0);
-        let reserved = |wanted: u64| (wanted as f64 * part).round() as u64;
-        IoCost { parts: reserved(wanted.parts), bytes: reserved(wanted.bytes) }
+        let part = reserved.parts_over(length, wanted) / wanted.parts.max(1) as f64;
+        let of = |wanted: u64| (wanted as f64 * part.min(1.0)).round() as u64;
+        IoCost { parts: of(wanted.parts), bytes: of(wanted.bytes) }
     }
 
     fn merge(&mut self, other: &IoUsage) {
@@ -52,32 +66,26 @@ impl IoUsage {
     }
 }
 
-/// A row of the ledger.
+/// A row of the ledger, and what of it only I/O has. Costs here are exact; on the row they are whole I/Os, to the nearest.
 #[derive(Clone, Debug)]
 pub struct IoRow {
-    pub tenant: TenantId,
-    /// Promised a second; 0: nothing.
-    pub iops: u64,
-    pub bandwidth: ByteCount,
+    pub ledger: LedgerRow,
     /// Which of the two measures decides.
     pub kind: IoPromiseKind,
     /// Of what was reserved for the interval, what was asked for: given or missed.
     pub demanded: IoCost,
     pub usage: IoUsage,
-    /// Time with at least one request pending.
-    pub pending: Nanos,
     /// Each request was issued within a tick of its deadline.
     pub each_kept: bool,
     /// No deadline of the interval was missed in it.
     pub average_kept: bool,
-    /// By the measure that decides; `None`: kept.
-    pub broken: Option<Cause>,
 }
 
 impl IoRow {
     /// I/Os issued for each second in which something was pending; `None` if nothing was for longer than a microsecond.
     pub fn effective_iops(&self) -> Option<f64> {
-        (self.pending >= Nanos::from_micros(1)).then(|| self.usage.given.ios() / self.pending.as_secs_f64())
+        let active = self.ledger.active;
+        (active >= Nanos::from_micros(1)).then(|| self.usage.given.ios() / active.as_secs_f64())
     }
 }
 
@@ -105,43 +113,21 @@ impl IoInterval {
         self.completed_at_depth += other.completed_at_depth;
     }
 
-    /// The ledger's rows, by tenant, of the interval from `start` to `end`, once all workers have closed it. Call it for each interval in
-    /// turn: it takes the shared times.
-    pub fn judge(self, volume: &IoMeterVolume, start: Nanos, end: Nanos) -> Vec<IoRow> {
-        let cause = self.cause(volume, end - start, end);
-        let mut rows: Vec<IoRow> = Vec::with_capacity(self.usages.len());
-        for (tenant, usage) in self.usages {
-            let standing = volume.standing(tenant);
-            let (iops, bandwidth) = standing.promised();
-            let kind = standing.kind();
-            let each_kept = usage.delays.max() <= volume.tick();
-            let average_kept = usage.missed.parts == 0;
-            let kept = if kind == IoPromiseKind::Each { each_kept } else { average_kept };
-            let pending = standing.pending.take_time(1, end);
-            let broken = (!kept).then_some(cause);
-            rows.push(IoRow {
-                demanded: usage.demanded(iops, bandwidth, end - start),
-                tenant,
-                iops,
-                bandwidth,
-                kind,
-                usage,
-                pending,
-                each_kept,
-                average_kept,
-                broken,
-            });
-        }
-        rows.sort_by_key(|row| row.tenant);
+    /// The ledger's rows, by tenant, of the interval from `from` to `to`, once all workers have closed it. Call it for each interval in
+    /// turn: it takes the shared times. Promises are those in force at its end.
+    pub fn judge(self, volume: &IoMeterVolume, from: Nanos, to: Nanos) -> Vec<IoRow> {
+        let cause = self.cause(volume, to - from, to);
+        let judge = |(tenant, usage)| judge_tenant(volume, tenant, usage, cause, (from, to));
+        let mut rows: Vec<IoRow> = self.usages.into_iter().map(judge).collect();
+        rows.sort_by_key(|row| row.ledger.tenant);
         rows
     }
 
     /// Why somebody's promise was broken, if somebody's was.
     fn cause(&self, volume: &IoMeterVolume, length: Nanos, end: Nanos) -> Cause {
-        let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * (1 << 16);
+        let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * u128::from(PARTS);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
-            let (iops, bandwidth) = volume.standing(*tenant).promised();
-            u128::from(usage.demanded(iops, bandwidth, length).parts)
+            u128::from(usage.demanded(volume.standing(*tenant).reserved(), length).parts)
         };
         let demanded: u128 = self.usages.iter().map(demanded_by).sum();
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
@@ -153,10 +139,54 @@ impl IoInterval {
             return Cause::Device;
         }
         let system = self.usages.get(&TenantId::SYSTEM).map_or(0, |usage| u128::from(usage.given.parts));
-        let system_promised = volume.standing(TenantId::SYSTEM).promised().0;
-        if system > parts_of(system_promised, length) {
+        if system > parts_of(volume.standing(TenantId::SYSTEM).reserved().iops, length) {
             return Cause::System;
         }
         Cause::Neighbour
     }
+}
+
+/// A tenant's row. `cause`: why its promise was broken, if it was.
+fn judge_tenant(
+    volume: &IoMeterVolume,
+    tenant: TenantId,
+    usage: IoUsage,
+    cause: Cause,
+    (from, to): (Nanos, Nanos),
+) -> IoRow {
+    let standing = volume.standing(tenant);
+    let (length, kind, reserved) = (to - from, standing.kind(), standing.reserved());
+    let demanded = usage.demanded(reserved, length);
+    let promised = reserved.parts_over(length, usage.given + usage.missed);
+    let each_kept = usage.delays.max() <= volume.tick();
+    let average_kept = usage.missed.parts == 0;
+    let is_kept = if kind == IoPromiseKind::Each { each_kept } else { average_kept };
+    let (resource, missed) = (volume.resource(), whole(usage.missed.parts as f64));
+    let ledger = LedgerRow {
+        tenant,
+        resource,
+        from,
+        to,
+        promised: whole(promised),
+        demanded: whole(demanded.parts as f64),
+        given: whole(usage.given.parts as f64),
+        missed,
+        over: over(&standing, &usage, from, to),
+        active: standing.pending.take_time(1, to),
+        cause: (!is_kept).then_some(cause),
+        delays: (reserved != Rates::default() || usage.delays.count() > 0).then(|| usage.delays.figures()),
+        owed_micros: LedgerRow::price(resource, missed, standing.penalty_micros()),
+    };
+    IoRow { ledger, kind, demanded, usage, each_kept, average_kept }
+}
+
+/// What was given beyond the limits, in whole I/Os; of two limits by the one that was exceeded by more.
+fn over(standing: &Standing, usage: &IoUsage, from: Nanos, to: Nanos) -> u64 {
+    let limits = standing.limits_in_force();
+    let is_known = nanos(standing.changed_at()) <= from;
+    let beyond = |limit: Rates| usage.given.parts as f64 - limit.parts_over(to - from, usage.given);
+    let by_ios = Some(Rates { bandwidth: ByteCount(0), ..limits }).filter(|limit| limit.iops > 0);
+    let by_bytes = Some(Rates { iops: 0, ..limits }).filter(|limit| limit.bandwidth.0 > 0);
+    let over = by_ios.into_iter().chain(by_bytes).map(beyond).fold(0.0, f64::max);
+    if is_known { whole(over) } else { 0 }
 }

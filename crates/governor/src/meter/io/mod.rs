@@ -35,7 +35,7 @@ use rustc_hash::FxHashMap;
 use crate::io::IoCost;
 use crate::io::pool::{List, Pool};
 use deadline::{NO_DEADLINE, Standing, Ticks, nanos, ticks};
-pub use delays::IoDelays;
+pub use delays::DelayHistogram;
 pub use interval::{IoInterval, IoRow, IoUsage};
 pub use volume::{IoCapacity, IoMeterVolume};
 

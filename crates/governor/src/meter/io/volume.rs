@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::deadline::Standing;
 use super::occupancy::Occupancy;
+use crate::meter::Resource;
 use crate::promise::IoPromise;
 
 /// What a volume is known to do. The meter is told by whoever calibrates, not by the scheduler.
@@ -25,6 +26,7 @@ pub struct IoCapacity {
 /// pending and the device was at its full depth. Everything else each worker's [`super::IoMeter`] has for itself until the interval's end.
 #[derive(Debug)]
 pub struct IoMeterVolume {
+    number: u32,
     tick: Nanos,
     iops: AtomicU64,
     depth: AtomicU32,
@@ -34,9 +36,10 @@ pub struct IoMeterVolume {
 }
 
 impl IoMeterVolume {
-    /// A meter that holds delays of up to `tick` for none: how often a worker looks at its queues.
-    pub fn new(tick: Nanos) -> Arc<IoMeterVolume> {
+    /// A meter of volume `number` that holds delays of up to `tick` for none: how often a worker looks at its queues.
+    pub fn new(number: u32, tick: Nanos) -> Arc<IoMeterVolume> {
         Arc::new(IoMeterVolume {
+            number,
             tick,
             iops: AtomicU64::new(0),
             depth: AtomicU32::new(0),
@@ -53,9 +56,10 @@ impl IoMeterVolume {
         self.iops_limit.store(capacity.iops_limit.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The promise by which `tenant` is metered from `now` on. Tell the scheduler the same.
-    pub fn set_promise(&self, tenant: TenantId, promise: &IoPromise, now: Nanos) {
-        self.standing(tenant).set_promise(promise, now);
+    /// The promise by which `tenant` is metered from `now` on, and what a missed I/O of it costs, in millionths. Tell the scheduler
+    /// the same.
+    pub fn set_promise(&self, tenant: TenantId, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
+        self.standing(tenant).set_promise(promise, penalty_micros, now);
     }
 
     /// Forgets a tenant, after the interval in which its last request was issued.
@@ -69,6 +73,11 @@ impl IoMeterVolume {
 
     fn tenants(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<Standing>>> {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the volume's rows are about.
+    pub(super) fn resource(&self) -> Resource {
+        Resource::Io { volume: self.number }
     }
 
     pub(super) fn tick(&self) -> Nanos {

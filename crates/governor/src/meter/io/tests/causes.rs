@@ -45,10 +45,10 @@ fn a_sound_scheduler_breaks_nothing() {
 fn a_scheduler_that_ignores_a_tenant_is_found_out() {
     for rows in &rows_with(Some(Fault::Ignores), MANY) {
         let row = &rows[0];
-        assert_eq!((row.tenant, row.usage.given.ios()), (tenant_id(0), 0.0));
+        assert_eq!((row.ledger.tenant, row.usage.given.ios()), (tenant_id(0), 0.0));
         // All it asked for: its clients wait for ever.
         assert!(row.usage.missed.ios() >= 199.0, "{row:?}");
-        assert_eq!(row.broken, Some(Cause::Neighbour));
+        assert_eq!(row.ledger.cause, Some(Cause::Neighbour));
         assert!(rows[1..].iter().all(|row| row.average_kept));
     }
 }
@@ -71,7 +71,7 @@ fn a_scheduler_that_charges_a_tenant_twice_is_found_out() {
         // Half of what it was promised.
         assert!((90.0..115.0).contains(&row.usage.given.ios()), "{}", row.usage.given.ios());
         assert!((80.0..115.0).contains(&row.usage.missed.ios()), "{}", row.usage.missed.ios());
-        assert_eq!(row.broken, Some(Cause::Neighbour));
+        assert_eq!(row.ledger.cause, Some(Cause::Neighbour));
         assert!(rows[1..].iter().all(|row| row.average_kept));
     }
 }
@@ -83,7 +83,7 @@ fn a_stalled_device_is_the_devices_fault_and_over_when_it_is_over() {
     let mut world = World::new(3, 1, device, vec![plan(200, 64), plan(100, 64), plan(0, 64)]);
     world.run_until(Nanos::from_secs(9));
     for (second, rows) in world.rows.iter().enumerate() {
-        let broken: Vec<_> = rows.iter().filter_map(|row| row.broken).collect();
+        let broken: Vec<_> = rows.iter().filter_map(|row| row.ledger.cause).collect();
         match second {
             2 | 3 => assert_eq!(broken, [Cause::Device; 2], "{second}"),
             // In the fifth second only a part is missing; by the end of it the rate is made up for.
@@ -100,7 +100,7 @@ fn a_device_slower_than_calibrated_is_the_devices_fault() {
     let mut world = World::new(3, 1, device, vec![plan(200, 16), plan(150, 16)]);
     world.run_until(Nanos::from_secs(4));
     for row in world.rows[1..].iter().flatten() {
-        assert_eq!(row.broken, Some(Cause::Device), "{row:?}");
+        assert_eq!(row.ledger.cause, Some(Cause::Device), "{row:?}");
     }
 }
 
@@ -124,10 +124,10 @@ fn a_promise_changes_from_one_instant_to_the_next() {
 /// One tenant promised 100 misses half of it while others are served.
 fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<Cause> {
     const ONE: IoCost = IoCost::of(ByteCount(8192));
-    let volume = IoMeterVolume::new(TICK);
+    let volume = IoMeterVolume::new(0, TICK);
     volume.set_capacity(IoCapacity { iops: capacity, depth: 4, iops_limit: None });
-    volume.set_promise(tenant_id(0), &plan(100, 1).promise, Nanos(0));
-    volume.set_promise(TenantId::SYSTEM, &plan(50, 1).promise, Nanos(0));
+    volume.set_promise(tenant_id(0), &plan(100, 1).promise, 0, Nanos(0));
+    volume.set_promise(TenantId::SYSTEM, &plan(50, 1).promise, 0, Nanos(0));
     let mut meter = IoMeter::new(&volume);
     (0..100).for_each(|_| meter.arrived(tenant_id(0), ONE, Nanos(0)));
     for ms in 0..50 {
@@ -142,7 +142,7 @@ fn cause_beside(others: &[(TenantId, u64)], capacity: u64) -> Option<Cause> {
     let mut interval = IoInterval::default();
     meter.close(Nanos::from_secs(1), &mut interval);
     let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));
-    rows.iter().find(|row| row.tenant == tenant_id(0)).expect("it was active").broken
+    rows.iter().find(|row| row.ledger.tenant == tenant_id(0)).expect("it was active").ledger.cause
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn causes_are_told_apart() {
 #[test]
 fn workers_meters_add_up() {
     const ONE: IoCost = IoCost::of(ByteCount(8192));
-    let volume = IoMeterVolume::new(TICK);
-    volume.set_promise(tenant_id(0), &plan(100, 1).promise, Nanos(0));
+    let volume = IoMeterVolume::new(0, TICK);
+    volume.set_promise(tenant_id(0), &plan(100, 1).promise, 0, Nanos(0));
     let mut meters = [IoMeter::new(&volume), IoMeter::new(&volume)];
     (0..100).for_each(|n| meters[n % 2].arrived(tenant_id(0), ONE, Nanos(0)));
     for n in 0..90 {
@@ -174,7 +174,7 @@ fn workers_meters_add_up() {
     let row = &rows[0];
     assert_eq!((row.usage.given.ios(), row.usage.missed.ios(), row.usage.requests), (90.0, 10.0, 90));
     assert_eq!((row.usage.delays.count(), row.usage.delays.mean()), (90, Nanos(0)));
-    assert!(row.pending.0.abs_diff(1_000_000_000) < 1000, "{:?}", row.pending);
+    assert!(row.ledger.active.0.abs_diff(1_000_000_000) < 1000, "{:?}", row.ledger.active);
     // The ten begin anew in the next second.
     for n in 0..10 {
         meters[n % 2].issued(tenant_id(0), ONE, Nanos::from_millis(1000 + 10 * n as u64));
@@ -191,11 +191,11 @@ fn what_waits_is_due_by_the_new_promise() {
     // Promised 10, twenty wait: due at 0, 100, 200 ms and so on. At 450 ms the first five are late; of the others one is due each
     // 10 ms from then on, or each second.
     for (iops, missed) in [(100, 20.0), (1, 6.0)] {
-        let volume = IoMeterVolume::new(TICK);
-        volume.set_promise(tenant_id(0), &plan(10, 1).promise, Nanos(0));
+        let volume = IoMeterVolume::new(0, TICK);
+        volume.set_promise(tenant_id(0), &plan(10, 1).promise, 0, Nanos(0));
         let mut meter = IoMeter::new(&volume);
         (0..20).for_each(|_| meter.arrived(tenant_id(0), ONE, Nanos(0)));
-        volume.set_promise(tenant_id(0), &plan(iops, 1).promise, Nanos::from_millis(450));
+        volume.set_promise(tenant_id(0), &plan(iops, 1).promise, 0, Nanos::from_millis(450));
         let mut interval = IoInterval::default();
         meter.close(Nanos::from_secs(1), &mut interval);
         let rows = interval.judge(&volume, Nanos(0), Nanos::from_secs(1));

@@ -3,3 +3,4 @@
 mod causes;
 mod paper;
 mod recomputed;
+mod rows;

@@ -16,9 +16,9 @@ fn promise(iops: u64) -> IoPromise {
 
 /// A second in which the requests of a tenant promised 100 arrive and are issued at these instants, in milliseconds.
 fn second_of_100(kind: IoPromiseKind, arrivals: &[u64], issues: &[u64]) -> IoRow {
-    let volume = IoMeterVolume::new(TICK);
+    let volume = IoMeterVolume::new(0, TICK);
     let tenant = tenant_id(0);
-    volume.set_promise(tenant, &IoPromise { kind, ..promise(100) }, Nanos(0));
+    volume.set_promise(tenant, &IoPromise { kind, ..promise(100) }, 0, Nanos(0));
     let mut meter = IoMeter::new(&volume);
     let mut issues = issues.iter().peekable();
     let mut events: Vec<(u64, bool)> = arrivals.iter().map(|at| (*at, false)).collect();
@@ -37,7 +37,7 @@ fn second_of_100(kind: IoPromiseKind, arrivals: &[u64], issues: &[u64]) -> IoRow
 fn one_every_ten_milliseconds_keeps_a_promise_of_100() {
     let issues: Vec<u64> = (0..100).map(|n| n * 10).collect();
     let row = second_of_100(IoPromiseKind::Each, &[0; 150], &issues);
-    assert!(row.each_kept && row.average_kept && row.broken.is_none(), "{row:?}");
+    assert!(row.each_kept && row.average_kept && row.ledger.cause.is_none(), "{row:?}");
     assert_eq!((row.demanded.ios(), row.usage.given.ios()), (100.0, 100.0));
     assert_eq!(row.effective_iops().map(f64::round), Some(100.0));
 }
@@ -54,7 +54,7 @@ fn a_late_request_breaks_the_strong_promise_and_not_the_weak_one() {
         assert!(row.usage.delays.percentile(0.98) <= Nanos(1024));
         assert!(row.usage.delays.percentile(1.0) >= Nanos::from_millis(7));
         assert!(!row.each_kept && row.average_kept);
-        assert_eq!(row.broken.is_some(), kind == IoPromiseKind::Each);
+        assert_eq!(row.ledger.cause.is_some(), kind == IoPromiseKind::Each);
     }
 }
 
@@ -64,11 +64,11 @@ fn eighty_of_a_hundred_is_broken_only_if_a_hundred_were_asked_for() {
     let eighty: Vec<u64> = (0..80).map(|n| n * 12).collect();
     let row = second_of_100(IoPromiseKind::Average, &eighty, &eighty);
     assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (80.0, 0.0));
-    assert!(row.broken.is_none());
+    assert!(row.ledger.cause.is_none());
     // (b) Enough was asked for, and 80 were issued: 20 I/Os a second are broken.
     let row = second_of_100(IoPromiseKind::Average, &[0; 100], &eighty);
     assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (100.0, 20.0));
-    assert_eq!(row.broken, Some(Cause::Neighbour));
+    assert_eq!(row.ledger.cause, Some(Cause::Neighbour));
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn idle_time_is_not_owed() {
     let issues: Vec<u64> = (0..50).map(|n| 500 + n * 10).collect();
     let row = second_of_100(IoPromiseKind::Each, &[500; 60], &issues);
     assert_eq!((row.demanded.ios(), row.usage.missed.ios()), (50.0, 0.0));
-    assert!(row.broken.is_none(), "{row:?}");
-    assert!(row.pending.0.abs_diff(500_000_000) < 1000);
+    assert!(row.ledger.cause.is_none(), "{row:?}");
+    assert!(row.ledger.active.0.abs_diff(500_000_000) < 1000);
 }
 
 /// Figures 6 and 7: eight tenants promised 80 each on a volume of 300. The first has much demand, the second little.
@@ -103,7 +103,7 @@ fn little_demand_shows_little_violation_though_it_got_less() {
         assert!(little.usage.missed.ios() * 5.0 < much.usage.missed.ios(), "{little:?}");
         // 300 shared by seven with demand: each misses about half of what it was promised, and the sum is what is not there.
         assert!((30.0..45.0).contains(&much.usage.missed.ios()), "{}", much.usage.missed.ios());
-        assert_eq!(much.broken, Some(Cause::Overbooked));
+        assert_eq!(much.ledger.cause, Some(Cause::Overbooked));
         let sums = rows.iter().fold((0.0, 0.0), |(demanded, missed), row| {
             (demanded + row.demanded.ios(), missed + row.usage.missed.ios())
         });

@@ -111,7 +111,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
         let own: Vec<Trace> = world.trace.iter().filter(|event| event.tenant == id).copied().collect();
         for (second, expected) in recompute(&own, &plan.promise).into_iter().enumerate() {
             let rows: BTreeMap<TenantId, _> =
-                world.rows[second].iter().map(|row| (row.tenant, row)).collect();
+                world.rows[second].iter().map(|row| (row.ledger.tenant, row)).collect();
             let Some(row) = rows.get(&id) else {
                 prop_assert!(!expected.seen, "second {second}, tenant {tenant}: no row for {expected:?}");
                 continue;
@@ -125,11 +125,17 @@ fn check(world: &World) -> Result<(), TestCaseError> {
                 seen: expected.seen,
             };
             prop_assert_eq!(&found, &expected, "second {}, tenant {}", second, tenant);
+            let shown = [row.ledger.promised, row.ledger.demanded, row.ledger.given, row.ledger.missed];
+            let costs = [plan.promise.iops << 16, expected.demanded, expected.given, expected.missed];
+            prop_assert_eq!(shown, costs.map(|parts| (parts + (1 << 15)) >> 16));
+            prop_assert_eq!(row.ledger.owed_micros, row.ledger.missed * plan.penalty);
+            let allowed = plan.promise.iops_max.unwrap_or(u64::MAX);
+            prop_assert_eq!(row.ledger.over, row.ledger.given.saturating_sub(allowed));
             let requests = own.iter().filter(|event| event.what == What::Issued).count() as u64 + 2;
             prop_assert!(
-                row.pending.0.abs_diff(expected.pending) <= 512 * requests,
+                row.ledger.active.0.abs_diff(expected.pending) <= 512 * requests,
                 "{} {}",
-                row.pending.0,
+                row.ledger.active.0,
                 expected.pending
             );
         }
@@ -157,7 +163,7 @@ proptest! {
                 let iops_max = (draws.between(0, 2) == 0).then(|| iops.max(1) + draws.between(0, capacity));
                 TenantPlan {
                     promise: IoPromise { iops, iops_max, ..IoPromise::default() },
-                    penalty: 0,
+                    penalty: draws.between(0, 9) * 125_000,
                     arrivals: match draws.between(0, 2) {
                         0 => Arrivals::Closed { clients: draws.between(1, 12) as u32, think: Nanos::from_millis(3) },
                         1 => Arrivals::Open { every: Nanos(draws.between(1_000_000, 50_000_000)) },

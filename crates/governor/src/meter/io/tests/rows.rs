@@ -1,0 +1,84 @@
+//! What the ledger shows of a tenant's I/O in one second.
+
+use base::{ByteCount, Nanos};
+
+use super::super::{IoInterval, IoMeter, IoMeterVolume, IoRow};
+use crate::fixture::{TICK, tenant_id};
+use crate::io::IoCost;
+use crate::meter::{Cause, Resource};
+use crate::promise::{IoPromise, IoPromiseKind};
+
+/// Eighty requests of so many bytes wait from the beginning of the second, so many are issued, one each 10 ms.
+fn second(promise: &IoPromise, bytes: ByteCount, issued: u64, changes: impl Fn(&IoMeterVolume)) -> IoRow {
+    let volume = IoMeterVolume::new(3, TICK);
+    let tenant = tenant_id(0);
+    volume.set_promise(tenant, promise, 2_500_000, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    (0..80).for_each(|_| meter.arrived(tenant, IoCost::of(bytes), Nanos(0)));
+    (0..issued).for_each(|n| meter.issued(tenant, IoCost::of(bytes), Nanos::from_millis(10 * n)));
+    changes(&volume);
+    let mut interval = IoInterval::default();
+    meter.close(Nanos::from_secs(1), &mut interval);
+    interval.judge(&volume, Nanos(0), Nanos::from_secs(1)).remove(0)
+}
+
+const PAGE: ByteCount = ByteCount(8192);
+
+#[test]
+fn what_was_missed_is_owed_for_by_the_io() {
+    let average = IoPromise { iops: 70, kind: IoPromiseKind::Average, ..IoPromise::default() };
+    let row = second(&average, PAGE, 50, |_| {}).ledger;
+    assert_eq!((row.tenant, row.resource), (tenant_id(0), Resource::Io { volume: 3 }));
+    assert_eq!((row.from, row.to), (Nanos(0), Nanos::from_secs(1)));
+    assert_eq!([row.promised, row.demanded, row.given, row.missed, row.over], [70, 70, 50, 20, 0]);
+    assert_eq!((row.cause, row.is_kept()), (Some(Cause::Neighbour), false));
+    assert_eq!(row.owed_micros, 20 * 2_500_000);
+    // Those that still wait count for the longest: due at the 50th seventieth of the second.
+    let delays = row.delays.expect("it has a reservation");
+    assert_eq!((delays.p50, delays.max), (Nanos(0), Nanos(1_000_000_000 - 714_285_715)));
+}
+
+#[test]
+fn a_late_request_breaks_a_promise_of_each_and_nothing_is_owed() {
+    let each = IoPromise { iops: 1000, kind: IoPromiseKind::Each, ..IoPromise::default() };
+    let row = second(&each, PAGE, 80, |_| {});
+    assert!(row.average_kept && !row.each_kept);
+    assert_eq!((row.ledger.missed, row.ledger.is_kept(), row.ledger.owed_micros), (0, false, 0));
+    let delays = row.ledger.delays.expect("it has a reservation");
+    assert!(delays.mean > Nanos::from_millis(300) && delays.p99 <= delays.max, "{delays:?}");
+    assert_eq!(delays.max, Nanos::from_millis(79 * 10 - 79));
+}
+
+#[test]
+fn without_a_reservation_there_is_no_delay_and_nothing_is_promised() {
+    let row = second(&IoPromise::default(), PAGE, 50, |_| {}).ledger;
+    assert_eq!([row.promised, row.demanded, row.given, row.missed, row.over], [0, 0, 50, 0, 0]);
+    assert_eq!((row.delays, row.cause), (None, None));
+}
+
+#[test]
+fn bytes_are_shown_as_the_ios_they_took() {
+    // A request of 128 KiB is two I/Os; bytes for twenty of them are promised, thirty-two are the most.
+    let bytes = ByteCount::from_kib(128);
+    let promise = IoPromise {
+        bandwidth: ByteCount(20 * bytes.0),
+        bandwidth_max: Some(ByteCount(32 * bytes.0)),
+        kind: IoPromiseKind::Average,
+        ..IoPromise::default()
+    };
+    let row = second(&promise, bytes, 12, |_| {}).ledger;
+    assert_eq!([row.promised, row.demanded, row.given, row.missed, row.over], [40, 40, 24, 16, 0]);
+    let row = second(&promise, bytes, 50, |_| {}).ledger;
+    assert_eq!([row.promised, row.demanded, row.given, row.missed, row.over], [40, 40, 100, 0, 36]);
+}
+
+#[test]
+fn over_is_what_went_beyond_the_limit_where_it_is_known() {
+    let limited = |iops_max| IoPromise { iops_max: Some(iops_max), ..IoPromise::default() };
+    assert_eq!(second(&limited(40), PAGE, 50, |_| {}).ledger.over, 10);
+    assert_eq!(second(&limited(60), PAGE, 50, |_| {}).ledger.over, 0);
+    let changed = |volume: &IoMeterVolume| {
+        volume.set_promise(tenant_id(0), &limited(40), 0, Nanos::from_millis(900));
+    };
+    assert_eq!(second(&limited(60), PAGE, 50, changed).ledger.over, 0, "most of the time it was 60");
+}
