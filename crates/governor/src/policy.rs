@@ -6,7 +6,7 @@
 ///
 /// A dial between [`Overbooking::SPREAD`], each falls short in proportion to its reservation, and
 /// [`Overbooking::LEAST_PENALTY`], the tenants with the lowest price go short first. In between the shortfall is split
-/// between the two. Example: reservations of 0.6 each at prices 1 and 10 on one core. Spread: 0.5 and 0.5. Least penalty:
+/// between the two, in that proportion. Prices count by their order, not by how far they are apart. Example: reservations of 0.6 each at prices 1 and 10 on one core. Spread: 0.5 and 0.5. Least penalty:
 /// 0.4 and 0.6. Half-way: 0.45 and 0.55.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overbooking(u16);

@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 
 use base::{ByteCount, Nanos, TenantId};
 use governor::{
-    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Submitted,
+    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking,
+    Policy, Submitted,
 };
 
 struct Counting;
@@ -84,6 +85,9 @@ fn scheduling_and_metering_allocate_nothing() {
     world.rounds(100);
     world.meter.close(world.now, &mut IoInterval::default());
     let before = ALLOCATIONS.get();
+    world.rounds(1000);
+    let half_way = Overbooking::from_permille(500).expect("at most 1000");
+    volume.set_policy(Policy::Reservations(half_way), world.now);
     world.rounds(1000);
     assert_eq!(ALLOCATIONS.get() - before, 0);
     drop(Box::new(1));

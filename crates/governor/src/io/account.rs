@@ -30,6 +30,38 @@ const SPARE_OF_ONE: u64 = 64;
 /// most: enough to leave spare service to others, and not held against it when times change.
 const LEAD_MAX: u64 = 16 * PARTS;
 
+/// How much later than its due time a request of a tenant without a penalty counts where the dearest go first. A thousandth more
+/// of penalty is worth more than the lateness of who gets something, so the dearer goes wholly before. The largest penalty has none.
+const HANDICAP_MAX: Stamp = Stamp(64 * 1024 * LAG_MAX.0);
+
+/// In what order due requests go: the two ends of [`crate::Overbooking`]. Each reservation is two, in the dial's proportion, with due
+/// times of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// The longest due first: equal parts of the promises.
+    Spread,
+    /// The dearest first, and of those the longest due.
+    Price,
+}
+
+impl Order {
+    /// This one first.
+    pub(super) const fn then_other(self) -> [Order; 2] {
+        match self {
+            Order::Spread => [Order::Spread, Order::Price],
+            Order::Price => [Order::Price, Order::Spread],
+        }
+    }
+
+    /// The rank up to which requests are due.
+    pub(super) const fn horizon(self, now: Stamp) -> Stamp {
+        match self {
+            Order::Spread => now,
+            Order::Price => now.plus(HANDICAP_MAX),
+        }
+    }
+}
+
 /// What is in force for a tenant: its promise under the volume's policy. A copy a worker keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
@@ -38,30 +70,39 @@ pub(super) struct Terms {
     iops_max: Rate,
     bandwidth_max: Rate,
     weight: u64,
-    /// How much earlier than its due time a due request counts: the price of missing it.
-    head_start: Stamp,
+    /// Of the reservation, in thousandths, what is due in [`Order::Price`].
+    dial: u16,
+    /// How much later than its due time a request counts in that order: the less, the more missing it costs.
+    handicap: Stamp,
 }
 
 /// By what right a request is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Right {
     /// It is due.
-    Reserved,
+    Reserved(Order),
     /// Nothing is due; its weight has it.
     Spare,
 }
 
-pub(super) struct Account {
+/// A tenant's due times in one order.
+#[derive(Default)]
+struct Due {
     /// When the next request is due by the reservation of I/Os, and of bytes.
-    due: Tag,
-    due_bytes: Tag,
+    ios: Tag,
+    bytes: Tag,
+    /// When a due request was last issued.
+    served_at: AtomicU64,
+}
+
+pub(super) struct Account {
+    /// By order.
+    due: [Due; 2],
     /// When the next request is allowed by the limit of I/Os, and of bytes.
     open: Tag,
     open_bytes: Tag,
     /// Virtual time by weight.
     spare: Tag,
-    /// When a due request was last issued.
-    served_at: AtomicU64,
     iops: AtomicU64,
     bandwidth: AtomicU64,
     iops_max: AtomicU64,
@@ -77,12 +118,10 @@ fn rate(promised: &AtomicU64) -> Rate {
 impl Account {
     pub(super) fn new() -> Account {
         let account = Account {
-            due: Tag::default(),
-            due_bytes: Tag::default(),
+            due: Default::default(),
             open: Tag::default(),
             open_bytes: Tag::default(),
             spare: Tag::default(),
-            served_at: AtomicU64::new(0),
             iops: AtomicU64::new(0),
             bandwidth: AtomicU64::new(0),
             iops_max: AtomicU64::new(0),
@@ -99,16 +138,20 @@ impl Account {
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, floor: Stamp, now: Nanos) {
         // A limit of nothing would stand for none.
         let limit = |max: Option<u64>| max.map_or(0, |max| max.max(1));
-        let terms = [
-            (&self.iops, promise.iops, &self.due, true),
-            (&self.bandwidth, promise.bandwidth.0, &self.due_bytes, true),
-            (&self.iops_max, limit(promise.iops_max), &self.open, false),
-            (&self.bandwidth_max, limit(promise.bandwidth_max.map(|max| max.0)), &self.open_bytes, false),
+        let [spread, price] = &self.due;
+        let bandwidth_max = promise.bandwidth_max.map(|max| max.0);
+        let terms: [(_, _, &[&Tag], _); 4] = [
+            (&self.iops, promise.iops, &[&spread.ios, &price.ios], true),
+            (&self.bandwidth, promise.bandwidth.0, &[&spread.bytes, &price.bytes], true),
+            (&self.iops_max, limit(promise.iops_max), &[&self.open], false),
+            (&self.bandwidth_max, limit(bandwidth_max), &[&self.open_bytes], false),
         ];
-        for (in_force, rate, tag, is_reservation) in terms {
+        for (in_force, rate, tags, is_reservation) in terms {
             let before = in_force.swap(rate, Ordering::Relaxed);
             if before != rate {
-                tag.advance(|tag| rebased(tag, Rate(before), Rate(rate), is_reservation, Stamp::at(now)));
+                for tag in tags {
+                    tag.advance(|tag| rebased(tag, Rate(before), Rate(rate), is_reservation, Stamp::at(now)));
+                }
             }
         }
         self.penalty.store(penalty_micros, Ordering::Relaxed);
@@ -127,9 +170,9 @@ impl Account {
         if policy.reserves() {
             terms.iops = rate(&self.iops);
             terms.bandwidth = rate(&self.bandwidth);
-            let dial = f64::from(policy.overbooking().permille()) / 1000.0;
+            terms.dial = policy.overbooking().permille();
             let penalty = (self.penalty.load(Ordering::Relaxed) as f64 + 1.0).log2();
-            terms.head_start = Stamp((dial * penalty * LAG_MAX.0 as f64) as u64);
+            terms.handicap = HANDICAP_MAX.minus(Stamp((penalty / 64.0 * HANDICAP_MAX.0 as f64) as u64));
         }
         if policy.limits() {
             terms.iops_max = rate(&self.iops_max);
@@ -138,11 +181,15 @@ impl Account {
         terms
     }
 
-    /// When the tenant's next request, which claims its turn from `claims_from` on, is due; `NEVER` if nothing is reserved.
-    /// Of two reservations the one that is due first counts.
-    pub(super) fn due(&self, terms: &Terms, claims_from: Stamp) -> Stamp {
-        let by_ios = if terms.iops.is_some() { self.due.get().max(claims_from) } else { Stamp::NEVER };
-        if terms.bandwidth.is_some() { by_ios.min(self.due_bytes.get().max(claims_from)) } else { by_ios }
+    /// When the tenant's next request, which claims its turn from `claims_from` on, is due in that order; `NEVER` if nothing is
+    /// reserved in it. Of two reservations the one that is due first counts.
+    pub(super) fn due(&self, terms: &Terms, order: Order, claims_from: Stamp) -> Stamp {
+        if terms.part(order) == 0 {
+            return Stamp::NEVER;
+        }
+        let due = &self.due[order as usize];
+        let by_ios = if terms.iops.is_some() { due.ios.get().max(claims_from) } else { Stamp::NEVER };
+        if terms.bandwidth.is_some() { by_ios.min(due.bytes.get().max(claims_from)) } else { by_ios }
     }
 
     /// From when on the tenant is below its limits.
@@ -173,10 +220,11 @@ impl Account {
         now: Nanos,
     ) {
         let at = Stamp::at(now);
-        if right == Right::Reserved {
-            let since = now - Nanos(self.served_at.swap(now.0, Ordering::Relaxed));
-            for (tag, rate, time) in reserved(self, terms, cost) {
+        if let Right::Reserved(order) = right {
+            let since = now - Nanos(self.due[order as usize].served_at.swap(now.0, Ordering::Relaxed));
+            for (tag, rate, time) in reserved(self, terms, order, cost) {
                 if rate.is_some() {
+                    let time = terms.time_of_part(order, time);
                     tag.advance(|tag| {
                         // Served before it was due by this reservation, by right of the other one: it is not a debt.
                         let due = tag.max(claims_from).min(at);
@@ -199,7 +247,10 @@ impl Account {
     pub(super) fn charge_done(&self, terms: &Terms, cost: IoCost, floor: Stamp, now: Nanos) -> IoCost {
         let at = Stamp::at(now);
         let end = at.plus(DEBT_MAX);
-        for (tag, rate, time) in reserved(self, terms, cost) {
+        // Each order's part of the work takes what the whole takes of the whole.
+        for (tag, rate, time) in
+            Order::Spread.then_other().into_iter().flat_map(|order| reserved(self, terms, order, cost))
+        {
             if rate.is_some() {
                 tag.advance(|tag| tag.max(tag.max(at).plus(time).min(end)));
             }
@@ -225,8 +276,10 @@ impl Account {
 
     /// Reservations count from `now` on.
     pub(super) fn rebase_due(&self, now: Nanos) {
-        self.due.raise_to(Stamp::at(now));
-        self.due_bytes.raise_to(Stamp::at(now));
+        for due in &self.due {
+            due.ios.raise_to(Stamp::at(now));
+            due.bytes.raise_to(Stamp::at(now));
+        }
     }
 
     /// Forgets what the tenant had in other times.
@@ -236,22 +289,38 @@ impl Account {
 }
 
 impl Terms {
-    pub(super) fn reserves(&self) -> bool {
-        self.iops.is_some() || self.bandwidth.is_some()
+    /// In thousandths, what of the reservation is due in that order.
+    const fn part(&self, order: Order) -> u16 {
+        match order {
+            Order::Spread => 1000 - self.dial,
+            Order::Price => self.dial,
+        }
+    }
+
+    /// What takes `time` of the whole reservation, of the part of it that is due in that order.
+    fn time_of_part(&self, order: Order, time: Stamp) -> Stamp {
+        match self.part(order) {
+            0 | 1000 => time,
+            part => Stamp(mul_div(time.0, 1000, u64::from(part))),
+        }
     }
 
     /// What due requests are ordered by.
-    pub(super) fn rank(&self, due: Stamp) -> Stamp {
-        due.minus(self.head_start)
+    pub(super) fn rank(&self, order: Order, due: Stamp) -> Stamp {
+        match order {
+            Order::Spread => due,
+            Order::Price => due.plus(self.handicap),
+        }
     }
 }
 
 type Charges<'a> = [(&'a Tag, Rate, Stamp); 2];
 
-fn reserved<'a>(account: &'a Account, terms: &Terms, cost: IoCost) -> Charges<'a> {
+fn reserved<'a>(account: &'a Account, terms: &Terms, order: Order, cost: IoCost) -> Charges<'a> {
+    let due = &account.due[order as usize];
     [
-        (&account.due, terms.iops, time_of_parts(terms.iops, cost)),
-        (&account.due_bytes, terms.bandwidth, time_of_bytes(terms.bandwidth, cost)),
+        (&due.ios, terms.iops, time_of_parts(terms.iops, cost)),
+        (&due.bytes, terms.bandwidth, time_of_bytes(terms.bandwidth, cost)),
     ]
 }
 

@@ -5,7 +5,7 @@
 
 use base::Nanos;
 
-use super::account::Right;
+use super::account::{Order, Right};
 use super::cost::IoCost;
 use super::lanes::{Lanes, Turn};
 use super::tag::Stamp;
@@ -20,8 +20,9 @@ pub(super) struct Group<T> {
     members: Vec<(u32, IoCost)>,
     arrival: Stamp,
     claims_from: Stamp,
-    due: Stamp,
-    rank: Stamp,
+    /// By order, as `rank`.
+    due: [Stamp; 2],
+    rank: [Stamp; 2],
     spare: Stamp,
 }
 
@@ -32,8 +33,8 @@ impl<T> Group<T> {
             members: Vec::new(),
             arrival: Stamp::NEVER,
             claims_from: Stamp::NEVER,
-            due: Stamp::NEVER,
-            rank: Stamp::NEVER,
+            due: [Stamp::NEVER; 2],
+            rank: [Stamp::NEVER; 2],
             spare: Stamp::NEVER,
         }
     }
@@ -65,34 +66,42 @@ impl<T> Group<T> {
 
     /// Reads the members' tags: when the group comes, and when promises have changed.
     pub(super) fn weigh(&mut self, lanes: &Lanes<T>, volume: &IoVolume) {
-        (self.due, self.rank, self.spare) = (Stamp::NEVER, Stamp::NEVER, Stamp::NEVER);
+        (self.due, self.rank, self.spare) = ([Stamp::NEVER; 2], [Stamp::NEVER; 2], Stamp::NEVER);
         for (lane, _) in &self.members {
             let lane = lanes.lane(*lane);
-            let due = lane.account.due(&lane.terms, self.claims_from);
-            self.due = self.due.min(due);
-            self.rank = self.rank.min(lane.terms.rank(due));
+            for order in Order::Spread.then_other() {
+                let (due, rank) = (&mut self.due[order as usize], &mut self.rank[order as usize]);
+                let of_member = lane.account.due(&lane.terms, order, self.claims_from);
+                *due = of_member.min(*due);
+                *rank = lane.terms.rank(order, of_member).min(*rank);
+            }
             self.spare = self.spare.min(lane.account.spare().max(volume.floor()));
         }
     }
 
-    /// The group's turn, if it goes before `lanes_turn`.
-    pub(super) fn turn(&self, lanes_turn: Option<Turn>, now: Nanos) -> Option<Turn> {
+    /// The group's turn, if it goes before `lanes_turn` where due requests go in this order.
+    pub(super) fn turn(&self, lanes_turn: Option<Turn>, order: Order, now: Nanos) -> Option<Turn> {
         if !self.is_queued() {
             return lanes_turn;
         }
-        let mine = match self.due <= Stamp::at(now) {
-            true => Turn { lane: GROUP, right: Right::Reserved, key: self.rank },
-            false => Turn { lane: GROUP, right: Right::Spare, key: self.spare },
+        let [first, second] = order.then_other();
+        let is_due = |order: &Order| self.due[*order as usize] <= Stamp::at(now);
+        let mine = match [first, second].into_iter().find(is_due) {
+            Some(order) => {
+                Turn { lane: GROUP, right: Right::Reserved(order), key: self.rank[order as usize] }
+            }
+            None => Turn { lane: GROUP, right: Right::Spare, key: self.spare },
         };
+        let rights = [Right::Reserved(first), Right::Reserved(second), Right::Spare];
+        let standing = |turn: &Turn| (rights.iter().position(|right| *right == turn.right), turn.key);
         match lanes_turn {
-            Some(other) if other.right == mine.right && other.key < mine.key => Some(other),
-            Some(other) if other.right == Right::Reserved && mine.right == Right::Spare => Some(other),
+            Some(other) if standing(&other) < standing(&mine) => Some(other),
             _ => Some(mine),
         }
     }
 
-    pub(super) fn due_at(&self) -> Stamp {
-        if self.is_queued() { self.rank.min(self.due) } else { Stamp::NEVER }
+    pub(super) fn due_at(&self, order: Order) -> Stamp {
+        if self.is_queued() { self.rank[order as usize] } else { Stamp::NEVER }
     }
 
     pub(super) fn spare_at(&self) -> Stamp {
@@ -102,16 +111,18 @@ impl<T> Group<T> {
     /// Takes the group out, to be issued, and charges its members their shares.
     pub(super) fn take(&mut self, turn: Turn, lanes: &Lanes<T>, volume: &IoVolume, now: Nanos) -> T {
         let at = Stamp::at(now);
+        let cost = self.members.iter().map(|(_, share)| *share).sum();
         match turn.right {
-            Right::Reserved => volume.note_served(self.due, now),
+            Right::Reserved(order) => volume.note_served(order, self.due[order as usize], cost, now),
             Right::Spare => volume.raise_floor(turn.key),
         }
-        volume.charge_limit(self.members.iter().map(|(_, share)| *share).sum(), self.arrival, at);
+        volume.charge_limit(cost, self.arrival, at);
         for (lane, share) in &self.members {
             let lane = lanes.lane(*lane);
             lane.account.wake(volume.floor());
-            let is_due = lane.account.due(&lane.terms, self.claims_from) <= at;
-            let right = if is_due { Right::Reserved } else { Right::Spare };
+            let first = if let Right::Reserved(order) = turn.right { order } else { Order::Spread };
+            let is_due = |order: &Order| lane.account.due(&lane.terms, *order, self.claims_from) <= at;
+            let right = first.then_other().into_iter().find(is_due).map_or(Right::Spare, Right::Reserved);
             let claim = (self.arrival, self.claims_from);
             lane.account.charge(&lane.terms, *share, right, claim, volume.floor(), now);
         }

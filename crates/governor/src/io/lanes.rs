@@ -1,7 +1,7 @@
 //! A worker's tenants on one volume: what each has queued, and in what order they come.
 //!
 //! A lane that has something queued stands in the heaps: `held` by the instant its limit opens; else `spare` by virtual time,
-//! and, if it has a reservation, `later` by its due time or, once that has come, `due` by its rank. The keys are copies of shared tags, which
+//! and, if it has a reservation, for each order of due requests, `later` by its due time or, once that has come, `due` by its rank. The keys are copies of shared tags, which
 //! other workers advance; a tag only grows while an epoch lasts, so a key is never too large, and what comes up first is
 //! placed again before it is believed. Lanes without requests stand nowhere and cost nothing.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, Right, Terms};
+use super::account::{Account, Order, Right, Terms};
 use super::cost::IoCost;
 use super::heap::LaneHeap;
 use super::pool::{List, PlaceNo, Pool};
@@ -81,8 +81,9 @@ pub(super) struct Lanes<T> {
     pool: Pool<Waiting<T>>,
     held: LaneHeap,
     spare: LaneHeap,
-    later: LaneHeap,
-    due: LaneHeap,
+    /// By order, as `due`.
+    later: [LaneHeap; 2],
+    due: [LaneHeap; 2],
     /// Lanes with something queued, in no order, and where each stands there.
     active: Vec<u32>,
     queued: usize,
@@ -97,8 +98,8 @@ impl<T> Lanes<T> {
             pool: Pool::new(),
             held: LaneHeap::default(),
             spare: LaneHeap::default(),
-            later: LaneHeap::default(),
-            due: LaneHeap::default(),
+            later: Default::default(),
+            due: Default::default(),
             active: Vec::new(),
             queued: 0,
         }
@@ -141,9 +142,7 @@ impl<T> Lanes<T> {
             None => {
                 self.lanes.push(fresh);
                 let count = self.lanes.len();
-                for heap in [&mut self.held, &mut self.spare, &mut self.later, &mut self.due] {
-                    heap.know(count);
-                }
+                self.heaps().for_each(|heap| heap.know(count));
                 self.active.reserve(count - self.active.len());
                 u32::try_from(count - 1).expect("fewer than 2^32 tenants on a worker")
             }
@@ -207,7 +206,10 @@ impl<T> Lanes<T> {
         let request = self.pool.pop_first(list).expect("a lane in a heap has a request");
         self.queued -= 1;
         match turn.right {
-            Right::Reserved => volume.note_served(state.account.due(&state.terms, claims_from).min(at), now),
+            Right::Reserved(order) => {
+                let due = state.account.due(&state.terms, order, claims_from).min(at);
+                volume.note_served(order, due, request.cost, now);
+            }
             Right::Spare => volume.raise_floor(turn.key),
         }
         volume.charge_limit(request.cost, arrival, at);
@@ -217,40 +219,43 @@ impl<T> Lanes<T> {
         request
     }
 
-    /// Whose turn it is: the due request of the smallest rank, else the least served by weight; `None` if all are held by
-    /// their limits.
-    pub(super) fn turn(&mut self, now: Nanos) -> Option<Turn> {
+    /// Whose turn it is: the due request of the smallest rank in this order, else in the other one, else the least served by weight;
+    /// `None` if all are held by their limits.
+    pub(super) fn turn(&mut self, order: Order, now: Nanos) -> Option<Turn> {
         let at = Stamp::at(now);
         while let Some((key, lane)) = self.held.first()
             && Stamp(key) <= at
         {
             self.place(lane, now);
         }
-        while let Some((key, lane)) = self.later.first()
-            && Stamp(key) <= at
-        {
-            self.place(lane, now);
+        for order in order.then_other() {
+            while let Some((key, lane)) = self.later[order as usize].first()
+                && Stamp(key) <= at
+            {
+                self.place(lane, now);
+            }
         }
         loop {
-            let (heap, right) = match self.due.first() {
-                Some(first) => (first, Right::Reserved),
-                None => (self.spare.first()?, Right::Spare),
-            };
-            self.place(heap.1, now);
-            let again = match right {
-                Right::Reserved => self.due.first(),
-                Right::Spare => self.spare.first(),
-            };
-            if again == Some(heap) && (right == Right::Reserved || self.due.first().is_none()) {
-                return Some(Turn { lane: heap.1, right, key: Stamp(heap.0) });
+            let (right, first) = self.first(order)?;
+            self.place(first.1, now);
+            if self.first(order) == Some((right, first)) {
+                return Some(Turn { lane: first.1, right, key: Stamp(first.0) });
             }
         }
     }
 
-    /// The rank of the most urgent request that is due, or the instant at which the first one will be.
-    pub(super) fn due_at(&self) -> Stamp {
-        let due = self.due.first().map_or(Stamp::NEVER, |(key, _)| Stamp(key));
-        due.min(self.later.first().map_or(Stamp::NEVER, |(key, _)| Stamp(key)))
+    /// Whose turn it is by the keys, and its key.
+    fn first(&self, order: Order) -> Option<(Right, (u64, u32))> {
+        let due = |order: Order| Some((Right::Reserved(order), self.due[order as usize].first()?));
+        let [first, second] = order.then_other();
+        due(first).or_else(|| due(second)).or_else(|| Some((Right::Spare, self.spare.first()?)))
+    }
+
+    /// The rank of the most urgent request that is due in that order, or the one from which the first will be.
+    pub(super) fn due_at(&self, order: Order) -> Stamp {
+        let due = self.due[order as usize].first().map_or(Stamp::NEVER, |(key, _)| Stamp(key));
+        let later = self.later[order as usize].first();
+        due.min(later.map_or(Stamp::NEVER, |(key, _)| order.horizon(Stamp(key))))
     }
 
     /// The virtual time of whose turn it is by weight.
@@ -298,9 +303,7 @@ impl<T> Lanes<T> {
         if !self.lanes[lane as usize].is_empty() {
             return self.place(lane, now);
         }
-        for heap in [&mut self.held, &mut self.spare, &mut self.later, &mut self.due] {
-            heap.remove(lane);
-        }
+        self.heaps().for_each(|heap| heap.remove(lane));
         let position = self.lanes[lane as usize].active_at;
         let left = self.active.swap_remove(position as usize);
         debug_assert_eq!(left, lane, "a lane that had a request is active");
@@ -314,27 +317,31 @@ impl<T> Lanes<T> {
         let state = &self.lanes[lane as usize];
         let opens = state.account.open_from(&state.terms);
         if opens > at {
+            self.heaps().for_each(|heap| heap.remove(lane));
             self.held.set(lane, opens.0);
-            for heap in [&mut self.spare, &mut self.later, &mut self.due] {
-                heap.remove(lane);
-            }
             return;
         }
         self.held.remove(lane);
         self.spare.set(lane, state.account.spare().0);
-        if !state.terms.reserves() {
-            self.later.remove(lane);
-            self.due.remove(lane);
-            return;
+        let claims_from = self.claim(lane).1;
+        for order in Order::Spread.then_other() {
+            let due = state.account.due(&state.terms, order, claims_from);
+            let (when_due, until_then) = (&mut self.due[order as usize], &mut self.later[order as usize]);
+            if due <= at {
+                until_then.remove(lane);
+                when_due.set(lane, state.terms.rank(order, due).0);
+            } else {
+                when_due.remove(lane);
+                match due {
+                    Stamp::NEVER => until_then.remove(lane),
+                    _ => until_then.set(lane, due.0),
+                }
+            }
         }
-        let due = state.account.due(&state.terms, self.claim(lane).1);
-        if due <= at {
-            self.later.remove(lane);
-            self.due.set(lane, state.terms.rank(due).0);
-        } else {
-            self.due.remove(lane);
-            self.later.set(lane, due.0);
-        }
+    }
+
+    fn heaps(&mut self) -> impl Iterator<Item = &mut LaneHeap> {
+        [&mut self.held, &mut self.spare].into_iter().chain(&mut self.later).chain(&mut self.due)
     }
 }
 

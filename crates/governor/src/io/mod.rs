@@ -11,6 +11,10 @@
 //! Example: 100 and 300 I/Os a second promised on a device of 1,000, both always waiting. All service counts by weight, what was due
 //! too: with equal weights each gets 500. With weights of 800 and 200 the first gets 700 and the second 300, its promise.
 //!
+//! Where reservations do not fit, see [`crate::Overbooking`]: half-way between its two ends half of each reservation is due by the one
+//! order, half by the other, and so is half of the service. Example: 240 promised to each of two of 300, penalties of 8 and 1: 150 and
+//! 150 by the one, 240 and 60 by the other, 195 and 105 half-way.
+//!
 //! Pure: time is an argument, nothing blocks, and the run path does not allocate.
 
 mod account;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::Nanos;
 
+use super::account::Order;
 use super::tag::Stamp;
 
 /// How long a place is left to a worker that was woken for it.
@@ -16,20 +17,22 @@ pub(super) const PATIENCE: Nanos = Nanos::from_millis(1);
 /// How urgent a worker's next request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Urgency {
-    /// Its due time, less what missing it costs; may lie in the future.
-    pub(super) due: Stamp,
+    /// Its rank by order; may lie beyond what is due.
+    pub(super) due: [Stamp; 2],
     /// The virtual time of whose turn it is by weight.
     pub(super) spare: Stamp,
 }
 
 impl Urgency {
-    fn goes_before(self, other: Urgency, now: Stamp) -> bool {
-        match (self.due <= now, other.due <= now) {
-            (true, true) => self.due < other.due,
-            (is_due, false) if is_due => true,
-            (false, false) => self.spare < other.spare,
-            _ => false,
+    fn goes_before(self, other: Urgency, order: Order, now: Stamp) -> bool {
+        for order in order.then_other() {
+            let (mine, theirs) = (self.due[order as usize], other.due[order as usize]);
+            let horizon = order.horizon(now);
+            if mine <= horizon || theirs <= horizon {
+                return mine < theirs;
+            }
         }
+        self.spare < other.spare
     }
 }
 
@@ -37,7 +40,7 @@ const NOBODY: u64 = u64::MAX;
 
 /// A worker's post. Written by its worker, but for `told_at`.
 pub(super) struct Post {
-    due: AtomicU64,
+    due: [AtomicU64; 2],
     /// [`NOBODY`]: nothing is posted.
     spare: AtomicU64,
     /// When another worker had this one woken; 0: not yet.
@@ -46,11 +49,17 @@ pub(super) struct Post {
 
 impl Post {
     pub(super) const fn new() -> Post {
-        Post { due: AtomicU64::new(NOBODY), spare: AtomicU64::new(NOBODY), told_at: AtomicU64::new(0) }
+        Post {
+            due: [const { AtomicU64::new(NOBODY) }; 2],
+            spare: AtomicU64::new(NOBODY),
+            told_at: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn put(&self, urgency: Urgency) {
-        self.due.store(urgency.due.0, Ordering::Relaxed);
+        for (mine, due) in self.due.iter().zip(urgency.due) {
+            mine.store(due.0, Ordering::Relaxed);
+        }
         self.spare.store(urgency.spare.0.min(NOBODY - 1), Ordering::Relaxed);
         // Seen before the poster looks for a place once more, or the place freed meanwhile is seen by it.
         self.told_at.store(0, Ordering::SeqCst);
@@ -74,8 +83,8 @@ pub(super) struct Others {
     pub(super) untold: Option<usize>,
 }
 
-/// The posts of others that go before `mine`; before nothing, if that is `None`.
-pub(super) fn look(posts: &[Post], me: usize, mine: Option<Urgency>, now: Nanos) -> Others {
+/// The posts of others that go before `mine` where due requests go in this order; before nothing, if that is `None`.
+pub(super) fn look(posts: &[Post], me: usize, mine: Option<Urgency>, order: Order, now: Nanos) -> Others {
     let at = Stamp::at(now);
     let mut others = Others::default();
     let mut first: Option<Urgency> = None;
@@ -88,14 +97,14 @@ pub(super) fn look(posts: &[Post], me: usize, mine: Option<Urgency>, now: Nanos)
             continue;
         }
         let theirs = Urgency {
-            due: Stamp(post.due.load(Ordering::Relaxed)),
+            due: [0, 1].map(|order: usize| Stamp(post.due[order].load(Ordering::Relaxed))),
             spare: Stamp(post.spare.load(Ordering::Relaxed)),
         };
-        if mine.is_some_and(|mine| !theirs.goes_before(mine, at)) {
+        if mine.is_some_and(|mine| !theirs.goes_before(mine, order, at)) {
             continue;
         }
         others.more_urgent += 1;
-        if told_at == 0 && first.is_none_or(|first| theirs.goes_before(first, at)) {
+        if told_at == 0 && first.is_none_or(|first| theirs.goes_before(first, order, at)) {
             first = Some(theirs);
             others.untold = Some(worker);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, TenantId};
 
-use super::account::Right;
+use super::account::{Order, Right};
 use super::cost::IoCost;
 use super::group::{GROUP, Group};
 use super::lanes::{IoClass, IoToken, Lanes, Turn, Waiting};
@@ -140,8 +140,9 @@ impl<T> IoQueue<T> {
             self.group.weigh(&self.lanes, &self.volume);
         }
         loop {
-            let lanes_turn = self.lanes.turn(now);
-            let Some(turn) = self.group.turn(lanes_turn, now) else {
+            let order = self.volume.order();
+            let lanes_turn = self.lanes.turn(order, now);
+            let Some(turn) = self.group.turn(lanes_turn, order, now) else {
                 let opens = self.lanes.opens_at().expect("a lane that has no turn is held");
                 return self.rest(Next::WaitUntil(opens.nanos()), now);
             };
@@ -208,13 +209,15 @@ impl<T> IoQueue<T> {
         if turn.lane == GROUP {
             return self.group.take(turn, &self.lanes, &self.volume, now);
         }
-        debug_assert!(turn.right == Right::Reserved || self.lanes.due_at() > Stamp::at(now));
+        let is_due = |order: &Order| self.lanes.due_at(*order) <= order.horizon(Stamp::at(now));
+        debug_assert!(turn.right != Right::Spare || !Order::Spread.then_other().iter().any(is_due));
         self.lanes.take(turn, &self.volume, now).payload
     }
 
     fn urgency(&self) -> Urgency {
+        let due = |order| self.lanes.due_at(order).min(self.group.due_at(order));
         Urgency {
-            due: self.lanes.due_at().min(self.group.due_at()),
+            due: [due(Order::Spread), due(Order::Price)],
             spare: self.lanes.spare_at().min(self.group.spare_at()),
         }
     }

@@ -4,18 +4,21 @@
 //! a tenant it has not met.
 
 use std::num::{NonZeroU32, NonZeroU64};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, CATCH_UP, LAG_MAX};
-use super::cost::IoCost;
+use super::account::{Account, CATCH_UP, LAG_MAX, Order};
+use super::cost::{IoCost, PARTS};
 use super::post::{self, PATIENCE, Post, Urgency};
 use super::tag::{Rate, Stamp, Tag};
-use crate::policy::Policy;
+use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
+
+/// What one order of due requests may be ahead of the dial's proportion: where nothing is due in the other one, that is not made up for.
+const AHEAD_MAX: i64 = 16 * PARTS as i64;
 
 /// A device behind data files or a log, governed by itself. Shared by the workers' [`super::IoQueue`]s and by whoever
 /// changes promises; no call blocks but for the registry's short lock.
@@ -33,6 +36,8 @@ pub struct IoVolume {
     /// The due time of the last request that was issued because it was due, and when that was.
     served: AtomicU64,
     served_at: AtomicU64,
+    /// What due requests should have been served by price and were not, in thousandths of parts of I/Os.
+    price_owed: AtomicI64,
     policy: AtomicU32,
     /// Whether a limit or anybody's promise is in force.
     governed: AtomicBool,
@@ -75,6 +80,7 @@ impl IoVolume {
             floor: AtomicU64::new(0),
             served: AtomicU64::new(0),
             served_at: AtomicU64::new(0),
+            price_owed: AtomicI64::new(0),
             policy: AtomicU32::new(Policy::default().to_bits()),
             governed: AtomicBool::new(false),
             posted: AtomicU32::new(0),
@@ -105,7 +111,7 @@ impl IoVolume {
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
         for account in accounts.values() {
             account.rebase_spare(self.floor());
-            if !before.reserves() {
+            if !before.reserves() || before.overbooking() != policy.overbooking() {
                 account.rebase_due(now);
             }
         }
@@ -178,10 +184,31 @@ impl IoVolume {
         }
     }
 
-    /// Notes how late a due request was.
-    pub(super) fn note_served(&self, due: Stamp, now: Nanos) {
-        self.served.store(due.0, Ordering::Relaxed);
-        self.served_at.store(now.0, Ordering::Relaxed);
+    /// Notes how late a due request was, and in what order it went. Where the dearest go first for a part only, the other part says how
+    /// late the volume is.
+    pub(super) fn note_served(&self, order: Order, due: Stamp, cost: IoCost, now: Nanos) {
+        let dial = self.policy().overbooking();
+        if order == Order::Spread || dial == Overbooking::LEAST_PENALTY {
+            self.served.store(due.0, Ordering::Relaxed);
+            self.served_at.store(now.0, Ordering::Relaxed);
+        }
+        if dial != Overbooking::SPREAD && dial != Overbooking::LEAST_PENALTY {
+            let whole = i64::from(Overbooking::LEAST_PENALTY.permille());
+            let part = i64::from(dial.permille()) - if order == Order::Price { whole } else { 0 };
+            let change = i64::try_from(cost.parts).unwrap_or(AHEAD_MAX).min(AHEAD_MAX) * part;
+            let clamped = |owed: i64| Some((owed + change).clamp(-AHEAD_MAX * whole, AHEAD_MAX * whole));
+            let _ = self.price_owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clamped);
+        }
+    }
+
+    /// In what order due requests go now: each for its part of the dial.
+    pub(super) fn order(&self) -> Order {
+        match self.policy().overbooking() {
+            Overbooking::SPREAD => Order::Spread,
+            Overbooking::LEAST_PENALTY => Order::Price,
+            _ if self.price_owed.load(Ordering::Relaxed) > 0 => Order::Price,
+            _ => Order::Spread,
+        }
     }
 
     /// How late due requests are being issued, by the last one; as time passes without any, less and less. Who comes now
@@ -238,7 +265,7 @@ impl IoVolume {
             return Pass::Until(open.nanos());
         }
         if self.posted.load(Ordering::SeqCst) != 0 {
-            let others = post::look(&self.posts, me, Some(mine), now);
+            let others = post::look(&self.posts, me, Some(mine), self.order(), now);
             let free = self.places_free();
             if free == 0 {
                 return Pass::Full;
@@ -261,7 +288,7 @@ impl IoVolume {
         if self.posted.load(Ordering::SeqCst) == 0 || self.places_free() == 0 {
             return None;
         }
-        let other = post::look(&self.posts, me, None, now).untold?;
+        let other = post::look(&self.posts, me, None, self.order(), now).untold?;
         post::tell(&self.posts, other, now).then_some(other)
     }
 

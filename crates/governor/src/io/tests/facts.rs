@@ -251,10 +251,55 @@ fn policies_say_who_misses_what() {
     assert_near(&shares(dialled(0), &overbooked), &[50.0, 100.0, 150.0]);
     // The dear one first.
     assert_near(&shares(dialled(1000), &overbooked), &[0.0, 0.0, 300.0]);
-    let half = shares(dialled(100), &overbooked);
-    assert!(half[2] > 170.0 && half[2] < 290.0 && half[0] > 3.0, "{half:?}");
+    // A tenth of the way.
+    assert_near(&shares(dialled(100), &overbooked), &[45.0, 90.0, 165.0]);
     // What fits is kept; the third is at its limit of 10, and the second has what is left.
     assert_near(&shares(Policy::default(), &[(200, 0), (40, 0), (0, 0)]), &[200.0, 90.0, 10.0]);
+}
+
+/// As for processor time: `tests/cpu/overbooked.rs`.
+#[test]
+fn dial_splits_the_shortfall_between_the_two() {
+    // Penalties of 8 and 1: 240 of 300 promised to each, 120 missed by one, or 90 by each.
+    let prices = |first, second| [(240, first), (240, second)];
+    for (dial, wanted) in
+        [(0, [150.0, 150.0]), (250, [172.5, 127.5]), (500, [195.0, 105.0]), (1000, [240.0, 60.0])]
+    {
+        assert_near(&shares(dialled(dial), &prices(8_000_000, 1_000_000)), &wanted);
+        // It is the order of prices that counts, not how far they are apart.
+        assert_near(&shares(dialled(dial), &prices(1_010_000, 1_000_000)), &wanted);
+        assert_near(&shares(dialled(dial), &prices(1_000_000, 1_000_000)), &[150.0, 150.0]);
+    }
+}
+
+/// The same where the two are on different workers.
+#[test]
+fn dial_splits_the_shortfall_between_workers() {
+    for (dial, wanted) in [(0, [150.0, 150.0]), (500, [195.0, 105.0]), (1000, [240.0, 60.0])] {
+        let mut plans = vec![busy(240, 50, 0, ms(100_000)), busy(240, 50, 1, ms(100_000))];
+        (plans[0].penalty, plans[1].penalty) = (8_000_000, 1_000_000);
+        let mut world = World::new(5, 2, DevicePlan::steady(4, 300), plans);
+        world.volume.set_policy(dialled(dial), world.now);
+        world.wake_all();
+        world.run_until(ms(12_000));
+        let got: Vec<f64> =
+            (0..2).map(|tenant| issued(&world.trace, tenant, ms(2000), ms(12_000)) / 10.0).collect();
+        assert_near(&got, &wanted);
+    }
+}
+
+#[test]
+fn dial_changes_nothing_where_reservations_fit() {
+    for dial in [0, 300, 1000] {
+        let mut plans: Vec<TenantPlan> = (1..5).map(|n| busy(n * 25, 50, 0, ms(100_000))).collect();
+        plans.push(busy(0, 50, 0, ms(100_000)));
+        plans.iter_mut().enumerate().for_each(|(n, plan)| plan.penalty = n as u64 * 1_000_000);
+        let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
+        world.volume.set_policy(dialled(dial), world.now);
+        world.wake_all();
+        world.run_until(ms(6000));
+        assert!(world.rows.iter().flatten().all(|row| row.usage.missed.ios() <= 3.0), "{:?}", world.rows);
+    }
 }
 
 #[test]
@@ -320,10 +365,13 @@ fn busy(iops: u64, clients: u32, worker: usize, until: Nanos) -> TenantPlan {
 fn a_shortage_is_not_repaid_out_of_others_spare_service_for_long() {
     let plans =
         vec![busy(200, 50, 0, ms(100_000)), busy(200, 50, 0, ms(10_000)), busy(0, 50, 0, ms(100_000))];
-    let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans);
-    world.run_until(ms(13_000));
-    let spare = issued(&world.trace, 2, ms(11_000), ms(13_000)) / 2.0;
-    assert!((90.0..=110.0).contains(&spare), "{spare}");
+    for dial in [0, 500, 1000] {
+        let mut world = World::new(5, 1, DevicePlan::steady(4, 300), plans.clone());
+        world.volume.set_policy(dialled(dial), world.now);
+        world.run_until(ms(13_000));
+        let spare = issued(&world.trace, 2, ms(11_000), ms(13_000)) / 2.0;
+        assert!((90.0..=110.0).contains(&spare), "dial {dial}: {spare}");
+    }
 }
 
 /// One client, one request at a time, where 700 are promised of 300: it gets its part of what it was promised, be the others on its
@@ -395,7 +443,7 @@ fn of_two_reservations_the_larger_counts() {
 fn a_place_that_comes_free_while_a_worker_posts_is_seen() {
     let (volume, mut queue) = volume(1);
     let place = submit(&mut queue, tenant_id(0), 0, ms(0)).unwrap();
-    let urgency = Urgency { due: Stamp::NEVER, spare: Stamp(0) };
+    let urgency = Urgency { due: [Stamp::NEVER; 2], spare: Stamp(0) };
     let mut is_posted = false;
     assert_eq!(volume.pass(1, urgency, ms(0)), Pass::Full);
     assert!(!volume.put_post(1, &mut is_posted, urgency), "it is taken still");

@@ -4,6 +4,7 @@ use base::{ByteCount, Nanos};
 use proptest::prelude::*;
 
 use crate::fixture::{Arrivals, DevicePlan, Draws, TenantPlan, What, World, tenant_id};
+use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
 
 const SECONDS: u64 = 4;
@@ -49,6 +50,14 @@ fn device(draws: &mut Draws) -> DevicePlan {
     let mut device = DevicePlan::steady(draws.between(1, 16) as u32, draws.between(100, 3000));
     device.jitter_percent = [0, 30, 90][draws.between(0, 2) as usize];
     device
+}
+
+/// A dial at either end or anywhere between.
+fn dialled(world: World, draws: &mut Draws) -> World {
+    let dial = [0, 1000, draws.between(1, 999) as u16][draws.between(0, 2) as usize];
+    let overbooking = Overbooking::from_permille(dial).expect("at most 1000");
+    world.volume.set_policy(Policy::Reservations(overbooking), world.now);
+    world
 }
 
 /// No tenant has more than its limit in any time, but for what it may catch up on and a request a worker.
@@ -105,7 +114,7 @@ proptest! {
         let device = device(&mut draws);
         let mut plans = plans(&mut draws, &device, 85, workers);
         plans.iter_mut().for_each(|plan| plan.worker = plan.worker.or(Some(0)));
-        let mut world = World::new(seed, workers, device.clone(), plans);
+        let mut world = dialled(World::new(seed, workers, device.clone(), plans), &mut draws);
         world.run_until(Nanos::from_secs(SECONDS));
         prop_assert_eq!(&world.wrong, &Vec::<String>::new());
         check_limits(&world, workers)?;
@@ -124,7 +133,7 @@ proptest! {
         }
         let booked = draws.between(50, 400);
         let plans = plans(&mut draws, &device, booked, workers);
-        let mut world = World::new(seed, workers, device, plans);
+        let mut world = dialled(World::new(seed, workers, device, plans), &mut draws);
         world.run_until(Nanos::from_secs(SECONDS));
         prop_assert_eq!(&world.wrong, &Vec::<String>::new());
         check_limits(&world, workers)?;
@@ -143,7 +152,7 @@ proptest! {
             plan.promise.iops_max = plan.promise.iops_max.map(|max| max.max(50));
             plan.promise.bandwidth_max = None;
         }
-        let mut world = World::new(seed, workers, device, plans);
+        let mut world = dialled(World::new(seed, workers, device, plans), &mut draws);
         world.run_until(Nanos::from_secs(100));
         let count = |what| world.trace.iter().filter(|event| event.what == what).count();
         prop_assert_eq!(count(What::Completed), count(What::Arrived));
