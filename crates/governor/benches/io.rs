@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use base::{ByteCount, Nanos, TenantId};
 use governor::{
-    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Submitted,
+    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking,
+    Policy, Submitted,
 };
 
 const PAGE: IoCost = IoCost::of(ByteCount(8192));
@@ -45,8 +46,10 @@ fn fast_path(depth: Option<NonZeroU32>, name: &str) {
 }
 
 /// Each of `active` tenants keeps `waiting` requests queued; `known` have promises.
-fn governed(known: u64, active: u64, waiting: u64, name: &str) {
+fn governed(known: u64, active: u64, waiting: u64, dial: u16, name: &str) {
     let volume = IoVolume::new(2);
+    let overbooking = Overbooking::from_permille(dial).expect("at most 1000");
+    volume.set_policy(Policy::Reservations(overbooking), Nanos(0));
     volume.set_depth(NonZeroU32::new(32));
     for n in 0..known {
         // All are due at once at the beginning, and then each 1,000 I/Os or so a tenth of them.
@@ -104,9 +107,10 @@ fn main() {
     println!("{:<58} {:>8} {:>8}", "submit + next + completed", "fastest", "median");
     fast_path(None, "nothing promised, no depth");
     fast_path(NonZeroU32::new(32), "nothing promised, depth 32");
-    governed(20, 20, 4, "20 active of 20 with promises");
-    governed(10_000, 20, 4, "20 active of 10,000");
-    governed(500, 500, 4, "500 active of 500");
+    governed(20, 20, 4, 0, "20 active of 20 with promises");
+    governed(20, 20, 4, 500, "20 active of 20, dial half-way");
+    governed(10_000, 20, 4, 0, "20 active of 10,000");
+    governed(500, 500, 4, 0, "500 active of 500");
     println!("{:<58} {:>8} {:>8}", "arrived + issued + started + completed", "fastest", "median");
     metered(20, 20, "meter, 20 active of 20");
     metered(10_000, 20, "meter, 20 active of 10,000");

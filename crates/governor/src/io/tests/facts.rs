@@ -378,16 +378,17 @@ fn a_shortage_is_not_repaid_out_of_others_spare_service_for_long() {
 /// worker or on another.
 #[test]
 fn a_client_with_one_request_at_a_time_has_its_part_of_a_shortage() {
-    for worker in [0, 1] {
+    for (worker, dial) in [(0, 0), (1, 0), (0, 500), (1, 500), (0, 1000), (1, 1000)] {
         let plans = vec![
             busy(300, 50, 0, ms(100_000)),
             busy(300, 50, 0, ms(100_000)),
             busy(100, 1, worker, ms(100_000)),
         ];
         let mut world = World::new(5, 2, DevicePlan::steady(4, 300), plans);
+        world.volume.set_policy(dialled(dial), world.now);
         world.run_until(ms(6000));
         let got = issued(&world.trace, 2, ms(2000), ms(6000)) / 4.0;
-        assert!((34.0..=50.0).contains(&got), "worker {worker}: {got}");
+        assert!((34.0..=50.0).contains(&got), "worker {worker}, dial {dial}: {got}");
     }
 }
 
