@@ -306,6 +306,14 @@ impl<S: Scenario> Run<S> {
             Err(Stop::Violation(what)) if what.starts_with("panicked") && world.is_powered_off() => {
                 Err(Stop::PowerOff)
             }
+            // A commit cannot stop: where the disk does not give it a page, its turn panics, and a server opens the tenant again.
+            Err(Stop::Violation(what))
+                if what.starts_with("panicked: tenant")
+                    && what.contains("reading a page: Input/output error")
+                    && world.faults_struck() > 0 =>
+            {
+                Err(Stop::Fault(what))
+            }
             outcome => outcome,
         }
     }

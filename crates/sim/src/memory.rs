@@ -99,10 +99,9 @@ impl Memory {
         let memory = self.clone();
         env::around_waits(Rc::new(move |wait| {
             // Not by taking room: that would use up what may be overdrawn.
-            let is_full = || memory.budget.resident().0 + PAGE_SIZE as u64 > memory.budget.limit().0;
-            if is_full() {
+            if !memory.budget.has_room() {
                 memory.homes().iter().for_each(|home| home.evict_all_if_idle());
-                if is_full() {
+                if !memory.budget.has_room() {
                     memory.budget.overdraw();
                 }
             }

@@ -270,6 +270,11 @@ impl MemoryBudget {
         ByteCount(self.limit / 8 * 3)
     }
 
+    /// Whether there is room for one more page at this moment.
+    pub fn has_room(&self) -> bool {
+        self.resident.load(Ordering::SeqCst) + PAGE <= self.limit
+    }
+
     fn try_reserve(&self) -> bool {
         let within = |resident: u64| (resident + PAGE <= self.limit).then_some(resident + PAGE);
         if self.resident.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok() {

@@ -358,6 +358,13 @@ impl Tenant {
         self.loads_since_shed = (self.loads_since_shed + 1) % LOADS_A_SHED;
     }
 
+    /// The request, which waits for room only if there is some: nobody else can make any of the pages of a tenant that is owned
+    /// across waits, so it goes over the limit, by less than is read between two sheds.
+    pub(crate) fn unless_full(&self, mut request: PageRequest) -> PageRequest {
+        request.budget = request.budget.filter(|budget| budget.has_room());
+        request
+    }
+
     /// [`Tenant::shed`] within a turn that reads its own misses.
     #[inline]
     pub(crate) fn shed_in_turn(&mut self) {

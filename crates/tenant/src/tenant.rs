@@ -419,7 +419,7 @@ impl Tenant {
                     return Ok(());
                 };
                 self.shed_for_load();
-                let loaded = request.read().await?;
+                let loaded = self.unless_full(request).read().await?;
                 self.page_loaded(loaded);
                 Ok(())
             }
