@@ -168,6 +168,7 @@ impl<'a> SlotWriter<'a> {
         if self.batch_pages > 0 {
             self.submit().await?;
         }
+        self.breathe().await;
         while !self.writes.is_empty() {
             self.wait_one().await?;
         }
