@@ -32,6 +32,7 @@ pub(super) struct ProxyState {
     charged_until: AtomicU64,
     /// What the thread stands still for, where it can. Written by the worker.
     held: Arc<AtomicBool>,
+    thread: std::thread::Thread,
 }
 
 impl ProxyState {
@@ -45,9 +46,11 @@ impl ProxyState {
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the thread go on, within 10 ms.
+    /// Lets the thread go on at once: the worker is about to give it a quantum.
     pub(super) fn release(&self) {
-        self.held.store(false, Ordering::Relaxed);
+        if self.held.swap(false, Ordering::Relaxed) {
+            self.thread.unpark();
+        }
     }
 
     /// Called by the worker when the proxy does not want to run: takes it out of the queues. True if it has come to want
@@ -88,6 +91,7 @@ impl Proxy {
             queued: AtomicBool::new(true),
             charged_until: AtomicU64::new(charged_until),
             held: held.clone(),
+            thread: std::thread::current(),
         };
         let proxy = Proxy { state: Arc::new(state) };
         proxy.send();
