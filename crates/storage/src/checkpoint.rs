@@ -139,7 +139,7 @@ impl Checkpoint {
     }
 
     /// Spreads the writes: at most `rate` bytes a second, a pause after each 256 KiB, so that other writes of the volume find
-    /// it free. Told before [`Checkpoint::write`]; without it the writes follow each other, eight in flight.
+    /// it free. Told before [`Checkpoint::write`]; without it the writes follow each other, up to 2 MiB in flight.
     pub fn spread(&mut self, rate: ByteCount) {
         self.rate = Some(rate);
     }

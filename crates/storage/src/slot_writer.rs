@@ -32,11 +32,12 @@ pub(crate) struct SlotWriter<'a> {
     batch_first: SlotNo,
     batch_pages: usize,
     writes: FuturesUnordered<FileFuture>,
+    /// Pages in `writes`.
     in_flight: usize,
     /// Pages taken since others had their turn.
     since_yield: usize,
     pub(crate) pages_written: u64,
-    /// Pause after each write, in nanoseconds a byte of it.
+    /// Pause after each [`BATCH_PAGES`], in nanoseconds a byte of them.
     pause_a_byte: u64,
     /// Asked for, there are no pauses.
     hurry: Hurry,

@@ -88,7 +88,8 @@ pub struct LockRow {
     pub granted: bool,
 }
 
-/// The server as a session sees it. Calls return at once and are made from the tenant's home worker.
+/// The server as a session sees it. Calls return at once and are made from the tenant's home worker, but for
+/// [`SessionHost::ledger`] and [`SessionHost::tenant_usage`], which are made from analytical threads.
 pub trait SessionHost: Send + Sync {
     /// Microseconds since 2000-01-01 UTC.
     fn wall_clock(&self) -> i64;
