@@ -11,12 +11,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use base::{ByteCount, TenantId};
+use base::{ByteCount, Nanos, TenantId};
 use env::{JoinHandle, ShutdownSignal};
 use storage::PageTally;
 
 use crate::StartError;
-use crate::ledger::CpuTotals;
+use crate::ledger::Totals;
 use crate::shared::Shared;
 
 /// Tenants with series of their own in `/metrics`; those that used the most CPU come first, the rest are summed.
@@ -106,7 +106,7 @@ async fn metrics(State(shared): State<Weak<Shared>>) -> impl IntoResponse {
 struct TenantFigures {
     name: String,
     cpu: f64,
-    promises: CpuTotals,
+    promises: Totals,
     commits: u64,
     sessions: usize,
     open: bool,
@@ -116,6 +116,7 @@ struct TenantFigures {
 
 fn figures(shared: &Shared) -> Vec<TenantFigures> {
     let mut all: Vec<TenantFigures> = Vec::new();
+    let totals = shared.ledger.totals();
     for (name, entry) in shared.tenants.list() {
         let (resident, pages) = entry.home.page_figures();
         all.push(TenantFigures {
@@ -123,7 +124,7 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
             pages,
             name,
             cpu: entry.home.worker().account(entry.id).used().as_secs_f64(),
-            promises: shared.ledger.totals(entry.id),
+            promises: totals(entry.id),
             commits: entry.home.commits(),
             sessions: shared.sessions.count_of(entry.id),
             open: entry.home.is_open(),
@@ -135,7 +136,7 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
         all.push(TenantFigures {
             name: "(others)".to_owned(),
             cpu: rest.iter().map(|f| f.cpu).sum(),
-            promises: rest.iter().fold(CpuTotals::default(), |sum, f| sum + f.promises),
+            promises: rest.iter().fold(Totals::default(), |sum, f| sum + f.promises),
             commits: rest.iter().map(|f| f.commits).sum(),
             sessions: rest.iter().map(|f| f.sessions).sum(),
             resident: ByteCount(rest.iter().map(|f| f.resident.0).sum()),
@@ -165,13 +166,20 @@ fn render(shared: &Shared) -> String {
         "Processor time charged to the tenant.",
         each(&|f| f.cpu.to_string()),
     );
-    type Promised = fn(&CpuTotals) -> f64;
-    let promised: [(&str, &str, Promised); 3] = [
+    type Promised = fn(&Totals) -> f64;
+    let promised: [(&str, &str, Promised); 6] = [
         ("cpu_demanded_seconds", "Of its promised processor time, what the tenant had tasks for.", |p| {
-            p.demanded.as_secs_f64()
+            Nanos(p.cpu.demanded).as_secs_f64()
         }),
-        ("cpu_missed_seconds", "Of that, what it did not get.", |p| p.missed.as_secs_f64()),
-        ("owed", "What the tenant is owed for that, by its penalty.", |p| p.owed_micros as f64 / 1e6),
+        ("cpu_missed_seconds", "Of that, what it did not get.", |p| Nanos(p.cpu.missed).as_secs_f64()),
+        ("io", "I/Os issued for the tenant, one for each started 64 KiB, all volumes.", |p| {
+            p.io.given as f64
+        }),
+        ("io_demanded", "Of its promised I/Os, what the tenant asked for.", |p| p.io.demanded as f64),
+        ("io_missed", "Of that, what was not issued in time.", |p| p.io.missed as f64),
+        ("owed", "What the tenant is owed for what it missed, by its penalty.", |p| {
+            p.owed_micros as f64 / 1e6
+        }),
     ];
     for (what, help, value) in promised {
         let name = format!("rowhouse_tenant_{what}_total");

@@ -19,7 +19,7 @@ use crate::analytic_pool::AnalyticPool;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
 use crate::executor::{CpuGoverning, Worker, WorkerHandle};
 use crate::gate::ServerGate;
-use crate::ledger::{self, Ledger};
+use crate::ledger::{Ledger, LedgerThread};
 use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
@@ -45,6 +45,7 @@ pub struct Server {
     listening: SocketAddr,
     priority: bool,
     head_start: Option<HeadStartThread>,
+    ledger: Option<LedgerThread>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -129,7 +130,7 @@ impl Server {
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
-            ledger: Ledger::new(governing.meters().clone(), workers.len(), env.now()),
+            ledger: Ledger::default(),
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();
@@ -142,9 +143,10 @@ impl Server {
             listening,
             priority,
             head_start: Some(head_start),
+            ledger: None,
             _data_dir: data_dir,
         };
-        match server.open_doors(listeners, tls) {
+        match server.open_doors(listeners, tls, &governing) {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop();
@@ -157,6 +159,7 @@ impl Server {
         &mut self,
         listeners: Vec<env::Listener>,
         tls: Option<Arc<rustls::ServerConfig>>,
+        governing: &CpuGoverning,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let env = &shared.env;
@@ -179,8 +182,8 @@ impl Server {
             shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
         }
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
-        shared.workers[0].handle.spawn(TenantId::SYSTEM, ledger::keep(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
+        self.ledger = Some(LedgerThread::start(shared, governing.meters().clone())?);
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
@@ -259,6 +262,7 @@ impl Server {
         if let Some(admin) = self.admin.take() {
             admin.stop();
         }
+        self.ledger = None;
         for seat in &shared.workers {
             seat.handle.stop();
         }

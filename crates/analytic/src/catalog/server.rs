@@ -204,11 +204,12 @@ fn encryption(out: &mut Rows<'_>) {
 
 /// The ledger, or of it what was missed.
 fn ledger(out: &mut Rows<'_>, broken_only: bool) {
-    let entries = out.shared.context.host.ledger();
+    let entries = out.shared.context.ledger.ledger();
     for entry in entries.into_iter().filter(|entry| !broken_only || entry.missed > 0.0) {
         out.add(vec![
             ("tenant", text(entry.tenant)),
             ("resource", text(entry.resource)),
+            ("volume", entry.volume.map_or(Datum::Null, text)),
             ("began", Datum::TimestampTz(entry.began)),
             ("ended", Datum::TimestampTz(entry.ended)),
             ("active", Datum::Float8(entry.active)),
@@ -218,6 +219,8 @@ fn ledger(out: &mut Rows<'_>, broken_only: bool) {
             ("missed", Datum::Float8(entry.missed)),
             ("over", Datum::Float8(entry.over)),
             ("cause", entry.cause.map_or(Datum::Null, text)),
+            ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
+            ("delay_max", entry.delay_max.map_or(Datum::Null, Datum::Float8)),
             ("owed", Datum::Float8(entry.owed)),
         ]);
     }
@@ -225,7 +228,7 @@ fn ledger(out: &mut Rows<'_>, broken_only: bool) {
 
 fn tenant_usage(out: &mut Rows<'_>) {
     let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
-    for usage in out.shared.context.host.tenant_usage() {
+    for usage in out.shared.context.ledger.tenant_usage() {
         out.add(vec![
             ("tenant", text(usage.tenant)),
             ("cpu", Datum::Float8(usage.cpu)),
@@ -235,6 +238,9 @@ fn tenant_usage(out: &mut Rows<'_>) {
             ("cpu_seconds", Datum::Float8(usage.cpu_seconds)),
             ("cpu_demanded_seconds", Datum::Float8(usage.cpu_demanded_seconds)),
             ("cpu_missed_seconds", Datum::Float8(usage.cpu_missed_seconds)),
+            ("io", count(usage.io)),
+            ("io_demanded", count(usage.io_demanded)),
+            ("io_missed", count(usage.io_missed)),
             ("owed", Datum::Float8(usage.owed)),
             ("resident_bytes", count(usage.resident_bytes)),
             ("page_reads", count(usage.page_reads)),

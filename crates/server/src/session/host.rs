@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, TenantId};
 use pgproto::scram::Verifier;
-use sql::session::{BackendRow, Field, HostStatement, LedgerEntry, SessionHost, UsageEntry};
+use sql::session::{BackendRow, Field, HostStatement, LedgerRows, SessionHost};
 
 use super::control::Control;
 use crate::shared::Shared;
@@ -59,11 +59,8 @@ impl SessionHost for Host {
     fn backends(&self) -> Vec<BackendRow> {
         self.shared.sessions.list(self.visible()).iter().map(|control| control.activity().clone()).collect()
     }
-    fn ledger(&self) -> Vec<LedgerEntry> {
-        self.shared.ledger.entries(&self.shared, self.visible())
-    }
-    fn tenant_usage(&self) -> Vec<UsageEntry> {
-        self.shared.ledger.usage(&self.shared, self.visible())
+    fn ledger(&self) -> Arc<dyn LedgerRows> {
+        self.shared.ledger.view(&self.shared, self.visible())
     }
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64) {
         let mut activity = self.control.activity();

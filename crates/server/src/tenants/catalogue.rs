@@ -16,7 +16,6 @@ use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
 use super::{Entry, Home, making};
 use crate::data_dir::tenant_files;
-use crate::executor::Terms;
 use crate::shared::Shared;
 
 const SCHEMA: &str = "rowhouse";
@@ -82,11 +81,6 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             match state {
                 State::Live => {
                     let home = Home::of(shared, id, &row.volume)?;
-                    let terms = Terms::of(&row.promise);
-                    // Who was promised nothing costs nothing until its first task.
-                    if terms != Terms::default() {
-                        home.worker().set_terms(id, terms);
-                    }
                     shared.tenants.insert(Entry::new(id, home, row));
                 }
                 State::Making => unmade.push((id, row)),

@@ -22,7 +22,7 @@ use storage::{Hurry, PageCounters, PageTally};
 use tenant::{Interrupt, PageRequest, Tenant};
 
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
-use crate::executor::{HomeCell, WorkerHandle, yield_now};
+use crate::executor::{HomeCell, Terms, WorkerHandle, yield_now};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::checkpoints::Pace;
@@ -63,6 +63,8 @@ pub(crate) struct Home {
     reserves: [Arc<SpaceReserve>; 2],
     /// Working memory of a query; [`NO_LIMIT`] for no limit.
     work_memory_max: AtomicU64,
+    /// As the worker was last told.
+    terms: Mutex<Terms>,
 }
 
 const NO_LIMIT: u64 = u64::MAX;
@@ -198,6 +200,7 @@ impl Home {
             temp,
             reserves,
             work_memory_max: AtomicU64::new(NO_LIMIT),
+            terms: Mutex::default(),
         })
     }
 
@@ -226,8 +229,16 @@ impl Home {
         &self.worker
     }
 
-    /// Takes over what is promised and limited here; holds from the next statement on.
+    /// Puts a promise in force: what the governor keeps from the worker's next turn on, for what is queued too, the rest from the
+    /// tenant's next statement on. Who was promised nothing costs nothing here until its first task.
     pub(super) fn set_promise(&self, promise: &Promise) {
+        let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Terms::of(promise);
+        // Sent under the lock: of two changes the later one's terms arrive last.
+        if std::mem::replace(&mut *terms, next) != next {
+            self.worker.set_terms(self.id, next);
+        }
+        drop(terms);
         let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
         self.work_memory_max.store(stored(promise.memory.work_memory_max), Ordering::Relaxed);

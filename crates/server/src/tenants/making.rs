@@ -12,7 +12,6 @@ use base::SqlResult;
 
 use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
-use crate::executor::Terms;
 use crate::shared::Shared;
 
 /// Makes the tenant at `home`, whose data file `file` makes. The caller holds the name. After `Ok` the tenant survives
@@ -37,10 +36,6 @@ pub(super) async fn make(
             tracing::error!(tenant = id.0, error = %second, "a tenant's making could not be undone; the next start does it");
         }
         return Err(error);
-    }
-    let terms = Terms::of(&row.promise);
-    if terms != Terms::default() {
-        home.worker().set_terms(id, terms);
     }
     shared.tenants.insert(Entry::new(id, home.clone(), row));
     Ok(())

@@ -14,7 +14,6 @@ use types::{Datum, PgType, Row, TypeMod};
 use super::registry::TenantRow;
 use super::{Entry, Home, SYSTEM_DATABASE, catalogue, making};
 use crate::data_dir::DEFAULT_VOLUME;
-use crate::executor::Terms;
 use crate::session::Control;
 use crate::shared::Shared;
 
@@ -168,7 +167,6 @@ async fn alter(shared: &Arc<Shared>, name: &str, options: &[(String, String)]) -
     let mut row = entry.row();
     set_all(&mut row.promise, options.iter())?;
     catalogue::update(shared, entry.id, &row).await?;
-    entry.home.worker().set_terms(entry.id, Terms::of(&row.promise));
     entry.set_row(row);
     Ok(())
 }

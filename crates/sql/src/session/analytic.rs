@@ -7,7 +7,7 @@ use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
 
-use super::{BackendRow, Field, Formats, LockRow, SessionHost, TempSpace};
+use super::{BackendRow, Field, Formats, LedgerRows, LockRow, TempSpace};
 
 /// Where the rows of a request go.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +70,7 @@ pub struct QueryContext {
     /// Name, value, description of every setting.
     pub settings: Vec<(String, String, String)>,
     pub backends: Vec<BackendRow>,
-    /// For what is made only when asked for.
-    pub host: Arc<dyn SessionHost>,
+    pub ledger: Arc<dyn LedgerRows>,
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,
     pub prepared: Vec<PreparedRow>,

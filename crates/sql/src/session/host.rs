@@ -1,5 +1,7 @@
 //! What a session asks of the server it runs in.
 
+use std::sync::Arc;
+
 use base::{Nanos, SessionId};
 
 use super::{Field, HostStatement};
@@ -41,6 +43,8 @@ pub struct BackendRow {
 pub struct LedgerEntry {
     pub tenant: String,
     pub resource: &'static str,
+    /// Of I/O.
+    pub volume: Option<String>,
     /// Microseconds since 2000-01-01 UTC, as below.
     pub began: i64,
     pub ended: i64,
@@ -55,11 +59,14 @@ pub struct LedgerEntry {
     pub over: f64,
     /// Why, if something was missed.
     pub cause: Option<&'static str>,
+    /// How late requests with a deadline were, in seconds.
+    pub delay_p99: Option<f64>,
+    pub delay_max: Option<f64>,
     /// The price of what was missed.
     pub owed: f64,
 }
 
-/// A row of `rowhouse.tenant_usage`: in the last metering interval, and since the server's start.
+/// A row of `rowhouse.tenant_usage`: in the last metering interval, and since the server's start. I/Os of all volumes.
 #[derive(Clone, Debug)]
 pub struct UsageEntry {
     pub tenant: String,
@@ -71,6 +78,9 @@ pub struct UsageEntry {
     pub cpu_seconds: f64,
     pub cpu_demanded_seconds: f64,
     pub cpu_missed_seconds: f64,
+    pub io: u64,
+    pub io_demanded: u64,
+    pub io_missed: u64,
     pub owed: f64,
     pub resident_bytes: u64,
     pub page_reads: u64,
@@ -88,8 +98,26 @@ pub struct LockRow {
     pub granted: bool,
 }
 
-/// The server as a session sees it. Calls return at once and are made from the tenant's home worker, but for
-/// [`SessionHost::ledger`] and [`SessionHost::tenant_usage`], which are made from analytical threads.
+/// The ledger as one session may see it, as it was at one instant. Its calls take no lock and cost as much as there are rows: an
+/// analytical thread makes them.
+pub trait LedgerRows: Send + Sync {
+    /// Oldest rows first: of the session's tenant (of all, for the administrator).
+    fn ledger(&self) -> Vec<LedgerEntry>;
+    /// What the session's tenant uses (every one that did anything, for the administrator).
+    fn tenant_usage(&self) -> Vec<UsageEntry>;
+}
+
+/// No rows.
+impl LedgerRows for () {
+    fn ledger(&self) -> Vec<LedgerEntry> {
+        Vec::new()
+    }
+    fn tenant_usage(&self) -> Vec<UsageEntry> {
+        Vec::new()
+    }
+}
+
+/// The server as a session sees it. Calls return at once and are made from the tenant's home worker.
 pub trait SessionHost: Send + Sync {
     /// Microseconds since 2000-01-01 UTC.
     fn wall_clock(&self) -> i64;
@@ -99,13 +127,9 @@ pub trait SessionHost: Send + Sync {
     fn random(&self, bytes: &mut [u8]);
     /// Sessions of this session's tenant (of all, for the administrator).
     fn backends(&self) -> Vec<BackendRow>;
-    /// The ledger, oldest rows first: of this session's tenant (of all, for the administrator).
-    fn ledger(&self) -> Vec<LedgerEntry> {
-        Vec::new()
-    }
-    /// What this session's tenant uses (every one that did anything, for the administrator).
-    fn tenant_usage(&self) -> Vec<UsageEntry> {
-        Vec::new()
+    /// The ledger as it is now.
+    fn ledger(&self) -> Arc<dyn LedgerRows> {
+        Arc::new(())
     }
     /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
     /// has ended.

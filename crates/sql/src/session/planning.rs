@@ -285,7 +285,7 @@ impl Session {
             format: Arc::clone(&self.format),
             settings: settings.all(),
             backends: self.start.host.backends(),
-            host: self.start.host.clone(),
+            ledger: self.start.host.ledger(),
             locks: super::utility::lock_rows(home.tenant),
             databases: self.start.host.databases(),
             prepared: self.prepared_rows(),

@@ -1,0 +1,62 @@
+//! The ledger: what each tenant was promised, wanted and got, interval by interval.
+//!
+//! Rows come from the meters, which share nothing with the schedulers they audit (`isolation.md`, "The ledger"). A thread of its own
+//! ([`LedgerThread`]) collects them at the end of each metering interval and publishes what is known ([`Published`]). Whoever reads takes
+//! that as a whole: a lock is held to exchange or copy one pointer and no longer, so it may be read from a worker's turn, and what was
+//! taken may be looked through on an analytical thread.
+//!
+//! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
+//! every tenant that did anything the last row is. Nothing of it is on disk yet: a restart begins a new ledger.
+
+mod collect;
+mod published;
+mod totals;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::TenantId;
+use sql::session::LedgerRows;
+
+pub(crate) use collect::LedgerThread;
+use published::{Published, View};
+pub(crate) use totals::Totals;
+
+use crate::shared::Shared;
+
+/// The ledger as far as it has been collected. Readable from any thread.
+#[derive(Default)]
+pub(crate) struct Ledger(Mutex<Arc<Published>>);
+
+impl Ledger {
+    fn slot(&self) -> MutexGuard<'_, Arc<Published>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn published(&self) -> Arc<Published> {
+        self.slot().clone()
+    }
+
+    fn publish(&self, next: Published) {
+        let before = std::mem::replace(&mut *self.slot(), Arc::new(next));
+        // Outside the lock: it may be the last of its kind.
+        drop(before);
+    }
+
+    /// Leaves out a tenant that was dropped, at once.
+    pub(crate) fn forget(&self, tenant: TenantId) {
+        let mut next = Published::clone(&self.published());
+        next.tenants.remove(&tenant);
+        self.publish(next);
+    }
+
+    /// What a session may see of it: its own tenant's, or all for `None`.
+    pub(crate) fn view(&self, shared: &Shared, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
+        Arc::new(View::new(self.published(), &shared.env, of))
+    }
+
+    /// Every tenant's sums, for `/metrics`.
+    pub(crate) fn totals(&self) -> impl Fn(TenantId) -> Totals + use<> {
+        let published = self.published();
+        move |tenant| published.totals(tenant)
+    }
+}

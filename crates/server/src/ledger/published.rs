@@ -1,0 +1,158 @@
+//! What the ledger's thread made known last, and how a session sees it.
+
+use std::sync::Arc;
+
+use base::{Nanos, TenantId};
+use env::Env;
+use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource};
+use rustc_hash::FxHashMap;
+use sql::session::{LedgerEntry, LedgerRows, UsageEntry};
+
+use super::Totals;
+
+/// A tenant of which nothing was heard for this long uses nothing now.
+const USAGE_AGE_MAX: Nanos = Nanos(2 * CpuTerms::INTERVAL_DEFAULT.0);
+
+/// One tenant as it was when the ledger was made known.
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) promise: Promise,
+    /// Its last row of processor time.
+    pub(super) cpu: Option<LedgerRow>,
+    pub(super) totals: Totals,
+    pub(super) resident: u64,
+    pub(super) page_reads: u64,
+    pub(super) page_writes: u64,
+    pub(super) sessions: u64,
+}
+
+/// Never changed once it is made known.
+#[derive(Clone, Default)]
+pub(super) struct Published {
+    /// Oldest first; rows that one collection brought are together.
+    pub(super) rows: Vec<Arc<[LedgerRow]>>,
+    /// Every tenant that did anything and is there.
+    pub(super) tenants: FxHashMap<TenantId, Arc<Known>>,
+    /// The volumes' names, by number.
+    pub(super) volumes: Arc<[String]>,
+}
+
+impl Published {
+    pub(super) fn totals(&self, tenant: TenantId) -> Totals {
+        self.tenants.get(&tenant).map_or(Totals::default(), |known| known.totals)
+    }
+}
+
+/// From the server's monotonic time to the wall's.
+struct WallClock {
+    now: Nanos,
+    /// Microseconds since 2000-01-01 UTC.
+    wall: i64,
+}
+
+impl WallClock {
+    fn at(&self, at: Nanos) -> i64 {
+        self.wall - (self.now - at).0 as i64 / 1000
+    }
+}
+
+/// The ledger as one session may see it, taken at one instant.
+pub(super) struct View {
+    published: Arc<Published>,
+    clock: WallClock,
+    /// Whose rows; `None` for all.
+    of: Option<TenantId>,
+}
+
+impl View {
+    pub(super) fn new(published: Arc<Published>, env: &Env, of: Option<TenantId>) -> View {
+        let clock = WallClock { now: env.now(), wall: crate::session::wall_clock(env) };
+        View { published, clock, of }
+    }
+
+    fn shows(&self, tenant: TenantId) -> bool {
+        self.of.is_none_or(|of| tenant == of)
+    }
+}
+
+impl LedgerRows for View {
+    fn ledger(&self) -> Vec<LedgerEntry> {
+        let rows = self.published.rows.iter().flat_map(|rows| rows.iter());
+        let entry = |row: &LedgerRow| {
+            let known = self.published.tenants.get(&row.tenant)?;
+            Some(entry_of(row, &known.name, &self.published.volumes, &self.clock))
+        };
+        rows.filter(|row| self.shows(row.tenant)).filter_map(entry).collect()
+    }
+
+    fn tenant_usage(&self) -> Vec<UsageEntry> {
+        let shown = self.published.tenants.iter().filter(|(tenant, _)| self.shows(**tenant));
+        let mut entries: Vec<UsageEntry> = shown.map(|(_, known)| usage_of(known, self.clock.now)).collect();
+        entries.sort_by(|a, b| a.tenant.cmp(&b.tenant));
+        entries
+    }
+}
+
+fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {
+    // In the unit that people are shown: core-seconds of processor time, numbers of I/Os.
+    let amount = |amount: u64| amount as f64 / row.resource.priced_unit() as f64;
+    let volume = match row.resource {
+        Resource::Io { volume } => volumes.get(volume as usize).cloned(),
+        _ => None,
+    };
+    LedgerEntry {
+        tenant: tenant.to_owned(),
+        resource: match row.resource {
+            Resource::Cpu => "cpu",
+            Resource::Io { .. } => "io",
+            Resource::Memory => "memory",
+            Resource::WorkMemory => "work_memory",
+        },
+        volume,
+        began: clock.at(row.from),
+        ended: clock.at(row.to),
+        active: row.active.as_secs_f64(),
+        promised: amount(row.promised),
+        demanded: amount(row.demanded),
+        given: amount(row.given),
+        missed: amount(row.missed),
+        over: amount(row.over),
+        cause: row.cause.map(|cause| match cause {
+            Cause::Overbooked => "overbooked",
+            Cause::System => "system",
+            Cause::Neighbour => "neighbour",
+            Cause::Device => "device",
+        }),
+        delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
+        delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),
+        owed: row.owed_micros as f64 / 1e6,
+    }
+}
+
+fn usage_of(known: &Known, now: Nanos) -> UsageEntry {
+    let rate = |of: fn(&LedgerRow) -> u64| match &known.cpu {
+        Some(row) if now - row.to <= USAGE_AGE_MAX => {
+            Nanos(of(row)).as_secs_f64() / (row.to - row.from).as_secs_f64()
+        }
+        _ => 0.0,
+    };
+    let (cpu, io) = (&known.promise.cpu, &known.totals.io);
+    UsageEntry {
+        tenant: known.name.clone(),
+        cpu: rate(|row| row.given),
+        cpu_demanded: rate(|row| row.demanded),
+        cpu_promised: f64::from(cpu.reserved.0) / 1000.0,
+        cpu_max: cpu.max.map(|max| f64::from(max.0) / 1000.0),
+        cpu_seconds: Nanos(known.totals.cpu.given).as_secs_f64(),
+        cpu_demanded_seconds: Nanos(known.totals.cpu.demanded).as_secs_f64(),
+        cpu_missed_seconds: Nanos(known.totals.cpu.missed).as_secs_f64(),
+        io: io.given,
+        io_demanded: io.demanded,
+        io_missed: io.missed,
+        owed: known.totals.owed_micros as f64 / 1e6,
+        resident_bytes: known.resident,
+        page_reads: known.page_reads,
+        page_writes: known.page_writes,
+        sessions: known.sessions,
+    }
+}
