@@ -2,7 +2,7 @@
 //!
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
 //! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
-//! weight with the meters that audit them, and which pages leave memory.
+//! weight with the meters that audit them, the ledger by the minute, and which pages leave memory.
 
 mod cpu;
 #[cfg(test)]
@@ -18,7 +18,8 @@ pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next
 pub use memory::{EvictionTime, UseTimes, VictimChoice};
 pub use meter::{
     Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval, IoMeter,
-    IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource,
+    IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource, Retention, RollUp, RollUpBlock, RollUpError,
+    RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram, WallMinute,
 };
 pub use policy::{Overbooking, Policy};
 pub use promise::{

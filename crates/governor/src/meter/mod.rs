@@ -6,7 +6,12 @@
 mod cpu;
 mod io;
 mod ledger;
+mod rollup;
 
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
 pub use io::{DelayHistogram, IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
 pub use ledger::{Cause, Delays, LedgerRow, Resource};
+pub use rollup::{
+    Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled,
+    SparseHistogram, WallMinute,
+};
