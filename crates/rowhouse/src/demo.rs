@@ -9,8 +9,9 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use workloads::load::{Live, Pace, Plan};
+use workloads::run::Options;
 use workloads::target::Target;
-use workloads::{Error, tpcc};
+use workloads::{Error, run, tpcc};
 
 use table::{Row, Table};
 
@@ -87,10 +88,11 @@ async fn show(
         warm_up: Duration::ZERO,
         // Ctrl-C ends what has no end of its own.
         run: Duration::from_secs(args.seconds.unwrap_or(365 * 86_400)),
+        transactions: None,
+        series: None,
         log: false,
     };
-    let options = tpcc::Options {
-        scale,
+    let options = Options {
         clients_per_tenant: usize::from(args.clients),
         plan,
         seed: 1,
@@ -104,8 +106,9 @@ async fn show(
     );
     let mut table = Table::new(&target.databases);
     let watch = watch(&mut table, &live, server.admin_address());
+    let workload = workload(scale);
     let report = tokio::select! {
-        report = tpcc::run(&target, &options, &live) => Some(report?),
+        report = run::run(&target, &workload, &options, &live) => Some(report?),
         () = interrupt.wait() => None,
         () = watch => unreachable!("the table is shown for ever"),
     };
@@ -127,17 +130,21 @@ async fn show(
     }
 }
 
+fn workload(scale: tpcc::Scale) -> tpcc::Tpcc {
+    tpcc::Tpcc { scale, foreign_keys: false }
+}
+
 async fn load(target: &Target, scale: tpcc::Scale) -> Result<(), Error> {
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} rows, {eta} left")?);
     for (tenant, database) in target.databases.iter().enumerate() {
         bar.set_message(format!("loading {database} ({}/{})", tenant + 1, target.databases.len()));
-        let mut client = target.connect(tenant).await?;
+        let client = target.connect(tenant).await?;
         let mut progress = |sent, total| {
             bar.set_length(total);
             bar.set_position(sent);
         };
-        tpcc::load(&mut client, scale, 1 + tenant as u64, false, &mut progress).await?;
+        run::load(&workload(scale), &client, 1 + tenant as u64, &mut progress).await?;
     }
     bar.finish_and_clear();
     Ok(())

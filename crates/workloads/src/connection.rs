@@ -40,6 +40,23 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
+/// Makes a struct `Statements` of prepared statements, each with its name and its SQL, and how to prepare them all.
+macro_rules! statements {
+    ($($name:ident: $sql:expr;)*) => {
+        /// One prepared statement for each step of a transaction.
+        pub(super) struct Statements {
+            $(pub(super) $name: $crate::connection::Prepared,)*
+        }
+
+        impl Statements {
+            pub(super) async fn prepare(connection: &mut $crate::connection::Connection) -> $crate::Result<Statements> {
+                Ok(Statements { $($name: connection.prepare($sql).await?,)* })
+            }
+        }
+    };
+}
+pub(crate) use statements;
+
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
@@ -276,6 +293,17 @@ impl Connection {
             None if replies.len() == batch.len() => Ok(replies),
             None => Err("the server did not answer each statement".into()),
         }
+    }
+
+    /// As [`Connection::exchange`], for a batch of `N` statements.
+    ///
+    /// # Errors
+    /// As [`Connection::exchange`].
+    ///
+    /// # Panics
+    /// When the batch has another number of statements.
+    pub(crate) async fn exchange_all<const N: usize>(&mut self) -> Result<[Reply; N]> {
+        Ok(self.exchange().await?.try_into().expect("a reply for each statement"))
     }
 
     /// Forgets a batch that was not sent.

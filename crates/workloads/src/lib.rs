@@ -1,14 +1,21 @@
-//! Workloads against any PostgreSQL URL: TPC-C and pgbench's two, with their populations, checks and measurements.
+//! Workloads against any PostgreSQL URL, with their populations, checks and measurements. Each is a [`workload::Workload`];
+//! [`run`] loads and runs it. `docs/workloads.md` has their definitions and options.
 //!
 //! Level 7: knows no server internals; what it measures is a server at the other end of a socket. Rowhouse and PostgreSQL are
 //! told apart only where databases are made ([`target::Target::create_databases`]).
 
 pub mod connection;
+pub mod copy;
+pub mod cpuio;
 pub mod load;
 pub mod pgbench;
+mod random;
 pub mod report;
+pub mod run;
+pub mod series;
 pub mod target;
 pub mod tpcc;
+pub mod workload;
 
 /// What can go wrong with a workload, told to the person who runs it.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,6 +1,7 @@
 //! How load is put on a server: closed loop, open loop at a rate, or with think time; counted after a warm-up.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::connection::ServerError;
 use crate::report::{KindReport, Latencies};
+use crate::series::Series;
 
 /// When a client begins its next transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,12 +23,26 @@ pub enum Pace {
     Think(Duration),
 }
 
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pace::Closed => f.write_str("closed loop, no think time"),
+            Pace::Open { per_second } => write!(f, "open loop, {per_second} transactions/s a client"),
+            Pace::Think(pause) => write!(f, "think time {} ms", pause.as_millis()),
+        }
+    }
+}
+
 /// Length and pace of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub pace: Pace,
     pub warm_up: Duration,
     pub run: Duration,
+    /// A client ends after so many transactions, should the run's time not end before; `None` for no limit.
+    pub transactions: Option<u64>,
+    /// Length of the intervals of the report's series; `None` for no series.
+    pub series: Option<Duration>,
     /// Keep every transaction's end and latency.
     pub log: bool,
 }
@@ -79,8 +95,12 @@ impl Live {
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     kinds: Vec<KindTally>,
+    tenants: Vec<u64>,
+    /// From the end of the warm-up to the last measured transaction's end.
+    last: Duration,
+    pub(crate) series: Option<Series>,
     /// Empty unless the plan asks for it.
-    pub log: Vec<Logged>,
+    pub(crate) log: Vec<Logged>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,14 +110,56 @@ struct KindTally {
     retried: u64,
 }
 
+/// A transaction that is counted.
+struct Measured {
+    tenant: usize,
+    kind: usize,
+    /// Its end, from the end of the warm-up.
+    after: Duration,
+    latency: Duration,
+    outcome: Outcome,
+}
+
 impl Tally {
-    pub fn new(kinds: usize) -> Tally {
-        Tally { kinds: vec![KindTally::default(); kinds], log: Vec::new() }
+    /// `series` is the length of its intervals, if there is to be one.
+    pub fn new(tenants: usize, kinds: usize, series: Option<Duration>) -> Tally {
+        Tally {
+            kinds: vec![KindTally::default(); kinds],
+            tenants: vec![0; tenants],
+            last: Duration::ZERO,
+            series: series.map(|interval| Series::new(tenants, kinds, interval)),
+            log: Vec::new(),
+        }
+    }
+
+    fn record(&mut self, transaction: &Measured) {
+        let kind = &mut self.kinds[transaction.kind];
+        kind.latencies.record(transaction.latency);
+        kind.rolled_back += u64::from(transaction.outcome == Outcome::RolledBack);
+        self.tenants[transaction.tenant] += 1;
+        self.last = self.last.max(transaction.after);
+        if let Some(series) = &mut self.series {
+            series.record(transaction.tenant, transaction.kind, transaction.after);
+        }
+    }
+
+    /// Ends the count; how long was measured: the plan's time, or less if it limits transactions and they ended earlier.
+    pub(crate) fn finish(&mut self, plan: &Plan) -> Duration {
+        let measured = if plan.transactions.is_some() { self.last.min(plan.run) } else { plan.run };
+        if let Some(series) = &mut self.series {
+            series.finish(measured);
+        }
+        measured
     }
 
     /// Transactions of all kinds.
     pub fn count(&self) -> u64 {
-        self.kinds.iter().map(|kind| kind.latencies.count()).sum()
+        self.tenants.iter().sum()
+    }
+
+    /// Transactions of each tenant.
+    pub fn tenant_counts(&self) -> impl Iterator<Item = u64> {
+        self.tenants.iter().copied()
     }
 
     pub fn kind_count(&self, kind: usize) -> u64 {
@@ -123,6 +185,10 @@ pub trait Transactor {
     fn choose(&mut self) -> usize;
     /// Runs a transaction of that kind. An `Err` that [`is_retryable`] is tried again with the same choice.
     fn run(&mut self, kind: usize) -> impl Future<Output = Result<Outcome>>;
+    /// The next transaction belongs to the last one's visit: it begins at once, whatever the pace.
+    fn follows_on(&self) -> bool {
+        false
+    }
 }
 
 /// A serialization failure or a deadlock: the transaction may succeed when run again.
@@ -131,28 +197,32 @@ pub fn is_retryable(error: &crate::Error) -> bool {
     said.is_some_and(|said| matches!(said.code.as_str(), "40001" | "40P01"))
 }
 
-/// Runs one client to the plan's end, which is counted from `start`; how many of its transactions were measured.
+/// Runs one client to the plan's end, which is counted from `start`.
 ///
 /// # Errors
 /// The first error that is not [`is_retryable`].
 pub async fn run_client(
     mut client: impl Transactor,
+    tenant: usize,
     plan: Plan,
     start: Instant,
     live: Arc<Live>,
     tally: Rc<RefCell<Tally>>,
-) -> Result<u64> {
-    let mut measured = 0;
+) -> Result<()> {
     let counted_from = start + plan.warm_up;
     let end = counted_from + plan.run;
+    let mut left = plan.transactions.unwrap_or(u64::MAX);
     let mut intended = Instant::now();
-    while intended < end {
-        if let Pace::Open { per_second } = plan.pace {
+    let mut follows_on = false;
+    while left > 0 && intended < end {
+        left -= 1;
+        let mut began = Instant::now();
+        if let (Pace::Open { per_second }, false) = (plan.pace, follows_on) {
             intended += Duration::from_secs_f64(1.0 / per_second);
             tokio::time::sleep_until(intended.into()).await;
+            began = intended;
         }
         let kind = client.choose();
-        let began = if matches!(plan.pace, Pace::Open { .. }) { intended } else { Instant::now() };
         let outcome = loop {
             match client.run(kind).await {
                 Ok(outcome) => break outcome,
@@ -164,22 +234,23 @@ pub async fn run_client(
         let latency = finished - began;
         live.record(latency);
         if began >= counted_from && finished <= end {
-            measured += 1;
             let mut tally = tally.borrow_mut();
-            tally.kinds[kind].latencies.record(latency);
-            tally.kinds[kind].rolled_back += u64::from(outcome == Outcome::RolledBack);
+            tally.record(&Measured { tenant, kind, after: finished - counted_from, latency, outcome });
             if plan.log {
                 tally.log.push(Logged { finished, latency });
             }
         }
+        follows_on = client.follows_on();
         match plan.pace {
             Pace::Closed => intended = finished,
             Pace::Open { .. } => {}
             Pace::Think(pause) => {
-                tokio::time::sleep(pause).await;
+                if !follows_on {
+                    tokio::time::sleep(pause).await;
+                }
                 intended = Instant::now();
             }
         }
     }
-    Ok(measured)
+    Ok(())
 }

@@ -1,26 +1,36 @@
 //! pgbench's built-in scripts `tpcb-like` and `select-only`, over tables that `pgbench -i` would make.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
 
-use futures::SinkExt as _;
+use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
 use crate::Result;
 use crate::connection::{Connection, Prepared};
-use crate::load::{self, Live, Outcome, Plan, Tally, Transactor};
-use crate::report::{RunReport, since_1970_us};
-use crate::target::Target;
+use crate::copy::{Loader, Progress};
+use crate::load::{Outcome, Transactor};
+use crate::random::Draw as _;
+use crate::workload::Workload;
 
 /// Accounts a unit of scale; branches and tellers are 1 and 10.
 const ACCOUNTS: u32 = 100_000;
 const TELLERS: u32 = 10;
+
+/// The tables as `pgbench -i` makes them.
+const CREATE: &str = "
+    drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers;
+    create table pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+    create table pgbench_tellers (tid int not null, bid int, tbalance int, filler char(84));
+    create table pgbench_accounts (aid int not null, bid int, abalance int, filler char(84));
+    create table pgbench_branches (bid int not null, bbalance int, filler char(88))";
+/// Their keys, made after the rows.
+const KEYS: &str = "
+    alter table pgbench_branches add primary key (bid);
+    alter table pgbench_tellers add primary key (tid);
+    alter table pgbench_accounts add primary key (aid);
+    analyze";
 
 /// Which script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,66 +48,16 @@ impl Script {
     }
 }
 
-/// What a run is.
-#[derive(Clone, Debug)]
-pub struct Options {
+/// pgbench with one of its scripts.
+#[derive(Clone, Copy, Debug)]
+pub struct Pgbench {
     pub script: Script,
+    /// Branches; accounts are 100,000 times as many.
     pub scale: u32,
-    pub clients_per_tenant: usize,
-    pub plan: Plan,
-    pub seed: u64,
 }
 
-/// Makes and fills pgbench's four tables.
-///
-/// # Errors
-/// When the server refuses.
-pub async fn load(
-    client: &mut Client,
-    scale: u32,
-    progress: &mut (dyn FnMut(u64, u64) + Send),
-) -> Result<()> {
-    client
-        .batch_execute(
-            "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers;
-             create table pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
-             create table pgbench_tellers (tid int not null, bid int, tbalance int, filler char(84));
-             create table pgbench_accounts (aid int not null, bid int, abalance int, filler char(84));
-             create table pgbench_branches (bid int not null, bbalance int, filler char(88))",
-        )
-        .await?;
-    for branch in 1..=scale {
-        let insert = format!("insert into pgbench_branches (bid, bbalance) values ({branch}, 0)");
-        client.batch_execute(&insert).await?;
-        for teller in (branch - 1) * TELLERS + 1..=branch * TELLERS {
-            let insert =
-                format!("insert into pgbench_tellers (tid, bid, tbalance) values ({teller}, {branch}, 0)");
-            client.batch_execute(&insert).await?;
-        }
-    }
-    let total = scale * ACCOUNTS;
-    let mut sink = Box::pin(client.copy_in::<_, bytes::Bytes>("copy pgbench_accounts from stdin").await?);
-    let mut text = String::new();
-    for account in 1..=total {
-        writeln!(text, "{account}\t{}\t0\t", (account - 1) / ACCOUNTS + 1)?;
-        if text.len() > 256 << 10 || account == total {
-            sink.send(std::mem::take(&mut text).into()).await?;
-            progress(u64::from(account), u64::from(total));
-        }
-    }
-    sink.as_mut().finish().await?;
-    client
-        .batch_execute(
-            "alter table pgbench_branches add primary key (bid);
-             alter table pgbench_tellers add primary key (tid);
-             alter table pgbench_accounts add primary key (aid);
-             analyze",
-        )
-        .await?;
-    Ok(())
-}
-
-struct Teller {
+/// A client with the script's statements.
+pub struct Teller {
     connection: Connection,
     statements: Vec<Prepared>,
     begin: Prepared,
@@ -126,7 +86,7 @@ async fn step(c: &mut Connection, statement: &Prepared, values: &[&(dyn ToSql + 
 
 impl Teller {
     fn number(&mut self, most: u32) -> i32 {
-        i32::try_from(self.rng.random_range(1..=most)).expect("pgbench's numbers fit an int")
+        i32::try_from(self.rng.uniform(1, most)).expect("pgbench's numbers fit an int")
     }
 
     async fn tpcb(&mut self, account: i32, teller: i32, branch: i32, delta: i32) -> Result<()> {
@@ -153,7 +113,7 @@ impl Transactor for Teller {
             return Ok(Outcome::Committed);
         }
         let (teller, branch) = (self.number(self.scale * TELLERS), self.number(self.scale));
-        let delta = self.rng.random_range(-5000..=5000i32);
+        let delta = self.rng.uniform(-5000, 5000);
         let outcome = self.tpcb(account, teller, branch, delta).await;
         if outcome.is_err() {
             self.connection.clear();
@@ -164,70 +124,66 @@ impl Transactor for Teller {
     }
 }
 
-/// Runs a script on databases that [`load`] has filled. Must run within a `tokio::task::LocalSet`.
-///
-/// # Errors
-/// When a client fails for another reason than a conflict.
-pub async fn run(target: &Target, options: &Options, live: &[Arc<Live>]) -> Result<RunReport> {
-    let product = target.product().await?;
-    let mut tellers = Vec::new();
-    for tenant in 0..target.databases.len() {
-        for number in 0..options.clients_per_tenant {
-            let mut connection = target.open(tenant).await?;
-            let texts: &[&str] = if options.script == Script::TpcbLike { &TPCB } else { &TPCB[1..2] };
-            let mut statements = Vec::new();
-            for text in texts {
-                statements.push(connection.prepare(text).await?);
-            }
-            let seed = options.seed ^ ((tenant as u64) << 32 | number as u64);
-            let rng = SmallRng::seed_from_u64(seed);
-            let begin = connection.prepare("begin").await?;
-            let commit = connection.prepare("commit").await?;
-            let rollback = connection.prepare("rollback").await?;
-            let (script, scale) = (options.script, options.scale);
-            let teller = Teller { connection, statements, begin, commit, rollback, script, rng, scale };
-            tellers.push((tenant, teller));
+impl Workload for Pgbench {
+    type Client = Teller;
+
+    fn name(&self) -> String {
+        format!("pgbench {}", self.script.name())
+    }
+
+    fn setting(&self) -> String {
+        format!("scale {}", self.scale)
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        match self.script {
+            Script::TpcbLike => &["tpcb-like"],
+            Script::SelectOnly => &["select-only"],
         }
     }
-    let total = Rc::new(RefCell::new(Tally::new(1)));
-    let start = Instant::now();
-    let measured_from = SystemTime::now() + options.plan.warm_up;
-    let running: Vec<_> = tellers
-        .into_iter()
-        .map(|(tenant, teller)| {
-            let live = Arc::clone(&live[tenant]);
-            (
-                tenant,
-                tokio::task::spawn_local(load::run_client(
-                    teller,
-                    options.plan,
-                    start,
-                    live,
-                    Rc::clone(&total),
-                )),
-            )
-        })
-        .collect();
-    let mut tenant_counts = vec![0u64; target.databases.len()];
-    for (tenant, client) in running {
-        tenant_counts[tenant] += client.await??;
+
+    async fn create(&self, client: &Client) -> Result<()> {
+        Ok(client.batch_execute(CREATE).await?)
     }
-    let total = total.take();
-    let seconds = options.plan.run.as_secs_f64();
-    Ok(RunReport {
-        workload: format!("pgbench {}", options.script.name()),
-        server: product.label(),
-        tenants: target.databases.len(),
-        clients_per_tenant: options.clients_per_tenant,
-        setting: format!("scale {}; {}", options.scale, crate::tpcc::pace_in_words(options.plan.pace)),
-        measured_from_us: since_1970_us(measured_from),
-        seconds,
-        transactions: total.count(),
-        transactions_per_second: total.count() as f64 / seconds,
-        tpmc: None,
-        tenant_tps: tenant_counts.iter().map(|count| *count as f64 / seconds).collect(),
-        kinds: total.reports(&[options.script.name()]),
-        log: total.log,
-        violations: Vec::new(),
-    })
+
+    async fn fill(&self, client: &Client, _seed: u64, progress: Progress<'_>) -> Result<()> {
+        let (tellers, accounts) = (self.scale * TELLERS, self.scale * ACCOUNTS);
+        let mut loader = Loader::new(client, u64::from(self.scale + tellers + accounts), progress);
+        let mut copy = loader.copy("pgbench_branches", "(bid, bbalance)").await?;
+        for branch in 1..=self.scale {
+            write!(copy.text, "{branch}\t0")?;
+            copy.end_row().await?;
+        }
+        copy.finish().await?;
+        let mut copy = loader.copy("pgbench_tellers", "(tid, bid, tbalance)").await?;
+        for teller in 1..=tellers {
+            write!(copy.text, "{teller}\t{}\t0", (teller - 1) / TELLERS + 1)?;
+            copy.end_row().await?;
+        }
+        copy.finish().await?;
+        let mut copy = loader.copy("pgbench_accounts", "").await?;
+        for account in 1..=accounts {
+            write!(copy.text, "{account}\t{}\t0\t", (account - 1) / ACCOUNTS + 1)?;
+            copy.end_row().await?;
+        }
+        copy.finish().await
+    }
+
+    async fn complete(&self, client: &Client) -> Result<()> {
+        Ok(client.batch_execute(KEYS).await?)
+    }
+
+    async fn client(&self, mut connection: Connection, seed: u64, _number: u32) -> Result<Teller> {
+        let texts: &[&str] = if self.script == Script::TpcbLike { &TPCB } else { &TPCB[1..2] };
+        let mut statements = Vec::new();
+        for text in texts {
+            statements.push(connection.prepare(text).await?);
+        }
+        let begin = connection.prepare("begin").await?;
+        let commit = connection.prepare("commit").await?;
+        let rollback = connection.prepare("rollback").await?;
+        let (script, scale) = (self.script, self.scale);
+        let rng = SmallRng::seed_from_u64(seed);
+        Ok(Teller { connection, statements, begin, commit, rollback, script, rng, scale })
+    }
 }

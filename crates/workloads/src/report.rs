@@ -8,6 +8,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::load::Logged;
+use crate::series::Series;
+use crate::workload::Rates;
 
 /// A moment as reports give it: microseconds since 1970.
 pub(crate) fn since_1970_us(moment: SystemTime) -> u64 {
@@ -57,6 +59,7 @@ impl Latencies {
         LatencySummary {
             count: self.count(),
             mean_ms: self.0.mean() / 1_000.0,
+            deviation_ms: self.0.stdev() / 1_000.0,
             p50_ms: self.quantile_ms(0.50),
             p95_ms: self.quantile_ms(0.95),
             p99_ms: self.quantile_ms(0.99),
@@ -71,6 +74,8 @@ impl Latencies {
 pub struct LatencySummary {
     pub count: u64,
     pub mean_ms: f64,
+    /// Standard deviation.
+    pub deviation_ms: f64,
     pub p50_ms: f64,
     pub p95_ms: f64,
     pub p99_ms: f64,
@@ -84,7 +89,7 @@ pub struct KindReport {
     pub name: &'static str,
     #[serde(flatten)]
     pub latency: LatencySummary,
-    /// Rolled back on purpose (TPC-C's 1 % of New-Order).
+    /// Rolled back on purpose (TPC-C's 1 % of New-Order, DVD Store's purchases of what is not in stock).
     pub rolled_back: u64,
     /// Failed and tried again: serialization failures, deadlocks.
     pub retried: u64,
@@ -96,6 +101,8 @@ pub struct RunReport {
     pub workload: String,
     pub server: String,
     pub tenants: usize,
+    /// One for each tenant.
+    pub databases: Vec<String>,
     pub clients_per_tenant: usize,
     /// Population and options, in words; printed with every result.
     pub setting: String,
@@ -104,11 +111,14 @@ pub struct RunReport {
     pub seconds: f64,
     pub transactions: u64,
     pub transactions_per_second: f64,
-    /// New-Order transactions a minute; TPC-C only.
-    pub tpmc: Option<f64>,
+    #[serde(flatten)]
+    pub rates: Rates,
     /// Transactions a second of each tenant.
     pub tenant_tps: Vec<f64>,
     pub kinds: Vec<KindReport>,
+    /// If the plan asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
     /// Each measured transaction, if the plan asks for it; a file of its own, not part of the report.
     #[serde(skip)]
     pub log: Vec<Logged>,
@@ -128,14 +138,14 @@ impl RunReport {
         );
         let _ = writeln!(
             text,
-            "{:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8}",
+            "{:<18} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8}",
             "transaction", "count", "mean ms", "p50 ms", "p95 ms", "p99 ms", "max ms", "rolled", "retried"
         );
         for kind in &self.kinds {
             let l = &kind.latency;
             let _ = writeln!(
                 text,
-                "{:<14} {:>10} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>8} {:>8}",
+                "{:<18} {:>10} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>8} {:>8}",
                 kind.name,
                 l.count,
                 l.mean_ms,
@@ -148,8 +158,10 @@ impl RunReport {
             );
         }
         let _ = write!(text, "{:.1} transactions/s", self.transactions_per_second);
-        if let Some(tpmc) = self.tpmc {
-            let _ = write!(text, ", {tpmc:.0} tpmC");
+        for (rate, name) in [(self.rates.tpmc, "tpmC"), (self.rates.opm, "orders/min")] {
+            if let Some(rate) = rate {
+                let _ = write!(text, ", {rate:.0} {name}");
+            }
         }
         if self.tenants > 1 {
             let least = self.tenant_tps.iter().copied().fold(f64::INFINITY, f64::min);
@@ -157,10 +169,30 @@ impl RunReport {
             let _ = write!(text, "; a tenant: least {least:.1}/s, most {most:.1}/s");
         }
         text.push('\n');
+        if let Some(series) = &self.series {
+            self.write_series(series, &mut text);
+        }
         for violation in &self.violations {
             let _ = writeln!(text, "VIOLATION: {violation}");
         }
         text
+    }
+
+    /// A line for each interval: the second it began in, transactions of each kind in it.
+    fn write_series(&self, series: &Series, text: &mut String) {
+        let _ = write!(text, "{:>10}", "second");
+        for kind in &self.kinds {
+            let _ = write!(text, " {:>18}", kind.name);
+        }
+        text.push('\n');
+        let by_kind = series.by_kind();
+        for interval in 0..by_kind.first().map_or(0, Vec::len) {
+            let _ = write!(text, "{:>10.1}", interval as f64 * series.interval_seconds);
+            for counts in &by_kind {
+                let _ = write!(text, " {:>18}", counts[interval]);
+            }
+            text.push('\n');
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of the fixtures")]
 
+pub mod postgres;
 pub mod raw;
 
 use std::future::Future;

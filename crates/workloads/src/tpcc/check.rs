@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use crate::Result;
+use crate::{Result, explain};
 
 /// Number and query of each condition; the query's one value must be 0.
 const CONDITIONS: [(u32, &str); 12] = [
@@ -97,14 +97,16 @@ const CONDITIONS: [(u32, &str); 12] = [
 ///
 /// # Errors
 /// When a query fails.
-pub async fn check(client: &Client, delivered_at_load: u32) -> Result<Vec<String>> {
+pub(super) async fn check(client: &Client, delivered_at_load: u32) -> Result<Vec<String>> {
     let mut violations = Vec::new();
     for (number, query) in CONDITIONS {
         let query = query.replace("(select FIRST_DELIVERED)", &delivered_at_load.to_string());
         let broken: i64 = client
             .query_one(&query, &[])
             .await
-            .map_err(|error| format!("consistency condition {number} cannot be checked: {error}"))?
+            .map_err(|error| {
+                format!("consistency condition {number} cannot be checked: {}", explain(&error.into()))
+            })?
             .get(0);
         if broken != 0 {
             violations.push(format!("consistency condition {number} is broken {broken} time(s)"));

@@ -6,14 +6,12 @@
 mod check;
 mod population;
 mod random;
-mod run;
 mod scale;
 mod schema;
 mod statements;
 mod transaction;
+mod workload;
 
-pub use check::check;
-pub use population::{create_schema, load};
-pub(crate) use run::pace_in_words;
-pub use run::{Options, run};
 pub use scale::Scale;
+pub use transaction::Terminal;
+pub use workload::Tpcc;

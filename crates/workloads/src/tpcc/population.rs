@@ -1,110 +1,43 @@
-//! The initial population (clause 4.3.3), sent by COPY.
+//! The initial population (clause 4.3.3).
 
 use std::fmt::Write as _;
 
-use futures::SinkExt as _;
 use tokio_postgres::Client;
 
+use super::Scale;
 use super::random::{NuRand, TpccRandom, last_name_of};
-use super::{Scale, schema};
 use crate::Result;
-
-/// Text sent to the server at a time.
-const CHUNK_BYTES: usize = 256 << 10;
+use crate::copy::{Loader, Progress};
+use crate::random::Draw as _;
 
 /// The date of everything loaded; the specification wants the load's date, a fixed one keeps two loads equal.
 const LOAD_DATE: &str = "2026-01-01 00:00:00";
 
-/// Makes the tables, loads them, makes the indexes. `progress` is called with the rows sent so far and their total.
-///
-/// # Errors
-/// When the server refuses.
-pub async fn load(
-    client: &mut Client,
-    scale: Scale,
-    seed: u64,
-    foreign_keys: bool,
-    progress: &mut (dyn FnMut(u64, u64) + Send),
-) -> Result<()> {
-    create(client).await?;
-    let mut load = Load { client, scale, random: TpccRandom::new(seed, NuRand::LOAD), sent: 0, progress };
+/// Fills the tables.
+pub(super) async fn fill(client: &Client, scale: Scale, seed: u64, progress: Progress<'_>) -> Result<()> {
+    let loader = Loader::new(client, total(&scale), progress);
+    let mut load = Load { loader, scale, random: TpccRandom::new(seed, NuRand::LOAD) };
     load.items().await?;
     load.warehouses().await?;
     load.districts().await?;
     load.customers_and_history().await?;
     load.orders().await?;
-    load.stock().await?;
-    finish(load.client, foreign_keys).await
-}
-
-/// Makes the schema without rows: tables, keys, indexes.
-///
-/// # Errors
-/// When the server refuses, or has the tables already.
-pub async fn create_schema(client: &mut Client, foreign_keys: bool) -> Result<()> {
-    create(client).await?;
-    finish(client, foreign_keys).await
-}
-
-async fn create(client: &Client) -> Result<()> {
-    for statement in schema::CREATE {
-        client.batch_execute(statement).await?;
-    }
-    Ok(())
-}
-
-/// What comes after the rows.
-async fn finish(client: &Client, foreign_keys: bool) -> Result<()> {
-    let extra = if foreign_keys { schema::FOREIGN_KEYS } else { &[] };
-    for statement in schema::AFTER_LOAD.iter().chain(extra) {
-        client.batch_execute(statement).await?;
-    }
-    client.batch_execute("analyze").await?;
-    Ok(())
+    load.stock().await
 }
 
 struct Load<'a> {
-    client: &'a mut Client,
+    loader: Loader<'a>,
     scale: Scale,
     random: TpccRandom,
-    sent: u64,
-    progress: &'a mut (dyn FnMut(u64, u64) + Send),
 }
 
-/// One COPY under way.
-struct Copy {
-    sink: std::pin::Pin<Box<tokio_postgres::CopyInSink<bytes::Bytes>>>,
-    text: String,
-    rows: u64,
-}
-
-impl Copy {
-    async fn begin(client: &Client, table: &str) -> Result<Copy> {
-        let sink = Box::pin(client.copy_in(&format!("copy {table} from stdin")).await?);
-        Ok(Copy { sink, text: String::with_capacity(CHUNK_BYTES + 1024), rows: 0 })
-    }
-
-    /// Ends the row whose text was appended.
-    async fn end_row(&mut self) -> Result<()> {
-        self.text.push('\n');
-        self.rows += 1;
-        if self.text.len() >= CHUNK_BYTES {
-            self.flush().await?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&mut self) -> Result<()> {
-        let text = std::mem::replace(&mut self.text, String::with_capacity(CHUNK_BYTES + 1024));
-        self.sink.send(text.into()).await?;
-        Ok(())
-    }
-
-    async fn finish(mut self) -> Result<u64> {
-        self.flush().await?;
-        self.sink.as_mut().finish().await?;
-        Ok(self.rows)
-    }
+/// All rows but order lines, whose number is random; they are about ten an order.
+fn total(scale: &Scale) -> u64 {
+    let districts = u64::from(scale.warehouses * scale.districts);
+    u64::from(scale.items) * (1 + u64::from(scale.warehouses))
+        + u64::from(scale.warehouses)
+        + districts
+        + districts * u64::from(scale.customers) * 13
 }
 
 /// Street, street, city, state, ZIP, tab-separated.
@@ -119,37 +52,19 @@ fn tax(random: &mut TpccRandom) -> String {
 }
 
 impl Load<'_> {
-    /// All rows but order lines, whose number is random; they are about ten an order.
-    fn total(&self) -> u64 {
-        let s = &self.scale;
-        let districts = u64::from(s.warehouses * s.districts);
-        u64::from(s.items) * (1 + u64::from(s.warehouses))
-            + u64::from(s.warehouses)
-            + districts
-            + districts * u64::from(s.customers) * 13
-    }
-
-    fn report(&mut self, rows: u64) {
-        self.sent += rows;
-        let total = self.total().max(self.sent);
-        (self.progress)(self.sent, total);
-    }
-
     async fn items(&mut self) -> Result<()> {
-        let mut copy = Copy::begin(self.client, "item").await?;
+        let mut copy = self.loader.copy("item", "").await?;
         for id in 1..=self.scale.items {
             let r = &mut self.random;
             let (image, name, cents) = (r.uniform(1, 10_000), r.text(14, 24), r.uniform(100, 10_000));
             write!(copy.text, "{id}\t{image}\t{name}\t{}.{:02}\t{}", cents / 100, cents % 100, r.data())?;
             copy.end_row().await?;
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn warehouses(&mut self) -> Result<()> {
-        let mut copy = Copy::begin(self.client, "warehouse").await?;
+        let mut copy = self.loader.copy("warehouse", "").await?;
         for id in 1..=self.scale.warehouses {
             let r = &mut self.random;
             let name = r.text(6, 10);
@@ -163,13 +78,11 @@ impl Load<'_> {
             )?;
             copy.end_row().await?;
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn districts(&mut self) -> Result<()> {
-        let mut copy = Copy::begin(self.client, "district").await?;
+        let mut copy = self.loader.copy("district", "").await?;
         for warehouse in 1..=self.scale.warehouses {
             for id in 1..=self.scale.districts {
                 let r = &mut self.random;
@@ -179,14 +92,12 @@ impl Load<'_> {
                 copy.end_row().await?;
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn customers_and_history(&mut self) -> Result<()> {
         let scale = self.scale;
-        let mut copy = Copy::begin(self.client, "customer").await?;
+        let mut copy = self.loader.copy("customer", "").await?;
         for warehouse in 1..=scale.warehouses {
             for district in 1..=scale.districts {
                 for id in 1..=scale.customers {
@@ -206,9 +117,8 @@ impl Load<'_> {
                 }
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        let mut copy = Copy::begin(self.client, "history").await?;
+        copy.finish().await?;
+        let mut copy = self.loader.copy("history", "").await?;
         for warehouse in 1..=scale.warehouses {
             for district in 1..=scale.districts {
                 for customer in 1..=scale.customers {
@@ -221,16 +131,14 @@ impl Load<'_> {
                 }
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn orders(&mut self) -> Result<()> {
         // Orders first; their lines' number must agree, so it is drawn once and kept.
         let scale = self.scale;
         let mut line_counts = Vec::new();
-        let mut copy = Copy::begin(self.client, "orders").await?;
+        let mut copy = self.loader.copy("orders", "").await?;
         for warehouse in 1..=scale.warehouses {
             for district in 1..=scale.districts {
                 let customers = self.random.permutation(scale.customers);
@@ -250,10 +158,9 @@ impl Load<'_> {
                 }
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
+        copy.finish().await?;
         self.order_lines(&line_counts).await?;
-        let mut copy = Copy::begin(self.client, "new_order").await?;
+        let mut copy = self.loader.copy("new_order", "").await?;
         for warehouse in 1..=scale.warehouses {
             for district in 1..=scale.districts {
                 for order in scale.first_undelivered()..=scale.orders() {
@@ -262,15 +169,13 @@ impl Load<'_> {
                 }
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn order_lines(&mut self, line_counts: &[u32]) -> Result<()> {
         let scale = self.scale;
         let mut counts = line_counts.iter();
-        let mut copy = Copy::begin(self.client, "order_line").await?;
+        let mut copy = self.loader.copy("order_line", "").await?;
         for warehouse in 1..=scale.warehouses {
             for district in 1..=scale.districts {
                 for order in 1..=scale.orders() {
@@ -292,13 +197,11 @@ impl Load<'_> {
                 }
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 
     async fn stock(&mut self) -> Result<()> {
-        let mut copy = Copy::begin(self.client, "stock").await?;
+        let mut copy = self.loader.copy("stock", "").await?;
         for warehouse in 1..=self.scale.warehouses {
             for item in 1..=self.scale.items {
                 let r = &mut self.random;
@@ -310,8 +213,6 @@ impl Load<'_> {
                 copy.end_row().await?;
             }
         }
-        let rows = copy.finish().await?;
-        self.report(rows);
-        Ok(())
+        copy.finish().await
     }
 }

@@ -1,11 +1,12 @@
 //! TPC-C's random values (specification 5.11, clauses 2.1.6 and 4.3.2).
 
+use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+
+use crate::random::Draw;
 
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
-const ALPHANUMERIC: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// The run-time constants of NURand (clause 2.1.6.1); the load's constant for C_LAST differs from the run's as demanded.
 #[derive(Clone, Copy, Debug)]
@@ -34,16 +35,6 @@ impl TpccRandom {
         TpccRandom { rng: SmallRng::seed_from_u64(seed), constants }
     }
 
-    /// Uniform over `[least, most]`.
-    pub(super) fn uniform(&mut self, least: u32, most: u32) -> u32 {
-        self.rng.random_range(least..=most)
-    }
-
-    /// True `percent` times in a hundred.
-    pub(super) fn percent(&mut self, percent: u32) -> bool {
-        self.uniform(1, 100) <= percent
-    }
-
     fn nurand(&mut self, a: u32, c: u32, least: u32, most: u32) -> u32 {
         let mixed = self.uniform(0, a) | self.uniform(least, most);
         ((mixed + c) % (most - least + 1)) + least
@@ -66,17 +57,6 @@ impl TpccRandom {
         last_name_of(number)
     }
 
-    /// Letters and digits, from `least` to `most` of them.
-    pub(super) fn text(&mut self, least: u32, most: u32) -> String {
-        let length = self.uniform(least, most);
-        (0..length).map(|_| char::from(ALPHANUMERIC[self.rng.random_range(0..ALPHANUMERIC.len())])).collect()
-    }
-
-    /// Digits, exactly `length` of them.
-    pub(super) fn digits(&mut self, length: u32) -> String {
-        (0..length).map(|_| char::from(b'0' + self.rng.random_range(0..10u8))).collect()
-    }
-
     /// A ZIP code: four random digits and 11111 (clause 4.3.2.7).
     pub(super) fn zip(&mut self) -> String {
         format!("{}11111", self.digits(4))
@@ -91,14 +71,11 @@ impl TpccRandom {
         }
         data
     }
+}
 
-    /// The numbers from 1 to `count` in random order.
-    pub(super) fn permutation(&mut self, count: u32) -> Vec<u32> {
-        let mut numbers: Vec<u32> = (1..=count).collect();
-        for at in (1..numbers.len()).rev() {
-            numbers.swap(at, self.rng.random_range(0..=at));
-        }
-        numbers
+impl Draw for TpccRandom {
+    fn rng(&mut self) -> &mut SmallRng {
+        &mut self.rng
     }
 }
 
@@ -131,8 +108,5 @@ mod tests {
             assert!((1..=100_000).contains(&random.item_id(100_000)));
             assert!((1..=30).contains(&random.customer_id(30)));
         }
-        let mut permutation = random.permutation(3000);
-        permutation.sort_unstable();
-        assert_eq!(permutation, (1..=3000).collect::<Vec<_>>());
     }
 }

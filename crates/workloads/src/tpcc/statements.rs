@@ -1,22 +1,6 @@
 //! The statements of the five transactions, prepared once a connection.
 
-use crate::Result;
-use crate::connection::{Connection, Prepared};
-
-macro_rules! statements {
-    ($($name:ident: $sql:expr;)*) => {
-        /// One prepared statement for each step of a transaction.
-        pub(super) struct Statements {
-            $(pub(super) $name: Prepared,)*
-        }
-
-        impl Statements {
-            pub(super) async fn prepare(connection: &mut Connection) -> Result<Statements> {
-                Ok(Statements { $($name: connection.prepare($sql).await?,)* })
-            }
-        }
-    };
-}
+use crate::connection::statements;
 
 statements! {
     begin: "begin";

@@ -12,13 +12,14 @@ use super::statements::Statements;
 use crate::Result;
 use crate::connection::{Connection, Reply};
 use crate::load::Outcome;
+use crate::random::Draw as _;
 
 /// The transactions in the order of the report.
 pub(super) const KINDS: [&str; 5] = ["New-Order", "Payment", "Order-Status", "Delivery", "Stock-Level"];
 pub(super) const NEW_ORDER: usize = 0;
 
 /// A terminal: a connection with its home warehouse and district.
-pub(super) struct Terminal {
+pub struct Terminal {
     pub(super) connection: Connection,
     pub(super) statements: Statements,
     pub(super) random: TpccRandom,
@@ -208,11 +209,6 @@ impl Terminal {
     }
 }
 
-/// Sends a batch of `N` statements; their replies in order.
-async fn exchange<const N: usize>(c: &mut Connection) -> Result<[Reply; N]> {
-    Ok(c.exchange().await?.try_into().expect("a reply for each statement"))
-}
-
 async fn rollback(c: &mut Connection, s: &Statements) -> Result<()> {
     c.clear();
     c.add(&s.rollback, &[])?;
@@ -231,7 +227,7 @@ async fn new_order(
     c.add(&s.begin, &[])?;
     c.add(&s.customer_and_tax, &[&warehouse, &district, &customer])?;
     c.add(&s.take_order_number, &[&warehouse, &district])?;
-    let [_, customer_row, district_row] = exchange(c).await?;
+    let [_, customer_row, district_row] = c.exchange_all().await?;
     let (customer_row, district_row) = (customer_row.row()?, district_row.row()?);
     let (discount, w_tax): (Decimal, Decimal) = (customer_row.get(0)?, customer_row.get(3)?);
     let (order, d_tax): (i32, Decimal) = (district_row.get(0)?, district_row.get(1)?);
@@ -302,13 +298,13 @@ async fn payment(
         Who::Id(customer) => c.add(&s.pay_customer, &[&place.0, &place.1, customer, &amount])?,
         Who::Name(name) => c.add(&s.customers_by_name, &[&place.0, &place.1, name])?,
     }
-    let [_, warehouse_row, district_row, last] = exchange(c).await?;
+    let [_, warehouse_row, district_row, last] = c.exchange_all().await?;
     let (customer, paid) = match who {
         Who::Id(customer) => (customer, last),
         Who::Name(_) => {
             let customer = middle_customer(&last)?;
             c.add(&s.pay_customer, &[&place.0, &place.1, &customer, &amount])?;
-            let [paid] = exchange(c).await?;
+            let [paid] = c.exchange_all().await?;
             (customer, paid)
         }
     };
@@ -342,7 +338,7 @@ async fn order_status(
         Who::Id(customer) => customer,
         Who::Name(name) => {
             c.add(&s.customers_by_name, &[&warehouse, &district, &name])?;
-            let [_, found] = exchange(c).await?;
+            let [_, found] = c.exchange_all().await?;
             middle_customer(&found)?
         }
     };
@@ -368,7 +364,7 @@ async fn deliver_district(
 ) -> Result<()> {
     c.add(&s.begin, &[])?;
     c.add(&s.oldest_new_order, &[&warehouse, &district])?;
-    let [_, found] = exchange(c).await?;
+    let [_, found] = c.exchange_all().await?;
     let Some(oldest) = found.rows.first() else {
         c.add(&s.commit, &[])?;
         c.exchange().await?;
@@ -379,7 +375,7 @@ async fn deliver_district(
     c.add(&s.deliver_order, &[&warehouse, &district, &order, &carrier])?;
     c.add(&s.deliver_lines, &[&warehouse, &district, &order])?;
     c.add(&s.order_total, &[&warehouse, &district, &order])?;
-    let [deleted, delivered, _, total] = exchange(c).await?;
+    let [deleted, delivered, _, total] = c.exchange_all().await?;
     // Under READ COMMITTED another delivery may have taken the row while this one waited for its lock.
     if deleted.affected == 0 {
         return rollback(c, s).await;
@@ -400,7 +396,7 @@ async fn stock_level(
 ) -> Result<Outcome> {
     c.add(&s.begin, &[])?;
     c.add(&s.next_order_number, &[&warehouse, &district])?;
-    let [_, next] = exchange(c).await?;
+    let [_, next] = c.exchange_all().await?;
     let next: i32 = next.row()?.get(0)?;
     c.add(&s.low_stock, &[&warehouse, &district, &next, &threshold])?;
     c.add(&s.commit, &[])?;
