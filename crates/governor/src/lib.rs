@@ -2,7 +2,8 @@
 //!
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
 //! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
-//! weight with the meters that audit them, the ledger by the minute, and which pages leave memory.
+//! weight with the meters that audit them, the ledger by the minute, which
+//! worker is whose home, and which pages leave memory.
 
 mod cpu;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod fixture;
 mod io;
 mod memory;
 mod meter;
+mod placement;
 mod policy;
 mod promise;
 
@@ -21,6 +23,7 @@ pub use meter::{
     IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource, Retention, RollUp, RollUpBlock, RollUpError,
     RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram, WallMinute,
 };
+pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
 pub use policy::{Overbooking, Policy};
 pub use promise::{
     CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseError, PromiseKey,

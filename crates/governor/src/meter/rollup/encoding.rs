@@ -291,3 +291,43 @@ impl Reader<'_> {
         SparseHistogram::from_parts(buckets, max).map_or_else(|| self.damaged(), Ok)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_one_form_and_64_bits() {
+        let number = |bytes: &[u8]| Reader { bytes, at: 0 }.number().ok();
+        for n in [0, 1, 127, 128, 1 << 32, u64::MAX] {
+            let mut writer = Writer(Vec::new());
+            writer.number(n);
+            assert_eq!(number(&writer.0), Some(n));
+        }
+        let largest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(number(&largest), Some(u64::MAX));
+        assert_eq!(number(&[&largest[..9], &[0x03]].concat()), None, "a 65th bit");
+        assert_eq!(number(&[&largest[..9], &[0x81, 0x00]].concat()), None);
+        assert_eq!(number(&[0x80, 0x00]), None, "zero in two bytes");
+    }
+
+    #[test]
+    fn equal_rates_are_written_once() {
+        let mut row = RollUpRow::empty(TenantId(1), Resource::Cpu, WallMinute(7));
+        let mut writer = Writer(Vec::new());
+        writer.row(&row);
+        let read = |bytes: &[u8]| Reader { bytes, at: 0 }.row(TenantId(1));
+        assert_eq!(read(&writer.0), Ok(row.clone()));
+        // The same rates again instead of the 0 that stands for them.
+        assert_eq!(writer.0.pop(), Some(0));
+        writer.number(1);
+        writer.histogram(&row.wanted_rates);
+        assert!(read(&writer.0).is_err());
+        row.intervals = 1;
+        row.given_rates.record(1);
+        row.wanted_rates.record(2);
+        writer.0.clear();
+        writer.row(&row);
+        assert_eq!(read(&writer.0), Ok(row));
+    }
+}

@@ -126,6 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_amount_is_exact() {
+        let histogram = of(&[5, 1000]);
+        assert_eq!(histogram.ranges().last(), Some((992, 1000, 1)));
+        assert_eq!(histogram.percentile(1.0), 1000);
+    }
+
+    #[test]
+    fn parts_that_cannot_be_are_refused() {
+        let parts = |buckets: &[(u16, u64)], max| SparseHistogram::from_parts(buckets.to_vec(), max);
+        assert_eq!(parts(&[(3, 1), (5, 2)], 5), Some(of(&[3, 5, 5])));
+        assert_eq!(parts(&[(3, 1), (5, 2)], 6), None, "6 has a bucket of its own");
+        assert_eq!(parts(&[], 6), None);
+        assert_eq!(parts(&[(5, 1), (3, 2)], 3), None);
+        assert_eq!(parts(&[(5, 1), (5, 2)], 5), None);
+        assert_eq!(parts(&[(3, 0), (5, 2)], 5), None);
+    }
+
+    #[test]
     fn buckets_follow_each_other_to_the_largest_amount() {
         assert_eq!(bounds_of(0).0, 0);
         for bucket in 1..BUCKETS {

@@ -174,6 +174,21 @@ fn sizes_are_what_the_format_says() {
 }
 
 #[test]
+fn a_stretch_grows_to_have_both() {
+    let (rows, _) = some(3, 1);
+    let of_minute = |minute| {
+        let mut roll_up = RollUp::default();
+        roll_up.add(&rows[0].0, WallMinute(minute));
+        roll_up.take_all().rows.remove(0)
+    };
+    for (first, second) in [(5, 3), (3, 5)] {
+        let mut row = of_minute(first);
+        row.merge(&of_minute(second));
+        assert_eq!((row.from, row.minutes, row.intervals), (WallMinute(3), 3, 2));
+    }
+}
+
+#[test]
 fn other_versions_are_told_from_damage() {
     assert_eq!(RollUpBlock::decode(&[2, 0, 0]), Err(RollUpError::Version { found: 2 }));
     assert_eq!(RollUpBlock::decode(&[]), Err(RollUpError::Damaged { offset: 0 }));
