@@ -246,7 +246,7 @@ fn pieces(draws: &mut Draws, workers: usize, count: usize) -> Vec<u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(80))]
 
     /// Against trying everything: found if there is one, said to be impossible if not, with the fewest moves.
     #[test]
@@ -323,9 +323,9 @@ proptest! {
         prop_assert_eq!(again.moves, vec![]);
     }
 
-    /// Loads that vary by less than the gain settle: no state of the server comes back, and in the end nobody moves.
+    /// Loads that vary by less than the gain do not move tenants back and forth: no state of the server comes back, and moves are few.
     #[test]
-    fn loads_that_vary_a_little_move_nobody_for_long(seed in any::<u64>(), workers in 2..5usize, count in 2..12usize) {
+    fn loads_that_vary_a_little_move_nobody_back(seed in any::<u64>(), workers in 2..5usize, count in 2..12usize) {
         let mut draws = Draws(seed);
         let of: Vec<_> = (0..count)
             .map(|_| (draws.between(0, 150) as u32, draws.between(0, 500) as u32, Some(draws.between(0, workers as u64 - 1) as u16)))
@@ -334,7 +334,7 @@ proptest! {
         let mut now = calm.clone();
         let noise = 49 / count as u64;
         let mut seen = std::collections::BTreeSet::new();
-        let mut quiet = 0;
+        let mut steps = 0;
         for _ in 0..400 {
             for (resident, calm) in now.iter_mut().zip(&calm) {
                 let shift = draws.between(0, 2 * noise) as u32;
@@ -342,14 +342,14 @@ proptest! {
                 resident.moved_at = None;
             }
             let plan = plan(&now, workers);
-            quiet = if plan.moves.is_empty() { quiet + 1 } else { 0 };
+            steps += plan.moves.len();
             let reserved = plan.moves.iter().any(|step| step.reason == MoveReason::Reservation);
             now = moved(&now, &plan);
             if !plan.moves.is_empty() && !reserved {
                 prop_assert!(seen.insert(plan.homes.clone()), "a state came back");
             }
         }
-        prop_assert!(quiet >= 100, "settled only {} rounds ago", quiet);
+        prop_assert!(steps <= 2 * count, "{} moves of {} tenants", steps, count);
     }
 }
 
