@@ -3,7 +3,7 @@
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
 //! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
 //! weight with the meters that audit them, the ledger by the minute, which
-//! worker is whose home, and which pages leave memory.
+//! worker is whose home, which statements run away, and which pages leave memory.
 
 mod cpu;
 #[cfg(test)]
@@ -14,6 +14,7 @@ mod meter;
 mod placement;
 mod policy;
 mod promise;
+mod runaway;
 
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
@@ -27,4 +28,8 @@ pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, Placeme
 pub use policy::{Overbooking, Policy};
 pub use promise::{
     CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseError, PromiseKey,
+};
+pub use runaway::{
+    Runaway, RunawayAction, RunawayError, RunawayKey, RunawayMeasure, RunawayRule, RunawayRules,
+    RunawayScope, RunawayTerms, RunawayVerdict, StatementUsage, TenantRules,
 };

@@ -322,7 +322,7 @@ fn decimal_text(number: u64, places: usize) -> String {
     }
 }
 
-fn duration_text(time: Nanos) -> String {
+pub(crate) fn duration_text(time: Nanos) -> String {
     for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if time.0.is_multiple_of(unit) {
             return format!("{}{name}", time.0 / unit);
@@ -333,13 +333,13 @@ fn duration_text(time: Nanos) -> String {
 
 /// One option's text on its way in.
 #[derive(Clone, Copy)]
-struct Value<'a> {
-    key: &'static str,
-    text: &'a str,
+pub(crate) struct Value<'a> {
+    pub(crate) key: &'static str,
+    pub(crate) text: &'a str,
 }
 
 impl Value<'_> {
-    fn malformed(self, expected: &'static str) -> PromiseError {
+    pub(crate) fn malformed(self, expected: &'static str) -> PromiseError {
         PromiseError::Malformed { key: self.key, value: self.text.to_owned(), expected }
     }
 
@@ -347,14 +347,17 @@ impl Value<'_> {
         PromiseError::OutOfRange { key: self.key, value: self.text.to_owned(), allowed }
     }
 
-    fn limit<T>(self, read: impl FnOnce(Self) -> Result<T, PromiseError>) -> Result<Option<T>, PromiseError> {
+    pub(crate) fn limit<T>(
+        self,
+        read: impl FnOnce(Self) -> Result<T, PromiseError>,
+    ) -> Result<Option<T>, PromiseError> {
         if ["none", "unlimited"].iter().any(|word| self.text.eq_ignore_ascii_case(word)) {
             return Ok(None);
         }
         read(self).map(Some)
     }
 
-    fn whole(self, min: u64, max: u64) -> Result<u64, PromiseError> {
+    pub(crate) fn whole(self, min: u64, max: u64) -> Result<u64, PromiseError> {
         if !is_number(self.text) || self.text.contains('.') {
             return Err(self.malformed("a whole number"));
         }
@@ -408,7 +411,7 @@ impl Value<'_> {
     }
 
     /// A whole number with a unit; milliseconds without one, as PostgreSQL's `statement_timeout`.
-    fn duration(self) -> Result<Nanos, PromiseError> {
+    pub(crate) fn duration(self) -> Result<Nanos, PromiseError> {
         let digits = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
         let expected = "a duration such as 30s or 500ms";
         if digits == 0 {
@@ -427,6 +430,11 @@ impl Value<'_> {
         let time = self.text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
         let in_range = time.filter(|time| *time <= SECONDS_MAX * 1_000_000_000);
         in_range.map(Nanos).ok_or_else(|| self.out_of_range("0 to 365d".to_owned()))
+    }
+
+    pub(crate) fn duration_above_zero(self) -> Result<Nanos, PromiseError> {
+        let time = self.duration()?;
+        if time.0 == 0 { Err(self.out_of_range("1ns to 365d".to_owned())) } else { Ok(time) }
     }
 
     fn io_kind(self) -> Result<IoPromiseKind, PromiseError> {
