@@ -27,6 +27,10 @@ id!(
     TenantId(u64)
 );
 id!(
+    /// A volume of a running server: a device behind data files or the log. Not durable.
+    VolumeNo(u32)
+);
+id!(
     /// A logical page of one tenant's data file; stays the same while the page moves between slots.
     PageNo(u32)
 );

@@ -3,11 +3,15 @@
 //! Level 0: depends on nothing of ours, holds no state, performs no I/O.
 
 mod ids;
+mod io_class;
 pub mod limits;
 mod sql_error;
 mod units;
 
-pub use ids::{CommitNo, Epoch, Lsn, Oid, PageNo, SessionId, SlotNo, TenantId, TreeId, TxnId, WorkerId};
+pub use ids::{
+    CommitNo, Epoch, Lsn, Oid, PageNo, SessionId, SlotNo, TenantId, TreeId, TxnId, VolumeNo, WorkerId,
+};
+pub use io_class::IoClass;
 pub use sql_error::{Severity, SqlError, SqlState};
 pub use units::{ByteCount, Micros, Nanos, ParseByteCountError};
 

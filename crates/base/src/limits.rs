@@ -16,6 +16,9 @@ const _: () = assert!(2 * (KEY_LEN_MAX + INLINE_VALUE_LEN_MAX + 64) < PAGE_SIZE)
 /// Longest value of a row, all columns together.
 pub const ROW_LEN_MAX: ByteCount = ByteCount::from_mib(256);
 
+/// Bytes that count as one I/O of a promise, sequential and random alike; a longer request counts as several.
+pub const IO_UNIT: ByteCount = ByteCount::from_kib(64);
+
 /// Columns of a table, as PostgreSQL's.
 pub const TABLE_COLUMNS_MAX: usize = 1600;
 

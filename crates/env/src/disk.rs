@@ -8,10 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use base::ByteCount;
+use base::{ByteCount, IoClass, TenantId};
 
+use crate::IoAccount;
 use crate::io_buf::IoBuf;
 use crate::reactor::op::{OpHandle, Request};
+use crate::reactor::{IoCharge, charge_done};
 
 /// How a file is opened. All but `Read` give read and write access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,18 +111,44 @@ pub trait FileOps: Send + Sync {
 
 /// An open file. Clones share it; the last one closes it.
 #[derive(Clone)]
-pub struct File(Arc<dyn FileOps>);
+pub struct File {
+    ops: Arc<dyn FileOps>,
+    account: Option<Arc<IoAccount>>,
+}
 
 impl File {
     /// Wraps a platform's file.
     pub fn new(ops: Arc<dyn FileOps>) -> File {
-        File(ops)
+        File { ops, account: None }
+    }
+
+    /// The same file, charged to `account`: what waits for nothing once it is done, the rest before it starts.
+    #[must_use]
+    pub fn charged_to(self, account: &Arc<IoAccount>) -> File {
+        File { account: Some(account.clone()), ..self }
+    }
+
+    /// Charges what was done blocking.
+    fn note_done(&self, len: usize) {
+        if let Some(account) = &self.account {
+            charge_done(account, ByteCount(len as u64));
+        }
+    }
+
+    fn start(&self, request: Request) -> FileFuture {
+        let charge = |account: &Arc<IoAccount>| IoCharge {
+            account: account.clone(),
+            class: IoClass::default(),
+            members: None,
+        };
+        FileFuture { request: Some(request), charge: self.account.as_ref().map(charge), op: None }
     }
 
     /// Fills `buf` from `offset`, blocking. `UnexpectedEof` if the file ends first.
     pub fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        self.note_done(buf.len());
         while !buf.is_empty() {
-            match self.0.read_some_at(buf, offset)? {
+            match self.ops.read_some_at(buf, offset)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 n => {
                     buf = &mut buf[n..];
@@ -133,13 +161,14 @@ impl File {
 
     /// Tells the system that a range will be read soon, so that it may begin to fetch it. Changes nothing else, and does not wait.
     pub fn will_read(&self, offset: u64, len: u64) {
-        self.0.will_read(offset, len);
+        self.ops.will_read(offset, len);
     }
 
     /// Writes all of `buf` at `offset`, blocking. Not durable before [`File::sync_data`].
     pub fn write_at(&self, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
+        self.note_done(buf.len());
         while !buf.is_empty() {
-            match self.0.write_some_at(buf, offset)? {
+            match self.ops.write_some_at(buf, offset)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => {
                     buf = &buf[n..];
@@ -153,49 +182,50 @@ impl File {
     /// After `Ok` every write completed before the call, and the file's length, survives power loss. After an error
     /// nothing is known about them: treat the file as failed. Blocks.
     pub fn sync_data_blocking(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.note_done(0);
+        self.ops.sync_data()
     }
 
     /// Cuts or extends (with zeros) the file. Blocks.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.ops.set_len(len)
     }
 
     /// Reserves space for a range and extends the file over it, so that later writes there need no new blocks. Blocks.
     pub fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.0.allocate(offset, len)
+        self.ops.allocate(offset, len)
     }
 
     /// Bytes in the file.
     #[expect(clippy::len_without_is_empty, reason = "a fallible size of something outside the process")]
     pub fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.ops.len()
     }
 
     /// Whether the page cache is bypassed, so that alignment is required.
     pub fn is_direct(&self) -> bool {
-        self.0.is_direct()
+        self.ops.is_direct()
     }
 
     /// Fills all of `buf` from `offset` through the thread's reactor. `UnexpectedEof` if the file ends first.
     pub fn read_exact_at(&self, buf: IoBuf, offset: u64) -> FileFuture {
-        FileFuture::new(Request::Read { file: self.0.clone(), buf, offset, done: 0 })
+        self.start(Request::Read { file: self.ops.clone(), buf, offset, done: 0 })
     }
 
     /// Writes all of `buf` at `offset` through the thread's reactor. Not durable before a sync.
     pub fn write_all_at(&self, buf: IoBuf, offset: u64) -> FileFuture {
-        FileFuture::new(Request::Write { file: self.0.clone(), buf, offset, done: 0, durable: false })
+        self.start(Request::Write { file: self.ops.clone(), buf, offset, done: 0, durable: false })
     }
 
     /// Writes all of `buf` at `offset`; after `Ok` these bytes (and a length they extended) survive power loss. Says
     /// nothing about other writes.
     pub fn write_all_at_durable(&self, buf: IoBuf, offset: u64) -> FileFuture {
-        FileFuture::new(Request::Write { file: self.0.clone(), buf, offset, done: 0, durable: true })
+        self.start(Request::Write { file: self.ops.clone(), buf, offset, done: 0, durable: true })
     }
 
     /// [`File::sync_data_blocking`] through the thread's reactor.
     pub fn sync_data(&self) -> impl Future<Output = io::Result<()>> + Send + 'static + use<> {
-        let operation = FileFuture::new(Request::Sync { file: self.0.clone() });
+        let operation = self.start(Request::Sync { file: self.ops.clone() }).as_bulk();
         async move { operation.await.0 }
     }
 }
@@ -205,12 +235,26 @@ impl File {
 #[must_use = "an operation starts when it is awaited"]
 pub struct FileFuture {
     request: Option<Request>,
+    /// `None` if nobody pays.
+    charge: Option<IoCharge>,
     op: Option<OpHandle>,
 }
 
 impl FileFuture {
-    fn new(request: Request) -> FileFuture {
-        FileFuture { request: Some(request), op: None }
+    /// As one of many: reads that a short statement of the same tenant waits for go first.
+    pub fn as_bulk(mut self) -> FileFuture {
+        if let Some(charge) = &mut self.charge {
+            charge.class = IoClass::Bulk;
+        }
+        self
+    }
+
+    /// Charged to these, by their bytes of it, instead of the file's account alone. Nobody's limit holds it up.
+    pub fn shared_by(mut self, members: impl FnOnce() -> Box<[(TenantId, ByteCount)]>) -> FileFuture {
+        if let Some(charge) = &mut self.charge {
+            charge.members = Some(members());
+        }
+        self
     }
 }
 
@@ -219,7 +263,10 @@ impl Future for FileFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(request) = self.request.take() {
-            self.op = Some(OpHandle::start(request, cx.waker()));
+            self.op = Some(match self.charge.take() {
+                Some(charge) => OpHandle::start_charged(request, &charge, cx.waker()),
+                None => OpHandle::start(request, cx.waker()),
+            });
         }
         let op = self.op.as_ref().expect("a finished operation is not polled again");
         let Some((result, request)) = op.poll(cx.waker()) else { return Poll::Pending };

@@ -7,10 +7,10 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use base::{ByteCount, Nanos, TenantId};
+use base::{ByteCount, IoClass, Nanos, TenantId};
 use governor::{
-    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking,
-    Policy, Submitted,
+    IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking, Policy,
+    Submitted,
 };
 
 const PAGE: IoCost = IoCost::of(ByteCount(8192));

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId};
 
-use crate::io::{IoClass, IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
 use crate::meter::{IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::promise::IoPromise;
+use base::IoClass;
 
 pub(crate) const TICK: Nanos = Nanos::from_micros(250);
 /// How long a woken worker takes to come.

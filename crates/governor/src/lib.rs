@@ -17,7 +17,7 @@ mod promise;
 mod runaway;
 
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
-pub use io::{IO_UNIT, IoClass, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
+pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{EvictionTime, UseTimes, VictimChoice};
 pub use meter::{
     Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval, IoMeter,

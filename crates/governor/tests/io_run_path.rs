@@ -4,10 +4,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::num::NonZeroU32;
 
-use base::{ByteCount, Nanos, TenantId};
+use base::{ByteCount, IoClass, Nanos, TenantId};
 use governor::{
-    IoClass, IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking,
-    Policy, Submitted,
+    IoCost, IoInterval, IoMeter, IoMeterVolume, IoPromise, IoQueue, IoVolume, Next, Overbooking, Policy,
+    Submitted,
 };
 
 struct Counting;

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Socket};
-use server::executor::{CpuGoverning, Worker, WorkerHandle};
+use server::executor::{Governing, Worker, WorkerHandle};
 
 fn argument(index: usize, default: usize) -> usize {
     std::env::args().nth(index).map_or(default, |text| text.parse().expect("a number"))
@@ -22,7 +22,8 @@ fn start(env: &Env, id: u16, core: usize) -> WorkerHandle {
     let inner = env.clone();
     let body = move || {
         let mut worker =
-            Worker::new(&inner, WorkerId(id), &CpuGoverning::new(1, inner.now())).expect("a worker");
+            Worker::new(&inner, WorkerId(id), &Governing::new(usize::from(id) + 1, 1, inner.now()))
+                .expect("a worker");
         if let Err(error) = worker.claim_priority() {
             eprintln!("no worker priority: {error}");
         }

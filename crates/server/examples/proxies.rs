@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
-use server::executor::{CpuGoverning, Proxy, Worker};
+use server::executor::{Governing, Proxy, Worker};
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse::<u64>().expect("a number"));
@@ -18,7 +18,7 @@ fn main() {
     let inner = env.clone();
     let body = move || {
         let mut worker =
-            Worker::new(&inner, WorkerId(0), &CpuGoverning::new(1, inner.now())).expect("a worker");
+            Worker::new(&inner, WorkerId(0), &Governing::new(1, 1, inner.now())).expect("a worker");
         if let Err(error) = worker.claim_priority() {
             println!("no worker priority: {error}");
         }

@@ -167,7 +167,7 @@ fn render(shared: &Shared) -> String {
         each(&|f| f.cpu.to_string()),
     );
     type Promised = fn(&Totals) -> f64;
-    let promised: [(&str, &str, Promised); 6] = [
+    let promised: [(&str, &str, Promised); 7] = [
         ("cpu_demanded_seconds", "Of its promised processor time, what the tenant had tasks for.", |p| {
             Nanos(p.cpu.demanded).as_secs_f64()
         }),
@@ -175,6 +175,7 @@ fn render(shared: &Shared) -> String {
         ("io", "I/Os issued for the tenant, one for each started 64 KiB, all volumes.", |p| {
             p.io.given as f64
         }),
+        ("io_bytes", "Bytes read and written for the tenant, all volumes.", |p| p.io_bytes as f64),
         ("io_demanded", "Of its promised I/Os, what the tenant asked for.", |p| p.io.demanded as f64),
         ("io_missed", "Of that, what was not issued in time.", |p| p.io.missed as f64),
         ("owed", "What the tenant is owed for what it missed, by its penalty.", |p| {

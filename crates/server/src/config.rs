@@ -3,9 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use base::{ByteCount, Nanos};
+use base::{ByteCount, Nanos, VolumeNo};
 
 use crate::analytic_pool::AnalyticRun;
+use crate::data_dir::DEFAULT_VOLUME;
+
+/// What the logs' volume is called.
+pub(crate) const LOG_VOLUME: &str = "log";
+
+/// The number of the data directory's volume, where temporary files are too.
+pub(crate) const DATA_VOLUME: VolumeNo = VolumeNo(0);
 
 /// Options of a server; [`ServerConfig::new`] gives the defaults of all but the data directory.
 #[derive(Clone, Debug)]
@@ -103,6 +110,27 @@ impl ServerConfig {
             log_segment_len: base::limits::LOG_SEGMENT_LEN,
             head_start_min: ByteCount::from_mib(16),
         }
+    }
+
+    /// The number of the volume that data files are on by this name; `None` if there is none.
+    pub(crate) fn volume_no(&self, name: &str) -> Option<VolumeNo> {
+        let number = if name == DEFAULT_VOLUME {
+            0
+        } else {
+            1 + self.volumes.iter().position(|(volume, _)| volume == name)?
+        };
+        Some(VolumeNo(u32::try_from(number).expect("fewer than 2^32 volumes")))
+    }
+
+    /// The number of the logs' volume, the last one. The log is governed apart, on whatever device it is.
+    pub(crate) fn log_volume(&self) -> VolumeNo {
+        VolumeNo(u32::try_from(self.volumes.len() + 1).expect("fewer than 2^32 volumes"))
+    }
+
+    /// The volumes' names by number.
+    pub(crate) fn volume_names(&self) -> impl Iterator<Item = &str> {
+        let named = self.volumes.iter().map(|(name, _)| name.as_str());
+        std::iter::once(DEFAULT_VOLUME).chain(named).chain(std::iter::once(LOG_VOLUME))
     }
 
     /// The logs' directory.

@@ -13,6 +13,7 @@ mod config;
 mod data_dir;
 pub mod executor;
 mod gate;
+mod io_accounts;
 mod ledger;
 mod pauses;
 mod reception;

@@ -17,8 +17,9 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
-use crate::executor::{CpuGoverning, Worker, WorkerHandle};
+use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
+use crate::io_accounts::IoAccounts;
 use crate::ledger::{Ledger, LedgerThread};
 use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
@@ -88,21 +89,24 @@ impl Server {
         let memory = MemoryBudget::new(config.memory, config.read_ahead, workers);
         let volumes = config.volumes.iter().map(|(_, dir)| dir);
         let (redo, head_starts) = (RedoIndex::default(), HeadStarts::default());
+        let io_accounts = IoAccounts::default();
         let head_start = head_starts
             .begin(HeadStartRun {
                 env: env.clone(),
+                io_accounts: io_accounts.clone(),
                 redo: redo.clone(),
                 memory: memory.clone(),
                 volumes: std::iter::once(&config.data_dir).chain(volumes).cloned().collect(),
                 len_min: config.head_start_min,
             })
             .map_err(|error| StartError::System { what: "start a thread", error })?;
-        let log_dir = LogDir::open_into(env, &config.log_dir(), options, &redo)
+        let log_env = env.charging(&io_accounts.of(TenantId::SYSTEM, config.log_volume()));
+        let log_dir = LogDir::open_into(&log_env, &config.log_dir(), options, &redo)
             .map_err(|error| StartError::Data(format!("the redo log cannot be used: {error}")))?;
 
         // What the workers' flushers need once it is there.
         let later = Arc::new(OnceLock::new());
-        let governing = CpuGoverning::new(workers, env.now());
+        let governing = Governing::new(workers, config.volume_names().count(), env.now());
         let started = start_workers(env, workers, &governing, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
         let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
@@ -131,6 +135,7 @@ impl Server {
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
             ledger: Ledger::default(),
+            io_accounts,
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();
@@ -159,7 +164,7 @@ impl Server {
         &mut self,
         listeners: Vec<env::Listener>,
         tls: Option<Arc<rustls::ServerConfig>>,
-        governing: &CpuGoverning,
+        governing: &Governing,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
         let env = &shared.env;
@@ -183,7 +188,7 @@ impl Server {
         }
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
-        self.ledger = Some(LedgerThread::start(shared, governing.meters().clone())?);
+        self.ledger = Some(LedgerThread::start(shared, governing)?);
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
@@ -299,7 +304,7 @@ struct Started {
 fn start_workers(
     env: &Env,
     count: usize,
-    governing: &CpuGoverning,
+    governing: &Governing,
     log_dir: &LogDir,
     later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Vec<Started>, StartError> {
@@ -318,7 +323,7 @@ fn start_worker(
     env: &Env,
     id: WorkerId,
     core: Option<usize>,
-    governing: &CpuGoverning,
+    governing: &Governing,
     log_dir: &LogDir,
     later: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Started, StartError> {
@@ -376,7 +381,7 @@ async fn keep_flushing(worker: WorkerId, mut flusher: LogFlusher, shared: Arc<On
 fn run_worker(
     env: &Env,
     id: WorkerId,
-    governing: &CpuGoverning,
+    governing: &Governing,
     log: &LogWriter,
     flusher: LogFlusher,
     later: Arc<OnceLock<Weak<Shared>>>,

@@ -12,6 +12,7 @@ use storage::redo::{LogDir, LogWriter, RedoIndex};
 use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::WorkerHandle;
+use crate::io_accounts::IoAccounts;
 use crate::ledger::Ledger;
 use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     /// Of taking snapshots, for analytical queries and checkpoints.
     pub(crate) snapshot_pauses: Pauses,
     pub(crate) ledger: Ledger,
+    pub(crate) io_accounts: IoAccounts,
 }
 
 impl Shared {

@@ -121,7 +121,8 @@ impl<'a> SlotWriter<'a> {
             self.wait_one().await?;
         }
         self.in_flight += pages;
-        self.writes.push(self.reader.file.write_all_at(batch, offset_of(self.batch_first)));
+        let write = self.reader.file.write_all_at(batch, offset_of(self.batch_first));
+        self.writes.push(write.as_bulk());
         // An operation starts when it is first polled.
         if let Poll::Ready(Some(written)) = futures::poll!(self.writes.next()) {
             self.note_written(written)?;

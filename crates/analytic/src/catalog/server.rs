@@ -241,6 +241,7 @@ fn tenant_usage(out: &mut Rows<'_>) {
             ("io", count(usage.io)),
             ("io_demanded", count(usage.io_demanded)),
             ("io_missed", count(usage.io_missed)),
+            ("io_bytes", count(usage.io_bytes)),
             ("owed", Datum::Float8(usage.owed)),
             ("resident_bytes", count(usage.resident_bytes)),
             ("page_reads", count(usage.page_reads)),

@@ -3,6 +3,7 @@
 //! State: the backend's driver, the timers, the wake-up flag other threads set. A reactor belongs to the thread that
 //! made it; futures find it through a thread-local while [`Reactor::enter`] runs.
 
+pub(crate) mod gate;
 pub(crate) mod op;
 mod remote_waker;
 mod timer;
@@ -15,7 +16,11 @@ use std::task::Waker;
 
 use base::Nanos;
 
-use crate::{Clock, Env};
+use base::{ByteCount, IoClass, TenantId};
+use gate::{GateStep, HeldIo, IoArrival, IoGate, IoTicket};
+use op::{Completed, Op, OpState};
+
+use crate::{Clock, Env, IoAccount};
 pub(crate) use remote_waker::Notify;
 pub use remote_waker::RemoteWaker;
 use timer::Timers;
@@ -42,9 +47,9 @@ pub(crate) trait Driver {
     fn submit(&mut self, op: &Arc<op::Op>, state: &mut op::OpState) -> bool;
     /// Asks for an operation's early end; it completes soon, with what it has or with ECANCELED.
     fn cancel(&mut self, op: &Arc<op::Op>);
-    /// Submits what is queued and collects completions into `wakers`, waiting as `wait` says for the first or for a
+    /// Submits what is queued and collects completions into `completed`, waiting as `wait` says for the first or for a
     /// notification. Returns the number of completions.
-    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize>;
+    fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize>;
     /// What another thread uses to end a wait.
     fn notifier(&self) -> Arc<dyn Notify>;
     /// Tells when the reactor's next timer is due, so that a simulation can advance to it.
@@ -65,8 +70,9 @@ struct Inner {
     driver: RefCell<Box<dyn Driver>>,
     timers: RefCell<Timers>,
     waker: RemoteWaker,
-    /// Wakers of one turn, kept for its capacity. They run after every borrow is released, since waking may submit.
-    woken: RefCell<Vec<Waker>>,
+    /// Of one turn, kept for its capacity.
+    completed: RefCell<Completed>,
+    gate: RefCell<Option<Box<dyn IoGate>>>,
     spare_ops: RefCell<Vec<Arc<op::Op>>>,
     completions: Cell<u64>,
 }
@@ -101,7 +107,8 @@ impl Reactor {
             driver: RefCell::new(driver),
             timers: RefCell::default(),
             waker,
-            woken: RefCell::default(),
+            completed: RefCell::default(),
+            gate: RefCell::default(),
             spare_ops: RefCell::default(),
             completions: Cell::new(0),
         })))
@@ -129,16 +136,21 @@ impl Reactor {
     /// can (io_uring since Linux 6.12), it waits for `gather` whole, and only after that ends with the first completion.
     pub fn turn_gathering(&self, wait_max: Option<Nanos>, gather: Nanos) -> io::Result<usize> {
         let inner = &*self.0;
-        let mut woken = inner.woken.take();
-        let mut done = inner.fire_timers(&mut woken);
+        let mut completed = inner.completed.take();
+        let mut done = inner.fire_timers(&mut completed.wakers);
         let wait = if done > 0 { Wait::NOT_AT_ALL } else { Wait { at_most: wait_max, gather } };
-        let result = inner.drive(wait, &mut woken);
+        let result = inner.drive(wait, &mut completed);
         done += result.as_ref().copied().unwrap_or(0);
-        done += inner.fire_timers(&mut woken);
+        done += inner.fire_timers(&mut completed.wakers);
         inner.completions.set(inner.completions.get() + done as u64);
-        woken.drain(..).for_each(Waker::wake);
-        inner.woken.replace(woken);
+        completed.wakers.drain(..).for_each(Waker::wake);
+        inner.completed.replace(completed);
         result.map(|_| done)
+    }
+
+    /// Has charged operations pass `gate` from now on. Without one they start at once, and their accounts count them.
+    pub fn set_gate(&self, gate: Box<dyn IoGate>) {
+        *self.0.gate.borrow_mut() = Some(gate);
     }
 
     /// A handle by which other threads end this reactor's wait.
@@ -163,8 +175,55 @@ impl Inner {
         if timers.is_empty() { 0 } else { timers.fire(self.clock.now(), woken) }
     }
 
-    fn drive(&self, mut wait: Wait, woken: &mut Vec<Waker>) -> io::Result<usize> {
-        let deadline = self.timers.borrow_mut().next_deadline();
+    /// An operation comes to the gate.
+    fn arrive(&self, charge: &IoCharge, len: ByteCount, op: &Arc<Op>) -> Arrived {
+        let mut gate = self.gate.borrow_mut();
+        let Some(gate) = gate.as_mut() else {
+            charge.account.note_done(len);
+            return Arrived::Started(None);
+        };
+        let members = charge.members.as_deref();
+        let arrival = IoArrival { account: &charge.account, class: charge.class, len, members };
+        match gate.arrive(arrival, HeldIo(op.clone()), self.clock.now()) {
+            Some(ticket) => Arrived::Started(Some(ticket)),
+            None => Arrived::Held,
+        }
+    }
+
+    fn start_held(&self, op: &Arc<Op>, state: &mut OpState, ticket: Option<IoTicket>) {
+        state.leave_gate(ticket);
+        let completed = self.driver.borrow_mut().submit(op, state);
+        assert!(!completed, "an operation on a file is never complete at once");
+    }
+
+    /// Starts what the gate lets through. Returns when it wants to be asked again.
+    fn pass_gate(&self) -> Option<Nanos> {
+        let mut gate = self.gate.borrow_mut();
+        let gate = gate.as_mut()?;
+        let now = self.clock.now();
+        loop {
+            match gate.step(now) {
+                GateStep::Start(HeldIo(op), ticket) => self.start_held(&op, &mut op.lock(), Some(ticket)),
+                GateStep::Wait(until) => return until,
+            }
+        }
+    }
+
+    fn tell_gate(&self, completed: &mut Completed) {
+        if completed.tickets.is_empty() {
+            return;
+        }
+        if let Some(gate) = self.gate.borrow_mut().as_mut() {
+            let now = self.clock.now();
+            completed.tickets.iter().for_each(|ticket| gate.completed(*ticket, now));
+        }
+        completed.tickets.clear();
+    }
+
+    fn drive(&self, mut wait: Wait, completed: &mut Completed) -> io::Result<usize> {
+        let gate_opens = self.pass_gate();
+        let timer = self.timers.borrow_mut().next_deadline();
+        let deadline = timer.into_iter().chain(gate_opens).min();
         if wait.at_most != Some(Nanos(0))
             && let Some(deadline) = deadline
         {
@@ -176,10 +235,40 @@ impl Inner {
         }
         let mut driver = self.driver.borrow_mut();
         driver.note_deadline(deadline);
-        let result = driver.turn(wait, woken);
+        let result = driver.turn(wait, completed);
+        drop(driver);
         self.waker.stay_awake();
+        self.tell_gate(completed);
         result
     }
+}
+
+/// How an operation is charged.
+#[derive(Clone)]
+pub(crate) struct IoCharge {
+    pub(crate) account: Arc<IoAccount>,
+    pub(crate) class: IoClass,
+    /// Where it is not the account's tenant alone that pays.
+    pub(crate) members: Option<Box<[(TenantId, ByteCount)]>>,
+}
+
+pub(crate) enum Arrived {
+    /// It may start; the ticket is the gate's, if there is one.
+    Started(Option<IoTicket>),
+    Held,
+}
+
+/// Charges what was done on this thread and could not wait.
+pub(crate) fn charge_done(account: &IoAccount, len: ByteCount) {
+    CURRENT.with_borrow(|current| {
+        if let Some(inner) = current.as_deref()
+            && let Some(gate) = inner.gate.borrow_mut().as_mut()
+        {
+            gate.done(account, len, inner.clock.now());
+        } else {
+            account.note_done(len);
+        }
+    });
 }
 
 /// Monotonic time of the current reactor's clock.

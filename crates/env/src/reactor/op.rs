@@ -9,7 +9,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
-use super::with_current;
+use super::gate::IoTicket;
+use super::{Arrived, IoCharge, with_current};
+use base::ByteCount;
+
 use crate::disk::FileOps;
 use crate::io_buf::IoBuf;
 use crate::net::{ListenerOps, SocketOps};
@@ -52,9 +55,21 @@ pub(crate) enum Request {
     },
 }
 
+impl Request {
+    /// Bytes to be read or written; zero for a sync.
+    fn len(&self) -> ByteCount {
+        match self {
+            Request::Read { buf, .. } | Request::Write { buf, .. } => ByteCount(buf.len() as u64),
+            _ => ByteCount(0),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Idle,
+    /// With the reactor's gate, not yet with the driver.
+    Held,
     Submitted,
     Done,
 }
@@ -65,16 +80,44 @@ pub(crate) struct OpState {
     /// Valid when `Done`.
     pub(crate) result: io::Result<usize>,
     waker: Option<Waker>,
+    /// Of a charged operation in flight.
+    ticket: Option<IoTicket>,
+}
+
+/// What one turn of a driver completed.
+#[derive(Default)]
+pub(crate) struct Completed {
+    /// Run after every lock and borrow is released, since waking may submit.
+    pub(crate) wakers: Vec<Waker>,
+    /// For the gate.
+    pub(crate) tickets: Vec<IoTicket>,
 }
 
 impl OpState {
-    /// Records the outcome; the driver wakes the returned waker once it holds no lock.
-    #[must_use]
-    pub(crate) fn complete(&mut self, result: io::Result<usize>) -> Option<Waker> {
+    /// Goes from the gate to the driver; `None` where nobody is told of the end.
+    pub(crate) fn leave_gate(&mut self, ticket: Option<IoTicket>) {
+        assert_eq!(self.phase, Phase::Held, "an operation starts once");
+        self.phase = Phase::Submitted;
+        self.ticket = ticket;
+    }
+
+    /// Records the outcome.
+    pub(crate) fn complete(&mut self, result: io::Result<usize>, completed: &mut Completed) {
         debug_assert_eq!(self.phase, Phase::Submitted);
         self.phase = Phase::Done;
         self.result = result;
-        self.waker.take()
+        completed.wakers.extend(self.waker.take());
+        completed.tickets.extend(self.ticket.take());
+    }
+
+    /// Records the outcome of an operation while it is being submitted. Operations on files are never that fast.
+    pub(crate) fn complete_at_once(&mut self, result: io::Result<usize>) {
+        assert!(
+            self.waker.is_none() && self.ticket.is_none(),
+            "nobody waits yet for what is being submitted"
+        );
+        self.phase = Phase::Done;
+        self.result = result;
     }
 }
 
@@ -82,7 +125,13 @@ pub(crate) struct Op(Mutex<OpState>);
 
 impl Op {
     fn idle() -> Op {
-        Op(Mutex::new(OpState { phase: Phase::Idle, request: Request::None, result: Ok(0), waker: None }))
+        Op(Mutex::new(OpState {
+            phase: Phase::Idle,
+            request: Request::None,
+            result: Ok(0),
+            waker: None,
+            ticket: None,
+        }))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, OpState> {
@@ -109,6 +158,26 @@ impl OpHandle {
         let started = handle.start_if_idle(waker, || request);
         debug_assert!(started);
         handle
+    }
+
+    /// As [`OpHandle::start`], for an operation that is charged: it starts when the reactor's gate lets it.
+    pub(crate) fn start_charged(request: Request, charge: &IoCharge, waker: &Waker) -> OpHandle {
+        with_current(|inner| {
+            let spare = inner.spare_ops.borrow_mut().pop();
+            let op = spare.unwrap_or_else(|| Arc::new(Op::idle()));
+            let mut state = op.lock();
+            debug_assert_eq!(state.phase, Phase::Idle);
+            let len = request.len();
+            state.phase = Phase::Held;
+            state.request = request;
+            state.waker = Some(waker.clone());
+            match inner.arrive(charge, len, &op) {
+                Arrived::Started(ticket) => inner.start_held(&op, &mut state, ticket),
+                Arrived::Held => {}
+            }
+            drop(state);
+            OpHandle(op)
+        })
     }
 
     /// Starts the operation on the current reactor unless one is in flight or finished; true if it started.
@@ -156,7 +225,7 @@ impl OpHandle {
                 let result = std::mem::replace(&mut state.result, Ok(0));
                 Some((result, std::mem::take(&mut state.request)))
             }
-            Phase::Submitted => {
+            Phase::Held | Phase::Submitted => {
                 if !state.waker.as_ref().is_some_and(|registered| registered.will_wake(waker)) {
                     state.waker = Some(waker.clone());
                 }

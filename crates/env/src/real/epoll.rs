@@ -14,7 +14,7 @@ use polling::{Event, Events, PollMode, Poller};
 
 use super::file_pool::{self, Report};
 use crate::net::RECV_SPARE_MIN;
-use crate::reactor::op::{Op, OpState, Phase, Request};
+use crate::reactor::op::{Completed, Op, OpState, Phase, Request};
 use crate::reactor::{Driver, Notify, Wait};
 
 /// What waits for one descriptor. In the poller exactly while it is in `EpollDriver::waiting`.
@@ -90,7 +90,7 @@ impl EpollDriver {
     }
 
     /// Tries again what `raw` was waited for; true if an operation completed.
-    fn retry(&mut self, raw: RawFd, wakers: &mut Vec<Waker>) -> usize {
+    fn retry(&mut self, raw: RawFd, completed: &mut Completed) -> usize {
         let Some(interest) = self.waiting.get_mut(&raw) else { return 0 };
         let ops = [interest.read.take(), interest.write.take()];
         let mut done = 0;
@@ -99,7 +99,7 @@ impl EpollDriver {
             match attempt(&mut state.request) {
                 Attempt::Done(result) => {
                     done += 1;
-                    wakers.extend(state.complete(result));
+                    state.complete(result, completed);
                 }
                 Attempt::WouldBlock(_, Direction::Read) => interest.read = Some(op.clone()),
                 Attempt::WouldBlock(_, Direction::Write) => interest.write = Some(op.clone()),
@@ -107,17 +107,17 @@ impl EpollDriver {
             }
         }
         if let Err(error) = self.update(raw, true) {
-            done += self.fail(raw, &error, wakers);
+            done += self.fail(raw, &error, completed);
         }
         done
     }
 
-    fn fail(&mut self, raw: RawFd, error: &io::Error, wakers: &mut Vec<Waker>) -> usize {
+    fn fail(&mut self, raw: RawFd, error: &io::Error, completed: &mut Completed) -> usize {
         let Some(interest) = self.waiting.remove(&raw) else { return 0 };
         let mut done = 0;
         for op in [interest.read, interest.write].into_iter().flatten() {
             done += 1;
-            wakers.extend(op.lock().complete(Err(io::Error::new(error.kind(), error.to_string()))));
+            op.lock().complete(Err(io::Error::new(error.kind(), error.to_string())), completed);
         }
         done
     }
@@ -178,8 +178,7 @@ impl Driver for EpollDriver {
                 return false;
             }
         };
-        let waker = state.complete(result);
-        debug_assert!(waker.is_none(), "nobody waits yet for what is being submitted");
+        state.complete_at_once(result);
         true
     }
 
@@ -198,7 +197,7 @@ impl Driver for EpollDriver {
         self.shared.finished.lock().expect("no panic under this lock").push((op.clone(), Err(cancelled)));
     }
 
-    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
         let has_finished = !self.shared.finished.lock().expect("no panic under this lock").is_empty();
         let wait = if has_finished { Some(Nanos(0)) } else { wait.at_most };
         self.events.clear();
@@ -209,14 +208,14 @@ impl Driver for EpollDriver {
         let ready: Vec<RawFd> = self.events.iter().map(|event| event.key as RawFd).collect();
         let mut done = 0;
         for raw in ready {
-            done += self.retry(raw, wakers);
+            done += self.retry(raw, completed);
         }
         let finished = std::mem::take(&mut *self.shared.finished.lock().expect("no panic under this lock"));
         for (op, result) in finished {
             let mut state = op.lock();
             if state.phase == Phase::Submitted {
                 done += 1;
-                wakers.extend(state.complete(result));
+                state.complete(result, completed);
             }
         }
         Ok(done)
@@ -229,11 +228,11 @@ impl Driver for EpollDriver {
 
 impl Drop for EpollDriver {
     fn drop(&mut self) {
-        let mut wakers = Vec::new();
+        let mut completed = Completed::default();
         let cancelled = io::Error::from_raw_os_error(libc::ECANCELED);
         for raw in self.waiting.keys().copied().collect::<Vec<_>>() {
-            self.fail(raw, &cancelled, &mut wakers);
+            self.fail(raw, &cancelled, &mut completed);
         }
-        wakers.into_iter().for_each(Waker::wake);
+        completed.wakers.into_iter().for_each(Waker::wake);
     }
 }

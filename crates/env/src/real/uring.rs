@@ -15,7 +15,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use super::buffer_ring::{self, BufferRing};
 use super::event_fd::EventFd;
 use crate::net::RECV_SPARE_MIN;
-use crate::reactor::op::{Op, OpState, Request};
+use crate::reactor::op::{Completed, Op, OpState, Request};
 use crate::reactor::{Driver, Notify, Wait};
 
 const SUBMISSIONS: u32 = 1024;
@@ -178,7 +178,7 @@ impl UringDriver {
         buffers.provide(id);
     }
 
-    fn collect(&mut self, wakers: &mut Vec<Waker>) -> usize {
+    fn collect(&mut self, completed: &mut Completed) -> usize {
         let mut done = 0;
         loop {
             let Some(entry) = self.ring.completion().next() else { return done };
@@ -196,7 +196,7 @@ impl UringDriver {
                     match progress(&mut state.request, entry.result()) {
                         Some(result) => {
                             done += 1;
-                            wakers.extend(state.complete(result));
+                            state.complete(result, completed);
                         }
                         None => self.start(&op, &mut state),
                     }
@@ -327,10 +327,10 @@ impl Driver for UringDriver {
         self.push(&entry);
     }
 
-    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
         self.arm_wake();
         self.enter(wait)?;
-        Ok(self.collect(wakers))
+        Ok(self.collect(completed))
     }
 
     fn notifier(&self) -> Arc<dyn Notify> {
@@ -343,7 +343,7 @@ impl Drop for UringDriver {
     fn drop(&mut self) {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(IGNORED);
         self.push(&cancel);
-        let mut wakers = Vec::new();
+        let mut completed = Completed::default();
         while self.in_flight > 0 || self.wake_armed {
             if self.enter(Wait { at_most: Some(Nanos::from_millis(100)), gather: Nanos(0) }).is_err() {
                 // The ring is unusable: leak rather than free memory the kernel may still write to.
@@ -352,11 +352,11 @@ impl Drop for UringDriver {
                 break;
             }
             let before = self.in_flight;
-            self.collect(&mut wakers);
+            self.collect(&mut completed);
             if before == self.in_flight && self.in_flight > 0 {
                 self.push(&cancel);
             }
         }
-        wakers.into_iter().for_each(Waker::wake);
+        completed.wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 
 use base::Nanos;
 
@@ -13,7 +12,7 @@ use super::threads::{Park, ThreadNo, current};
 use super::{Machine, lock};
 use crate::blocking::perform;
 use crate::net::send_rest;
-use crate::reactor::op::{Op, OpState, Request};
+use crate::reactor::op::{Completed, Op, OpState, Request};
 use crate::reactor::{Driver, Notify, Wait};
 
 pub(super) struct SimDriver {
@@ -86,11 +85,11 @@ impl SimDriver {
         machine.park(Park::Until { deadline, sockets: !self.sockets.is_empty() })
     }
 
-    fn complete_due(&mut self, wakers: &mut Vec<Waker>) -> usize {
+    fn complete_due(&mut self, completed: &mut Completed) -> usize {
         let now = self.machine.now();
         let mut done = self.cancelled.len();
         for op in self.cancelled.drain(..) {
-            wakers.extend(op.lock().complete(Err(io::Error::from_raw_os_error(libc::ECANCELED))));
+            op.lock().complete(Err(io::Error::from_raw_os_error(libc::ECANCELED)), completed);
         }
         while let Some(first) = self.files.first_entry()
             && first.key().0 <= now
@@ -99,7 +98,7 @@ impl SimDriver {
             let mut state = op.lock();
             let result = perform(&mut state.request);
             self.machine.note(3, result.as_ref().map_or(u64::MAX, |n| *n as u64));
-            wakers.extend(state.complete(result));
+            state.complete(result, completed);
             done += 1;
         }
         let machine = &self.machine;
@@ -109,7 +108,7 @@ impl SimDriver {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
                 result => {
                     machine.note(4, result.as_ref().map_or(u64::MAX, |n| *n as u64));
-                    wakers.extend(state.complete(result));
+                    state.complete(result, completed);
                     done += 1;
                     false
                 }
@@ -163,12 +162,12 @@ impl Driver for SimDriver {
         }
     }
 
-    fn turn(&mut self, wait: Wait, wakers: &mut Vec<Waker>) -> io::Result<usize> {
+    fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
         let wait = wait.at_most;
-        let mut done = self.complete_due(wakers);
+        let mut done = self.complete_due(completed);
         if done == 0 {
             self.wait(wait)?;
-            done = self.complete_due(wakers);
+            done = self.complete_due(completed);
         }
         self.publish();
         Ok(done)

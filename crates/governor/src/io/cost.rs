@@ -4,9 +4,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use base::ByteCount;
-
-/// Bytes that count as one I/O, sequential and random alike.
-pub const IO_UNIT: ByteCount = ByteCount::from_kib(64);
+use base::limits::IO_UNIT;
 
 /// Parts of one I/O, so that the members of a log group can share one.
 pub(crate) const PARTS: u64 = 1 << 16;
@@ -25,6 +23,11 @@ impl IoCost {
     pub const fn of(bytes: ByteCount) -> IoCost {
         let units = bytes.0.div_ceil(IO_UNIT.0);
         IoCost { parts: if units == 0 { PARTS } else { units * PARTS }, bytes: bytes.0 }
+    }
+
+    /// So many I/Os of so many bytes together.
+    pub const fn of_many(ios: u64, bytes: ByteCount) -> IoCost {
+        IoCost { parts: ios * PARTS, bytes: bytes.0 }
     }
 
     /// I/Os, with the fraction that a share in a group has.

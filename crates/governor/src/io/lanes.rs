@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, TenantId};
+use base::{IoClass, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
 use super::account::{Account, Order, Right, Terms};
@@ -17,15 +17,6 @@ use super::pool::{List, PlaceNo, Pool};
 use super::tag::Stamp;
 use super::volume::IoVolume;
 use crate::policy::Policy;
-
-/// What a request is for, as far as its own tenant's order goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoClass {
-    /// A short statement waits for it.
-    Short,
-    /// A scan, spill, checkpoint, backup: one of many.
-    Bulk,
-}
 
 /// While a tenant has both kinds queued, one of so many is of the bulk: it goes last, and goes on.
 const BULK_EVERY: u32 = 8;

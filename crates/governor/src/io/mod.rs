@@ -28,9 +28,9 @@ mod queue;
 mod tag;
 mod volume;
 
+pub use cost::IoCost;
 pub(crate) use cost::PARTS;
-pub use cost::{IO_UNIT, IoCost};
-pub use lanes::{IoClass, IoToken};
+pub use lanes::IoToken;
 pub use queue::{IoQueue, Next, Submitted};
 pub use volume::{IoPlace, IoVolume};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, TenantId};
+use base::{IoClass, Nanos, TenantId};
 
 use super::account::{Order, Right};
 use super::cost::IoCost;
 use super::group::{GROUP, Group};
-use super::lanes::{IoClass, IoToken, Lanes, Turn, Waiting};
+use super::lanes::{IoToken, Lanes, Turn, Waiting};
 use super::post::Urgency;
 use super::tag::Stamp;
 use super::volume::{IoPlace, IoVolume, Pass};

@@ -1,10 +1,12 @@
-//! What the governor keeps of processor time across workers.
+//! What the governor keeps across workers: of processor time here, of I/O in [`IoGoverning`].
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use base::{Nanos, TenantId};
-use governor::{CpuAccounts, CpuFeed, CpuMeters, CpuPromise, CpuScheduler, CpuTerms, MilliCores};
+use governor::{CpuAccounts, CpuFeed, CpuMeters, CpuPromise, CpuScheduler, CpuTerms, IoPromise, MilliCores};
+
+use super::io_governing::IoGoverning;
 
 /// What the server's own tasks (log flush, accepting) have reserved for each worker, in thousandths of a core: tenants with
 /// reservations wait for them, and would else keep them from running.
@@ -15,6 +17,26 @@ const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
 /// One for all workers of a server. Clones are of the same one.
 #[derive(Clone)]
+pub struct Governing {
+    pub cpu: CpuGoverning,
+    pub io: IoGoverning,
+}
+
+impl Governing {
+    /// For so many workers and volumes, the log's counted, none of which knows a tenant yet. `now` is the present.
+    pub fn new(workers: usize, volumes: usize, now: Nanos) -> Governing {
+        Governing { cpu: CpuGoverning::new(workers, now), io: IoGoverning::new(volumes, workers) }
+    }
+
+    /// Puts a tenant's terms in force in the meters, and for I/O in the schedule. `home` is the number of its worker.
+    pub(super) fn set_terms(&self, tenant: TenantId, terms: &Terms, home: u32, now: Nanos) {
+        self.cpu.set_terms(tenant, terms, Some(home), now);
+        self.io.set_promise(tenant, &terms.io, terms.penalty_micros, now);
+    }
+}
+
+/// Of processor time.
+#[derive(Clone)]
 pub struct CpuGoverning {
     workers: u32,
     accounts: Arc<CpuAccounts>,
@@ -23,7 +45,7 @@ pub struct CpuGoverning {
 
 impl CpuGoverning {
     /// For so many workers, none of which knows a tenant yet. `now` is the present.
-    pub fn new(workers: usize, now: Nanos) -> CpuGoverning {
+    fn new(workers: usize, now: Nanos) -> CpuGoverning {
         let workers = u32::try_from(workers).expect("fewer than 2^32 workers");
         let governing = CpuGoverning { workers, accounts: Arc::default(), meters: CpuMeters::new() };
         governing.set_terms(TenantId::SYSTEM, &governing.of_system(), None, now);
@@ -34,7 +56,7 @@ impl CpuGoverning {
     pub(super) fn of_system(&self) -> Terms {
         let reserved = MilliCores(SYSTEM_RESERVED * self.workers);
         let promise = CpuPromise { reserved, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
-        Terms { promise, penalty_micros: 0 }
+        Terms { promise, ..Terms::default() }
     }
 
     /// What the ledger is made from. Shares nothing with the schedulers.
@@ -51,7 +73,7 @@ impl CpuGoverning {
     }
 
     /// Has the meter hold a tenant's time against this promise from `now` on. `home` is `None` for a tenant with tasks on all workers.
-    pub(super) fn set_terms(&self, tenant: TenantId, terms: &Terms, home: Option<u32>, now: Nanos) {
+    fn set_terms(&self, tenant: TenantId, terms: &Terms, home: Option<u32>, now: Nanos) {
         let CpuPromise { reserved, max, .. } = terms.promise;
         let terms =
             CpuTerms { reserved, max, penalty_micros: terms.penalty_micros, home, ..CpuTerms::default() };
@@ -59,10 +81,12 @@ impl CpuGoverning {
     }
 }
 
-/// What a tenant was promised of processor time, and what a core-second less costs.
+/// What a tenant was promised that the workers keep, and what a core-second or an I/O less costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {
     pub promise: CpuPromise,
+    /// On each volume.
+    pub io: IoPromise,
     /// In millionths.
     pub penalty_micros: u64,
 }
@@ -70,6 +94,6 @@ pub struct Terms {
 impl Terms {
     /// Those of a tenant's promise.
     pub fn of(promise: &governor::Promise) -> Terms {
-        Terms { promise: promise.cpu, penalty_micros: promise.penalty_micros }
+        Terms { promise: promise.cpu, io: promise.io, penalty_micros: promise.penalty_micros }
     }
 }

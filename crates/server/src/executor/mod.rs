@@ -11,14 +11,18 @@ mod account;
 mod governing;
 mod handle;
 mod home_cell;
+mod io_gate;
+mod io_governing;
 mod proxy;
 mod run_queues;
 mod worker;
 
 pub use account::TenantAccount;
-pub use governing::{CpuGoverning, Terms};
+pub use governing::{CpuGoverning, Governing, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;
+pub use io_governing::IoGoverning;
+pub(crate) use io_governing::{INTERVAL as IO_INTERVAL, end_after as io_interval_end};
 pub use proxy::{PROXY_QUANTUM, Proxy};
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
 

@@ -12,8 +12,8 @@ use super::*;
 const A: TenantId = TenantId(16);
 const B: TenantId = TenantId(17);
 
-fn governing() -> CpuGoverning {
-    CpuGoverning::new(1, Env::real().now())
+fn governing() -> Governing {
+    Governing::new(2, 1, Env::real().now())
 }
 
 fn worker() -> (Env, Worker) {

@@ -10,8 +10,9 @@ use std::task::Poll;
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
 
-use super::governing::CpuGoverning;
+use super::governing::Governing;
 use super::handle::{Account, Message, Shared, Work, WorkerHandle};
+use super::io_gate::{Gate, WorkerIo};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
 use super::run_queues::RunQueues;
 
@@ -36,7 +37,8 @@ pub struct TurnReport {
 pub struct Worker {
     env: Env,
     handle: WorkerHandle,
-    governing: CpuGoverning,
+    governing: Governing,
+    io: Rc<RefCell<WorkerIo>>,
     system: Account,
     local: Rc<Local>,
     mail: Vec<Message>,
@@ -140,12 +142,16 @@ pub(super) fn schedule_at_home(account: &Account, work: Work) {
 
 impl Worker {
     /// A worker for the calling thread. Ids are unique among the live workers of a process.
-    pub fn new(env: &Env, id: WorkerId, governing: &CpuGoverning) -> io::Result<Worker> {
+    pub fn new(env: &Env, id: WorkerId, governing: &Governing) -> io::Result<Worker> {
         let reactor = Reactor::new(env)?;
+        let seat = usize::from(id.0);
+        governing.io.take_seat(seat, reactor.remote_waker());
+        let io = Rc::new(RefCell::new(WorkerIo::new(&governing.io, seat, env.now())));
+        reactor.set_gate(Box::new(Gate(io.clone())));
         let shared = Arc::new(Shared::new(id, reactor.remote_waker()));
         let handle = WorkerHandle(shared.clone());
-        let mut queues = RunQueues::new(governing);
-        queues.set_terms(TenantId::SYSTEM, &governing.of_system(), env.now());
+        let mut queues = RunQueues::new(&governing.cpu);
+        queues.set_terms(TenantId::SYSTEM, &governing.cpu.of_system(), env.now());
         let local = Local {
             shared: shared.clone(),
             queues: RefCell::new(queues),
@@ -155,6 +161,7 @@ impl Worker {
         };
         Ok(Worker {
             governing: governing.clone(),
+            io,
             system: shared.account(TenantId::SYSTEM),
             handle,
             local: Rc::new(local),
@@ -215,6 +222,7 @@ impl Worker {
         let _entered = self.reactor.entered();
         let mut report = TurnReport::default();
         local.now.set(self.env.now());
+        self.io.borrow_mut().keep_time(local.now.get());
         self.read_mail();
         report.polls = self.poll_ready(&local, &mut report.completions)?;
         if let Some(mut hook) = self.before_wait.take() {
@@ -256,12 +264,13 @@ impl Worker {
                 Message::SetTerms(tenant, terms) => {
                     queues.set_terms(tenant, &terms, self.local.now.get());
                     let home = u32::from(self.local.shared.id.0);
-                    self.governing.set_terms(tenant, &terms, Some(home), self.local.now.get());
+                    self.governing.set_terms(tenant, &terms, home, self.local.now.get());
                 }
                 Message::Forget(tenant) => {
                     if self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());
-                        self.governing.meters().forget(tenant);
+                        self.governing.cpu.meters().forget(tenant);
+                        self.io.borrow_mut().forget(tenant);
                     }
                 }
             }

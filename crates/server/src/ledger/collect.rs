@@ -7,13 +7,14 @@ use std::sync::{Arc, Weak};
 use base::{Nanos, TenantId};
 use env::{JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
-use governor::{CpuAudit, CpuMeters, CpuTerms, LedgerRow, Resource};
+use governor::{CpuAudit, CpuTerms, LedgerRow, Resource};
 use rustc_hash::FxHashMap;
 
 use super::Totals;
+use super::io_audit::IoAudit;
 use super::published::{Known, Published};
 use crate::StartError;
-use crate::data_dir::DEFAULT_VOLUME;
+use crate::executor::Governing;
 use crate::shared::Shared;
 
 /// How long rows are kept.
@@ -34,10 +35,10 @@ pub(crate) struct LedgerThread {
 impl LedgerThread {
     /// # Errors
     /// No thread can be had.
-    pub(crate) fn start(shared: &Arc<Shared>, meters: Arc<CpuMeters>) -> Result<LedgerThread, StartError> {
+    pub(crate) fn start(shared: &Arc<Shared>, governing: &Governing) -> Result<LedgerThread, StartError> {
         let stop = ShutdownSignal::default();
         let (env, stopped) = (shared.env.clone(), stop.clone());
-        let mut collector = Collector::new(shared, meters);
+        let mut collector = Collector::new(shared, governing);
         let body = move || {
             env::block_on(&env, async move {
                 let mut stopped = pin!(stopped.wait());
@@ -67,6 +68,7 @@ impl Drop for LedgerThread {
 struct Collector {
     shared: Weak<Shared>,
     cpu: CpuAudit,
+    io: IoAudit,
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
     tenants: FxHashMap<TenantId, Account>,
@@ -82,16 +84,16 @@ struct Account {
 }
 
 impl Collector {
-    fn new(shared: &Arc<Shared>, meters: Arc<CpuMeters>) -> Collector {
+    fn new(shared: &Arc<Shared>, governing: &Governing) -> Collector {
         let cores = u32::try_from(shared.workers.len()).expect("fewer than 2^32 workers");
-        let volumes = shared.config.volumes.iter().map(|(name, _)| name.clone());
         Collector {
             shared: Arc::downgrade(shared),
-            cpu: CpuAudit::new(meters, cores, shared.env.now()),
+            cpu: CpuAudit::new(governing.cpu.meters().clone(), cores, shared.env.now()),
+            io: IoAudit::new(&governing.io, shared.env.now()),
             rows: VecDeque::new(),
             row_count: 0,
             tenants: FxHashMap::default(),
-            volumes: std::iter::once(DEFAULT_VOLUME.to_owned()).chain(volumes).collect(),
+            volumes: shared.config.volume_names().map(str::to_owned).collect(),
         }
     }
 
@@ -101,6 +103,12 @@ impl Collector {
         let shared = self.shared.upgrade()?;
         let mut ended = Vec::new();
         self.cpu.collect(now, |row| ended.push(row));
+        let mut of_io = Vec::new();
+        self.io.collect(&shared, now, &mut of_io);
+        for row in of_io {
+            self.tenants.entry(row.ledger.tenant).or_default().totals.io_bytes += row.usage.given.bytes().0;
+            ended.push(row.ledger);
+        }
         self.add(ended);
         self.forget_old(now);
         let known = self.known(&shared);
@@ -111,7 +119,8 @@ impl Collector {
             tenants: known,
             volumes: self.volumes.clone(),
         });
-        Some(self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT))
+        let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
+        Some(cpu_end.min(self.io.next_end(now)))
     }
 
     fn add(&mut self, ended: Vec<LedgerRow>) {
@@ -123,7 +132,7 @@ impl Collector {
             }
         }
         let telling: Arc<[LedgerRow]> =
-            ended.into_iter().filter(|row| row.demanded > 0 || row.over > 0).collect();
+            ended.into_iter().filter(|row| row.demanded > 0 || row.over > 0 || row.cause.is_some()).collect();
         if !telling.is_empty() {
             self.row_count += telling.len();
             self.rows.push_back(telling);

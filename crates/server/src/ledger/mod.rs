@@ -9,6 +9,7 @@
 //! every tenant that did anything the last row is. Nothing of it is on disk yet: a restart begins a new ledger.
 
 mod collect;
+mod io_audit;
 mod published;
 mod totals;
 

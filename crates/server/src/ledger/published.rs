@@ -149,6 +149,7 @@ fn usage_of(known: &Known, now: Nanos) -> UsageEntry {
         io: io.given,
         io_demanded: io.demanded,
         io_missed: io.missed,
+        io_bytes: known.totals.io_bytes,
         owed: known.totals.owed_micros as f64 / 1e6,
         resident_bytes: known.resident,
         page_reads: known.page_reads,

@@ -17,6 +17,8 @@ pub(crate) struct ResourceTotals {
 pub(crate) struct Totals {
     pub(crate) cpu: ResourceTotals,
     pub(crate) io: ResourceTotals,
+    /// Read and written.
+    pub(crate) io_bytes: u64,
     pub(crate) memory: ResourceTotals,
     pub(crate) work_memory: ResourceTotals,
     pub(crate) owed_micros: u64,
@@ -41,6 +43,7 @@ impl Add for Totals {
         Totals {
             cpu: self.cpu + other.cpu,
             io: self.io + other.io,
+            io_bytes: self.io_bytes + other.io_bytes,
             memory: self.memory + other.memory,
             work_memory: self.work_memory + other.work_memory,
             owed_micros: self.owed_micros.saturating_add(other.owed_micros),

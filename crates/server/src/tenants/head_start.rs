@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, TenantId};
+use base::{ByteCount, TenantId, VolumeNo};
 use env::{Env, JoinHandle};
 use rustc_hash::FxHashMap;
 use storage::MemoryBudget;
@@ -21,6 +21,7 @@ use storage::redo::RedoIndex;
 use tenant::{OpenError, Tenant};
 
 use crate::data_dir::tenant_file;
+use crate::io_accounts::IoAccounts;
 
 /// The tenants' head starts. Cheap to clone.
 #[derive(Clone, Default)]
@@ -42,9 +43,10 @@ enum HeadStart {
 /// What a head start needs.
 pub(crate) struct HeadStartRun {
     pub(crate) env: Env,
+    pub(crate) io_accounts: IoAccounts,
     pub(crate) redo: RedoIndex,
     pub(crate) memory: Arc<MemoryBudget>,
-    /// Where data files are.
+    /// Where data files are, by the volumes' numbers.
     pub(crate) volumes: Vec<PathBuf>,
     /// A tenant with less in the logs is left to its home.
     pub(crate) len_min: ByteCount,
@@ -81,8 +83,10 @@ impl HeadStarts {
 
     async fn replay(&self, run: &HeadStartRun, id: TenantId) -> Result<Option<(PathBuf, Tenant)>, OpenError> {
         let paths = run.volumes.iter().map(|volume| tenant_file(volume, id));
-        let Some(path) = paths.into_iter().find(|path| run.env.disk.exists(path)) else { return Ok(None) };
-        let mut tenant = Tenant::open(&run.env, &path, id).await?;
+        let found = (0..).map(VolumeNo).zip(paths).find(|(_, path)| run.env.disk.exists(path));
+        let Some((volume, path)) = found else { return Ok(None) };
+        let env = run.env.charging(&run.io_accounts.of(id, volume));
+        let mut tenant = Tenant::open(&env, &path, id).await?;
         tenant.charge_to(&run.memory);
         let replayed = tenant.replay_so_far(&run.redo, || !self.is_stopped()).await?;
         let (commits, changes) = (replayed.commits, replayed.changes);

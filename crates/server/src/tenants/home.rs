@@ -9,10 +9,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId};
+use env::Env;
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
 use governor::Promise;
 use rustc_hash::FxHashMap;
@@ -21,6 +22,7 @@ use storage::redo::{LogWriter, RedoIndex};
 use storage::{Hurry, PageCounters, PageTally};
 use tenant::{Interrupt, PageRequest, Tenant};
 
+use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{HomeCell, Terms, WorkerHandle, yield_now};
 use crate::shared::Shared;
@@ -41,10 +43,12 @@ const DROPPED: u8 = 4;
 /// One tenant on its home worker. A closed one costs a few hundred bytes.
 pub(crate) struct Home {
     id: TenantId,
+    /// On which what is read and written is charged to it.
+    env: Env,
     path: PathBuf,
     worker: WorkerHandle,
     log: LogWriter,
-    shared: OnceLock<Weak<Shared>>,
+    shared: Weak<Shared>,
     cell: HomeCell<State>,
     /// The phase, for readers on other threads.
     phase: AtomicU8,
@@ -155,21 +159,10 @@ impl Home {
         };
         let seat = shared.worker_of(id);
         let temp = config.data_dir.join(TEMP_DIR).join(id.to_string());
-        let temp = Arc::new(TempSpace::new(shared.env.disk.clone(), temp));
+        let volume_no = config.volume_no(volume).expect("its directory was found");
+        let spill = shared.io_accounts.of(id, DATA_VOLUME);
+        let temp = Arc::new(TempSpace::new(shared.env.charging(&spill).disk, temp));
         let reserves = [shared.reserve_of(volume).clone(), shared.log_reserve().clone()];
-        let home = Home::new(id, tenant_file(dir, id), seat.handle.clone(), seat.log.clone(), temp, reserves);
-        home.set_shared(shared);
-        Ok(home)
-    }
-
-    fn new(
-        id: TenantId,
-        path: PathBuf,
-        worker: WorkerHandle,
-        log: LogWriter,
-        temp: Arc<TempSpace>,
-        reserves: [Arc<SpaceReserve>; 2],
-    ) -> Arc<Home> {
         let state = State {
             tenant: None,
             incarnation: 0,
@@ -183,13 +176,14 @@ impl Home {
             redo: Redo::OfEarlierStarts,
             refusal: None,
         };
-        Arc::new(Home {
+        Ok(Arc::new(Home {
             id,
-            path,
-            cell: HomeCell::new(&worker, state),
-            worker,
-            log,
-            shared: OnceLock::new(),
+            env: shared.env.charging(&shared.io_accounts.of(id, volume_no)),
+            path: tenant_file(dir, id),
+            cell: HomeCell::new(&seat.handle, state),
+            worker: seat.handle.clone(),
+            log: seat.log.clone(),
+            shared: Arc::downgrade(shared),
             phase: AtomicU8::new(CLOSED),
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -201,16 +195,12 @@ impl Home {
             reserves,
             work_memory_max: AtomicU64::new(NO_LIMIT),
             terms: Mutex::default(),
-        })
-    }
-
-    fn set_shared(&self, shared: &Arc<Shared>) {
-        let _ = self.shared.set(Arc::downgrade(shared));
+        }))
     }
 
     pub(super) fn shared(&self) -> SqlResult<Arc<Shared>> {
         let gone = || SqlError::fatal(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down");
-        self.shared.get().and_then(Weak::upgrade).ok_or_else(gone)
+        self.shared.upgrade().ok_or_else(gone)
     }
 
     pub(crate) fn shared_if_running(&self) -> Option<Arc<Shared>> {
@@ -223,6 +213,11 @@ impl Home {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The machine, on which what is read and written is charged to the tenant.
+    pub(super) fn env(&self) -> &Env {
+        &self.env
     }
 
     pub(crate) fn worker(&self) -> &WorkerHandle {
@@ -553,8 +548,7 @@ impl Home {
         }
         let home = self.clone();
         let task = self.worker.spawn(self.id, async move {
-            let env = home.shared()?.env.clone();
-            let path = home.path.clone();
+            let (env, path) = (home.env.clone(), home.path.clone());
             let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
             made.map(drop).map_err(|error| {
                 let _ = env.disk.remove(&path);
@@ -659,7 +653,7 @@ impl Home {
                 *begun
             }
             None => {
-                let opened = Tenant::open(&shared.env, &self.path, self.id).await;
+                let opened = Tenant::open(&self.env, &self.path, self.id).await;
                 let mut tenant = opened.map_err(|error| unreadable(&error))?;
                 tenant.charge_to(&shared.memory);
                 tenant

@@ -229,7 +229,7 @@ impl Making {
     /// Makes the data file.
     async fn write(mut self, mut image: Image, first: IoBuf) -> SqlResult<()> {
         let failed = |error: storage::FileError| file_failed("the tenant cannot be made", &error);
-        let (env, path) = (&self.shared.env, self.home.path());
+        let (env, path) = (self.home.env(), self.home.path());
         let mut file = ImageFile::create(env, path, self.home.id(), image.reader.len()).map_err(failed)?;
         let mut piece = IoBuf::copy_of(&first[IMAGE_HEAD_LEN..]);
         drop(first);

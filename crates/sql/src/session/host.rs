@@ -81,6 +81,7 @@ pub struct UsageEntry {
     pub io: u64,
     pub io_demanded: u64,
     pub io_missed: u64,
+    pub io_bytes: u64,
     pub owed: f64,
     pub resident_bytes: u64,
     pub page_reads: u64,

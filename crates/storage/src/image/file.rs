@@ -67,7 +67,7 @@ impl ImageFile {
         while self.writes.len() >= WRITES_MAX {
             self.wait_one().await?;
         }
-        self.writes.push(self.reader.file.write_all_at(bytes, at));
+        self.writes.push(self.reader.file.write_all_at(bytes, at).as_bulk());
         // An operation starts when it is first polled.
         match futures::poll!(self.writes.next()) {
             std::task::Poll::Ready(Some((result, _))) => self.written(result),

@@ -64,8 +64,9 @@ impl LogFlusher {
         group.buf.set_len(len);
         seal_group(&mut group.buf, header, self.id);
         self.log.dir().pin(self.id, &group.pins);
-        let end = group.end();
-        let (written, _buf) = segment.file.write_all_at_durable(group.buf, offset).await;
+        let (end, members) = (group.end(), group.take_members());
+        let write = segment.file.write_all_at_durable(group.buf, offset).shared_by(|| members);
+        let (written, _buf) = write.await;
         let next = offset + len as u64;
         self.log.note_room(segment.len.saturating_sub(next));
         self.segment = Some((segment.clone(), next));

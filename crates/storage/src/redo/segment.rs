@@ -69,7 +69,7 @@ impl SegmentFile {
         let mut offset = 0;
         while offset < self.len {
             zeros.set_len(ZERO_LEN.min((self.len - offset) as usize));
-            let (result, back) = self.file.write_all_at(zeros, offset).await;
+            let (result, back) = self.file.write_all_at(zeros, offset).as_bulk().await;
             result?;
             zeros = back;
             offset += zeros.len() as u64;

@@ -40,6 +40,8 @@ pub(super) struct Group {
     pub(super) used: usize,
     pub(super) start: Lsn,
     pub(super) pins: Vec<Pin>,
+    /// Whose records they are: bytes, in order of appending, neighbours of one tenant together.
+    members: Vec<(TenantId, ByteCount)>,
 }
 
 impl Group {
@@ -49,6 +51,7 @@ impl Group {
             used: GROUP_HEADER_LEN,
             start,
             pins: Vec::with_capacity(16),
+            members: Vec::with_capacity(16),
         }
     }
 
@@ -59,6 +62,20 @@ impl Group {
     /// Position behind the last record.
     pub(super) fn end(&self) -> Lsn {
         Lsn(self.start.0 + (self.used - GROUP_HEADER_LEN) as u64)
+    }
+
+    /// Whose records they are, each tenant once.
+    pub(super) fn take_members(&mut self) -> Box<[(TenantId, ByteCount)]> {
+        let mut members = std::mem::take(&mut self.members);
+        members.sort_unstable_by_key(|(tenant, _)| *tenant);
+        members.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 = kept.1 + next.1;
+            }
+            is_same
+        });
+        members.into()
     }
 
     fn has_room_for(&self, payload_len: usize) -> bool {
@@ -72,6 +89,11 @@ impl Group {
         for part in parts {
             self.buf[self.used..self.used + part.len()].copy_from_slice(part);
             self.used += part.len();
+        }
+        let len = ByteCount((RECORD_HEADER_LEN + header.len) as u64);
+        match self.members.last_mut() {
+            Some((tenant, total)) if *tenant == header.tenant => *total = *total + len,
+            _ => self.members.push((header.tenant, len)),
         }
         match (self.pins.last_mut(), pin) {
             // Commit numbers of a tenant only grow, so the last one stands for those before it.

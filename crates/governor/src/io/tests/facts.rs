@@ -9,9 +9,10 @@ use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id}
 use crate::io::post::Urgency;
 use crate::io::tag::Stamp;
 use crate::io::volume::Pass;
-use crate::io::{IoClass, IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
 use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
+use base::IoClass;
 
 const ONE: IoCost = IoCost::of(ByteCount(8192));
 const FOUR: IoCost = IoCost::of(ByteCount::from_kib(256));

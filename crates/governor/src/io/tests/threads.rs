@@ -8,8 +8,9 @@ use std::time::Duration;
 use base::{ByteCount, Nanos};
 
 use crate::fixture::{Draws, tenant_id};
-use crate::io::{IoClass, IoCost, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{IoCost, IoQueue, IoVolume, Next, Submitted};
 use crate::promise::IoPromise;
+use base::IoClass;
 
 const WORKERS: usize = 3;
 const DEPTH: u32 = 2;

@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 use super::deadline::{Rates, Standing, nanos};
 use super::delays::DelayHistogram;
 use super::volume::IoMeterVolume;
-use crate::io::{IO_UNIT, IoCost, PARTS};
+use crate::io::{IoCost, PARTS};
 use crate::meter::{Cause, LedgerRow};
 use crate::promise::IoPromiseKind;
+use base::limits::IO_UNIT;
 
 /// Of the calibrated rate, what a device at full depth completes at least: below nine tenths it is the device's fault.
 const DEVICE_SLOW_PERCENT: u64 = 90;

@@ -250,6 +250,11 @@ impl IoMeter {
         interval.add_completed_at_depth(std::mem::take(&mut self.completed_at_depth));
     }
 
+    /// Whether the next [`IoMeter::close`] would have nothing to tell.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Forgets a tenant; false, and nothing happens, if it has something pending or to tell.
     pub fn forget(&mut self, tenant: TenantId) -> bool {
         let Some(&index) = self.by_tenant.get(&tenant) else { return true };

@@ -1,0 +1,103 @@
+//! Who pays for what is read and written.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::limits::IO_UNIT;
+use base::{ByteCount, TenantId, VolumeNo};
+
+use crate::{DirEntry, DirLock, Disk, Env, File, OpenMode};
+
+/// One tenant's I/O on one volume. All files opened through [`Env::charging`] with it are charged to it: by the gate of the
+/// thread's reactor, if it has one ([`crate::IoGate`]); what other threads do is counted here until somebody fetches it.
+#[derive(Debug)]
+pub struct IoAccount {
+    tenant: TenantId,
+    volume: VolumeNo,
+    /// Done on threads without a gate, in I/Os and bytes.
+    done: AtomicU64,
+    done_bytes: AtomicU64,
+}
+
+impl IoAccount {
+    /// Of a tenant on a volume.
+    pub fn new(tenant: TenantId, volume: VolumeNo) -> Arc<IoAccount> {
+        Arc::new(IoAccount { tenant, volume, done: AtomicU64::new(0), done_bytes: AtomicU64::new(0) })
+    }
+
+    /// Who pays.
+    pub fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// What is used.
+    pub fn volume(&self) -> VolumeNo {
+        self.volume
+    }
+
+    /// Counts an operation done on a thread without a gate: one I/O for each started [`IO_UNIT`], one for a sync.
+    pub(crate) fn note_done(&self, len: ByteCount) {
+        self.done.fetch_add(len.0.div_ceil(IO_UNIT.0).max(1), Ordering::Relaxed);
+        self.done_bytes.fetch_add(len.0, Ordering::Relaxed);
+    }
+
+    /// Takes out what was done on threads without a gate since the last call: I/Os and bytes. The two may differ by an
+    /// operation that is being counted; the next call has it.
+    pub fn take_done(&self) -> (u64, ByteCount) {
+        let bytes = self.done_bytes.swap(0, Ordering::Relaxed);
+        (self.done.swap(0, Ordering::Relaxed), ByteCount(bytes))
+    }
+}
+
+impl Env {
+    /// The same machine, on which every file opened from now on is charged to `account`.
+    #[must_use]
+    pub fn charging(&self, account: &Arc<IoAccount>) -> Env {
+        let disk = ChargingDisk { disk: self.disk.clone(), account: account.clone() };
+        Env { disk: Arc::new(disk), ..self.clone() }
+    }
+}
+
+/// A disk whose files are charged to somebody. Names are free of charge.
+struct ChargingDisk {
+    disk: Arc<dyn Disk>,
+    account: Arc<IoAccount>,
+}
+
+impl Disk for ChargingDisk {
+    fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<File> {
+        Ok(self.disk.open(path, mode, direct)?.charged_to(&self.account))
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+    fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
+        self.disk.free_space(path)
+    }
+    fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
+        self.disk.lock_exclusive(path)
+    }
+    fn write_small_atomic(&self, path: &Path, bytes: &[u8], unix_mode: u32) -> io::Result<()> {
+        self.disk.write_small_atomic(path, bytes, unix_mode)
+    }
+}

@@ -1,0 +1,88 @@
+//! I/O by wire: all of it is charged to somebody, and limits hold.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Server, run};
+use tokio_postgres::Client;
+
+/// Rows of about a page each.
+async fn load(owner: &Client, rows: u32) {
+    owner.batch_execute("CREATE TABLE t (id int PRIMARY KEY, pad text NOT NULL)").await.expect("a table");
+    let insert = owner.prepare("INSERT INTO t VALUES ($1, $2)").await.expect("prepared");
+    let pad = "x".repeat(7_000);
+    for id in 0..rows {
+        owner.execute(&insert, &[&(id as i32), &pad]).await.expect("a row");
+    }
+}
+
+/// Bytes that the process had the kernel read from and write to block devices.
+fn process_bytes(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("the process is there");
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel counts I/O");
+        line.trim().parse::<u64>().expect("a number")
+    };
+    field("read_bytes:") + field("write_bytes:")
+}
+
+/// Bytes charged to all tenants, the server's own work included.
+async fn charged_bytes(admin: &Client) -> u64 {
+    let sum = "SELECT coalesce(sum(io_bytes), 0)::int8 FROM rowhouse.tenant_usage";
+    admin.query_one(sum, &[]).await.expect("a row").get::<_, i64>(0).cast_unsigned()
+}
+
+#[test]
+fn what_is_charged_is_what_the_kernel_counts() {
+    let server = Server::start_with(&["--memory", "8MiB", "--workers", "2"]);
+    run(async {
+        for name in ["acme", "other"] {
+            server.create_tenant(name).await;
+        }
+        let (acme, other) = (server.owner("acme").await, server.owner("other").await);
+        load(&acme, 1).await;
+        let admin = server.admin().await;
+        // Rows are of whole intervals: what was done before them is on the ledger within two.
+        let settle = || tokio::time::sleep(Duration::from_millis(2500));
+        settle().await;
+        let (kernel_before, charged_before) = (process_bytes(server.pid()), charged_bytes(&admin).await);
+        load(&other, 3_000).await;
+        for id in (0..3_000).step_by(7) {
+            other.query(&format!("SELECT pad FROM t WHERE id = {id}"), &[]).await.expect("a row");
+        }
+        settle().await;
+        let kernel = process_bytes(server.pid()) - kernel_before;
+        let charged = charged_bytes(&admin).await - charged_before;
+        assert!(kernel > 40 << 20, "{kernel} bytes: rows, log, and reads of what did not fit");
+        let off = charged.abs_diff(kernel) as f64 / kernel as f64;
+        assert!(off <= 0.01, "{charged} bytes charged, {kernel} by the kernel");
+    });
+}
+
+#[test]
+fn a_limit_of_reads_holds_and_can_be_lifted() {
+    let server = Server::start_with(&["--workers", "1", "--read-ahead", "0"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        load(&owner, 200).await;
+        let read_all = async || {
+            // What is only in memory is written first.
+            admin.batch_execute("SELECT rowhouse.evict('acme')").await.expect("evicted");
+            let began = Instant::now();
+            for id in 0..200 {
+                owner.query(&format!("SELECT pad FROM t WHERE id = {id}"), &[]).await.expect("a row");
+            }
+            began.elapsed().as_secs_f64()
+        };
+        let free = read_all().await;
+        admin.batch_execute("ALTER TENANT acme SET (iops_max = 100)").await.expect("altered");
+        let limited = read_all().await;
+        // A row is a leaf and an overflow page of its own, or more; 10 ms of the limit may be made up for.
+        assert!(limited >= 1.9, "{limited} s for 200 rows at 100 I/Os a second, {free} s without a limit");
+        admin.batch_execute("ALTER TENANT acme SET (iops_max = none)").await.expect("altered");
+        let lifted = read_all().await;
+        assert!(lifted < limited / 2.0, "{lifted} s, {limited} s with the limit");
+    });
+}

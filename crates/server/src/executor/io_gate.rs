@@ -1,0 +1,224 @@
+//! One worker's gate to the volumes: the governor says which request is issued next, and the meter is told what happened.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use base::{ByteCount, Nanos, TenantId, VolumeNo};
+use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
+use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, Next, Submitted};
+
+use super::io_governing::{IoGoverning, end_after};
+
+/// A request on its way to its turn.
+struct Waiting {
+    op: HeldIo,
+    payer: Payer,
+    cost: IoCost,
+}
+
+enum Payer {
+    Tenant(TenantId),
+    /// Each with its share.
+    Group(Box<[(TenantId, IoCost)]>),
+}
+
+struct InFlight {
+    volume: usize,
+    place: IoPlace,
+    cost: IoCost,
+}
+
+/// The worker's part of each volume, by number.
+struct VolumeSeat {
+    queue: IoQueue<Waiting>,
+    meter: IoMeter,
+}
+
+/// Used by its worker's thread alone.
+pub(super) struct WorkerIo {
+    governing: IoGoverning,
+    worker: usize,
+    volumes: Vec<VolumeSeat>,
+    in_flight: Vec<Option<InFlight>>,
+    free: Vec<u32>,
+    /// When the present metering interval ends.
+    interval_end: Nanos,
+    /// Whether the meters have anything to tell.
+    is_open: bool,
+}
+
+impl WorkerIo {
+    pub(super) fn new(governing: &IoGoverning, worker: usize, now: Nanos) -> WorkerIo {
+        let seat = |volume: &super::io_governing::GovernedVolume| VolumeSeat {
+            queue: IoQueue::new(&volume.schedule, worker),
+            meter: IoMeter::new(&volume.meter),
+        };
+        WorkerIo {
+            volumes: governing.volumes().iter().map(seat).collect(),
+            governing: governing.clone(),
+            worker,
+            in_flight: Vec::new(),
+            free: Vec::new(),
+            interval_end: end_after(now),
+            is_open: false,
+        }
+    }
+
+    /// Forgets a dropped tenant, unless something of it is still under way: then its account stays, some 600 bytes a volume.
+    pub(super) fn forget(&mut self, tenant: TenantId) {
+        let forgotten =
+            self.volumes.iter_mut().all(|seat| seat.queue.forget(tenant) && seat.meter.forget(tenant));
+        if forgotten {
+            self.governing.remove(tenant);
+        }
+    }
+
+    /// Hands over what the meters saw in intervals that have ended. Before anything later is told.
+    pub(super) fn keep_time(&mut self, now: Nanos) {
+        if now < self.interval_end {
+            return;
+        }
+        while self.is_open && self.interval_end <= now {
+            self.is_open = false;
+            for (number, seat) in self.volumes.iter_mut().enumerate() {
+                let mut seen = IoInterval::default();
+                seat.meter.close(self.interval_end, &mut seen);
+                self.is_open |= !seat.meter.is_idle();
+                let volume = VolumeNo(number as u32);
+                self.governing.hand_over(self.worker, volume, self.interval_end, seen);
+            }
+            self.governing.note_closed(self.worker, self.interval_end, self.is_open);
+            self.interval_end = end_after(self.interval_end);
+        }
+        self.interval_end = end_after(now);
+    }
+
+    fn note_open(&mut self) {
+        if !self.is_open {
+            self.is_open = true;
+            self.governing.note_open(self.worker);
+        }
+    }
+
+    fn arrive(&mut self, arrival: IoArrival<'_>, op: HeldIo, now: Nanos) -> Option<IoTicket> {
+        self.keep_time(now);
+        self.note_open();
+        let cost = IoCost::of(arrival.len);
+        let volume = arrival.account.volume().0 as usize;
+        let tenant = arrival.account.tenant();
+        let seat = &mut self.volumes[volume];
+        let shares = arrival.members.and_then(|members| shares_of(cost, members));
+        let Some(shares) = shares else {
+            seat.meter.arrived(tenant, cost, now);
+            let waiting = Waiting { op, payer: Payer::Tenant(tenant), cost };
+            return match seat.queue.submit(tenant, arrival.class, cost, waiting, now) {
+                Submitted::Issue(waiting, place) => Some(self.issue(volume, &waiting, place, now)),
+                Submitted::Queued(_) => None,
+            };
+        };
+        for (tenant, share) in &shares {
+            seat.meter.arrived(*tenant, *share, now);
+        }
+        let members = shares.clone();
+        let waiting = Waiting { op, payer: Payer::Group(shares), cost };
+        let (waiting, place) = seat.queue.submit_group(members, waiting, now)?;
+        Some(self.issue(volume, &waiting, place, now))
+    }
+
+    /// Tells the meter that a request is issued.
+    fn issue(&mut self, volume: usize, waiting: &Waiting, place: IoPlace, now: Nanos) -> IoTicket {
+        let meter = &mut self.volumes[volume].meter;
+        match &waiting.payer {
+            Payer::Tenant(tenant) => meter.issued(*tenant, waiting.cost, now),
+            Payer::Group(shares) => {
+                shares.iter().for_each(|(tenant, share)| meter.issued(*tenant, *share, now))
+            }
+        }
+        meter.started(now);
+        let in_flight = Some(InFlight { volume, place, cost: waiting.cost });
+        match self.free.pop() {
+            Some(number) => {
+                self.in_flight[number as usize] = in_flight;
+                IoTicket(number)
+            }
+            None => {
+                self.in_flight.push(in_flight);
+                IoTicket(u32::try_from(self.in_flight.len() - 1).expect("fewer than 2^32 in flight"))
+            }
+        }
+    }
+
+    fn completed(&mut self, ticket: IoTicket, now: Nanos) {
+        self.keep_time(now);
+        let ended = self.in_flight[ticket.0 as usize].take().expect("an operation in flight ends once");
+        self.free.push(ticket.0);
+        let seat = &mut self.volumes[ended.volume];
+        seat.queue.completed(ended.place);
+        seat.meter.completed(ended.cost, now);
+    }
+
+    fn done(&mut self, account: &IoAccount, len: ByteCount, now: Nanos) {
+        self.keep_time(now);
+        self.note_open();
+        let cost = IoCost::of(len);
+        let seat = &mut self.volumes[account.volume().0 as usize];
+        let forgiven = seat.queue.charge_done(account.tenant(), cost, now);
+        seat.meter.done(account.tenant(), cost, forgiven, now);
+    }
+
+    fn step(&mut self, now: Nanos) -> GateStep {
+        self.keep_time(now);
+        let mut wait: Option<Nanos> = None;
+        for volume in 0..self.volumes.len() {
+            loop {
+                match self.volumes[volume].queue.next(now) {
+                    Next::Issue(waiting, place) => {
+                        let ticket = self.issue(volume, &waiting, place, now);
+                        return GateStep::Start(waiting.op, ticket);
+                    }
+                    Next::Wake(worker) => self.governing.wake(worker),
+                    Next::WaitUntil(until) => {
+                        wait = Some(wait.map_or(until, |wait| wait.min(until)));
+                        break;
+                    }
+                    Next::Idle => break,
+                }
+            }
+        }
+        GateStep::Wait(wait)
+    }
+}
+
+/// What each member of a group pays; `None` if none has a byte in it.
+fn shares_of(cost: IoCost, members: &[(TenantId, ByteCount)]) -> Option<Box<[(TenantId, IoCost)]>> {
+    let total = ByteCount(members.iter().map(|(_, len)| len.0).sum());
+    if total.0 == 0 {
+        return None;
+    }
+    let mut from = ByteCount(0);
+    let share = |(tenant, len): &(TenantId, ByteCount)| {
+        let to = ByteCount(from.0 + len.0);
+        let share = cost.share(from, to, total);
+        from = to;
+        (*tenant, share)
+    };
+    Some(members.iter().map(share).collect())
+}
+
+/// The reactor's handle on its worker's [`WorkerIo`].
+pub(super) struct Gate(pub(super) Rc<RefCell<WorkerIo>>);
+
+impl IoGate for Gate {
+    fn arrive(&mut self, arrival: IoArrival<'_>, op: HeldIo, now: Nanos) -> Option<IoTicket> {
+        self.0.borrow_mut().arrive(arrival, op, now)
+    }
+    fn completed(&mut self, ticket: IoTicket, now: Nanos) {
+        self.0.borrow_mut().completed(ticket, now);
+    }
+    fn done(&mut self, account: &IoAccount, len: ByteCount, now: Nanos) {
+        self.0.borrow_mut().done(account, len, now);
+    }
+    fn step(&mut self, now: Nanos) -> GateStep {
+        self.0.borrow_mut().step(now)
+    }
+}
