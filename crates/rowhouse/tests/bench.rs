@@ -55,6 +55,8 @@ fn check_series(report: &Value, tenants: usize, intervals: usize) {
 const CPUIO: [&str; 9] =
     ["cpuio", "--rows", "20000", "--row-bytes", "120", "--scan-rows", "500", "--cpu-rounds", "100"];
 
+const DVDSTORE: [&str; 5] = ["dvdstore", "--scale", "0.1", "--clients", "4"];
+
 #[test]
 fn cpuio_runs_each_query_on_the_point_path() {
     let server = Server::with_acme();
@@ -96,11 +98,24 @@ fn cpuio_finds_out_that_another_table_was_loaded() {
 }
 
 #[test]
+fn the_dvd_store_runs_every_step_of_a_visit() {
+    let server = Server::with_acme();
+    let url = server.url("acme", "acme");
+    let options = ["--url", &url, "--warm-up", "0", "--seconds", "3", "--no-check", "--series", "1"];
+    let report = bench(&[&DVDSTORE[..], &options].concat());
+    check_series(&report, 1, 3);
+    let counts = counts(&report);
+    assert!(counts.iter().all(|(_, count)| *count > 0), "{report:#}");
+    let orders = counts.last().expect("purchases are the last kind").1;
+    assert!((report["opm"].as_f64().expect("a rate") - orders as f64 * 20.0).abs() < 1.0, "{report:#}");
+}
+
+#[test]
 fn workloads_run_on_postgresql_too() {
     let postgres = Postgres::start();
     let url = postgres.url();
     let common = ["--url", &url, "--tenants", "2", "--warm-up", "0.2", "--seconds", "2", "--series", "1"];
-    for workload in [&["tpcc", "--scale", "0.01"][..], &["pgbench"], &CPUIO] {
+    for workload in [&["tpcc", "--scale", "0.01"][..], &["pgbench"], &DVDSTORE, &CPUIO] {
         let report = bench(&[workload, &common].concat());
         assert!(report["transactions"].as_u64() > Some(0), "{report:#}");
         assert_eq!(report["violations"], Value::Array(Vec::new()), "{report:#}");

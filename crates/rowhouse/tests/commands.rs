@@ -41,6 +41,8 @@ fn bench_loads_runs_and_checks_each_workload() {
     assert!(again.contains("open loop"), "{again}");
     let thinking = bench("tpcc", &["--scale", "0.01", "--no-load", "--think", "10"]);
     assert!(thinking.contains("\"violations\": []"), "{thinking}");
+    let store = bench("dvdstore", &["--scale", "0.1", "--clients", "3", "--prefix", "store"]);
+    assert!(number(&store, "opm") > 0.0 && store.contains("\"violations\": []"), "{store}");
     let tpcb = bench("pgbench", &["--prefix", "tpcb"]);
     assert!(number(&tpcb, "transactions_per_second") > 0.0, "{tpcb}");
     let select = bench("pgbench-select", &["--prefix", "tpcb", "--no-load"]);

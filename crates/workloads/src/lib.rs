@@ -7,6 +7,7 @@
 pub mod connection;
 pub mod copy;
 pub mod cpuio;
+pub mod dvdstore;
 pub mod load;
 pub mod pgbench;
 mod random;

@@ -20,10 +20,23 @@ pub(crate) trait Draw {
         self.uniform(1, 100) <= percent
     }
 
+    /// One of several, each as likely as the others.
+    ///
+    /// # Panics
+    /// When there is none.
+    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.uniform(0, all.len() - 1)]
+    }
+
     /// Letters and digits, from `least` to `most` of them.
     fn text(&mut self, least: u32, most: u32) -> String {
         let length = self.uniform(least, most);
         (0..length).map(|_| char::from(ALPHANUMERIC[self.uniform(0, ALPHANUMERIC.len() - 1)])).collect()
+    }
+
+    /// Capital letters, exactly `length` of them.
+    fn capitals(&mut self, length: u32) -> String {
+        (0..length).map(|_| char::from(self.uniform(b'A', b'Z'))).collect()
     }
 
     /// Digits, exactly `length` of them.

@@ -19,7 +19,7 @@ use workloads::target::Target;
 use workloads::workload::Workload;
 
 use common::Common;
-use which::{CpuioArgs, PgbenchArgs, TpccArgs};
+use which::{CpuioArgs, DvdstoreArgs, PgbenchArgs, TpccArgs};
 
 #[derive(Parser)]
 pub(crate) struct Args {
@@ -37,6 +37,8 @@ enum Which {
     PgbenchSelect(PgbenchArgs),
     /// CPUIO: computations, range scans and lookups by a second index, in any mix, on one table
     Cpuio(CpuioArgs),
+    /// Dell DVD Store 2: visits of an online shop
+    Dvdstore(DvdstoreArgs),
 }
 
 /// Runs the command to its end.
@@ -49,6 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             Which::Pgbench(args) => bench(&args.common, &args.workload(Script::TpcbLike)).await,
             Which::PgbenchSelect(args) => bench(&args.common, &args.workload(Script::SelectOnly)).await,
             Which::Cpuio(args) => bench(&args.common, &args.workload()?).await,
+            Which::Dvdstore(args) => bench(&args.common, &args.workload()?).await,
         }
     })
 }

@@ -1,7 +1,9 @@
 //! Options of each workload of `rowhouse bench`.
 
 use base::ByteCount;
+use clap::ValueEnum;
 use workloads::cpuio::{Cpuio, Mix};
+use workloads::dvdstore::{DvdStore, Size, Standard};
 use workloads::pgbench::{Pgbench, Script};
 use workloads::{Error, tpcc};
 
@@ -84,5 +86,38 @@ impl CpuioArgs {
         };
         cpuio.validate()?;
         Ok(cpuio)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StoreSize {
+    /// 20,000 customers, 1,000 orders a month, 10,000 titles
+    Small,
+    /// 2,000,000 customers, 100,000 orders a month, 100,000 titles
+    Medium,
+    /// 200,000,000 customers, 10,000,000 orders a month, 1,000,000 titles
+    Large,
+}
+
+#[derive(clap::Args)]
+pub(super) struct DvdstoreArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// The suite's size
+    #[arg(long, value_enum, default_value_t = StoreSize::Small)]
+    size: StoreSize,
+    /// Part of the size's customers, orders and titles (0 < scale ≤ 1)
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+}
+
+impl DvdstoreArgs {
+    pub(super) fn workload(&self) -> Result<DvdStore, Error> {
+        let standard = match self.size {
+            StoreSize::Small => Standard::Small,
+            StoreSize::Medium => Standard::Medium,
+            StoreSize::Large => Standard::Large,
+        };
+        Ok(DvdStore { size: Size::new(standard, self.scale)? })
     }
 }
