@@ -15,6 +15,7 @@ mod placement;
 mod policy;
 mod promise;
 mod runaway;
+mod work_memory;
 
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
@@ -33,3 +34,4 @@ pub use runaway::{
     Runaway, RunawayAction, RunawayError, RunawayKey, RunawayMeasure, RunawayRule, RunawayRules,
     RunawayScope, RunawayTerms, RunawayVerdict, StatementUsage, TenantRules,
 };
+pub use work_memory::{TenantWorkMemory, WorkMemory, WorkMemoryRefusal, WorkOperator};
