@@ -3,7 +3,7 @@
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
 //! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
 //! weight with the meters that audit them, the ledger by the minute, which
-//! worker is whose home, which statements run away, and which pages leave memory.
+//! worker is whose home, which statements run away, who may hold working memory, and which pages leave memory.
 
 mod cpu;
 #[cfg(test)]
@@ -22,8 +22,9 @@ pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{EvictionTime, UseTimes, VictimChoice};
 pub use meter::{
     Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval, IoMeter,
-    IoMeterVolume, IoRow, IoUsage, LedgerRow, Resource, Retention, RollUp, RollUpBlock, RollUpError,
-    RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram, WallMinute,
+    IoMeterVolume, IoRow, IoUsage, LedgerRow, OperatorWorkMeter, Resource, Retention, RollUp, RollUpBlock,
+    RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram,
+    StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
 };
 pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
 pub use policy::{Overbooking, Policy};

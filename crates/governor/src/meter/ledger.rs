@@ -11,7 +11,8 @@ pub enum Resource {
     Io { volume: u32 },
     /// Buffer memory, in reads and write-backs; priced by the excess one.
     Memory,
-    /// Working memory, in spilled I/Os; priced by the excess one.
+    /// Working memory, in I/Os spilled; priced by the excess one. `promised` and `demanded` are what would have been spilled with the
+    /// promise to itself.
     WorkMemory,
 }
 

@@ -7,6 +7,7 @@ mod cpu;
 mod io;
 mod ledger;
 mod rollup;
+mod work_memory;
 
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
 pub use io::{DelayHistogram, IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
@@ -14,4 +15,7 @@ pub use ledger::{Cause, Delays, LedgerRow, Resource};
 pub use rollup::{
     Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled,
     SparseHistogram, WallMinute,
+};
+pub use work_memory::{
+    OperatorWorkMeter, StatementWorkMeter, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
 };

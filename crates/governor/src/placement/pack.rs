@@ -98,10 +98,8 @@ impl Problem {
             taken.iter().enumerate().map(|(worker, taken)| (*taken, worker)).collect();
         // Workers that a tenant with parts is on already.
         let mut used: BTreeSet<(usize, usize)> = BTreeSet::new();
-        let mut order = self.decreasing();
-        // Homes first, so that parts can keep away from them.
-        order.sort_by_key(|item| self.items[*item].part_of.is_some());
-        for item in order {
+        // A home is no smaller than its parts and comes before them, so they can keep away from it.
+        for item in self.decreasing() {
             let tenant = self.items[item].part_of.unwrap_or(item);
             if !homed(item) {
                 let free = by_taken.iter().find(|(_, worker)| !used.contains(&(tenant, *worker)));

@@ -115,6 +115,16 @@ fn more_than_a_core_has_a_worker_to_itself_and_room_elsewhere() {
 }
 
 #[test]
+fn parts_keep_away_from_their_home_even_where_it_is_emptiest() {
+    let full = [(1000, 0, Some(1)), (1000, 0, Some(1)), (1000, 0, Some(2)), (1000, 0, Some(2))];
+    let residents = residents(&[&[(2300, 0, None)], &full[..]].concat());
+    let plan = plan(&residents, 3);
+    assert_eq!((plan.packing, plan.homes[0]), (Packing::Impossible, WorkerId(0)));
+    let workers: Vec<u16> = plan.elsewhere.iter().map(|part| part.worker.0).collect();
+    assert_eq!(workers, [1, 2]);
+}
+
+#[test]
 fn new_tenants_fill_what_is_left() {
     let residents = residents(&[(700, 0, Some(0)), (300, 0, None), (600, 0, Some(1)), (400, 0, None)]);
     let plan = plan(&residents, 2);
@@ -258,15 +268,16 @@ proptest! {
 
     /// Against trying everything: found if there is one, said to be impossible if not, with the fewest moves.
     #[test]
-    fn small_servers_are_packed_with_the_fewest_moves(seed in any::<u64>(), workers in 1..5usize, count in 0..8usize) {
+    fn small_servers_are_packed_with_the_fewest_moves(seed in any::<u64>(), workers in 1..5usize, count in 0..9usize) {
         let mut draws = Draws(seed);
         let most = [1400, 700, 400][draws.between(0, 2) as usize];
-        let of: Vec<_> = (0..count)
-            .map(|_| {
-                let home = (draws.between(0, 4) > 0).then(|| draws.between(0, workers as u64 - 1) as u16);
-                (draws.between(0, most) as u32, 0, home)
-            })
-            .collect();
+        // In one case of two there is no room to spare.
+        let sizes = match draws.between(0, 1) {
+            0 => (0..count).map(|_| draws.between(0, most) as u32).collect(),
+            _ => pieces(&mut draws, workers, count),
+        };
+        let home = |draws: &mut Draws| (draws.between(0, 6) > 0).then(|| draws.between(0, workers as u64 - 1) as u16);
+        let of: Vec<_> = sizes.into_iter().map(|size| (size, 0, home(&mut draws))).collect();
         let residents = residents(&of);
         let problem = Problem::new(&residents, workers, 1000);
         let mut fewest = None;
@@ -360,6 +371,21 @@ proptest! {
         }
         prop_assert!(steps <= 2 * count, "{} moves of {} tenants", steps, count);
     }
+}
+
+/// Too many for the search: the heuristics alone have to be sparing.
+#[test]
+fn many_tenants_stay_where_a_few_large_ones_can_move() {
+    let mut of = vec![(700, 0, Some(0)), (600, 0, Some(0))];
+    of.extend((0..100).map(|_| (5, 0, Some(0))));
+    let over_by_800 = plan(&residents(&of), 3);
+    assert_eq!((over_by_800.packing, tenants_moved(&over_by_800)), (Packing::Fits, vec![0, 1]));
+    // No gap is large enough for the one that has to go: two small ones make room for it.
+    let mut of = vec![(700, 0, Some(0)), (600, 0, Some(0))];
+    of.extend((0..20).map(|n| (50, 0, Some(1 + n % 2))));
+    of.extend((0..60).map(|_| (1, 0, Some(2))));
+    let fragmented = plan(&residents(&of), 3);
+    assert_eq!((fragmented.packing, fragmented.moves.len()), (Packing::Fits, 3));
 }
 
 /// Ten thousand tenants on 64 workers, filled to 97 %, from nowhere good.

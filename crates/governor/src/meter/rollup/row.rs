@@ -47,8 +47,8 @@ pub struct RollUpRow {
     /// What was given in each interval, by the second.
     pub given_rates: SparseHistogram,
     /// What would have been taken in each interval had nobody been in the way, by the second, as well as it can be known afterwards: of
-    /// processor time what was given or the time with a task, the larger, so that a tenant that waits counts as one task that waits; of the
-    /// others what was given and what was due and not given.
+    /// processor time what was given or the time with a task, the larger, so that a tenant that waits counts as one task that waits; of I/O what was given and what
+    /// was due and not given; of memory the baseline, what there would have been with the promise to itself.
     pub wanted_rates: SparseHistogram,
 }
 
@@ -56,7 +56,8 @@ pub struct RollUpRow {
 fn wanted(row: &LedgerRow) -> u64 {
     match row.resource {
         Resource::Cpu => row.given.max(row.active.0),
-        Resource::Io { .. } | Resource::Memory | Resource::WorkMemory => row.given.saturating_add(row.missed),
+        Resource::Io { .. } => row.given.saturating_add(row.missed),
+        Resource::Memory | Resource::WorkMemory => row.demanded,
     }
 }
 
