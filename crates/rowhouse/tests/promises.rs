@@ -103,6 +103,16 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
         assert_eq!(usage[0].get("cpu_max"), None);
         assert!(number(&usage[0], "cpu_seconds") > 0.0);
         assert_eq!(number(&usage[0], "sessions"), 1.0);
+        let waits = rows(&owner, "SELECT * FROM rowhouse.tenant_waits").await;
+        assert!(waits.iter().all(|row| row.get("tenant") == Some("acme")), "its own");
+        let waited = |what: &str| {
+            let row = waits.iter().find(|row| row.get("wait") == Some(what));
+            number(row.unwrap_or_else(|| panic!("{what} is there")), "seconds")
+        };
+        for what in ["running", "runnable", "client", "log flush"] {
+            assert!(waited(what) > 0.0, "{what}");
+        }
+        assert_eq!(waited("own cap"), 0.0, "there is no limit");
         let other = server.owner("other").await;
         assert!(rows(&other, "SELECT * FROM rowhouse.ledger WHERE tenant <> 'other'").await.is_empty());
         let all = rows(&admin, "SELECT DISTINCT tenant FROM rowhouse.tenant_usage ORDER BY 1").await;

@@ -37,6 +37,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "ledger" => ledger(out, false),
         "violations" => ledger(out, true),
         "tenant_usage" => tenant_usage(out),
+        "tenant_waits" => tenant_waits(out),
         _ => return false,
     }
     true
@@ -247,6 +248,17 @@ fn tenant_usage(out: &mut Rows<'_>) {
             ("page_reads", count(usage.page_reads)),
             ("page_writes", count(usage.page_writes)),
             ("sessions", count(usage.sessions)),
+        ]);
+    }
+}
+
+fn tenant_waits(out: &mut Rows<'_>) {
+    for wait in out.shared.context.ledger.tenant_waits() {
+        out.add(vec![
+            ("tenant", text(wait.tenant)),
+            ("wait", text(wait.wait)),
+            ("seconds", Datum::Float8(wait.seconds)),
+            ("count", Datum::Int8(i64::try_from(wait.count).unwrap_or(i64::MAX))),
         ]);
     }
 }

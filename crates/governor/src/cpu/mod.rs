@@ -295,6 +295,12 @@ impl CpuScheduler {
         standing.map_or(Nanos(0), |standing| standing.shared.used())
     }
 
+    /// For how long a tenant was runnable here and over its limit, until the last call that told the time.
+    pub fn over_limit(&mut self, tenant: TenantId) -> Nanos {
+        let now = self.clock.now();
+        self.find(tenant).map_or(Nanos(0), |account| self.standing(account).over(now))
+    }
+
     /// Tenants that are runnable, those over their limit included.
     pub fn runnable_count(&self) -> usize {
         self.spare.len() + self.limited.len()
@@ -458,10 +464,12 @@ impl CpuScheduler {
             for heap in [&mut self.due, &mut self.later, &mut self.spare] {
                 heap.remove(account);
             }
+            standing.note_over(true, now);
             let until = u128::from(standing.shared.limit.allowed_at());
             self.limited.put(account, Key { value: until, turn });
             return;
         }
+        standing.note_over(false, now);
         self.limited.remove(account);
         if let Some(rate) = standing.rate() {
             let has_deficit = self.due.contains(account);
@@ -491,12 +499,13 @@ impl CpuScheduler {
 
     /// Makes a tenant blocked.
     fn leave(&mut self, account: u32) {
-        let virtual_now = self.clock.virtual_now();
+        let (now, virtual_now) = (self.clock.now(), self.clock.virtual_now());
         let standing = self.standing(account);
         if !standing.runnable {
             return;
         }
         standing.runnable = false;
+        standing.note_over(false, now);
         standing.count_worker();
         standing.slept_at = virtual_now;
         for heap in [&mut self.due, &mut self.later, &mut self.spare, &mut self.limited] {

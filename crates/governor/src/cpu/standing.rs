@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::TenantId;
+use base::{Nanos, TenantId};
 
 use super::account::CpuAccount;
 use super::rate::Rate;
@@ -34,6 +34,9 @@ pub(super) struct Standing {
     /// The limit that is in force.
     pub(super) limit: Option<Rate>,
     pub(super) runnable: bool,
+    /// Runnable and over its limit: for how long in all, and since when.
+    over: u64,
+    over_since: Option<u64>,
     /// Whether the tenant is counted in the account's `workers`.
     pub(super) counted: bool,
     /// The instant at which all it took as its due was due: before the present, and there is a deficit of the time in
@@ -54,6 +57,23 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// Notes whether it is runnable and over its limit.
+    pub(super) fn note_over(&mut self, is_over: bool, now: u64) {
+        match (self.over_since, is_over) {
+            (None, true) => self.over_since = Some(now),
+            (Some(since), false) => {
+                self.over += now.saturating_sub(since);
+                self.over_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long it was runnable and over its limit, until now.
+    pub(super) fn over(&self, now: u64) -> Nanos {
+        Nanos(self.over + self.over_since.map_or(0, |since| now.saturating_sub(since)))
+    }
+
     pub(super) fn new(tenant: TenantId, shared: Arc<CpuAccount>) -> Standing {
         Standing {
             tenant,
@@ -63,6 +83,8 @@ impl Standing {
             reserved: None,
             limit: None,
             runnable: false,
+            over: 0,
+            over_since: None,
             counted: false,
             position: 0,
             deadline: 0,

@@ -16,11 +16,71 @@ pub struct TenantAccount {
     /// Written by the worker's thread alone, read by any.
     used: AtomicU64,
     polls: AtomicU64,
+    waits: [WaitTotals; Wait::ALL.len()],
+}
+
+/// What a task of a tenant waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Its turn on the worker, others running.
+    Runnable,
+    /// The end of what the tenant is over its limit of processor time.
+    OwnCap,
+    /// Pages to be read.
+    PageRead,
+    /// Its commit, or one that it has seen, to be durable.
+    LogFlush,
+    /// A lock, of a row or a table.
+    Lock,
+    /// Room for pages.
+    Memory,
+    /// The client's next message.
+    Client,
+}
+
+impl Wait {
+    /// All of them, in order.
+    pub const ALL: [Wait; 7] = [
+        Wait::Runnable,
+        Wait::OwnCap,
+        Wait::PageRead,
+        Wait::LogFlush,
+        Wait::Lock,
+        Wait::Memory,
+        Wait::Client,
+    ];
+
+    /// As `rowhouse.tenant_waits` says it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Wait::Runnable => "runnable",
+            Wait::OwnCap => "own cap",
+            Wait::PageRead => "page read",
+            Wait::LogFlush => "log flush",
+            Wait::Lock => "lock",
+            Wait::Memory => "memory",
+            Wait::Client => "client",
+        }
+    }
+}
+
+/// Written by the worker's thread alone, read by any.
+#[derive(Default)]
+struct WaitTotals {
+    time: AtomicU64,
+    count: AtomicU64,
 }
 
 impl TenantAccount {
     pub(super) fn new(tenant: TenantId, worker: Arc<Shared>, queue: usize) -> TenantAccount {
-        TenantAccount { tenant, worker, queue, used: AtomicU64::new(0), polls: AtomicU64::new(0) }
+        TenantAccount {
+            tenant,
+            worker,
+            queue,
+            used: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
+            waits: Default::default(),
+        }
     }
 
     /// Whose it is.
@@ -36,6 +96,19 @@ impl TenantAccount {
     /// Polls so far.
     pub fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
+    }
+
+    /// For how long and how often its tasks waited so far, each task counted; waits that have ended.
+    pub fn waited(&self, wait: Wait) -> (Nanos, u64) {
+        let totals = &self.waits[wait as usize];
+        (Nanos(totals.time.load(Ordering::Relaxed)), totals.count.load(Ordering::Relaxed))
+    }
+
+    /// Counts a wait that has ended. On the worker's thread.
+    pub(crate) fn add_wait(&self, wait: Wait, time: Nanos) {
+        let totals = &self.waits[wait as usize];
+        totals.time.store(totals.time.load(Ordering::Relaxed) + time.0, Ordering::Relaxed);
+        totals.count.store(totals.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     // A plain load and store: there is one writer, and an atomic add would cost a locked instruction each poll.

@@ -17,7 +17,7 @@ mod proxy;
 mod run_queues;
 mod worker;
 
-pub use account::TenantAccount;
+pub use account::{TenantAccount, Wait};
 pub use governing::{CpuGoverning, Governing, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;

@@ -9,12 +9,13 @@ use base::{Nanos, TenantId};
 use governor::{CpuFeed, CpuScheduler, Pick};
 use rustc_hash::FxHashMap;
 
+use super::account::Wait;
 use super::governing::{CpuGoverning, Terms};
 use super::handle::{Account, Work};
 
 struct Queue {
     account: Account,
-    work: VecDeque<Work>,
+    work: VecDeque<Waiting>,
     /// Proxies among `work`.
     proxies: u32,
     /// What was popped and is not settled yet.
@@ -22,6 +23,13 @@ struct Queue {
     /// Polls and time charged since the last reconciliation; both zero if the queue is not in `touched`.
     polls: u64,
     polled: Nanos,
+}
+
+struct Waiting {
+    work: Work,
+    /// Since when, and for how long its tenant had been over its limit by then.
+    since: Nanos,
+    over_limit: Nanos,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +100,7 @@ impl RunQueues {
             for work in
                 self.queues.iter().flatten().filter(|queue| queue.proxies > 0).flat_map(|queue| &queue.work)
             {
-                if let Work::Proxy(proxy) = work {
+                if let Work::Proxy(proxy) = &work.work {
                     proxy.hold();
                 }
             }
@@ -109,8 +117,9 @@ impl RunQueues {
         self.proxies += usize::from(is_proxy);
         self.not_before = None;
         let index = account.queue;
+        let over_limit = self.scheduler.over_limit(account.tenant);
         let queue = self.queue(account);
-        queue.work.push_back(work);
+        queue.work.push_back(Waiting { work, since: now, over_limit });
         queue.proxies += u32::from(is_proxy);
         let was_empty = queue.work.len() == 1;
         let demand = queue.demand();
@@ -149,7 +158,12 @@ impl RunQueues {
         let tenant = pick.tenant()?;
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
-        let work = queue.work.pop_front().expect("a runnable tenant has work");
+        let Waiting { work, since, over_limit } = queue.work.pop_front().expect("a runnable tenant has work");
+        let (waited, over) = (now - since, self.scheduler.over_limit(tenant) - over_limit);
+        if over > Nanos(0) {
+            queue.account.add_wait(Wait::OwnCap, over.min(waited));
+        }
+        queue.account.add_wait(Wait::Runnable, waited - over);
         queue.running = Some(if work.is_proxy() { Running::Proxy } else { Running::Task });
         queue.proxies -= u32::from(work.is_proxy());
         self.ready -= 1;
@@ -158,12 +172,14 @@ impl RunQueues {
     }
 
     /// Puts back what was popped and not run; it is first in its queue again.
-    pub(super) fn put_back(&mut self, index: usize, work: Work) {
+    pub(super) fn put_back(&mut self, index: usize, work: Work, now: Nanos) {
+        let tenant = self.tenant_of(index);
+        let over_limit = self.scheduler.over_limit(tenant);
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
         queue.running = None;
         queue.proxies += u32::from(work.is_proxy());
         self.proxies += usize::from(work.is_proxy());
-        queue.work.push_front(work);
+        queue.work.push_front(Waiting { work, since: now, over_limit });
         self.ready += 1;
     }
 
@@ -265,7 +281,7 @@ impl RunQueues {
     pub(super) fn take_all(&mut self, now: Nanos) -> Vec<Work> {
         let mut all = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
-            all.extend(queue.work.drain(..));
+            all.extend(queue.work.drain(..).map(|waiting| waiting.work));
             (queue.proxies, queue.running) = (0, None);
             self.feed.tasks(queue.account.tenant, 0, now);
             self.scheduler.blocked(queue.account.tenant, now);

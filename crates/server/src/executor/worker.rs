@@ -306,7 +306,7 @@ impl Worker {
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
                 Work::Proxy(proxy) if polls > 1 => {
-                    local.queues.borrow_mut().put_back(index, Work::Proxy(proxy));
+                    local.queues.borrow_mut().put_back(index, Work::Proxy(proxy), now);
                     return Ok(polls - 1);
                 }
                 Work::Proxy(proxy) => {

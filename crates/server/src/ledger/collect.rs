@@ -14,7 +14,7 @@ use super::Totals;
 use super::io_audit::IoAudit;
 use super::published::{Known, Published};
 use crate::StartError;
-use crate::executor::Governing;
+use crate::executor::{Governing, Wait};
 use crate::shared::Shared;
 
 /// How long rows are kept.
@@ -153,6 +153,7 @@ impl Collector {
             let entry = shared.tenants.get(*tenant)?;
             let row = entry.row();
             let (resident, pages) = entry.home.page_figures();
+            let on_worker = entry.home.worker().account(*tenant);
             let known = Known {
                 name: row.name,
                 promise: row.promise,
@@ -162,6 +163,8 @@ impl Collector {
                 page_reads: pages.reads,
                 page_writes: pages.write_backs,
                 sessions: shared.sessions.count_of(*tenant) as u64,
+                running: (on_worker.used(), on_worker.polls()),
+                waits: Wait::ALL.map(|wait| on_worker.waited(wait)),
             };
             Some((*tenant, Arc::new(known)))
         };

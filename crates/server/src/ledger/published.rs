@@ -6,9 +6,10 @@ use base::{Nanos, TenantId};
 use env::Env;
 use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource};
 use rustc_hash::FxHashMap;
-use sql::session::{LedgerEntry, LedgerRows, UsageEntry};
+use sql::session::{LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
 
 use super::Totals;
+use crate::executor::Wait;
 
 /// A tenant of which nothing was heard for this long uses nothing now.
 const USAGE_AGE_MAX: Nanos = Nanos(2 * CpuTerms::INTERVAL_DEFAULT.0);
@@ -24,6 +25,9 @@ pub(super) struct Known {
     pub(super) page_reads: u64,
     pub(super) page_writes: u64,
     pub(super) sessions: u64,
+    /// Processor time, then by [`Wait`].
+    pub(super) running: (Nanos, u64),
+    pub(super) waits: [(Nanos, u64); Wait::ALL.len()],
 }
 
 /// Never changed once it is made known.
@@ -91,6 +95,28 @@ impl LedgerRows for View {
         entries.sort_by(|a, b| a.tenant.cmp(&b.tenant));
         entries
     }
+
+    fn tenant_waits(&self) -> Vec<WaitEntry> {
+        let mut shown: Vec<&Known> = self
+            .published
+            .tenants
+            .iter()
+            .filter(|(tenant, _)| self.shows(**tenant))
+            .map(|(_, known)| &**known)
+            .collect();
+        shown.sort_by(|a, b| a.name.cmp(&b.name));
+        shown.into_iter().flat_map(waits_of).collect()
+    }
+}
+
+fn waits_of(known: &Known) -> impl Iterator<Item = WaitEntry> {
+    let waits = Wait::ALL.iter().map(|wait| wait.as_str()).zip(known.waits);
+    std::iter::once(("running", known.running)).chain(waits).map(|(wait, (time, count))| WaitEntry {
+        tenant: known.name.clone(),
+        wait,
+        seconds: time.as_secs_f64(),
+        count,
+    })
 }
 
 fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {

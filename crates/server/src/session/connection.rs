@@ -12,6 +12,7 @@ use super::control::{Control, Interruption};
 use super::host::Host;
 use super::messages::Left;
 use super::output::Output;
+use crate::executor::{TenantAccount, Wait};
 use crate::reception::Authenticated;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -57,6 +58,8 @@ pub(super) struct Connection {
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
+    /// Of its tenant on its worker.
+    pub(super) account: Arc<TenantAccount>,
     /// The opening of the tenant that the session belongs to.
     pub(super) incarnation: u64,
     pub(super) copying: Option<Resume>,
@@ -105,6 +108,7 @@ pub(crate) async fn serve(
     };
     let mut connection = Connection {
         shared,
+        account: home.worker().account(control.tenant),
         home,
         control,
         stream: client.stream,
@@ -219,7 +223,10 @@ impl Connection {
         let limit = if in_transaction { timeouts.idle_in_transaction } else { timeouts.idle };
         let deadline = limit.map(|limit| env::now() + limit);
         let input = std::mem::take(&mut self.input);
-        match self.control.race_idle(deadline, self.stream.recv(input)).await {
+        let began = env::now();
+        let received = self.control.race_idle(deadline, self.stream.recv(input)).await;
+        self.account.add_wait(Wait::Client, env::now() - began);
+        match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
                 self.input = input;
@@ -266,7 +273,10 @@ impl Connection {
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.flush_wanted = false;
         if let Some(observed) = self.session.observed() {
-            match self.control.race_idle(None, self.home.wait_durable(observed)).await {
+            let began = env::now();
+            let durable = self.control.race_idle(None, self.home.wait_durable(observed)).await;
+            self.account.add_wait(Wait::LogFlush, env::now() - began);
+            match durable {
                 Ok(durable) => durable?,
                 // What the output says may not be told, and is not.
                 Err(interruption) => {

@@ -9,7 +9,7 @@ use sql::session::{Home, Pause, Session, Timeouts};
 use super::connection::{Connection, End};
 use super::control::Interruption;
 use super::output::Output;
-use crate::executor;
+use crate::executor::{self, Wait};
 
 /// Why a pause did not end as hoped.
 pub(super) enum Failed {
@@ -74,8 +74,29 @@ impl Connection {
         Ok(Err(error))
     }
 
-    /// Awaits what a call paused for.
+    /// Awaits what a call paused for, and counts the wait.
     async fn pause(
+        &mut self,
+        pause: Pause,
+        timeouts: Timeouts,
+        deadline: Option<Nanos>,
+    ) -> Result<(), Failed> {
+        let kind = match &pause {
+            Pause::Lock(_) => Some(Wait::Lock),
+            Pause::Pages(_) => Some(Wait::PageRead),
+            Pause::Memory(_) => Some(Wait::Memory),
+            Pause::Slice(_) => Some(Wait::LogFlush),
+            _ => None,
+        };
+        let began = env::now();
+        let outcome = self.await_end(pause, timeouts, deadline).await;
+        if let Some(kind) = kind {
+            self.account.add_wait(kind, env::now() - began);
+        }
+        outcome
+    }
+
+    async fn await_end(
         &mut self,
         pause: Pause,
         timeouts: Timeouts,

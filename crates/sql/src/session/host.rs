@@ -89,6 +89,17 @@ pub struct UsageEntry {
     pub sessions: u64,
 }
 
+/// A row of `rowhouse.tenant_waits`: since the server's start, waits that have ended.
+#[derive(Clone, Debug)]
+pub struct WaitEntry {
+    pub tenant: String,
+    /// `running` for the processor time itself.
+    pub wait: &'static str,
+    /// Of all its tasks together.
+    pub seconds: f64,
+    pub count: u64,
+}
+
 /// A row of `pg_locks`.
 #[derive(Clone, Debug, Default)]
 pub struct LockRow {
@@ -106,6 +117,8 @@ pub trait LedgerRows: Send + Sync {
     fn ledger(&self) -> Vec<LedgerEntry>;
     /// What the session's tenant uses (every one that did anything, for the administrator).
     fn tenant_usage(&self) -> Vec<UsageEntry>;
+    /// What the tasks of the session's tenant waited for (of every one that did anything, for the administrator).
+    fn tenant_waits(&self) -> Vec<WaitEntry>;
 }
 
 /// No rows.
@@ -114,6 +127,9 @@ impl LedgerRows for () {
         Vec::new()
     }
     fn tenant_usage(&self) -> Vec<UsageEntry> {
+        Vec::new()
+    }
+    fn tenant_waits(&self) -> Vec<WaitEntry> {
         Vec::new()
     }
 }
