@@ -17,10 +17,10 @@ mod tests;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::limits::IO_UNIT;
 use base::{ByteCount, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use crate::io::IO_UNIT;
 use crate::meter::{Cause, LedgerRow, Resource, SparseHistogram};
 use ghost::Ghost;
 
