@@ -399,6 +399,22 @@ fn deletion_behind_a_queue_leaves_no_pages_behind() {
 }
 
 #[test]
+fn a_full_node_keeps_its_prefix_where_a_longer_one_has_no_room() {
+    let mut test = Test::default();
+    // Until it is gone no key has its prefix; its heads are all of the others' keys.
+    test.put(vec![9], Vec::new());
+    let full = (PAGE_SIZE - 32) / 16 - 12;
+    for last in 0u8..16 {
+        if last == 6 {
+            test.remove(&[9]);
+        }
+        test.put(vec![1, 2, last], vec![last; full]);
+    }
+    assert_eq!(test.pages.pages.len(), 1, "sixteen entries take all of a page");
+    check_against(&test.pages, test.root, &test.model);
+}
+
+#[test]
 fn damaged_pages_are_reported() {
     let mut test = Test::default();
     for i in 0u32..2000 {

@@ -88,8 +88,9 @@ fn insert_if_fits(page: &mut PageBytes, slot: usize, key: &[u8], payload: Payloa
     true
 }
 
-/// Rebuilds a node that has just grown to one of a few sizes with the longest prefix its keys share. A node begins
-/// with the prefix of its first keys or none; without this its heads would all be alike until it first fills.
+/// Rebuilds a node that has just grown to one of a few sizes with the longest prefix its keys share, if it then fits the page: keys
+/// of which heads hold all are no shorter for it. A node begins with the prefix of its first keys or none; without this its
+/// heads would all be alike until it first fills.
 #[inline]
 pub(crate) fn tighten_if_due(page: &mut PageBytes) {
     if matches!(Node(page).count(), 4 | 16 | 64) {
@@ -103,6 +104,11 @@ fn tighten(page: &mut PageBytes) {
     let first = node.key(0);
     let prefix_len = common_len(&first, &node.key(node.count() - 1));
     if prefix_len <= node.prefix_len() {
+        return;
+    }
+    let entries = (0..node.count())
+        .map(|i| SLOT_LEN + rest_len(node.key_len(i) - prefix_len) + payload_of(node, i).stored.len());
+    if prefix_len + entries.sum::<usize>() > CAPACITY {
         return;
     }
     let image = *page;
