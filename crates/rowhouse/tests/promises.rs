@@ -125,3 +125,25 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
         assert!(rows(&admin, of_acme).await.is_empty(), "with the tenant its rows go");
     });
 }
+
+#[test]
+fn the_ledger_by_the_minute_outlives_the_server() {
+    let mut server = Server::with_acme();
+    let history = "SELECT sum(intervals)::int8 AS intervals, sum(given) AS given, min(minutes) AS minutes FROM rowhouse.ledger_history WHERE tenant = 'acme' AND resource = 'cpu'";
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        admin.batch_execute("ALTER TENANT acme SET (cpu = 0.25)").await.expect("altered");
+        owner.batch_execute(TABLE).await.expect("rows");
+        work(&owner, Duration::from_millis(2500)).await;
+    });
+    server.terminate();
+    server.restart();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        let row = &rows(&admin, history).await[0];
+        assert!(number(row, "intervals") >= 2.0 && number(row, "given") > 0.1, "{row:?}");
+        assert_eq!(number(row, "minutes"), 1.0);
+        let others = "SELECT tenant FROM rowhouse.ledger_history WHERE tenant <> 'acme'";
+        assert!(rows(&owner, others).await.is_empty(), "its own only");
+    });
+}

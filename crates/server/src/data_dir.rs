@@ -7,6 +7,7 @@
 //! DIR/tls/…             self-signed certificate and key, mode 0600
 //! DIR/tenants/ID.rowhouse   data files of the volume `default`
 //! DIR/tmp/ID.N           temporary files of analytical queries, removed at start
+//! DIR/ledger/…          the ledger by the minute, for 30 days
 //! DIR/reserve           space set aside for a full disk
 //! DIR/log/…             the workers' logs, unless elsewhere
 //! ```

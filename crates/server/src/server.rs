@@ -16,11 +16,12 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
+use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
 use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
-use crate::ledger::{Ledger, LedgerThread};
+use crate::ledger::{History, Ledger, LedgerThread};
 use crate::pauses::Pauses;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
@@ -119,6 +120,8 @@ impl Server {
         let volumes = config.volumes.iter().map(|(_, dir)| dir);
         let dirs = std::iter::once(&config.data_dir).chain(volumes).chain(&config.log_dir);
         let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
+        let of_history = env.charging(&io_accounts.of(TenantId::SYSTEM, DATA_VOLUME));
+        let history = History::new(of_history.disk, &config.data_dir);
         let shared = Arc::new(Shared {
             env: env.clone(),
             reserves,
@@ -135,6 +138,7 @@ impl Server {
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
             ledger: Ledger::default(),
+            history,
             io_accounts,
         });
         let _ = later.set(Arc::downgrade(&shared));

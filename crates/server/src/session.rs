@@ -15,5 +15,5 @@ mod output;
 
 pub(crate) use connection::serve;
 pub(crate) use control::{Control, Sessions};
-pub(crate) use host::{Host, wall_clock};
+pub(crate) use host::{Host, from_unix_seconds, wall_clock};
 pub(crate) use output::Output;

@@ -13,7 +13,7 @@ use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::WorkerHandle;
 use crate::io_accounts::IoAccounts;
-use crate::ledger::Ledger;
+use crate::ledger::{History, Ledger};
 use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
@@ -71,6 +71,7 @@ pub(crate) struct Shared {
     /// Of taking snapshots, for analytical queries and checkpoints.
     pub(crate) snapshot_pauses: Pauses,
     pub(crate) ledger: Ledger,
+    pub(crate) history: History,
     pub(crate) io_accounts: IoAccounts,
 }
 

@@ -26,7 +26,7 @@ pub(crate) use head_start::{HeadStartRun, HeadStartThread, HeadStarts};
 pub(crate) use home::Home;
 pub(crate) use maintenance::{forget_lost, keep_log, maintain, recover_tails, shut_down};
 pub use offline::{KnownTenant, known_tenants};
-pub(crate) use registry::{Entry, TenantRow, Tenants};
+pub(crate) use registry::{Entry, Names, TenantRow, Tenants};
 
 /// The administrator's database.
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";

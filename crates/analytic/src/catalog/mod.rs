@@ -16,7 +16,7 @@ mod types_rows;
 
 use std::sync::Arc;
 
-use base::SqlResult;
+use base::{SqlError, SqlResult};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::datasource::{MemTable, TableProvider};
@@ -32,6 +32,8 @@ pub(crate) struct Rows<'a> {
     pub(crate) shared: &'a Shared,
     table: &'static SystemTable,
     rows: Vec<Row>,
+    /// Why they cannot be had.
+    failed: Option<SqlError>,
 }
 
 impl Rows<'_> {
@@ -72,14 +74,17 @@ fn blank(ty: PgType) -> Datum {
 }
 
 /// The rows of `table` as this session sees them.
-pub(crate) fn rows(table: &'static SystemTable, shared: &Shared) -> Vec<Row> {
-    let mut out = Rows { shared, table, rows: Vec::new() };
+///
+/// # Errors
+/// 58030: a table that is made from files, and they cannot be read.
+fn rows(table: &'static SystemTable, shared: &Shared) -> SqlResult<Vec<Row>> {
+    let mut out = Rows { shared, table, rows: Vec::new(), failed: None };
     let fills: &[fn(&mut Rows<'_>, &str) -> bool] = match table.schema {
         "information_schema" => &[information::fill, grants::fill],
         _ => &[objects::fill, types_rows::fill, server::fill],
     };
     fills.iter().any(|fill| fill(&mut out, table.name));
-    out.rows
+    out.failed.map_or(Ok(out.rows), Err)
 }
 
 /// `table` for DataFusion, under the given field names. Without a snapshot (a query only described) it has no rows.
@@ -89,7 +94,7 @@ pub(crate) fn provider(
     shared: Arc<Shared>,
 ) -> SqlResult<Arc<dyn TableProvider>> {
     let schema = Arc::new(Schema::new(fields));
-    let rows = if shared.view.is_some() { rows(table, &shared) } else { Vec::new() };
+    let rows = if shared.view.is_some() { rows(table, &shared)? } else { Vec::new() };
     let mut columns: Vec<value::Column> = table
         .columns
         .iter()

@@ -38,6 +38,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "violations" => ledger(out, true),
         "tenant_usage" => tenant_usage(out),
         "tenant_waits" => tenant_waits(out),
+        "ledger_history" => ledger_history(out),
         _ => return false,
     }
     true
@@ -248,6 +249,39 @@ fn tenant_usage(out: &mut Rows<'_>) {
             ("page_reads", count(usage.page_reads)),
             ("page_writes", count(usage.page_writes)),
             ("sessions", count(usage.sessions)),
+        ]);
+    }
+}
+
+fn ledger_history(out: &mut Rows<'_>) {
+    let entries = match out.shared.context.ledger.history() {
+        Ok(entries) => entries,
+        Err(error) => {
+            out.failed = Some(error);
+            return;
+        }
+    };
+    let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
+    for entry in entries {
+        out.add(vec![
+            ("tenant", text(entry.tenant)),
+            ("resource", text(entry.resource)),
+            ("volume", entry.volume.map_or(Datum::Null, text)),
+            ("began", Datum::TimestampTz(entry.began)),
+            ("minutes", Datum::Int4(i32::try_from(entry.minutes).unwrap_or(i32::MAX))),
+            ("intervals", count(entry.intervals)),
+            ("overbooked", count(entry.overbooked)),
+            ("system", count(entry.system)),
+            ("neighbour", count(entry.neighbour)),
+            ("device", count(entry.device)),
+            ("active", Datum::Float8(entry.active)),
+            ("promised", Datum::Float8(entry.promised)),
+            ("demanded", Datum::Float8(entry.demanded)),
+            ("given", Datum::Float8(entry.given)),
+            ("missed", Datum::Float8(entry.missed)),
+            ("over", Datum::Float8(entry.over)),
+            ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
+            ("owed", Datum::Float8(entry.owed)),
         ]);
     }
 }

@@ -5,17 +5,19 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, TenantId};
-use env::{JoinHandle, ShutdownSignal};
+use env::{Env, JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
-use governor::{CpuAudit, CpuTerms, LedgerRow, Resource};
+use governor::{CpuAudit, CpuTerms, LedgerRow, Resource, Retention, RollUp, RollUpBlock, WallMinute};
 use rustc_hash::FxHashMap;
 
 use super::Totals;
+use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
 use super::published::{Known, Published};
 use crate::StartError;
 use crate::executor::{Governing, Wait};
 use crate::shared::Shared;
+use crate::tenants::Names;
 
 /// How long rows are kept.
 const KEPT_FOR: Nanos = Nanos::from_secs(3600);
@@ -45,9 +47,10 @@ impl LedgerThread {
                 while let Some(next) = collector.collect(env::now()) {
                     let pause = (next - env::now()).max(PAUSE_MIN);
                     if let Either::Left(_) = select(&mut stopped, pin!(env::sleep(pause))).await {
-                        return;
+                        break;
                     }
                 }
+                collector.finish();
             });
         };
         let thread = shared.env.threads.spawn("ledger", None, Box::new(body));
@@ -65,6 +68,22 @@ impl Drop for LedgerThread {
     }
 }
 
+/// The minute of an instant of the server's clock, which is not later than now.
+fn minute_of(env: &Env, at: Nanos) -> WallMinute {
+    let unix = env.clock.unix_micros() - (env.now() - at).0 as i64 / 1000;
+    WallMinute::of_unix_seconds(u64::try_from(unix / 1_000_000).unwrap_or(0))
+}
+
+fn open_history(shared: &Shared) -> Option<HistoryWriter> {
+    match HistoryWriter::open(shared.history.clone(), Retention::default()) {
+        Ok(writer) => Some(writer),
+        Err(error) => {
+            tracing::warn!(%error, "the ledger's history cannot be written; it is kept for an hour only");
+            None
+        }
+    }
+}
+
 struct Collector {
     shared: Weak<Shared>,
     cpu: CpuAudit,
@@ -72,6 +91,11 @@ struct Collector {
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
     tenants: FxHashMap<TenantId, Account>,
+    rollup: RollUp,
+    /// `None` if it cannot be written: the operator was told.
+    history: Option<HistoryWriter>,
+    env: Env,
+    names: Arc<Names>,
     volumes: Arc<[String]>,
 }
 
@@ -93,6 +117,10 @@ impl Collector {
             rows: VecDeque::new(),
             row_count: 0,
             tenants: FxHashMap::default(),
+            rollup: RollUp::default(),
+            history: open_history(shared),
+            env: shared.env.clone(),
+            names: Arc::default(),
             volumes: shared.config.volume_names().map(str::to_owned).collect(),
         }
     }
@@ -112,19 +140,41 @@ impl Collector {
         self.add(ended);
         self.forget_old(now);
         let known = self.known(&shared);
+        let minute = minute_of(&self.env, now);
+        let ended = self.rollup.take_ended(minute);
+        self.write(&ended, minute);
+        self.names = shared.tenants.names_by_id(&self.names);
         // Whose rows came after its drop is forgotten here.
         self.tenants.retain(|tenant, _| known.contains_key(tenant));
         shared.ledger.publish(Published {
             rows: self.rows.iter().cloned().collect(),
             tenants: known,
             volumes: self.volumes.clone(),
+            names: self.names.clone(),
         });
         let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
         Some(cpu_end.min(self.io.next_end(now)))
     }
 
+    fn write(&mut self, ended: &RollUpBlock, now: WallMinute) {
+        if let Some(history) = &mut self.history
+            && let Err(error) = history.append(ended, now)
+        {
+            // The file is opened anew with the next minute.
+            tracing::warn!(%error, "a minute of the ledger could not be written");
+        }
+    }
+
+    /// Writes what there is of the present minute: the server ends.
+    fn finish(&mut self) {
+        let rest = self.rollup.take_all();
+        let minute = minute_of(&self.env, self.env.now());
+        self.write(&rest, minute);
+    }
+
     fn add(&mut self, ended: Vec<LedgerRow>) {
         for row in &ended {
+            self.rollup.add(row, minute_of(&self.env, row.to));
             let account = self.tenants.entry(row.tenant).or_default();
             account.totals.count(row);
             if row.resource == Resource::Cpu {

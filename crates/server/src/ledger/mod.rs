@@ -6,9 +6,10 @@
 //! taken may be looked through on an analytical thread.
 //!
 //! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
-//! every tenant that did anything the last row is. Nothing of it is on disk yet: a restart begins a new ledger.
+//! every tenant that did anything the last row is. By the minute it is on disk for 30 days ([`history`]).
 
 mod collect;
+mod history;
 mod io_audit;
 mod published;
 mod totals;
@@ -19,6 +20,7 @@ use base::TenantId;
 use sql::session::LedgerRows;
 
 pub(crate) use collect::LedgerThread;
+pub(crate) use history::History;
 use published::{Published, View};
 pub(crate) use totals::Totals;
 
@@ -52,7 +54,7 @@ impl Ledger {
 
     /// What a session may see of it: its own tenant's, or all for `None`.
     pub(crate) fn view(&self, shared: &Shared, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
-        Arc::new(View::new(self.published(), &shared.env, of))
+        Arc::new(View::new(self.published(), shared, of))
     }
 
     /// Every tenant's sums, for `/metrics`.

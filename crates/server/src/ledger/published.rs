@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, TenantId};
-use env::Env;
-use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource};
+use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
+use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource, RollUpRow};
 use rustc_hash::FxHashMap;
-use sql::session::{LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
+use sql::session::{HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
 
-use super::Totals;
+use super::{History, Totals};
 use crate::executor::Wait;
+use crate::shared::Shared;
+use crate::tenants::Names;
 
 /// A tenant of which nothing was heard for this long uses nothing now.
 const USAGE_AGE_MAX: Nanos = Nanos(2 * CpuTerms::INTERVAL_DEFAULT.0);
@@ -39,6 +40,8 @@ pub(super) struct Published {
     pub(super) tenants: FxHashMap<TenantId, Arc<Known>>,
     /// The volumes' names, by number.
     pub(super) volumes: Arc<[String]>,
+    /// Of all tenants there are.
+    pub(super) names: Arc<Names>,
 }
 
 impl Published {
@@ -63,15 +66,16 @@ impl WallClock {
 /// The ledger as one session may see it, taken at one instant.
 pub(super) struct View {
     published: Arc<Published>,
+    history: History,
     clock: WallClock,
     /// Whose rows; `None` for all.
     of: Option<TenantId>,
 }
 
 impl View {
-    pub(super) fn new(published: Arc<Published>, env: &Env, of: Option<TenantId>) -> View {
-        let clock = WallClock { now: env.now(), wall: crate::session::wall_clock(env) };
-        View { published, clock, of }
+    pub(super) fn new(published: Arc<Published>, shared: &Shared, of: Option<TenantId>) -> View {
+        let clock = WallClock { now: shared.env.now(), wall: crate::session::wall_clock(&shared.env) };
+        View { published, history: shared.history.clone(), clock, of }
     }
 
     fn shows(&self, tenant: TenantId) -> bool {
@@ -94,6 +98,18 @@ impl LedgerRows for View {
         let mut entries: Vec<UsageEntry> = shown.map(|(_, known)| usage_of(known, self.clock.now)).collect();
         entries.sort_by(|a, b| a.tenant.cmp(&b.tenant));
         entries
+    }
+
+    fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
+        let failed = |error: std::io::Error| {
+            SqlError::new(SqlState::IO_ERROR, format!("the ledger's history cannot be read: {error}"))
+        };
+        let rows = self.history.read().map_err(failed)?.rows;
+        let entry = |row: &RollUpRow| {
+            let name = self.published.names.get(row.tenant)?;
+            Some(history_of(row, name, &self.published.volumes))
+        };
+        Ok(rows.iter().filter(|row| self.shows(row.tenant)).filter_map(entry).collect())
     }
 
     fn tenant_waits(&self) -> Vec<WaitEntry> {
@@ -119,22 +135,58 @@ fn waits_of(known: &Known) -> impl Iterator<Item = WaitEntry> {
     })
 }
 
-fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {
-    // In the unit that people are shown: core-seconds of processor time, numbers of I/Os.
-    let amount = |amount: u64| amount as f64 / row.resource.priced_unit() as f64;
-    let volume = match row.resource {
+/// In the unit that people are shown: core-seconds of processor time, numbers of I/Os.
+fn shown(resource: Resource, amount: u64) -> f64 {
+    amount as f64 / resource.priced_unit() as f64
+}
+
+fn name_of(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "cpu",
+        Resource::Io { .. } => "io",
+        Resource::Memory => "memory",
+        Resource::WorkMemory => "work_memory",
+    }
+}
+
+fn volume_of(resource: Resource, volumes: &[String]) -> Option<String> {
+    match resource {
         Resource::Io { volume } => volumes.get(volume as usize).cloned(),
         _ => None,
-    };
+    }
+}
+
+fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry {
+    let amount = |amount| shown(row.resource, amount);
+    let [overbooked, system, neighbour, device] = row.broken;
+    HistoryEntry {
+        tenant: tenant.to_owned(),
+        resource: name_of(row.resource),
+        volume: volume_of(row.resource, volumes),
+        began: crate::session::from_unix_seconds(i64::from(row.from.0) * 60),
+        minutes: row.minutes,
+        intervals: row.intervals,
+        overbooked,
+        system,
+        neighbour,
+        device,
+        active: row.active.as_secs_f64(),
+        promised: amount(row.promised),
+        demanded: amount(row.demanded),
+        given: amount(row.given),
+        missed: amount(row.missed),
+        over: amount(row.over),
+        delay_p99: row.delays_worst.map(|delays| delays.p99.as_secs_f64()),
+        owed: row.owed_micros as f64 / 1e6,
+    }
+}
+
+fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock) -> LedgerEntry {
+    let amount = |amount| shown(row.resource, amount);
     LedgerEntry {
         tenant: tenant.to_owned(),
-        resource: match row.resource {
-            Resource::Cpu => "cpu",
-            Resource::Io { .. } => "io",
-            Resource::Memory => "memory",
-            Resource::WorkMemory => "work_memory",
-        },
-        volume,
+        resource: name_of(row.resource),
+        volume: volume_of(row.resource, volumes),
         began: clock.at(row.from),
         ended: clock.at(row.to),
         active: row.active.as_secs_f64(),

@@ -41,6 +41,11 @@ impl Host {
     }
 }
 
+/// Seconds since 1970 as PostgreSQL counts time.
+pub(crate) fn from_unix_seconds(seconds: i64) -> i64 {
+    seconds * 1_000_000 - POSTGRES_EPOCH_MICROS
+}
+
 /// Wall-clock time as PostgreSQL counts it.
 pub(crate) fn wall_clock(env: &env::Env) -> i64 {
     env.clock.unix_micros() - POSTGRES_EPOCH_MICROS

@@ -46,6 +46,21 @@ struct Inner {
     /// Names a statement is changing just now.
     busy: FxHashSet<String>,
     next_id: u64,
+    /// Counts changes of names.
+    version: u64,
+}
+
+/// Every tenant's name, as they were at one instant.
+#[derive(Default)]
+pub(crate) struct Names {
+    by_id: FxHashMap<TenantId, String>,
+    version: u64,
+}
+
+impl Names {
+    pub(crate) fn get(&self, tenant: TenantId) -> Option<&str> {
+        self.by_id.get(&tenant).map(String::as_str)
+    }
 }
 
 /// All tenants. Readable from any thread.
@@ -79,6 +94,16 @@ impl Tenants {
         self.list().into_iter().map(|(name, _)| name).collect()
     }
 
+    /// The names as they are now: `known` again if none has changed since.
+    pub(crate) fn names_by_id(&self, known: &Arc<Names>) -> Arc<Names> {
+        let inner = self.lock();
+        if inner.version == known.version {
+            return known.clone();
+        }
+        let by_id = inner.by_name.iter().map(|(name, entry)| (entry.id, name.clone())).collect();
+        Arc::new(Names { by_id, version: inner.version })
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.lock().by_name.len()
     }
@@ -86,6 +111,7 @@ impl Tenants {
     pub(crate) fn insert(&self, entry: Arc<Entry>) {
         let name = entry.row().name;
         let mut inner = self.lock();
+        inner.version += 1;
         inner.by_id.insert(entry.id, entry.clone());
         let before = inner.by_name.insert(name, entry);
         assert!(before.is_none(), "a tenant's name is unique");
@@ -93,6 +119,7 @@ impl Tenants {
 
     pub(crate) fn rename(&self, entry: &Arc<Entry>, to: &str) {
         let mut inner = self.lock();
+        inner.version += 1;
         let mut row = entry.row();
         inner.by_name.remove(&row.name);
         inner.by_name.insert(to.to_owned(), entry.clone());
@@ -102,6 +129,7 @@ impl Tenants {
 
     pub(crate) fn remove(&self, entry: &Entry) {
         let mut inner = self.lock();
+        inner.version += 1;
         inner.by_name.remove(&entry.row().name);
         inner.by_id.remove(&entry.id);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, SessionId};
+use base::{Nanos, SessionId, SqlResult};
 
 use super::{Field, HostStatement};
 
@@ -89,6 +89,34 @@ pub struct UsageEntry {
     pub sessions: u64,
 }
 
+/// A row of `rowhouse.ledger_history`: one tenant, one resource, one minute or longer. Sums, in the units of [`LedgerEntry`].
+#[derive(Clone, Debug)]
+pub struct HistoryEntry {
+    pub tenant: String,
+    pub resource: &'static str,
+    /// Of I/O.
+    pub volume: Option<String>,
+    /// Microseconds since 2000-01-01 UTC.
+    pub began: i64,
+    pub minutes: u32,
+    /// Metering intervals with anything in them, and those in which the promise was broken, by cause.
+    pub intervals: u64,
+    pub overbooked: u64,
+    pub system: u64,
+    pub neighbour: u64,
+    pub device: u64,
+    /// Seconds.
+    pub active: f64,
+    pub promised: f64,
+    pub demanded: f64,
+    pub given: f64,
+    pub missed: f64,
+    pub over: f64,
+    /// The worst interval's, in seconds.
+    pub delay_p99: Option<f64>,
+    pub owed: f64,
+}
+
 /// A row of `rowhouse.tenant_waits`: since the server's start, waits that have ended.
 #[derive(Clone, Debug)]
 pub struct WaitEntry {
@@ -110,13 +138,18 @@ pub struct LockRow {
     pub granted: bool,
 }
 
-/// The ledger as one session may see it, as it was at one instant. Its calls take no lock and cost as much as there are rows: an
-/// analytical thread makes them.
+/// The ledger as one session may see it, as it was at one instant. Its calls take no lock and cost as much as there are rows, and the
+/// history reads files: an analytical thread makes them.
 pub trait LedgerRows: Send + Sync {
     /// Oldest rows first: of the session's tenant (of all, for the administrator).
     fn ledger(&self) -> Vec<LedgerEntry>;
     /// What the session's tenant uses (every one that did anything, for the administrator).
     fn tenant_usage(&self) -> Vec<UsageEntry>;
+    /// The ledger by the minute of the last 30 days, oldest rows of each tenant and resource first. Blocks.
+    ///
+    /// # Errors
+    /// 58030: it cannot be read.
+    fn history(&self) -> SqlResult<Vec<HistoryEntry>>;
     /// What the tasks of the session's tenant waited for (of every one that did anything, for the administrator).
     fn tenant_waits(&self) -> Vec<WaitEntry>;
 }
@@ -128,6 +161,9 @@ impl LedgerRows for () {
     }
     fn tenant_usage(&self) -> Vec<UsageEntry> {
         Vec::new()
+    }
+    fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
+        Ok(Vec::new())
     }
     fn tenant_waits(&self) -> Vec<WaitEntry> {
         Vec::new()

@@ -44,7 +44,9 @@ use types::FormatContext;
 
 pub use crate::parse::HostStatement;
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
-pub use host::{BackendRow, LedgerEntry, LedgerRows, LockRow, SessionHost, TlsRow, UsageEntry, WaitEntry};
+pub use host::{
+    BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow, SessionHost, TlsRow, UsageEntry, WaitEntry,
+};
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
