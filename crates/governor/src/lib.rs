@@ -3,8 +3,9 @@
 //! Level 1. Pure logic: never blocks, performs no I/O, reads no clock (time is an argument), names no SQL, and allocates
 //! nothing on the run path. Today: the promises themselves, processor time and the I/O of a volume by reservation, limit and
 //! weight with the meters that audit them, the ledger by the minute, which
-//! worker is whose home, which statements run away, who may hold working memory, and which pages leave memory.
+//! worker is whose home, which statements run away, who may hold working memory, what to promise whom, and which pages leave memory.
 
+mod advisor;
 mod cpu;
 #[cfg(test)]
 mod fixture;
@@ -17,6 +18,7 @@ mod promise;
 mod runaway;
 mod work_memory;
 
+pub use advisor::{Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, advise};
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{EvictionTime, UseTimes, VictimChoice};

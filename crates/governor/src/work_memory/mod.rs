@@ -131,15 +131,14 @@ impl WorkMemory {
         sums.claimed + sums.lent > self.capacity.load(Relaxed)
     }
 
-    /// Adds to the sums if there is room for the loan, or if it `must`. Claims need no room: they were promised.
+    /// Adds to the sums if there is room for it, or if it `must`: claims need none, they were promised.
     fn add(&self, added: Sums, must: bool) -> bool {
         let capacity = self.capacity.load(Relaxed);
         let add = |word| {
             let sums = Sums::of(word);
             let sums = Sums { claimed: sums.claimed + added.claimed, lent: sums.lent + added.lent };
             let has_room = sums.claimed + sums.lent <= capacity && sums.lent <= UNITS_MAX;
-            let fits = must || added.lent == 0 || has_room;
-            fits.then(|| sums.word())
+            (must || has_room).then(|| sums.word())
         };
         self.sums.fetch_update(Relaxed, Relaxed, add).is_ok()
     }
