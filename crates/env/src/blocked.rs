@@ -28,12 +28,22 @@ pub fn around_waits(around: AroundWait) -> AroundWaits {
     AroundWaits(())
 }
 
-/// Runs `wait`, which may block the thread.
+/// Runs `wait`, which may block the thread. A wait within a wait is part of it.
 pub fn blocked<R>(wait: impl FnOnce() -> R) -> R {
-    let Some(around) = AROUND.with_borrow(Clone::clone) else { return wait() };
+    let Some(around) = AROUND.take() else { return wait() };
+    let around = PutBack(around);
     let (mut wait, mut result) = (Some(wait), None);
-    around(&mut || result = wait.take().map(|wait| wait()));
+    (around.0)(&mut || result = wait.take().map(|wait| wait()));
     result.expect("what is done around a wait lets it happen once")
+}
+
+/// Puts back what is done around waits.
+struct PutBack(AroundWait);
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        AROUND.set(Some(self.0.clone()));
+    }
 }
 
 #[cfg(test)]
@@ -51,7 +61,8 @@ mod tests {
             wait();
         }));
         assert_eq!((blocked(|| 7), waits.get()), (7, 1));
+        assert_eq!((blocked(|| blocked(|| 6)), waits.get()), (6, 2));
         drop(around);
-        assert_eq!((blocked(|| 8), waits.get()), (8, 1));
+        assert_eq!((blocked(|| 8), waits.get()), (8, 2));
     }
 }

@@ -12,8 +12,9 @@ use base::{ByteCount, IoClass, TenantId};
 
 use crate::IoAccount;
 use crate::io_buf::IoBuf;
+use crate::reactor::gate::IoPermit;
 use crate::reactor::op::{OpHandle, Request};
-use crate::reactor::{IoCharge, charge_done};
+use crate::reactor::{IoCharge, charge_blocking};
 
 /// How a file is opened. All but `Read` give read and write access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,11 +129,9 @@ impl File {
         File { account: Some(account.clone()), ..self }
     }
 
-    /// Charges what was done blocking.
-    fn note_done(&self, len: usize) {
-        if let Some(account) = &self.account {
-            charge_done(account, ByteCount(len as u64));
-        }
+    /// Charges an operation that blocks, and waits for leave where the thread has to.
+    fn charge(&self, len: usize) -> Option<IoPermit> {
+        charge_blocking(self.account.as_ref()?, ByteCount(len as u64))
     }
 
     fn start(&self, request: Request) -> FileFuture {
@@ -146,7 +145,7 @@ impl File {
 
     /// Fills `buf` from `offset`, blocking. `UnexpectedEof` if the file ends first.
     pub fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
-        self.note_done(buf.len());
+        let _permit = self.charge(buf.len());
         while !buf.is_empty() {
             match self.ops.read_some_at(buf, offset)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -166,7 +165,7 @@ impl File {
 
     /// Writes all of `buf` at `offset`, blocking. Not durable before [`File::sync_data`].
     pub fn write_at(&self, mut buf: &[u8], mut offset: u64) -> io::Result<()> {
-        self.note_done(buf.len());
+        let _permit = self.charge(buf.len());
         while !buf.is_empty() {
             match self.ops.write_some_at(buf, offset)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -182,7 +181,7 @@ impl File {
     /// After `Ok` every write completed before the call, and the file's length, survives power loss. After an error
     /// nothing is known about them: treat the file as failed. Blocks.
     pub fn sync_data_blocking(&self) -> io::Result<()> {
-        self.note_done(0);
+        let _permit = self.charge(0);
         self.ops.sync_data()
     }
 

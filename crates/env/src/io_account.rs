@@ -38,7 +38,7 @@ impl IoAccount {
     }
 
     /// Counts an operation done on a thread without a gate: one I/O for each started [`IO_UNIT`], one for a sync.
-    pub(crate) fn note_done(&self, len: ByteCount) {
+    pub fn note_done(&self, len: ByteCount) {
         self.done.fetch_add(len.0.div_ceil(IO_UNIT.0).max(1), Ordering::Relaxed);
         self.done_bytes.fetch_add(len.0, Ordering::Relaxed);
     }

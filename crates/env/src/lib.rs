@@ -33,8 +33,10 @@ pub use io_account::IoAccount;
 pub use io_buf::{IO_ALIGN, IoBuf};
 pub use memory::{HUGE_PAGE_LEN, reserve_huge};
 pub use net::{LOCAL_PEER, Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};
-pub use reactor::gate::{GateStep, HeldIo, IoArrival, IoGate, IoTicket};
-pub use reactor::{Elapsed, Reactor, RemoteWaker, Sleep, now, sleep, sleep_until, timeout_at};
+pub use reactor::gate::{GateStep, HeldIo, IoArrival, IoGate, IoPermit, IoPermits, IoTicket};
+pub use reactor::{
+    AskedPermits, Elapsed, Reactor, RemoteWaker, Sleep, ask_permits, now, sleep, sleep_until, timeout_at,
+};
 pub use threads::{JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads};
 
 /// The machine a server runs on. Cloning is cheap and shares everything.

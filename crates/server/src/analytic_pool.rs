@@ -14,7 +14,7 @@ use env::{Env, JoinHandle};
 use futures::task::AtomicWaker;
 use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
-use crate::executor::{Proxy, WorkerHandle};
+use crate::executor::{IoGoverning, Proxy, WorkerHandle, WorkerPermits};
 
 /// Threads for each worker: queries of that many tenants advance side by side.
 const THREADS_PER_WORKER: usize = 4;
@@ -60,6 +60,7 @@ struct OfWorker {
 /// All analytical threads of the server.
 pub(crate) struct AnalyticPool {
     env: Env,
+    io: IoGoverning,
     run: Option<AnalyticRun>,
     workers: Vec<OfWorker>,
     threads: Mutex<Vec<JoinHandle>>,
@@ -69,12 +70,14 @@ impl AnalyticPool {
     /// A pool without threads yet; they start with the first queries.
     pub(crate) fn new(
         env: &Env,
+        io: &IoGoverning,
         workers: Vec<(WorkerHandle, Option<usize>)>,
         run: Option<AnalyticRun>,
     ) -> AnalyticPool {
         let of_worker = |(worker, core)| OfWorker { worker, core, queue: Arc::default() };
         AnalyticPool {
             env: env.clone(),
+            io: io.clone(),
             run,
             workers: workers.into_iter().map(of_worker).collect(),
             threads: Mutex::default(),
@@ -124,7 +127,8 @@ impl AnalyticPool {
     fn start_thread(&self, of_worker: &OfWorker, run: AnalyticRun) -> SqlResult<()> {
         let env = self.env.clone();
         let (worker, queue) = (of_worker.worker.clone(), of_worker.queue.clone());
-        let body = move || work(&env, run, &worker, &queue);
+        let permits = WorkerPermits::new(worker.clone(), self.io.clone());
+        let body = move || work(&env, run, &worker, permits, &queue);
         let name = format!("analytic-{}", of_worker.worker.id());
         match self.env.threads.spawn(&name, of_worker.core, Box::new(body)) {
             Ok(handle) => {
@@ -165,7 +169,8 @@ impl AnalyticPool {
 }
 
 /// Body of an analytical thread.
-fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, queue: &Queue) {
+fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, permits: WorkerPermits, queue: &Queue) {
+    let _permits = env::ask_permits(Rc::new(permits));
     loop {
         let job = {
             let mut waiting = lock(&queue.waiting);

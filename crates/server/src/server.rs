@@ -110,7 +110,8 @@ impl Server {
         let governing = Governing::new(workers, config.volume_names().count(), env.now());
         let started = start_workers(env, workers, &governing, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
-        let analytic = AnalyticPool::new(env, started.iter().map(seat).collect(), config.analytic);
+        let analytic =
+            AnalyticPool::new(env, &governing.io, started.iter().map(seat).collect(), config.analytic);
         let priority = started.iter().all(|s| s.priority);
         let (mut seats, mut workers) = (Vec::new(), Vec::new());
         for one in started {

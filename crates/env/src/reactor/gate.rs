@@ -33,6 +33,30 @@ pub enum GateStep {
     Wait(Option<Nanos>),
 }
 
+/// Decides when charged operations of a thread without a reactor start, which block.
+pub trait IoPermits {
+    /// Waits until an operation may start. What is returned is dropped when it has ended.
+    fn wait(&self, account: &IoAccount, len: ByteCount) -> Option<IoPermit>;
+}
+
+/// Leave for one operation, while it lasts.
+pub struct IoPermit(Option<Box<dyn FnOnce()>>);
+
+impl IoPermit {
+    /// Calls `ended` when it is dropped.
+    pub fn new(ended: impl FnOnce() + 'static) -> IoPermit {
+        IoPermit(Some(Box::new(ended)))
+    }
+}
+
+impl Drop for IoPermit {
+    fn drop(&mut self) {
+        if let Some(ended) = self.0.take() {
+            ended();
+        }
+    }
+}
+
 /// Decides when charged operations of a reactor start. Called on the reactor's thread, never from within itself. Operations are
 /// charged whether or not anybody still waits for them.
 pub trait IoGate {

@@ -17,7 +17,7 @@ use std::task::Waker;
 use base::Nanos;
 
 use base::{ByteCount, IoClass, TenantId};
-use gate::{GateStep, HeldIo, IoArrival, IoGate, IoTicket};
+use gate::{GateStep, HeldIo, IoArrival, IoGate, IoPermit, IoPermits, IoTicket};
 use op::{Completed, Op, OpState};
 
 use crate::{Clock, Env, IoAccount};
@@ -258,17 +258,43 @@ pub(crate) enum Arrived {
     Held,
 }
 
-/// Charges what was done on this thread and could not wait.
-pub(crate) fn charge_done(account: &IoAccount, len: ByteCount) {
-    CURRENT.with_borrow(|current| {
-        if let Some(inner) = current.as_deref()
-            && let Some(gate) = inner.gate.borrow_mut().as_mut()
-        {
-            gate.done(account, len, inner.clock.now());
-        } else {
-            account.note_done(len);
-        }
+thread_local! {
+    static PERMITS: RefCell<Option<Rc<dyn IoPermits>>> = const { RefCell::new(None) };
+}
+
+/// Until it is dropped, blocking operations of this thread ask what was given to [`ask_permits`].
+pub struct AskedPermits(());
+
+impl Drop for AskedPermits {
+    fn drop(&mut self) {
+        PERMITS.set(None);
+    }
+}
+
+/// Has charged operations of the calling thread that block ask `permits` before they start.
+pub fn ask_permits(permits: Rc<dyn IoPermits>) -> AskedPermits {
+    PERMITS.set(Some(permits));
+    AskedPermits(())
+}
+
+/// Charges an operation that blocks. A reactor's thread cannot wait for leave; one of [`ask_permits`] does; others only count.
+pub(crate) fn charge_blocking(account: &IoAccount, len: ByteCount) -> Option<IoPermit> {
+    let is_charged = CURRENT.with_borrow(|current| {
+        let Some(inner) = current.as_deref() else { return false };
+        let mut gate = inner.gate.borrow_mut();
+        let gate = gate.as_mut();
+        gate.map(|gate| gate.done(account, len, inner.clock.now())).is_some()
     });
+    if is_charged {
+        return None;
+    }
+    match PERMITS.with_borrow(Clone::clone) {
+        Some(permits) => permits.wait(account, len),
+        None => {
+            account.note_done(len);
+            None
+        }
+    }
 }
 
 /// Monotonic time of the current reactor's clock.

@@ -225,6 +225,11 @@ impl IoVolume {
         self.governed.load(Ordering::Relaxed)
     }
 
+    /// Whether requests go as they come: nothing is promised, limited or bounded.
+    pub fn is_open(&self) -> bool {
+        !self.is_governed() && self.depth.load(Ordering::Relaxed) == 0
+    }
+
     /// A place for a request that nothing governs and nobody waits before; `None` if it has to queue.
     pub(super) fn pass_ungoverned(&self) -> Option<IoPlace> {
         if self.is_governed() || self.posted.load(Ordering::Relaxed) != 0 {

@@ -9,11 +9,13 @@ use std::task::{Context, Poll, Waker};
 
 use async_task::{FallibleTask, Runnable};
 use base::{TenantId, WorkerId};
+use env::IoTicket;
 use env::RemoteWaker;
 use rustc_hash::FxHashMap;
 
 use super::account::TenantAccount;
 use super::governing::Terms;
+use super::io_permits::IoAsked;
 use super::proxy::ProxyState;
 use super::worker::schedule_at_home;
 
@@ -35,6 +37,10 @@ pub(super) enum Message {
     Ready(Account, Work),
     SetTerms(TenantId, Terms),
     Forget(TenantId),
+    /// An analytical thread waits for leave to read or write.
+    AskIo(IoAsked),
+    /// What had leave has ended.
+    IoEnded(IoTicket),
 }
 
 #[derive(Default)]

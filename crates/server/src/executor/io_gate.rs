@@ -3,17 +3,25 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use base::{ByteCount, Nanos, TenantId, VolumeNo};
+use base::{ByteCount, IoClass, Nanos, TenantId, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
 use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, Next, Submitted};
 
 use super::io_governing::{IoGoverning, end_after};
+use super::io_permits::IoAsked;
 
 /// A request on its way to its turn.
 struct Waiting {
-    op: HeldIo,
+    what: What,
     payer: Payer,
     cost: IoCost,
+}
+
+enum What {
+    /// Of this worker.
+    Operation(HeldIo),
+    /// Of an analytical thread.
+    Elsewhere(IoAsked),
 }
 
 enum Payer {
@@ -110,7 +118,7 @@ impl WorkerIo {
         let shares = arrival.members.and_then(|members| shares_of(cost, members));
         let Some(shares) = shares else {
             seat.meter.arrived(tenant, cost, now);
-            let waiting = Waiting { op, payer: Payer::Tenant(tenant), cost };
+            let waiting = Waiting { what: What::Operation(op), payer: Payer::Tenant(tenant), cost };
             return match seat.queue.submit(tenant, arrival.class, cost, waiting, now) {
                 Submitted::Issue(waiting, place) => Some(self.issue(volume, &waiting, place, now)),
                 Submitted::Queued(_) => None,
@@ -120,9 +128,26 @@ impl WorkerIo {
             seat.meter.arrived(*tenant, *share, now);
         }
         let members = shares.clone();
-        let waiting = Waiting { op, payer: Payer::Group(shares), cost };
+        let waiting = Waiting { what: What::Operation(op), payer: Payer::Group(shares), cost };
         let (waiting, place) = seat.queue.submit_group(members, waiting, now)?;
         Some(self.issue(volume, &waiting, place, now))
+    }
+
+    /// An analytical thread asks for leave, which it is given at once or in its turn.
+    pub(super) fn ask(&mut self, asked: IoAsked, now: Nanos) {
+        self.keep_time(now);
+        self.note_open();
+        let (cost, tenant, volume) = (IoCost::of(asked.len), asked.tenant, asked.volume.0 as usize);
+        let seat = &mut self.volumes[volume];
+        seat.meter.arrived(tenant, cost, now);
+        let waiting = Waiting { what: What::Elsewhere(asked), payer: Payer::Tenant(tenant), cost };
+        if let Submitted::Issue(waiting, place) = seat.queue.submit(tenant, IoClass::Bulk, cost, waiting, now)
+        {
+            let ticket = self.issue(volume, &waiting, place, now);
+            if let What::Elsewhere(asked) = waiting.what {
+                asked.grant(ticket);
+            }
+        }
     }
 
     /// Tells the meter that a request is issued.
@@ -148,7 +173,7 @@ impl WorkerIo {
         }
     }
 
-    fn completed(&mut self, ticket: IoTicket, now: Nanos) {
+    pub(super) fn completed(&mut self, ticket: IoTicket, now: Nanos) {
         self.keep_time(now);
         let ended = self.in_flight[ticket.0 as usize].take().expect("an operation in flight ends once");
         self.free.push(ticket.0);
@@ -174,7 +199,10 @@ impl WorkerIo {
                 match self.volumes[volume].queue.next(now) {
                     Next::Issue(waiting, place) => {
                         let ticket = self.issue(volume, &waiting, place, now);
-                        return GateStep::Start(waiting.op, ticket);
+                        match waiting.what {
+                            What::Operation(op) => return GateStep::Start(op, ticket),
+                            What::Elsewhere(asked) => asked.grant(ticket),
+                        }
                     }
                     Next::Wake(worker) => self.governing.wake(worker),
                     Next::WaitUntil(until) => {

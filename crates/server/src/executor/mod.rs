@@ -13,6 +13,7 @@ mod handle;
 mod home_cell;
 mod io_gate;
 mod io_governing;
+mod io_permits;
 mod proxy;
 mod run_queues;
 mod worker;
@@ -23,6 +24,7 @@ pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;
 pub use io_governing::IoGoverning;
 pub(crate) use io_governing::{INTERVAL as IO_INTERVAL, end_after as io_interval_end};
+pub(crate) use io_permits::WorkerPermits;
 pub use proxy::{PROXY_QUANTUM, Proxy};
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
 

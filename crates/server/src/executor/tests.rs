@@ -381,3 +381,58 @@ fn simulated_workers_replay_by_their_seed() {
     assert_eq!(run_simulated(1), run_simulated(1));
     assert_ne!(run_simulated(1), run_simulated(2));
 }
+
+/// Blocking writes of a thread that asks `worker` for leave; how many were done is told.
+fn write_beside(
+    env: &Env,
+    worker: &WorkerHandle,
+    io: &IoGoverning,
+    dir: &std::path::Path,
+) -> Arc<AtomicUsize> {
+    let done = Arc::new(AtomicUsize::new(0));
+    let (env, worker, io, told) = (env.clone(), worker.clone(), io.clone(), done.clone());
+    let path = dir.join("spill");
+    std::thread::spawn(move || {
+        let _permits = env::ask_permits(std::rc::Rc::new(WorkerPermits::new(worker, io)));
+        let account = env::IoAccount::new(A, base::VolumeNo(0));
+        let file = env.charging(&account).disk.open(&path, env::OpenMode::CreateNew, false).unwrap();
+        for i in 0..20 {
+            file.write_at(&[7; 512], 512 * i).unwrap();
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    done
+}
+
+#[test]
+fn a_thread_that_blocks_waits_for_its_tenants_limit() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let governing = governing();
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let io = governor::IoPromise { iops_max: Some(100), ..governor::IoPromise::default() };
+    worker.handle().set_terms(A, Terms { io, ..Terms::default() });
+    worker.turn(Some(Nanos(0))).unwrap();
+    let began = Instant::now();
+    let done = write_beside(&env, &worker.handle(), &governing.io, dir.path());
+    turn_until(&mut worker, || done.load(Ordering::Relaxed) == 20);
+    // The first goes at once, and 10 ms of the limit may be made up for.
+    assert!(began.elapsed() >= Duration::from_millis(175), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_thread_that_waits_for_leave_goes_on_when_its_worker_ends() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let governing = governing();
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let io = governor::IoPromise { iops_max: Some(1), ..governor::IoPromise::default() };
+    worker.handle().set_terms(A, Terms { io, ..Terms::default() });
+    worker.turn(Some(Nanos(0))).unwrap();
+    let done = write_beside(&env, &worker.handle(), &governing.io, dir.path());
+    turn_until(&mut worker, || done.load(Ordering::Relaxed) == 1);
+    drop(worker);
+    let until = Instant::now() + Duration::from_secs(10);
+    while done.load(Ordering::Relaxed) < 20 {
+        assert!(Instant::now() < until, "it still waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -266,6 +266,8 @@ impl Worker {
                     let home = u32::from(self.local.shared.id.0);
                     self.governing.set_terms(tenant, &terms, home, self.local.now.get());
                 }
+                Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
+                Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
                 Message::Forget(tenant) => {
                     if self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());

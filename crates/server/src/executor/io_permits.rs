@@ -1,0 +1,88 @@
+//! Leave for the blocking I/O of analytical threads, given by their tenant's home worker in its turn.
+//!
+//! Where nothing is promised, limited or bounded on the volume the thread goes on at once and its account counts. Else it
+//! tells the worker and stands still, out of the run queue, until the worker's gate lets it through.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+
+use base::{ByteCount, TenantId, VolumeNo};
+use env::{IoAccount, IoPermit, IoPermits, IoTicket};
+
+use super::handle::{Message, WorkerHandle};
+use super::io_governing::IoGoverning;
+
+/// No answer yet; the worker is gone; else a ticket.
+const WAITING: u64 = u64::MAX;
+const REFUSED: u64 = u64::MAX - 1;
+
+struct Answer {
+    ticket: AtomicU64,
+    thread: Thread,
+}
+
+impl Answer {
+    fn give(&self, answer: u64) {
+        if self.ticket.compare_exchange(WAITING, answer, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// A thread that asks. Dropped unanswered, as by a worker that ends, it goes on without leave.
+pub(super) struct IoAsked {
+    pub(super) tenant: TenantId,
+    pub(super) volume: VolumeNo,
+    pub(super) len: ByteCount,
+    answer: Arc<Answer>,
+}
+
+impl IoAsked {
+    /// Lets the thread go on. It hands the ticket back by [`Message::IoEnded`].
+    pub(super) fn grant(self, ticket: IoTicket) {
+        self.answer.give(u64::from(ticket.0));
+    }
+}
+
+impl Drop for IoAsked {
+    fn drop(&mut self) {
+        self.answer.give(REFUSED);
+    }
+}
+
+/// Permits of one thread, from its worker.
+pub(crate) struct WorkerPermits {
+    worker: WorkerHandle,
+    governing: IoGoverning,
+}
+
+impl WorkerPermits {
+    pub(crate) fn new(worker: WorkerHandle, governing: IoGoverning) -> WorkerPermits {
+        WorkerPermits { worker, governing }
+    }
+}
+
+impl IoPermits for WorkerPermits {
+    fn wait(&self, account: &IoAccount, len: ByteCount) -> Option<IoPermit> {
+        let volume = account.volume();
+        if self.governing.volumes()[volume.0 as usize].schedule.is_open() {
+            account.note_done(len);
+            return None;
+        }
+        let answer = Arc::new(Answer { ticket: AtomicU64::new(WAITING), thread: std::thread::current() });
+        let asked = IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone() };
+        let given = env::blocked(|| {
+            self.worker.0.send(Message::AskIo(asked));
+            loop {
+                match answer.ticket.load(Ordering::Acquire) {
+                    WAITING => std::thread::park(),
+                    given => return given,
+                }
+            }
+        });
+        let ticket = IoTicket(u32::try_from(given).ok()?);
+        let worker = self.worker.clone();
+        Some(IoPermit::new(move || worker.0.send(Message::IoEnded(ticket))))
+    }
+}
