@@ -132,3 +132,109 @@ fn workloads_run_on_postgresql_too() {
         assert_eq!(text(&client, pages).await, "0", "two rows of one value are on one page");
     });
 }
+
+/// Rows of each digest line of `bench tpch --digest`, by query; none of them failed.
+fn digests(options: &[&str]) -> Vec<(u64, String)> {
+    let report = bench(&[&["tpch", "--digest"], options].concat());
+    let lines = report.as_array().expect("a line for each query");
+    assert_eq!(lines.len(), 22);
+    lines
+        .iter()
+        .map(|line| {
+            assert_eq!(line["error"], Value::Null, "{line}");
+            let digest = line["digest"].as_str().expect("a digest");
+            (line["rows"].as_u64().expect("rows"), digest.to_owned())
+        })
+        .collect()
+}
+
+/// Each of these counts what breaks a rule of the specification's clause 4.2.3.
+const TPCH_RULES: [(&str, &str); 7] = [
+    (
+        "an order's total is what its lines come to, but for cents rounded off",
+        "SELECT count(*) FROM orders JOIN (
+             SELECT l_orderkey, sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)) AS total, count(*) AS lines
+             FROM lineitem GROUP BY l_orderkey) AS x ON l_orderkey = o_orderkey
+         WHERE total - o_totalprice NOT BETWEEN 0 AND 0.03 * lines OR lines > 7",
+    ),
+    (
+        "an order's state is that of its lines",
+        "SELECT count(*) FROM orders JOIN (
+             SELECT l_orderkey, min(l_linestatus) AS least, max(l_linestatus) AS most FROM lineitem GROUP BY l_orderkey)
+             AS x ON l_orderkey = o_orderkey
+         WHERE o_orderstatus <> CASE WHEN least = most THEN least ELSE 'P' END",
+    ),
+    (
+        "a line's state and flag follow from its dates",
+        "SELECT count(*) FROM lineitem WHERE (l_linestatus = 'O') <> (l_shipdate > '1995-06-17')
+             OR (l_returnflag = 'N') <> (l_receiptdate > '1995-06-17')",
+    ),
+    (
+        "dates follow each other",
+        "SELECT count(*) FROM lineitem JOIN orders ON o_orderkey = l_orderkey
+         WHERE l_shipdate - o_orderdate NOT BETWEEN 1 AND 121 OR l_commitdate - o_orderdate NOT BETWEEN 30 AND 90
+             OR l_receiptdate - l_shipdate NOT BETWEEN 1 AND 30
+             OR o_orderdate NOT BETWEEN '1992-01-01' AND '1998-08-02'",
+    ),
+    (
+        "a line's price is its part's",
+        "SELECT count(*) FROM lineitem JOIN part ON p_partkey = l_partkey
+         WHERE l_extendedprice <> l_quantity * p_retailprice",
+    ),
+    ("every third customer never ordered", "SELECT count(*) FROM orders WHERE o_custkey % 3 = 0"),
+    (
+        "a phone number begins with its nation's code",
+        "SELECT count(*) FROM customer WHERE substring(c_phone FROM 1 FOR 2)::int <> c_nationkey + 10",
+    ),
+];
+
+#[test]
+fn tpch_on_postgresql_has_the_specified_rows_and_answers() {
+    let postgres = Postgres::start();
+    let url = postgres.url();
+    let scale = ["--url", &url, "--tenants", "1", "--prefix", "tpch", "--scale", "0.01"];
+    let answers = digests(&[&scale[..], &["--foreign-keys"]].concat());
+    for (query, (rows, _)) in (1..).zip(&answers) {
+        // 57 orders in 1.5 million are so large that query 18 shows them.
+        assert!(*rows > 0 || query == 18, "query {query} has no rows");
+    }
+    run(async {
+        let client = connect(&url.replace("/postgres", "/tpch1")).await.expect("the database is there");
+        for (table, rows) in [
+            ("region", 5),
+            ("nation", 25),
+            ("part", 2_000),
+            ("supplier", 100),
+            ("partsupp", 8_000),
+            ("customer", 1_500),
+            ("orders", 15_000),
+        ] {
+            assert_eq!(
+                text(&client, &format!("SELECT count(*) FROM {table}")).await,
+                rows.to_string(),
+                "{table}"
+            );
+        }
+        // One to seven lines an order, four on average: 60,000, and six standard deviations of that.
+        let lines: u32 = text(&client, "SELECT count(*) FROM lineitem").await.parse().expect("a number");
+        assert!(lines.abs_diff(60_000) < 1_500, "{lines} lines");
+        for (rule, query) in TPCH_RULES {
+            assert_eq!(text(&client, query).await, "0", "{rule}");
+        }
+    });
+    // Two streams, each of every query with drawn parameters.
+    let run = ["--no-load", "--clients", "2", "--transactions", "22", "--warm-up", "0", "--seconds", "600"];
+    let report = bench(&[&["tpch"][..], &scale, &run].concat());
+    assert!(counts(&report).iter().all(|(_, count)| *count == 2), "{report:#}");
+}
+
+#[test]
+fn tpch_has_the_answers_of_postgresql() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    let scale = ["--scale", "0.002"];
+    let theirs = digests(&[&scale[..], &["--url", &postgres.url()]].concat());
+    let ours = digests(&[&scale[..], &["--url", &server.url("acme", "acme")]].concat());
+    for (query, (ours, theirs)) in (1..).zip(ours.iter().zip(&theirs)) {
+        assert_eq!(ours, theirs, "query {query}");
+    }
+}

@@ -295,6 +295,25 @@ impl Connection {
         }
     }
 
+    /// Runs one statement by the simple protocol and reads its rows, which are not kept; how many there were.
+    ///
+    /// # Errors
+    /// [`ServerError`] when it fails.
+    pub async fn run_text(&mut self, sql: &str) -> Result<u64> {
+        frontend::query(sql, &mut self.outbox)?;
+        self.write_out().await?;
+        let (mut rows, mut error) = (0, None);
+        loop {
+            match self.read().await? {
+                Message::DataRow(_) => rows += 1,
+                Message::ErrorResponse(body) => error = Some(reported(&body)?),
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        error.map_or(Ok(rows), |error| Err(error.into()))
+    }
+
     /// As [`Connection::exchange`], for a batch of `N` statements.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ pub mod run;
 pub mod series;
 pub mod target;
 pub mod tpcc;
+pub mod tpch;
 pub mod workload;
 
 /// What can go wrong with a workload, told to the person who runs it.

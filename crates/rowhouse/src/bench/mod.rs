@@ -1,6 +1,7 @@
 //! `rowhouse bench`: loads a workload's tables into one database a tenant, runs it, prints what came out.
 
 mod common;
+mod digest;
 mod which;
 
 use std::fs::File;
@@ -19,7 +20,7 @@ use workloads::target::Target;
 use workloads::workload::Workload;
 
 use common::Common;
-use which::{CpuioArgs, DvdstoreArgs, PgbenchArgs, TpccArgs};
+use which::{CpuioArgs, DvdstoreArgs, PgbenchArgs, TpccArgs, TpchArgs};
 
 #[derive(Parser)]
 pub(crate) struct Args {
@@ -39,6 +40,8 @@ enum Which {
     Cpuio(CpuioArgs),
     /// Dell DVD Store 2: visits of an online shop
     Dvdstore(DvdstoreArgs),
+    /// TPC-H: streams of its 22 queries, the first client's in the order of the power test
+    Tpch(TpchArgs),
 }
 
 /// Runs the command to its end.
@@ -52,6 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             Which::PgbenchSelect(args) => bench(&args.common, &args.workload(Script::SelectOnly)).await,
             Which::Cpuio(args) => bench(&args.common, &args.workload()?).await,
             Which::Dvdstore(args) => bench(&args.common, &args.workload()?).await,
+            Which::Tpch(args) if args.digest => digest::run(args).await,
+            Which::Tpch(args) => bench(&args.common, &args.workload()?).await,
         }
     })
 }
@@ -59,12 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 /// Loads and runs as the options say, and prints the report.
 async fn bench<W: Workload>(args: &Common, workload: &W) -> Result<(), Error> {
     let target = args.target()?;
-    if !args.no_load {
-        if args.tenants.is_some() {
-            target.create_databases(&target.product().await?).await?;
-        }
-        load(args, &target, workload).await?;
-    }
+    prepare(args, &target, workload).await?;
     if args.load_only || args.schema_only {
         return Ok(());
     }
@@ -85,6 +85,17 @@ fn print(args: &Common, report: &RunReport) -> Result<(), Error> {
         print!("{}", report.to_table());
     }
     if report.violations.is_empty() { Ok(()) } else { Err("the workload's conditions do not hold".into()) }
+}
+
+/// Makes the databases and loads them, if that is asked for.
+async fn prepare<W: Workload>(args: &Common, target: &Target, workload: &W) -> Result<(), Error> {
+    if args.no_load {
+        return Ok(());
+    }
+    if args.tenants.is_some() {
+        target.create_databases(&target.product().await?).await?;
+    }
+    load(args, target, workload).await
 }
 
 async fn load<W: Workload>(args: &Common, target: &Target, workload: &W) -> Result<(), Error> {

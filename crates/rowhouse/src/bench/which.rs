@@ -1,11 +1,13 @@
 //! Options of each workload of `rowhouse bench`.
 
+use std::path::PathBuf;
+
 use base::ByteCount;
 use clap::ValueEnum;
 use workloads::cpuio::{Cpuio, Mix};
 use workloads::dvdstore::{DvdStore, Size, Standard};
 use workloads::pgbench::{Pgbench, Script};
-use workloads::{Error, tpcc};
+use workloads::{Error, tpcc, tpch};
 
 use super::common::Common;
 
@@ -119,5 +121,33 @@ impl DvdstoreArgs {
             StoreSize::Large => Standard::Large,
         };
         Ok(DvdStore { size: Size::new(standard, self.scale)? })
+    }
+}
+
+#[derive(clap::Args)]
+pub(super) struct TpchArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Scale factor: 1 are 6 million lines of orders, 1 GB; also below 1, as in 0.01
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Add the specification's foreign keys
+    #[arg(long)]
+    foreign_keys: bool,
+    /// Run every query with the validation parameters instead of drawn ones
+    #[arg(long)]
+    validation: bool,
+    /// Instead of a run: answer each query once, with the validation parameters, and print a digest of its rows
+    #[arg(long)]
+    pub(super) digest: bool,
+    /// Write the rows of each digest into DIR/q1.txt, DIR/q2.txt, …
+    #[arg(long, value_name = "DIR", requires = "digest")]
+    pub(super) rows: Option<PathBuf>,
+}
+
+impl TpchArgs {
+    pub(super) fn workload(&self) -> Result<tpch::Tpch, Error> {
+        let scale = tpch::Scale::new(self.scale)?;
+        Ok(tpch::Tpch { scale, foreign_keys: self.foreign_keys, validation: self.validation })
     }
 }
