@@ -127,9 +127,8 @@ impl TenantWorkMemory {
     /// Grants units to an operator that has `own` of them.
     pub(super) fn try_take(&self, more: u64, own: u64, can_spill: bool) -> Result<(), WorkMemoryRefusal> {
         let max = self.max.load(Relaxed);
-        let limited = max != u64::MAX && can_spill && own + more > self.part_max(max);
-        let held = Standing::of(self.standing.load(Relaxed)).held;
-        if limited || held + more > max.min(UNITS_MAX) {
+        if max != u64::MAX && can_spill && own + more > self.part_max(max) {
+            let held = Standing::of(self.standing.load(Relaxed)).held;
             return Err(self.limit(more, held, max));
         }
         // One that has a loan asks for more of it.

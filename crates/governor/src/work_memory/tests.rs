@@ -263,3 +263,23 @@ fn threads_lose_nothing() {
     drop(shared);
     assert_eq!(memory.claimed(), mib(0));
 }
+
+/// Threads that change the same two words all the time, each beyond the promise: what a change that comes too late added is taken back.
+#[test]
+fn changes_that_meet_lose_nothing() {
+    let memory = WorkMemory::new(None);
+    let pool = memory.tenant(tenant_id(0), &MemoryPromise::default());
+    let operator = pool.operator(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100_000 {
+                    operator.try_grow(ByteCount(UNIT)).expect("there is no limit");
+                    operator.shrink(ByteCount(UNIT));
+                }
+            });
+        }
+    });
+    assert_eq!((operator.held(), pool.held(), memory.lent()), (mib(0), mib(0), mib(0)));
+    assert_eq!(pool.unspillable.load(Relaxed), 0);
+}
