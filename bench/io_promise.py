@@ -94,7 +94,7 @@ def phase(admin, names, promised, limited, seconds):
 
 
 def main():
-    made = servers.parser(__doc__, seconds=6, tenants=2, rows=10_000)
+    made = servers.parser(__doc__, seconds=6, tenants=2)
     made.add_argument("--seconds", type=float, default=300, help="of each of the two halves")
     made.add_argument("--tenants", type=int, default=32, help="at most, each promised 10, in steps of doubling")
     made.add_argument("--rows", type=int, default=40_000, help="of 1.5 KB for each tenant")
