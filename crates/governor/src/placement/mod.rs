@@ -6,8 +6,8 @@
 //!
 //! 1. *Reservations.* If they fit where they are, nobody moves for them. Else a packing with few moves is looked for: by repair, by decreasing size, by
 //!    looking at all subsets of the 16 largest ([`exact`]), and by a bounded search for fewer moves ([`search`]). Example: workers of one core, tenants of 0.6 and 0.5 on the first,
-//!    0.4 on the second: the 0.5 moves. A packing is found whenever one exists if at most 16 tenants reserve less than a core and more than nothing, and with more of them, if each of the others reserves at most what would
-//!    be left over divided by the workers; beyond that nearly always, and [`Packing::NotFound`] is said, not [`Packing::Impossible`], where it was not.
+//!    0.4 on the second: the 0.5 moves. A packing is found whenever one exists if at most 16 tenants, rests of larger ones included, reserve less than a core and more than nothing, and with more of them, if each of the others reserves at most what would
+//!    be left over divided by the workers; beyond that nearly always, and [`Packing::NotFound`] is said, not [`Packing::Impossible`], where none was found and not all could be tried.
 //! 2. *Overbooked.* Where there is no packing, tenants move as long as that makes the worse of two workers better by [`PlacementPolicy::gain_min`].
 //! 3. *Load.* A worker that is hot gives tenants to cooler ones by the same rule, if that overbooks nobody. A tenant rests between two such moves.
 //!
@@ -17,8 +17,8 @@
 //! A tenant that reserves more than a worker has takes a whole one as its home. What is left of its reservation can serve its analytical threads only, so it is room on other workers,
 //! [`PlacementPlan::elsewhere`]: parts of a whole worker and a rest. They move without a pause, so they cost nothing.
 //!
-//! Pure, and not for the run path: it allocates in proportion to tenants and workers. Its work is bounded: O(n log n) in the tenants, and a constant for
-//! the exact parts.
+//! Pure, and not for the run path: it allocates in proportion to tenants and workers. Its work is bounded: O(n log n) in the tenants, a million steps for the
+//! subsets, and 200,000 for the search, each of which may look at all workers.
 
 mod exact;
 mod level;

@@ -181,10 +181,15 @@ pub(super) fn pack(problem: &Problem) -> Found {
             exact::Subsets::Unknown => {}
         }
     }
+    let mut is_complete = false;
     if best.as_ref().is_none_or(|(moves, _)| *moves > 0) {
-        best = search::fewer_moves(problem, &order, best);
+        (best, is_complete) = search::fewer_moves(problem, &order, best);
     }
-    best.map_or(Found::Nothing, |(_, places)| Found::Packing(places))
+    match best {
+        Some((_, places)) => Found::Packing(places),
+        None if is_complete => Found::Impossible,
+        None => Found::Nothing,
+    }
 }
 
 /// Everybody stays but for those whose leaving makes room: of an overbooked worker the smallest that is enough by itself, or else the largest and so on. They go, from large

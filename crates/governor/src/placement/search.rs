@@ -14,7 +14,7 @@ const STEPS_MAX: u32 = 200_000;
 struct Search<'a> {
     problem: &'a Problem,
     order: &'a [usize],
-    best: Option<(usize, Vec<usize>)>,
+    best: Option<Moved>,
     places: Vec<usize>,
     free: Vec<u32>,
     /// What items not placed yet want of their homes.
@@ -23,14 +23,13 @@ struct Search<'a> {
     steps: u32,
 }
 
-/// The packing with the fewest moves, as far as the search came; at least as good as `best`, moves first.
-pub(super) fn fewer_moves(
-    problem: &Problem,
-    order: &[usize],
-    best: Option<(usize, Vec<usize>)>,
-) -> Option<(usize, Vec<usize>)> {
+/// A packing, after its number of moves.
+type Moved = (usize, Vec<usize>);
+
+/// The packing with the fewest moves, as far as the search came, at least as good as `best`; and whether it came to its end, so that there is none better, or none at all.
+pub(super) fn fewer_moves(problem: &Problem, order: &[usize], best: Option<Moved>) -> (Option<Moved>, bool) {
     if order.len() > ITEMS_MAX {
-        return best;
+        return (best, false);
     }
     let mut wanted = vec![0; problem.workers];
     let mut needed = 0;
@@ -51,7 +50,7 @@ pub(super) fn fewer_moves(
         steps: 0,
     };
     search.place(0, 0);
-    search.best
+    (search.best, search.steps <= STEPS_MAX)
 }
 
 impl Search<'_> {

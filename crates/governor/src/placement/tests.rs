@@ -95,6 +95,19 @@ fn three_that_fill_two_thirds_each_are_impossible_on_two_workers() {
 }
 
 #[test]
+fn what_is_not_found_is_not_said_to_be_impossible() {
+    // Two fit a worker, and a third of it is left: by the sum there is room. 17 can be tried out, 81 cannot.
+    let of_350 = |count| residents(&vec![(350, 0, Some(0)); count]);
+    assert_eq!(plan(&of_350(17), 8).packing, Packing::Impossible);
+    assert_eq!(plan(&of_350(16), 8).packing, Packing::Fits);
+    let too_many = of_350(81);
+    let not_found = plan(&too_many, 30);
+    assert_eq!(not_found.packing, Packing::NotFound);
+    assert_eq!(not_found.moves.len(), 16, "it is spread, as many at a time as the policy says");
+    assert!(not_found.moves.iter().all(|step| step.from == WorkerId(0)));
+}
+
+#[test]
 fn more_than_a_core_has_a_worker_to_itself_and_room_elsewhere() {
     let residents = residents(&[(2300, 0, Some(0)), (500, 0, Some(0)), (600, 0, None), (0, 0, Some(0))]);
     let plan = plan(&residents, 4);
