@@ -219,6 +219,9 @@ pub async fn run_client(
         let mut began = Instant::now();
         if let (Pace::Open { per_second }, false) = (plan.pace, follows_on) {
             intended += Duration::from_secs_f64(1.0 / per_second);
+            if intended >= end {
+                break;
+            }
             tokio::time::sleep_until(intended.into()).await;
             began = intended;
         }
@@ -244,13 +247,107 @@ pub async fn run_client(
         match plan.pace {
             Pace::Closed => intended = finished,
             Pace::Open { .. } => {}
+            Pace::Think(_) if follows_on => intended = finished,
             Pace::Think(pause) => {
-                if !follows_on {
-                    tokio::time::sleep(pause).await;
+                intended = finished + pause;
+                if left > 0 && intended < end {
+                    tokio::time::sleep_until(intended.into()).await;
                 }
-                intended = Instant::now();
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kinds 0 and 1 in turn, the latter following on; what is in `fails` fails as often before it succeeds.
+    struct Scripted {
+        next: usize,
+        fails: u32,
+        code: &'static str,
+    }
+
+    impl Transactor for Scripted {
+        fn choose(&mut self) -> usize {
+            self.next += 1;
+            (self.next - 1) % 2
+        }
+
+        async fn run(&mut self, kind: usize) -> Result<Outcome> {
+            if self.fails > 0 {
+                self.fails -= 1;
+                return Err(ServerError { code: self.code.into(), message: "scripted".into() }.into());
+            }
+            Ok(if kind == 1 { Outcome::RolledBack } else { Outcome::Committed })
+        }
+
+        fn follows_on(&self) -> bool {
+            !self.next.is_multiple_of(2)
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn run(pace: Pace, transactions: u64, client: Scripted) -> (Result<()>, Tally, u64) {
+        let series = Some(HOUR);
+        let plan = Plan {
+            pace,
+            warm_up: Duration::ZERO,
+            run: HOUR,
+            transactions: Some(transactions),
+            series,
+            log: true,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let tally = Rc::new(RefCell::new(Tally::new(3, 2, series)));
+        let live = Arc::new(Live::default());
+        let running = run_client(client, 1, plan, Instant::now(), Arc::clone(&live), Rc::clone(&tally));
+        let outcome = runtime.block_on(running);
+        let mut tally = tally.take();
+        let measured = tally.finish(&plan);
+        assert!(measured < HOUR, "the transactions end the run, not its time");
+        (outcome, tally, live.transactions.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn each_transaction_is_counted_once_wherever_it_is_told() {
+        let (outcome, tally, live) = run(Pace::Closed, 5, Scripted { next: 0, fails: 0, code: "" });
+        outcome.expect("nothing fails");
+        assert_eq!((tally.count(), tally.kind_count(0), tally.kind_count(1), live), (5, 3, 2, 5));
+        assert_eq!(tally.tenant_counts().collect::<Vec<_>>(), [0, 5, 0]);
+        let reports = tally.reports(&["one", "other"]);
+        assert_eq!((reports[0].rolled_back, reports[1].rolled_back), (0, 2));
+        assert_eq!(tally.log.len(), 5);
+        let series = tally.series.expect("it was asked for");
+        assert_eq!(series.counts, [[[0], [0]], [[3], [2]], [[0], [0]]]);
+    }
+
+    #[test]
+    fn a_conflict_is_tried_again_and_told_another_error_ends_the_client() {
+        let (outcome, tally, _) = run(Pace::Closed, 2, Scripted { next: 0, fails: 3, code: "40001" });
+        outcome.expect("conflicts go away");
+        let reports = tally.reports(&["one", "other"]);
+        assert_eq!((tally.count(), reports[0].retried, reports[1].retried), (2, 3, 0));
+        let (outcome, tally, _) = run(Pace::Closed, 2, Scripted { next: 0, fails: 1, code: "23505" });
+        let error = outcome.expect_err("a client does not go on after another error");
+        assert!(error.to_string().contains("23505"), "{error}");
+        assert_eq!(tally.count(), 0);
+    }
+
+    #[test]
+    fn what_follows_on_does_not_wait_and_nobody_waits_for_nothing() {
+        // Half an hour of thinking after a visit of two transactions, the last of this run.
+        let think = Pace::Think(HOUR / 2);
+        let (outcome, tally, _) = run(think, 2, Scripted { next: 0, fails: 0, code: "" });
+        outcome.expect("nothing fails");
+        assert_eq!(tally.count(), 2);
+        // A visit begins at its time, an hour from now, which is the end.
+        let rarely = Pace::Open { per_second: 1.0 / HOUR.as_secs_f64() };
+        let (outcome, tally, _) = run(rarely, 2, Scripted { next: 0, fails: 0, code: "" });
+        outcome.expect("nothing fails");
+        assert_eq!(tally.count(), 0);
+    }
 }

@@ -138,7 +138,7 @@ pub(super) struct TpchArgs {
     #[arg(long)]
     validation: bool,
     /// Instead of a run: answer each query once, with the validation parameters, and print a digest of its rows
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["load_only", "schema_only"])]
     pub(super) digest: bool,
     /// Write the rows of each digest into DIR/q1.txt, DIR/q2.txt, …
     #[arg(long, value_name = "DIR", requires = "digest")]
