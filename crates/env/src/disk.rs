@@ -37,6 +37,19 @@ pub struct DirEntry {
     pub len: ByteCount,
 }
 
+/// What is behind a path, as far as the system tells: to notice that it is another one than before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// The device's number, `major:minor`. May be another one after a restart of the machine.
+    pub number: String,
+    /// The kind of the file system, such as `ext4`; its magic number in hexadecimal where that has no name here.
+    pub file_system: String,
+    /// The file system's own id; 0 where it has none. Most make it from their UUID, so that it stays.
+    pub file_system_id: u64,
+    /// The file system's size.
+    pub len: ByteCount,
+}
+
 /// An exclusive lock on a directory or file, held until dropped or until the process dies.
 pub struct DirLock(#[expect(dead_code, reason = "dropping it releases the lock")] Box<dyn Send + Sync>);
 
@@ -65,6 +78,8 @@ pub trait Disk: Send + Sync {
     fn exists(&self, path: &Path) -> bool;
     /// Bytes an unprivileged writer may still use on the volume of `path`.
     fn free_space(&self, path: &Path) -> io::Result<ByteCount>;
+    /// The device and file system of `path`, which must exist.
+    fn device_of(&self, path: &Path) -> io::Result<Device>;
     /// Takes the lock file at `path`, making it if needed. `WouldBlock` if another process (or lock) holds it.
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock>;
 

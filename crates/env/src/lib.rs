@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub use block_on::block_on;
 pub use blocked::{AroundWait, AroundWaits, around_waits, blocked};
 pub use clock::{Clock, Ticks};
-pub use disk::{DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
+pub use disk::{Device, DirEntry, DirLock, Disk, File, FileFuture, FileOps, OpenMode};
 pub use entropy::Entropy;
 pub use io_account::IoAccount;
 pub use io_buf::{IO_ALIGN, IoBuf};

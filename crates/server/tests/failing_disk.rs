@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{ByteCount, Nanos, SqlState, TenantId};
-use env::{DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
+use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
 use support::{Client, TestServer};
 
 /// Linux's numbers of the errors.
@@ -99,6 +99,9 @@ impl Disk for FailingDisk {
     }
     fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
         self.disk.free_space(path)
+    }
+    fn device_of(&self, path: &Path) -> io::Result<Device> {
+        self.disk.device_of(path)
     }
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
         self.disk.lock_exclusive(path)

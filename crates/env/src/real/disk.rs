@@ -1,16 +1,18 @@
 //! The operating system's files.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::ByteCount;
 
 use super::check;
-use crate::disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
 
 pub(super) struct SystemDisk;
 
@@ -32,6 +34,41 @@ fn parent(path: &Path) -> PathBuf {
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
     fs::File::open(dir)?.sync_all()
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+fn stat_file_system(path: &Path) -> io::Result<libc::statvfs> {
+    // SAFETY: a `statvfs` of zeros is a valid value of plain integers.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a NUL-terminated path and a place for the answer.
+    check(unsafe { libc::statvfs(c_path(path)?.as_ptr(), &mut stat) })?;
+    Ok(stat)
+}
+
+fn file_system_kind(path: &Path) -> io::Result<String> {
+    // SAFETY: a `statfs` of zeros is a valid value of plain integers.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a NUL-terminated path and a place for the answer.
+    check(unsafe { libc::statfs(c_path(path)?.as_ptr(), &mut stat) })?;
+    // The magic numbers of `statfs(2)`. ext2, ext3 and ext4 share one.
+    let name = match stat.f_type as u32 {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x2fc1_2fc1 => "zfs",
+        0xf2f5_2010 => "f2fs",
+        0xca45_1a4e => "bcachefs",
+        0x0102_1994 => "tmpfs",
+        0x794c_7630 => "overlay",
+        0x6969 => "nfs",
+        0x6573_5546 => "fuse",
+        0x0102_1997 => "9p",
+        other => return Ok(format!("{other:#x}")),
+    };
+    Ok(name.to_owned())
 }
 
 impl Disk for SystemDisk {
@@ -110,13 +147,19 @@ impl Disk for SystemDisk {
     }
 
     fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
-        use std::os::unix::ffi::OsStrExt;
-        let c_path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: a `statvfs` of zeros is a valid value of plain integers.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: a NUL-terminated path and a place for the answer.
-        at(path, check(unsafe { libc::statvfs(c_path.as_ptr(), &mut stat) }))?;
+        let stat = at(path, stat_file_system(path))?;
         Ok(ByteCount(stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
+
+    fn device_of(&self, path: &Path) -> io::Result<Device> {
+        let number = at(path, fs::metadata(path))?.dev();
+        let stat = at(path, stat_file_system(path))?;
+        Ok(Device {
+            number: format!("{}:{}", libc::major(number), libc::minor(number)),
+            file_system: at(path, file_system_kind(path))?,
+            file_system_id: stat.f_fsid,
+            len: ByteCount(stat.f_blocks.saturating_mul(stat.f_frsize)),
+        })
     }
 
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {

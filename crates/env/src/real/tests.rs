@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use base::Nanos;
+use base::{ByteCount, Nanos};
 
 use super::env_with;
 use crate::{Elapsed, Env, IoBuf, OpenMode, Reactor, Socket, block_on, sleep, timeout_at};
@@ -315,4 +315,22 @@ fn a_local_socket_takes_no_file_of_anybody_else() {
     let _theirs = UnixListener::bind(&path).unwrap();
     drop(ours);
     UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn a_file_is_on_the_device_of_its_directory() {
+    let env = Env::real();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "here").unwrap();
+    let device = env.disk.device_of(&file).unwrap();
+    assert_eq!(env.disk.device_of(dir.path()).unwrap(), device);
+    assert!(
+        device.number.split_once(':').is_some_and(|(major, _)| major.parse::<u32>().is_ok()),
+        "{device:?}"
+    );
+    assert!(!device.file_system.is_empty() && device.len > ByteCount(0), "{device:?}");
+    assert_ne!(env.disk.device_of("/proc".as_ref()).unwrap(), device);
+    let missing = env.disk.device_of(&dir.path().join("missing")).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
 }

@@ -33,7 +33,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{Machine, lock};
-use crate::disk::{DirEntry, DirLock, Disk, File, FileOps, OpenMode};
+use crate::disk::{Device, DirEntry, DirLock, Disk, File, FileOps, OpenMode};
 use names::{Directory, InodeNo, NameChange, Node, file_of, normal, split};
 
 const SECTOR: usize = 512;
@@ -278,6 +278,8 @@ pub(super) struct DiskState {
     /// Whether every operation is printed.
     pub(super) traced: bool,
     pub(super) lies_about: Option<String>,
+    /// Whether files are opened without direct I/O, whatever was asked for.
+    pub(super) refuses_direct: bool,
 }
 
 impl Default for DiskState {
@@ -297,6 +299,7 @@ impl Default for DiskState {
             struck: 0,
             traced: false,
             lies_about: None,
+            refuses_direct: false,
         }
     }
 }
@@ -533,6 +536,7 @@ impl Disk for SimDisk {
             return Err(errno(libc::EIO));
         }
         let generation = disk.generation;
+        let direct = direct && !disk.refuses_direct;
         *disk.open.entry(inode).or_default() += 1;
         drop(disk);
         let writable = mode != OpenMode::Read;
@@ -658,6 +662,17 @@ impl Disk for SimDisk {
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
         let disk = lock(&self.0.disk);
         Ok(ByteCount(disk.capacity.saturating_sub(disk.used())))
+    }
+
+    fn device_of(&self, path: &Path) -> io::Result<Device> {
+        let disk = lock(&self.0.disk);
+        disk.node(path).ok_or_else(|| errno(libc::ENOENT))?;
+        Ok(Device {
+            number: "0:1".to_owned(),
+            file_system: "simulated".to_owned(),
+            file_system_id: 1,
+            len: ByteCount(disk.capacity),
+        })
     }
 
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {

@@ -149,7 +149,7 @@ impl Driver for SimDriver {
             }
         };
         self.submitted += 1;
-        let due = self.machine.now() + self.machine.delay(latency);
+        let due = self.machine.file_done(self.machine.delay(latency), speeds.disk_parallel);
         self.files.insert((due, self.submitted), op.clone());
         self.publish();
         false

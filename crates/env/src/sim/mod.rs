@@ -14,6 +14,7 @@ mod net;
 mod threads;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,6 +41,9 @@ pub struct Speeds {
     pub write: Latency,
     pub sync: Latency,
     pub network: Latency,
+    /// Asynchronous operations on files that the disk works on at a time; further ones wait their turn, first come, first
+    /// served. `None`: all of them, however many there are.
+    pub disk_parallel: Option<NonZeroUsize>,
 }
 
 impl Default for Speeds {
@@ -50,6 +54,7 @@ impl Default for Speeds {
             write: between(15, 60),
             sync: between(80, 900),
             network: between(10, 80),
+            disk_parallel: None,
         }
     }
 }
@@ -65,6 +70,8 @@ struct Machine {
     time_limit: AtomicU64,
     random: Mutex<StdRng>,
     speeds: Mutex<Speeds>,
+    /// Until when each of the [`Speeds::disk_parallel`] is at work.
+    disk_busy: Mutex<Vec<Nanos>>,
     disk: Mutex<disk::DiskState>,
     net: Mutex<net::NetState>,
     /// The next instant at which something happens in each driver, by the driver's number.
@@ -99,6 +106,16 @@ impl Machine {
         Nanos(self.draw(|random| random.random_range(latency.min.0..=latency.max.0.max(latency.min.0))))
     }
 
+    /// When an operation on a file that takes `delay` and comes now is complete.
+    fn file_done(&self, delay: Nanos, parallel: Option<NonZeroUsize>) -> Nanos {
+        let Some(parallel) = parallel else { return self.now() + delay };
+        let mut busy = lock(&self.disk_busy);
+        busy.resize(parallel.get(), Nanos(0));
+        let first_free = busy.iter_mut().min().expect("one at least");
+        *first_free = self.now().max(*first_free) + delay;
+        *first_free
+    }
+
     /// Mixes what happened into the fingerprint.
     fn note(&self, what: u64, amount: u64) {
         let mut mixed = self.fingerprint.load(Ordering::Relaxed);
@@ -126,6 +143,7 @@ impl World {
             time_limit: AtomicU64::new(u64::MAX),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
             speeds: Mutex::default(),
+            disk_busy: Mutex::default(),
             disk: Mutex::default(),
             net: Mutex::default(),
             deadlines: Mutex::default(),
@@ -173,6 +191,11 @@ impl World {
         let next = self.0.next_event();
         next.into_iter().for_each(|instant| self.0.advance_to(instant));
         next.is_some()
+    }
+
+    /// How slow the machine is.
+    pub fn speeds(&self) -> Speeds {
+        *lock(&self.0.speeds)
     }
 
     /// Changes how slow the machine is.
@@ -246,6 +269,11 @@ impl World {
     /// nothing durable.
     pub fn lie_about(&self, text: &str) {
         lock(&self.0.disk).lies_about = Some(text.to_owned());
+    }
+
+    /// Files are opened without direct I/O from now on, as on a file system that knows none.
+    pub fn refuse_direct(&self) {
+        lock(&self.0.disk).refuses_direct = true;
     }
 
     /// Makes one operation fail; see [`DiskFault`].

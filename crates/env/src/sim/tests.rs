@@ -552,3 +552,40 @@ fn a_removed_file_comes_back_with_its_bytes_until_its_directory_is_synced() {
         }
     }
 }
+
+/// Virtual time that `operations` reads, all begun at once, take on a disk that works on some at a time.
+fn time_of_reads(parallel: Option<usize>, operations: usize) -> Nanos {
+    let world = World::new(12);
+    let env = world.env();
+    let file = create(&env, "/d/read");
+    file.write_at(&[7; 4096], 0).unwrap();
+    let exactly = Latency { min: Nanos::from_millis(1), max: Nanos::from_millis(1) };
+    let disk_parallel = parallel.and_then(NonZeroUsize::new);
+    world.set_speeds(Speeds { read: exactly, disk_parallel, ..Speeds::default() });
+    let begin = world.now();
+    let reads = (0..operations).map(|_| file.read_exact_at(IoBuf::zeroed(4096), 0));
+    let outcomes = block_on(&env, futures::future::join_all(reads));
+    assert!(outcomes.iter().all(|(result, buf)| result.is_ok() && buf[0] == 7));
+    world.now() - begin
+}
+
+#[test]
+fn a_disk_works_on_so_many_operations_at_a_time_and_no_more() {
+    assert_eq!(time_of_reads(None, 64), Nanos::from_millis(1));
+    assert_eq!(time_of_reads(Some(64), 64), Nanos::from_millis(1));
+    assert_eq!(time_of_reads(Some(4), 64), Nanos::from_millis(16));
+    assert_eq!(time_of_reads(Some(4), 65), Nanos::from_millis(17));
+    assert_eq!(time_of_reads(Some(1), 3), Nanos::from_millis(3));
+}
+
+#[test]
+fn a_disk_may_refuse_direct_files() {
+    let world = World::new(13);
+    let env = world.env();
+    create(&env, "/d/file");
+    let open = || env.disk.open(Path::new("/d/file"), OpenMode::ReadWrite, true).unwrap();
+    assert!(open().is_direct());
+    world.refuse_direct();
+    assert!(!open().is_direct());
+    open().write_at(&[1; 100], 50).unwrap();
+}

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::ByteCount;
-use env::{DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
+use env::{Device, DirEntry, DirLock, Disk, Env, File, FileOps, OpenMode};
 use rand::Rng;
 
 const SECTOR: usize = 512;
@@ -193,6 +193,9 @@ impl Disk for JournalDisk {
         self.0.lock().exists
     }
     fn free_space(&self, _path: &Path) -> io::Result<ByteCount> {
+        unused()
+    }
+    fn device_of(&self, _path: &Path) -> io::Result<Device> {
         unused()
     }
     fn lock_exclusive(&self, _path: &Path) -> io::Result<DirLock> {
