@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::limits::IO_UNIT;
 use base::{ByteCount, TenantId, VolumeNo};
 
-use crate::{DirEntry, DirLock, Disk, Env, File, OpenMode};
+use crate::{Device, DirEntry, DirLock, Disk, Env, File, OpenMode};
 
 /// One tenant's I/O on one volume. All files opened through [`Env::charging`] with it are charged to it: by the gate of the
 /// thread's reactor, if it has one ([`crate::IoGate`]); what other threads do is counted here until somebody fetches it.
@@ -93,6 +93,9 @@ impl Disk for ChargingDisk {
     }
     fn free_space(&self, path: &Path) -> io::Result<ByteCount> {
         self.disk.free_space(path)
+    }
+    fn device_of(&self, path: &Path) -> io::Result<Device> {
+        self.disk.device_of(path)
     }
     fn lock_exclusive(&self, path: &Path) -> io::Result<DirLock> {
         self.disk.lock_exclusive(path)

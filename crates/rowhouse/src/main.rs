@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod calibrate;
 mod demo;
 mod import;
 mod offline;
@@ -45,6 +46,8 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// Load a PostgreSQL database into an empty tenant of a running server
     Import(import::Args),
+    /// Measure what the volumes of a server that is not running can do, and keep it for the server
+    Calibrate(calibrate::Args),
     /// Check the data directory of a server that is not running
     Verify(verify::Args),
     /// Check a backup
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run_backup(&args).map_err(|error| workloads::explain(&error)),
         Command::Restore(args) => backup::run_restore(&args).map_err(|error| workloads::explain(&error)),
         Command::Import(args) => import::run(&args).map_err(|error| workloads::explain(&error)),
+        Command::Calibrate(args) => calibrate::run(&args).map_err(|error| error.to_string()),
         Command::Verify(args) => verify::run(&args).map_err(|error| error.to_string()),
         Command::VerifyBackup(args) => verify::run_backup(&args).map_err(|error| error.to_string()),
         Command::Repair(args) => repair::run(&args).map_err(|error| error.to_string()),

@@ -75,6 +75,14 @@ impl Place {
         std::iter::once(self.data.as_path()).chain(self.volume.iter().map(|(_, dir)| dir.as_path()))
     }
 
+    /// The directories that are calibrated, with the names of their volumes: those with data files, and that of the logs.
+    pub(crate) fn calibrated(&self) -> Vec<(&str, PathBuf)> {
+        let named = self.volume.iter().map(|(name, dir)| (name.as_str(), dir.clone()));
+        let (default, log) =
+            ((server::DEFAULT_VOLUME, self.data.clone()), (server::LOG_VOLUME, self.log_dir()));
+        std::iter::once(default).chain(named).chain(std::iter::once(log)).collect()
+    }
+
     /// The directory of the volume called `name`, if it was given.
     pub(crate) fn volume(&self, name: &str) -> Option<&Path> {
         if name == server::DEFAULT_VOLUME {

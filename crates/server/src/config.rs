@@ -9,7 +9,7 @@ use crate::analytic_pool::AnalyticRun;
 use crate::data_dir::DEFAULT_VOLUME;
 
 /// What the logs' volume is called.
-pub(crate) const LOG_VOLUME: &str = "log";
+pub const LOG_VOLUME: &str = "log";
 
 /// The number of the data directory's volume, where temporary files are too.
 pub(crate) const DATA_VOLUME: VolumeNo = VolumeNo(0);

@@ -9,6 +9,7 @@
 //! DIR/tmp/ID.N           temporary files of analytical queries, removed at start
 //! DIR/ledger/…          the ledger by the minute, for 30 days
 //! DIR/reserve           space set aside for a full disk
+//! DIR/calibration       what the volume was measured to do
 //! DIR/log/…             the workers' logs, unless elsewhere
 //! ```
 
@@ -20,6 +21,7 @@ use env::{DirLock, Disk, Env};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
+use crate::calibration::CALIBRATION_FILE;
 use crate::space_reserve::RESERVE_FILE;
 
 /// Version of the layout above. Data files and logs have versions of their own.
@@ -126,8 +128,11 @@ pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(Te
 fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
     const OURS: [&str; 8] =
         ["lock", "admin-password", "tls", "tenants", TEMP_DIR, RESERVE_FILE, "log", "lost+found"];
+    // A volume may be calibrated before its first server starts, and that may have been cut short.
+    let is_ours =
+        |name: &str| OURS.contains(&name) || name.starts_with('.') || name.starts_with(CALIBRATION_FILE);
     let entries = env.disk.list(root).map_err(StartError::io("list", root))?;
-    match entries.iter().find(|entry| !OURS.contains(&entry.name.as_str()) && !entry.name.starts_with('.')) {
+    match entries.iter().find(|entry| !is_ours(&entry.name)) {
         None => Ok(()),
         Some(entry) => Err(StartError::NotADataDirectory {
             path: root.to_owned(),

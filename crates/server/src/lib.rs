@@ -9,6 +9,7 @@
 
 mod admin;
 mod analytic_pool;
+pub mod calibration;
 mod config;
 mod data_dir;
 pub mod executor;
@@ -27,7 +28,7 @@ mod tenants;
 mod tls;
 
 pub use analytic_pool::AnalyticRun;
-pub use config::{ServerConfig, Tls, TlsFiles};
+pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};
 pub use data_dir::{DEFAULT_VOLUME, DataDir, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;

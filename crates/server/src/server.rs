@@ -16,6 +16,7 @@ use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use crate::admin;
 use crate::analytic_pool::AnalyticPool;
+use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
 use crate::executor::{Governing, Worker, WorkerHandle};
@@ -126,6 +127,7 @@ impl Server {
         let shared = Arc::new(Shared {
             env: env.clone(),
             reserves,
+            calibrations: VolumeCalibration::look_at_all(env, &config),
             sessions: Sessions::new(env, &config),
             config,
             tenants: Tenants::default(),
@@ -241,6 +243,11 @@ impl Server {
     /// Whether the workers may raise themselves above analytical threads.
     pub fn has_priority(&self) -> bool {
         self.priority
+    }
+
+    /// What is known of the speed of each volume: the data directory's first, then those of the configuration, the logs' last.
+    pub fn calibrations(&self) -> &[VolumeCalibration] {
+        &self.shared.calibrations
     }
 
     /// The file with the administrator's generated password, if there is one.

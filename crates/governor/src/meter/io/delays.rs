@@ -11,7 +11,8 @@ const STEP_SHIFT: u32 = 10;
 /// Covers delays of up to 9 hours; longer ones count as that, but for their maximum.
 const BUCKETS: usize = 272;
 
-/// Delays of one tenant's requests in one interval. Merging is exact.
+/// Delays of one tenant's requests in one interval, or any other times of which only percentiles are wanted. Merging is
+/// exact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DelayHistogram {
     buckets: [u32; BUCKETS],
@@ -44,7 +45,8 @@ fn end_of(bucket: usize) -> Nanos {
 }
 
 impl DelayHistogram {
-    pub(super) fn record(&mut self, delay: Nanos) {
+    /// Counts one delay.
+    pub fn record(&mut self, delay: Nanos) {
         self.buckets[bucket_of(delay)] += 1;
         self.count += 1;
         self.sum += delay;
@@ -56,7 +58,8 @@ impl DelayHistogram {
         self.max = self.max.max(delay);
     }
 
-    pub(super) fn merge(&mut self, other: &DelayHistogram) {
+    /// Counts what another one has counted.
+    pub fn merge(&mut self, other: &DelayHistogram) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
         }
