@@ -246,14 +246,9 @@ fn relieve_hot(
     let has_rested = |resident: &Resident| {
         resident.moved_at.is_none_or(|moved| now - moved >= policy.rest) && resident.load.0 > 0
     };
-    // Who moves for its reservation is not moved on for its load. Who is new costs no move wherever it goes.
-    let movable = residents.iter().zip(&*places).map(|(resident, place)| match resident.home {
-        Some(home) => usize::from(home.0) == *place && has_rested(resident),
-        None => has_rested(resident),
-    });
     let leveling = Leveling {
         amounts: &loads,
-        movable: movable.collect(),
+        movable: residents.iter().map(has_rested).collect(),
         above: u64::from(policy.hot.0),
         gain_min: u64::from(policy.gain_min.0),
         moves_max: policy.moves_max,

@@ -138,6 +138,14 @@ fn parts_keep_away_from_their_home_even_where_it_is_emptiest() {
 }
 
 #[test]
+fn a_home_does_not_move_to_where_its_parts_are() {
+    let residents = residents(&[(1500, 0, Some(0)), (1000, 0, Some(0)), (700, 0, Some(2))]);
+    let plan = plan(&residents, 3);
+    assert_eq!((plan.packing, plan.elsewhere[0].worker), (Packing::Impossible, WorkerId(1)));
+    assert_eq!((tenants_moved(&plan), plan.homes[1]), (vec![1], WorkerId(1)), "the other one moves there");
+}
+
+#[test]
 fn new_tenants_fill_what_is_left() {
     let residents = residents(&[(700, 0, Some(0)), (300, 0, None), (600, 0, Some(1)), (400, 0, None)]);
     let plan = plan(&residents, 2);
