@@ -311,3 +311,24 @@ fn a_copy_that_is_given_up_or_cancelled_leaves_nothing() {
         assert!(session.ok("SELECT id FROM t").is_empty());
     }
 }
+
+#[test]
+fn what_messages_before_a_sync_have_locked_keeps_others_waiting() {
+    let server = TestServer::start();
+    let (mut one, mut other) = (server.admin("rowhouse"), server.admin("rowhouse"));
+    one.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    let mut out = Vec::new();
+    client::parse(&mut out, "", "INSERT INTO t VALUES (1)", &[]);
+    client::bind(&mut out, "", "", &[], &[], &[]);
+    client::execute(&mut out, "", 0);
+    client::flush(&mut out);
+    one.send(&out);
+    while one.message().expect("the server answers").0 != b'C' {}
+    other.ok("SET lock_timeout = 20");
+    assert_eq!(other.fails("INSERT INTO t VALUES (1)"), SqlState::LOCK_NOT_AVAILABLE);
+    out.clear();
+    client::sync(&mut out);
+    one.send(&out);
+    assert_eq!(one.answer().error, None);
+    assert_eq!(other.fails("INSERT INTO t VALUES (1)"), SqlState::UNIQUE_VIOLATION);
+}

@@ -435,6 +435,12 @@ impl Tenant {
         }
     }
 
+    /// Others have their turns before `txn` goes on: what it locked is locked for them. To be called in the turn of the
+    /// statement, unless that was taken back or the transaction ended.
+    pub fn keep_locks(&mut self, txn: &mut Txn) {
+        self.flush_deferred(txn);
+    }
+
     /// Puts the locks into the table that a statement took for granted because nothing was locked. It is still the same
     /// turn, so they are free.
     pub(crate) fn flush_deferred(&mut self, txn: &mut Txn) {

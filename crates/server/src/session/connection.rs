@@ -208,6 +208,7 @@ impl Connection {
     }
 
     async fn receive(&mut self) -> Result<(), End> {
+        self.pass_turn()?;
         self.output.shrink();
         if let Some(wanted) = frame::announced_len(&self.input) {
             // Doubling from the start would copy a long message many times; its announced length is not trusted
@@ -269,8 +270,18 @@ impl Connection {
         }
     }
 
+    /// Has others find what the messages so far have locked, before they have their turns.
+    pub(super) fn pass_turn(&mut self) -> Result<(), End> {
+        if self.session.is_between_messages() {
+            let session = &mut self.session;
+            self.home.with_opening(self.incarnation, |home| session.pass_turn(home))?;
+        }
+        Ok(())
+    }
+
     /// Sends all output, once everything it may speak of is durable.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.pass_turn()?;
         self.flush_wanted = false;
         if let Some(observed) = self.session.observed() {
             let began = env::now();

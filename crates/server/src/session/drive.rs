@@ -51,6 +51,7 @@ impl Connection {
     /// Awaits what a call paused for, after which the same call is made again. The inner error is the statement's, and the
     /// session has noted it; the outer one ends the session.
     pub(super) async fn wait(&mut self, pause: Pause) -> Result<SqlResult<()>, End> {
+        self.pass_turn()?;
         let timeouts = self.session.timeouts();
         let deadline = self.session.deadline();
         let is_lock = matches!(pause, Pause::Lock(_));

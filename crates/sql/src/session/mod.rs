@@ -14,6 +14,8 @@ mod deep_tests;
 mod explain;
 mod extended;
 mod host;
+#[cfg(test)]
+mod message_tests;
 mod names;
 mod planning;
 mod portals;

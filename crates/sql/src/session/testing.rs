@@ -53,11 +53,15 @@ impl Bench {
         Session::new(start, &self.tenant).expect("the role exists")
     }
 
+    /// Makes calls in one turn of the tenant.
+    pub(crate) fn turn<T>(&mut self, calls: impl FnOnce(&mut Home<'_>) -> T) -> T {
+        calls(&mut Home { tenant: &mut self.tenant, redo: &mut self.log })
+    }
+
     /// Runs a script; the pause it came to, if it did.
     pub(crate) fn try_run(&mut self, session: &mut Session, sql: &str) -> Result<Answer, Pause> {
         let mut answer = Answer::default();
-        let mut home = Home { tenant: &mut self.tenant, redo: &mut self.log };
-        let executed = session.query(&mut home, sql, &mut answer)?;
+        let executed = self.turn(|home| session.query(home, sql, &mut answer))?;
         assert_eq!(executed, Executed::Complete, "COPY is not for this harness");
         Ok(answer)
     }

@@ -80,6 +80,20 @@ impl Session {
         }
     }
 
+    /// Whether a transaction of single messages waits for the next one. Before others have their turns then,
+    /// [`Session::pass_turn`] is to be called.
+    pub fn is_between_messages(&self) -> bool {
+        matches!(self.transaction, Transaction::Implicit(_))
+    }
+
+    /// Others have their turns before the transaction goes on: what it locked is locked for them. To be called in the turn of
+    /// the message before.
+    pub fn pass_turn(&mut self, home: &mut Home<'_>) {
+        if let Transaction::Implicit(open) = &mut self.transaction {
+            home.tenant.keep_locks(&mut open.txn);
+        }
+    }
+
     fn open_transaction(
         &mut self,
         home: &mut Home<'_>,
