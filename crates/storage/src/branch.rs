@@ -20,21 +20,11 @@ use rustc_hash::FxHashSet;
 use crate::PageMap;
 use crate::map::BeingWritten;
 use crate::radix::{FANOUT, Leaf, Link, shift_of};
+use crate::side::Side;
 use crate::slots::Slots;
 use crate::snapshot::Snapshot;
 use crate::version::{PageVersion, ReleasedChain};
 use crate::yield_now::yield_every;
-
-/// One state of the pages.
-pub(crate) struct Side {
-    pub(crate) root: Link,
-    pub(crate) height: u32,
-    pub(crate) epoch: Epoch,
-    pub(crate) page_limit: u32,
-    pub(crate) free_pages: Vec<PageNo>,
-    pub(crate) pages: u64,
-    pub(crate) changed: u64,
-}
 
 /// What a map has while there is a branch.
 pub(crate) struct Branch {
@@ -83,16 +73,13 @@ impl PageMap {
     /// If there is one.
     pub fn fork(&mut self) {
         assert!(self.branch.is_none(), "one branch at a time");
-        let forked = self.epoch;
-        self.epoch = forked.next();
+        let forked = self.current.epoch;
+        self.current.epoch = forked.next();
         let other = Side {
-            root: self.root.clone(),
-            height: self.height,
-            epoch: self.epoch,
-            page_limit: self.page_limit,
-            free_pages: self.free_pages.clone(),
-            pages: self.pages,
+            root: self.current.root.clone(),
+            free_pages: self.current.free_pages.clone(),
             changed: 0,
+            ..self.current
         };
         let branch = Branch { other, is_current: false, forked, unwritten: Vec::new(), being_written: 0 };
         self.branch = Some(Box::new(branch));
@@ -115,19 +102,9 @@ impl PageMap {
     pub fn turn(&mut self, to_branch: bool) {
         let mut branch = self.branch.take().expect("there is a branch to turn to or from");
         assert!(branch.is_current != to_branch, "the map is in that state already");
-        self.exchange(&mut branch.other);
+        std::mem::swap(&mut self.current, &mut branch.other);
         branch.is_current = to_branch;
         self.branch = Some(branch);
-    }
-
-    fn exchange(&mut self, side: &mut Side) {
-        std::mem::swap(&mut self.root, &mut side.root);
-        std::mem::swap(&mut self.height, &mut side.height);
-        std::mem::swap(&mut self.epoch, &mut side.epoch);
-        std::mem::swap(&mut self.page_limit, &mut side.page_limit);
-        std::mem::swap(&mut self.free_pages, &mut side.free_pages);
-        std::mem::swap(&mut self.pages, &mut side.pages);
-        std::mem::swap(&mut self.changed, &mut side.changed);
     }
 
     /// Puts the branch in the place of the live pages, in constant time.
@@ -138,14 +115,14 @@ impl PageMap {
         let mut branch = self.branch.take().expect("there is a branch to adopt");
         assert!(!branch.is_current, "the map was turned back");
         let old = self.snapshot();
-        self.exchange(&mut branch.other);
+        std::mem::swap(&mut self.current, &mut branch.other);
         // Counts pages that a checkpoint wrote before it was given up twice, and those the branch gave up.
-        self.changed += branch.other.changed;
-        self.epoch = Epoch(self.epoch.0.max(branch.other.epoch.0)).next();
-        self.checkpointed = self.epoch;
+        self.current.changed += branch.other.changed;
+        self.current.epoch = Epoch(self.current.epoch.0.max(branch.other.epoch.0)).next();
+        self.checkpointed = self.current.epoch;
         let new = self.snapshot();
         if self.shared.reader.is_some() {
-            let (slots, being_written) = self.left_behind.take_for_switch(self.epoch);
+            let (slots, being_written) = self.left_behind.take_for_switch(self.current.epoch);
             self.switches.push(Switch { slots, being_written, old, new });
         } else {
             self.discarded.add(old);
@@ -177,18 +154,15 @@ impl PageMap {
     /// Clears the addresses that entries of page `no` keep of its frame, in both states; true if one of them was set.
     pub(crate) fn cool(&self, no: PageNo) -> bool {
         let cool = |entry: &crate::radix::Entry| entry.cool();
-        let here = self.root.find(self.height, no).is_some_and(cool);
-        let there = self
-            .branch
-            .as_ref()
-            .is_some_and(|branch| branch.other.root.find(branch.other.height, no).is_some_and(cool));
+        let here = self.current.entry(no).is_some_and(cool);
+        let there = self.branch.as_ref().is_some_and(|branch| branch.other.entry(no).is_some_and(cool));
         here || there
     }
 
     /// Notes a page that the branch has made, if it is what is being changed.
     pub(crate) fn note_of_branch(&mut self, no: PageNo) {
         if let Some(branch) = self.branch.as_mut().filter(|branch| branch.is_current)
-            && let Some(version) = self.root.find(self.height, no).and_then(|entry| entry.version.as_ref())
+            && let Some(version) = self.current.entry(no).and_then(|entry| entry.version.as_ref())
         {
             branch.unwritten.push(Arc::clone(version));
         }

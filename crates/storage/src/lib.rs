@@ -20,6 +20,7 @@ mod node_page;
 mod pages;
 mod radix;
 pub mod redo;
+mod side;
 mod slot_writer;
 mod slots;
 mod snapshot;

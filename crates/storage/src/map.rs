@@ -18,6 +18,7 @@ use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
 use crate::memory_budget::{MemoryBudget, PageTally};
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
+use crate::side::Side;
 use crate::snapshot::{fault_of, unreadable};
 use crate::sweep::{Hand, Retired};
 use crate::version::{Location, MapShared, PageVersion};
@@ -73,17 +74,9 @@ impl PageCounters {
 
 /// The live pages of one tenant. Belongs to its home thread; may be sent to another.
 pub struct PageMap {
-    pub(crate) root: Link,
-    /// Levels of inner nodes above the leaves.
-    pub(crate) height: u32,
-    pub(crate) epoch: Epoch,
-    /// Every page number in use is below; 0 is never used.
-    pub(crate) page_limit: u32,
-    pub(crate) free_pages: Vec<PageNo>,
-    pub(crate) pages: u64,
-    /// Pages made or changed after `checkpointed`.
-    pub(crate) changed: u64,
-    /// Those of `changed` that a running checkpoint writes.
+    /// What is read, changed and taken snapshots of: the live pages, or the branch while the home turns to it.
+    pub(crate) current: Side,
+    /// Changed pages that a running checkpoint writes.
     changed_being_written: u64,
     /// Last epoch whose changes a checkpoint has begun to write.
     pub(crate) checkpointed: Epoch,
@@ -203,13 +196,7 @@ impl PageMap {
         free_pages.reverse();
         let left_behind = LeftBehind::default();
         PageMap {
-            root,
-            height,
-            epoch: epoch.next(),
-            page_limit,
-            free_pages,
-            pages,
-            changed: 0,
+            current: Side { root, height, epoch: epoch.next(), page_limit, free_pages, pages, changed: 0 },
             changed_being_written: 0,
             checkpointed: epoch,
             left_behind,
@@ -227,31 +214,36 @@ impl PageMap {
     /// Page numbers below `limit` are not given out any more: a high map with few pages.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, limit: u32) {
-        self.free_pages.clear();
-        self.page_limit = self.page_limit.max(limit);
+        self.current.free_pages.clear();
+        self.current.page_limit = self.current.page_limit.max(limit);
     }
 
     /// A clone of the map as it is now, in constant time. Every page changed from here on is copied first, once.
     pub fn snapshot(&mut self) -> Snapshot {
-        let epoch = self.epoch;
-        self.epoch = epoch.next();
-        Snapshot { root: self.root.clone(), height: self.height, epoch, shared: Arc::clone(&self.shared) }
+        let epoch = self.current.epoch;
+        self.current.epoch = epoch.next();
+        Snapshot {
+            root: self.current.root.clone(),
+            height: self.current.height,
+            epoch,
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Pages in the map, in memory or not.
     pub fn page_count(&self) -> u64 {
-        self.pages
+        self.current.pages
     }
 
     /// Versions of pages that only snapshots hold, checkpoints' included.
     pub fn retained_pages(&self) -> u64 {
-        self.shared.versions().saturating_sub(self.pages)
+        self.shared.versions().saturating_sub(self.current.pages)
     }
 
     /// Pages that a checkpoint would write if it began now; what tells when one is due. After a checkpoint that was
     /// given up, pages changed on both sides of its start count twice.
     pub fn changed_pages(&self) -> u64 {
-        self.changed
+        self.current.changed
     }
 
     /// Bytes that this map and all its snapshots hold in memory: frames, versions and map nodes.
@@ -290,9 +282,9 @@ impl PageMap {
     /// before the next one. May be more than there are by those of snapshots that are gone.
     pub fn dirty_bytes(&self) -> ByteCount {
         let (live, of_branch) = match self.branch.as_deref() {
-            None => (self.changed, 0),
+            None => (self.current.changed, 0),
             Some(branch) => {
-                let live = if branch.is_current { branch.other.changed } else { self.changed };
+                let live = if branch.is_current { branch.other.changed } else { self.current.changed };
                 (live, branch.unwritten.len() as u64 + branch.being_written)
             }
         };
@@ -302,7 +294,7 @@ impl PageMap {
 
     /// Where to read page `no` from after a `Miss`; `None` if it is in memory by now.
     pub fn locate(&self, no: PageNo) -> Result<Option<PageLocation>, PageFault> {
-        PageLocation::of(no, self.root.find(self.height, no))
+        PageLocation::of(no, self.current.entry(no))
     }
 
     /// As [`PageMap::locate`] for a page of one of this map's snapshots.
@@ -340,7 +332,7 @@ impl PageMap {
 
     /// Reads page `no` into memory if it is not there, blocking the thread.
     pub fn read_blocking(&self, no: PageNo) -> Result<(), FileError> {
-        let version = self.root.find(self.height, no).and_then(|entry| entry.version.as_ref());
+        let version = self.current.entry(no).and_then(|entry| entry.version.as_ref());
         match version {
             Some(version) if !version.is_resident() => version.load_blocking(no, &self.shared),
             _ => Ok(()),
@@ -379,12 +371,12 @@ impl PageMap {
     pub(crate) fn rewrite_from(&mut self, from: SlotNo, max: usize) {
         let (mut pages, mut nodes) = (Vec::new(), Vec::new());
         let beyond = |location: Option<Location>| location.is_some_and(|at| at.slot.0 >= from.0);
-        self.root.for_each_node(self.height, 0, &mut |first, location| {
+        self.current.root.for_each_node(self.current.height, 0, &mut |first, location| {
             if beyond(location) {
                 nodes.push(first);
             }
         });
-        self.root.for_each(self.height, 0, &mut |no, entry| {
+        self.current.root.for_each(self.current.height, 0, &mut |no, entry| {
             let stored = entry.version.as_ref().and_then(|version| version.location());
             if beyond(stored) && entry.version.as_ref().is_some_and(|version| version.is_resident()) {
                 pages.push(no);
@@ -406,7 +398,7 @@ impl PageMap {
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);
         self.checkpointed = snapshot.epoch;
-        self.changed_being_written = std::mem::take(&mut self.changed);
+        self.changed_being_written = std::mem::take(&mut self.current.changed);
         let of_branch = self.branch.as_mut().map_or_else(Vec::new, |branch| branch.begin_checkpoint());
         let behind = Behind {
             switches: std::mem::take(&mut self.switches),
@@ -433,7 +425,7 @@ impl PageMap {
         }
         let begun = std::mem::take(&mut self.changed_being_written);
         if !published {
-            self.changed += begun;
+            self.current.changed += begun;
             self.retired.count_unwritten();
         }
         self.left_behind.checkpoint = None;
@@ -443,11 +435,11 @@ impl PageMap {
 
     #[cold]
     fn page_mut_slow(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
-        let found = self.root.find(self.height, no);
+        let found = self.current.entry(no);
         if found.and_then(Entry::data).is_none() {
             self.missing(found, no)?;
         }
-        let (epoch, checkpointed) = (self.epoch, self.checkpointed);
+        let (epoch, checkpointed) = (self.current.epoch, self.checkpointed);
         let Writing { entry, mut left_behind, retired, shared } = self.entry_mut(no);
         let first_change = entry.born <= checkpointed;
         let version = entry.version.as_mut().expect("found above");
@@ -465,25 +457,25 @@ impl PageMap {
                 left_behind.note_page(no, old, retired);
             }
         }
-        self.changed += u64::from(first_change);
+        self.current.changed += u64::from(first_change);
         self.note_of_branch(no);
-        let mut data = self.root.find(self.height, no).and_then(Entry::data).expect("found above");
+        let mut data = self.current.entry(no).and_then(Entry::data).expect("found above");
         // SAFETY: as in `page_mut`; the entry is of the current epoch now.
         Ok(unsafe { data.as_mut() })
     }
 
     /// The entry of page `no` to change: every node on the way is made the live map's own, and unwritten.
     fn entry_mut(&mut self, no: PageNo) -> Writing<'_> {
-        let (epoch, shared) = (self.epoch, &self.shared);
-        while !covers(self.height, no) {
-            assert!(self.height < INNER_LEVELS_MAX);
+        let (epoch, shared) = (self.current.epoch, &self.shared);
+        while !covers(self.current.height, no) {
+            assert!(self.current.height < INNER_LEVELS_MAX);
             let mut top = Inner::new(epoch, None, shared);
-            top.kids[0] = std::mem::take(&mut self.root);
-            self.root = Link::Inner(Arc::new(top));
-            self.height += 1;
+            top.kids[0] = std::mem::take(&mut self.current.root);
+            self.current.root = Link::Inner(Arc::new(top));
+            self.current.height += 1;
         }
-        let mut height = self.height;
-        let mut link = &mut self.root;
+        let mut height = self.current.height;
+        let mut link = &mut self.current.root;
         let of_branch = self.branch.as_ref().filter(|branch| branch.is_current).map(|branch| branch.forked);
         let mut left_behind = Leaving { live: &mut self.left_behind, of_branch };
         let retired = &mut self.retired;
@@ -533,7 +525,7 @@ struct Writing<'a> {
 impl ReadPages for PageMap {
     #[inline]
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
-        match self.root.find(self.height, no) {
+        match self.current.entry(no) {
             Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
             entry => self.missing(entry, no),
         }
@@ -552,8 +544,8 @@ impl ReadPages for PageMap {
 impl WritePages for PageMap {
     #[inline]
     fn page_mut(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
-        if let Some(entry) = self.root.find(self.height, no)
-            && entry.born == self.epoch
+        if let Some(entry) = self.current.entry(no)
+            && entry.born == self.current.epoch
             && let Some(mut data) = entry.data()
         {
             // SAFETY: an entry of the current epoch holds a version that no snapshot reaches (taking one moves the
@@ -564,33 +556,33 @@ impl WritePages for PageMap {
     }
 
     fn allocate(&mut self) -> PageNo {
-        let no = self.free_pages.pop().unwrap_or_else(|| {
-            let no = PageNo(self.page_limit);
-            self.page_limit = self.page_limit.checked_add(1).expect("fewer than 2^32 pages");
+        let no = self.current.free_pages.pop().unwrap_or_else(|| {
+            let no = PageNo(self.current.page_limit);
+            self.current.page_limit = self.current.page_limit.checked_add(1).expect("fewer than 2^32 pages");
             no
         });
-        let epoch = self.epoch;
+        let epoch = self.current.epoch;
         let version = PageVersion::resident(Frame::zeroed(), &self.shared);
         let entry = self.entry_mut(no).entry;
         assert!(entry.version.is_none(), "{no:?} is in use and was on the free list");
         *entry = Entry::new(version, epoch);
-        self.pages += 1;
-        self.changed += 1;
+        self.current.pages += 1;
+        self.current.changed += 1;
         self.note_of_branch(no);
         no
     }
 
     fn release(&mut self, no: PageNo) {
-        let held = self.root.find(self.height, no).is_some_and(|entry| entry.version.is_some());
+        let held = self.current.entry(no).is_some_and(|entry| entry.version.is_some());
         assert!(held, "{no:?} is not a page of this map");
         let Writing { entry, mut left_behind, retired, .. } = self.entry_mut(no);
         let old = std::mem::take(entry);
         let born = old.born;
         left_behind.note_page(no, old, retired);
-        self.free_pages.push(no);
-        self.pages -= 1;
+        self.current.free_pages.push(no);
+        self.current.pages -= 1;
         if born > self.checkpointed {
-            self.changed = self.changed.saturating_sub(1);
+            self.current.changed = self.current.changed.saturating_sub(1);
         }
     }
 }

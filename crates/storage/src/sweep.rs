@@ -145,7 +145,7 @@ impl PageMap {
             match self.hand {
                 Hand::Current(from) => {
                     if let Some((first, leaf)) =
-                        from.and_then(|from| self.root.leaf_from(self.height, 0, from))
+                        from.and_then(|from| self.current.root.leaf_from(self.current.height, 0, from))
                     {
                         for (no, version) in resident_pages(first, leaf) {
                             let used = self.cool(no);
@@ -211,7 +211,7 @@ impl PageMap {
 
     /// Whether the current state has this version of page `no`.
     pub(crate) fn has_version(&self, no: PageNo, version: &PageVersion) -> bool {
-        let here = self.root.find(self.height, no).and_then(|entry| entry.version.as_deref());
+        let here = self.current.entry(no).and_then(|entry| entry.version.as_deref());
         here.is_some_and(|here| std::ptr::eq(here, version))
     }
 
@@ -236,7 +236,7 @@ impl PageMap {
     /// Drops page `no` from memory if the file has it and nobody holds or pins it; true if it did.
     pub fn evict(&mut self, no: PageNo) -> bool {
         self.cool(no);
-        let Some(entry) = self.root.find(self.height, no) else { return false };
+        let Some(entry) = self.current.entry(no) else { return false };
         !self.is_held(no) && entry.version.as_ref().is_some_and(|version| version.evict())
     }
 
@@ -249,7 +249,7 @@ impl PageMap {
             let version = entry.version.as_ref().expect("only pages are visited");
             evicted += u64::from(!self.is_held(no) && version.evict());
         };
-        self.root.for_each(self.height, 0, &mut evict);
+        self.current.root.for_each(self.current.height, 0, &mut evict);
         if let Some(branch) = &self.branch {
             branch.other.root.for_each(branch.other.height, 0, &mut evict);
         }

@@ -169,7 +169,7 @@ proptest! {
     #[test]
     fn the_map_and_its_snapshots_agree_with_plain_maps(ops in ops(), start in prop_oneof![Just(0_u32), Just(250), Just(70_000)]) {
         let mut map = PageMap::new_empty();
-        map.page_limit = map.page_limit.max(start);
+        map.current.page_limit = map.current.page_limit.max(start);
         let mut model: BTreeMap<PageNo, u64> = BTreeMap::new();
         let mut snapshots: Vec<(Snapshot, BTreeMap<PageNo, u64>)> = Vec::new();
         let pick = |model: &BTreeMap<PageNo, u64>, i: usize| model.keys().nth(i % model.len().max(1)).copied();
