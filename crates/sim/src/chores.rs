@@ -64,8 +64,10 @@ pub(crate) async fn checkpoint_or_wait(home: &Home) -> Result<(), Stop> {
 
 async fn checkpoint_once(home: &Home) -> Result<(), Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::failed(home.world(), "a checkpoint", error);
+    let before = home.resident();
     let (commit, wait_for, begun) = home
         .turn(|home| (home.tenant.committed(), home.tenant.newest_pending(), home.tenant.begin_checkpoint()));
+    home.begun_max.set(home.begun_max.get().max(home.resident().saturating_sub(before)));
     let mut checkpoint = begun.map_err(|error| failed(&error))?;
     let outcome = write_checkpoint(home, &mut checkpoint, wait_for).await;
     if home.turn(|home| home.tenant.finish_checkpoint(checkpoint)) {

@@ -132,14 +132,16 @@ impl<B: Book> Client<B> {
         self.call(&mut |session, turn| session.bind(turn, bind, &mut out)).await?;
         let book = self.book.clone();
         let mut read = Ok(CommitNo(0));
-        let committed = self
+        let of_block = self
             .call(&mut |session, turn| {
                 session.execute(turn, "", None, &mut out)?;
-                session.sync(turn, &mut out)?;
                 read = judge(&book.borrow(), &out.rows);
                 Ok(())
             })
             .await?;
+        // A turn of its own: it may have to be made again.
+        let implicit = self.call(&mut |session, turn| session.sync(turn, &mut out)).await?;
+        let committed = of_block.or(implicit);
         if let Some(wait_for) = self.session.observed() {
             let reply = if committed.is_some() { Reply::OfCommit } else { Reply::OfRead };
             self.home.before_reply(wait_for, reply).await?;
@@ -183,8 +185,8 @@ impl<B: Book> Client<B> {
                         }
                     }
                 }
-                Err(Pause::Memory(_)) => {
-                    if let Err(error) = self.home.await_memory().await? {
+                Err(Pause::Memory(wait)) => {
+                    if let Err(error) = self.home.await_memory(wait).await? {
                         self.home.turn(|turn| self.session.fail(turn, &error));
                         return Err(Fate::Refused(error));
                     }

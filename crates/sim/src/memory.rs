@@ -22,6 +22,8 @@ const READ_AHEAD: usize = 8;
 const DRY_ROUNDS_MAX: u32 = 3;
 /// How long the evictor waits then.
 const DRY_WAIT: Nanos = Nanos::from_micros(200);
+/// The part of what is to be evicted that a tenant's changed pages must make for a checkpoint to be worth it.
+const WRITE_PART: u64 = 8;
 /// The part of the limit that may always be exceeded.
 const OVER_PART: u64 = 20;
 /// A tenant's branch has map nodes of its own for what it changed, which stay in memory: for pages as few as these, a leaf and
@@ -76,20 +78,23 @@ impl Memory {
         result
     }
 
-    /// The bound: the limit and a part of it, and the largest commit, for a commit is not interrupted; pages loaded over the
-    /// limit, because nothing could leave, too.
+    /// The bound: the limit and a part of it, and the largest commit, for a commit is not interrupted; what beginning a checkpoint
+    /// of each tenant changes, which waits for nothing; pages loaded over the limit, because nothing could leave, too.
     ///
     /// # Errors
     /// A violation if there ever was more.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         let limit = self.budget.limit().0;
         let overdrafts = self.budget.overdrafts() * PAGE_SIZE as u64;
-        let of_branches = self.homes().len() as u64 * BRANCH_NODES_LEN;
-        let allowed = limit + limit / OVER_PART + self.turn_max.get() + overdrafts + of_branches;
-        let peak = self.peak.get();
+        let homes = self.homes();
+        let of_branches = homes.len() as u64 * BRANCH_NODES_LEN;
+        let of_checkpoints: u64 = homes.iter().map(|home| home.begun_max.get()).sum();
+        let (peak, turn) = (self.peak.get(), self.turn_max.get());
+        let allowed = limit + limit / OVER_PART + turn + overdrafts + of_branches + of_checkpoints;
         require!(
             peak <= allowed,
-            "{peak} bytes of pages were in memory, {allowed} may be: {limit} are the limit"
+            "{peak} bytes of pages were in memory, {allowed} may be: {limit} are the limit, {turn} came in one turn, \
+             {of_checkpoints} when checkpoints began, {overdrafts} because nothing could leave"
         );
         Ok(())
     }
@@ -126,11 +131,18 @@ pub(crate) async fn evict(memory: Rc<Memory>) -> Result<(), Stop> {
         dry_rounds += 1;
         if dry_rounds > DRY_ROUNDS_MAX {
             let dirty = |home: &Rc<Home>| home.turn(|home| home.tenant.dirty_bytes());
-            match memory.homes().into_iter().max_by_key(dirty).filter(|home| dirty(home).0 > 0) {
-                Some(home) => chores::goes_on(chores::checkpoint_or_wait(&home).await)?,
-                None => {}
-            }
-            if memory.budget.has_waiting() {
+            let worth = memory.budget.excess().0 / WRITE_PART;
+            let dirtiest = memory.homes().into_iter().max_by_key(dirty);
+            let written = match dirtiest.filter(|home| dirty(home).0 >= worth.max(1)) {
+                Some(home) => {
+                    let done = chores::checkpoint_or_wait(&home).await;
+                    let written = done.is_ok();
+                    chores::goes_on(done)?;
+                    written
+                }
+                None => false,
+            };
+            if !written && memory.budget.has_waiting() {
                 memory.budget.overdraw();
             }
         }
@@ -158,18 +170,16 @@ async fn round(memory: &Memory, choice: &mut VictimChoice) -> u64 {
     evicted
 }
 
-/// Waits until a writing statement of the tenant may begin.
+/// Waits once for what a statement or commit is told to wait for.
 ///
 /// # Errors
 /// The changed pages cannot be written.
-pub(crate) async fn await_memory(home: &Home) -> Result<(), Stop> {
-    while let Some(wait) = home.turn(|home| home.tenant.writer_wait()) {
-        match wait {
-            WriterWait::Checkpoint => chores::checkpoint_or_wait(home).await?,
-            WriterWait::Room => {
-                let memory = home.memory.as_ref().expect("only a tenant with a budget waits for it");
-                drop(memory.budget.room().await);
-            }
+pub(crate) async fn await_memory(home: &Home, wait: WriterWait) -> Result<(), Stop> {
+    match wait {
+        WriterWait::Checkpoint => chores::checkpoint_or_wait(home).await?,
+        WriterWait::Room => {
+            let memory = home.memory.as_ref().expect("only a tenant with a budget waits for it");
+            drop(memory.budget.room().await);
         }
     }
     Ok(())

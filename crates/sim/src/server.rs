@@ -12,7 +12,7 @@ use env::sim::World;
 use sql::session;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 use tenant::locks::LockWait;
-use tenant::{PageRequest, Tenant};
+use tenant::{PageRequest, Tenant, WriterWait};
 
 use crate::memory::Memory;
 use crate::{Stop, memory, require};
@@ -56,6 +56,8 @@ pub struct Home {
     pub(crate) checkpointing: Cell<bool>,
     /// Published since the start.
     pub(crate) checkpoints: Cell<u64>,
+    /// Bytes by which beginning one made its pages in memory more, at most.
+    pub(crate) begun_max: Cell<u64>,
     /// What its pages are charged to; `None` for no limit.
     pub(crate) memory: Option<Rc<Memory>>,
 }
@@ -122,6 +124,7 @@ impl Server {
                 log_dir: log_dir.clone(),
                 checkpointing: Cell::default(),
                 checkpoints: Cell::default(),
+                begun_max: Cell::default(),
                 memory: memory.clone(),
             });
             memory.iter().for_each(|memory| memory.add(&home));
@@ -149,6 +152,11 @@ impl Home {
             Some(memory) => memory.of_turn(turn),
             None => turn(),
         }
+    }
+
+    /// Bytes of its pages in memory.
+    pub(crate) fn resident(&self) -> u64 {
+        self.tenant.borrow().memory().pages.0
     }
 
     /// Runs what reads snapshots as threads do that may block.
@@ -201,9 +209,9 @@ impl Home {
         }
     }
 
-    /// Waits until a writing statement may begin. The inner error is the statement's.
-    pub(crate) async fn await_memory(&self) -> Result<Result<(), SqlError>, Stop> {
-        match memory::await_memory(self).await {
+    /// Waits once for what a statement or commit is told to wait for. The inner error is the statement's.
+    pub(crate) async fn await_memory(&self, wait: WriterWait) -> Result<Result<(), SqlError>, Stop> {
+        match memory::await_memory(self, wait).await {
             Err(Stop::Fault(what)) => Ok(Err(SqlError::new(SqlState::IO_ERROR, what))),
             outcome => outcome.map(Ok),
         }

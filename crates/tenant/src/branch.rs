@@ -21,7 +21,7 @@ use storage::PageFault;
 use crate::catalog::{Index, Table};
 use crate::interrupt::{Step, error_of_fault};
 use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
-use crate::memory::PageRequest;
+use crate::memory::{PageRequest, WriterWait};
 use crate::redo_record::RecordWriter;
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes};
 use crate::snapshot_view::Frozen;
@@ -79,6 +79,8 @@ pub enum CaughtUp {
     Part,
     /// A page has to be read first.
     Miss(PageRequest),
+    /// There is more to copy, and no memory for it.
+    Memory(WriterWait),
 }
 
 impl Branch {
@@ -186,22 +188,28 @@ impl Tenant {
     /// [`CaughtUp::All`] in the turn in which the transaction goes on; at once so for one that has no branch.
     ///
     /// Errors: XX001, 58030.
-    pub fn catch_up(&mut self, txn: &Txn) -> SqlResult<CaughtUp> {
+    pub fn catch_up(&mut self, txn: &mut Txn) -> SqlResult<CaughtUp> {
         if !txn.branched {
             return Ok(CaughtUp::All);
         }
-        let owner = self.branch.as_ref().map(|branch| branch.owner);
-        assert_eq!(owner, Some(txn.id), "the branch is another transaction's");
+        let branch = self.branch.as_ref().expect("the transaction has a branch");
+        assert_eq!(branch.owner, txn.id, "the branch is another transaction's");
+        if branch.behind.is_empty() {
+            return Ok(CaughtUp::All);
+        }
+        if let Some(wait) = self.writer_wait(txn) {
+            return Ok(CaughtUp::Memory(wait));
+        }
         for _ in 0..CAUGHT_UP_A_TURN / KEYS_TOGETHER {
             match self.copy_some(KEYS_TOGETHER) {
                 Ok(true) => {}
                 Ok(false) => return Ok(CaughtUp::All),
                 Err((in_branch, PageFault::Miss(page))) => {
-                    let request = match in_branch {
-                        true => self.page_request(txn, page)?,
-                        false => self.live_page_request(txn, page)?,
+                    let mut requests = match in_branch {
+                        true => self.page_requests(txn, &[page])?,
+                        false => self.live_page_requests(txn, &[page])?,
                     };
-                    return Ok(request.map_or(CaughtUp::Part, CaughtUp::Miss));
+                    return Ok(requests.pop().map_or(CaughtUp::Part, CaughtUp::Miss));
                 }
                 Err((_, fault)) => return Err(error_of_fault(&fault)),
             }

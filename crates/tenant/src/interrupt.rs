@@ -11,7 +11,7 @@ use crate::locks::LockWait;
 pub enum Interrupt {
     /// Another session holds a lock; resolves when it is granted.
     Wait(LockWait),
-    /// A page is on disk only: have it read with [`crate::Tenant::page_request`].
+    /// A page is on disk only: have it read with [`crate::Tenant::page_requests`].
     Miss(PageNo),
     /// The statement's end was asked for ([`crate::View::in_session`]): whoever runs it knows by whom.
     Asked,

@@ -43,7 +43,7 @@ pub use commit::Committed;
 pub use copy::{Description, TenantCopy};
 pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
-pub use memory::{PageRequest, WriterWait};
+pub use memory::{CommitWait, PageRequest, WriterWait};
 pub use replay::Replayed;
 pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;

@@ -28,6 +28,9 @@ const HELD_PAGES_MAX: usize = 512;
 /// Times one statement waits for pages, and runs again, before it reads the rest in its turn.
 const WAITS_MAX: usize = 32;
 
+/// Times in a row that a transaction waits for memory before it goes on without.
+const MEMORY_WAITS_MAX: u32 = 32;
+
 /// Steps of the sweep that a turn which reads its own misses makes at a time.
 const SHED_STEPS_MAX: usize = 64;
 
@@ -81,7 +84,7 @@ impl PageRequest {
     }
 }
 
-/// Why a writing statement is to wait before it begins.
+/// Why what is about to change pages, or to gather changes, is to wait before it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriterWait {
     /// Until a checkpoint has written the tenant's changed pages.
@@ -90,28 +93,17 @@ pub enum WriterWait {
     Room,
 }
 
+/// What a commit is to wait for before it begins.
+pub enum CommitWait {
+    Memory(WriterWait),
+    /// Pages that it will change and that left memory since the transaction changed them. At least one.
+    Pages(Vec<PageRequest>),
+}
+
 impl Tenant {
     /// Charges the tenant's pages to `budget` from here on; call once, before anyone else has the tenant.
     pub fn charge_to(&mut self, budget: &Arc<MemoryBudget>) {
         self.pages.charge_to(budget);
-    }
-
-    /// What to read after [`crate::Interrupt::Miss`]; `None` if the page has come in meanwhile and the statement can run
-    /// again. The page is held from now on until the statement's end ([`Tenant::release_pages`]).
-    ///
-    /// Errors: XX001 for a page that is not there.
-    pub fn page_request(&mut self, txn: &Txn, page: PageNo) -> Result<Option<PageRequest>, SqlError> {
-        self.at_side_of(txn, |tenant| tenant.live_page_request(txn, page))
-    }
-
-    /// As [`Tenant::page_request`] for a page of the current state.
-    pub(crate) fn live_page_request(
-        &mut self,
-        txn: &Txn,
-        page: PageNo,
-    ) -> Result<Option<PageRequest>, SqlError> {
-        let Some(location) = self.locate_for(txn, page)? else { return Ok(None) };
-        Ok(Some(self.request_for(txn, page, location)))
     }
 
     /// Where to read a page that a statement of `txn` missed; `None` if it has come in meanwhile.
@@ -135,15 +127,21 @@ impl Tenant {
         self.request_of(run, waits_to_hold)
     }
 
-    /// What to read for a statement that missed several pages: the first as [`Tenant::page_request`] has it, of the others those
-    /// that it may hold, so that all are read at a time. None if they have all come in meanwhile.
+    /// What to read after [`crate::Interrupt::Miss`] or for a statement that missed several pages, all at a time: the first, and of
+    /// the others those that it may hold. None if they have all come in meanwhile and the statement can run again. They are held
+    /// from now on until the statement's end ([`Tenant::release_pages`]).
     ///
     /// Errors: XX001 for a page that is not there.
     pub fn page_requests(&mut self, txn: &Txn, pages: &[PageNo]) -> Result<Vec<PageRequest>, SqlError> {
         self.at_side_of(txn, |tenant| tenant.live_page_requests(txn, pages))
     }
 
-    fn live_page_requests(&mut self, txn: &Txn, pages: &[PageNo]) -> Result<Vec<PageRequest>, SqlError> {
+    /// As [`Tenant::page_requests`] for pages of the current state.
+    pub(crate) fn live_page_requests(
+        &mut self,
+        txn: &Txn,
+        pages: &[PageNo],
+    ) -> Result<Vec<PageRequest>, SqlError> {
         let mut requests: Vec<PageRequest> = Vec::with_capacity(pages.len());
         for page in pages {
             let request = match self.locate_for(txn, *page)? {
@@ -247,12 +245,23 @@ impl Tenant {
         self.pages.load(loaded);
     }
 
-    /// Pages that committing `txn` will change and that have been evicted since the transaction changed them; none if all are
-    /// there, or if the transaction may hold no more. Ask until there are none, then commit in the same turn: what is missing
-    /// then is read within the commit.
+    /// What committing `txn` is to wait for, if anything; have it awaited and ask again until there is nothing, then commit in the
+    /// same turn. Room is asked for first, so that commits in a row go over the limit by one of them at most. What the
+    /// transaction may hold no pages for is read within the commit.
     ///
     /// Errors: XX001 for a damaged page.
-    pub fn commit_requests(&mut self, txn: &Txn) -> Result<Vec<PageRequest>, SqlError> {
+    pub fn commit_wait(&mut self, txn: &mut Txn) -> Result<Option<CommitWait>, SqlError> {
+        let wait = match self.writer_wait(txn) {
+            Some(wait) if txn.has_changes() => Some(CommitWait::Memory(wait)),
+            _ => Some(self.commit_requests(txn)?).filter(|pages| !pages.is_empty()).map(CommitWait::Pages),
+        };
+        if wait.is_some() {
+            self.keep_locks(txn);
+        }
+        Ok(wait)
+    }
+
+    fn commit_requests(&mut self, txn: &Txn) -> Result<Vec<PageRequest>, SqlError> {
         if self.pages.tally().evictions == txn.evictions || self.reads_in_turn(txn) {
             return Ok(Vec::new());
         }
@@ -305,8 +314,19 @@ impl Tenant {
         }
     }
 
-    /// Whether a writing statement is to wait before it begins, and for what. Never asked within one.
-    pub fn writer_wait(&self) -> Option<WriterWait> {
+    /// Whether `txn` is to wait before it gathers more changes or commits, and for what: have it awaited once and ask again. Never
+    /// asked within a statement. It waits 32 times in a row at most: what takes the room may be what cannot leave memory.
+    pub fn writer_wait(&mut self, txn: &mut Txn) -> Option<WriterWait> {
+        let wait = self.memory_wait().filter(|_| txn.memory_waits < MEMORY_WAITS_MAX);
+        txn.memory_waits = if wait.is_some() { txn.memory_waits + 1 } else { 0 };
+        if wait.is_some() {
+            self.keep_locks(txn);
+        }
+        wait
+    }
+
+    /// What is to be waited for before more pages are changed.
+    pub(crate) fn memory_wait(&self) -> Option<WriterWait> {
         let budget = self.pages.budget()?;
         if budget.excess().0 == 0 {
             return None;

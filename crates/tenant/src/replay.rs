@@ -62,7 +62,7 @@ impl Tenant {
         let mut records = redo.records_after(self.id, self.committed)?;
         while records.read_into(&mut replay.batch, self.batch_len(BATCH_LEN_MAX))? {
             self.replay_batch(&mut replay).await?;
-            if replay.reader.is_between_records() && self.writer_wait() == Some(WriterWait::Checkpoint) {
+            if replay.reader.is_between_records() && self.memory_wait() == Some(WriterWait::Checkpoint) {
                 let mut checkpoint = self.begin_checkpoint()?;
                 let outcome = checkpoint.run().await;
                 self.finish_checkpoint(checkpoint);
@@ -98,7 +98,7 @@ impl Tenant {
                 break;
             }
             self.replay_batch(&mut replay).await?;
-            let stops = self.writer_wait().is_some() || !goes_on();
+            let stops = self.memory_wait().is_some() || !goes_on();
             if stops && replay.reader.is_between_records() {
                 break;
             }

@@ -493,6 +493,7 @@ impl Tenant {
             deferred: Vec::new(),
             observed: Lsn(0),
             evictions: self.pages.tally().evictions,
+            memory_waits: 0,
             wrote_catalog: false,
             branched: false,
         }

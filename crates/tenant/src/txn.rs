@@ -62,6 +62,8 @@ pub struct Txn {
     pub(crate) observed: Lsn,
     /// The tenant's evictions when it began: as long as there were no more, what it touched is in memory.
     pub(crate) evictions: u64,
+    /// Times in a row that it was told to wait for memory.
+    pub(crate) memory_waits: u32,
     pub(crate) wrote_catalog: bool,
     /// Its changes go to the tenant's branch.
     pub(crate) branched: bool,

@@ -113,7 +113,7 @@ impl Connection {
                 self.control.race(first, wait).await?;
             }
             Pause::Pages(requests) => self.control.race(deadline, self.home.load_pages(requests)).await??,
-            Pause::Memory(_) => self.control.race(deadline, self.home.await_memory()).await??,
+            Pause::Memory(wait) => self.control.race(deadline, self.home.await_memory(wait)).await??,
             Pause::Sleep(time) => self.race_with_client(deadline, env::sleep(time)).await?,
             Pause::Analytic(request) => self.analytic(*request, deadline).await?,
             Pause::Host(statement) => self.host_statement(statement, deadline).await?,

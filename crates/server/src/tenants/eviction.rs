@@ -2,8 +2,8 @@
 //!
 //! While the memory budget is under pressure a worker's evictor goes round its open tenants, each for a few steps of a sweep,
 //! in turns charged to that tenant. Tenants whose changed pages take a good part of the budget are checkpointed, since those
-//! pages cannot leave before they are written; if nothing at all could be evicted, the one with most of them is. Without
-//! pressure an evictor sleeps and owns no timer.
+//! pages cannot leave before they are written; if nothing at all could be evicted, the one with most of them is, and if they
+//! cannot be written, loads go over the limit, so that reading goes on. Without pressure an evictor sleeps and owns no timer.
 
 use std::sync::Arc;
 
@@ -56,10 +56,12 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
         dry_rounds += 1;
         if dry_rounds > DRY_ROUNDS_MAX {
             let worth = shared.memory.excess().0 / WRITE_PART;
-            if let Some((_, home)) = round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
+            let written = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 // Failures are logged where they happen.
-                let _ = home.checkpoint_or_wait().await;
-            } else if shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
+                Some((_, home)) => home.checkpoint_or_wait().await.is_ok() && !home.is_refusing(),
+                None => false,
+            };
+            if !written && shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
                 shared.memory.overdraw();
             }
         }
@@ -144,19 +146,16 @@ impl Home {
         visit
     }
 
-    /// Waits until a writing statement may begin.
+    /// Waits once for what a writing statement or a commit is told to wait for; it then asks again.
     ///
     /// # Errors
     /// 58030 or 53100: the changed pages cannot be written.
-    pub(crate) async fn await_memory(self: &Arc<Home>) -> SqlResult<()> {
-        let shared = self.shared()?;
-        loop {
-            match self.with_tenant(|tenant| tenant.writer_wait()).flatten() {
-                None => return Ok(()),
-                Some(WriterWait::Checkpoint) => self.checkpoint_or_wait().await?,
-                Some(WriterWait::Room) => drop(shared.memory.room().await),
-            }
+    pub(crate) async fn await_memory(self: &Arc<Home>, wait: WriterWait) -> SqlResult<()> {
+        match wait {
+            WriterWait::Checkpoint => self.checkpoint_or_wait().await?,
+            WriterWait::Room => drop(self.shared()?.memory.room().await),
         }
+        Ok(())
     }
 
     /// Drops the tenant's pages from memory, for experiments: changed ones are written first. Returns how many pages went;

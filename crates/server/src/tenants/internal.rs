@@ -61,7 +61,7 @@ async fn drive(
             Pause::Error(error) => return Err(error),
             Pause::Lock(wait) => wait.await,
             Pause::Pages(requests) => home.load_pages(requests).await?,
-            Pause::Memory(_) => home.await_memory().await?,
+            Pause::Memory(wait) => home.await_memory(wait).await?,
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
             Pause::Slice(end) => home.wait_durable(end).await?,

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use base::{CommitNo, SessionId, SqlError};
 use tenant::row::keys::{KeyRange, primary_key};
 use tenant::{
-    Access, CaughtUp, Committed, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step, Txn, View,
+    Access, CaughtUp, CommitWait, Committed, Direction, Interrupt, Isolation, PageRequest, Savepoint, Step,
+    Txn, View,
 };
 use types::{Datum, Row};
 
@@ -27,8 +28,8 @@ impl From<Stop> for Fate {
     }
 }
 
-/// For a missed page: what to read, if it is still missing.
-type Request = Option<Result<Option<PageRequest>, SqlError>>;
+/// For a missed page: what to read; nothing if it has come in meanwhile.
+type Request = Option<Result<Vec<PageRequest>, SqlError>>;
 
 /// An open transaction.
 pub(super) struct Transaction {
@@ -196,16 +197,23 @@ impl Transaction {
         &mut self,
         body: impl FnMut(&mut Turn<'_>) -> Step<T>,
     ) -> Result<T, Fate> {
-        self.home.await_memory().await?.map_err(Fate::Refused)?;
-        self.query(body).await
+        self.run(true, body).await
     }
 
     /// As [`Transaction::statement`] for what only reads.
-    pub(super) async fn query<T>(
+    pub(super) async fn query<T>(&mut self, body: impl FnMut(&mut Turn<'_>) -> Step<T>) -> Result<T, Fate> {
+        self.run(false, body).await
+    }
+
+    async fn run<T>(
         &mut self,
+        writes: bool,
         mut body: impl FnMut(&mut Turn<'_>) -> Step<T>,
     ) -> Result<T, Fate> {
         loop {
+            if writes {
+                self.await_memory().await?;
+            }
             self.catch_up().await?;
             let changed = self.draft.changes.len();
             let outcome = self.turn(&mut body);
@@ -219,16 +227,26 @@ impl Transaction {
                     return Ok(value);
                 }
                 Err((Interrupt::Wait(wait), _)) => self.home.lock(wait).await?,
-                Err((Interrupt::Miss(_), Some(Ok(Some(request))))) => {
-                    self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                Err((Interrupt::Miss(_), Some(Ok(requests)))) => {
+                    for request in requests {
+                        self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                    }
                 }
-                Err((Interrupt::Miss(_), Some(Ok(None)))) => {}
                 Err((_, Some(Err(error))) | (Interrupt::Error(error), _)) => {
                     return Err(Fate::Refused(error));
                 }
                 Err((Interrupt::Miss(page), None)) => unreachable!("page {page} was asked for"),
                 Err((Interrupt::Asked, _)) => unreachable!("nobody asks for a statement's end"),
             }
+        }
+    }
+
+    /// Waits until there is memory for more changes.
+    async fn await_memory(&mut self) -> Result<(), Fate> {
+        loop {
+            let txn = self.txn.as_mut().expect("the transaction is open");
+            let Some(wait) = self.home.turn(|home| home.tenant.writer_wait(txn)) else { return Ok(()) };
+            self.home.await_memory(wait).await?.map_err(Fate::Refused)?;
         }
     }
 
@@ -247,6 +265,7 @@ impl Transaction {
                 Err(other) => unreachable!("a branch is begun at once: {other:?}"),
             }
         }
+        self.await_memory().await?;
         let txn = self.txn.as_mut().expect("as above");
         self.home.turn(|home| home.tenant.pour(txn, home.redo)).map_err(Fate::Refused)?;
         Ok(())
@@ -255,12 +274,15 @@ impl Transaction {
     /// Brings the transaction's branch up to date, if it has one; no turn comes between that and what follows.
     async fn catch_up(&mut self) -> Result<(), Fate> {
         loop {
-            let txn = self.txn.as_ref().expect("the transaction is open");
+            let txn = self.txn.as_mut().expect("the transaction is open");
             match self.home.turn(|home| home.tenant.catch_up(txn)).map_err(Fate::Refused)? {
                 CaughtUp::All => return Ok(()),
                 CaughtUp::Part => env::sleep(base::Nanos(1)).await,
                 CaughtUp::Miss(request) => {
                     self.home.load_page(request).await?.map_err(Fate::Refused)?;
+                }
+                CaughtUp::Memory(wait) => {
+                    self.home.await_memory(wait).await?.map_err(Fate::Refused)?;
                 }
             }
         }
@@ -290,7 +312,7 @@ impl Transaction {
             outcome.map_err(|interrupt| {
                 home.tenant.rollback_statement(txn, &mark);
                 let request = match &interrupt {
-                    Interrupt::Miss(page) => Some(home.tenant.page_request(txn, *page)),
+                    Interrupt::Miss(page) => Some(home.tenant.page_requests(txn, &[*page])),
                     _ => None,
                 };
                 (interrupt, request)
@@ -328,14 +350,13 @@ impl Transaction {
         }
     }
 
-    /// Commits in one turn, unless a page that it changes is to be read first.
-    fn try_commit(&mut self) -> Result<Result<Committed, Vec<PageRequest>>, SqlError> {
+    /// Commits in one turn, unless there is something to wait for first.
+    fn try_commit(&mut self) -> Result<Result<Committed, CommitWait>, SqlError> {
         let home = self.home.clone();
         home.turn(|home| {
-            let txn = self.txn.as_ref().expect("the transaction is open");
-            let requests = home.tenant.commit_requests(txn)?;
-            if !requests.is_empty() {
-                return Ok(Err(requests));
+            let txn = self.txn.as_mut().expect("the transaction is open");
+            if let Some(wait) = home.tenant.commit_wait(txn)? {
+                return Ok(Err(wait));
             }
             let txn = self.txn.take().expect("the transaction is open");
             let committed = home.tenant.commit(txn, home.redo)?;
@@ -352,7 +373,10 @@ impl Transaction {
         let committed = loop {
             match self.try_commit().map_err(Fate::Refused)? {
                 Ok(committed) => break committed,
-                Err(requests) => {
+                Err(CommitWait::Memory(wait)) => {
+                    self.home.await_memory(wait).await?.map_err(Fate::Refused)?;
+                }
+                Err(CommitWait::Pages(requests)) => {
                     for request in requests {
                         self.home.load_page(request).await?.map_err(Fate::Refused)?;
                     }

@@ -406,10 +406,12 @@ impl Session {
 
     /// Sync: ends the implicit transaction of the messages since the last one. ReadyForQuery is the caller's.
     pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
-        self.deadline = None;
         let committed = self.commit_implicit(home);
-        self.report_settings(out);
-        Ok(committed?)
+        if matches!(committed, Ok(()) | Err(Pause::Error(_))) {
+            self.deadline = None;
+            self.report_settings(out);
+        }
+        committed
     }
 }
 

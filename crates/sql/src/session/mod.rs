@@ -24,6 +24,8 @@ mod privilege;
 mod query_control;
 mod reply;
 mod role;
+#[cfg(test)]
+mod room_tests;
 mod run;
 mod script;
 mod setting;
@@ -71,7 +73,7 @@ pub enum Pause {
     Lock(tenant::locks::LockWait),
     /// Pages are on disk only: read them, all at a time, and hand them to [`Tenant::page_loaded`]. At least one.
     Pages(Vec<tenant::PageRequest>),
-    /// Changed pages take too much of the memory for the statement to begin.
+    /// Changed pages take too much of the memory for the statement or the commit to begin.
     Memory(tenant::WriterWait),
     /// Run this on an analytical thread and feed its events to [`Session::analytic_event`].
     Analytic(Box<AnalyticRequest>),

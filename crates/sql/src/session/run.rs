@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{Nanos, SqlError, SqlResult, SqlState};
+use base::{Nanos, PageNo, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row};
@@ -58,19 +58,19 @@ pub(super) fn pause(interrupt: Interrupt, tenant: &mut Tenant, txn: &Txn) -> Pau
         }
         // Whoever drives the session finds out why.
         Interrupt::Asked => Pause::Yield,
-        Interrupt::Miss(page) => match tenant.page_request(txn, page) {
-            Ok(Some(request)) => Pause::Pages(vec![request]),
-            // It has come in meanwhile.
-            Ok(None) => Pause::Yield,
-            Err(error) => Pause::Error(error),
-        },
+        Interrupt::Miss(page) => missed(&[page], tenant, txn),
         Interrupt::Error(error) => Pause::Error(error),
     }
 }
 
-/// Errors: a pause while changed pages take too much memory, for a statement that is about to change more.
-pub(super) fn await_memory(home: &Home<'_>) -> Result<(), Pause> {
-    home.tenant.writer_wait().map_or(Ok(()), |wait| Err(Pause::Memory(wait)))
+/// What a statement that missed these pages pauses for.
+fn missed(pages: &[PageNo], tenant: &mut Tenant, txn: &Txn) -> Pause {
+    match tenant.page_requests(txn, pages) {
+        // They have come in meanwhile.
+        Ok(requests) if requests.is_empty() => Pause::Yield,
+        Ok(requests) => Pause::Pages(requests),
+        Err(error) => Pause::Error(error),
+    }
 }
 
 /// Whether a statement is to end: its time is up, or somebody asked for it.
@@ -161,6 +161,12 @@ impl Session {
         outcome
     }
 
+    /// Errors: a pause while changed pages take too much memory, for what is about to change more.
+    pub(super) fn await_memory(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        let wait = self.transaction.open().and_then(|open| home.tenant.writer_wait(&mut open.txn));
+        wait.map_or(Ok(()), |wait| Err(Pause::Memory(wait)))
+    }
+
     /// Checks what is due at a statement's end: foreign keys.
     pub(super) fn finish_statement(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         if self.transaction.peek().is_none() {
@@ -183,14 +189,14 @@ impl Session {
                 if let Some(execute) = super::script::parse_execute(statement) {
                     return self.run_execute(home, execute, run, out);
                 }
-                await_memory(home)?;
+                self.await_memory(home)?;
                 ddl::run(self, home, statement, run.sql, out)?
             }
             ParsedStatement::Transaction(_) => unreachable!("transaction statements run outside of one"),
             ParsedStatement::Setting(statement) => return self.setting_statement(home, statement, run, out),
             ParsedStatement::Cursor(statement) => return self.cursor_statement(home, statement, run, out),
             ParsedStatement::Copy(statement) => {
-                await_memory(home)?;
+                self.await_memory(home)?;
                 return self.begin_copy(home, statement, out);
             }
             ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
@@ -270,7 +276,7 @@ impl Session {
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
         if planned.bound.command.writes().is_some() && limits.slice.is_none() {
-            await_memory(home)?;
+            self.await_memory(home)?;
         }
         self.catch_up(home)?;
         let source = match planned.bound.external_source() {
@@ -324,10 +330,7 @@ impl Session {
             (ExecError::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {
                 pause(interrupt, home.tenant, &open.txn)
             }
-            (ExecError::Missed(pages), None) => match home.tenant.page_requests(&open.txn, &pages)? {
-                requests if requests.is_empty() => Pause::Yield,
-                requests => Pause::Pages(requests),
-            },
+            (ExecError::Missed(pages), None) => missed(&pages, home.tenant, &open.txn),
             (_, Some(Stopped::Sleep(until))) => {
                 self.sleep_until = Some(until);
                 Pause::Sleep(until - self.start.host.now())

@@ -12,7 +12,7 @@ use tenant::{BRANCH_BYTES_MIN, CaughtUp};
 use types::Datum;
 
 use super::prepared::Planned;
-use super::run::{await_memory, pause};
+use super::run::pause;
 use super::{Home, Pause, Session};
 use crate::exec::{ExecDone, ExecLimits, Position, RowSink, Slice};
 
@@ -87,7 +87,7 @@ impl Session {
         sink: &mut dyn RowSink,
         slicing: &mut Slicing,
     ) -> Result<ExecDone, Pause> {
-        await_memory(home)?;
+        self.await_memory(home)?;
         self.begin_branch(home)?;
         self.catch_up(home)?;
         let open = self.transaction.open().expect("a statement runs in a transaction");
@@ -121,13 +121,12 @@ impl Session {
 
     /// Brings the transaction's branch up to date, where it has one: it then stays so for this turn.
     pub(super) fn catch_up(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
-        match self.transaction.peek() {
-            Some(open) if open.txn.has_branch() => match home.tenant.catch_up(&open.txn)? {
-                CaughtUp::All => Ok(()),
-                CaughtUp::Part => Err(Pause::Yield),
-                CaughtUp::Miss(request) => Err(Pause::Pages(vec![request])),
-            },
-            _ => Ok(()),
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        match home.tenant.catch_up(&mut open.txn)? {
+            CaughtUp::All => Ok(()),
+            CaughtUp::Part => Err(Pause::Yield),
+            CaughtUp::Miss(request) => Err(Pause::Pages(vec![request])),
+            CaughtUp::Memory(wait) => Err(Pause::Memory(wait)),
         }
     }
 
@@ -142,6 +141,7 @@ impl Session {
         if open.txn.changed_bytes() < much || !self.may_pour() {
             return Ok(());
         }
+        self.await_memory(home)?;
         self.begin_branch(home)?;
         self.catch_up(home)?;
         Err(Pause::Slice(self.pour(home)?))

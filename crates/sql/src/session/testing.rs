@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use base::{CommitNo, Lsn, SessionId, SqlError, TenantId};
+use base::{ByteCount, CommitNo, Lsn, SessionId, SqlError, TenantId};
 use env::sim::World;
+use storage::MemoryBudget;
 use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
@@ -31,6 +32,13 @@ impl Bench {
     /// A tenant with its owner alone.
     pub(crate) fn new() -> Bench {
         Bench { tenant: Tenant::in_memory(TenantId(77), "owner"), log: Log::default(), next: 1 }
+    }
+
+    /// The same with so much memory for its pages, of which none ever leave it.
+    pub(crate) fn within(memory: ByteCount) -> Bench {
+        let mut bench = Bench::new();
+        bench.tenant.charge_to(&MemoryBudget::new(memory, 0, 1));
+        bench
     }
 
     /// A session of the owner.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use tenant::{Isolation, Savepoint, Txn};
+use tenant::{CommitWait, Isolation, Savepoint, Txn};
 
 use super::setting::{Id, Lasting};
 use super::{Home, Pause, Reply, Session};
@@ -115,9 +115,34 @@ impl Session {
     /// Commits the implicit transaction, if one is open.
     ///
     /// # Errors
-    /// What the commit says; the transaction is then rolled back.
-    pub(super) fn commit_implicit(&mut self, home: &mut Home<'_>) -> SqlResult<()> {
-        if matches!(self.transaction, Transaction::Implicit(_)) { self.commit(home) } else { Ok(()) }
+    /// What the commit says; the transaction is then rolled back. A pause, as [`Session::before_commit`].
+    pub(super) fn commit_implicit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        if !matches!(self.transaction, Transaction::Implicit(_)) {
+            return Ok(());
+        }
+        if let Err(pause) = self.before_commit(home) {
+            if matches!(pause, Pause::Error(_)) {
+                self.deadline = None;
+                self.abort(home);
+            }
+            return Err(pause);
+        }
+        self.deadline = None;
+        Ok(self.commit(home)?)
+    }
+
+    /// Makes ready what a commit in this turn needs.
+    ///
+    /// # Errors
+    /// A pause for room, for pages that left memory, for the branch to catch up. XX001 for a damaged page.
+    fn before_commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+        self.catch_up(home)?;
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        match home.tenant.commit_wait(&mut open.txn)? {
+            None => Ok(()),
+            Some(CommitWait::Memory(wait)) => Err(Pause::Memory(wait)),
+            Some(CommitWait::Pages(requests)) => Err(Pause::Pages(requests)),
+        }
     }
 
     /// Commits the open transaction and ends it; on an error it has been rolled back.
@@ -279,13 +304,7 @@ impl Session {
             out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
-            self.catch_up(home)?;
-            if let Some(open) = self.transaction.open() {
-                let requests = home.tenant.commit_requests(&open.txn)?;
-                if !requests.is_empty() {
-                    return Err(Pause::Pages(requests));
-                }
-            }
+            self.before_commit(home)?;
             self.commit(home)?;
             "COMMIT"
         } else {

@@ -212,7 +212,7 @@ fn one_transaction_has_the_branch_and_the_catalog_stands_still() {
     fixture.tenant.abort(third);
     assert!(wait.is_over());
     fixture.tenant.begin_branch(&mut second).unwrap();
-    assert!(matches!(fixture.tenant.catch_up(&second), Ok(CaughtUp::All)));
+    assert!(matches!(fixture.tenant.catch_up(&mut second), Ok(CaughtUp::All)));
     fixture.tenant.abort(second);
     assert_eq!(values(&fixture.rows(t))[1], 5);
     assert!(fixture.tenant.lock_records().is_empty());

@@ -10,13 +10,14 @@ mod locking;
 mod model;
 mod recovery;
 mod repair;
+mod room;
 mod space;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use base::{CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, TenantId};
 use env::sim::World;
 use storage::{MEMORY_MIN, MemoryBudget};
 use types::{Datum, PgType, Row, TypeMod};
@@ -26,7 +27,7 @@ use crate::ddl::{Ddl, NewTable, NewUnique};
 use crate::locks::LockWait;
 use crate::replay::Replay;
 use crate::row::keys::{KeyRange, primary_key};
-use crate::{Access, CaughtUp, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
+use crate::{Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
 
 /// A log that keeps records in memory.
 #[derive(Default)]
@@ -58,11 +59,15 @@ impl Fixture {
 
     /// A tenant with a data file in a simulated world and a memory budget.
     pub(crate) fn on_disk(seed: u64) -> Fixture {
+        Fixture::on_disk_within(seed, MEMORY_MIN)
+    }
+
+    pub(crate) fn on_disk_within(seed: u64, memory: ByteCount) -> Fixture {
         let world = World::new(seed);
         let env = world.env();
         let made = Tenant::create(&env, Path::new("/tenant"), TENANT, "owner", None);
         let mut tenant = env::block_on(&env, made).expect("the disk works");
-        tenant.charge_to(&MemoryBudget::new(MEMORY_MIN, 8, 1));
+        tenant.charge_to(&MemoryBudget::new(memory, 8, 1));
         Fixture { tenant, log: Log::default(), world: Some(world) }
     }
 
@@ -83,7 +88,7 @@ impl Fixture {
 
     /// Reads a page that a statement missed.
     pub(crate) fn read_page(&mut self, txn: &Txn, page: PageNo) {
-        if let Some(request) = self.tenant.page_request(txn, page).expect("the page is there") {
+        for request in self.tenant.page_requests(txn, &[page]).expect("the page is there") {
             let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
             let loaded = env::block_on(&env, request.read()).expect("the disk works");
             self.tenant.page_loaded(loaded);
@@ -91,11 +96,11 @@ impl Fixture {
     }
 
     /// Brings the transaction's branch up to date, if it has one.
-    pub(crate) fn catch_up(&mut self, txn: &Txn) {
+    pub(crate) fn catch_up(&mut self, txn: &mut Txn) {
         loop {
             match self.tenant.catch_up(txn).expect("nothing is damaged") {
                 CaughtUp::All => return,
-                CaughtUp::Part => {}
+                CaughtUp::Part | CaughtUp::Memory(_) => {}
                 CaughtUp::Miss(request) => {
                     let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
                     let loaded = env::block_on(&env, request.read()).expect("the disk works");
@@ -141,12 +146,10 @@ impl Fixture {
         }
     }
 
-    pub(crate) fn commit(&mut self, txn: Txn) -> Result<crate::Committed, SqlError> {
-        loop {
-            let requests = self.tenant.commit_requests(&txn).expect("nothing is damaged");
-            if requests.is_empty() {
-                break;
-            }
+    /// Commits. Nobody makes room: what waits for it goes on without.
+    pub(crate) fn commit(&mut self, mut txn: Txn) -> Result<crate::Committed, SqlError> {
+        while let Some(wait) = self.tenant.commit_wait(&mut txn).expect("nothing is damaged") {
+            let CommitWait::Pages(requests) = wait else { continue };
             let env = self.world.as_ref().expect("only a tenant with a file misses pages").env();
             for request in requests {
                 let loaded = env::block_on(&env, request.read()).expect("the disk works");

@@ -48,7 +48,7 @@ impl Server {
                 Ok(value) => return self.tenant.commit(txn, &mut self.log).map(|_| value),
                 Err(Interrupt::Miss(page)) => {
                     self.tenant.rollback_statement(&mut txn, &mark);
-                    if let Some(request) = self.tenant.page_request(&txn, page).unwrap() {
+                    for request in self.tenant.page_requests(&txn, &[page]).unwrap() {
                         match request.read().await {
                             Ok(loaded) => self.tenant.page_loaded(loaded),
                             Err(error) => {
