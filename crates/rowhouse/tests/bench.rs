@@ -226,6 +226,10 @@ fn tpch_on_postgresql_has_the_specified_rows_and_answers() {
     let run = ["--no-load", "--clients", "2", "--transactions", "22", "--warm-up", "0", "--seconds", "600"];
     let report = bench(&[&["tpch"][..], &scale, &run].concat());
     assert!(counts(&report).iter().all(|(_, count)| *count == 2), "{report:#}");
+    let run = ["--no-load", "--queries", "3,6", "--transactions", "4", "--warm-up", "0", "--seconds", "600"];
+    let report = bench(&[&["tpch"][..], &scale, &run].concat());
+    let ran: Vec<(String, u64)> = counts(&report).into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(ran, [("Q3".to_owned(), 2), ("Q6".to_owned(), 2)]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `rowhouse bench tpch --digest`: the answers of the 22 queries, in a form in which two servers can be compared.
 
 use serde::Serialize;
-use workloads::tpch::{self, answer};
+use workloads::tpch::answer;
 use workloads::{Error, explain};
 
 use super::which::TpchArgs;
@@ -29,7 +29,7 @@ pub(super) async fn run(args: &TpchArgs) -> Result<(), Error> {
     let mut lines = Vec::new();
     for (tenant, database) in target.databases.iter().enumerate() {
         let client = target.connect(tenant).await?;
-        for query in 1..=tpch::QUERIES {
+        for query in workload.queries.numbers() {
             let mut line = Line {
                 database: database.clone(),
                 query,

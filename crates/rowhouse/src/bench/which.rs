@@ -137,6 +137,9 @@ pub(super) struct TpchArgs {
     /// Run every query with the validation parameters instead of drawn ones
     #[arg(long)]
     validation: bool,
+    /// Run these queries only, as in 1,3,5-8
+    #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
+    queries: tpch::Selection,
     /// Instead of a run: answer each query once, with the validation parameters, and print a digest of its rows
     #[arg(long, conflicts_with_all = ["load_only", "schema_only"])]
     pub(super) digest: bool,
@@ -148,6 +151,7 @@ pub(super) struct TpchArgs {
 impl TpchArgs {
     pub(super) fn workload(&self) -> Result<tpch::Tpch, Error> {
         let scale = tpch::Scale::new(self.scale)?;
-        Ok(tpch::Tpch { scale, foreign_keys: self.foreign_keys, validation: self.validation })
+        let (foreign_keys, validation) = (self.foreign_keys, self.validation);
+        Ok(tpch::Tpch { scale, foreign_keys, validation, queries: self.queries })
     }
 }

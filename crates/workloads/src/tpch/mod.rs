@@ -12,6 +12,7 @@ mod queries;
 mod rows;
 mod scale;
 mod schema;
+mod selection;
 mod stream;
 mod text;
 mod words;
@@ -19,6 +20,7 @@ mod workload;
 
 pub use answers::{Answer, answer};
 pub use scale::Scale;
+pub use selection::Selection;
 pub use stream::Stream;
 pub use workload::Tpch;
 

@@ -1,9 +1,9 @@
-//! A stream: all 22 queries, one after the other, and again.
+//! A stream: all queries, or those selected, one after the other, and again.
 
 use rand::rngs::SmallRng;
 
 use super::parameters::Parameters;
-use super::{QUERIES, queries};
+use super::{QUERIES, Selection, queries};
 use crate::Result;
 use crate::connection::Connection;
 use crate::load::{Outcome, Transactor};
@@ -22,6 +22,7 @@ const POWER: [u32; QUERIES] = [14, 2, 9, 20, 6, 17, 18, 8, 21, 13, 3, 22, 16, 4,
 pub struct Stream {
     connection: Connection,
     parameters: Parameters,
+    queries: Selection,
     /// Draws the order of the queries; `None` for that of the power test.
     order: Option<SmallRng>,
     /// Numbers of the queries still to run in this round, the next one last.
@@ -31,8 +32,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(connection: Connection, parameters: Parameters, order: Option<SmallRng>) -> Stream {
-        Stream { connection, parameters, order, left: Vec::new(), text: String::new() }
+    pub(super) fn new(
+        connection: Connection,
+        parameters: Parameters,
+        queries: Selection,
+        order: Option<SmallRng>,
+    ) -> Stream {
+        Stream { connection, parameters, queries, order, left: Vec::new(), text: String::new() }
     }
 }
 
@@ -43,8 +49,9 @@ impl Transactor for Stream {
                 Some(rng) => rng.permutation(QUERIES as u32),
                 None => POWER.into_iter().rev().collect(),
             };
+            self.left.retain(|number| self.queries.contains(*number as usize));
         }
-        let number = self.left.pop().expect("a round was just begun") as usize;
+        let number = self.left.pop().expect("a selection has a query") as usize;
         self.text = queries::text(number, &mut self.parameters);
         number - 1
     }

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use super::parameters::Parameters;
 use super::scale::Scale;
 use super::stream::{KINDS, Stream};
-use super::{rows, schema};
+use super::{Selection, rows, schema};
 use crate::Result;
 use crate::connection::Connection;
 use crate::copy::Progress;
@@ -21,6 +21,8 @@ pub struct Tpch {
     pub foreign_keys: bool,
     /// Run every query with the validation parameters instead of drawn ones.
     pub validation: bool,
+    /// What streams run.
+    pub queries: Selection,
 }
 
 impl Workload for Tpch {
@@ -31,7 +33,12 @@ impl Workload for Tpch {
     }
 
     fn setting(&self) -> String {
-        format!("{}, {} parameters", self.scale, if self.validation { "validation" } else { "random" })
+        let parameters = if self.validation { "validation" } else { "random" };
+        if self.queries == Selection::default() {
+            format!("{}, {parameters} parameters", self.scale)
+        } else {
+            format!("{}, {parameters} parameters, queries {} only", self.scale, self.queries)
+        }
     }
 
     fn kinds(&self) -> &'static [&'static str] {
@@ -62,6 +69,7 @@ impl Workload for Tpch {
         let parameters =
             Parameters { scale: self.scale, rng: if self.validation { None } else { Some(drawn(1)) } };
         // The first stream is the power test's.
-        Ok(Stream::new(connection, parameters, if number == 0 { None } else { Some(drawn(2)) }))
+        let order = if number == 0 { None } else { Some(drawn(2)) };
+        Ok(Stream::new(connection, parameters, self.queries, order))
     }
 }
