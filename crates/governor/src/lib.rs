@@ -12,6 +12,7 @@ mod fixture;
 mod io;
 mod memory;
 mod meter;
+mod option;
 mod placement;
 mod policy;
 mod promise;
@@ -28,10 +29,11 @@ pub use meter::{
     RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram,
     StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
 };
+pub use option::OptionError;
 pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
 pub use policy::{Overbooking, Policy};
 pub use promise::{
-    CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseError, PromiseKey,
+    CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseKey, PromiseOptions,
 };
 pub use runaway::{
     Runaway, RunawayAction, RunawayError, RunawayKey, RunawayMeasure, RunawayRule, RunawayRules,

@@ -1,9 +1,14 @@
 //! What a tenant was promised: every option, its text form, and what contradicts what.
 
+mod given;
+
 use std::fmt;
 use std::num::NonZeroU32;
 
 use base::{ByteCount, Nanos};
+
+pub use self::given::PromiseOptions;
+use crate::option::{OptionError, Value, decimal_text, duration_text, option_keys};
 
 /// Processor time a second, in thousandths of a core.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -116,67 +121,12 @@ impl Default for IoPromise {
 }
 
 const WEIGHT_DEFAULT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
-const WEIGHT_MAX: u64 = 1_000_000;
 const IOPS_MAX: u64 = 1_000_000_000;
-const BYTES_MAX: u64 = 1 << 60;
 const CONNECTIONS_MAX: u64 = 1_000_000;
-const SECONDS_MAX: u64 = 86_400 * 365;
 
-/// Why a promise was refused; nothing was changed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PromiseError {
-    /// No option of this name.
-    UnknownKey { key: String },
-    /// The value is not of the option's form.
-    Malformed { key: &'static str, value: String, expected: &'static str },
-    /// The value is of the right form and out of range.
-    OutOfRange { key: &'static str, value: String, allowed: String },
-    /// The reservation is above the limit.
-    AboveMax { key: &'static str, value: String, key_max: &'static str, value_max: String },
-}
-
-impl fmt::Display for PromiseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PromiseError::UnknownKey { key } => write!(f, "unrecognized tenant option \"{key}\""),
-            PromiseError::Malformed { key, value, expected } => {
-                write!(f, "invalid value for tenant option \"{key}\": \"{value}\" is not {expected}")
-            }
-            PromiseError::OutOfRange { key, value, allowed } => {
-                write!(f, "value {value} of tenant option \"{key}\" is out of range: it may be {allowed}")
-            }
-            PromiseError::AboveMax { key, value, key_max, value_max } => {
-                write!(f, "tenant option \"{key}\" ({value}) is above \"{key_max}\" ({value_max})")
-            }
-        }
-    }
-}
-impl std::error::Error for PromiseError {}
-
-macro_rules! keys {
-    ($($name:ident = $text:literal,)*) => {
-        /// The name of an option.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum PromiseKey { $($name,)* }
-
-        impl PromiseKey {
-            /// Every option in the order they are shown.
-            pub const ALL: &[PromiseKey] = &[$(PromiseKey::$name,)*];
-
-            /// Its name in SQL.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(PromiseKey::$name => $text,)* }
-            }
-
-            /// The option of that name, whatever its case.
-            pub fn from_name(name: &str) -> Option<PromiseKey> {
-                PromiseKey::ALL.iter().copied().find(|key| key.as_str().eq_ignore_ascii_case(name))
-            }
-        }
-    };
-}
-
-keys! {
+option_keys! {
+    /// The name of an option of a promise.
+    PromiseKey {
     Cpu = "cpu",
     CpuMax = "cpu_max",
     CpuWeight = "cpu_weight",
@@ -196,16 +146,15 @@ keys! {
     TempMax = "temp_max",
     StatementTimeout = "statement_timeout",
     Penalty = "penalty",
+    }
 }
 
 impl Promise {
     /// Sets one option from its text. An unchanged promise and an error if the name is unknown, the value malformed or
     /// out of range. Contradictions between options are found by [`Promise::validate`], so that options can be set in
     /// any order. `none` (or `unlimited`) lifts a limit.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), PromiseError> {
-        let Some(known) = PromiseKey::from_name(key) else {
-            return Err(PromiseError::UnknownKey { key: key.to_owned() });
-        };
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), OptionError> {
+        let known = PromiseKey::from_name(key)?;
         let value = Value { key: known.as_str(), text: value.trim() };
         match known {
             PromiseKey::Cpu => self.cpu.reserved = value.cores()?,
@@ -217,7 +166,7 @@ impl Promise {
             PromiseKey::IoWeight => self.io.weight = value.weight()?,
             PromiseKey::IoBandwidth => self.io.bandwidth = value.bytes(0)?,
             PromiseKey::IoBandwidthMax => self.io.bandwidth_max = value.limit(|value| value.bytes(1))?,
-            PromiseKey::IoPromise => self.io.kind = value.io_kind()?,
+            PromiseKey::IoPromise => self.io.kind = io_kind(value)?,
             PromiseKey::Memory => self.memory.memory = value.bytes(0)?,
             PromiseKey::MemoryMax => self.memory.memory_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::WorkMemory => self.memory.work_memory = value.bytes(0)?,
@@ -239,13 +188,13 @@ impl Promise {
     }
 
     /// Refuses reservations above their own limits.
-    pub fn validate(&self) -> Result<(), PromiseError> {
+    pub fn validate(&self) -> Result<(), OptionError> {
         let ordered = |key, key_max, over: bool| {
             if !over {
                 return Ok(());
             }
             let text = |key: PromiseKey| self.get(key);
-            Err(PromiseError::AboveMax {
+            Err(OptionError::AboveMax {
                 key: PromiseKey::as_str(key),
                 value: text(key),
                 key_max: PromiseKey::as_str(key_max),
@@ -313,145 +262,12 @@ impl fmt::Display for Promise {
     }
 }
 
-fn decimal_text(number: u64, places: usize) -> String {
-    let scale = 10u64.pow(places as u32);
-    let decimals = format!("{:0places$}", number % scale);
-    match decimals.trim_end_matches('0') {
-        "" => (number / scale).to_string(),
-        rest => format!("{}.{rest}", number / scale),
+fn io_kind(value: Value<'_>) -> Result<IoPromiseKind, OptionError> {
+    match value.text.to_ascii_lowercase().as_str() {
+        "each" => Ok(IoPromiseKind::Each),
+        "average" => Ok(IoPromiseKind::Average),
+        _ => Err(value.malformed("\"each\" or \"average\"")),
     }
-}
-
-pub(crate) fn duration_text(time: Nanos) -> String {
-    for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
-        if time.0.is_multiple_of(unit) {
-            return format!("{}{name}", time.0 / unit);
-        }
-    }
-    format!("{}ns", time.0)
-}
-
-/// One option's text on its way in.
-#[derive(Clone, Copy)]
-pub(crate) struct Value<'a> {
-    pub(crate) key: &'static str,
-    pub(crate) text: &'a str,
-}
-
-impl Value<'_> {
-    pub(crate) fn malformed(self, expected: &'static str) -> PromiseError {
-        PromiseError::Malformed { key: self.key, value: self.text.to_owned(), expected }
-    }
-
-    fn out_of_range(self, allowed: String) -> PromiseError {
-        PromiseError::OutOfRange { key: self.key, value: self.text.to_owned(), allowed }
-    }
-
-    pub(crate) fn limit<T>(
-        self,
-        read: impl FnOnce(Self) -> Result<T, PromiseError>,
-    ) -> Result<Option<T>, PromiseError> {
-        if ["none", "unlimited"].iter().any(|word| self.text.eq_ignore_ascii_case(word)) {
-            return Ok(None);
-        }
-        read(self).map(Some)
-    }
-
-    pub(crate) fn whole(self, min: u64, max: u64) -> Result<u64, PromiseError> {
-        if !is_number(self.text) || self.text.contains('.') {
-            return Err(self.malformed("a whole number"));
-        }
-        let number = self.text.parse().ok().filter(|number| (min..=max).contains(number));
-        number.ok_or_else(|| self.out_of_range(format!("{min} to {max}")))
-    }
-
-    fn weight(self) -> Result<NonZeroU32, PromiseError> {
-        let weight = self.whole(1, WEIGHT_MAX)?;
-        Ok(NonZeroU32::new(weight as u32).expect("at least 1"))
-    }
-
-    /// A number of 0 or more with at most `places` decimals, times 10^`places`.
-    fn decimal(self, places: usize, max: u64, expected: &'static str) -> Result<u64, PromiseError> {
-        if !is_number(self.text) {
-            return Err(self.malformed(expected));
-        }
-        let allowed = || format!("0 to {}, with at most {places} decimals", decimal_text(max, places));
-        let negative = self.text.starts_with('-');
-        let (whole, decimals) = self.text.split_once('.').unwrap_or((self.text, ""));
-        let decimals = decimals.trim_end_matches('0');
-        if negative || decimals.len() > places {
-            return Err(self.out_of_range(allowed()));
-        }
-        let digits = format!("{whole}{decimals:0<places$}");
-        digits.parse().ok().filter(|number| *number <= max).ok_or_else(|| self.out_of_range(allowed()))
-    }
-
-    fn cores(self) -> Result<MilliCores, PromiseError> {
-        let expected = "a number of cores such as 0.5";
-        self.decimal(3, u64::from(MilliCores::MAX.0), expected).map(|number| MilliCores(number as u32))
-    }
-
-    fn cores_above_zero(self) -> Result<MilliCores, PromiseError> {
-        let cores = self.cores()?;
-        if cores.0 == 0 {
-            return Err(self.out_of_range(format!("0.001 to {}", MilliCores::MAX)));
-        }
-        Ok(cores)
-    }
-
-    fn bytes(self, min: u64) -> Result<ByteCount, PromiseError> {
-        if is_number(self.text) && self.text.starts_with('-') {
-            return Err(self.out_of_range(format!("{min} to {}", ByteCount(BYTES_MAX))));
-        }
-        let bytes: ByteCount = self.text.parse().map_err(|_| self.malformed("a size such as 512MB"))?;
-        if !(min..=BYTES_MAX).contains(&bytes.0) {
-            return Err(self.out_of_range(format!("{min} to {}", ByteCount(BYTES_MAX))));
-        }
-        Ok(bytes)
-    }
-
-    /// A whole number with a unit; milliseconds without one, as PostgreSQL's `statement_timeout`.
-    pub(crate) fn duration(self) -> Result<Nanos, PromiseError> {
-        let digits = self.text.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.text.len());
-        let expected = "a duration such as 30s or 500ms";
-        if digits == 0 {
-            return Err(self.malformed(expected));
-        }
-        let unit = match self.text[digits..].trim() {
-            "ns" => 1,
-            "us" => 1_000,
-            "" | "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "min" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            "d" => 86_400_000_000_000,
-            _ => return Err(self.malformed(expected)),
-        };
-        let time = self.text[..digits].parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-        let in_range = time.filter(|time| *time <= SECONDS_MAX * 1_000_000_000);
-        in_range.map(Nanos).ok_or_else(|| self.out_of_range("0 to 365d".to_owned()))
-    }
-
-    pub(crate) fn duration_above_zero(self) -> Result<Nanos, PromiseError> {
-        let time = self.duration()?;
-        if time.0 == 0 { Err(self.out_of_range("1ns to 365d".to_owned())) } else { Ok(time) }
-    }
-
-    fn io_kind(self) -> Result<IoPromiseKind, PromiseError> {
-        match self.text.to_ascii_lowercase().as_str() {
-            "each" => Ok(IoPromiseKind::Each),
-            "average" => Ok(IoPromiseKind::Average),
-            _ => Err(self.malformed("\"each\" or \"average\"")),
-        }
-    }
-}
-
-/// Digits with at most one point among them, and maybe a minus before.
-fn is_number(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-        && digits.bytes().filter(|byte| *byte == b'.').count() <= 1
 }
 
 #[cfg(test)]
@@ -459,6 +275,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::option::BYTES_MAX;
 
     fn refused(key: &str, value: &str) -> String {
         let mut promise = Promise::default();
@@ -490,7 +307,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_refused_with_what_is_allowed() {
-        assert_eq!(refused("gpu", "1"), "unrecognized tenant option \"gpu\"");
+        assert_eq!(refused("gpu", "1"), "unrecognized option \"gpu\"");
         assert!(refused("cpu", "-1").contains("out of range"));
         assert!(refused("cpu", "5000").contains("0 to 4096"));
         assert!(refused("cpu", "0.0005").contains("3 decimals"));

@@ -65,7 +65,7 @@ async fn tenants(server: &Server) -> Vec<String> {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get("name").map(str::to_owned),
         _ => None,
     };
-    rows.into_iter().filter_map(name).filter(|name| name != "rowhouse").collect()
+    rows.into_iter().filter_map(name).filter(|name| name != "system").collect()
 }
 
 /// The data files in the server's directory.

@@ -29,7 +29,8 @@ use crate::session::Sessions;
 use crate::shared::{Shared, WorkerSeat};
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::{
-    self, Entry, HeadStartRun, HeadStartThread, HeadStarts, Home, SYSTEM_DATABASE, TenantRow, Tenants,
+    self, Claims, Entry, HeadStartRun, HeadStartThread, HeadStarts, Home, SYSTEM_TENANT, Sizes, TenantRow,
+    Tenants,
 };
 use crate::{ServerConfig, StartError, tls};
 
@@ -131,6 +132,8 @@ impl Server {
             sessions: Sessions::new(env, &config),
             config,
             tenants: Tenants::default(),
+            sizes: Sizes::default(),
+            claims: Claims::default(),
             workers: seats,
             analytic,
             log_dir,
@@ -182,9 +185,11 @@ impl Server {
         let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME).expect("the default volume exists");
         first_start::run(env, &self._data_dir, &shared.config, &system)?;
         let row = TenantRow {
-            name: SYSTEM_DATABASE.to_owned(),
+            name: SYSTEM_TENANT.to_owned(),
             volume: DEFAULT_VOLUME.to_owned(),
-            promise: governor::Promise::default(),
+            size: None,
+            options: governor::PromiseOptions::default(),
+            promise: tenants::system_default(shared.workers.len()),
         };
         shared.tenants.insert(Entry::new(TenantId::SYSTEM, system, row));
         env::block_on(env, tenants::load_catalogue(shared))

@@ -19,7 +19,7 @@ use crate::pauses::Pauses;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{HeadStarts, Home, Tenants};
+use crate::tenants::{Claims, HeadStarts, Home, Sizes, Tenants};
 
 /// One worker as the rest of the server sees it.
 pub(crate) struct WorkerSeat {
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) sessions: Sessions,
     pub(crate) tenants: Tenants,
+    pub(crate) sizes: Sizes,
+    pub(crate) claims: Claims,
     pub(crate) workers: Vec<WorkerSeat>,
     pub(crate) analytic: AnalyticPool,
     pub(crate) log_dir: LogDir,

@@ -1,10 +1,11 @@
 //! The tenants of this server: who they are (`registry`), where they live (`home`), how they are remembered
 //! (`catalogue`), made (`making`, `restoring`), copied (`copying`) and administered (`statements`).
 //!
-//! Truth is the table `rowhouse.tenants` of the system tenant; the registry is its image in memory.
+//! Truth are the tables of the schema `rowhouse` of the system tenant; the registry and the sizes are their image in memory.
 
 mod catalogue;
 mod checkpoints;
+mod claims;
 pub(crate) mod copying;
 mod eviction;
 mod head_start;
@@ -13,23 +14,30 @@ mod internal;
 mod maintenance;
 mod making;
 mod offline;
+mod promises;
 mod registry;
 pub(crate) mod restoring;
 mod sink;
+mod sizes;
 pub(crate) mod statements;
 
 use base::{SqlError, SqlState};
 
 pub(crate) use catalogue::load as load_catalogue;
+pub(crate) use claims::{Claims, Subject};
 pub(crate) use eviction::evict;
 pub(crate) use head_start::{HeadStartRun, HeadStartThread, HeadStarts};
 pub(crate) use home::Home;
 pub(crate) use maintenance::{forget_lost, keep_log, maintain, recover_tails, shut_down};
 pub use offline::{KnownTenant, known_tenants};
+pub(crate) use promises::system_default;
 pub(crate) use registry::{Entry, Names, TenantRow, Tenants};
+pub(crate) use sizes::Sizes;
 
 /// The administrator's database.
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";
+/// The tenant that the server's own work is charged to, whose database is [`SYSTEM_DATABASE`].
+pub(crate) const SYSTEM_TENANT: &str = "system";
 /// The administrator's account.
 pub(crate) const ADMINISTRATOR: &str = "admin";
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use base::Nanos;
 
-use crate::promise::{PromiseError, Value, duration_text};
+use crate::option::{OptionError, Value, duration_text};
 
 /// What is done about a statement that exceeds a threshold. The later ones are the harder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -81,14 +81,14 @@ impl fmt::Display for RunawayError {
 }
 impl std::error::Error for RunawayError {}
 
-impl From<PromiseError> for RunawayError {
+impl From<OptionError> for RunawayError {
     /// The text forms are those of promises.
-    fn from(error: PromiseError) -> RunawayError {
+    fn from(error: OptionError) -> RunawayError {
         match error {
-            PromiseError::Malformed { key, value, expected } => {
+            OptionError::Malformed { key, value, expected } => {
                 RunawayError::Malformed { key, value, expected }
             }
-            PromiseError::OutOfRange { key, value, allowed } => {
+            OptionError::OutOfRange { key, value, allowed } => {
                 RunawayError::OutOfRange { key, value, allowed }
             }
             other => unreachable!("a value alone has no {other:?}"),

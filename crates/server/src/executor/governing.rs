@@ -15,6 +15,12 @@ const SYSTEM_RESERVED: u32 = 200;
 /// have 100 each by default.
 const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
+/// What the server's own tasks have unless they are altered, on so many workers.
+pub(crate) fn system_cpu(workers: u32) -> CpuPromise {
+    let reserved = MilliCores(SYSTEM_RESERVED * workers);
+    CpuPromise { reserved, weight: SYSTEM_WEIGHT, ..CpuPromise::default() }
+}
+
 /// One for all workers of a server. Clones are of the same one.
 #[derive(Clone)]
 pub struct Governing {
@@ -28,9 +34,10 @@ impl Governing {
         Governing { cpu: CpuGoverning::new(workers, now), io: IoGoverning::new(volumes, workers) }
     }
 
-    /// Puts a tenant's terms in force in the meters, and for I/O in the schedule. `home` is the number of its worker.
-    pub(super) fn set_terms(&self, tenant: TenantId, terms: &Terms, home: u32, now: Nanos) {
-        self.cpu.set_terms(tenant, terms, Some(home), now);
+    /// Puts a tenant's terms in force in the meters, and for I/O in the schedule. `home` is the number of its worker; `None` for a
+    /// tenant with tasks on all.
+    pub(super) fn set_terms(&self, tenant: TenantId, terms: &Terms, home: Option<u32>, now: Nanos) {
+        self.cpu.set_terms(tenant, terms, home, now);
         self.io.set_promise(tenant, &terms.io, terms.penalty_micros, now);
     }
 }
@@ -52,11 +59,9 @@ impl CpuGoverning {
         governing
     }
 
-    /// What the server's own tasks have.
+    /// What the server's own tasks have before anybody says otherwise.
     pub(super) fn of_system(&self) -> Terms {
-        let reserved = MilliCores(SYSTEM_RESERVED * self.workers);
-        let promise = CpuPromise { reserved, weight: SYSTEM_WEIGHT, ..CpuPromise::default() };
-        Terms { promise, ..Terms::default() }
+        Terms { promise: system_cpu(self.workers), ..Terms::default() }
     }
 
     /// What the ledger is made from. Shares nothing with the schedulers.

@@ -201,7 +201,7 @@ impl WorkerHandle {
         TaskHandle(Some(task.fallible()))
     }
 
-    /// Puts a promise in force for a tenant whose home this worker is: its scheduler keeps it from the next pick on, for tasks that
+    /// Puts a promise in force for a tenant whose home this worker is, or, told to every worker, for the server's own: its scheduler keeps it from the next pick on, for tasks that
     /// are queued too, and the meter holds it against that.
     pub fn set_terms(&self, tenant: TenantId, terms: Terms) {
         self.0.send(Message::SetTerms(tenant, terms));

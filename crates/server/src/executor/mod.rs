@@ -19,6 +19,7 @@ mod run_queues;
 mod worker;
 
 pub use account::{TenantAccount, Wait};
+pub(crate) use governing::system_cpu;
 pub use governing::{CpuGoverning, Governing, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;

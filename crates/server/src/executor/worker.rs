@@ -263,7 +263,8 @@ impl Worker {
                 Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
                 Message::SetTerms(tenant, terms) => {
                     queues.set_terms(tenant, &terms, self.local.now.get());
-                    let home = u32::from(self.local.shared.id.0);
+                    // The server's own tasks are on every worker.
+                    let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
                     self.governing.set_terms(tenant, &terms, home, self.local.now.get());
                 }
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),

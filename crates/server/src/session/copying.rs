@@ -1,6 +1,6 @@
 //! Statements that stream a tenant: BACKUP, RESTORE, CREATE TENANT … FROM TEMPLATE.
 
-use base::{Nanos, SqlError, SqlResult};
+use base::{Nanos, SqlError, SqlResult, SqlState};
 use pgproto::backend;
 use pgproto::frontend::Frontend;
 use sql::session::{CopyShape, Format, HostOutcome, HostStatement, Reply};
@@ -21,7 +21,7 @@ impl Connection {
         let outcome = match statement {
             HostStatement::BackupTenant { name } => {
                 self.backup(&name, deadline).await?;
-                Ok(HostOutcome::Done("BACKUP TENANT"))
+                Ok(HostOutcome::Done { tag: "BACKUP TENANT", notices: Vec::new() })
             }
             HostStatement::RestoreTenant { name, options } => {
                 self.restoring = Some(restoring::from_client(&self.shared, name, options)?);
@@ -41,11 +41,16 @@ impl Connection {
                     )
                     .into());
                 }
-                let there = if_not_exists && self.shared.tenants.find(&name).is_some();
-                if !there {
-                    self.copy_template(name, &template, options, deadline).await?;
-                }
-                Ok(HostOutcome::Done("CREATE TENANT"))
+                let notices = match statements::check_name(&self.shared, &name) {
+                    Err(there) if if_not_exists && there.state() == SqlState::DUPLICATE_DATABASE => {
+                        vec![statements::skipped(&there)]
+                    }
+                    _ => {
+                        self.copy_template(name.clone(), &template, options, deadline).await?;
+                        statements::warnings_of_new(&self.shared, &name)
+                    }
+                };
+                Ok(HostOutcome::Done { tag: "CREATE TENANT", notices })
             }
             // Not raced: once begun, making or dropping a tenant goes on to its end.
             other => statements::run(&self.shared, &self.control, other).await,

@@ -109,7 +109,7 @@ impl SessionHost for Host {
     fn databases(&self) -> Vec<String> {
         // A tenant learns of no other.
         if self.control.administrator {
-            self.shared.tenants.names()
+            self.shared.tenants.databases()
         } else {
             vec![self.control.activity().database.clone()]
         }

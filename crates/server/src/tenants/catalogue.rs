@@ -1,77 +1,41 @@
-//! The table `rowhouse.tenants`: one row for each tenant there ever was, so that ids are never given out twice.
+//! What is remembered of tenants, in the system tenant's schema `rowhouse`.
+//!
+//! The table `rowhouse.tenants`, here, has one row for each tenant there ever was, so that ids are never given out twice. The
+//! server's own tenant has a row once it was altered.
+
+mod sizes;
+mod tables;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use base::{Lsn, SessionId, SqlError, SqlResult, SqlState, TenantId};
-use governor::Promise;
+use base::{SqlError, SqlResult, SqlState, TenantId};
+use governor::{Promise, PromiseOptions};
 use rustc_hash::FxHashSet;
-use sql::session;
-use tenant::catalog::{Catalog, Column, OWNER_ROLE, Relation, Table};
-use tenant::ddl::{Ddl, NewTable, NewUnique};
-use tenant::{Interrupt, Isolation, Step};
-use types::{PgType, TypeMod};
 
+pub(super) use self::sizes::{drop_size, set_size};
+pub(super) use self::tables::table;
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
-use super::{Entry, Home, making};
+use super::{Entry, Home, SYSTEM_TENANT, making, promises};
 use crate::data_dir::tenant_files;
 use crate::shared::Shared;
 
-const SCHEMA: &str = "rowhouse";
-const TABLE: &str = "tenants";
 /// Rows of the table read by one statement.
 const LOADED_AT_ONCE: usize = 1_000;
-
-/// Makes schema and table if they are not there; where the log must be durable for it.
-fn create_table(home: &mut session::Home<'_>) -> SqlResult<Option<Lsn>> {
-    if home.tenant.catalog().schema_named(SCHEMA).is_some() {
-        return Ok(None);
-    }
-    let mut txn = home.tenant.begin(SessionId(0), Isolation::ReadCommitted, false, true);
-    let outcome = home.tenant.view(&mut txn, home.redo).ddl().and_then(|mut ddl| define(&mut ddl));
-    match outcome {
-        Ok(()) => home.tenant.commit(txn, home.redo).map(|committed| Some(committed.wait_for)),
-        Err(interrupt) => {
-            home.tenant.abort(txn);
-            Err(match interrupt {
-                Interrupt::Error(error) => error,
-                // A catalog is in memory, and nobody else is there yet.
-                _ => SqlError::internal("making the tenants' catalogue had to wait"),
-            })
-        }
-    }
-}
-
-fn define(ddl: &mut Ddl<'_>) -> Step<()> {
-    let column = |name: &str, ty| Column { not_null: true, ..Column::new(name, ty, TypeMod::NONE) };
-    let texts = ["name", "volume", "promise", "state"].map(|name| column(name, PgType::Text));
-    let mut columns = vec![column("id", PgType::Int8)];
-    columns.extend(texts);
-    let schema = ddl.create_schema(SCHEMA, OWNER_ROLE)?;
-    let table = ddl.create_table(NewTable { schema, name: TABLE.to_owned(), owner: OWNER_ROLE, columns })?;
-    ddl.add_primary_key(table, NewUnique { name: None, columns: vec![0], nulls_not_distinct: false })?;
-    Ok(())
-}
 
 fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
     let entry = shared.tenants.get(TenantId::SYSTEM);
     Ok(entry.ok_or_else(|| SqlError::internal("the system tenant is missing"))?.home.clone())
 }
 
-/// Makes the table at the first start and fills the registry from it.
+/// Makes the tables at the first start and fills registry and sizes from them.
 pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     let system = system(shared)?;
-    let home = system.clone();
-    let made = system.worker().spawn(system.id(), async move {
-        home.open().await?;
-        match home.with(create_table)?? {
-            Some(lsn) => home.wait_durable(lsn).await,
-            None => Ok(()),
-        }
-    });
-    made.await.unwrap_or_else(|| Err(SqlError::internal("making the tenants' catalogue did not finish")))?;
-    let (mut last, mut unmade, mut dropped) = (TenantId(0), Vec::new(), FxHashSet::default());
+    tables::complete(shared, &system).await?;
+    sizes::load(shared).await?;
+    load_system(shared, &system).await?;
+    let (mut last, mut unmade, mut dropped) = (TenantId::SYSTEM, Vec::new(), FxHashSet::default());
     loop {
         let rows = query(shared, &system, select_after(last)).await?;
         for row in &rows {
@@ -80,7 +44,14 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             shared.tenants.set_last_id(id.0);
             match state {
                 State::Live => {
+                    let row = promises::of_loaded(shared, id, row);
                     let home = Home::of(shared, id, &row.volume)?;
+                    if row.name == SYSTEM_TENANT {
+                        tracing::error!(
+                            tenant = id.0,
+                            "a tenant is called \"{SYSTEM_TENANT}\", which is the server's own name now: rename it, or the server's own tenant cannot be altered"
+                        );
+                    }
                     shared.tenants.insert(Entry::new(id, home, row));
                 }
                 State::Making => unmade.push((id, row)),
@@ -102,6 +73,18 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         making::undo(shared, &Home::of(shared, id, &row.volume)?).await?;
     }
     remove_files_of(shared, &dropped)
+}
+
+/// Takes over what the server's own tenant was altered to.
+async fn load_system(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> {
+    let sql = format!("SELECT {COLUMNS} FROM rowhouse.tenants WHERE id = {}", TenantId::SYSTEM);
+    let rows = query(shared, system, sql).await?;
+    let (Some(row), Some(entry)) = (rows.first(), shared.tenants.get(TenantId::SYSTEM)) else {
+        return Ok(());
+    };
+    let row = promises::of_loaded(shared, TenantId::SYSTEM, decode(row)?.2);
+    entry.change_row(|there| *there = row);
+    Ok(())
 }
 
 /// Removes the data files of dropped tenants: a crash came between a DROP's row and its file. Blocks.
@@ -143,21 +126,16 @@ impl State {
     }
 }
 
+/// As [`decode`] wants them, and as they are in the table.
+const COLUMNS: &str = "id, name, volume, promise, state, size";
+
 /// Reads the next rows by the primary key: a start needs the point path alone, however many tenants there are.
 fn select_after(last: TenantId) -> String {
-    format!(
-        "SELECT id, name, volume, promise, state FROM rowhouse.tenants WHERE id > {last} ORDER BY id LIMIT {LOADED_AT_ONCE}"
-    )
+    format!("SELECT {COLUMNS} FROM rowhouse.tenants WHERE id > {last} ORDER BY id LIMIT {LOADED_AT_ONCE}")
 }
 
-/// The table, where a first start has made it.
-pub(super) fn table(catalog: &Catalog) -> Option<Arc<Table>> {
-    match catalog.relation_in(catalog.schema_named(SCHEMA)?.oid, TABLE)? {
-        Relation::Table(table) => Some(table.clone()),
-        _ => None,
-    }
-}
-
+/// Reads a row of the table, whose last columns an earlier version's has not. What is promised is that of the tenant's own options
+/// alone: its size is not looked up.
 pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, State, TenantRow)> {
     let broken = |what: &str| {
         SqlError::new(
@@ -165,34 +143,20 @@ pub(super) fn decode(row: &TextRow) -> SqlResult<(TenantId, State, TenantRow)> {
             format!("rowhouse.tenants holds a row with a bad {what}: {row:?}"),
         )
     };
-    let [Some(id), Some(name), Some(volume), Some(promise), Some(state)] = &row[..] else {
+    let [Some(id), Some(name), Some(volume), Some(options), Some(state), added @ ..] = &row[..] else {
         return Err(broken("column"));
     };
     let id = TenantId(id.parse().map_err(|_| broken("id"))?);
     let state = State::ALL.into_iter().find(|one| one.as_str() == state).ok_or_else(|| broken("state"))?;
-    let promise = parse_promise(promise).map_err(|_| broken("promise"))?;
-    Ok((id, state, TenantRow { name: name.clone(), volume: volume.clone(), promise }))
-}
-
-/// The reverse of [`Promise`]'s display.
-pub(super) fn parse_promise(text: &str) -> Result<Promise, ()> {
-    let mut promise = Promise::default();
-    for option in text.split(", ").filter(|option| !option.is_empty()) {
-        let (key, value) = option.split_once(" = ").ok_or(())?;
-        promise.set(key, value).map_err(|_| ())?;
-    }
-    Ok(promise)
+    let options: PromiseOptions = options.parse().map_err(|_| broken("promise"))?;
+    let size = added.first().cloned().flatten();
+    let promise = options.over(&Promise::default());
+    Ok((id, state, TenantRow { name: name.clone(), volume: volume.clone(), size, options, promise }))
 }
 
 /// Remembers that a tenant is being made; durable on return.
 pub(super) async fn begin(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
-    let sql = format!(
-        "INSERT INTO rowhouse.tenants (id, name, volume, promise, state) VALUES ({id}, {}, {}, {}, {})",
-        literal(&row.name),
-        literal(&row.volume),
-        literal(&row.promise.to_string()),
-        literal(State::Making.as_str())
-    );
+    let sql = format!("INSERT INTO rowhouse.tenants ({COLUMNS}) VALUES {}", values(id, row, State::Making));
     query(shared, &system(shared)?, sql).await.map(drop)
 }
 
@@ -210,30 +174,25 @@ pub(super) async fn mark_live(shared: &Arc<Shared>, id: TenantId) -> SqlResult<(
 /// Remembers a changed row; durable on return.
 pub(super) async fn update(shared: &Arc<Shared>, id: TenantId, row: &TenantRow) -> SqlResult<()> {
     let sql = format!(
-        "UPDATE rowhouse.tenants SET name = {}, promise = {} WHERE id = {id}",
-        literal(&row.name),
-        literal(&row.promise.to_string())
+        "INSERT INTO rowhouse.tenants ({COLUMNS}) VALUES {} ON CONFLICT (id) DO UPDATE SET name = excluded.name, promise = excluded.promise, size = excluded.size",
+        values(id, row, State::Live)
     );
     query(shared, &system(shared)?, sql).await.map(drop)
+}
+
+/// A row in the order of [`COLUMNS`].
+fn values(id: TenantId, row: &TenantRow, state: State) -> String {
+    format!(
+        "({id}, {}, {}, {}, {}, {})",
+        literal(&row.name),
+        literal(&row.volume),
+        literal(&row.options.to_string()),
+        literal(state.as_str()),
+        row.size.as_deref().map_or("NULL".to_owned(), literal)
+    )
 }
 
 /// Remembers that a tenant is gone; durable on return.
 pub(super) async fn mark_dropped(shared: &Arc<Shared>, id: TenantId) -> SqlResult<()> {
     set_state(shared, id, State::Dropped).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_promise_survives_its_text() {
-        let mut promise = Promise::default();
-        for (key, value) in [("cpu", "0.5"), ("memory", "2GB"), ("iops_max", "1000"), ("cpu_burst", "50ms")] {
-            promise.set(key, value).unwrap();
-        }
-        assert_eq!(parse_promise(&promise.to_string()), Ok(promise));
-        assert_eq!(parse_promise(""), Ok(Promise::default()));
-        assert!(parse_promise("cpu").is_err());
-    }
 }

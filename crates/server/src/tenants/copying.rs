@@ -14,7 +14,7 @@ use futures::stream::StreamExt;
 use tenant::Description;
 
 use super::home::Copying;
-use super::{Home, file_failed, statements};
+use super::{Home, Subject, file_failed, statements};
 use crate::shared::Shared;
 
 /// Pieces made and not taken: 1 MiB.
@@ -39,7 +39,7 @@ impl Pieces {
 /// # Errors
 /// 3D000; 55006 while another session changes the tenant.
 pub(crate) fn begin(shared: &Arc<Shared>, name: &str) -> SqlResult<Pieces> {
-    let _reserved = shared.tenants.reserve(name)?;
+    let _claim = shared.claims.change(Subject::Tenant(name.to_owned()))?;
     let entry = statements::existing(shared, name)?;
     let row = entry.row();
     let description = Description {

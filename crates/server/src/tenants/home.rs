@@ -231,7 +231,13 @@ impl Home {
         let next = Terms::of(promise);
         // Sent under the lock: of two changes the later one's terms arrive last.
         if std::mem::replace(&mut *terms, next) != next {
-            self.worker.set_terms(self.id, next);
+            match self.shared_if_running().filter(|_| self.id == TenantId::SYSTEM) {
+                // Its tasks are on all of them.
+                Some(shared) => {
+                    shared.workers.iter().for_each(|seat| seat.handle.set_terms(self.id, next));
+                }
+                None => self.worker.set_terms(self.id, next),
+            }
         }
         drop(terms);
         let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);

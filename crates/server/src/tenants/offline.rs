@@ -40,7 +40,7 @@ pub fn known_tenants(env: &Env, data: &Path, redo: &RedoIndex) -> SqlResult<Vec<
         let texts = (0..table.columns.len()).map(|i| row.column(i).map(|value| text_of(&value)));
         let (id, state, row) = catalogue::decode(&texts.collect::<SqlResult<Vec<_>>>()?)?;
         let unmade = state == State::Making;
-        if unmade || state == State::Live {
+        if id != TenantId::SYSTEM && (unmade || state == State::Live) {
             found.push(KnownTenant { id, name: row.name, volume: row.volume, unmade });
         }
         Ok(())

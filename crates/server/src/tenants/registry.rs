@@ -2,17 +2,22 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{SqlError, SqlResult, SqlState, TenantId};
-use governor::Promise;
-use rustc_hash::{FxHashMap, FxHashSet};
+use base::TenantId;
+use governor::{Promise, PromiseOptions};
+use rustc_hash::FxHashMap;
 
-use super::Home;
+use super::{Home, SYSTEM_DATABASE, SYSTEM_TENANT};
 
 /// What a tenant's row in the catalogue says.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantRow {
     pub(crate) name: String,
     pub(crate) volume: String,
+    /// The size it has, if any.
+    pub(crate) size: Option<String>,
+    /// What it was given by hand.
+    pub(crate) options: PromiseOptions,
+    /// What is in force: what it was given by hand over what its size says. Not in the catalogue.
     pub(crate) promise: Promise,
 }
 
@@ -33,18 +38,24 @@ impl Entry {
         self.row.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_row(&self, row: TenantRow) {
+    /// Changes its row and puts what it promises in force. For who may change it, see [`super::claims`].
+    pub(super) fn change_row(&self, change: impl FnOnce(&mut TenantRow)) {
+        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut row);
         self.home.set_promise(&row.promise);
-        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = row;
+    }
+
+    /// Looks at its row without a copy.
+    pub(super) fn with_row<T>(&self, look: impl FnOnce(&TenantRow) -> T) -> T {
+        look(&self.row.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 #[derive(Default)]
 struct Inner {
-    by_name: FxHashMap<String, Arc<Entry>>,
+    /// By the database that clients name: the tenant's name, but for the server's own.
+    by_database: FxHashMap<String, Arc<Entry>>,
     by_id: FxHashMap<TenantId, Arc<Entry>>,
-    /// Names a statement is changing just now.
-    busy: FxHashSet<String>,
     next_id: u64,
     /// Counts changes of names.
     version: u64,
@@ -72,8 +83,16 @@ impl Tenants {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        self.lock().by_name.get(name).cloned()
+    /// The tenant whose database has this name.
+    pub(crate) fn find(&self, database: &str) -> Option<Arc<Entry>> {
+        self.lock().by_database.get(database).cloned()
+    }
+
+    /// The tenant of this name; `system` is the server's own, unless a tenant from before that name was the server's has it.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Entry>> {
+        let inner = self.lock();
+        let own = || inner.by_id.get(&TenantId::SYSTEM).filter(|_| name == SYSTEM_TENANT);
+        inner.by_database.get(name).or_else(own).cloned()
     }
 
     pub(crate) fn get(&self, id: TenantId) -> Option<Arc<Entry>> {
@@ -82,16 +101,18 @@ impl Tenants {
 
     /// All tenants by name.
     pub(crate) fn list(&self) -> Vec<(String, Arc<Entry>)> {
-        let inner = self.lock();
-        let mut list: Vec<_> =
-            inner.by_name.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
-        drop(inner);
+        let entries: Vec<_> = self.lock().by_id.values().cloned().collect();
+        let named = |entry: Arc<Entry>| (entry.with_row(|row| row.name.clone()), entry);
+        let mut list: Vec<_> = entries.into_iter().map(named).collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list
     }
 
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.list().into_iter().map(|(name, _)| name).collect()
+    /// The names of all databases, in order.
+    pub(crate) fn databases(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.lock().by_database.keys().cloned().collect();
+        names.sort();
+        names
     }
 
     /// The names as they are now: `known` again if none has changed since.
@@ -100,37 +121,41 @@ impl Tenants {
         if inner.version == known.version {
             return known.clone();
         }
-        let by_id = inner.by_name.iter().map(|(name, entry)| (entry.id, name.clone())).collect();
+        let name = |entry: &Arc<Entry>| entry.with_row(|row| row.name.clone());
+        let by_id = inner.by_id.iter().map(|(id, entry)| (*id, name(entry))).collect();
         Arc::new(Names { by_id, version: inner.version })
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().by_name.len()
+        self.lock().by_id.len()
     }
 
     pub(crate) fn insert(&self, entry: Arc<Entry>) {
-        let name = entry.row().name;
+        let database = match entry.id {
+            TenantId::SYSTEM => SYSTEM_DATABASE.to_owned(),
+            _ => entry.row().name,
+        };
         let mut inner = self.lock();
         inner.version += 1;
         inner.by_id.insert(entry.id, entry.clone());
-        let before = inner.by_name.insert(name, entry);
+        let before = inner.by_database.insert(database, entry);
         assert!(before.is_none(), "a tenant's name is unique");
     }
 
     pub(crate) fn rename(&self, entry: &Arc<Entry>, to: &str) {
+        assert_ne!(entry.id, TenantId::SYSTEM, "the server's own tenant keeps its name");
         let mut inner = self.lock();
         inner.version += 1;
-        let mut row = entry.row();
-        inner.by_name.remove(&row.name);
-        inner.by_name.insert(to.to_owned(), entry.clone());
-        row.name = to.to_owned();
-        entry.set_row(row);
+        inner.by_database.remove(&entry.row().name);
+        inner.by_database.insert(to.to_owned(), entry.clone());
+        entry.change_row(|row| to.clone_into(&mut row.name));
     }
 
     pub(crate) fn remove(&self, entry: &Entry) {
+        assert_ne!(entry.id, TenantId::SYSTEM, "the server's own tenant stays");
         let mut inner = self.lock();
         inner.version += 1;
-        inner.by_name.remove(&entry.row().name);
+        inner.by_database.remove(&entry.row().name);
         inner.by_id.remove(&entry.id);
     }
 
@@ -146,31 +171,5 @@ impl Tenants {
         let id = inner.next_id.max(TenantId::FIRST_USER.0);
         inner.next_id = id + 1;
         TenantId(id)
-    }
-
-    /// Keeps other statements off a name until the guard is dropped.
-    ///
-    /// # Errors
-    /// 55006 when another statement is changing that tenant.
-    pub(crate) fn reserve(self: &Tenants, name: &str) -> SqlResult<Reserved<'_>> {
-        if !self.lock().busy.insert(name.to_owned()) {
-            return Err(SqlError::new(
-                SqlState::OBJECT_IN_USE,
-                format!("tenant \"{name}\" is being changed by another session"),
-            ));
-        }
-        Ok(Reserved { tenants: self, name: name.to_owned() })
-    }
-}
-
-/// A name no other statement can change.
-pub(crate) struct Reserved<'a> {
-    tenants: &'a Tenants,
-    name: String,
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.tenants.lock().busy.remove(&self.name);
     }
 }

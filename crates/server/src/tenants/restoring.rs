@@ -13,12 +13,13 @@ use env::IoBuf;
 use futures::SinkExt;
 use futures::channel::{mpsc, oneshot};
 use futures::stream::StreamExt;
+use governor::{OptionError, PromiseOptions};
 use storage::{Corrupt, IMAGE_HEAD_LEN, ImageFile, ImageReader};
 use tenant::{Description, OpenError};
 
 use super::copying::{self, Pieces};
-use super::registry::TenantRow;
-use super::{Home, catalogue, file_failed, making, statements};
+use super::promises::{self, Beginnings};
+use super::{Home, Subject, file_failed, making, statements};
 use crate::data_dir::DEFAULT_VOLUME;
 use crate::executor::yield_now;
 use crate::shared::Shared;
@@ -142,14 +143,15 @@ impl Restoring {
 pub(crate) fn from_client(
     shared: &Arc<Shared>,
     name: Option<String>,
-    options: Vec<(String, String)>,
+    with: Vec<(String, String)>,
 ) -> SqlResult<Restoring> {
     if let Some(name) = &name {
         statements::check_name(shared, name)?;
     }
-    let volume = statements::new_row(String::new(), DEFAULT_VOLUME, Default::default(), &options)?.volume;
+    let begins =
+        Beginnings { volume: DEFAULT_VOLUME.to_owned(), size: None, options: PromiseOptions::default() };
     let (to, from) = mpsc::channel(PIECES_MAX);
-    start(shared, Source::Client(from), Some(to), NewTenant { name, volume, options })
+    start(shared, Source::Client(from), Some(to), NewTenant { name, begins, with })
 }
 
 /// Makes the tenant `name` a copy of another one as it is now.
@@ -160,20 +162,22 @@ pub(crate) fn from_template(
     shared: &Arc<Shared>,
     name: String,
     template: &str,
-    options: Vec<(String, String)>,
+    with: Vec<(String, String)>,
 ) -> SqlResult<Restoring> {
     statements::check_name(shared, &name)?;
     let row = statements::existing(shared, template)?.row();
-    let volume = statements::new_row(String::new(), &row.volume, row.promise, &options)?.volume;
+    let begins = Beginnings { volume: row.volume, size: row.size, options: row.options };
     let pieces = copying::begin(shared, template)?;
-    start(shared, Source::Template(pieces), None, NewTenant { name: Some(name), volume, options })
+    start(shared, Source::Template(pieces), None, NewTenant { name: Some(name), begins, with })
 }
 
 /// What the statement says of the tenant to be made.
 struct NewTenant {
+    /// `None`: the one in the backup.
     name: Option<String>,
-    volume: String,
-    options: Vec<(String, String)>,
+    /// But for the options of a backup, which come with it.
+    begins: Beginnings,
+    with: Vec<(String, String)>,
 }
 
 fn start(
@@ -182,8 +186,10 @@ fn start(
     to: Option<mpsc::Sender<Sent>>,
     new: NewTenant,
 ) -> SqlResult<Restoring> {
+    // What WITH says is checked before anything is made.
+    let volume = promises::new_row(shared, String::new(), new.begins.clone(), &new.with)?.0.volume;
     let id = shared.tenants.new_id();
-    let home = Home::of(shared, id, &new.volume)?;
+    let home = Home::of(shared, id, &volume)?;
     let worker = home.worker().clone();
     let (tell, outcome) = oneshot::channel();
     let cancelled = Arc::new(AtomicBool::new(false));
@@ -215,13 +221,16 @@ impl Making {
         let image = Image::begin(&first, self.home.id())?;
         let name = new.name.unwrap_or_else(|| image.description.name.clone());
         let shared = self.shared.clone();
-        let _reserved = shared.tenants.reserve(&name)?;
+        let _claim = shared.claims.change(Subject::Tenant(name.clone()))?;
         statements::check_name(&shared, &name)?;
-        let promise = catalogue::parse_promise(&image.description.promise).map_err(|()| {
-            SqlError::new(SqlState::DATA_CORRUPTED, "the backup's promise cannot be read")
-                .with_detail(image.description.promise.clone())
-        })?;
-        let row: TenantRow = statements::new_row(name, &new.volume, promise, &new.options)?;
+        let mut begins = new.begins;
+        if matches!(self.source, Source::Client(_)) {
+            begins.options = image.description.promise.parse().map_err(|error: OptionError| {
+                SqlError::new(SqlState::DATA_CORRUPTED, "the backup's promise cannot be read")
+                    .with_detail(error.to_string())
+            })?;
+        }
+        let (row, _size_claims) = promises::new_row(&shared, name, begins, &new.with)?;
         let home = self.home.clone();
         making::make(&shared, &home, row, self.write(image, first)).await
     }

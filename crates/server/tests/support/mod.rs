@@ -86,11 +86,12 @@ impl Drop for TestServer {
     }
 }
 
-/// An ErrorResponse.
+/// An ErrorResponse or a NoticeResponse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub state: SqlState,
     pub message: String,
+    pub detail: String,
     pub severity: String,
 }
 
@@ -100,7 +101,34 @@ pub struct Answer {
     pub rows: Vec<Vec<Option<String>>>,
     pub tags: Vec<String>,
     pub error: Option<Refused>,
+    /// What was told beside the result, warnings and notices.
+    pub notices: Vec<Refused>,
+    /// Names of the columns of the last result.
+    pub columns: Vec<String>,
     pub status: u8,
+}
+
+/// Rows with named columns.
+pub struct Shown {
+    columns: Vec<String>,
+    rows: Vec<Vec<Option<String>>>,
+}
+
+impl Shown {
+    /// A value of the row whose first column is `row`; `None` for NULL.
+    ///
+    /// # Panics
+    /// There is no such row or column.
+    pub fn value(&self, row: &str, column: &str) -> Option<&str> {
+        let at = self.columns.iter().position(|one| one == column).unwrap_or_else(|| panic!("no {column}"));
+        let found = self.rows.iter().find(|one| one[0].as_deref() == Some(row));
+        found.unwrap_or_else(|| panic!("no {row} in {:?}", self.rows))[at].as_deref()
+    }
+
+    /// The first column.
+    pub fn names(&self) -> Vec<&str> {
+        self.rows.iter().filter_map(|row| row[0].as_deref()).collect()
+    }
 }
 
 trait Bytes: Read + Write + Send {}
@@ -204,6 +232,8 @@ impl Client {
                 }
                 b'C' => answer.tags.push(String::from_utf8_lossy(&body[..body.len() - 1]).into_owned()),
                 b'E' => answer.error = Some(refused(&body)),
+                b'N' => answer.notices.push(refused(&body)),
+                b'T' => answer.columns = column_names(&body),
                 b'Z' => {
                     answer.status = body[0];
                     break;
@@ -232,6 +262,20 @@ impl Client {
         answer.rows
     }
 
+    /// A statement that must succeed with these messages beside its result.
+    pub fn tells(&mut self, sql: &str) -> Vec<String> {
+        let answer = self.query(sql);
+        assert_eq!(answer.error, None, "{sql}");
+        answer.notices.into_iter().map(|told| format!("{}: {}", told.severity, told.message)).collect()
+    }
+
+    /// What a SHOW of the administrator's answers.
+    pub fn shown(&mut self, sql: &str) -> Shown {
+        let answer = self.query(sql);
+        assert_eq!(answer.error, None, "{sql}");
+        Shown { columns: answer.columns, rows: answer.rows }
+    }
+
     /// A query that must fail; with what.
     pub fn fails(&mut self, sql: &str) -> SqlState {
         self.query(sql).error.unwrap_or_else(|| panic!("{sql} should fail")).state
@@ -240,6 +284,17 @@ impl Client {
     pub fn is_alive(&mut self) -> bool {
         self.query("SELECT 1").rows == [[Some("1".to_owned())]]
     }
+}
+
+/// The names in a RowDescription: each is followed by 18 bytes.
+fn column_names(body: &[u8]) -> Vec<String> {
+    let mut rest = &body[2..];
+    let mut names = Vec::new();
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        names.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+        rest = &rest[end + 1 + 18..];
+    }
+    names
 }
 
 fn refused(body: &[u8]) -> Refused {
@@ -251,6 +306,7 @@ fn refused(body: &[u8]) -> Refused {
     Refused {
         state: client::report_state(body).expect("a state"),
         message: field(b'M'),
+        detail: field(b'D'),
         severity: field(b'S'),
     }
 }

@@ -283,9 +283,7 @@ impl<O: Object> Run<O> {
                 copy.state = State::Made;
             }
             let known = |found: &&&str| {
-                found.starts_with('t')
-                    || **found == "rowhouse"
-                    || copies.list.iter().any(|c| c.name == **found)
+                found.starts_with('t') || **found == "system" || copies.list.iter().any(|c| c.name == **found)
             };
             let strange = names.iter().find(|found| !known(found));
             require!(strange.is_none(), "tenant {strange:?} should not be there");

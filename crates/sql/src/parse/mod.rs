@@ -7,8 +7,10 @@
 mod copy;
 mod cursor;
 mod dialect;
+mod governing;
 mod identity;
 mod nesting;
+mod options;
 mod privilege;
 mod respell;
 mod role;
@@ -29,6 +31,7 @@ pub use copy::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFo
 pub use cursor::{CursorStatement, FetchDirection};
 pub use identity::AddIdentity;
 pub use nesting::too_deep;
+pub use options::OptionChange;
 pub use privilege::{GrantStatement, GrantTarget};
 pub use respell::{LikeClause, LockWord, Overriding, like_clause, lock_targets, overriding};
 pub use role::{RoleOption, RoleStatement};
@@ -224,11 +227,12 @@ fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStat
     if let Some(statement) = transaction::parse(tokens)? {
         return Ok(Some(ParsedStatement::Transaction(statement)));
     }
-    if let Some(statement) = setting::parse(tokens)? {
-        return Ok(Some(ParsedStatement::Setting(statement)));
-    }
+    // Before settings, which are shown by any name.
     if let Some(statement) = tenant::parse(tokens)? {
         return Ok(Some(ParsedStatement::Host(statement)));
+    }
+    if let Some(statement) = setting::parse(tokens)? {
+        return Ok(Some(ParsedStatement::Setting(statement)));
     }
     if let Some(statement) = cursor::parse(tokens)? {
         return Ok(Some(ParsedStatement::Cursor(statement)));

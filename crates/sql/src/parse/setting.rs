@@ -49,9 +49,6 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<SettingStatemen
     if tokens.take_word("SET") {
         return set(tokens).map(Some);
     }
-    if tokens.peek_words(&["SHOW", "TENANTS"]) {
-        return Ok(None);
-    }
     if tokens.take_word("SHOW") {
         return show_name(tokens).map(|name| Some(SettingStatement::Show(name)));
     }

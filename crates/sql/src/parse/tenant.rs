@@ -1,8 +1,11 @@
-//! CREATE, ALTER, DROP, BACKUP, RESTORE TENANT, SHOW TENANTS and `SELECT rowhouse.evict`: the administrator's statements.
+//! CREATE, ALTER, DROP, BACKUP, RESTORE TENANT, SHOW TENANTS and `SELECT rowhouse.evict`: the administrator's statements on
+//! tenants. Those on sizes, the server and volumes are in `governing`.
 
 use base::SqlResult;
 use sqlparser::tokenizer::Token;
 
+use super::governing;
+use super::options::{OptionChange, change, options};
 use super::tokens::Tokens;
 
 /// A statement of the administrator's database that the server carries out: tenants and their promises.
@@ -18,8 +21,8 @@ pub enum HostStatement {
         password: Option<String>,
         if_not_exists: bool,
     },
-    /// `ALTER TENANT name SET (option = value, …)`
-    AlterTenant { name: String, options: Vec<(String, String)> },
+    /// `ALTER TENANT name {SET (option = value, …) | RESET (option, …)}`
+    AlterTenant { name: String, change: OptionChange },
     /// `ALTER TENANT name RENAME TO name`
     RenameTenant { name: String, to: String },
     /// `DROP TENANT [IF EXISTS] name`
@@ -33,6 +36,14 @@ pub enum HostStatement {
     /// `SELECT rowhouse.evict('name')`: drops a tenant's pages from memory, for experiments. Only as a statement of its own, the
     /// name as a literal.
     Evict { name: String },
+    /// `CREATE SIZE [IF NOT EXISTS] name AS (option = value, …)`
+    CreateSize { name: String, options: Vec<(String, String)>, if_not_exists: bool },
+    /// `ALTER SIZE name {SET (option = value, …) | RESET (option, …)}`
+    AlterSize { name: String, change: OptionChange },
+    /// `DROP SIZE [IF EXISTS] name`
+    DropSize { name: String, if_exists: bool },
+    /// `SHOW SIZES`
+    ShowSizes,
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>> {
@@ -54,8 +65,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
         if tokens.take_words(&["RENAME", "TO"]) {
             return Ok(Some(HostStatement::RenameTenant { name, to: tokens.name()? }));
         }
-        tokens.expect_word("SET")?;
-        return Ok(Some(HostStatement::AlterTenant { name, options: options(tokens)? }));
+        return Ok(Some(HostStatement::AlterTenant { name, change: change(tokens)? }));
     }
     if tokens.take_words(&["BACKUP", "TENANT"]) {
         let name = tokens.name()?;
@@ -70,7 +80,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
         let options = if tokens.take_word("WITH") { options(tokens)? } else { Vec::new() };
         return Ok(Some(HostStatement::RestoreTenant { name, options }));
     }
-    Ok(None)
+    governing::parse(tokens)
 }
 
 /// The name in `SELECT rowhouse.evict('name')`.
@@ -104,36 +114,4 @@ fn create(tokens: &mut Tokens<'_>) -> SqlResult<HostStatement> {
         }
     }
     Ok(HostStatement::CreateTenant { name, template, options: with, owner, password, if_not_exists })
-}
-
-/// `(option = value, …)`
-fn options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<(String, String)>> {
-    tokens.expect(&Token::LParen)?;
-    let mut options = Vec::new();
-    loop {
-        let name = tokens.name()?;
-        tokens.expect(&Token::Eq)?;
-        options.push((name, option_value(tokens)?));
-        if !tokens.take(&Token::Comma) {
-            break;
-        }
-    }
-    tokens.expect(&Token::RParen)?;
-    Ok(options)
-}
-
-fn option_value(tokens: &mut Tokens<'_>) -> SqlResult<String> {
-    match tokens.peek() {
-        Token::Number(digits, _) => {
-            let digits = digits.clone();
-            tokens.next();
-            Ok(digits)
-        }
-        Token::Minus => {
-            tokens.next();
-            Ok(format!("-{}", option_value(tokens)?))
-        }
-        Token::Word(_) => tokens.name(),
-        _ => tokens.string(),
-    }
 }

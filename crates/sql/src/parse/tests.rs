@@ -94,12 +94,61 @@ fn tenants_are_created_with_options_owner_and_password() {
     assert!(matches!(evict, ParsedStatement::Host(HostStatement::Evict { name }) if name == "acme"));
 }
 
-#[test]
-fn tenants_are_copied_backed_up_and_restored() {
-    let host = |sql| match one(sql) {
+fn host(sql: &str) -> HostStatement {
+    match one(sql) {
         ParsedStatement::Host(statement) => statement,
         other => panic!("{sql}: {other:?}"),
-    };
+    }
+}
+
+#[test]
+fn sizes_are_made_altered_and_dropped() {
+    let options = vec![("cpu".to_owned(), "0.5".to_owned()), ("memory".to_owned(), "2GB".to_owned())];
+    assert_eq!(
+        host("CREATE SIZE IF NOT EXISTS Gold AS (CPU = 0.5, memory = '2GB')"),
+        HostStatement::CreateSize { name: "gold".into(), options: options.clone(), if_not_exists: true }
+    );
+    let change = OptionChange::Set(options);
+    assert_eq!(
+        host("ALTER SIZE \"Gold\" SET (cpu = 0.5, memory = '2GB')"),
+        HostStatement::AlterSize { name: "Gold".into(), change }
+    );
+    let change = OptionChange::Reset(vec!["cpu".into(), "size".into()]);
+    assert_eq!(
+        host("alter tenant acme reset (cpu, size)"),
+        HostStatement::AlterTenant { name: "acme".into(), change }
+    );
+    let dropped = HostStatement::DropSize { name: "gold".into(), if_exists: true };
+    assert_eq!(host("drop size if exists gold"), dropped);
+    assert_eq!(host("show sizes"), HostStatement::ShowSizes);
+}
+
+#[test]
+fn options_that_make_no_sense_are_syntax_errors() {
+    let minuses = format!("ALTER TENANT a SET (cpu = {}1)", "- ".repeat(20_000));
+    for wrong in [
+        "CREATE SIZE gold",
+        "CREATE SIZE gold AS ()",
+        "CREATE SIZE gold AS (cpu)",
+        "CREATE SIZE gold AS (cpu =)",
+        "CREATE SIZE gold AS (cpu = 1, CPU = 2)",
+        "CREATE SIZE gold AS (cpu = 1",
+        "CREATE SIZE gold AS (cpu = 1) WITH (iops = 1)",
+        "CREATE SIZE gold AS (cpu = - half)",
+        "ALTER SIZE gold SET cpu = 1",
+        "ALTER SIZE gold RESET (cpu, cpu)",
+        "ALTER SIZE gold RESET (cpu = 1)",
+        "DROP SIZE",
+        "SHOW SIZES gold",
+        &minuses,
+    ] {
+        let error = parse_script(wrong).expect_err(wrong);
+        assert_eq!(error.state(), base::SqlState::SYNTAX_ERROR, "{wrong}");
+    }
+}
+
+#[test]
+fn tenants_are_copied_backed_up_and_restored() {
     let HostStatement::CreateTenant { name, template, options, .. } =
         host("CREATE TENANT b FROM TEMPLATE a WITH (cpu = 2)")
     else {

@@ -46,7 +46,7 @@ use rustc_hash::FxHashMap;
 use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
-pub use crate::parse::HostStatement;
+pub use crate::parse::{HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
     BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow, SessionHost, TlsRow, UsageEntry, WaitEntry,
@@ -117,8 +117,11 @@ impl From<SqlError> for Pause {
 /// What the server answers to a [`HostStatement`].
 #[derive(Clone, Debug)]
 pub enum HostOutcome {
-    /// The command tag.
-    Done(&'static str),
+    /// The command tag, and what the client is told beside it.
+    Done {
+        tag: &'static str,
+        notices: Vec<SqlError>,
+    },
     Rows {
         fields: Vec<Field>,
         rows: Vec<types::Row>,

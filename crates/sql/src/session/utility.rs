@@ -83,7 +83,10 @@ impl Session {
             HostStatement::DropTenant { .. } => Some("DROP TENANT"),
             HostStatement::BackupTenant { .. } => Some("BACKUP TENANT"),
             HostStatement::RestoreTenant { .. } => Some("RESTORE TENANT"),
-            HostStatement::ShowTenants | HostStatement::Evict { .. } => None,
+            HostStatement::CreateSize { .. } => Some("CREATE SIZE"),
+            HostStatement::AlterSize { .. } => Some("ALTER SIZE"),
+            HostStatement::DropSize { .. } => Some("DROP SIZE"),
+            HostStatement::ShowTenants | HostStatement::ShowSizes | HostStatement::Evict { .. } => None,
         };
         if let Some(what) = what
             && self.transaction.is_block()
@@ -93,7 +96,10 @@ impl Session {
         match self.host_outcome.take() {
             None => Err(Pause::Host(statement.clone())),
             Some(Err(error)) => Err(error.into()),
-            Some(Ok(HostOutcome::Done(tag))) => Ok(Ran::Tag(tag.into())),
+            Some(Ok(HostOutcome::Done { tag, notices })) => {
+                notices.iter().for_each(|notice| out.notice(notice));
+                Ok(Ran::Tag(tag.into()))
+            }
             Some(Ok(HostOutcome::CopyIn(tag))) => {
                 out.copy_in(CopyShape { format: Format::Binary, columns: 0 });
                 self.host_copy = Some(tag);

@@ -1,0 +1,107 @@
+//! SHOW TENANTS and SHOW SIZES.
+
+use governor::PromiseKey;
+use sql::session::{Field, HostOutcome, HostStatement};
+use types::{Datum, PgType, Row, TypeMod};
+
+use crate::shared::Shared;
+
+/// What SHOW TENANTS counts of a tenant's pages.
+const COUNTED: [&str; 8] = [
+    "resident_bytes",
+    "page_misses",
+    "page_reads",
+    "page_evictions",
+    "page_writes",
+    "ahead_asked",
+    "ahead_used",
+    "ahead_wasted",
+];
+
+/// The columns of a statement's answer; empty for one without rows.
+pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
+    let promised = || PromiseKey::ALL.iter().map(|key| text(key.as_str()));
+    match statement {
+        HostStatement::ShowTenants => {
+            let mut fields = vec![text("name"), field("id", PgType::Int8), text("state"), text("volume")];
+            fields.push(field("worker", PgType::Int4));
+            fields.push(field("sessions", PgType::Int8));
+            fields.push(field("cpu_seconds", PgType::Float8));
+            fields.extend(promised());
+            fields.push(field("storage_used", PgType::Int8));
+            fields.push(field("temp_used", PgType::Int8));
+            fields.extend(COUNTED.map(|name| field(name, PgType::Int8)));
+            fields.push(text("size"));
+            fields
+        }
+        HostStatement::ShowSizes => {
+            [text("name"), field("tenants", PgType::Int8)].into_iter().chain(promised()).collect()
+        }
+        HostStatement::Evict { .. } => vec![field("evict", PgType::Int8)],
+        _ => Vec::new(),
+    }
+}
+
+fn text(name: &str) -> Field {
+    field(name, PgType::Text)
+}
+
+fn field(name: &str, ty: PgType) -> Field {
+    Field { name: name.to_owned(), table_oid: 0, attribute: 0, ty, modifier: TypeMod::NONE }
+}
+
+fn text_or_null(value: Option<String>) -> Datum {
+    value.map_or(Datum::Null, |value| Datum::Text(value.into()))
+}
+
+/// The answer to a statement with rows.
+pub(super) fn rows(statement: &HostStatement, rows: Vec<Row>, tag: &'static str) -> HostOutcome {
+    HostOutcome::Rows { fields: fields(statement), rows, tag }
+}
+
+pub(super) fn tenants(shared: &Shared) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, entry) in shared.tenants.list() {
+        let row = entry.row();
+        let used = entry.home.worker().account(entry.id).used();
+        let (resident, pages) = entry.home.page_figures();
+        let mut values: Row = vec![
+            Datum::Text(name.into()),
+            Datum::Int8(entry.id.0.cast_signed()),
+            Datum::Text(entry.home.phase_name().into()),
+            Datum::Text(row.volume.into()),
+            Datum::Int4(i32::from(entry.home.worker().id().0)),
+            Datum::Int8(shared.sessions.count_of(entry.id) as i64),
+            Datum::Float8(used.as_secs_f64()),
+        ];
+        values.extend(PromiseKey::ALL.iter().map(|&key| Datum::Text(row.promise.get(key).into())));
+        let storage_used = entry.home.storage_used();
+        values.push(storage_used.map_or(Datum::Null, |used| Datum::Int8(used.0.cast_signed())));
+        values.push(Datum::Int8(entry.home.temp_used().0.cast_signed()));
+        let counted: [u64; COUNTED.len()] = [
+            resident.0,
+            pages.misses,
+            pages.reads,
+            pages.evictions,
+            pages.write_backs,
+            pages.ahead_asked,
+            pages.ahead_used,
+            pages.ahead_wasted,
+        ];
+        values.extend(counted.map(|count| Datum::Int8(count.cast_signed())));
+        values.push(text_or_null(row.size));
+        rows.push(values);
+    }
+    rows
+}
+
+pub(super) fn sizes(shared: &Shared) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let having = |size: &str| super::size::tenants_of(shared, size).len() as i64;
+    for (name, options) in shared.sizes.list() {
+        let mut values: Row = vec![Datum::Text(name.as_str().into()), Datum::Int8(having(&name))];
+        values.extend(PromiseKey::ALL.iter().map(|&key| text_or_null(options.get(key))));
+        rows.push(values);
+    }
+    rows
+}
