@@ -17,6 +17,7 @@ mod placement;
 mod policy;
 mod promise;
 mod runaway;
+mod server_options;
 mod work_memory;
 
 pub use advisor::{Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, advise};
@@ -39,4 +40,5 @@ pub use runaway::{
     Runaway, RunawayAction, RunawayError, RunawayKey, RunawayMeasure, RunawayRule, RunawayRules,
     RunawayScope, RunawayTerms, RunawayVerdict, StatementUsage, TenantRules,
 };
+pub use server_options::{ServerKey, ServerOptions, VolumeKey, VolumeOptions};
 pub use work_memory::{TenantWorkMemory, WorkMemory, WorkMemoryRefusal, WorkOperator};

@@ -121,7 +121,7 @@ impl Default for IoPromise {
 }
 
 const WEIGHT_DEFAULT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
-const IOPS_MAX: u64 = 1_000_000_000;
+pub(crate) const IOPS_MAX: u64 = 1_000_000_000;
 const CONNECTIONS_MAX: u64 = 1_000_000;
 
 option_keys! {

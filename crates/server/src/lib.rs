@@ -17,6 +17,7 @@ mod gate;
 mod io_accounts;
 mod ledger;
 mod pauses;
+mod policy;
 mod reception;
 mod server;
 mod session;
@@ -26,6 +27,7 @@ mod start_error;
 mod stream;
 mod tenants;
 mod tls;
+mod volumes;
 
 pub use analytic_pool::AnalyticRun;
 pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};

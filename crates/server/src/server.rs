@@ -24,6 +24,7 @@ use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger, LedgerThread};
 use crate::pauses::Pauses;
+use crate::policy::ServerPolicy;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
 use crate::shared::{Shared, WorkerSeat};
@@ -32,6 +33,7 @@ use crate::tenants::{
     self, Claims, Entry, HeadStartRun, HeadStartThread, HeadStarts, Home, SYSTEM_TENANT, Sizes, TenantRow,
     Tenants,
 };
+use crate::volumes::Volumes;
 use crate::{ServerConfig, StartError, tls};
 
 /// How long a failed log waits before it tries the disk again.
@@ -125,6 +127,7 @@ impl Server {
         let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
         let of_history = env.charging(&io_accounts.of(TenantId::SYSTEM, DATA_VOLUME));
         let history = History::new(of_history.disk, &config.data_dir);
+        let volumes = Volumes::new(&config, governing.io.clone());
         let shared = Arc::new(Shared {
             env: env.clone(),
             reserves,
@@ -134,6 +137,8 @@ impl Server {
             tenants: Tenants::default(),
             sizes: Sizes::default(),
             claims: Claims::default(),
+            policy: ServerPolicy::default(),
+            volumes,
             workers: seats,
             analytic,
             log_dir,

@@ -16,10 +16,12 @@ use crate::executor::WorkerHandle;
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger};
 use crate::pauses::Pauses;
+use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::{Claims, HeadStarts, Home, Sizes, Tenants};
+use crate::volumes::Volumes;
 
 /// One worker as the rest of the server sees it.
 pub(crate) struct WorkerSeat {
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) tenants: Tenants,
     pub(crate) sizes: Sizes,
     pub(crate) claims: Claims,
+    pub(crate) policy: ServerPolicy,
+    pub(crate) volumes: Volumes,
     pub(crate) workers: Vec<WorkerSeat>,
     pub(crate) analytic: AnalyticPool,
     pub(crate) log_dir: LogDir,

@@ -38,6 +38,8 @@ pub(crate) use sizes::Sizes;
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";
 /// The tenant that the server's own work is charged to, whose database is [`SYSTEM_DATABASE`].
 pub(crate) const SYSTEM_TENANT: &str = "system";
+/// The name of the one row of `rowhouse.server`.
+const SERVER: &str = "server";
 /// The administrator's account.
 pub(crate) const ADMINISTRATOR: &str = "admin";
 

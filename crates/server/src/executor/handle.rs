@@ -11,6 +11,7 @@ use async_task::{FallibleTask, Runnable};
 use base::{TenantId, WorkerId};
 use env::IoTicket;
 use env::RemoteWaker;
+use governor::Policy;
 use rustc_hash::FxHashMap;
 
 use super::account::TenantAccount;
@@ -36,6 +37,7 @@ impl Work {
 pub(super) enum Message {
     Ready(Account, Work),
     SetTerms(TenantId, Terms),
+    SetPolicy(Policy),
     Forget(TenantId),
     /// An analytical thread waits for leave to read or write.
     AskIo(IoAsked),
@@ -205,6 +207,12 @@ impl WorkerHandle {
     /// are queued too, and the meter holds it against that.
     pub fn set_terms(&self, tenant: TenantId, terms: Terms) {
         self.0.send(Message::SetTerms(tenant, terms));
+    }
+
+    /// Changes what of the promises this worker keeps, from its next pick on. The meters are not told: they hold it against what was
+    /// promised.
+    pub fn set_policy(&self, policy: Policy) {
+        self.0.send(Message::SetPolicy(policy));
     }
 
     /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.

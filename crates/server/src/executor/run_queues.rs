@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use base::{Nanos, TenantId};
-use governor::{CpuFeed, CpuScheduler, Pick};
+use governor::{CpuFeed, CpuScheduler, Pick, Policy};
 use rustc_hash::FxHashMap;
 
 use super::account::Wait;
@@ -81,6 +81,13 @@ impl RunQueues {
         self.scheduler.set_promise(tenant, &terms.promise, now);
         self.scheduler.set_price(tenant, terms.penalty_micros);
         // Who was over a limit may not be any more.
+        self.not_before = None;
+    }
+
+    /// Changes what of the promises is kept.
+    pub(super) fn set_policy(&mut self, policy: Policy, now: Nanos) {
+        self.scheduler.set_policy(policy, now);
+        // Who was over a limit may not be held to it any more.
         self.not_before = None;
     }
 

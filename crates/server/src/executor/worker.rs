@@ -269,6 +269,7 @@ impl Worker {
                 }
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
+                Message::SetPolicy(policy) => queues.set_policy(policy, self.local.now.get()),
                 Message::Forget(tenant) => {
                     if self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());

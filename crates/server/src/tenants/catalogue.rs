@@ -3,7 +3,7 @@
 //! The table `rowhouse.tenants`, here, has one row for each tenant there ever was, so that ids are never given out twice. The
 //! server's own tenant has a row once it was altered.
 
-mod sizes;
+mod named;
 mod tables;
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use base::{SqlError, SqlResult, SqlState, TenantId};
 use governor::{Promise, PromiseOptions};
 use rustc_hash::FxHashSet;
 
-pub(super) use self::sizes::{drop_size, set_size};
+pub(super) use self::named::{Named, drop_named, set_named};
 pub(super) use self::tables::table;
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
@@ -33,7 +33,7 @@ fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
 pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     let system = system(shared)?;
     tables::complete(shared, &system).await?;
-    sizes::load(shared).await?;
+    load_named(shared).await?;
     load_system(shared, &system).await?;
     let (mut last, mut unmade, mut dropped) = (TenantId::SYSTEM, Vec::new(), FxHashSet::default());
     loop {
@@ -73,6 +73,24 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         making::undo(shared, &Home::of(shared, id, &row.volume)?).await?;
     }
     remove_files_of(shared, &dropped)
+}
+
+/// Takes over sizes, and what the server and its volumes were altered to.
+async fn load_named(shared: &Arc<Shared>) -> SqlResult<()> {
+    for (name, options) in named::load(shared, Named::Sizes).await? {
+        shared.sizes.set(name, options);
+    }
+    for (name, options) in named::load(shared, Named::Volumes).await? {
+        match shared.volumes.find(&name) {
+            Some(volume) => shared.volumes.set_options(volume, options),
+            // Its options are kept for when it comes back.
+            None => tracing::info!(volume = name, "this start has not the volume that was altered"),
+        }
+    }
+    for (_, options) in named::load(shared, Named::Server).await? {
+        shared.policy.set(shared, options);
+    }
+    Ok(())
 }
 
 /// Takes over what the server's own tenant was altered to.

@@ -13,6 +13,9 @@ use rustc_hash::FxHashMap;
 pub(crate) enum Subject {
     Tenant(String),
     Size(String),
+    /// What the server itself is set to.
+    Server,
+    Volume(String),
 }
 
 impl fmt::Display for Subject {
@@ -20,6 +23,8 @@ impl fmt::Display for Subject {
         match self {
             Subject::Tenant(name) => write!(f, "tenant \"{name}\""),
             Subject::Size(name) => write!(f, "size \"{name}\""),
+            Subject::Server => f.write_str("the server"),
+            Subject::Volume(name) => write!(f, "volume \"{name}\""),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! The administrator's statements: on tenants here, on sizes in `size`; what they show in `show`.
+//! The administrator's statements: on tenants here, on sizes in `size`, on the server and its volumes in `server`; what they show in
+//! `show`.
 //!
 //! Order against a crash: `making` has it for what makes tenants; DROP marks the catalogue's row, then removes the file. What is
 //! altered is remembered first, then put in force.
 
 mod overbooking;
+mod server;
 mod show;
 mod size;
 
@@ -33,7 +35,9 @@ pub(crate) fn authorize(control: &Control) -> SqlResult<()> {
     }
     Err(SqlError::new(
         SqlState::INSUFFICIENT_PRIVILEGE,
-        format!("tenants are administered by the administrator in the database \"{SYSTEM_DATABASE}\""),
+        format!(
+            "tenants and the server are administered by the administrator in the database \"{SYSTEM_DATABASE}\""
+        ),
     ))
 }
 
@@ -77,6 +81,15 @@ pub(crate) async fn run(
         HostStatement::DropSize { name, if_exists } => {
             done("DROP SIZE", size::remove(shared, &name, if_exists).await?)
         }
+        HostStatement::AlterServer { change } => {
+            server::alter(shared, &change).await?;
+            done("ALTER SERVER", Vec::new())
+        }
+        HostStatement::AlterVolume { name, change } => {
+            done("ALTER VOLUME", server::alter_volume(shared, &name, &change).await?)
+        }
+        HostStatement::ShowServer => show::rows(&statement, show::server(shared), "SHOW SERVER"),
+        HostStatement::ShowVolumes => show::rows(&statement, show::volumes(shared), "SHOW VOLUMES"),
         HostStatement::ShowTenants => show::rows(&statement, show::tenants(shared), "SHOW TENANTS"),
         HostStatement::ShowSizes => show::rows(&statement, show::sizes(shared), "SHOW SIZES"),
         HostStatement::Evict { ref name } => {
@@ -96,7 +109,7 @@ pub(crate) fn skipped(error: &SqlError) -> SqlError {
 pub(crate) fn warnings_of_new(shared: &Shared, name: &str) -> Vec<SqlError> {
     let mut grown = Grown::default();
     if let Some(entry) = shared.tenants.named(name) {
-        entry.with_row(|row| grown.note(&Promise::default(), &row.promise));
+        entry.with_row(|row| grown.note(shared, &row.volume, &Promise::default(), &row.promise));
     }
     grown.warnings(shared)
 }
@@ -182,7 +195,7 @@ async fn alter(shared: &Arc<Shared>, name: &str, change: &OptionChange) -> SqlRe
     }
     catalogue::update(shared, entry.id, &row).await?;
     let mut grown = Grown::default();
-    grown.note(&before.promise, &row.promise);
+    grown.note(shared, &row.volume, &before.promise, &row.promise);
     entry.change_row(|there| *there = row);
     Ok(grown.warnings(shared))
 }

@@ -1,6 +1,6 @@
-//! CREATE, ALTER, DROP SIZE and SHOW SIZES.
+//! CREATE, ALTER, DROP SIZE, ALTER SERVER, ALTER VOLUME, and what shows them.
 
-use base::SqlResult;
+use base::{SqlError, SqlResult};
 
 use super::options::{change, options};
 use super::tenant::HostStatement;
@@ -23,6 +23,27 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
     if tokens.take_words(&["DROP", "SIZE"]) {
         let if_exists = tokens.take_if_exists();
         return Ok(Some(HostStatement::DropSize { name: tokens.name()?, if_exists }));
+    }
+    if tokens.take_words(&["SHOW", "SERVER"]) {
+        return Ok(Some(HostStatement::ShowServer));
+    }
+    if tokens.take_words(&["SHOW", "VOLUMES"]) {
+        return Ok(Some(HostStatement::ShowVolumes));
+    }
+    // Anything else that is called so is PostgreSQL's foreign server.
+    if ["SET", "RESET"].iter().any(|word| tokens.peek_words(&["ALTER", "SERVER", word])) {
+        tokens.next();
+        tokens.next();
+        return Ok(Some(HostStatement::AlterServer { change: change(tokens)? }));
+    }
+    if tokens.take_words(&["ALTER", "VOLUME"]) {
+        let name = tokens.name()?;
+        return Ok(Some(HostStatement::AlterVolume { name, change: change(tokens)? }));
+    }
+    if tokens.peek_words(&["ALTER", "SYSTEM"]) {
+        return Err(SqlError::unsupported("ALTER SYSTEM").with_hint(
+            "Use ALTER SERVER in the database \"rowhouse\", or the options that the server is started with.",
+        ));
     }
     Ok(None)
 }

@@ -44,6 +44,14 @@ pub enum HostStatement {
     DropSize { name: String, if_exists: bool },
     /// `SHOW SIZES`
     ShowSizes,
+    /// `ALTER SERVER {SET (option = value, …) | RESET (option, …)}`
+    AlterServer { change: OptionChange },
+    /// `SHOW SERVER`
+    ShowServer,
+    /// `ALTER VOLUME name {SET (option = value, …) | RESET (option, …)}`
+    AlterVolume { name: String, change: OptionChange },
+    /// `SHOW VOLUMES`
+    ShowVolumes,
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>> {

@@ -121,6 +121,14 @@ fn sizes_are_made_altered_and_dropped() {
     let dropped = HostStatement::DropSize { name: "gold".into(), if_exists: true };
     assert_eq!(host("drop size if exists gold"), dropped);
     assert_eq!(host("show sizes"), HostStatement::ShowSizes);
+    assert_eq!(host("show server"), HostStatement::ShowServer);
+    assert_eq!(host("show volumes"), HostStatement::ShowVolumes);
+    let change = OptionChange::Set(vec![("policy".into(), "max_only".into())]);
+    assert_eq!(host("ALTER SERVER SET (policy = 'max_only')"), HostStatement::AlterServer { change });
+    let change = OptionChange::Reset(vec!["iops_limit".into()]);
+    let altered = HostStatement::AlterVolume { name: "default".into(), change };
+    assert_eq!(host("alter volume default reset (iops_limit)"), altered);
+    assert_eq!(error("ALTER SYSTEM SET work_mem = 1").state(), base::SqlState::FEATURE_NOT_SUPPORTED);
 }
 
 #[test]
@@ -139,6 +147,9 @@ fn options_that_make_no_sense_are_syntax_errors() {
         "ALTER SIZE gold RESET (cpu, cpu)",
         "ALTER SIZE gold RESET (cpu = 1)",
         "DROP SIZE",
+        "ALTER SERVER SET policy = max_only",
+        "ALTER SERVER SET (policy = max_only, Policy = reservations)",
+        "ALTER VOLUME SET (iops_limit = 1)",
         "SHOW SIZES gold",
         &minuses,
     ] {

@@ -74,7 +74,8 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         if !self.start.administrator || self.start.tenant != TenantId::SYSTEM {
-            let message = "tenants are administered by the administrator in the database \"rowhouse\"";
+            let message =
+                "tenants and the server are administered by the administrator in the database \"rowhouse\"";
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
         }
         let what = match statement {
@@ -86,7 +87,13 @@ impl Session {
             HostStatement::CreateSize { .. } => Some("CREATE SIZE"),
             HostStatement::AlterSize { .. } => Some("ALTER SIZE"),
             HostStatement::DropSize { .. } => Some("DROP SIZE"),
-            HostStatement::ShowTenants | HostStatement::ShowSizes | HostStatement::Evict { .. } => None,
+            HostStatement::AlterServer { .. } => Some("ALTER SERVER"),
+            HostStatement::AlterVolume { .. } => Some("ALTER VOLUME"),
+            HostStatement::ShowTenants
+            | HostStatement::ShowSizes
+            | HostStatement::ShowServer
+            | HostStatement::ShowVolumes
+            | HostStatement::Evict { .. } => None,
         };
         if let Some(what) = what
             && self.transaction.is_block()

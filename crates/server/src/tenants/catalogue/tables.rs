@@ -12,6 +12,7 @@ use tenant::catalog::{Catalog, Relation, Table};
 use super::super::Home;
 use super::super::internal::{literal, query};
 use super::super::sizes::SHIPPED;
+use super::named::Named;
 use crate::shared::Shared;
 
 pub(super) const SCHEMA: &str = "rowhouse";
@@ -26,6 +27,8 @@ struct Wanted {
     rows: fn() -> String,
 }
 
+const NAMED: &str = "name text PRIMARY KEY, options text NOT NULL";
+
 const WANTED: &[Wanted] = &[
     Wanted {
         name: TENANTS,
@@ -33,12 +36,9 @@ const WANTED: &[Wanted] = &[
         added: &[("size", "text")],
         rows: String::new,
     },
-    Wanted {
-        name: "sizes",
-        columns: "name text PRIMARY KEY, promise text NOT NULL",
-        added: &[],
-        rows: shipped_sizes,
-    },
+    Wanted { name: Named::Sizes.table(), columns: NAMED, added: &[], rows: shipped_sizes },
+    Wanted { name: Named::Volumes.table(), columns: NAMED, added: &[], rows: String::new },
+    Wanted { name: Named::Server.table(), columns: NAMED, added: &[], rows: String::new },
 ];
 
 fn shipped_sizes() -> String {

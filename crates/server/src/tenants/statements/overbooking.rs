@@ -1,30 +1,41 @@
 //! What the administrator is told when more is reserved than there is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use base::{ByteCount, Severity, SqlError, SqlState, TenantId};
+use base::{ByteCount, Severity, SqlError, SqlState, TenantId, VolumeNo};
 use governor::{MilliCores, Promise};
 
 use super::super::SYSTEM_TENANT;
 use crate::shared::Shared;
 
-/// Of what a statement has reserved more than was before.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// Of what a statement has reserved more than was before, or left less.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Grown {
     cpu: bool,
     memory: bool,
+    /// I/Os on these volumes.
+    io: BTreeSet<VolumeNo>,
 }
 
 impl Grown {
-    /// Takes in one tenant's change.
-    pub(super) fn note(&mut self, before: &Promise, after: &Promise) {
+    /// Takes in the change of one tenant, whose data file is on `volume`.
+    pub(super) fn note(&mut self, shared: &Shared, volume: &str, before: &Promise, after: &Promise) {
         self.cpu |= after.cpu.reserved > before.cpu.reserved;
         self.memory |= after.memory.memory > before.memory.memory;
+        if after.io.iops > before.io.iops {
+            self.io.extend(volumes_of(shared, volume));
+        }
+    }
+
+    /// Takes in that a volume gives less.
+    pub(super) fn note_volume(&mut self, volume: VolumeNo) {
+        self.io.insert(volume);
     }
 
     /// The warnings for what is overbooked and was not, or not as much. Looks at all tenants if anything has grown.
-    pub(super) fn warnings(self, shared: &Shared) -> Vec<SqlError> {
-        if self == Grown::default() {
+    pub(super) fn warnings(&self, shared: &Shared) -> Vec<SqlError> {
+        if *self == Grown::default() {
             return Vec::new();
         }
         let sums = Reserved::of(shared);
@@ -45,6 +56,16 @@ impl Grown {
             let reserved = ByteCount(sums.memory);
             warnings.push(warning(format!("memory is overbooked: {reserved} of {budget} are reserved")));
         }
+        for volume in shared.volumes.list().iter().filter(|volume| self.io.contains(&volume.number)) {
+            let reserved = sums.on(volume.number).iops;
+            if let Some(there) = volume.capacity().filter(|there| reserved > *there) {
+                let name = &volume.name;
+                let message = format!(
+                    "volume \"{name}\" is overbooked: {reserved} of {there} I/Os a second are reserved"
+                );
+                warnings.push(warning(message));
+            }
+        }
         warnings
     }
 }
@@ -54,7 +75,7 @@ fn warning(message: String) -> SqlError {
 }
 
 /// Thousandths of a core, of any number of them.
-struct Cores(u64);
+pub(super) struct Cores(pub(super) u64);
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,28 +85,53 @@ impl fmt::Display for Cores {
     }
 }
 
+/// The volumes that a tenant's promise of I/O is for: that of its data file, and the logs'.
+fn volumes_of(shared: &Shared, volume: &str) -> [VolumeNo; 2] {
+    let of_log = shared.config.log_volume();
+    [shared.config.volume_no(volume).unwrap_or(of_log), of_log]
+}
+
 /// What all tenants have reserved together.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Reserved {
-    cpu: u64,
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Reserved {
+    /// In thousandths of a core.
+    pub(super) cpu: u64,
     system_cpu: u64,
-    memory: u64,
+    pub(super) memory: u64,
+    io: BTreeMap<VolumeNo, ReservedIo>,
+}
+
+/// On one volume, each second.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct ReservedIo {
+    pub(super) iops: u64,
+    pub(super) bandwidth: u64,
 }
 
 impl Reserved {
-    fn of(shared: &Shared) -> Reserved {
+    pub(super) fn of(shared: &Shared) -> Reserved {
         let mut sums = Reserved::default();
         for (_, entry) in shared.tenants.list() {
             entry.with_row(|row| {
-                let cpu = u64::from(row.promise.cpu.reserved.0);
+                let promise = &row.promise;
+                let cpu = u64::from(promise.cpu.reserved.0);
                 sums.cpu += cpu;
                 if entry.id == TenantId::SYSTEM {
                     sums.system_cpu = cpu;
                 }
-                sums.memory = sums.memory.saturating_add(row.promise.memory.memory.0);
+                sums.memory = sums.memory.saturating_add(promise.memory.memory.0);
+                for volume in BTreeSet::from(volumes_of(shared, &row.volume)) {
+                    let io = sums.io.entry(volume).or_default();
+                    io.iops = io.iops.saturating_add(promise.io.iops);
+                    io.bandwidth = io.bandwidth.saturating_add(promise.io.bandwidth.0);
+                }
             });
         }
         sums
+    }
+
+    pub(super) fn on(&self, volume: VolumeNo) -> ReservedIo {
+        self.io.get(&volume).copied().unwrap_or_default()
     }
 }
 
@@ -97,19 +143,5 @@ mod tests {
     fn cores_are_shown_as_promises_are() {
         let shown = [0, 1, 500, 2000, 2600, 8_192_125].map(|cores| Cores(cores).to_string());
         assert_eq!(shown, ["0", "0.001", "0.5", "2", "2.6", "8192.125"]);
-    }
-
-    #[test]
-    fn only_more_is_growth() {
-        let promise =
-            |text: &str| text.parse::<governor::PromiseOptions>().unwrap().over(&Promise::default());
-        let grown = |before: &str, after: &str| {
-            let mut grown = Grown::default();
-            grown.note(&promise(before), &promise(after));
-            (grown.cpu, grown.memory)
-        };
-        assert_eq!(grown("cpu = 1", "cpu = 1, memory = 1B"), (false, true));
-        assert_eq!(grown("cpu = 1, memory = 2B", "cpu = 2, memory = 1B"), (true, false));
-        assert_eq!(grown("cpu = 1", "cpu_max = 2, cpu_weight = 7"), (false, false));
     }
 }

@@ -1,9 +1,11 @@
-//! SHOW TENANTS and SHOW SIZES.
+//! SHOW TENANTS, SHOW SIZES, SHOW SERVER and SHOW VOLUMES.
 
-use governor::PromiseKey;
+use base::ByteCount;
+use governor::{PromiseKey, ServerKey, VolumeKey};
 use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
+use super::overbooking::{Cores, Reserved};
 use crate::shared::Shared;
 
 /// What SHOW TENANTS counts of a tenant's pages.
@@ -36,6 +38,19 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
         }
         HostStatement::ShowSizes => {
             [text("name"), field("tenants", PgType::Int8)].into_iter().chain(promised()).collect()
+        }
+        HostStatement::ShowServer => {
+            let mut fields: Vec<_> = ServerKey::ALL.iter().map(|key| text(key.as_str())).collect();
+            fields.push(field("workers", PgType::Int4));
+            fields.extend(["cpu_reserved", "memory", "memory_reserved"].map(text));
+            fields
+        }
+        HostStatement::ShowVolumes => {
+            let mut fields = vec![text("name"), text("path")];
+            fields.extend(VolumeKey::ALL.iter().map(|key| text(key.as_str())));
+            fields.push(field("iops_reserved", PgType::Int8));
+            fields.push(text("bandwidth_reserved"));
+            fields
         }
         HostStatement::Evict { .. } => vec![field("evict", PgType::Int8)],
         _ => Vec::new(),
@@ -102,6 +117,33 @@ pub(super) fn sizes(shared: &Shared) -> Vec<Row> {
         let mut values: Row = vec![Datum::Text(name.as_str().into()), Datum::Int8(having(&name))];
         values.extend(PromiseKey::ALL.iter().map(|&key| text_or_null(options.get(key))));
         rows.push(values);
+    }
+    rows
+}
+
+pub(super) fn server(shared: &Shared) -> Vec<Row> {
+    let (options, sums) = (shared.policy.get(), Reserved::of(shared));
+    let mut row: Row = ServerKey::ALL.iter().map(|&key| Datum::Text(options.get(key).into())).collect();
+    row.push(Datum::Int4(shared.workers.len() as i32));
+    row.push(Datum::Text(Cores(sums.cpu).to_string().into()));
+    row.push(Datum::Text(shared.config.memory.to_string().into()));
+    row.push(Datum::Text(ByteCount(sums.memory).to_string().into()));
+    vec![row]
+}
+
+pub(super) fn volumes(shared: &Shared) -> Vec<Row> {
+    let sums = Reserved::of(shared);
+    let mut rows = Vec::new();
+    for volume in shared.volumes.list() {
+        let (options, reserved) = (volume.options(), sums.on(volume.number));
+        let mut row: Row = vec![
+            Datum::Text(volume.name.as_str().into()),
+            Datum::Text(volume.path.display().to_string().into()),
+        ];
+        row.extend(VolumeKey::ALL.iter().map(|&key| Datum::Text(options.get(key).into())));
+        row.push(Datum::Int8(reserved.iops as i64));
+        row.push(Datum::Text(ByteCount(reserved.bandwidth).to_string().into()));
+        rows.push(row);
     }
     rows
 }

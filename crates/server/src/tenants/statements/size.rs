@@ -9,9 +9,11 @@ use base::{SqlError, SqlResult, SqlState};
 use governor::{Promise, PromiseOptions};
 use sql::session::OptionChange;
 
-use super::super::promises::{self, NO_SIZE, checked, no_such_size, refused, with_size};
-use super::super::{Entry, Subject, catalogue};
+use super::super::catalogue::{self, Named};
+use super::super::promises::{self, NO_SIZE, checked, no_such_size, with_size};
+use super::super::{Entry, Subject};
 use super::overbooking::Grown;
+use super::server::apply;
 use super::skipped;
 use crate::executor::yield_now;
 use crate::shared::Shared;
@@ -53,26 +55,15 @@ pub(super) async fn create(
         return if if_not_exists { Ok(vec![skipped(&exists)]) } else { Err(exists) };
     }
     let mut size = PromiseOptions::default();
-    apply(&mut size, &OptionChange::Set(options))?;
-    catalogue::set_size(shared, &name, &size).await?;
+    change_options(&mut size, &OptionChange::Set(options))?;
+    catalogue::set_named(shared, Named::Sizes, &name, &size).await?;
     shared.sizes.set(name, size);
     Ok(Vec::new())
 }
 
-/// Changes a size's options. They have to make sense by themselves.
-fn apply(size: &mut PromiseOptions, change: &OptionChange) -> SqlResult<()> {
-    match change {
-        OptionChange::Set(options) => {
-            for (key, value) in options {
-                size.set(key, value).map_err(|error| refused(&error))?;
-            }
-        }
-        OptionChange::Reset(keys) => {
-            for key in keys {
-                size.reset(key).map_err(|error| refused(&error))?;
-            }
-        }
-    }
+/// Changes a size's options, which have to make sense by themselves.
+fn change_options(size: &mut PromiseOptions, change: &OptionChange) -> SqlResult<()> {
+    apply(size, change, PromiseOptions::set, PromiseOptions::reset)?;
     checked(size.over(&Promise::default())).map(drop)
 }
 
@@ -84,7 +75,7 @@ pub(super) async fn alter(
 ) -> SqlResult<Vec<SqlError>> {
     let _claim = shared.claims.change(claim(&name))?;
     let mut size = shared.sizes.get(&name).ok_or_else(|| no_such_size(&name))?;
-    apply(&mut size, change)?;
+    change_options(&mut size, change)?;
     // While the size is claimed no other tenant comes to have it, and the options of those that do stay as they are.
     let tenants = tenants_of(shared, &name);
     let mut grown = Grown::default();
@@ -92,9 +83,9 @@ pub(super) async fn alter(
         let row = entry.row();
         let promise = with_size(&row, &size)
             .map_err(|error| error.with_detail(format!("Tenant \"{tenant}\" has this size.")))?;
-        grown.note(&row.promise, &promise);
+        grown.note(shared, &row.volume, &row.promise, &promise);
     }
-    catalogue::set_size(shared, &name, &size).await?;
+    catalogue::set_named(shared, Named::Sizes, &name, &size).await?;
     shared.sizes.set(name, size.clone());
     for some in tenants.chunks(CHANGED_AT_ONCE) {
         for (_, entry) in some {
@@ -126,7 +117,7 @@ pub(super) async fn remove(shared: &Arc<Shared>, name: &str, if_exists: bool) ->
             .with_detail(named.join("\n"))
             .with_hint("Give them another one, or none, with ALTER TENANT … SET (size = …)."));
     }
-    catalogue::drop_size(shared, name).await?;
+    catalogue::drop_named(shared, Named::Sizes, name).await?;
     shared.sizes.remove(name);
     Ok(Vec::new())
 }
