@@ -86,3 +86,45 @@ fn a_limit_of_reads_holds_and_can_be_lifted() {
         assert!(lifted < limited / 2.0, "{lifted} s, {limited} s with the limit");
     });
 }
+
+#[test]
+fn a_limit_of_log_writes_holds_up_its_own_tenants_commits_alone() {
+    let server = Server::start_with(&["--workers", "1"]);
+    run(async {
+        for name in ["acme", "other"] {
+            server.create_tenant(name).await;
+        }
+        let (admin, acme, other) =
+            (server.admin().await, server.owner("acme").await, server.owner("other").await);
+        for owner in [&acme, &other] {
+            owner.batch_execute("CREATE TABLE n (i int PRIMARY KEY)").await.expect("a table");
+        }
+        admin.batch_execute("ALTER TENANT acme SET (iops_max = 20)").await.expect("altered");
+        let began = Instant::now();
+        for i in 0..30 {
+            acme.batch_execute(&format!("INSERT INTO n VALUES ({i})")).await.expect("a row");
+        }
+        let limited = began.elapsed().as_secs_f64();
+        assert!(limited >= 1.3, "{limited} s for 30 commits at 20 writes a second");
+        // In blocks too, and another tenant of the same log goes on meanwhile.
+        let commits = async {
+            for i in 0..20 {
+                acme.batch_execute(&format!("BEGIN; INSERT INTO n VALUES (1{i:03}); COMMIT"))
+                    .await
+                    .expect("a row");
+            }
+        };
+        let beside = async {
+            for i in 0..20 {
+                other.batch_execute(&format!("INSERT INTO n VALUES ({i})")).await.expect("a row");
+            }
+            Instant::now()
+        };
+        let (_, beside) = tokio::join!(commits, beside);
+        assert!(beside.elapsed() > Duration::from_millis(100), "the other tenant waited for nobody");
+        for (owner, rows) in [(&acme, 50), (&other, 20)] {
+            let row = owner.query_one("SELECT count(*)::int8 FROM n", &[]).await.expect("a row");
+            assert_eq!(row.get::<_, i64>(0), rows, "each once");
+        }
+    });
+}

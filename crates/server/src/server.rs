@@ -127,11 +127,11 @@ impl Server {
         let reserves = dirs.map(|dir| SpaceReserve::new(&env.disk, dir, config.space_reserve)).collect();
         let of_history = env.charging(&io_accounts.of(TenantId::SYSTEM, DATA_VOLUME));
         let history = History::new(of_history.disk, &config.data_dir);
-        let volumes = Volumes::new(&config, governing.io.clone());
+        let volumes =
+            Volumes::new(&config, VolumeCalibration::look_at_all(env, &config), governing.io.clone());
         let shared = Arc::new(Shared {
             env: env.clone(),
             reserves,
-            calibrations: VolumeCalibration::look_at_all(env, &config),
             sessions: Sessions::new(env, &config),
             config,
             tenants: Tenants::default(),
@@ -256,8 +256,8 @@ impl Server {
     }
 
     /// What is known of the speed of each volume: the data directory's first, then those of the configuration, the logs' last.
-    pub fn calibrations(&self) -> &[VolumeCalibration] {
-        &self.shared.calibrations
+    pub fn calibrations(&self) -> impl Iterator<Item = &VolumeCalibration> {
+        self.shared.volumes.list().iter().map(|volume| &volume.calibration)
     }
 
     /// The file with the administrator's generated password, if there is one.

@@ -11,7 +11,6 @@ use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
-use crate::calibration::VolumeCalibration;
 use crate::executor::WorkerHandle;
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger};
@@ -70,8 +69,6 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     /// By volume, in the order of the configuration, the data directory's first; then that of the log.
     pub(crate) reserves: Vec<Arc<SpaceReserve>>,
-    /// What each volume was measured to do, by its number.
-    pub(crate) calibrations: Vec<VolumeCalibration>,
     /// What the logs of earlier starts hold.
     pub(crate) redo: RedoIndex,
     pub(crate) head_starts: HeadStarts,

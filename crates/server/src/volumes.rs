@@ -3,7 +3,7 @@
 //! Truth of their options is the table `rowhouse.volumes`. What is set here is in force at once: the schedule of each volume holds
 //! the limit, the meter judges by it.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,6 +11,7 @@ use base::{Nanos, VolumeNo};
 use governor::{IoCapacity, Policy, VolumeOptions};
 
 use crate::ServerConfig;
+use crate::calibration::VolumeCalibration;
 use crate::executor::IoGoverning;
 
 /// One volume: a directory of data files, or the logs'.
@@ -18,6 +19,8 @@ pub(crate) struct Volume {
     pub(crate) number: VolumeNo,
     pub(crate) name: String,
     pub(crate) path: PathBuf,
+    /// As it was found at the start.
+    pub(crate) calibration: VolumeCalibration,
     options: Mutex<VolumeOptions>,
 }
 
@@ -26,9 +29,24 @@ impl Volume {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// I/Os a second that can be given out, if anybody knows.
+    /// I/Os a second that can be given out, if anybody knows: what it was measured to do, and what it may.
     pub(crate) fn capacity(&self) -> Option<u64> {
-        self.options().iops_limit.map(NonZeroU64::get)
+        self.measured()
+            .map(|(_, iops)| iops)
+            .into_iter()
+            .chain(self.options().iops_limit.map(NonZeroU64::get))
+            .min()
+    }
+
+    /// Requests in flight past which latency only grows, and I/Os a second then: of reads or writes, whichever are fewer.
+    fn measured(&self) -> Option<(NonZeroU32, u64)> {
+        let found = self.calibration.found.as_ref().ok()?;
+        Some((NonZeroU32::new(found.depth)?, found.iops_read.min(found.iops_write)))
+    }
+
+    fn io_capacity(&self, options: &VolumeOptions) -> IoCapacity {
+        let (depth, iops) = self.measured().map_or((0, 0), |(depth, iops)| (depth.get(), iops));
+        IoCapacity { iops, depth, iops_limit: options.iops_limit.map(NonZeroU64::get) }
     }
 }
 
@@ -39,18 +57,30 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    pub(crate) fn new(config: &ServerConfig, io: IoGoverning) -> Volumes {
+    /// With what was found of each volume's calibration, by number: so many requests are in flight at most.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        calibrations: Vec<VolumeCalibration>,
+        io: IoGoverning,
+    ) -> Volumes {
         let dirs = config.volumes.iter().map(|(_, dir)| dir.clone());
         let dirs = std::iter::once(config.data_dir.clone()).chain(dirs).chain([config.log_dir()]);
-        let volume = |(number, (name, path)): (usize, (&str, PathBuf))| Volume {
-            number: VolumeNo(u32::try_from(number).expect("fewer than 2^32 volumes")),
-            name: name.to_owned(),
-            path,
-            options: Mutex::default(),
-        };
-        let list: Vec<_> = config.volume_names().zip(dirs).enumerate().map(volume).collect();
+        let volume =
+            |(number, ((name, path), calibration)): (usize, ((&str, PathBuf), VolumeCalibration))| Volume {
+                number: VolumeNo(u32::try_from(number).expect("fewer than 2^32 volumes")),
+                name: name.to_owned(),
+                path,
+                calibration,
+                options: Mutex::default(),
+            };
+        let list: Vec<_> =
+            config.volume_names().zip(dirs).zip(calibrations).enumerate().map(volume).collect();
         assert_eq!(list.len(), io.volumes().len(), "each volume is governed");
         assert_eq!(list.last().map(|volume| volume.number), Some(config.log_volume()));
+        for (volume, governed) in list.iter().zip(io.volumes()) {
+            governed.schedule.set_depth(volume.measured().map(|(depth, _)| depth));
+            governed.meter.set_capacity(volume.io_capacity(&VolumeOptions::default()));
+        }
         Volumes { list, io }
     }
 
@@ -69,8 +99,7 @@ impl Volumes {
         *there = options;
         let governed = &self.io.volumes()[volume.number.0 as usize];
         governed.schedule.set_iops_limit(options.iops_limit);
-        let iops_limit = options.iops_limit.map(NonZeroU64::get);
-        governed.meter.set_capacity(IoCapacity { iops_limit, ..IoCapacity::default() });
+        governed.meter.set_capacity(volume.io_capacity(&options));
         self.io.wake_all();
     }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use base::{ByteCount, CommitNo, Lsn, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId, TxnId};
+use base::{
+    ByteCount, CommitNo, Lsn, Nanos, Oid, PageNo, SessionId, SqlError, SqlState, TenantId, TreeId, TxnId,
+};
 use btree::{Cursor, Seek, TreeRoot};
 use env::Env;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -39,6 +41,12 @@ pub trait RedoSink {
     /// Errors: 53100 on a full disk, 58030 where nothing can be written any more.
     fn admit(&self, _len: usize, _demand: Demand) -> Result<(), SqlError> {
         Ok(())
+    }
+
+    /// When, by the server's clock, the tenant may append again; `None`: now. A commit that changes something waits until then, so that
+    /// nobody else's waits with it in the log. Asked before [`RedoSink::admit`].
+    fn opens_at(&self) -> Option<Nanos> {
+        None
     }
 
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn;

@@ -150,6 +150,11 @@ impl WorkerIo {
         }
     }
 
+    /// When a tenant is below its limits of a volume again; `None` if it is.
+    pub(super) fn opens_at(&mut self, tenant: TenantId, volume: VolumeNo, now: Nanos) -> Option<Nanos> {
+        self.volumes[volume.0 as usize].queue.opens_at(tenant, now)
+    }
+
     /// Tells the meter that a request is issued.
     fn issue(&mut self, volume: usize, waiting: &Waiting, place: IoPlace, now: Nanos) -> IoTicket {
         let meter = &mut self.volumes[volume].meter;

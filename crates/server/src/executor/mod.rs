@@ -27,6 +27,7 @@ pub use io_governing::IoGoverning;
 pub(crate) use io_governing::{INTERVAL as IO_INTERVAL, end_after as io_interval_end};
 pub(crate) use io_permits::WorkerPermits;
 pub use proxy::{PROXY_QUANTUM, Proxy};
+pub(crate) use worker::io_opens_at;
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
 
 #[cfg(test)]

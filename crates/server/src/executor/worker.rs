@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use base::{Nanos, TenantId, WorkerId};
+use base::{Nanos, TenantId, VolumeNo, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
 
 use super::governing::Governing;
@@ -61,6 +61,7 @@ struct Local {
     now: Cell<Nanos>,
     /// Whose task is being polled, and since when.
     polling: Cell<Option<(TenantId, Ticks)>>,
+    io: Rc<RefCell<WorkerIo>>,
     env: Env,
 }
 
@@ -97,6 +98,14 @@ pub fn current_worker() -> Option<WorkerHandle> {
 /// The tenant whose task is being polled.
 pub fn current_tenant() -> Option<TenantId> {
     CURRENT.with_borrow(|current| current.as_ref()?.polling.get().map(|(tenant, _)| tenant))
+}
+
+/// When a tenant is below its limits of I/O on a volume again; `None` if it is, or outside of a turn.
+pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
+    CURRENT.with_borrow(|current| {
+        let local = current.as_ref()?;
+        local.io.borrow_mut().opens_at(tenant, volume, local.env.now())
+    })
 }
 
 /// How long the present poll has run; zero outside one. About 20 ns: check it every few rows, not each.
@@ -157,6 +166,7 @@ impl Worker {
             queues: RefCell::new(queues),
             now: Cell::new(env.now()),
             polling: Cell::new(None),
+            io: io.clone(),
             env: env.clone(),
         };
         Ok(Worker {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId};
+use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
 use env::Env;
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
 use governor::Promise;
@@ -48,6 +48,7 @@ pub(crate) struct Home {
     path: PathBuf,
     worker: WorkerHandle,
     log: LogWriter,
+    log_volume: VolumeNo,
     shared: Weak<Shared>,
     cell: HomeCell<State>,
     /// The phase, for readers on other threads.
@@ -183,6 +184,7 @@ impl Home {
             cell: HomeCell::new(&seat.handle, state),
             worker: seat.handle.clone(),
             log: seat.log.clone(),
+            log_volume: config.log_volume(),
             shared: Arc::downgrade(shared),
             phase: AtomicU8::new(CLOSED),
             last_used: AtomicU64::new(0),
@@ -367,6 +369,8 @@ impl Home {
         let mut tenant = state.tenant.take().ok_or_else(crashed)?;
         tenant.set_storage_max(self.storage_max());
         let mut sink = CountingSink {
+            tenant: self.id,
+            log_volume: self.log_volume,
             log: &self.log,
             refusal: state.refusal.as_ref(),
             reserves: &self.reserves,

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use base::{ByteCount, CommitNo, Lsn, SqlError, SqlResult, SqlState, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
 use storage::redo::LogWriter;
 use tenant::{Demand, RedoSet, RedoSink};
 
+use crate::executor;
 use crate::space_reserve::SpaceReserve;
 
 /// The worker's log, counting what goes into it.
 pub(super) struct CountingSink<'a> {
+    pub(super) tenant: TenantId,
+    /// The volume that the log is on.
+    pub(super) log_volume: VolumeNo,
     pub(super) log: &'a LogWriter,
     /// Why the tenant's data file takes no checkpoint, if it does not.
     pub(super) refusal: Option<&'a SqlError>,
@@ -38,6 +42,10 @@ impl RedoSink for CountingSink<'_> {
             return Err(spent.refusal());
         }
         RedoSink::admit(self.log, len, demand)
+    }
+
+    fn opens_at(&self) -> Option<Nanos> {
+        executor::io_opens_at(self.tenant, self.log_volume)
     }
 
     fn begin_set(&mut self, tenant: TenantId) -> RedoSet {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Nanos, SqlError, SqlResult, SqlState};
 use tenant::{CommitWait, Isolation, Savepoint, Txn};
 
 use super::setting::{Id, Lasting};
@@ -134,15 +134,24 @@ impl Session {
     /// Makes ready what a commit in this turn needs.
     ///
     /// # Errors
-    /// A pause for room, for pages that left memory, for the branch to catch up. XX001 for a damaged page.
+    /// A pause for room, for pages that left memory, for the branch to catch up, for the tenant's limit of log writes. XX001 for a damaged page.
     fn before_commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         self.catch_up(home)?;
         let Some(open) = self.transaction.open() else { return Ok(()) };
         match home.tenant.commit_wait(&mut open.txn)? {
-            None => Ok(()),
-            Some(CommitWait::Memory(wait)) => Err(Pause::Memory(wait)),
-            Some(CommitWait::Pages(requests)) => Err(Pause::Pages(requests)),
+            Some(CommitWait::Memory(wait)) => return Err(Pause::Memory(wait)),
+            Some(CommitWait::Pages(requests)) => return Err(Pause::Pages(requests)),
+            None => {}
         }
+        let wait = match home.redo.opens_at() {
+            Some(at) if open.txn.has_changes() => at - self.start.host.now(),
+            _ => return Ok(()),
+        };
+        if wait == Nanos(0) {
+            return Ok(());
+        }
+        home.tenant.keep_locks(&mut open.txn);
+        Err(Pause::Sleep(wait))
     }
 
     /// Commits the open transaction and ends it; on an error it has been rolled back.

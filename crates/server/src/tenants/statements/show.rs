@@ -6,6 +6,7 @@ use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
 use super::overbooking::{Cores, Reserved};
+use crate::calibration::VolumeCalibration;
 use crate::shared::Shared;
 
 /// What SHOW TENANTS counts of a tenant's pages.
@@ -50,6 +51,11 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
             fields.extend(VolumeKey::ALL.iter().map(|key| text(key.as_str())));
             fields.push(field("iops_reserved", PgType::Int8));
             fields.push(text("bandwidth_reserved"));
+            fields.push(field("depth", PgType::Int4));
+            let measured = ["iops_read", "iops_write", "durable_writes"];
+            fields.extend(measured.map(|name| field(name, PgType::Int8)));
+            fields.push(field("calibrated", PgType::TimestampTz));
+            fields.push(text("stale"));
             fields
         }
         HostStatement::Evict { .. } => vec![field("evict", PgType::Int8)],
@@ -131,6 +137,27 @@ pub(super) fn server(shared: &Shared) -> Vec<Row> {
     vec![row]
 }
 
+/// What a volume was measured to do; NULL where it was not, and the reason in the last column.
+fn calibration_of(volume: &VolumeCalibration, now: i64) -> Vec<Datum> {
+    let found = match &volume.found {
+        Ok(found) => found,
+        Err(reason) => {
+            let mut row = vec![Datum::Null; 5];
+            row.push(Datum::Text(reason.to_string().into()));
+            return row;
+        }
+    };
+    let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
+    vec![
+        Datum::Int4(i32::try_from(found.depth).unwrap_or(i32::MAX)),
+        count(found.iops_read),
+        count(found.iops_write),
+        count(found.durable_writes_per_second),
+        Datum::TimestampTz(crate::session::from_unix_seconds(0) + found.measured_at),
+        volume.staleness(now).map_or(Datum::Null, |stale| Datum::Text(stale.to_string().into())),
+    ]
+}
+
 pub(super) fn volumes(shared: &Shared) -> Vec<Row> {
     let sums = Reserved::of(shared);
     let mut rows = Vec::new();
@@ -143,6 +170,7 @@ pub(super) fn volumes(shared: &Shared) -> Vec<Row> {
         row.extend(VolumeKey::ALL.iter().map(|&key| Datum::Text(options.get(key).into())));
         row.push(Datum::Int8(reserved.iops as i64));
         row.push(Datum::Text(ByteCount(reserved.bandwidth).to_string().into()));
+        row.extend(calibration_of(&volume.calibration, shared.env.clock.unix_micros()));
         rows.push(row);
     }
     rows
