@@ -73,8 +73,12 @@ impl Tally {
         }
     }
 
-    fn per_second(&self) -> f64 {
-        self.requests as f64 / (self.last - self.mark).as_secs_f64().max(1e-9)
+    /// A device that was silent to the end of the stretch, for longer than requests take, had stalled: then that time counts too,
+    /// or the few requests before it would make it look faster than any other.
+    fn per_second(&self, window: Window) -> f64 {
+        let stalled = (window.until - self.last).0 > 2 * self.latency.mean().0;
+        let end = if stalled { window.until } else { self.last };
+        self.requests as f64 / (end - self.mark).as_secs_f64().max(1e-9)
     }
 }
 
@@ -92,7 +96,7 @@ impl Load {
         let tallies = self.on_threads(env, threads, window)?;
         let mut latency = DelayHistogram::default();
         tallies.iter().for_each(|tally| latency.merge(&tally.latency));
-        let mut per_second: f64 = tallies.iter().map(Tally::per_second).sum();
+        let mut per_second: f64 = tallies.iter().map(|tally| tally.per_second(window)).sum();
         if self.operation == Operation::Write {
             // What is only written is not done: the sync takes its part of the time.
             let first = tallies.iter().map(|tally| tally.begin).min().unwrap_or(begin);
@@ -183,5 +187,36 @@ impl Load {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Window = Window { from: Nanos::from_millis(10), until: Nanos::from_millis(100) };
+
+    /// Requests a second on a ring whose requests of 1 ms each were complete at these instants.
+    fn per_second(completed_ms: impl IntoIterator<Item = u64>) -> f64 {
+        let mut tally = Tally::new(Nanos(0));
+        for end in completed_ms {
+            tally.note(Nanos::from_millis(end - 1), Nanos::from_millis(end), WINDOW);
+        }
+        tally.per_second(WINDOW)
+    }
+
+    #[test]
+    fn a_rate_does_not_depend_on_where_the_window_cuts() {
+        assert_eq!(per_second(1..=110).round(), 1_000.0);
+        assert_eq!(per_second((1..=110).step_by(7)).round(), (1_000.0_f64 / 7.0).round());
+        assert_eq!(per_second([250]).round(), 4.0, "so slow that only the last one is there");
+        assert_eq!(per_second([]), 0.0);
+    }
+
+    #[test]
+    fn a_stall_at_the_end_counts() {
+        // 30 at once and then nothing, until the device is back.
+        let stalled = per_second([9].into_iter().chain([10; 30]).chain([900; 8]));
+        assert_eq!(stalled.round(), (30.0_f64 / 0.091).round());
     }
 }
