@@ -1,0 +1,111 @@
+//! What a home does at the beginning and the end of a checkpoint, and what comes of one that fails.
+
+use std::task::{Poll, Waker};
+
+use base::{ByteCount, SqlError, SqlResult, SqlState};
+use storage::Hurry;
+
+use super::Home;
+use crate::tenants::checkpoints::Begun;
+
+impl Home {
+    /// What came of the last checkpoint: after a failure commits are refused, and reading goes on, until one succeeds. So a
+    /// tenant whose file cannot be written does not fill the log that it shares.
+    pub(in crate::tenants) fn note_checkpoint(&self, failure: Option<SqlError>) {
+        self.cell.with(|state| match (failure, &state.refusal) {
+            (Some(failure), None) => {
+                tracing::error!(
+                    tenant = self.id.0,
+                    error = failure.message(),
+                    "a checkpoint failed: the tenant takes no writes until one succeeds"
+                );
+                state.refusal =
+                    Some(failure.with_hint("What is read may be read on; writing goes on by itself."));
+            }
+            (Some(failure), Some(_)) => {
+                tracing::debug!(tenant = self.id.0, error = failure.message(), "a checkpoint failed again");
+            }
+            (None, Some(_)) => {
+                tracing::info!(tenant = self.id.0, "the data file can be written again");
+                state.refusal = None;
+            }
+            (None, None) => {}
+        });
+    }
+
+    /// Gives out what was set aside on its data file's volume; true if there was any.
+    pub(in crate::tenants) fn release_reserve(&self) -> bool {
+        self.reserves[0].release()
+    }
+
+    /// Whether commits are refused because a checkpoint failed.
+    pub(in crate::tenants) fn is_refusing(&self) -> bool {
+        self.cell.with(|state| state.refusal.is_some())
+    }
+
+    pub(in crate::tenants) fn begin_checkpoint(&self) -> SqlResult<Option<Begun>> {
+        self.cell.with(|state| {
+            let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else {
+                return Ok(None);
+            };
+            let began = env::now();
+            if state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0) {
+                state.checkpointed_at = began;
+                return Ok(None);
+            }
+            let (commit, wait_for) = (tenant.committed(), tenant.newest_pending());
+            let checkpoint = tenant.begin_checkpoint().map_err(|error| {
+                SqlError::new(SqlState::IO_ERROR, format!("a checkpoint cannot begin: {error}"))
+            })?;
+            if let Some(shared) = self.shared_if_running() {
+                shared.snapshot_pauses.record(env::now() - began);
+            }
+            state.checkpointing = true;
+            state.hurry = Some(checkpoint.hurry());
+            let logged = std::mem::take(&mut state.logged);
+            Ok(Some(Begun { checkpoint, commit, wait_for, logged, began, incarnation: state.incarnation }))
+        })
+    }
+
+    pub(in crate::tenants) fn finish_checkpoint(&self, begun: Begun) -> bool {
+        self.cell.with(|state| {
+            state.checkpointing = false;
+            state.hurry = None;
+            state.waiters.drain(..).for_each(Waker::wake);
+            if state.incarnation != begun.incarnation {
+                return false;
+            }
+            let published =
+                state.tenant.as_mut().is_some_and(|tenant| tenant.finish_checkpoint(begun.checkpoint));
+            state.checkpointed_at = begun.began;
+            if !published {
+                state.logged += begun.logged;
+            }
+            published
+        })
+    }
+
+    /// Has the checkpoint that is under way, if one is, write as fast as it can. At home only.
+    pub(in crate::tenants) fn hurry_checkpoint(&self) {
+        self.cell.with(|state| state.hurry.iter().for_each(Hurry::ask));
+    }
+
+    /// Waits for the end of the checkpoint that is under way, if one is. At home only.
+    pub(in crate::tenants) async fn checkpoint_ended(&self) {
+        std::future::poll_fn(|cx| {
+            self.cell.with(|state| {
+                if !state.checkpointing {
+                    return Poll::Ready(());
+                }
+                state.waiters.push(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
+    }
+
+    /// Whether the opening that began a checkpoint still is the tenant's.
+    pub(in crate::tenants) fn is_of_now(&self, begun: &Begun) -> bool {
+        self.cell.with(|state| state.incarnation == begun.incarnation)
+    }
+}
