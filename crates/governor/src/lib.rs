@@ -23,12 +23,16 @@ mod work_memory;
 pub use advisor::{Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, advise};
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
-pub use memory::{EvictionTime, UseTimes, VictimChoice};
+pub use memory::{
+    EvictionTime, MemoryDemand, MemoryPrice, MemoryPricing, MemoryShare, OwnAges, UseTimes, VictimChoice,
+};
 pub use meter::{
-    Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval, IoMeter,
-    IoMeterVolume, IoRow, IoUsage, LedgerRow, OperatorWorkMeter, Resource, Retention, RollUp, RollUpBlock,
-    RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled, SparseHistogram,
-    StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
+    CURVE, Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval,
+    IoMeter, IoMeterVolume, IoRow, IoUsage, LedgerRow, MemoryAudit, MemoryCounts, MemoryMeter, MemoryMeters,
+    MemoryRow, MemoryTally, MemoryTerms, OperatorWorkMeter, PageIo, PageSample, PageUse, Resource, Retention,
+    RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled,
+    SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
+    WriteCause,
 };
 pub use option::OptionError;
 pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};

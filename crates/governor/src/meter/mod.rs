@@ -6,12 +6,18 @@
 mod cpu;
 mod io;
 mod ledger;
+mod memory;
 mod rollup;
 mod work_memory;
 
 pub use cpu::{CpuAudit, CpuFeed, CpuMeters, CpuTerms};
 pub use io::{DelayHistogram, IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow, IoUsage};
 pub use ledger::{Cause, Delays, LedgerRow, Resource};
+pub(crate) use memory::EVIDENCE_MIN;
+pub use memory::{
+    CURVE, MemoryAudit, MemoryCounts, MemoryMeter, MemoryMeters, MemoryRow, MemoryTally, MemoryTerms, PageIo,
+    PageSample, PageUse, WriteCause,
+};
 pub use rollup::{
     Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled,
     SparseHistogram, WallMinute,
