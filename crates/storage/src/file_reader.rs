@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base::limits::PAGE_SIZE;
 use base::{PageNo, SlotNo, TenantId};
@@ -10,7 +11,7 @@ use env::{File, IoBuf};
 use crate::file_error::FileError;
 use crate::frame::Frame;
 use crate::map::PageLocation;
-use crate::version::Location;
+use crate::version::{Location, PageVersion};
 use crate::{Corrupt, PageBytes, Room};
 
 /// Where a slot begins, in bytes from the start of the file.
@@ -29,6 +30,11 @@ pub struct LoadedPage {
 }
 
 impl LoadedPage {
+    /// The page and its version, if somebody asked for it.
+    pub(crate) fn asked_for(&self) -> Option<(PageNo, Arc<PageVersion>)> {
+        (!self.is_ahead).then(|| (self.from.page, Arc::clone(&self.from.version)))
+    }
+
     /// Gives the bytes to their version, unless another reader was first.
     pub(crate) fn take_in(self) {
         let LoadedPage { from, frame, is_ahead, room } = self;

@@ -16,6 +16,7 @@ mod frame_stock;
 mod image;
 mod map;
 mod memory_budget;
+mod metering;
 mod node_page;
 mod pages;
 mod radix;

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, Epoch, PageNo, SlotNo};
+use governor::PageUse;
 use rustc_hash::FxHashMap;
 
 use crate::branch::{Behind, Branch, Discarded, Left, Switch};
@@ -17,6 +18,7 @@ use crate::file_error::FileError;
 use crate::file_reader::{LoadedPage, PageRun};
 use crate::frame::Frame;
 use crate::memory_budget::{MemoryBudget, PageTally};
+use crate::metering::Metering;
 use crate::radix::{Entry, INNER_LEVELS_MAX, Inner, Leaf, Link, covers, kid_index, shift_of};
 use crate::side::Side;
 use crate::snapshot::{fault_of, unreadable};
@@ -88,6 +90,7 @@ pub struct PageMap {
     pub(crate) switches: Vec<Switch>,
     pub(crate) discarded: Discarded,
     pub(crate) hand: Hand,
+    pub(crate) metering: Metering,
     /// The page that a scan missed last, and those it said it would want next.
     ahead: RefCell<(PageNo, Vec<PageNo>)>,
     /// By how many statements pages are held.
@@ -205,6 +208,7 @@ impl PageMap {
             switches: Vec::new(),
             discarded: Discarded::default(),
             hand: Hand::default(),
+            metering: Metering::default(),
             ahead: RefCell::default(),
             held: FxHashMap::default(),
             shared,
@@ -310,7 +314,24 @@ impl PageMap {
 
     /// Takes in pages read from the file, unless another reader was first.
     pub fn load(&mut self, loaded: Vec<LoadedPage>) {
-        loaded.into_iter().for_each(LoadedPage::take_in);
+        for page in loaded {
+            let asked_for = page.asked_for();
+            page.take_in();
+            if let Some((no, version)) = asked_for {
+                self.note_read(no, &version);
+            }
+        }
+    }
+
+    /// Tells that page `no` was read for somebody who will use it.
+    fn note_read(&self, no: PageNo, version: &Arc<PageVersion>) {
+        // The use that follows is this one.
+        if let Some(entry) = self.current.entry(no)
+            && entry.version.as_ref().is_some_and(|here| Arc::ptr_eq(here, version))
+        {
+            entry.warm_up();
+        }
+        self.note_use(no, PageUse::Read);
     }
 
     /// What is to be read from the file for `first`: with it, up to `ahead_max` of the pages that the scan which missed it
@@ -345,15 +366,22 @@ impl PageMap {
         *self.ahead.borrow_mut() = (no, (0..pages_max).map_while(ahead).collect());
     }
 
+    /// The bytes of a page whose entry has no address of them.
     #[cold]
-    fn missing<'a>(&'a self, entry: Option<&'a Entry>, no: PageNo) -> Result<&'a PageBytes, PageFault> {
-        match entry.and_then(|entry| entry.version.as_ref().zip(Some(entry))) {
-            Some((version, entry)) if self.shared.reads_in_turn() => {
+    fn cold<'a>(&'a self, entry: Option<&'a Entry>, no: PageNo) -> Result<&'a PageBytes, PageFault> {
+        let Some((version, entry)) = entry.and_then(|entry| entry.version.as_ref().zip(Some(entry))) else {
+            return Err(fault_of(entry, no));
+        };
+        match entry.warm_up() {
+            Some(was_ahead) => self.note_use(no, if was_ahead { PageUse::Read } else { PageUse::Found }),
+            None if self.shared.reads_in_turn() => {
                 version.load_blocking(no, &self.shared).map_err(|error| unreadable(no, error))?;
-                Ok(entry.bytes().expect("just loaded, and only the owner evicts"))
+                self.note_read(no, version);
             }
-            _ => Err(fault_of(entry, no)),
+            None => return Err(fault_of(Some(entry), no)),
         }
+        // Telling a use has the meter forget others, of this page never.
+        Ok(entry.warm_bytes().expect("in memory, and only the owner evicts"))
     }
 
     /// Versions that the live map left behind before anything wrote them, and that snapshots keep in memory.
@@ -395,6 +423,7 @@ impl PageMap {
     pub(crate) fn begin_checkpoint(&mut self) -> (Snapshot, Vec<Arc<PageVersion>>, Behind) {
         assert!(!self.is_being_checkpointed(), "one checkpoint at a time");
         assert!(!self.is_in_branch(), "a checkpoint is of the live pages");
+        self.note_checkpoint();
         let snapshot = self.snapshot();
         self.left_behind.checkpoint = Some(snapshot.epoch);
         self.checkpointed = snapshot.epoch;
@@ -436,8 +465,11 @@ impl PageMap {
     #[cold]
     fn page_mut_slow(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
         let found = self.current.entry(no);
-        if found.and_then(Entry::data).is_none() {
-            self.missing(found, no)?;
+        if found.and_then(Entry::warm_data).is_none() {
+            self.cold(found, no)?;
+            if found.is_some_and(|entry| entry.born == self.current.epoch) {
+                return self.page_mut(no);
+            }
         }
         let (epoch, checkpointed) = (self.current.epoch, self.checkpointed);
         let Writing { entry, mut left_behind, retired, shared } = self.entry_mut(no);
@@ -451,15 +483,18 @@ impl PageMap {
                 left_behind.note_reused(location, shared);
             }
             None => {
-                let frame = Frame::copy_of(entry.bytes().expect("found above"));
+                let frame = Frame::copy_of(entry.warm_bytes().expect("found above"));
                 let new = Entry::new(PageVersion::resident(frame, shared), epoch);
                 let old = std::mem::replace(entry, new);
                 left_behind.note_page(no, old, retired);
             }
         }
         self.current.changed += u64::from(first_change);
+        if first_change {
+            self.note_change(no);
+        }
         self.note_of_branch(no);
-        let mut data = self.current.entry(no).and_then(Entry::data).expect("found above");
+        let mut data = self.current.entry(no).and_then(Entry::warm_data).expect("found above");
         // SAFETY: as in `page_mut`; the entry is of the current epoch now.
         Ok(unsafe { data.as_mut() })
     }
@@ -526,8 +561,8 @@ impl ReadPages for PageMap {
     #[inline]
     fn page(&self, no: PageNo) -> Result<&PageBytes, PageFault> {
         match self.current.entry(no) {
-            Some(entry) if let Some(bytes) = entry.bytes() => Ok(bytes),
-            entry => self.missing(entry, no),
+            Some(entry) if let Some(bytes) = entry.warm_bytes() => Ok(bytes),
+            entry => self.cold(entry, no),
         }
     }
 
@@ -546,7 +581,7 @@ impl WritePages for PageMap {
     fn page_mut(&mut self, no: PageNo) -> Result<&mut PageBytes, PageFault> {
         if let Some(entry) = self.current.entry(no)
             && entry.born == self.current.epoch
-            && let Some(mut data) = entry.data()
+            && let Some(mut data) = entry.warm_data()
         {
             // SAFETY: an entry of the current epoch holds a version that no snapshot reaches (taking one moves the
             // epoch on), and `&mut self` excludes every other borrow of the live map's pages.
@@ -569,6 +604,8 @@ impl WritePages for PageMap {
         self.current.pages += 1;
         self.current.changed += 1;
         self.note_of_branch(no);
+        self.note_use(no, PageUse::Made);
+        self.note_change(no);
         no
     }
 
@@ -584,6 +621,7 @@ impl WritePages for PageMap {
         if born > self.checkpointed {
             self.current.changed = self.current.changed.saturating_sub(1);
         }
+        self.note_release(no, born > self.checkpointed);
     }
 }
 
@@ -592,6 +630,7 @@ impl Drop for PageMap {
         if let Some(budget) = self.shared.budget() {
             budget.end_holds(self.held.values().map(|count| *count as usize).sum());
         }
+        self.refund_meter();
         self.shared.close();
     }
 }

@@ -198,6 +198,11 @@ impl MemoryBudget {
         ByteCount(self.limit)
     }
 
+    /// What may be promised to tenants together: what evictors leave in memory.
+    pub fn promisable(&self) -> ByteCount {
+        ByteCount(self.limit - 2 * self.headroom)
+    }
+
     /// Bytes charged now.
     pub fn resident(&self) -> ByteCount {
         ByteCount(self.resident.load(Ordering::Relaxed))
@@ -257,7 +262,7 @@ impl MemoryBudget {
 
     /// Bytes that evictors should still evict; 0 when the second mark is reached.
     pub fn excess(&self) -> ByteCount {
-        ByteCount(self.resident.load(Ordering::Relaxed).saturating_sub(self.limit - 2 * self.headroom))
+        ByteCount(self.resident.load(Ordering::Relaxed).saturating_sub(self.promisable().0))
     }
 
     /// Bytes of unwritten pages of one tenant at which it is to be checkpointed: a quarter of the limit.

@@ -123,28 +123,28 @@ impl Entry {
         Entry { version: self.version.clone(), born: self.born, data }
     }
 
-    /// Where the page's bytes are, for the live map: valid while it is borrowed.
+    /// Where the page's bytes are, if the entry has their address. For the live map: valid while it is borrowed.
     #[inline]
-    pub(crate) fn data(&self) -> Option<NonNull<PageBytes>> {
-        NonNull::new(self.data.load(Ordering::Acquire)).or_else(|| self.find_data())
+    pub(crate) fn warm_data(&self) -> Option<NonNull<PageBytes>> {
+        NonNull::new(self.data.load(Ordering::Acquire))
     }
 
-    #[cold]
-    fn find_data(&self) -> Option<NonNull<PageBytes>> {
+    /// Sets the address from the version, if the page is in memory; true if it was read ahead and not used before.
+    pub(crate) fn warm_up(&self) -> Option<bool> {
         let version = self.version.as_ref()?;
         let data = version.data()?;
-        version.note_first_use();
+        let was_ahead = version.note_first_use();
         self.data.store(data.as_ptr(), Ordering::Release);
-        Some(data)
+        Some(was_ahead)
     }
 
-    /// The page's bytes, if they are in memory. For the live map only.
+    /// The page's bytes, if the entry has their address. For the live map only.
     #[inline]
-    pub(crate) fn bytes(&self) -> Option<&PageBytes> {
+    pub(crate) fn warm_bytes(&self) -> Option<&PageBytes> {
         // SAFETY: the entry holds the version, and the version its frame: only the live map evicts, through `&mut` of
         // itself, so not while this borrow of its entry lives. The bytes are written only by the live map, which needs
         // `&mut` of itself too, in versions no snapshot reaches.
-        self.data().map(|data| unsafe { data.as_ref() })
+        self.warm_data().map(|data| unsafe { data.as_ref() })
     }
 
     /// Clears the address; says whether it was set, so that the page was used since it was last cleared. For the live map's

@@ -118,9 +118,8 @@ impl<'s> PinnedPages<'s> {
         loop {
             if let Some(page) = version.pin() {
                 // The read was the use; a page of a scan is not to look as if it was used twice.
-                if !was_read {
-                    version.touch();
-                }
+                let was_ahead = !was_read && version.touch();
+                self.snapshot.shared.metered.post_use(no, version, was_read || was_ahead);
                 return Ok(page);
             }
             let depth = self.snapshot.shared.budget().map_or(0, |budget| budget.read_ahead());
@@ -191,13 +190,15 @@ impl ReadPages for FrozenPages {
         let version = self.0.version(no)?;
         match version.data() {
             Some(data) => {
-                version.touch();
+                let was_ahead = version.touch();
+                self.0.shared.metered.post_use(no, version, was_ahead);
                 // SAFETY: `self` lives within a borrow of the live map (`PageMap::frozen`), whose owner alone evicts and needs
                 // it exclusively to do so. The bytes are not written: a snapshot reaches them.
                 Ok(unsafe { data.as_ref() })
             }
             None if self.0.shared.reads_in_turn() => {
                 version.load_blocking(no, &self.0.shared).map_err(|error| unreadable(no, error))?;
+                self.0.shared.metered.post_use(no, version, true);
                 self.page(no)
             }
             None => Err(PageFault::Miss(no)),

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Weak};
 
-use base::{PageNo, TenantId};
+use base::PageNo;
 use governor::{EvictionTime, VictimChoice};
 
 use crate::PageMap;
@@ -138,9 +138,9 @@ fn resident_pages(first: u32, leaf: &Leaf) -> impl Iterator<Item = (PageNo, &Pag
 
 impl PageMap {
     /// Sweeps over the next few pages, at most 256: one step, a few microseconds. `now` is the server's eviction clock.
-    pub fn sweep(&mut self, tenant: TenantId, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
+    pub fn sweep(&mut self, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
+        self.take_posts();
         let mut swept = Swept::default();
-        let is_victim = &mut |uses| choice.is_victim(tenant, uses, now);
         loop {
             match self.hand {
                 Hand::Current(from) => {
@@ -149,7 +149,7 @@ impl PageMap {
                     {
                         for (no, version) in resident_pages(first, leaf) {
                             let used = self.cool(no);
-                            self.consider(no, version, used, is_victim, now, &mut swept);
+                            self.consider(no, version, used, choice, now, &mut swept);
                         }
                         self.hand = Hand::Current(first.checked_add(FANOUT as u32));
                         return swept;
@@ -163,7 +163,7 @@ impl PageMap {
                         for (no, version) in resident_pages(first, leaf) {
                             if !self.has_version(no, version) {
                                 let used = self.cool(no);
-                                self.consider(no, version, used, is_victim, now, &mut swept);
+                                self.consider(no, version, used, choice, now, &mut swept);
                             }
                         }
                         self.hand = Hand::Other(first.checked_add(FANOUT as u32));
@@ -185,7 +185,7 @@ impl PageMap {
                         if !self.has_version(no, version) {
                             // The other state may have it.
                             let used = self.branch.is_some() && self.cool(no);
-                            self.consider(no, version, used, is_victim, now, &mut swept);
+                            self.consider(no, version, used, choice, now, &mut swept);
                         }
                     }
                     self.hand = Hand::Replaced(i, first.checked_add(FANOUT as u32));
@@ -197,7 +197,7 @@ impl PageMap {
                         // The branch may have it still, or the live pages again since they were a branch.
                         let is_reached = self.branch.is_some() || self.has_version(*no, version);
                         let used = is_reached && self.cool(*no);
-                        self.consider(*no, version, used, is_victim, now, &mut swept);
+                        self.consider(*no, version, used, choice, now, &mut swept);
                     }
                     if ended {
                         self.hand = Hand::default();
@@ -220,15 +220,20 @@ impl PageMap {
         no: PageNo,
         version: &PageVersion,
         used: bool,
-        is_victim: &mut dyn FnMut(governor::UseTimes) -> bool,
+        choice: &mut VictimChoice,
         now: EvictionTime,
         swept: &mut Swept,
     ) {
         swept.visited += 1;
         let uses = version.uses();
         if used || uses.is_touched() {
+            self.note_used(choice, uses, now);
             version.set_uses(uses.used_at(now));
-        } else if version.is_evictable() && !self.is_held(no) && is_victim(uses) && version.evict() {
+        } else if version.is_evictable()
+            && !self.is_held(no)
+            && self.is_victim(choice, uses, now)
+            && version.evict()
+        {
             swept.evicted += 1;
         }
     }
@@ -261,6 +266,7 @@ impl PageMap {
             let held = |no: &PageNo| self.held.contains_key(no);
             evicted += versions.iter().filter(|(no, version)| !held(no) && version.evict()).count() as u64;
             if ended {
+                self.note_emptied();
                 return evicted;
             }
         }

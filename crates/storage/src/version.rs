@@ -21,6 +21,7 @@ use crate::PageBytes;
 use crate::file_reader::FileReader;
 use crate::frame::{Frame, FrameCell};
 use crate::memory_budget::{MemoryBudget, PageCounts};
+use crate::metering::Metered;
 
 /// Where a page lies in its data file, and the CRC-32C its bytes must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +69,7 @@ pub(crate) struct MapShared {
     /// Charged too, once the map has one.
     budget: OnceLock<Arc<MemoryBudget>>,
     pub(crate) counts: PageCounts,
+    pub(crate) metered: Metered,
     /// Misses at home are read at once, blocking, instead of being told.
     reads_in_turn: AtomicBool,
     /// Page versions that some root holds.
@@ -335,14 +337,16 @@ impl PageVersion {
         }
     }
 
-    /// Notes a use by a reader that does not go through the live map's entry.
-    pub(crate) fn touch(&self) {
-        if !self.note_first_use() {
+    /// Notes a use by a reader that does not go through the live map's entry; true if the page was read ahead for it.
+    pub(crate) fn touch(&self) -> bool {
+        let is_first = self.note_first_use();
+        if !is_first {
             self.set_uses(self.uses().touched());
         }
+        is_first
     }
 
-    /// Notes that a page which was read ahead is used; false if it was before.
+    /// Notes that a page which was read ahead is used; false if it was before, or was not read ahead.
     pub(crate) fn note_first_use(&self) -> bool {
         let is_first = self.uses() == UseTimes::default();
         if is_first {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use base::{PageNo, SqlError, TxnId};
-use governor::{EvictionTime, VictimChoice};
+use governor::{EvictionTime, MemoryShare, MemoryTally, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::{
     FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageRun, PageTally, Swept,
@@ -104,6 +104,16 @@ impl Tenant {
     /// Charges the tenant's pages to `budget` from here on; call once, before anyone else has the tenant.
     pub fn charge_to(&mut self, budget: &Arc<MemoryBudget>) {
         self.pages.charge_to(budget);
+    }
+
+    /// Keeps to its terms of memory, and has its pages metered, from now on: see [`storage::PageMap::set_memory_terms`].
+    pub fn set_memory_terms(&mut self, share: &Arc<MemoryShare>, tally: &Arc<MemoryTally>) {
+        self.pages.set_memory_terms(share, tally);
+    }
+
+    /// Says that the next checkpoint is for making room: see [`storage::PageMap::write_for_room`].
+    pub fn write_for_room(&mut self) {
+        self.pages.write_for_room();
     }
 
     /// Where to read a page that a statement of `txn` missed; `None` if it has come in meanwhile.
@@ -349,7 +359,7 @@ impl Tenant {
 
     /// One step of a sweep that makes room: see [`storage::PageMap::sweep`].
     pub fn sweep(&mut self, choice: &mut VictimChoice, now: EvictionTime) -> Swept {
-        self.pages.sweep(self.id, choice, now)
+        self.pages.sweep(choice, now)
     }
 
     /// Evicts what can be evicted, for experiments; how many pages.
@@ -365,7 +375,7 @@ impl Tenant {
             if budget.excess().0 == 0 {
                 return;
             }
-            self.pages.sweep(self.id, &mut choice, budget.eviction_time());
+            self.pages.sweep(&mut choice, budget.eviction_time());
         }
     }
 

@@ -16,7 +16,7 @@ fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
     let mut evicted = 0;
     loop {
         let now = store.memory.eviction_time();
-        let Swept { evicted: more, ends_lap, .. } = store.map.sweep(TENANT, choice, now);
+        let Swept { evicted: more, ends_lap, .. } = store.map.sweep(choice, now);
         evicted += more;
         if ends_lap {
             return evicted;
@@ -218,7 +218,7 @@ fn snapshots_are_read_on_other_threads_while_their_pages_come_and_go() {
                 let no = pages[rng.random_range(0..pages.len())];
                 match step % 4 {
                     0 => store.write(no, round << 32 | step),
-                    1 => drop(store.map.sweep(TENANT, &mut choice, EvictionTime(step as u32))),
+                    1 => drop(store.map.sweep(&mut choice, EvictionTime(step as u32))),
                     2 => drop(store.map.evict(no)),
                     _ => drop(fetch(&store.env, &mut store.map, &store.file, no).expect("readable")),
                 }

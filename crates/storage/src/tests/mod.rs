@@ -8,6 +8,7 @@ mod files;
 mod fixture;
 mod image;
 mod journal_disk;
+mod metering;
 mod model;
 mod rot;
 mod simulated;

@@ -102,7 +102,7 @@ fn apply_to_pages(store: &mut Store, snapshots: &mut Snapshots, op: &Op) {
         Op::Sweep(steps) => {
             let mut choice = VictimChoice::default();
             for _ in 0..*steps {
-                store.map.sweep(TENANT, &mut choice, store.memory.eviction_time());
+                store.map.sweep(&mut choice, store.memory.eviction_time());
             }
         }
         Op::EvictAll => {
