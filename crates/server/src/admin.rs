@@ -167,7 +167,7 @@ fn render(shared: &Shared) -> String {
         each(&|f| f.cpu.to_string()),
     );
     type Promised = fn(&Totals) -> f64;
-    let promised: [(&str, &str, Promised); 7] = [
+    let promised: [(&str, &str, Promised); 10] = [
         ("cpu_demanded_seconds", "Of its promised processor time, what the tenant had tasks for.", |p| {
             Nanos(p.cpu.demanded).as_secs_f64()
         }),
@@ -178,6 +178,13 @@ fn render(shared: &Shared) -> String {
         ("io_bytes", "Bytes read and written for the tenant, all volumes.", |p| p.io_bytes as f64),
         ("io_demanded", "Of its promised I/Os, what the tenant asked for.", |p| p.io.demanded as f64),
         ("io_missed", "Of that, what was not issued in time.", |p| p.io.missed as f64),
+        (
+            "memory_demanded",
+            "Page I/Os that its promised memory would have spared, of sampled pages, scaled.",
+            |p| p.memory.demanded as f64,
+        ),
+        ("memory_spared", "Page I/Os that memory spared it, of the same pages.", |p| p.memory.given as f64),
+        ("memory_missed", "Page I/Os beyond those of its promised memory.", |p| p.memory.missed as f64),
         ("owed", "What the tenant is owed for what it missed, by its penalty.", |p| {
             p.owed_micros as f64 / 1e6
         }),

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
+use governor::{MemoryMeters, VictimChoice};
 use storage::MemoryBudget;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
@@ -143,6 +144,8 @@ impl Server {
             analytic,
             log_dir,
             memory,
+            memory_meters: MemoryMeters::new(),
+            victims: VictimChoice::default(),
             redo,
             head_starts,
             reception: Arc::new(ReceptionCounts::default()),
@@ -205,6 +208,7 @@ impl Server {
         }
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
+        shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::set_memory_prices(shared.clone())).detach();
         self.ledger = Some(LedgerThread::start(shared, governing)?);
         let reception = Reception {
             env: env.clone(),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::TenantId;
 use env::Env;
+use governor::{MemoryMeters, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
@@ -67,6 +68,10 @@ pub(crate) struct Shared {
     pub(crate) log_dir: LogDir,
     /// What all tenants' pages may take.
     pub(crate) memory: Arc<MemoryBudget>,
+    /// What becomes of the promises of it.
+    pub(crate) memory_meters: Arc<MemoryMeters>,
+    /// Whose pages leave it: each worker's evictor has a clone.
+    pub(crate) victims: VictimChoice,
     /// By volume, in the order of the configuration, the data directory's first; then that of the log.
     pub(crate) reserves: Vec<Arc<SpaceReserve>>,
     /// What the logs of earlier starts hold.

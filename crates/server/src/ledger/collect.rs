@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
-use base::{Nanos, TenantId};
+use base::{ByteCount, Nanos, TenantId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
-use governor::{CpuAudit, CpuTerms, LedgerRow, Resource, Retention, RollUp, RollUpBlock, WallMinute};
+use governor::{
+    CpuAudit, CpuTerms, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, WallMinute,
+};
 use rustc_hash::FxHashMap;
 
 use super::Totals;
@@ -88,6 +90,7 @@ struct Collector {
     shared: Weak<Shared>,
     cpu: CpuAudit,
     io: IoAudit,
+    memory: MemoryAudit,
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
     tenants: FxHashMap<TenantId, Account>,
@@ -107,13 +110,22 @@ struct Account {
     totals: Totals,
 }
 
+/// Bytes of pages that the server's own tenant has beyond its promise.
+fn system_over(shared: &Shared) -> ByteCount {
+    let Some(system) = shared.tenants.get(TenantId::SYSTEM) else { return ByteCount(0) };
+    let (resident, _) = system.home.page_figures();
+    ByteCount(resident.0.saturating_sub(system.row().promise.memory.memory.0))
+}
+
 impl Collector {
     fn new(shared: &Arc<Shared>, governing: &Governing) -> Collector {
+        let (meters, promisable) = (shared.memory_meters.clone(), shared.memory.promisable());
         let cores = u32::try_from(shared.workers.len()).expect("fewer than 2^32 workers");
         Collector {
             shared: Arc::downgrade(shared),
             cpu: CpuAudit::new(governing.cpu.meters().clone(), cores, shared.env.now()),
             io: IoAudit::new(&governing.io, shared.env.now()),
+            memory: MemoryAudit::new(meters, promisable, shared.env.now()),
             rows: VecDeque::new(),
             row_count: 0,
             tenants: FxHashMap::default(),
@@ -137,6 +149,7 @@ impl Collector {
             self.tenants.entry(row.ledger.tenant).or_default().totals.io_bytes += row.usage.given.bytes().0;
             ended.push(row.ledger);
         }
+        self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
         self.add(ended);
         self.forget_old(now);
         let known = self.known(&shared);
@@ -153,7 +166,8 @@ impl Collector {
             names: self.names.clone(),
         });
         let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
-        Some(cpu_end.min(self.io.next_end(now)))
+        let memory_end = self.memory.next_end().unwrap_or(cpu_end);
+        Some(cpu_end.min(memory_end).min(self.io.next_end(now)))
     }
 
     fn write(&mut self, ended: &RollUpBlock, now: WallMinute) {

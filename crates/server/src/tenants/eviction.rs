@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, SqlError, SqlResult, TenantId};
 use governor::VictimChoice;
-use tenant::WriterWait;
+use tenant::{Tenant, WriterWait};
 
 use super::Home;
 use crate::executor::yield_now;
@@ -41,7 +41,7 @@ struct Visit {
 
 /// Makes room on worker `index` until the worker stops.
 pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
-    let mut evictor = Evictor { index, choice: VictimChoice::default(), next: TenantId(0) };
+    let mut evictor = Evictor { index, choice: shared.victims.clone(), next: TenantId(0) };
     let mut dry_rounds = 0;
     loop {
         shared.memory.pressure(index).await;
@@ -58,7 +58,7 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
             let worth = shared.memory.excess().0 / WRITE_PART;
             let written = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 // Failures are logged where they happen.
-                Some((_, home)) => home.checkpoint_or_wait().await.is_ok() && !home.is_refusing(),
+                Some((_, home)) => home.checkpoint_for_room().await.is_ok() && !home.is_refusing(),
                 None => false,
             };
             if !written && shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
@@ -97,9 +97,9 @@ impl Evictor {
         for home in homes {
             self.next = home.id();
             loop {
-                let (visited, choice) = (home.clone(), std::mem::take(&mut self.choice));
+                let (visited, choice) = (home.clone(), self.choice.clone());
                 let visit = home.worker().spawn(home.id(), async move { visited.make_room(choice).await });
-                // After a visit that panicked the choice begins anew.
+                // After a visit that panicked the choice goes on as it was.
                 let Some(visit) = visit.await else { break };
                 self.choice = visit.choice;
                 round.evicted += visit.evicted;
@@ -141,9 +141,16 @@ impl Home {
             yield_now().await;
         }
         if self.with_tenant(|tenant| tenant.is_dirty()) == Some(true) {
+            self.with_tenant(Tenant::write_for_room);
             self.start_checkpoint();
         }
         visit
+    }
+
+    /// A checkpoint that is not the log's but makes room, or the end of the one under way.
+    async fn checkpoint_for_room(self: &Arc<Home>) -> SqlResult<()> {
+        self.with_tenant(Tenant::write_for_room);
+        self.checkpoint_or_wait().await
     }
 
     /// Waits once for what a writing statement or a commit is told to wait for; it then asks again.
@@ -152,7 +159,7 @@ impl Home {
     /// 58030 or 53100: the changed pages cannot be written.
     pub(crate) async fn await_memory(self: &Arc<Home>, wait: WriterWait) -> SqlResult<()> {
         match wait {
-            WriterWait::Checkpoint => self.checkpoint_or_wait().await?,
+            WriterWait::Checkpoint => self.checkpoint_for_room().await?,
             WriterWait::Room => drop(self.shared()?.memory.room().await),
         }
         Ok(())
@@ -170,7 +177,7 @@ impl Home {
                 return Ok(None);
             }
             home.checkpoint_or_wait().await?;
-            Ok(home.with_tenant(tenant::Tenant::evict_all))
+            Ok(home.with_tenant(Tenant::evict_all))
         });
         task.await.unwrap_or_else(|| Err(SqlError::internal("evicting a tenant did not finish")))
     }

@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
 use env::Env;
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
-use governor::Promise;
+use governor::{MemoryShare, Promise};
 use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
 use storage::redo::{LogWriter, RedoIndex};
@@ -70,6 +70,7 @@ pub(crate) struct Home {
     reserves: [Arc<SpaceReserve>; 2],
     /// Working memory of a query; [`NO_LIMIT`] for no limit.
     work_memory_max: AtomicU64,
+    memory_share: Arc<MemoryShare>,
     /// As the worker was last told.
     terms: Mutex<Terms>,
 }
@@ -198,6 +199,7 @@ impl Home {
             temp,
             reserves,
             work_memory_max: AtomicU64::new(NO_LIMIT),
+            memory_share: Arc::default(),
             terms: Mutex::default(),
         }))
     }
@@ -230,7 +232,7 @@ impl Home {
 
     /// Puts a promise in force: what the governor keeps from the worker's next turn on, for what is queued too, the rest from the
     /// tenant's next statement on. Who was promised nothing costs nothing here until its first task.
-    pub(super) fn set_promise(&self, promise: &Promise) {
+    pub(super) fn set_promise(self: &Arc<Home>, promise: &Promise) {
         let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Terms::of(promise);
         // Sent under the lock: of two changes the later one's terms arrive last.
@@ -248,6 +250,12 @@ impl Home {
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
         self.work_memory_max.store(stored(promise.memory.work_memory_max), Ordering::Relaxed);
         self.temp.set_max(promise.temp_max);
+        self.set_memory_promise(promise);
+    }
+
+    /// Its part of the memory for pages.
+    pub(super) fn memory_share(&self) -> &Arc<MemoryShare> {
+        &self.memory_share
     }
 
     /// What an analytical query of the tenant may use.
@@ -571,8 +579,9 @@ impl Home {
         task.await.unwrap_or_else(|| Err(SqlError::internal("creating the tenant did not finish")))
     }
 
-    fn opened(&self, state: &mut State, tenant: Tenant) {
+    fn opened(&self, state: &mut State, mut tenant: Tenant) {
         let now = env::now();
+        self.keep_memory_promise(&mut tenant);
         let mut figures = self.lock_figures();
         if let Some(counters) = figures.counters.replace(tenant.page_counters()) {
             figures.before = figures.before + counters.tally();

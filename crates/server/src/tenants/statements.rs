@@ -241,6 +241,7 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     shared.log_dir.forget(entry.id);
     entry.home.worker().forget(entry.id);
     shared.ledger.forget(entry.id);
+    shared.memory_meters.forget(entry.id);
     shared.io_accounts.forget(entry.id);
     Ok(Vec::new())
 }
