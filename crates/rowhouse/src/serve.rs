@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base::ByteCount;
 use env::Env;
-use server::{Server, ServerConfig, Tls, TlsFiles};
+use server::{DEFAULT_VOLUME, LOG_VOLUME, Server, ServerConfig, Tls, TlsFiles};
 
 /// The environment variable with the first start's password of the administrator.
 const PASSWORD_VARIABLE: &str = "ROWHOUSE_ADMIN_PASSWORD";
@@ -79,6 +79,9 @@ pub(crate) struct Args {
 
 fn volume(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
+        Some((name @ (DEFAULT_VOLUME | LOG_VOLUME), _)) => {
+            Err(format!("\"{name}\" is the name of a volume that every server has"))
+        }
         Some((name, dir)) if !name.is_empty() && !dir.is_empty() => Ok((name.to_owned(), PathBuf::from(dir))),
         _ => Err("write NAME=DIR, for example fast=/mnt/nvme".to_owned()),
     }

@@ -96,6 +96,7 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         (&["bench", "tpcc", "--url", "postgres://admin:x@127.0.0.1:1/rowhouse"], "refused"),
         (&["serve", "--data", "/proc/rowhouse", "--listen", "127.0.0.1:0"], "/proc/rowhouse"),
         (&["serve", "--data", "x", "--memory", "much"], "memory"),
+        (&["serve", "--data", "x", "--volume", "log=/tmp"], "every server has"),
         (&["serve"], "--data"),
         (&["sleep"], "sleep"),
     ] {
