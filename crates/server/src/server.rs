@@ -289,6 +289,7 @@ impl Server {
         env::block_on(&shared.env, end_sessions(&shared));
         shared.analytic.shut_down();
         shared.log_dir.stop_waiting_for_space();
+        ServerPolicy::lift(&shared);
         env::block_on(&shared.env, checkpoint_all(&shared));
         if let Some(admin) = self.admin.take() {
             admin.stop();
