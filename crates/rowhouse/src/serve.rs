@@ -1,5 +1,6 @@
 //! `rowhouse serve`: a server until SIGINT or SIGTERM.
 
+use std::io::IsTerminal;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -120,7 +121,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A log that cannot be written, on a full disk perhaps, must not end what it tells of.
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
     subscriber.log_internal_errors(false).init();
     let env = Env::real();
     // Asked for now, so that a signal during the start is not lost.

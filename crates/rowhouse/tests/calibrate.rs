@@ -68,6 +68,7 @@ fn a_volume_is_calibrated_before_its_first_start_and_the_server_says_what_it_fin
     let mut server = Server::on(&data, &place);
     assert_eq!(warnings(&server), Vec::<String>::new(), "all is well");
     assert!(server.terminate().success());
+    drop(server);
     let kept = std::fs::read_to_string(fast.join("calibration")).expect("text");
     std::fs::write(fast.join("calibration"), kept.replace("depth", "deqth")).expect("a file can be written");
     let mut server = Server::on(&data, &place);

@@ -27,8 +27,8 @@ const KEPT_FOR: Nanos = Nanos::from_secs(3600);
 /// Rows kept at most, some 40 MB: the oldest go first.
 const ROWS_MAX: usize = 250_000;
 
-/// Between two collections, at least. A tenant in the middle of a change is asked again so soon.
-const PAUSE_MIN: Nanos = Nanos::from_millis(1);
+/// Between two collections, at least: tenants' intervals end all at different times, and are that much longer at most.
+const PAUSE_MIN: Nanos = Nanos::from_millis(100);
 
 /// The ledger's thread. Its own, since with thousands of tenants a collection takes milliseconds, which no worker has.
 pub(crate) struct LedgerThread {
@@ -150,13 +150,25 @@ impl Collector {
             ended.push(row.ledger);
         }
         self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
+        let names = shared.tenants.names_by_id(&self.names);
+        let is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
+        self.names = names;
         self.add(ended);
         self.forget_old(now);
-        let known = self.known(&shared);
         let minute = minute_of(&self.env, now);
-        let ended = self.rollup.take_ended(minute);
-        self.write(&ended, minute);
-        self.names = shared.tenants.names_by_id(&self.names);
+        let over = self.rollup.take_ended(minute);
+        self.write(&over, minute);
+        // Where nobody does anything, nothing is looked up.
+        if is_news {
+            self.publish(&shared);
+        }
+        let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
+        let memory_end = self.memory.next_end().unwrap_or(cpu_end);
+        Some(cpu_end.min(memory_end).min(self.io.next_end(now)))
+    }
+
+    fn publish(&mut self, shared: &Shared) {
+        let known = self.known(shared);
         // Whose rows came after its drop is forgotten here.
         self.tenants.retain(|tenant, _| known.contains_key(tenant));
         shared.ledger.publish(Published {
@@ -165,9 +177,6 @@ impl Collector {
             volumes: self.volumes.clone(),
             names: self.names.clone(),
         });
-        let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
-        let memory_end = self.memory.next_end().unwrap_or(cpu_end);
-        Some(cpu_end.min(memory_end).min(self.io.next_end(now)))
     }
 
     fn write(&mut self, ended: &RollUpBlock, now: WallMinute) {
