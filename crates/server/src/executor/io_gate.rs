@@ -7,7 +7,7 @@ use base::{ByteCount, IoClass, Nanos, TenantId, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
 use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, Next, Submitted};
 
-use super::io_governing::{IoGoverning, end_after};
+use super::io_governing::{INTERVAL, IoGoverning, end_after};
 use super::io_permits::IoAsked;
 
 /// A request on its way to its turn.
@@ -104,7 +104,7 @@ impl WorkerIo {
     fn note_open(&mut self) {
         if !self.is_open {
             self.is_open = true;
-            self.governing.note_open(self.worker);
+            self.governing.note_open(self.worker, Nanos(self.interval_end.0 - INTERVAL.0));
         }
     }
 

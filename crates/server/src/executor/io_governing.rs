@@ -107,8 +107,9 @@ impl IoGoverning {
         assert!(taken.is_ok(), "one worker a seat");
     }
 
-    pub(super) fn note_open(&self, worker: usize) {
-        self.0.seats[worker].is_open.store(true, Ordering::Release);
+    /// A worker's meters have something to tell again, of the interval that began at `since`: nothing of those before.
+    pub(super) fn note_open(&self, worker: usize, since: Nanos) {
+        self.note_closed(worker, since, true);
     }
 
     /// A worker hands over what a meter saw in the interval that ended at `end`.
