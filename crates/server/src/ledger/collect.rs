@@ -46,6 +46,8 @@ impl LedgerThread {
         let body = move || {
             env::block_on(&env, async move {
                 let mut stopped = pin!(stopped.wait());
+                // Here, since it reads all there is: a start does not wait for it.
+                collector.open_history();
                 while let Some(next) = collector.collect(env::now()) {
                     let pause = (next - env::now()).max(PAUSE_MIN);
                     if let Either::Left(_) = select(&mut stopped, pin!(env::sleep(pause))).await {
@@ -76,16 +78,6 @@ fn minute_of(env: &Env, at: Nanos) -> WallMinute {
     WallMinute::of_unix_seconds(u64::try_from(unix / 1_000_000).unwrap_or(0))
 }
 
-fn open_history(shared: &Shared) -> Option<HistoryWriter> {
-    match HistoryWriter::open(shared.history.clone(), Retention::default()) {
-        Ok(writer) => Some(writer),
-        Err(error) => {
-            tracing::warn!(%error, "the ledger's history cannot be written; it is kept for an hour only");
-            None
-        }
-    }
-}
-
 struct Collector {
     shared: Weak<Shared>,
     cpu: CpuAudit,
@@ -95,7 +87,7 @@ struct Collector {
     row_count: usize,
     tenants: FxHashMap<TenantId, Account>,
     rollup: RollUp,
-    /// `None` if it cannot be written: the operator was told.
+    /// `None` before it is opened, and if it cannot be written: the operator was told.
     history: Option<HistoryWriter>,
     env: Env,
     names: Arc<Names>,
@@ -130,10 +122,20 @@ impl Collector {
             row_count: 0,
             tenants: FxHashMap::default(),
             rollup: RollUp::default(),
-            history: open_history(shared),
+            history: None,
             env: shared.env.clone(),
             names: Arc::default(),
             volumes: shared.config.volume_names().map(str::to_owned).collect(),
+        }
+    }
+
+    fn open_history(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        match HistoryWriter::open(shared.history.clone(), Retention::default()) {
+            Ok(writer) => self.history = Some(writer),
+            Err(error) => {
+                tracing::warn!(%error, "the ledger's history cannot be written; it is kept for an hour only");
+            }
         }
     }
 
