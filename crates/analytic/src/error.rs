@@ -22,13 +22,15 @@ pub(crate) fn sql_error(error: DataFusionError) -> SqlError {
         DataFusionError::ArrowError(arrow, _) => arrow_error(*arrow),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => sql_error(*inner),
         DataFusionError::Shared(inner) => shared_error(&inner),
-        DataFusionError::ResourcesExhausted(message) => {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(message)
-        }
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
         DataFusionError::IoError(error) => io_error(error),
         DataFusionError::NotImplemented(message) => SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message),
         other => SqlError::internal(other.to_string()),
     }
+}
+
+fn out_of_memory(detail: String) -> SqlError {
+    SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").with_detail(detail)
 }
 
 fn shared_error(error: &DataFusionError) -> SqlError {
@@ -39,6 +41,7 @@ fn shared_error(error: &DataFusionError) -> SqlError {
         },
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => shared_error(inner),
         DataFusionError::Shared(inner) => shared_error(inner),
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(message.clone()),
         other => SqlError::internal(other.to_string()),
     }
 }

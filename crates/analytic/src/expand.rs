@@ -26,9 +26,6 @@ use crate::operator::{Operator, one_stream};
 use crate::shared::Shared;
 use crate::value;
 
-/// Rows of an output batch.
-const BATCH_ROWS: usize = 8192;
-
 /// What a function yields from its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Series {
@@ -274,7 +271,7 @@ impl ExpandRows {
     }
 
     /// The next batch of output; `None` when `work` is used up.
-    fn fill(&self, work: &mut Work) -> SqlResult<Option<RecordBatch>> {
+    fn fill(&self, work: &mut Work, batch_rows: usize) -> SqlResult<Option<RecordBatch>> {
         self.shared.check_cancelled()?;
         let schema = self.schema();
         let input_columns = work.batch.num_columns();
@@ -288,7 +285,7 @@ impl ExpandRows {
             })
             .collect();
         let mut ordinals = Vec::new();
-        while from.len() < BATCH_ROWS {
+        while from.len() < batch_rows {
             if work.current.is_none() {
                 if work.row >= work.batch.num_rows() {
                     break;
@@ -349,12 +346,13 @@ impl Operator for ExpandRows {
         &self.exprs
     }
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let batch_rows = context.session_config().batch_size();
         let input = self.input.execute(0, context)?;
         let state = (input, self.clone(), None::<Work>);
-        let batches = stream::try_unfold(state, |(mut input, this, mut work)| async move {
+        let batches = stream::try_unfold(state, move |(mut input, this, mut work)| async move {
             loop {
                 if let Some(current) = &mut work
-                    && let Some(batch) = this.fill(current).map_err(external)?
+                    && let Some(batch) = this.fill(current, batch_rows).map_err(external)?
                 {
                     return Ok(Some((batch, (input, this, work))));
                 }

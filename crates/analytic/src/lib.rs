@@ -29,10 +29,12 @@ mod run;
 mod select;
 mod shared;
 mod spill;
+mod spilling;
 mod table;
 mod translate;
 mod value;
 mod window;
 mod with;
+mod work_memory;
 
 pub use run::{describe, run, run_controlled};

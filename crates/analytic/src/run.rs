@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -30,6 +30,7 @@ use crate::error::{Planned, sql_error};
 use crate::relation::Relation;
 use crate::shared::Shared;
 use crate::spill::runtime_env;
+use crate::spilling::{MergeJoins, WholeSorts};
 use crate::value;
 
 /// Rows of an [`AnalyticEvent`], so that a listener's queue holds bounded memory.
@@ -115,17 +116,27 @@ fn deliver(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
-    let mut work = pin!(async {
-        let state = session_state(control, &limits)?;
+    let mut attempt = async |memory, said: &mut Said| {
+        let state = session_state(control, &limits, memory)?;
         let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
-        let job = Job { shared, state, relation, plan, parameters: params.known() };
-        match request.deliver {
-            Deliver::Client(formats) => job.to_client(&formats, say).await,
+        let job = Job { shared: Arc::clone(&shared), state, relation, plan, parameters: params.known() };
+        let say = &mut |event| said.pass_on(event, say);
+        match &request.deliver {
+            Deliver::Client(formats) => job.to_client(formats, say).await,
             Deliver::Session => job.to_session(say).await,
             Deliver::Explain { analyze, verbose } => {
-                job.explain(&request.reason, analyze, verbose, say).await
+                job.explain(&request.reason, *analyze, *verbose, say).await
             }
             Deliver::DescribeOnly => unreachable!("answered above"),
+        }
+    };
+    let mut work = pin!(async {
+        let mut said = Said::default();
+        match attempt(Memory::AsIsFastest, &mut said).await {
+            Err(error) if error.state() == SqlState::OUT_OF_MEMORY && !said.rows => {
+                attempt(Memory::Spilling, &mut said).await
+            }
+            result => result,
         }
     });
     // Operators give way every so many batches, also those that have nothing to say for long.
@@ -136,9 +147,66 @@ fn deliver(
     runtime.block_on(watched)
 }
 
-fn session_state(control: &QueryControl, limits: &QueryLimits) -> SqlResult<SessionState> {
-    let mut config =
-        SessionConfig::new().with_target_partitions(1).with_batch_size(8192).with_information_schema(false);
+/// What a plan does with working memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The fastest plan, which fails where a hash table, a top-k sort or a few of its batches do not fit.
+    AsIsFastest,
+    /// One that spills where it can, in smaller batches: the second attempt.
+    Spilling,
+}
+
+/// What has been said of a query that may be attempted twice.
+#[derive(Default)]
+struct Said {
+    columns: bool,
+    rows: bool,
+}
+
+impl Said {
+    /// Says `event`, but the columns once.
+    fn pass_on(&mut self, event: AnalyticEvent, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> bool {
+        if matches!(event, AnalyticEvent::Columns { .. }) {
+            if std::mem::replace(&mut self.columns, true) {
+                return true;
+            }
+        } else {
+            self.rows = true;
+        }
+        say(event)
+    }
+}
+
+/// What a plan takes into account of the memory that is there for its operators.
+struct Sizes {
+    /// Rows of a batch: an operator holds a few batches at least.
+    batch: usize,
+    /// Bytes that a sort keeps for the merge of what it put aside.
+    merge: usize,
+}
+
+impl Sizes {
+    fn new(limits: &QueryLimits, memory: Memory) -> Sizes {
+        let Some(work) = &limits.work_memory else { return Sizes { batch: 8192, merge: 10 << 20 } };
+        // Bytes of it for a row of a batch: merges and tables hold some batches, and there are several of them.
+        let (there, of_row) = match memory {
+            Memory::AsIsFastest => (work.max(), 8 << 10),
+            Memory::Spilling => (work.assured(), 32 << 10),
+        };
+        let size = |bytes: u64, min, max| usize::try_from(bytes).map_or(max, |size| size.clamp(min, max));
+        Sizes {
+            batch: size(there.0 / of_row, 64, 8192),
+            merge: size(work.assured().0 / 32, 64 << 10, 10 << 20),
+        }
+    }
+}
+
+fn session_state(control: &QueryControl, limits: &QueryLimits, memory: Memory) -> SqlResult<SessionState> {
+    let sizes = Sizes::new(limits, memory);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_batch_size(sizes.batch)
+        .with_information_schema(false);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = false;
     options.optimizer.repartition_aggregations = false;
@@ -146,8 +214,15 @@ fn session_state(control: &QueryControl, limits: &QueryLimits) -> SqlResult<Sess
     options.optimizer.repartition_windows = false;
     options.optimizer.repartition_sorts = false;
     options.optimizer.enable_round_robin_repartition = false;
+    options.execution.sort_spill_reservation_bytes = sizes.merge;
     let mut rules = vec![Arc::new(ConcatUnions) as _];
+    if memory == Memory::Spilling {
+        rules.push(Arc::new(MergeJoins) as _);
+    }
     rules.extend(PhysicalOptimizer::new().rules);
+    if memory == Memory::Spilling {
+        rules.push(Arc::new(WholeSorts));
+    }
     rules.push(Arc::new(CancelPoints(control.clone())));
     Ok(SessionStateBuilder::new()
         .with_config(config)

@@ -30,9 +30,6 @@ use crate::operator::one_stream;
 use crate::shared::Shared;
 use crate::value;
 
-/// Rows of a batch, roughly: a leaf more or less.
-const BATCH_ROWS: usize = 8192;
-
 /// A use of a table in a query.
 #[derive(Debug)]
 pub(crate) struct TableScan {
@@ -204,12 +201,14 @@ impl DisplayAs for ScanExec {
 struct Progress {
     scan: tenant::SnapshotScan,
     columns: Vec<value::Column>,
+    /// Rows of a batch, roughly: a leaf more or less.
+    batch_rows: usize,
     left: usize,
     over: bool,
 }
 
 impl ScanExec {
-    fn start(&self) -> SqlResult<Progress> {
+    fn start(&self, batch_rows: usize) -> SqlResult<Progress> {
         let view = self
             .shared
             .view
@@ -225,10 +224,10 @@ impl ScanExec {
             .iter()
             .zip(schema.fields())
             .map(|(position, f)| {
-                value::Column::new(self.table.columns[*position].ty, f.data_type(), BATCH_ROWS)
+                value::Column::new(self.table.columns[*position].ty, f.data_type(), batch_rows)
             })
             .collect();
-        Ok(Progress { scan, columns, left: self.limit.unwrap_or(usize::MAX), over: false })
+        Ok(Progress { scan, columns, batch_rows, left: self.limit.unwrap_or(usize::MAX), over: false })
     }
 }
 
@@ -240,7 +239,7 @@ fn batch(
     shared: &Shared,
 ) -> SqlResult<Option<RecordBatch>> {
     let mut rows = 0;
-    while rows < BATCH_ROWS && !progress.over {
+    while rows < progress.batch_rows && !progress.over {
         shared.check_cancelled()?;
         let columns = &mut progress.columns;
         let left = &mut progress.left;
@@ -302,8 +301,8 @@ impl ExecutionPlan for ScanExec {
         }
         Ok(Arc::new(statistics))
     }
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let progress = self.start().map_err(external)?;
+    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let progress = self.start(context.session_config().batch_size()).map_err(external)?;
         let (positions, schema, shared) = (self.positions.clone(), self.schema(), Arc::clone(&self.shared));
         let batches = stream::try_unfold(
             (progress, positions, schema, shared),

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Memory for the pages of all tenants together, for example 4GiB or 512MB; at least 8MiB are used
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     memory: ByteCount,
+    /// Memory for sorts, hashes and aggregates of all tenants together; what does not fit spills to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    work_memory: ByteCount,
     /// Pages of 8 KiB that a scan reads at most along with one that is not in memory
     #[arg(long, value_name = "PAGES", default_value = "32", value_parser = clap::value_parser!(u16).range(0..=127))]
     read_ahead: u16,
@@ -98,6 +101,7 @@ impl Args {
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
             workers: self.workers.map(usize::from),
             memory: self.memory.max(storage::MEMORY_MIN),
+            work_memory: self.work_memory,
             read_ahead: self.read_ahead.into(),
             log_limit: self.log_limit,
             space_reserve: self.space_reserve,

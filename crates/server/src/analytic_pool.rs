@@ -15,6 +15,7 @@ use futures::task::AtomicWaker;
 use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
 use crate::executor::{IoGoverning, Proxy, WorkerHandle, WorkerPermits};
+use crate::work_memory::ServerWorkMemory;
 
 /// Threads for each worker: queries of that many tenants advance side by side.
 const THREADS_PER_WORKER: usize = 4;
@@ -61,6 +62,7 @@ struct OfWorker {
 pub(crate) struct AnalyticPool {
     env: Env,
     io: IoGoverning,
+    work_memory: Arc<ServerWorkMemory>,
     run: Option<AnalyticRun>,
     workers: Vec<OfWorker>,
     threads: Mutex<Vec<JoinHandle>>,
@@ -71,6 +73,7 @@ impl AnalyticPool {
     pub(crate) fn new(
         env: &Env,
         io: &IoGoverning,
+        work_memory: &Arc<ServerWorkMemory>,
         workers: Vec<(WorkerHandle, Option<usize>)>,
         run: Option<AnalyticRun>,
     ) -> AnalyticPool {
@@ -78,6 +81,7 @@ impl AnalyticPool {
         AnalyticPool {
             env: env.clone(),
             io: io.clone(),
+            work_memory: work_memory.clone(),
             run,
             workers: workers.into_iter().map(of_worker).collect(),
             threads: Mutex::default(),
@@ -125,10 +129,10 @@ impl AnalyticPool {
     }
 
     fn start_thread(&self, of_worker: &OfWorker, run: AnalyticRun) -> SqlResult<()> {
-        let env = self.env.clone();
+        let (env, work_memory) = (self.env.clone(), self.work_memory.clone());
         let (worker, queue) = (of_worker.worker.clone(), of_worker.queue.clone());
         let permits = WorkerPermits::new(worker.clone(), self.io.clone());
-        let body = move || work(&env, run, &worker, permits, &queue);
+        let body = move || work(&env, run, &worker, &work_memory, permits, &queue);
         let name = format!("analytic-{}", of_worker.worker.id());
         match self.env.threads.spawn(&name, of_worker.core, Box::new(body)) {
             Ok(handle) => {
@@ -169,7 +173,14 @@ impl AnalyticPool {
 }
 
 /// Body of an analytical thread.
-fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, permits: WorkerPermits, queue: &Queue) {
+fn work(
+    env: &Env,
+    run: AnalyticRun,
+    worker: &WorkerHandle,
+    work_memory: &ServerWorkMemory,
+    permits: WorkerPermits,
+    queue: &Queue,
+) {
     let _permits = env::ask_permits(Rc::new(permits));
     loop {
         let job = {
@@ -187,17 +198,20 @@ fn work(env: &Env, run: AnalyticRun, worker: &WorkerHandle, permits: WorkerPermi
                 waiting.idle -= 1;
             }
         };
-        let Job { tenant, request, events } = job;
+        let Job { tenant, mut request, events } = job;
         let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held()));
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
+        let meter = work_memory.statement(tenant, env.now());
+        request.limits.work_meter = Some(meter.clone());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             run(request, &events.control, &mut |event| events.send(event, &proxy));
         }));
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }
+        meter.end(env.now());
         drop(around);
         drop(proxy);
         events.close_producer();

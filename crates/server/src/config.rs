@@ -31,6 +31,8 @@ pub struct ServerConfig {
     pub workers: Option<usize>,
     /// Memory for pages of all tenants together; what is above it is evicted. Should be [`storage::MEMORY_MIN`] at least.
     pub memory: ByteCount,
+    /// Memory for sorts, hashes and aggregates of all tenants' analytical queries together.
+    pub work_memory: ByteCount,
     /// Pages that a scan reads at most along with one that is not in memory; 0 for none, at most
     /// [`storage::READ_AHEAD_MAX`].
     pub read_ahead: usize,
@@ -94,6 +96,7 @@ impl ServerConfig {
             admin_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8433))),
             workers: None,
             memory: ByteCount::from_mib(4096),
+            work_memory: ByteCount::from_mib(2048),
             read_ahead: 32,
             volumes: Vec::new(),
             tls: Tls::SelfSigned,

@@ -28,6 +28,7 @@ mod stream;
 mod tenants;
 mod tls;
 mod volumes;
+mod work_memory;
 
 pub use analytic_pool::AnalyticRun;
 pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};

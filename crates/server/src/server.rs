@@ -35,6 +35,7 @@ use crate::tenants::{
     Tenants,
 };
 use crate::volumes::Volumes;
+use crate::work_memory::ServerWorkMemory;
 use crate::{ServerConfig, StartError, tls};
 
 /// How long a failed log waits before it tries the disk again.
@@ -115,8 +116,9 @@ impl Server {
         let governing = Governing::new(workers, config.volume_names().count(), env.now());
         let started = start_workers(env, workers, &governing, &log_dir, &later)?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
-        let analytic =
-            AnalyticPool::new(env, &governing.io, started.iter().map(seat).collect(), config.analytic);
+        let work_memory = Arc::new(ServerWorkMemory::new(config.work_memory));
+        let workers_of_it = started.iter().map(seat).collect();
+        let analytic = AnalyticPool::new(env, &governing.io, &work_memory, workers_of_it, config.analytic);
         let priority = started.iter().all(|s| s.priority);
         let (mut seats, mut workers) = (Vec::new(), Vec::new());
         for one in started {
@@ -145,6 +147,7 @@ impl Server {
             log_dir,
             memory,
             memory_meters: MemoryMeters::new(),
+            work_memory,
             victims: VictimChoice::default(),
             redo,
             head_starts,

@@ -22,6 +22,7 @@ use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::{Claims, HeadStarts, Home, Sizes, Tenants};
 use crate::volumes::Volumes;
+use crate::work_memory::ServerWorkMemory;
 
 /// One worker as the rest of the server sees it.
 pub(crate) struct WorkerSeat {
@@ -70,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     /// What becomes of the promises of it.
     pub(crate) memory_meters: Arc<MemoryMeters>,
+    /// What queries sort and hash in.
+    pub(crate) work_memory: Arc<ServerWorkMemory>,
     /// Whose pages leave it: each worker's evictor has a clone.
     pub(crate) victims: VictimChoice,
     /// By volume, in the order of the configuration, the data directory's first; then that of the log.

@@ -6,8 +6,12 @@
 //! more until its loan is down to 40, which spilling brings about; B has its 30 at once, so that for this while 130 may be held. Promises of tenants
 //! without operators are lent, so a loan is taken back by refusing: an operator that can spill spills then, and gives back what it held.
 //!
-//! [`WorkOperator::try_grow`] refuses with the reason; an operator that cannot spill fails its statement with it (53200), and nobody else notices. Under a `work_memory_max` those that can
-//! spill have equal parts of what the others leave of it, so that one sort does not take what a hash join needs.
+//! [`WorkOperator::try_grow`] refuses with the reason; an operator that cannot spill fails its statement with it (53200), and nobody else notices. No operator takes what another one of its tenant needs to go on:
+//!
+//! * Under a `work_memory_max` those that can spill have equal parts of what the others leave of it, of seven eighths at most, or of the promise if that is more. One that holds more than its part, since it began when there were
+//!   fewer, is refused more, so the limit can be exceeded until it spills. Those that cannot spill never exceed it.
+//! * Where there is nothing to lend, a quarter of the promise is there for those that cannot spill and the rest for those that can, in equal parts, whatever the others hold. So a tenant can hold up to twice its promise until those that hold more than
+//!   their part next ask.
 //!
 //! Called by any thread, workers and analytical threads alike, so there is no lock: each tenant's promise, operators and bytes are one word, and so are the server's two sums.
 //! A change adds to the server's sums before it is made and takes from them after it was made, so they are never less than what is true. Bytes are granted in units of 64 KiB, so most requests touch neither

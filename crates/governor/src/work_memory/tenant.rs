@@ -103,6 +103,16 @@ impl TenantWorkMemory {
         self.change(true, one_less).expect("an end is not refused");
     }
 
+    /// What is there for its operators in any case: its promise, or its limit if that is less.
+    pub fn assured(&self) -> ByteCount {
+        bytes(self.promised()).min(self.max())
+    }
+
+    /// What its operators may hold together: its `work_memory_max`, or the most that any tenant can have.
+    pub fn max(&self) -> ByteCount {
+        bytes(self.max.load(Relaxed).min(UNITS_MAX))
+    }
+
     /// What its operators hold.
     pub fn held(&self) -> ByteCount {
         bytes(Standing::of(self.standing.load(Relaxed)).held)
@@ -118,10 +128,30 @@ impl TenantWorkMemory {
         self.memory.is_short() && self.borrowed().0 > 0
     }
 
-    /// Units at most for an operator that can spill: its part of what the others leave of the limit.
+    /// Units at most for an operator that can spill: its part of what the others leave of the limit, and of seven eighths of it in any case. What is promised is never less.
     fn part_max(&self, max: u64) -> u64 {
-        let left = max.saturating_sub(self.unspillable.load(Relaxed));
-        left / u64::from(self.spillers.load(Relaxed).max(1))
+        let left = max.saturating_sub(self.unspillable.load(Relaxed)).min(self.promised().max(max - max / 8));
+        left / self.spillers()
+    }
+
+    fn promised(&self) -> u64 {
+        Standing::of(self.standing.load(Relaxed)).promised
+    }
+
+    fn spillers(&self) -> u64 {
+        u64::from(self.spillers.load(Relaxed).max(1))
+    }
+
+    /// Whether so much of the promise is there for an operator whatever the others hold: an equal part of a quarter of it if it cannot spill, else of the rest.
+    fn is_kept_for_it(&self, more: u64, own: u64, can_spill: bool) -> bool {
+        let for_unspillable = self.promised() / 4;
+        if can_spill {
+            own + more <= (self.promised() - for_unspillable) / self.spillers()
+        } else {
+            let operators = Standing::of(self.standing.load(Relaxed)).operators;
+            let others = operators.saturating_sub(u64::from(self.spillers.load(Relaxed)));
+            own + more <= for_unspillable / others.max(1)
+        }
     }
 
     /// Grants units to an operator that has `own` of them.
@@ -131,20 +161,25 @@ impl TenantWorkMemory {
             let held = Standing::of(self.standing.load(Relaxed)).held;
             return Err(self.limit(more, held, max));
         }
+        // Those that can spill are held to their parts: others of them that began when parts were larger come down to theirs.
+        let max = if can_spill { UNITS_MAX } else { max.min(UNITS_MAX) };
         // One that has a loan asks for more of it.
         let must_give_back = |standing: Standing| standing.sums().lent > 0 && self.memory.is_short();
         let granted = self.change(false, |standing| {
             let held = standing.held + more;
-            let refused = held > max.min(UNITS_MAX) || must_give_back(standing);
+            let refused = held > max || must_give_back(standing);
             (!refused).then_some(Standing { held, ..standing })
         });
-        granted.map_err(|standing| {
-            if standing.held + more > max.min(UNITS_MAX) {
-                return self.limit(more, standing.held, max);
-            }
-            let (held, promised) = (bytes(standing.held), bytes(standing.promised));
-            WorkMemoryRefusal::NothingToLend { tenant: self.tenant, held, wanted: bytes(more), promised }
-        })
+        let Err(standing) = granted else { return Ok(()) };
+        if standing.held + more > max {
+            return Err(self.limit(more, standing.held, max));
+        }
+        if self.is_kept_for_it(more, own, can_spill) {
+            self.take(more);
+            return Ok(());
+        }
+        let (held, promised) = (bytes(standing.held), bytes(standing.promised));
+        Err(WorkMemoryRefusal::NothingToLend { tenant: self.tenant, held, wanted: bytes(more), promised })
     }
 
     fn limit(&self, more: u64, held: u64, max: u64) -> WorkMemoryRefusal {

@@ -47,6 +47,45 @@ fn an_absent_tenants_promise_is_lent_and_taken_back() {
 }
 
 #[test]
+fn no_operator_takes_what_another_one_of_its_tenant_needs_to_go_on() {
+    let memory = WorkMemory::new(Some(mib(16)));
+    let pool = memory.tenant(tenant_id(0), &promise(16, None));
+    let (sort, hash) = (pool.operator(true), pool.operator(false));
+    sort.try_grow(mib(16)).expect("it is alone");
+    hash.try_grow(mib(4)).expect("a quarter is kept for those that cannot spill");
+    assert!(hash.try_grow(ByteCount(1)).is_err());
+    let late = pool.operator(true);
+    late.try_grow(mib(6)).expect("half of the rest is kept for it");
+    assert!(late.try_grow(ByteCount(1)).is_err() && sort.try_grow(ByteCount(1)).is_err());
+    assert_eq!((pool.held(), pool.assured()), (mib(26), mib(16)));
+    sort.shrink(mib(16));
+    late.try_grow(mib(6)).expect("what another one gave back");
+    // Under a limit likewise, and nobody who cannot spill goes beyond it.
+    let pool = memory.tenant(tenant_id(1), &promise(0, Some(8)));
+    let (sort, hash) = (pool.operator(true), pool.operator(false));
+    drop((memory.tenant(tenant_id(2), &promise(0, None)).operator(true), late));
+    assert!(sort.try_grow(mib(8)).is_err(), "an eighth of the limit is for those that cannot spill");
+    assert_eq!(pool.assured(), mib(0));
+    drop((sort, hash));
+}
+
+#[test]
+fn what_is_promised_up_to_the_limit_one_sort_may_hold() {
+    let memory = WorkMemory::new(Some(mib(100)));
+    let pool = memory.tenant(tenant_id(0), &promise(8, Some(8)));
+    let sort = pool.operator(true);
+    sort.try_grow(mib(8)).expect("promised");
+    let late = pool.operator(true);
+    late.try_grow(mib(4)).expect("its part, although the limit is reached");
+    assert!(late.try_grow(mib(1)).is_err() && sort.try_grow(mib(1)).is_err());
+    let hash = pool.operator(false);
+    assert!(matches!(hash.try_grow(mib(1)), Err(WorkMemoryRefusal::Limit { .. })), "the limit is reached");
+    sort.shrink(mib(6));
+    hash.try_grow(mib(2)).expect("below the limit again");
+    assert!(matches!(hash.try_grow(mib(1)), Err(WorkMemoryRefusal::Limit { .. })));
+}
+
+#[test]
 fn nobody_is_hindered_by_default() {
     let memory = WorkMemory::new(None);
     let pool = memory.tenant(tenant_id(0), &MemoryPromise::default());

@@ -8,7 +8,7 @@ use base::{ByteCount, Nanos, TenantId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
 use governor::{
-    CpuAudit, CpuTerms, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, WallMinute,
+    CpuAudit, CpuTerms, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, Sampled, WallMinute,
 };
 use rustc_hash::FxHashMap;
 
@@ -20,6 +20,7 @@ use crate::StartError;
 use crate::executor::{Governing, Wait};
 use crate::shared::Shared;
 use crate::tenants::Names;
+use crate::work_memory::WorkMemoryAudit;
 
 /// How long rows are kept.
 const KEPT_FOR: Nanos = Nanos::from_secs(3600);
@@ -83,6 +84,7 @@ struct Collector {
     cpu: CpuAudit,
     io: IoAudit,
     memory: MemoryAudit,
+    work_memory: WorkMemoryAudit,
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
     tenants: FxHashMap<TenantId, Account>,
@@ -118,6 +120,7 @@ impl Collector {
             cpu: CpuAudit::new(governing.cpu.meters().clone(), cores, shared.env.now()),
             io: IoAudit::new(&governing.io, shared.env.now()),
             memory: MemoryAudit::new(meters, promisable, shared.env.now()),
+            work_memory: WorkMemoryAudit::new(shared.env.now()),
             rows: VecDeque::new(),
             row_count: 0,
             tenants: FxHashMap::default(),
@@ -152,6 +155,11 @@ impl Collector {
             ended.push(row.ledger);
         }
         self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
+        for row in self.work_memory.collect(&shared.work_memory, now) {
+            let minute = minute_of(&self.env, now);
+            self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
+            ended.push(row.ledger);
+        }
         let names = shared.tenants.names_by_id(&self.names);
         let is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
         self.names = names;
@@ -166,7 +174,7 @@ impl Collector {
         }
         let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
         let memory_end = self.memory.next_end().unwrap_or(cpu_end);
-        Some(cpu_end.min(memory_end).min(self.io.next_end(now)))
+        Some(cpu_end.min(memory_end).min(self.io.next_end(now)).min(self.work_memory.next_end()))
     }
 
     fn publish(&mut self, shared: &Shared) {

@@ -231,7 +231,8 @@ impl Connection {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
                 self.input = input;
-                Ok(())
+                // What has come is not begun any more.
+                self.control.told_to_end().map_or(Ok(()), |end| Err(End::Fatal(end)))
             }
             Err(Interruption::Deadline) if in_transaction => Err(End::Fatal(SqlError::fatal(
                 SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,

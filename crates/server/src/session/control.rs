@@ -138,6 +138,14 @@ impl Control {
         }
     }
 
+    /// The error that ends the session, if that is asked of it.
+    pub(crate) fn told_to_end(&self) -> Option<SqlError> {
+        if self.requests.load(Ordering::Relaxed) & !CANCEL == 0 {
+            return None;
+        }
+        self.pending().and_then(Interruption::fatal)
+    }
+
     /// Runs `future` until it ends, something is asked of the session or `deadline` passes.
     pub(crate) async fn race<F: Future>(
         &self,

@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
 use env::Env;
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
-use governor::{MemoryShare, Promise};
+use governor::{MemoryShare, Promise, TenantWorkMemory};
 use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
 use storage::redo::{LogWriter, RedoIndex};
@@ -68,8 +68,7 @@ pub(crate) struct Home {
     temp: Arc<TempSpace>,
     /// Of the volumes of its data file and of its log.
     reserves: [Arc<SpaceReserve>; 2],
-    /// Working memory of a query; [`NO_LIMIT`] for no limit.
-    work_memory_max: AtomicU64,
+    work_memory: Arc<TenantWorkMemory>,
     memory_share: Arc<MemoryShare>,
     /// As the worker was last told.
     terms: Mutex<Terms>,
@@ -198,7 +197,7 @@ impl Home {
             storage_used: AtomicU64::new(NO_LIMIT),
             temp,
             reserves,
-            work_memory_max: AtomicU64::new(NO_LIMIT),
+            work_memory: shared.work_memory.tenant(id),
             memory_share: Arc::default(),
             terms: Mutex::default(),
         }))
@@ -248,8 +247,10 @@ impl Home {
         drop(terms);
         let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
-        self.work_memory_max.store(stored(promise.memory.work_memory_max), Ordering::Relaxed);
         self.temp.set_max(promise.temp_max);
+        if let Some(shared) = self.shared_if_running() {
+            shared.work_memory.set_promise(self.id, &self.work_memory, promise);
+        }
         self.set_memory_promise(promise);
     }
 
@@ -258,14 +259,20 @@ impl Home {
         &self.memory_share
     }
 
-    /// What an analytical query of the tenant may use.
+    /// What an analytical query of the tenant may use; the thread that runs it adds the meter.
     pub(crate) fn query_limits(&self) -> QueryLimits {
-        QueryLimits { temp: Some(self.temp.clone()), work_memory_max: limit_of(&self.work_memory_max) }
+        let (temp, work_memory) = (Some(self.temp.clone()), Some(self.work_memory.clone()));
+        QueryLimits { temp, work_memory, work_meter: None }
     }
 
     /// Bytes in its temporary files.
     pub(super) fn temp_used(&self) -> ByteCount {
         self.temp.used()
+    }
+
+    /// What its queries' sorts and hashes hold.
+    pub(super) fn work_memory_used(&self) -> ByteCount {
+        self.work_memory.held()
     }
 
     pub(super) fn storage_max(&self) -> Option<ByteCount> {

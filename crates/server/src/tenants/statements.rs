@@ -242,6 +242,7 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     entry.home.worker().forget(entry.id);
     shared.ledger.forget(entry.id);
     shared.memory_meters.forget(entry.id);
+    shared.work_memory.forget(entry.id);
     shared.io_accounts.forget(entry.id);
     Ok(Vec::new())
 }

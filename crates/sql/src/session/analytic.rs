@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use base::{ByteCount, SqlError, SqlResult};
+use base::{SqlError, SqlResult};
+use governor::{StatementWorkMeter, TenantWorkMemory};
 use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
@@ -44,9 +45,10 @@ pub struct AnalyticRequest {
 pub struct QueryLimits {
     /// Where operators put what does not fit their memory; `None` where nothing may be put aside.
     pub temp: Option<Arc<TempSpace>>,
-    /// Memory of its sorts, hashes and aggregates before those that can put rows aside, and others fail with 53200;
-    /// `None` for no limit.
-    pub work_memory_max: Option<ByteCount>,
+    /// The memory of its sorts, hashes and aggregates: those that can put rows aside where it refuses, others fail with 53200. `None` for no limit.
+    pub work_memory: Option<Arc<TenantWorkMemory>>,
+    /// Who hears what they ask, get and put aside.
+    pub work_meter: Option<Arc<StatementWorkMeter>>,
 }
 
 impl std::fmt::Debug for AnalyticRequest {

@@ -14,6 +14,7 @@ use crate::shared::Shared;
 pub(super) struct Grown {
     cpu: bool,
     memory: bool,
+    work_memory: bool,
     /// I/Os on these volumes.
     io: BTreeSet<VolumeNo>,
 }
@@ -23,6 +24,7 @@ impl Grown {
     pub(super) fn note(&mut self, shared: &Shared, volume: &str, before: &Promise, after: &Promise) {
         self.cpu |= after.cpu.reserved > before.cpu.reserved;
         self.memory |= after.memory.memory > before.memory.memory;
+        self.work_memory |= after.memory.work_memory > before.memory.work_memory;
         if after.io.iops > before.io.iops {
             self.io.extend(volumes_of(shared, volume));
         }
@@ -55,6 +57,12 @@ impl Grown {
         if self.memory && sums.memory > budget.0 {
             let reserved = ByteCount(sums.memory);
             warnings.push(warning(format!("memory is overbooked: {reserved} of {budget} are reserved")));
+        }
+        let capacity = shared.work_memory.capacity();
+        if self.work_memory && sums.work_memory > capacity.0 {
+            let reserved = ByteCount(sums.work_memory);
+            let message = format!("working memory is overbooked: {reserved} of {capacity} are reserved");
+            warnings.push(warning(message));
         }
         for volume in shared.volumes.list().iter().filter(|volume| self.io.contains(&volume.number)) {
             let reserved = sums.on(volume.number).iops;
@@ -98,6 +106,7 @@ pub(super) struct Reserved {
     pub(super) cpu: u64,
     system_cpu: u64,
     pub(super) memory: u64,
+    pub(super) work_memory: u64,
     io: BTreeMap<VolumeNo, ReservedIo>,
 }
 
@@ -120,6 +129,7 @@ impl Reserved {
                     sums.system_cpu = cpu;
                 }
                 sums.memory = sums.memory.saturating_add(promise.memory.memory.0);
+                sums.work_memory = sums.work_memory.saturating_add(promise.memory.work_memory.0);
                 for volume in BTreeSet::from(volumes_of(shared, &row.volume)) {
                     let io = sums.io.entry(volume).or_default();
                     io.iops = io.iops.saturating_add(promise.io.iops);

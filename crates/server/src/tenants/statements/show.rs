@@ -33,6 +33,7 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
             fields.extend(promised());
             fields.push(field("storage_used", PgType::Int8));
             fields.push(field("temp_used", PgType::Int8));
+            fields.push(field("work_memory_used", PgType::Int8));
             fields.extend(COUNTED.map(|name| field(name, PgType::Int8)));
             fields.push(text("size"));
             fields
@@ -44,6 +45,7 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
             let mut fields: Vec<_> = ServerKey::ALL.iter().map(|key| text(key.as_str())).collect();
             fields.push(field("workers", PgType::Int4));
             fields.extend(["cpu_reserved", "memory", "memory_reserved"].map(text));
+            fields.extend(["work_memory", "work_memory_reserved"].map(text));
             fields
         }
         HostStatement::ShowVolumes => {
@@ -99,6 +101,7 @@ pub(super) fn tenants(shared: &Shared) -> Vec<Row> {
         let storage_used = entry.home.storage_used();
         values.push(storage_used.map_or(Datum::Null, |used| Datum::Int8(used.0.cast_signed())));
         values.push(Datum::Int8(entry.home.temp_used().0.cast_signed()));
+        values.push(Datum::Int8(entry.home.work_memory_used().0.cast_signed()));
         let counted: [u64; COUNTED.len()] = [
             resident.0,
             pages.misses,
@@ -134,6 +137,8 @@ pub(super) fn server(shared: &Shared) -> Vec<Row> {
     row.push(Datum::Text(Cores(sums.cpu).to_string().into()));
     row.push(Datum::Text(shared.config.memory.to_string().into()));
     row.push(Datum::Text(ByteCount(sums.memory).to_string().into()));
+    row.push(Datum::Text(shared.work_memory.capacity().to_string().into()));
+    row.push(Datum::Text(ByteCount(sums.work_memory).to_string().into()));
     vec![row]
 }
 
