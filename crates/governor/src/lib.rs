@@ -34,7 +34,7 @@ pub use meter::{
     SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
     WriteCause,
 };
-pub use option::OptionError;
+pub use option::{OptionError, duration_text};
 pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
 pub use policy::{Overbooking, Policy};
 pub use promise::{

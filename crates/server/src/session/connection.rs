@@ -12,6 +12,7 @@ use super::control::{Control, Interruption};
 use super::host::Host;
 use super::messages::Left;
 use super::output::Output;
+use super::watch::Watch;
 use crate::executor::{TenantAccount, Wait};
 use crate::reception::Authenticated;
 use crate::shared::Shared;
@@ -58,6 +59,7 @@ pub(super) struct Connection {
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
+    pub(super) watch: Arc<Watch>,
     /// Of its tenant on its worker.
     pub(super) account: Arc<TenantAccount>,
     /// The opening of the tenant that the session belongs to.
@@ -95,7 +97,8 @@ pub(crate) async fn serve(
 ) {
     let _place = Place(shared.clone(), control.clone(), home.clone());
     let output = Output::new(std::mem::take(&mut client.output));
-    let (session, incarnation) = match begin(&shared, &home, &control, &client).await {
+    let watch = Arc::new(Watch::new(home.statement_limits(), control.administrator));
+    let (session, incarnation) = match begin(&shared, &home, &control, &watch, &client).await {
         Ok(session) => session,
         Err(error) => {
             let mut output = output;
@@ -116,6 +119,7 @@ pub(crate) async fn serve(
         output,
         conversation: Conversation::new(),
         session,
+        watch,
         incarnation,
         copying: None,
         restoring: None,
@@ -138,6 +142,7 @@ async fn begin(
     shared: &Arc<Shared>,
     home: &Arc<Home>,
     control: &Arc<Control>,
+    watch: &Arc<Watch>,
     client: &Authenticated,
 ) -> Result<(Session, u64), SqlError> {
     home.open().await?;
@@ -148,7 +153,7 @@ async fn begin(
         user: client.user.clone(),
         administrator: client.admission.administrator,
         parameters: client.parameters.clone(),
-        host: Arc::new(Host::new(shared.clone(), control.clone())),
+        host: Arc::new(Host::new(shared.clone(), control.clone(), watch.clone())),
     };
     let session = home.with(|home| Session::new(start, home.tenant))??;
     Ok((session, home.incarnation()))
@@ -251,7 +256,7 @@ impl Connection {
         let received = match self.control.pending() {
             Some(interruption) => Err(interruption),
             // An empty buffer: if the receive is dropped, the next one finds every byte.
-            None => self.control.race(self.session.deadline(), self.stream.recv(Vec::new())).await,
+            None => self.control.race(self.patience(), self.stream.recv(Vec::new())).await,
         };
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),

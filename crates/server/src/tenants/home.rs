@@ -29,6 +29,7 @@ use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{HomeCell, Terms, WorkerHandle, yield_now};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
+use crate::tenants::StatementLimits;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::maintenance::read_logs;
 use crate::tenants::sink::CountingSink;
@@ -71,6 +72,7 @@ pub(crate) struct Home {
     /// Working memory of a query; [`NO_LIMIT`] for no limit.
     work_memory_max: AtomicU64,
     memory_share: Arc<MemoryShare>,
+    statement_limits: Arc<StatementLimits>,
     /// As the worker was last told.
     terms: Mutex<Terms>,
 }
@@ -200,6 +202,7 @@ impl Home {
             reserves,
             work_memory_max: AtomicU64::new(NO_LIMIT),
             memory_share: Arc::default(),
+            statement_limits: Arc::default(),
             terms: Mutex::default(),
         }))
     }
@@ -250,7 +253,17 @@ impl Home {
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
         self.work_memory_max.store(stored(promise.memory.work_memory_max), Ordering::Relaxed);
         self.temp.set_max(promise.temp_max);
+        if self.statement_limits.set_time_max(promise.statement_timeout)
+            && let Some(shared) = self.shared_if_running()
+        {
+            shared.sessions.look_again(self.id);
+        }
         self.set_memory_promise(promise);
+    }
+
+    /// What its statements are held to.
+    pub(crate) fn statement_limits(&self) -> &Arc<StatementLimits> {
+        &self.statement_limits
     }
 
     /// Its part of the memory for pages.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult};
 
-use super::{Field, HostStatement};
+use super::{Field, HostStatement, Underway};
 
 /// How a connection is encrypted, for `pg_stat_ssl`.
 #[derive(Clone, Debug)]
@@ -191,10 +191,26 @@ pub trait SessionHost: Send + Sync {
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.
     fn terminate_backend(&self, pid: SessionId) -> bool;
-    /// Whether somebody asked for the end of this session or its statement: to be looked at at [`super::Pause::Yield`].
-    /// Asked every few hundred rows.
-    fn is_interrupted(&self) -> bool {
+    /// Whether the statement is to end, since its time is up, it took too much, or somebody asked for its or the session's end: why is
+    /// to be looked at at [`super::Pause::Yield`]. Asked every few hundred rows.
+    fn is_to_end(&self, statement: &Underway) -> bool {
+        statement.deadline().is_some_and(|deadline| self.now() >= deadline)
+    }
+    /// Whether anything is held against what statements take. Asked at the beginning and the end of each.
+    fn is_watching(&self) -> bool {
         false
+    }
+    /// The statement has run to its end, and nothing of it is committed: whether it took too much.
+    ///
+    /// # Errors
+    /// 57014 if so.
+    fn has_taken(&self, statement: &Underway) -> SqlResult<()> {
+        let _ = statement;
+        Ok(())
+    }
+    /// How long any statement of the session may run, whatever its `statement_timeout`; `None` for no limit.
+    fn statement_time_max(&self) -> Option<Nanos> {
+        None
     }
     /// Whether [`super::Pause::Analytic`] is answered: without, a query that examines or misses much stays on the point path.
     fn has_analytic_path(&self) -> bool {
