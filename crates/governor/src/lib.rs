@@ -20,7 +20,9 @@ mod runaway;
 mod server_options;
 mod work_memory;
 
-pub use advisor::{Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, advise};
+pub use advisor::{
+    Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, TooLittle, advise,
+};
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{
