@@ -12,6 +12,7 @@ mod drive;
 mod host;
 mod messages;
 mod output;
+mod stopwatch;
 mod watch;
 
 pub(crate) use connection::serve;

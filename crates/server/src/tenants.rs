@@ -21,6 +21,7 @@ pub(crate) mod restoring;
 mod sink;
 mod sizes;
 mod statement_limits;
+mod statement_times;
 pub(crate) mod statements;
 
 use base::{SqlError, SqlState};

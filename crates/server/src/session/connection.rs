@@ -12,6 +12,7 @@ use super::control::{Control, Interruption};
 use super::host::Host;
 use super::messages::Left;
 use super::output::Output;
+use super::stopwatch::Stopwatch;
 use super::watch::Watch;
 use crate::executor::{TenantAccount, Wait};
 use crate::reception::Authenticated;
@@ -69,6 +70,8 @@ pub(super) struct Connection {
     pub(super) restoring: Option<Restoring>,
     /// The client waits for what is in `output`.
     pub(super) flush_wanted: bool,
+    /// How long its statements take.
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Drop for Connection {
@@ -124,6 +127,7 @@ pub(crate) async fn serve(
         copying: None,
         restoring: None,
         flush_wanted: true,
+        stopwatch: Stopwatch::default(),
     };
     connection.greet();
     match connection.run().await {
@@ -231,7 +235,9 @@ impl Connection {
         let input = std::mem::take(&mut self.input);
         let began = env::now();
         let received = self.control.race_idle(deadline, self.stream.recv(input)).await;
-        self.account.add_wait(Wait::Client, env::now() - began);
+        let now = env::now();
+        self.account.add_wait(Wait::Client, now - began);
+        self.stopwatch.received(now);
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
@@ -302,6 +308,9 @@ impl Connection {
             }
             self.session.reset_observed();
         }
+        if let Some((time, statements)) = self.stopwatch.answered(env::now) {
+            self.home.statement_times().record(time, statements);
+        }
         if self.output.is_empty() {
             return Ok(());
         }
@@ -350,6 +359,7 @@ impl Connection {
         };
         backend::ready_for_query(self.output.raw(), status);
         self.session.report_idle();
+        self.stopwatch.ended();
         self.flush_wanted = true;
     }
 

@@ -33,6 +33,7 @@ use crate::tenants::StatementLimits;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::maintenance::read_logs;
 use crate::tenants::sink::CountingSink;
+use crate::tenants::statement_times::StatementTimes;
 
 /// Pages of dropped trees released in one turn.
 const RECLAIM_PAGES_A_TURN: usize = 256;
@@ -59,6 +60,7 @@ pub(crate) struct Home {
     /// When a session last ended or the tenant was opened.
     last_used: AtomicU64,
     commits: AtomicU64,
+    statement_times: StatementTimes,
     figures: Mutex<PageFigures>,
     /// Copies of the tenant under way.
     copies: AtomicUsize,
@@ -194,6 +196,7 @@ impl Home {
             phase: AtomicU8::new(CLOSED),
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            statement_times: StatementTimes::default(),
             copies: AtomicUsize::new(0),
             figures: Mutex::default(),
             storage_max: AtomicU64::new(NO_LIMIT),
@@ -312,6 +315,11 @@ impl Home {
     /// Commits with changes since the server started.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// How long its statements took.
+    pub(crate) fn statement_times(&self) -> &StatementTimes {
+        &self.statement_times
     }
 
     /// Notes that a copy begins. The caller holds the tenant's name, which keeps DROP away meanwhile.

@@ -50,7 +50,8 @@ use types::FormatContext;
 pub use crate::parse::{HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
-    BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow, SessionHost, TlsRow, UsageEntry, WaitEntry,
+    AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
+    SessionHost, TlsRow, UsageEntry, WaitEntry,
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
