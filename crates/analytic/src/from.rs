@@ -79,6 +79,9 @@ impl Binder<'_> {
     }
 
     fn factor(&self, factor: &ast::TableFactor, outer: Option<&dyn Scope>) -> SqlResult<Relation> {
+        if let Some(relation) = self.host_function(factor)? {
+            return Ok(relation);
+        }
         match factor {
             ast::TableFactor::Table {
                 name, alias, args: None, with_ordinality: false, sample: None, ..

@@ -18,6 +18,7 @@ mod error;
 mod expand;
 mod from;
 mod group;
+mod host_function;
 mod moments;
 mod operator;
 mod plan_size;

@@ -20,7 +20,9 @@ mod runaway;
 mod server_options;
 mod work_memory;
 
-pub use advisor::{Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, advise};
+pub use advisor::{
+    Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, TooLittle, advise,
+};
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{
@@ -34,7 +36,7 @@ pub use meter::{
     SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
     WriteCause,
 };
-pub use option::OptionError;
+pub use option::{OptionError, duration_text};
 pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
 pub use policy::{Overbooking, Policy};
 pub use promise::{

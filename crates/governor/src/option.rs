@@ -82,7 +82,8 @@ pub(crate) fn decimal_text(number: u64, places: usize) -> String {
     }
 }
 
-pub(crate) fn duration_text(time: Nanos) -> String {
+/// A time in the largest unit that keeps it whole, as options are shown: `30s`, `1500ms`.
+pub fn duration_text(time: Nanos) -> String {
     for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if time.0.is_multiple_of(unit) {
             return format!("{}{name}", time.0 / unit);

@@ -12,8 +12,11 @@ mod drive;
 mod host;
 mod messages;
 mod output;
+mod stopwatch;
+mod watch;
 
 pub(crate) use connection::serve;
 pub(crate) use control::{Control, Sessions};
 pub(crate) use host::{Host, from_unix_seconds, wall_clock};
 pub(crate) use output::Output;
+pub(crate) use watch::Watch;

@@ -20,6 +20,8 @@ mod registry;
 pub(crate) mod restoring;
 mod sink;
 mod sizes;
+mod statement_limits;
+mod statement_times;
 pub(crate) mod statements;
 
 use base::{SqlError, SqlState};
@@ -35,6 +37,7 @@ pub use offline::{KnownTenant, known_tenants};
 pub(crate) use promises::system_default;
 pub(crate) use registry::{Entry, Names, TenantRow, Tenants};
 pub(crate) use sizes::Sizes;
+pub(crate) use statement_limits::StatementLimits;
 
 /// The administrator's database.
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";

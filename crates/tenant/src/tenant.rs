@@ -515,7 +515,14 @@ impl Tenant {
             self.take_snapshot(txn);
             txn.observe(self.pending.newest());
         }
-        View { tenant: Seat::of(self, txn), txn, redo, session: None, unasked: STEPS_UNASKED }
+        View {
+            tenant: Seat::of(self, txn),
+            txn,
+            redo,
+            session: None,
+            unasked: STEPS_UNASKED,
+            unasked_of: STEPS_UNASKED,
+        }
     }
 
     /// What an analytic statement of `txn` reads on another thread. The reply must wait for [`Txn::observed`].

@@ -23,8 +23,9 @@ pub struct View<'a> {
     pub(crate) txn: &'a mut Txn,
     pub(crate) redo: &'a mut dyn RedoSink,
     pub(crate) session: Option<InSession<'a>>,
-    /// Steps left until the session is asked again.
+    /// Steps left until the session is asked again, of so many.
     pub(crate) unasked: u32,
+    pub(crate) unasked_of: u32,
 }
 
 /// The tenant, at the side of it that the transaction works on: the live pages, or its branch until this is dropped.
@@ -71,7 +72,7 @@ impl Drop for Seat<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct InSession<'a> {
     pub(crate) format: &'a FormatContext,
-    asked_to_end: &'a dyn Fn() -> bool,
+    asked_to_end: &'a dyn Fn(u32) -> bool,
 }
 
 /// Rows and other small steps between two looks at whether the statement is to end: at 0.2 us a row, every 50 us.
@@ -100,9 +101,9 @@ pub(crate) enum State {
 
 impl<'a> View<'a> {
     /// The same for a session: values in error details have its forms (else those of the defaults), and long work ends
-    /// with [`Interrupt::Asked`] soon after `asked_to_end` answers true.
+    /// with [`Interrupt::Asked`] soon after `asked_to_end`, told how many steps were taken since it was asked last, answers true.
     #[must_use]
-    pub fn in_session(self, format: &'a FormatContext, asked_to_end: &'a dyn Fn() -> bool) -> View<'a> {
+    pub fn in_session(self, format: &'a FormatContext, asked_to_end: &'a dyn Fn(u32) -> bool) -> View<'a> {
         View { session: Some(InSession { format, asked_to_end }), ..self }
     }
 
@@ -117,10 +118,12 @@ impl<'a> View<'a> {
 
     #[cold]
     fn ask(&mut self) -> Step<()> {
-        self.unasked = if self.tenant.in_turn { STEPS_UNASKED_IN_TURN } else { STEPS_UNASKED };
+        let steps = self.unasked_of;
+        self.unasked_of = if self.tenant.in_turn { STEPS_UNASKED_IN_TURN } else { STEPS_UNASKED };
+        self.unasked = self.unasked_of;
         self.tenant.shed_in_turn();
         match self.session {
-            Some(session) if (session.asked_to_end)() => Err(Interrupt::Asked),
+            Some(session) if (session.asked_to_end)(steps) => Err(Interrupt::Asked),
             _ => Ok(()),
         }
     }
@@ -147,6 +150,7 @@ impl View<'_> {
             redo: self.redo,
             session: self.session,
             unasked: self.unasked,
+            unasked_of: self.unasked_of,
         }
     }
 

@@ -5,6 +5,7 @@
 //! policies, extensions).
 
 mod access;
+mod advice;
 pub(crate) mod definitions;
 mod dependencies;
 pub(crate) mod functions;
@@ -93,15 +94,38 @@ pub(crate) fn provider(
     fields: Vec<Field>,
     shared: Arc<Shared>,
 ) -> SqlResult<Arc<dyn TableProvider>> {
-    let schema = Arc::new(Schema::new(fields));
     let rows = if shared.view.is_some() { rows(table, &shared)? } else { Vec::new() };
+    table_of(table, fields, &rows)
+}
+
+/// The rows that the function `of` of the server gives for these arguments.
+///
+/// # Errors
+/// The function's.
+pub(crate) fn function_rows(
+    of: &'static SystemTable,
+    arguments: &[Datum],
+    shared: &Shared,
+) -> SqlResult<Vec<Row>> {
+    let mut out = Rows { shared, table: of, rows: Vec::new(), failed: None };
+    advice::fill(&mut out, arguments)?;
+    Ok(out.rows)
+}
+
+/// These rows of `table` for DataFusion, under the given field names.
+pub(crate) fn table_of(
+    table: &'static SystemTable,
+    fields: Vec<Field>,
+    rows: &[Row],
+) -> SqlResult<Arc<dyn TableProvider>> {
+    let schema = Arc::new(Schema::new(fields));
     let mut columns: Vec<value::Column> = table
         .columns
         .iter()
         .zip(schema.fields())
         .map(|((_, ty), field)| value::Column::new(*ty, field.data_type(), rows.len()))
         .collect();
-    for row in &rows {
+    for row in rows {
         for (column, value) in columns.iter_mut().zip(row) {
             column.push(value)?;
         }

@@ -34,9 +34,6 @@ use crate::meter::{Resource, RollUpRow, SampleRow, Sampled, SparseHistogram};
 use crate::promise::{MilliCores, Promise};
 use latency::Minute;
 
-/// I/Os more than with the largest cache that a proposed one may cost.
-const CACHE_EXCESS_PERCENT: u64 = 5;
-
 /// How often a rate occurred, in two versions of what a tenant demanded.
 #[derive(Clone, Default, Debug)]
 struct Rates {
@@ -79,6 +76,9 @@ pub struct DemandRecord {
 }
 
 impl DemandRecord {
+    /// I/Os more than with the largest cache that a proposed one may cost.
+    pub const CACHE_EXCESS_PERCENT: u64 = 5;
+
     /// Sums rows of one tenant, in any order; those of other tenants are left out. `cache`: its cache-size curve, empty if there is none.
     pub fn new(
         tenant: TenantId,
@@ -117,6 +117,11 @@ impl DemandRecord {
         self.cpu.given.count()
     }
 
+    /// Minutes of which it is known how long statements took and which share of a core the tenant had.
+    pub fn minutes_with_statements(&self) -> usize {
+        self.minutes.len()
+    }
+
     /// Cores that this part of the intervals wanted at most, a sixteenth too large at most.
     pub fn cpu_wanted(&self, part: f64) -> MilliCores {
         milli_cores(self.cpu.wanted.percentile(part))
@@ -134,7 +139,7 @@ impl DemandRecord {
     /// The smallest cache that is almost as good as the largest; `None` without a curve.
     fn cache_wanted(&self) -> Option<ByteCount> {
         let fewest = self.cache.iter().map(|point| point.ios).min()?;
-        let allowed = u128::from(fewest) * u128::from(100 + CACHE_EXCESS_PERCENT) / 100;
+        let allowed = u128::from(fewest) * u128::from(100 + DemandRecord::CACHE_EXCESS_PERCENT) / 100;
         let enough = self.cache.iter().find(|point| u128::from(point.ios) <= allowed);
         enough.map(|point| point.memory)
     }
@@ -181,16 +186,37 @@ pub struct Assessment {
     pub work_memory: (u64, u64),
     /// Whether the share of a core was enough for the goal; `None` without one, or where that is not known.
     pub keeps_goal: Option<bool>,
-    /// Whether it is enough in all of that, for the part that was asked for. What is not known does not count against it.
-    pub is_enough: bool,
+    /// What of it is not enough for the part that was asked for, in this order. What is not known does not count against it.
+    pub too_little: Vec<TooLittle>,
+}
+
+impl Assessment {
+    /// Whether it is enough in all of it.
+    pub fn is_enough(&self) -> bool {
+        self.too_little.is_empty()
+    }
+}
+
+/// What of a promise is too little.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooLittle {
+    Cpu,
+    Iops,
+    Memory,
+    WorkMemory,
+    /// The share of a core, for the goal.
+    StatementP99,
 }
 
 /// What is advised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advice {
-    /// Only what is reserved is set; limits, weights and the rest are the default.
+    /// Only what is reserved is set; limits, weights and the rest are the default. Of which memory nothing is on record, it is as much as at
+    /// present.
     pub promise: Promise,
     pub assessment: Assessment,
+    /// Of what is promised at present.
+    pub present: Assessment,
     /// Of each named size, in the order they were given.
     pub sizes: Vec<Assessment>,
     /// The index of the smallest size that is enough: the least processor time, then I/O, then memory.
@@ -199,12 +225,13 @@ pub struct Advice {
     pub share_for_goal: Option<ShareForGoal>,
 }
 
-/// Advises a promise and one of the named sizes. `None` if nothing is on record. The same record gives the same advice.
+/// Advises a promise and one of the named sizes, to a tenant that is promised `present` now. `None` if nothing is on record. The same record gives the
+/// same advice.
 ///
 /// # Panics
 ///
 /// If the goal's part is not above 0 and at most 1.
-pub fn advise(record: &DemandRecord, goal: &Goal, sizes: &[Promise]) -> Option<Advice> {
+pub fn advise(record: &DemandRecord, goal: &Goal, present: &Promise, sizes: &[Promise]) -> Option<Advice> {
     assert!(goal.part > 0.0 && goal.part <= 1.0, "{goal:?}");
     if record.intervals() == 0 && record.io.is_empty() {
         return None;
@@ -215,14 +242,24 @@ pub fn advise(record: &DemandRecord, goal: &Goal, sizes: &[Promise]) -> Option<A
     let cores = two_digits(u64::from(record.cpu_wanted(goal.part).max(share).0));
     promise.cpu.reserved = MilliCores((cores as u32).min(MilliCores::MAX.0));
     promise.io.iops = two_digits(record.iops_wanted(goal.part));
-    promise.memory.memory = record.cache_wanted().unwrap_or(ByteCount(0));
-    promise.memory.work_memory = whole_kib(two_digits(record.work_memory_wanted(goal.part).0));
+    promise.memory.memory = record.cache_wanted().unwrap_or(present.memory.memory);
+    promise.memory.work_memory = match record.work_memory.count() {
+        0 => present.memory.work_memory,
+        _ => whole_kib(two_digits(record.work_memory_wanted(goal.part).0)),
+    };
     let assess = |promise: &Promise| assess(record, goal, share_for_goal, promise);
     let assessed: Vec<Assessment> = sizes.iter().map(assess).collect();
-    let enough = sizes.iter().enumerate().filter(|(index, _)| assessed[*index].is_enough);
+    let enough = sizes.iter().enumerate().filter(|(index, _)| assessed[*index].is_enough());
     let smallest = enough.min_by_key(|(_, size)| (size.cpu.reserved, size.io.iops, size.memory.memory));
     let size = smallest.map(|(index, _)| index);
-    Some(Advice { assessment: assess(&promise), sizes: assessed, size, share_for_goal, promise })
+    Some(Advice {
+        assessment: assess(&promise),
+        present: assess(present),
+        sizes: assessed,
+        size,
+        share_for_goal,
+        promise,
+    })
 }
 
 /// What a promise would have been too little for.
@@ -243,12 +280,15 @@ fn assess(
     // As percentiles count.
     let is_part = |short: u64, all: u64| (all - short) as f64 >= (all as f64 * goal.part).ceil();
     let cache_is_enough = record.cache_wanted().is_none_or(|wanted| promise.memory.memory >= wanted);
-    let is_enough = is_part(cpu.intervals_max, cpu.of)
-        && io.iter().all(|(_, short)| is_part(short.intervals_max, short.of))
-        && is_part(work_memory.0, work_memory.1)
-        && cache_is_enough
-        && keeps_goal != Some(false);
-    Assessment { cpu, io, cache_excess, work_memory, keeps_goal, is_enough }
+    let checks = [
+        (TooLittle::Cpu, is_part(cpu.intervals_max, cpu.of)),
+        (TooLittle::Iops, io.iter().all(|(_, short)| is_part(short.intervals_max, short.of))),
+        (TooLittle::Memory, cache_is_enough),
+        (TooLittle::WorkMemory, is_part(work_memory.0, work_memory.1)),
+        (TooLittle::StatementP99, keeps_goal != Some(false)),
+    ];
+    let too_little = checks.into_iter().filter(|(_, is_enough)| !is_enough).map(|(what, _)| what).collect();
+    Assessment { cpu, io, cache_excess, work_memory, keeps_goal, too_little }
 }
 
 /// Rounded up to two digits: no figure here is better than that.

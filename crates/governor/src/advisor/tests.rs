@@ -54,7 +54,7 @@ fn record(rows: &[LedgerRow], samples: &[SampleRow], cache: &[CachePoint]) -> De
 }
 
 fn advised(record: &DemandRecord, goal: Goal, sizes: &[Promise]) -> Advice {
-    advise(record, &goal, sizes).expect("something is on record")
+    advise(record, &goal, &Promise::default(), sizes).expect("something is on record")
 }
 
 fn size(cores: u32, iops: u64) -> Promise {
@@ -66,10 +66,14 @@ fn size(cores: u32, iops: u64) -> Promise {
 
 #[test]
 fn nothing_is_advised_from_nothing() {
-    assert_eq!(advise(&record(&[], &[], &[]), &Goal::default(), &[]), None);
+    assert_eq!(advise(&record(&[], &[], &[]), &Goal::default(), &Promise::default(), &[]), None);
     let others = roll_up(&[cpu(500, 500)]);
     let record = DemandRecord::new(tenant_id(1), &others, &[], &[]);
-    assert_eq!(advise(&record, &Goal::default(), &[]), None, "another tenant's rows are not its own");
+    assert_eq!(
+        advise(&record, &Goal::default(), &Promise::default(), &[]),
+        None,
+        "another tenant's rows are not its own"
+    );
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn the_percentile_of_what_was_wanted_is_proposed() {
         "of the volume that wanted most, {}",
         advice.promise.io.iops
     );
-    assert!(advice.assessment.is_enough);
+    assert!(advice.assessment.is_enough());
     let all = advised(&record, Goal { part: 1.0, ..Goal::default() }, &[]);
     assert_eq!(all.promise.cpu.reserved, MilliCores(1000));
     let short = advice.assessment.cpu;
@@ -107,7 +111,7 @@ fn a_tenant_that_waited_wanted_more_than_it_got() {
         (0, 50),
         "at least by what it got, at most by what it wanted"
     );
-    assert!(!small.is_enough);
+    assert!(!small.is_enough());
 }
 
 #[test]
@@ -118,12 +122,34 @@ fn the_smallest_size_that_is_enough_is_picked() {
     let advice = advised(&record(&rows, &[], &[]), Goal::default(), &sizes);
     assert_eq!(advice.size, Some(3));
     assert_eq!(
-        advice.sizes.iter().map(|size| size.is_enough).collect::<Vec<_>>(),
+        advice.sizes.iter().map(|size| size.is_enough()).collect::<Vec<_>>(),
         [true, false, false, true, true]
     );
     assert_eq!(advice.sizes[1].cpu.intervals_min, 100);
     assert_eq!(advice.sizes[2].io[0].1.intervals_min, 100);
     assert_eq!(advised(&record(&rows, &[], &[]), Goal::default(), &sizes[1..3]).size, None);
+}
+
+#[test]
+fn what_is_too_little_is_named_and_memory_not_on_record_stays_as_it_is() {
+    let mut rows = vec![cpu(300, 300); 100];
+    rows.extend([row(Resource::Io { volume: 0 }, 100, 0, 1); 100]);
+    let mut present = size(200, 50);
+    present.memory.memory = ByteCount::from_mib(64);
+    present.memory.work_memory = ByteCount::from_mib(8);
+    let advice = advise(&record(&rows, &[], &[]), &Goal::default(), &present, &[size(300, 50)]).unwrap();
+    assert_eq!(advice.present.too_little, [TooLittle::Cpu, TooLittle::Iops]);
+    assert_eq!(advice.sizes[0].too_little, [TooLittle::Iops]);
+    assert_eq!(advice.promise.memory, present.memory);
+    assert!(advice.assessment.is_enough());
+    let used = samples(Sampled::WorkMemory, &[(0, 9 << 20)]);
+    let point = |mib, ios| CachePoint { memory: ByteCount::from_mib(mib), ios };
+    let cache = [point(64, 9_000), point(128, 10)];
+    let advice = advise(&record(&rows, &used, &cache), &Goal::default(), &present, &[]).unwrap();
+    use TooLittle::*;
+    assert_eq!(advice.present.too_little, [Cpu, Iops, Memory, WorkMemory]);
+    assert_eq!(advice.promise.memory.memory, ByteCount::from_mib(128));
+    assert!(advice.promise.memory.work_memory >= ByteCount::from_mib(9));
 }
 
 #[test]
@@ -136,8 +162,8 @@ fn the_smallest_cache_near_the_largest_is_proposed() {
     let advice = advised(&record, Goal::default(), &[small, size(1000, 0)]);
     assert_eq!(advice.promise.memory.memory, ByteCount::from_mib(256));
     assert_eq!(advice.assessment.cache_excess, Some(50));
-    assert_eq!((advice.sizes[0].cache_excess, advice.sizes[0].is_enough), (Some(51), false));
-    assert_eq!((advice.sizes[1].cache_excess, advice.sizes[1].is_enough), (None, false), "below the curve");
+    assert_eq!((advice.sizes[0].cache_excess, advice.sizes[0].is_enough()), (Some(51), false));
+    assert_eq!((advice.sizes[1].cache_excess, advice.sizes[1].is_enough()), (None, false), "below the curve");
 }
 
 #[test]
@@ -151,7 +177,7 @@ fn working_memory_is_enough_for_the_part_of_the_statements() {
     assert!((ByteCount::from_mib(90)..=ByteCount::from_mib(106)).contains(&proposed), "{proposed}");
     let (over, of) = advice.sizes[0].work_memory;
     assert!((50..=53).contains(&over) && of == 100, "{over}");
-    assert!(!advice.sizes[0].is_enough && advice.assessment.is_enough);
+    assert!(!advice.sizes[0].is_enough() && advice.assessment.is_enough());
 }
 
 /// A tenant with so many minutes of each (share in thousandths, milliseconds of its statements).
@@ -221,8 +247,8 @@ proptest! {
         let amounts: Vec<_> = (0..count).map(|_| (0, draws.next() >> draws.between(20, 60))).collect();
         let record = record(&rows, &samples(Sampled::WorkMemory, &amounts), &[CachePoint { memory: ByteCount(draws.between(1, 1 << 40)), ios: draws.between(0, 9) }]);
         let goal = Goal { part, ..Goal::default() };
-        if let Some(advice) = advise(&record, &goal, &[]) {
-            prop_assert!(advice.assessment.is_enough, "{:?}", advice);
+        if let Some(advice) = advise(&record, &goal, &Promise::default(), &[]) {
+            prop_assert!(advice.assessment.is_enough(), "{:?}", advice);
             // And it reads as a promise.
             let mut again = Promise::default();
             for key in crate::PromiseKey::ALL {

@@ -163,7 +163,7 @@ impl Collector {
         let names = shared.tenants.names_by_id(&self.names);
         let is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
         self.names = names;
-        self.add(ended);
+        self.add(&shared, ended);
         self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
@@ -205,13 +205,19 @@ impl Collector {
         self.write(&rest, minute);
     }
 
-    fn add(&mut self, ended: Vec<LedgerRow>) {
+    fn add(&mut self, shared: &Shared, ended: Vec<LedgerRow>) {
         for row in &ended {
-            self.rollup.add(row, minute_of(&self.env, row.to));
+            let minute = minute_of(&self.env, row.to);
+            self.rollup.add(row, minute);
             let account = self.tenants.entry(row.tenant).or_default();
             account.totals.count(row);
             if row.resource == Resource::Cpu {
                 account.cpu = Some(*row);
+                // Who ran a statement used processor time.
+                if let Some(entry) = shared.tenants.get(row.tenant) {
+                    let times = entry.home.statement_times().take();
+                    self.rollup.add_samples(row.tenant, Sampled::StatementTime, &times, minute);
+                }
             }
         }
         let telling: Arc<[LedgerRow]> =

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::ByteCount;
+use base::{ByteCount, TenantId};
 use env::{Disk, File, OpenMode};
 use governor::{Retention, RollUpBlock, RollUpSegment, RollUpStep, WallMinute};
 
@@ -68,25 +68,28 @@ impl History {
         Ok(days)
     }
 
-    /// The blocks of a day that are whole, and the bytes they take. What is damaged ends the file.
-    fn blocks(&self, day: u32) -> io::Result<(Vec<RollUpBlock>, u64)> {
+    /// The blocks of a day that are whole, what they have of the tenant (`None`: of all), and the bytes they take. What is damaged ends the file.
+    fn blocks(&self, day: u32, of: Option<TenantId>) -> io::Result<(Vec<RollUpBlock>, u64)> {
         let bytes = self.disk.read_small(&self.path(day))?;
         let (mut blocks, mut rest) = (Vec::new(), &bytes[..]);
-        while let Some((block, after)) = split_block(rest) {
+        while let Some((mut block, after)) = split_block(rest) {
+            if let Some(tenant) = of {
+                block.keep_only(tenant);
+            }
             blocks.push(block);
             rest = after;
         }
         Ok((blocks, (bytes.len() - rest.len()) as u64))
     }
 
-    /// Everything, by tenant, resource and minute. Blocks.
+    /// Everything of a tenant, or of all for `None`, by tenant, resource and minute. Reads every file, and keeps of it in memory what it answers and one file more. Blocks.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn read(&self) -> io::Result<RollUpBlock> {
+    pub(super) fn read(&self, of: Option<TenantId>) -> io::Result<RollUpBlock> {
         let mut all = Vec::new();
         for day in self.days()? {
-            all.extend(self.blocks(day)?.0);
+            all.extend(self.blocks(day, of)?.0);
         }
         Ok(RollUpBlock::merged(all, 1))
     }
@@ -118,7 +121,7 @@ impl HistoryWriter {
         history.disk.create_dir_all(&history.dir)?;
         let mut segments = Vec::new();
         for day in history.days()? {
-            let (blocks, bytes) = history.blocks(day)?;
+            let (blocks, bytes) = history.blocks(day, None)?;
             let resolution = blocks.iter().flat_map(|block| &block.rows).map(|row| row.minutes).max();
             segments.push(Segment { day, resolution: resolution.unwrap_or(1), bytes: ByteCount(bytes) });
         }
@@ -160,7 +163,7 @@ impl HistoryWriter {
             self.history.disk.sync_dir(&self.history.dir)?;
             return Ok((file, 0));
         }
-        let end = self.history.blocks(day)?.1;
+        let end = self.history.blocks(day, None)?.1;
         file.set_len(end)?;
         Ok((file, end))
     }
@@ -182,7 +185,7 @@ impl HistoryWriter {
                 }
                 Some(RollUpStep::Merge { segment, minutes }) => {
                     let day = self.segments[segment].day;
-                    let bytes = sealed(&RollUpBlock::merged(self.history.blocks(day)?.0, minutes));
+                    let bytes = sealed(&RollUpBlock::merged(self.history.blocks(day, None)?.0, minutes));
                     self.history.disk.write_small_atomic(&self.history.path(day), &bytes, 0o600)?;
                     self.segments[segment] =
                         Segment { day, resolution: minutes, bytes: ByteCount(bytes.len() as u64) };
@@ -194,7 +197,7 @@ impl HistoryWriter {
 
 #[cfg(test)]
 mod tests {
-    use base::{Nanos, TenantId};
+    use base::Nanos;
     use env::sim::{PowerCut, World};
     use governor::{LedgerRow, Resource, RollUp};
 
@@ -203,8 +206,12 @@ mod tests {
     const DAY: u32 = 20_000;
 
     fn block(minute: u32, given: u64) -> RollUpBlock {
+        block_of(TenantId(16), minute, given)
+    }
+
+    fn block_of(tenant: TenantId, minute: u32, given: u64) -> RollUpBlock {
         let row = LedgerRow {
-            tenant: TenantId(16),
+            tenant,
             resource: Resource::Cpu,
             from: Nanos(0),
             to: Nanos::from_secs(1),
@@ -224,7 +231,7 @@ mod tests {
     }
 
     fn given(history: &History) -> Vec<(u32, u64)> {
-        history.read().unwrap().rows.iter().map(|row| (row.from.0, row.given)).collect()
+        history.read(None).unwrap().rows.iter().map(|row| (row.from.0, row.given)).collect()
     }
 
     #[test]
@@ -257,6 +264,23 @@ mod tests {
         bytes[whole + 9] ^= 1;
         env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
         assert_eq!(given(&history).len(), 2);
+    }
+
+    #[test]
+    fn one_tenants_rows_are_read_apart() {
+        let world = World::new(3);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let first = DAY * MINUTES_A_DAY;
+        for (minute, tenant) in [(0, 16), (0, 17), (1, 17)] {
+            let block = block_of(TenantId(tenant), first + minute, tenant);
+            writer.append(&block, WallMinute(first + minute)).unwrap();
+        }
+        let of = |tenant| history.read(tenant).unwrap().rows.iter().map(|row| row.given).collect::<Vec<_>>();
+        assert_eq!(of(Some(TenantId(17))), [17, 17]);
+        assert_eq!(of(Some(TenantId(18))), [0u64; 0]);
+        assert_eq!(of(None), [16, 17, 17]);
     }
 
     #[test]

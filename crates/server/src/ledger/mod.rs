@@ -8,6 +8,7 @@
 //! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
 //! every tenant that did anything the last row is. By the minute it is on disk for 30 days ([`history`]).
 
+mod advice;
 mod collect;
 mod history;
 mod io_audit;
@@ -53,7 +54,7 @@ impl Ledger {
     }
 
     /// What a session may see of it: its own tenant's, or all for `None`.
-    pub(crate) fn view(&self, shared: &Shared, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
+    pub(crate) fn view(&self, shared: &Arc<Shared>, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
         Arc::new(View::new(self.published(), shared, of))
     }
 

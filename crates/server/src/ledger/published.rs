@@ -1,12 +1,13 @@
 //! What the ledger's thread made known last, and how a session sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource, RollUpRow};
 use rustc_hash::FxHashMap;
-use sql::session::{HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
+use sql::session::{AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
 
+use super::advice::Candidates;
 use super::{History, Totals};
 use crate::executor::Wait;
 use crate::shared::Shared;
@@ -68,14 +69,16 @@ pub(super) struct View {
     published: Arc<Published>,
     history: History,
     clock: WallClock,
+    /// For what is promised now.
+    shared: Weak<Shared>,
     /// Whose rows; `None` for all.
     of: Option<TenantId>,
 }
 
 impl View {
-    pub(super) fn new(published: Arc<Published>, shared: &Shared, of: Option<TenantId>) -> View {
+    pub(super) fn new(published: Arc<Published>, shared: &Arc<Shared>, of: Option<TenantId>) -> View {
         let clock = WallClock { now: shared.env.now(), wall: crate::session::wall_clock(&shared.env) };
-        View { published, history: shared.history.clone(), clock, of }
+        View { published, history: shared.history.clone(), clock, shared: Arc::downgrade(shared), of }
     }
 
     fn shows(&self, tenant: TenantId) -> bool {
@@ -101,15 +104,20 @@ impl LedgerRows for View {
     }
 
     fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
-        let failed = |error: std::io::Error| {
-            SqlError::new(SqlState::IO_ERROR, format!("the ledger's history cannot be read: {error}"))
-        };
-        let rows = self.history.read().map_err(failed)?.rows;
+        let rows = self.history.read(self.of).map_err(unreadable)?.rows;
         let entry = |row: &RollUpRow| {
             let name = self.published.names.get(row.tenant)?;
             Some(history_of(row, name, &self.published.volumes))
         };
-        Ok(rows.iter().filter(|row| self.shows(row.tenant)).filter_map(entry).collect())
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    fn advice(&self, tenant: &str, p99: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
+        let Some(shared) = self.shared.upgrade() else { return Ok(Vec::new()) };
+        let candidates = Candidates::of(&shared, self.of, tenant)?;
+        let recorded = self.history.read(Some(candidates.tenant)).map_err(unreadable)?;
+        let curve = shared.memory_meters.curve(candidates.tenant);
+        Ok(candidates.advise(&recorded, &curve, p99, &self.published.volumes))
     }
 
     fn tenant_waits(&self) -> Vec<WaitEntry> {
@@ -123,6 +131,10 @@ impl LedgerRows for View {
         shown.sort_by(|a, b| a.name.cmp(&b.name));
         shown.into_iter().flat_map(waits_of).collect()
     }
+}
+
+fn unreadable(error: std::io::Error) -> SqlError {
+    SqlError::new(SqlState::IO_ERROR, format!("the ledger's history cannot be read: {error}"))
 }
 
 fn waits_of(known: &Known) -> impl Iterator<Item = WaitEntry> {

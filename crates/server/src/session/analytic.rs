@@ -1,10 +1,10 @@
 //! A query of this session on an analytical thread.
 
-use base::Nanos;
 use sql::session::{AnalyticEvent, AnalyticRequest};
 
 use super::connection::Connection;
 use super::drive::Failed;
+use super::watch::StatementPatience;
 
 /// Output gathered before rows are sent on.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
@@ -15,12 +15,12 @@ impl Connection {
     pub(super) async fn analytic(
         &mut self,
         mut request: AnalyticRequest,
-        deadline: Option<Nanos>,
+        patience: &StatementPatience,
     ) -> Result<(), Failed> {
         request.limits = self.home.query_limits();
         let events = self.shared.analytic.start(self.home.worker(), self.control.tenant, request)?;
         loop {
-            let event = self.race_with_client(deadline, events.next()).await?;
+            let event = self.race_with_client(patience, events.next()).await?;
             let done = matches!(event, AnalyticEvent::Done(_));
             self.session.analytic_event(event, &mut self.output);
             if done {
@@ -28,6 +28,7 @@ impl Connection {
             }
             if self.output.len() > OUTPUT_LEN_MAX {
                 self.flush().await?;
+                self.check(patience)?;
             }
         }
     }

@@ -12,6 +12,8 @@ use super::control::{Control, Interruption};
 use super::host::Host;
 use super::messages::Left;
 use super::output::Output;
+use super::stopwatch::Stopwatch;
+use super::watch::Watch;
 use crate::executor::{TenantAccount, Wait};
 use crate::reception::Authenticated;
 use crate::shared::Shared;
@@ -58,6 +60,7 @@ pub(super) struct Connection {
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
+    pub(super) watch: Arc<Watch>,
     /// Of its tenant on its worker.
     pub(super) account: Arc<TenantAccount>,
     /// The opening of the tenant that the session belongs to.
@@ -67,6 +70,8 @@ pub(super) struct Connection {
     pub(super) restoring: Option<Restoring>,
     /// The client waits for what is in `output`.
     pub(super) flush_wanted: bool,
+    /// How long its statements take.
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Drop for Connection {
@@ -95,7 +100,8 @@ pub(crate) async fn serve(
 ) {
     let _place = Place(shared.clone(), control.clone(), home.clone());
     let output = Output::new(std::mem::take(&mut client.output));
-    let (session, incarnation) = match begin(&shared, &home, &control, &client).await {
+    let watch = Arc::new(Watch::new(home.statement_limits(), control.administrator));
+    let (session, incarnation) = match begin(&shared, &home, &control, &watch, &client).await {
         Ok(session) => session,
         Err(error) => {
             let mut output = output;
@@ -116,10 +122,12 @@ pub(crate) async fn serve(
         output,
         conversation: Conversation::new(),
         session,
+        watch,
         incarnation,
         copying: None,
         restoring: None,
         flush_wanted: true,
+        stopwatch: Stopwatch::default(),
     };
     connection.greet();
     match connection.run().await {
@@ -138,6 +146,7 @@ async fn begin(
     shared: &Arc<Shared>,
     home: &Arc<Home>,
     control: &Arc<Control>,
+    watch: &Arc<Watch>,
     client: &Authenticated,
 ) -> Result<(Session, u64), SqlError> {
     home.open().await?;
@@ -148,7 +157,7 @@ async fn begin(
         user: client.user.clone(),
         administrator: client.admission.administrator,
         parameters: client.parameters.clone(),
-        host: Arc::new(Host::new(shared.clone(), control.clone())),
+        host: Arc::new(Host::new(shared.clone(), control.clone(), watch.clone())),
     };
     let session = home.with(|home| Session::new(start, home.tenant))??;
     Ok((session, home.incarnation()))
@@ -226,7 +235,9 @@ impl Connection {
         let input = std::mem::take(&mut self.input);
         let began = env::now();
         let received = self.control.race_idle(deadline, self.stream.recv(input)).await;
-        self.account.add_wait(Wait::Client, env::now() - began);
+        let now = env::now();
+        self.account.add_wait(Wait::Client, now - began);
+        self.stopwatch.received(now);
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
@@ -252,7 +263,7 @@ impl Connection {
         let received = match self.control.pending() {
             Some(interruption) => Err(interruption),
             // An empty buffer: if the receive is dropped, the next one finds every byte.
-            None => self.control.race(self.session.deadline(), self.stream.recv(Vec::new())).await,
+            None => self.control.race(self.patience(), self.stream.recv(Vec::new())).await,
         };
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
@@ -297,6 +308,9 @@ impl Connection {
                 }
             }
             self.session.reset_observed();
+        }
+        if let Some((time, statements)) = self.stopwatch.answered(env::now) {
+            self.home.statement_times().record(time, statements);
         }
         if self.output.is_empty() {
             return Ok(());
@@ -346,6 +360,7 @@ impl Connection {
         };
         backend::ready_for_query(self.output.raw(), status);
         self.session.report_idle();
+        self.stopwatch.ended();
         self.flush_wanted = true;
     }
 

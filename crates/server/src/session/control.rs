@@ -14,13 +14,15 @@ use pgproto::startup::CancelKey;
 use rustc_hash::FxHashMap;
 use sql::session::BackendRow;
 
+use super::watch::TimeLimit;
+
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
 const SHUTDOWN: u8 = 4;
 const DROPPED: u8 = 8;
 
 /// Why what a session waited for did not come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
     /// The statement is to end.
     Cancel,
@@ -32,22 +34,36 @@ pub(crate) enum Interruption {
     Dropped,
     /// The deadline of the wait passed.
     Deadline,
+    /// The statement's wait for a lock took as long as it may.
+    LockTimeout,
+    /// The statement took as long as it may.
+    StatementTimeout(TimeLimit),
 }
 
 impl Interruption {
     /// The error that ends the statement, where the session goes on.
-    pub(crate) fn canceled(self) -> SqlError {
-        let why = match self {
-            Interruption::Deadline => "statement timeout",
-            _ => "user request",
+    pub(crate) fn canceled(&self) -> SqlError {
+        let (state, why, detail) = match self {
+            Interruption::StatementTimeout(limit) => {
+                (SqlState::QUERY_CANCELED, "statement timeout", Some(limit.to_string()))
+            }
+            Interruption::LockTimeout => (SqlState::LOCK_NOT_AVAILABLE, "lock timeout", None),
+            _ => (SqlState::QUERY_CANCELED, "user request", None),
         };
-        SqlError::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"))
+        let error = SqlError::new(state, format!("canceling statement due to {why}"));
+        match detail {
+            Some(detail) => error.with_detail(detail),
+            None => error,
+        }
     }
 
     /// The error that ends the session, if it must end.
-    pub(crate) fn fatal(self) -> Option<SqlError> {
+    pub(crate) fn fatal(&self) -> Option<SqlError> {
         match self {
-            Interruption::Cancel | Interruption::Deadline => None,
+            Interruption::Cancel
+            | Interruption::Deadline
+            | Interruption::LockTimeout
+            | Interruption::StatementTimeout(_) => None,
             Interruption::Terminate | Interruption::Shutdown => Some(SqlError::fatal(
                 SqlState::ADMIN_SHUTDOWN,
                 "terminating connection due to administrator command",
@@ -57,6 +73,33 @@ impl Interruption {
                 "terminating connection because the tenant was dropped",
             )),
         }
+    }
+}
+
+/// How long a wait may last, which may change while it does.
+pub(crate) trait Patience {
+    /// When to look whether it has lasted too long; `None` for never. After a look that found nothing, later than that.
+    fn next_look(&self) -> Option<Nanos>;
+    /// Why the wait is to end, if it is.
+    fn look(&self, now: Nanos) -> Option<Interruption>;
+}
+
+/// Until an instant.
+impl Patience for Option<Nanos> {
+    fn next_look(&self) -> Option<Nanos> {
+        *self
+    }
+    fn look(&self, now: Nanos) -> Option<Interruption> {
+        self.filter(|deadline| now >= *deadline).map(|_| Interruption::Deadline)
+    }
+}
+
+impl<P: Patience> Patience for &P {
+    fn next_look(&self) -> Option<Nanos> {
+        P::next_look(self)
+    }
+    fn look(&self, now: Nanos) -> Option<Interruption> {
+        P::look(self, now)
     }
 }
 
@@ -138,6 +181,7 @@ impl Control {
         }
     }
 
+<<<<<<< HEAD
     /// The error that ends the session, if that is asked of it.
     pub(crate) fn told_to_end(&self) -> Option<SqlError> {
         if self.requests.load(Ordering::Relaxed) & !CANCEL == 0 {
@@ -147,13 +191,21 @@ impl Control {
     }
 
     /// Runs `future` until it ends, something is asked of the session or `deadline` passes.
+=======
+    /// Has a wait look anew what it is held to.
+    pub(crate) fn look_again(&self) {
+        self.waker.wake();
+    }
+
+    /// Runs `future` until it ends, something is asked of the session or `patience` does.
+>>>>>>> next
     pub(crate) async fn race<F: Future>(
         &self,
-        deadline: Option<Nanos>,
+        patience: impl Patience,
         future: F,
     ) -> Result<F::Output, Interruption> {
         let mut future = std::pin::pin!(future);
-        let mut sleep = deadline.map(env::sleep_until);
+        let mut alarm: Option<(Nanos, env::Sleep)> = None;
         std::future::poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));
@@ -162,8 +214,23 @@ impl Control {
             if let Some(interruption) = self.pending() {
                 return Poll::Ready(Err(interruption));
             }
-            let due = sleep.as_mut().is_some_and(|sleep| std::pin::Pin::new(sleep).poll(cx).is_ready());
-            if due { Poll::Ready(Err(Interruption::Deadline)) } else { Poll::Pending }
+            loop {
+                let Some(next) = patience.next_look() else {
+                    alarm = None;
+                    return Poll::Pending;
+                };
+                let (_, sleep) = match &mut alarm {
+                    Some(alarm) if alarm.0 == next => alarm,
+                    other => other.insert((next, env::sleep_until(next))),
+                };
+                if std::pin::Pin::new(sleep).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                alarm = None;
+                if let Some(interruption) = patience.look(env::now()) {
+                    return Poll::Ready(Err(interruption));
+                }
+            }
         })
         .await
     }
@@ -315,6 +382,11 @@ impl Sessions {
         self.lock().by_tenant.get(&tenant).copied().unwrap_or(0)
     }
 
+    /// Has what a tenant's sessions wait for look anew what it is held to.
+    pub(crate) fn look_again(&self, tenant: TenantId) {
+        self.list(Some(tenant)).iter().for_each(|control| control.look_again());
+    }
+
     /// Ends all sessions of a tenant that is dropped.
     pub(crate) fn drop_tenant(&self, tenant: TenantId) {
         self.list(Some(tenant)).iter().for_each(|control| control.request(DROPPED));
@@ -397,7 +469,10 @@ mod tests {
             let never = std::future::pending::<()>();
             assert_eq!(control.race(deadline, never).await, Err(Interruption::Deadline));
             control.cancel();
-            assert_eq!(control.race(None, std::future::pending::<()>()).await, Err(Interruption::Cancel));
+            assert_eq!(
+                control.race(None::<Nanos>, std::future::pending::<()>()).await,
+                Err(Interruption::Cancel)
+            );
             control.cancel();
             assert_eq!(control.race_idle(None, env::sleep(Nanos::from_millis(1))).await, Ok(()));
         });

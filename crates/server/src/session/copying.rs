@@ -1,13 +1,13 @@
 //! Statements that stream a tenant: BACKUP, RESTORE, CREATE TENANT … FROM TEMPLATE.
 
-use base::{Nanos, SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult, SqlState};
 use pgproto::backend;
 use pgproto::frontend::Frontend;
 use sql::session::{CopyShape, Format, HostOutcome, HostStatement, Reply};
 
 use super::connection::{Connection, End};
-use super::control::Interruption;
 use super::drive::Failed;
+use super::watch::StatementPatience;
 use crate::tenants::{copying, restoring, statements};
 
 impl Connection {
@@ -15,12 +15,12 @@ impl Connection {
     pub(super) async fn host_statement(
         &mut self,
         statement: HostStatement,
-        deadline: Option<Nanos>,
+        patience: &StatementPatience,
     ) -> Result<(), Failed> {
         statements::authorize(&self.control)?;
         let outcome = match statement {
             HostStatement::BackupTenant { name } => {
-                self.backup(&name, deadline).await?;
+                self.backup(&name, patience).await?;
                 Ok(HostOutcome::Done { tag: "BACKUP TENANT", notices: Vec::new() })
             }
             HostStatement::RestoreTenant { name, options } => {
@@ -46,7 +46,7 @@ impl Connection {
                         vec![statements::skipped(&there)]
                     }
                     _ => {
-                        self.copy_template(name.clone(), &template, options, deadline).await?;
+                        self.copy_template(name.clone(), &template, options, patience).await?;
                         statements::warnings_of_new(&self.shared, &name)
                     }
                 };
@@ -60,16 +60,16 @@ impl Connection {
     }
 
     /// Sends a tenant's backup as the data of a COPY.
-    async fn backup(&mut self, name: &str, deadline: Option<Nanos>) -> Result<(), Failed> {
+    async fn backup(&mut self, name: &str, patience: &StatementPatience) -> Result<(), Failed> {
         let mut pieces = copying::begin(&self.shared, name)?;
         self.flush().await?;
         let mut begun = false;
-        while let Some(piece) = self.race_with_client(deadline, pieces.next()).await?? {
+        while let Some(piece) = self.race_with_client(patience, pieces.next()).await?? {
             if !std::mem::replace(&mut begun, true) {
                 self.output.copy_out(CopyShape { format: Format::Binary, columns: 0 });
             }
             backend::copy_data(self.output.raw(), |out| out.extend_from_slice(&piece));
-            self.send_on(deadline).await?;
+            self.send_on(patience).await?;
         }
         assert!(begun, "an image has at least its superblocks");
         self.output.copy_done();
@@ -77,19 +77,13 @@ impl Connection {
     }
 
     /// Sends the output of a statement that goes on. Interrupted, the send goes on by itself, and what is sent next follows it.
-    async fn send_on(&mut self, deadline: Option<Nanos>) -> Result<(), Failed> {
+    async fn send_on(&mut self, patience: &StatementPatience) -> Result<(), Failed> {
         let out = self.output.take();
-        let (sent, out) = self.control.race(deadline, self.stream.send(out)).await?;
+        let (sent, out) = self.control.race(patience, self.stream.send(out)).await?;
         sent.map_err(|_| End::Gone)?;
         self.output.reuse(out);
         // A client that always takes what is there would never be found waiting.
-        match self.control.pending() {
-            Some(interruption) => Err(interruption.into()),
-            None if deadline.is_some_and(|deadline| env::now() >= deadline) => {
-                Err(Interruption::Deadline.into())
-            }
-            None => Ok(()),
-        }
+        self.check(patience)
     }
 
     async fn copy_template(
@@ -97,10 +91,10 @@ impl Connection {
         name: String,
         template: &str,
         options: Vec<(String, String)>,
-        deadline: Option<Nanos>,
+        patience: &StatementPatience,
     ) -> Result<(), Failed> {
         let mut making = restoring::from_template(&self.shared, name, template, options)?;
-        match self.race_with_client(deadline, making.outcome()).await {
+        match self.race_with_client(patience, making.outcome()).await {
             Ok(made) => Ok(made?),
             // Made before it could be interrupted, the tenant is there.
             Err(Failed::Interrupted(interruption)) => {
@@ -130,7 +124,7 @@ impl Connection {
             return Ok(Ok(()));
         }
         let end = matches!(message, Frontend::CopyDone);
-        let outcome = match self.control.race(self.session.deadline(), restoring.send(end)).await {
+        let outcome = match self.control.race(self.patience(), restoring.send(end)).await {
             // Not raced: once it has everything, making a tenant goes on to its end.
             Ok(Ok(())) if end => restoring.outcome().await,
             Ok(Ok(())) => {

@@ -2,13 +2,14 @@
 
 use std::pin::pin;
 
-use base::{Nanos, SqlError, SqlResult, SqlState};
+use base::{SqlError, SqlResult};
 use futures::future::{Either, select};
-use sql::session::{Home, Pause, Session, Timeouts};
+use sql::session::{Home, Pause, Session};
 
 use super::connection::{Connection, End};
-use super::control::Interruption;
+use super::control::{Interruption, Patience};
 use super::output::Output;
+use super::watch::StatementPatience;
 use crate::executor::{self, Wait};
 
 /// Why a pause did not end as hoped.
@@ -52,10 +53,8 @@ impl Connection {
     /// session has noted it; the outer one ends the session.
     pub(super) async fn wait(&mut self, pause: Pause) -> Result<SqlResult<()>, End> {
         self.pass_turn()?;
-        let timeouts = self.session.timeouts();
-        let deadline = self.session.deadline();
-        let is_lock = matches!(pause, Pause::Lock(_));
-        let error = match self.pause(pause, timeouts, deadline).await {
+        let patience = self.patience();
+        let error = match self.pause(pause, patience).await {
             Ok(()) => return Ok(Ok(())),
             Err(Failed::End(end)) => return Err(end),
             Err(Failed::Error(error)) => error,
@@ -63,25 +62,27 @@ impl Connection {
                 if let Some(fatal) = interruption.fatal() {
                     return Err(End::Fatal(fatal));
                 }
-                match interruption {
-                    Interruption::Deadline if is_lock && deadline.is_none_or(|d| env::now() < d) => {
-                        SqlError::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
-                    }
-                    other => other.canceled(),
-                }
+                interruption.canceled()
             }
         };
         self.fail(&error)?;
         Ok(Err(error))
     }
 
+    /// How long the statement under way may wait.
+    pub(super) fn patience(&self) -> StatementPatience {
+        let statement = self.session.underway();
+        StatementPatience { watch: self.watch.clone(), statement, lock_until: None }
+    }
+
+    /// Whether the statement under way is to end. For who never waits: a wait finds out by itself.
+    pub(super) fn check(&self, patience: &StatementPatience) -> Result<(), Failed> {
+        let interruption = self.control.pending().or_else(|| patience.look(env::now()));
+        interruption.map_or(Ok(()), |interruption| Err(interruption.into()))
+    }
+
     /// Awaits what a call paused for, and counts the wait.
-    async fn pause(
-        &mut self,
-        pause: Pause,
-        timeouts: Timeouts,
-        deadline: Option<Nanos>,
-    ) -> Result<(), Failed> {
+    async fn pause(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
         let kind = match &pause {
             Pause::Lock(_) => Some(Wait::Lock),
             Pause::Pages(_) => Some(Wait::PageRead),
@@ -90,45 +91,31 @@ impl Connection {
             _ => None,
         };
         let began = env::now();
-        let outcome = self.await_end(pause, timeouts, deadline).await;
+        let outcome = self.await_end(pause, patience).await;
         if let Some(kind) = kind {
             self.account.add_wait(kind, env::now() - began);
         }
         outcome
     }
 
-    async fn await_end(
-        &mut self,
-        pause: Pause,
-        timeouts: Timeouts,
-        deadline: Option<Nanos>,
-    ) -> Result<(), Failed> {
+    async fn await_end(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
         match pause {
             Pause::Lock(wait) => {
-                let lock_deadline = timeouts.lock.map(|limit| env::now() + limit);
-                let first = match (deadline, lock_deadline) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-                self.control.race(first, wait).await?;
+                let lock_until = self.session.timeouts().lock.map(|limit| env::now() + limit);
+                self.control.race(StatementPatience { lock_until, ..patience }, wait).await?;
             }
-            Pause::Pages(requests) => self.control.race(deadline, self.home.load_pages(requests)).await??,
-            Pause::Memory(wait) => self.control.race(deadline, self.home.await_memory(wait)).await??,
-            Pause::Sleep(time) => self.race_with_client(deadline, env::sleep(time)).await?,
-            Pause::Analytic(request) => self.analytic(*request, deadline).await?,
-            Pause::Host(statement) => self.host_statement(statement, deadline).await?,
+            Pause::Pages(requests) => self.control.race(&patience, self.home.load_pages(requests)).await??,
+            Pause::Memory(wait) => self.control.race(&patience, self.home.await_memory(wait)).await??,
+            Pause::Sleep(time) => self.race_with_client(&patience, env::sleep(time)).await?,
+            Pause::Analytic(request) => self.analytic(*request, &patience).await?,
+            Pause::Host(statement) => self.host_statement(statement, &patience).await?,
             Pause::Yield | Pause::Slice(_) => {
                 if let Pause::Slice(end) = pause {
-                    self.control.race(deadline, self.home.wait_durable(end)).await??;
+                    self.control.race(&patience, self.home.wait_durable(end)).await??;
                 }
                 self.flush().await?;
                 executor::yield_now().await;
-                if let Some(interruption) = self.control.pending() {
-                    return Err(interruption.into());
-                }
-                if deadline.is_some_and(|deadline| env::now() >= deadline) {
-                    return Err(Interruption::Deadline.into());
-                }
+                self.check(&patience)?;
             }
             Pause::Error(error) => return Err(error.into()),
         }
@@ -139,19 +126,19 @@ impl Connection {
     /// and what it sends is kept for later.
     pub(super) async fn race_with_client<T>(
         &mut self,
-        deadline: Option<Nanos>,
+        patience: &StatementPatience,
         work: impl Future<Output = T>,
     ) -> Result<T, Failed> {
         let mut work = pin!(work);
         while self.input.len() < EARLY_INPUT_LEN_MAX {
             // An empty buffer: if the receive is dropped, the next one finds every byte.
             let early = pin!(self.stream.recv(Vec::new()));
-            match self.control.race(deadline, select(work.as_mut(), early)).await? {
+            match self.control.race(patience, select(work.as_mut(), early)).await? {
                 Either::Left((output, _)) => return Ok(output),
                 Either::Right(((Ok(0) | Err(_), _), _)) => return Err(End::Gone.into()),
                 Either::Right(((Ok(_), more), _)) => self.input.extend_from_slice(&more),
             }
         }
-        Ok(self.control.race(deadline, work).await?)
+        Ok(self.control.race(patience, work).await?)
     }
 }

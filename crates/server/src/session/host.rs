@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, TenantId};
 use pgproto::scram::Verifier;
-use sql::session::{BackendRow, Field, HostStatement, LedgerRows, SessionHost};
+use sql::session::{BackendRow, Field, HostStatement, LedgerRows, SessionHost, Underway};
 
 use super::control::Control;
+use super::watch::Watch;
 use crate::shared::Shared;
 use crate::tenants::statements;
 
@@ -19,11 +20,12 @@ const QUERY_LEN_MAX: usize = 1024;
 pub(crate) struct Host {
     shared: Arc<Shared>,
     control: Arc<Control>,
+    watch: Arc<Watch>,
 }
 
 impl Host {
-    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>) -> Host {
-        Host { shared, control }
+    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>, watch: Arc<Watch>) -> Host {
+        Host { shared, control, watch }
     }
 
     /// Whose doings this session may see; `None` for all.
@@ -88,8 +90,14 @@ impl SessionHost for Host {
     fn terminate_backend(&self, pid: SessionId) -> bool {
         self.other(pid).map(|control| control.terminate()).is_some()
     }
-    fn is_interrupted(&self) -> bool {
-        self.control.is_pending()
+    fn is_to_end(&self, statement: &Underway) -> bool {
+        self.control.is_pending() || self.watch.is_over(statement, || self.now())
+    }
+    fn is_watching(&self) -> bool {
+        self.watch.is_watching()
+    }
+    fn statement_time_max(&self) -> Option<Nanos> {
+        self.watch.time_max()
     }
     fn has_analytic_path(&self) -> bool {
         self.shared.config.analytic.is_some()

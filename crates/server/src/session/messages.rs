@@ -38,7 +38,7 @@ impl Connection {
                 Left::Nothing => return Ok(()),
                 Left::Query(sql) => {
                     let message = Frontend::Query(&sql);
-                    let left = self.handle_now(&message, true)?;
+                    let left = self.handle_now(&message, false)?;
                     return Box::pin(self.handle(&message, left)).await;
                 }
                 Left::Restore => {
@@ -69,6 +69,7 @@ impl Connection {
         }
         let called = match message {
             Frontend::Query(sql) => {
+                self.stopwatch.executes(first);
                 let called = self.called(message, |session, home, out| {
                     let executed = session.query(home, sql, out);
                     assert!(
@@ -93,6 +94,7 @@ impl Connection {
                 self.called(message, |session, home, out| session.describe_portal(home, name, out))?
             }
             Frontend::Execute(execute) => {
+                self.stopwatch.executes(first);
                 let called = self.called(message, |session, home, out| {
                     session.execute(home, execute.portal, execute.rows_max, out)
                 })?;
@@ -133,7 +135,10 @@ impl Connection {
         match message {
             Frontend::Close(Target::Statement(name)) => self.session.close_statement(name, &mut self.output),
             Frontend::Close(Target::Portal(name)) => self.session.close_portal(name, &mut self.output),
-            Frontend::Flush => self.flush_wanted = true,
+            Frontend::Flush => {
+                self.stopwatch.ended();
+                self.flush_wanted = true;
+            }
             Frontend::CopyFail(reason) => {
                 let session = &mut self.session;
                 let error =
@@ -193,6 +198,7 @@ impl Connection {
             Executed::Complete => self.ready_for_query(),
             Executed::CopyIn => {
                 self.copying = Some(Resume::Query(sql.to_owned()));
+                self.stopwatch.forget();
                 self.conversation.copy_in_began(Via::Simple);
                 self.flush_wanted = true;
             }
@@ -202,6 +208,7 @@ impl Connection {
     fn executed(&mut self, executed: Executed) {
         if executed == Executed::CopyIn {
             self.copying = Some(Resume::Execute);
+            self.stopwatch.forget();
             self.conversation.copy_in_began(Via::Extended);
             self.flush_wanted = true;
         }

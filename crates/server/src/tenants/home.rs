@@ -29,9 +29,11 @@ use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{HomeCell, Terms, WorkerHandle, yield_now};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
+use crate::tenants::StatementLimits;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::maintenance::read_logs;
 use crate::tenants::sink::CountingSink;
+use crate::tenants::statement_times::StatementTimes;
 
 /// Pages of dropped trees released in one turn.
 const RECLAIM_PAGES_A_TURN: usize = 256;
@@ -58,6 +60,7 @@ pub(crate) struct Home {
     /// When a session last ended or the tenant was opened.
     last_used: AtomicU64,
     commits: AtomicU64,
+    statement_times: StatementTimes,
     figures: Mutex<PageFigures>,
     /// Copies of the tenant under way.
     copies: AtomicUsize,
@@ -70,6 +73,7 @@ pub(crate) struct Home {
     reserves: [Arc<SpaceReserve>; 2],
     work_memory: Arc<TenantWorkMemory>,
     memory_share: Arc<MemoryShare>,
+    statement_limits: Arc<StatementLimits>,
     /// As the worker was last told.
     terms: Mutex<Terms>,
 }
@@ -191,6 +195,7 @@ impl Home {
             phase: AtomicU8::new(CLOSED),
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            statement_times: StatementTimes::default(),
             copies: AtomicUsize::new(0),
             figures: Mutex::default(),
             storage_max: AtomicU64::new(NO_LIMIT),
@@ -199,6 +204,7 @@ impl Home {
             reserves,
             work_memory: shared.work_memory.tenant(id),
             memory_share: Arc::default(),
+            statement_limits: Arc::default(),
             terms: Mutex::default(),
         }))
     }
@@ -248,10 +254,22 @@ impl Home {
         let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
         self.temp.set_max(promise.temp_max);
+<<<<<<< HEAD
         if let Some(shared) = self.shared_if_running() {
             shared.work_memory.set_promise(self.id, &self.work_memory, promise);
+=======
+        if self.statement_limits.set_time_max(promise.statement_timeout)
+            && let Some(shared) = self.shared_if_running()
+        {
+            shared.sessions.look_again(self.id);
+>>>>>>> next
         }
         self.set_memory_promise(promise);
+    }
+
+    /// What its statements are held to.
+    pub(crate) fn statement_limits(&self) -> &Arc<StatementLimits> {
+        &self.statement_limits
     }
 
     /// Its part of the memory for pages.
@@ -306,6 +324,11 @@ impl Home {
     /// Commits with changes since the server started.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// How long its statements took.
+    pub(crate) fn statement_times(&self) -> &StatementTimes {
+        &self.statement_times
     }
 
     /// Notes that a copy begins. The caller holds the tenant's name, which keeps DROP away meanwhile.

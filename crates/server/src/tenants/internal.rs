@@ -8,7 +8,7 @@ use sql::session::{AnalyticEvent, Pause, Session, SessionStart};
 
 use super::{ADMINISTRATOR, Home, SYSTEM_DATABASE};
 use crate::executor;
-use crate::session::{Control, Host, Output};
+use crate::session::{Control, Host, Output, Watch};
 use crate::shared::Shared;
 
 /// A row as text.
@@ -32,7 +32,11 @@ async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec
         user: ADMINISTRATOR.to_owned(),
         administrator: true,
         parameters: Vec::new(),
-        host: Arc::new(Host::new(shared.clone(), control)),
+        host: Arc::new(Host::new(
+            shared.clone(),
+            control,
+            Arc::new(Watch::new(home.statement_limits(), true)),
+        )),
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();

@@ -28,7 +28,7 @@ impl Sizes {
         self.lock().get(name).cloned()
     }
 
-    pub(super) fn list(&self) -> Vec<(String, PromiseOptions)> {
+    pub(crate) fn list(&self) -> Vec<(String, PromiseOptions)> {
         self.lock().iter().map(|(name, options)| (name.clone(), options.clone())).collect()
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn warnings_of_new(shared: &Shared, name: &str) -> Vec<SqlError> {
     grown.warnings(shared)
 }
 
-fn missing(name: &str) -> SqlError {
+pub(crate) fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("tenant \"{name}\" does not exist"))
 }
 

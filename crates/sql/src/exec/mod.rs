@@ -76,6 +76,8 @@ pub struct ExecLimits<'a> {
     pub rows_examined_max: Option<u64>,
     /// The part of the statement to run.
     pub slice: Option<&'a Slice<'a>>,
+    /// Where to count the rows that it looks at, for who wants to know while it runs.
+    pub examined: Option<&'a Cell<u64>>,
     /// Measures the nodes, for EXPLAIN ANALYZE.
     pub profile: Option<&'a Profile<'a>>,
 }
@@ -178,10 +180,11 @@ pub fn run(
             view.lock_table(*table, mode, WaitPolicy::Wait)?;
         }
     }
+    let examined = Cell::new(0);
     let run = Run {
         plan,
         view,
-        examined: Cell::new(0),
+        examined: limits.examined.unwrap_or(&examined),
         limits,
         only: RefCell::default(),
         keys: RefCell::default(),
@@ -221,7 +224,7 @@ pub fn run(
 struct Run<'a, 'v> {
     plan: &'a PointPlan,
     view: &'a RefCell<View<'v>>,
-    examined: Cell<u64>,
+    examined: &'a Cell<u64>,
     limits: ExecLimits<'a>,
     /// The one row of the scanned table to look at, while it is looked at again.
     only: RefCell<Option<Key>>,

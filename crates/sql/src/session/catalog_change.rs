@@ -11,7 +11,7 @@ use types::{Datum, Row};
 
 use super::analytic::AnalyticState;
 use super::context::{SessionParts, StatementHost, Stopped};
-use super::run::{asked_to_end, pause};
+use super::run::{Asked, pause};
 use super::{Field, Home, Pause, Session};
 use crate::ddl::Names;
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
@@ -43,10 +43,11 @@ impl Session {
         act: impl FnOnce(&mut View<'_>) -> Step<T>,
     ) -> Result<T, Pause> {
         self.catch_up(home)?;
-        let deadline = self.deadline();
-        let asked = asked_to_end(&*self.start.host, deadline);
+        let asked = Asked::new(&*self.start.host, &self.progress, self.timeouts().statement);
+        let is_to_end = asked.of_steps();
         let open = self.transaction.open().expect("a statement runs in a transaction");
-        let outcome = act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked));
+        let outcome =
+            act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end));
         outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
@@ -100,8 +101,8 @@ impl Session {
         act: &mut dyn FnMut(&RefCell<View<'_>>, &StatementCtx<'_>) -> Result<(), Halt>,
     ) -> Result<(), Pause> {
         self.catch_up(home)?;
-        let deadline = self.deadline();
-        let asked = asked_to_end(&*self.start.host, deadline);
+        let asked = Asked::new(&*self.start.host, &self.progress, self.timeouts().statement);
+        let is_to_end = asked.of_steps();
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
@@ -111,7 +112,7 @@ impl Session {
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {
-            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked);
+            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end);
             let view = RefCell::new(view);
             let host = StatementHost::new(parts, &view);
             let statement = StatementCtx {

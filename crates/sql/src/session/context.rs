@@ -126,14 +126,15 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn setting(&self, name: &str) -> Option<String> {
-        self.parts.settings.borrow().show(name).ok().map(|(_, value)| value)
+        let time_max = self.parts.start.host.statement_time_max();
+        self.parts.settings.borrow().show(name, time_max).ok().map(|(_, value)| value)
     }
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String> {
         let lasting = if local { Lasting::Transaction } else { Lasting::Session };
         let mut settings = self.parts.settings.borrow_mut();
         settings.set(name, Some(value), lasting)?;
-        Ok(settings.show(name)?.1)
+        Ok(settings.show(name, self.parts.start.host.statement_time_max())?.1)
     }
 
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64> {

@@ -174,6 +174,12 @@ impl Session {
             }
         }
         self.store_copied(home)?;
+        if let Err(error) = self.check_taken() {
+            self.copy_in = None;
+            self.script = None;
+            self.fail_transaction(home);
+            return Err(error.into());
+        }
         let rows = self.copy_in.as_ref().map_or(0, |copy| copy.rows);
         self.finish_copy(home, &format_compact!("COPY {rows}"), out)
     }
@@ -188,7 +194,7 @@ impl Session {
         }
         self.copy_in = None;
         self.host_copy = None;
-        self.deadline = None;
+        self.progress.end();
         out.command_complete(tag);
         Ok(())
     }
@@ -231,7 +237,11 @@ impl Session {
             let mark = open.txn.mark();
             let stored = self.run_point(home, &copy.insert, &row, &mut Discard, exec::ExecLimits::default());
             match stored {
-                Ok(stored) => copy.rows += stored.map_or(0, |done| done.rows),
+                Ok(stored) => {
+                    copy.rows += stored.map_or(0, |done| done.rows);
+                    // A row that was taken in.
+                    self.progress.end_part(1);
+                }
                 Err(pause) => {
                     let open = self.transaction.open().expect("looked up above");
                     home.tenant.rollback_statement(&mut open.txn, &mark);

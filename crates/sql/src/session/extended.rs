@@ -368,16 +368,19 @@ impl Session {
             return Err(failed_block().into());
         }
         let _ = statement;
+        self.begin_time();
         self.begin_implicit(home);
         let open = self.transaction.open().expect("a transaction was just begun");
         let mark = open.txn.mark();
-        let outcome = self.keep_rows(home, planned, parameters);
+        let outcome = self
+            .keep_rows(home, planned, parameters)
+            .and_then(|kept| self.check_taken().map(|()| kept).map_err(Pause::from));
         if let Some(open) = self.transaction.open() {
             if outcome.is_ok() {
                 open.used = true;
                 let observed = open.txn.observed();
                 self.observe(observed);
-                self.deadline = None;
+                self.progress.end();
             } else {
                 home.tenant.rollback_statement(&mut open.txn, &mark);
             }
@@ -408,7 +411,7 @@ impl Session {
     pub fn sync(&mut self, home: &mut Home<'_>, out: &mut dyn Reply) -> Result<(), Pause> {
         let committed = self.commit_implicit(home);
         if matches!(committed, Ok(()) | Err(Pause::Error(_))) {
-            self.deadline = None;
+            self.progress.end();
             self.report_settings(out);
         }
         committed

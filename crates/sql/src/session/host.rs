@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult};
 
-use super::{Field, HostStatement};
+use super::{Field, HostStatement, Underway};
 
 /// How a connection is encrypted, for `pg_stat_ssl`.
 #[derive(Clone, Debug)]
@@ -128,6 +128,50 @@ pub struct WaitEntry {
     pub count: u64,
 }
 
+/// A row of `rowhouse.advise`: a promise that a tenant could have, and what of what is on record it would have been too little for.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceEntry {
+    /// `proposed`, `present`, `proposed size` or `size`.
+    pub candidate: &'static str,
+    pub size: Option<String>,
+    /// Cores.
+    pub cpu: f64,
+    pub iops: u64,
+    /// As ALTER TENANT takes it.
+    pub memory: String,
+    pub work_memory: String,
+    /// `None` if nothing is on record.
+    pub found: Option<AdviceFound>,
+    pub note: Option<String>,
+}
+
+/// What is on record, held against a promise.
+#[derive(Clone, Debug)]
+pub struct AdviceFound {
+    /// The options that are too little, as `cpu, iops`; `None` if it is enough.
+    pub too_little: Option<String>,
+    /// In core-seconds.
+    pub cpu: AdviceShortfall,
+    /// Of the volume where it is the largest, by the volume's name, in I/Os.
+    pub io: Option<(String, AdviceShortfall)>,
+    /// Page I/Os more than with the largest cache that was simulated.
+    pub cache_excess: Option<u64>,
+    /// Statements that would have spilled, and those that needed working memory.
+    pub spills: (u64, u64),
+    pub keeps_p99: Option<bool>,
+    /// The first minute on record, in microseconds since 2000-01-01 UTC.
+    pub since: i64,
+}
+
+/// Metering intervals in which it would have been too little, between two bounds, and how much was missing in them together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AdviceShortfall {
+    /// Intervals on record.
+    pub intervals: u64,
+    pub broken: (u64, u64),
+    pub missed: (f64, f64),
+}
+
 /// A row of `pg_locks`.
 #[derive(Clone, Debug, Default)]
 pub struct LockRow {
@@ -152,6 +196,13 @@ pub trait LedgerRows: Send + Sync {
     fn history(&self) -> SqlResult<Vec<HistoryEntry>>;
     /// What the tasks of the session's tenant waited for (of every one that did anything, for the administrator).
     fn tenant_waits(&self) -> Vec<WaitEntry>;
+    /// What to promise a tenant, so that 99 of 100 statements take no longer than `p99` if there is one: what is proposed, what it has,
+    /// then the named sizes from small to large. Blocks.
+    ///
+    /// # Errors
+    /// 42501 for another tenant than the session's (but for the administrator), 3D000 for one that does not exist, 58030: what is on record
+    /// cannot be read.
+    fn advice(&self, tenant: &str, p99: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>>;
 }
 
 /// No rows.
@@ -167,6 +218,9 @@ impl LedgerRows for () {
     }
     fn tenant_waits(&self) -> Vec<WaitEntry> {
         Vec::new()
+    }
+    fn advice(&self, _: &str, _: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
+        Ok(Vec::new())
     }
 }
 
@@ -191,10 +245,26 @@ pub trait SessionHost: Send + Sync {
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.
     fn terminate_backend(&self, pid: SessionId) -> bool;
-    /// Whether somebody asked for the end of this session or its statement: to be looked at at [`super::Pause::Yield`].
-    /// Asked every few hundred rows.
-    fn is_interrupted(&self) -> bool {
+    /// Whether the statement is to end, since its time is up, it took too much, or somebody asked for its or the session's end: why is
+    /// to be looked at at [`super::Pause::Yield`]. Asked every few hundred rows.
+    fn is_to_end(&self, statement: &Underway) -> bool {
+        statement.deadline().is_some_and(|deadline| self.now() >= deadline)
+    }
+    /// Whether anything is held against what statements take. Asked at the beginning and the end of each.
+    fn is_watching(&self) -> bool {
         false
+    }
+    /// The statement has run to its end, and nothing of it is committed: whether it took too much.
+    ///
+    /// # Errors
+    /// 57014 if so.
+    fn has_taken(&self, statement: &Underway) -> SqlResult<()> {
+        let _ = statement;
+        Ok(())
+    }
+    /// How long any statement of the session may run, whatever its `statement_timeout`; `None` for no limit.
+    fn statement_time_max(&self) -> Option<Nanos> {
+        None
     }
     /// Whether [`super::Pause::Analytic`] is answered: without, a query that examines or misses much stays on the point path.
     fn has_analytic_path(&self) -> bool {

@@ -36,6 +36,7 @@ mod temp_space;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transaction;
+mod underway;
 mod utility;
 
 use std::cell::RefCell;
@@ -49,13 +50,15 @@ use types::FormatContext;
 pub use crate::parse::{HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
-    BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow, SessionHost, TlsRow, UsageEntry, WaitEntry,
+    AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
+    SessionHost, TlsRow, UsageEntry, WaitEntry,
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
 pub use temp_space::{TempFile, TempSpace};
+pub use underway::Underway;
 
 use analytic::AnalyticState;
 use context::Sequences;
@@ -66,6 +69,7 @@ use script::Script;
 use setting::{Id, Settings};
 use slices::Slicing;
 use transaction::Transaction;
+use underway::Progress;
 
 /// Why a call could not finish in this turn. All but `Error` mean: await it, then make the same call again.
 pub enum Pause {
@@ -83,7 +87,7 @@ pub enum Pause {
     /// [`Session::host_done`].
     Host(HostStatement),
     /// Send what is buffered, give other tasks their turn, and see whether the statement is to go on: its time may be up
-    /// ([`Session::deadline`]), its end asked for ([`SessionHost::is_interrupted`]).
+    /// ([`Session::underway`]), its end asked for ([`SessionHost::is_to_end`]).
     Yield,
     /// A long statement has come a step further: as [`Pause::Yield`], and wait until the log is durable through this position,
     /// so that it does not run away from the disk.
@@ -207,8 +211,7 @@ pub struct Session {
     sequences: RefCell<Sequences>,
     /// Where `pg_sleep` of the running statement ends.
     sleep_until: Option<Nanos>,
-    /// Where the running statement's time is up, once asked.
-    deadline: Option<Nanos>,
+    progress: Progress,
     /// Microseconds since 2000-01-01 UTC.
     transaction_start: i64,
     statement_start: i64,
@@ -256,7 +259,7 @@ impl Session {
             observed: None,
             sequences: RefCell::default(),
             sleep_until: None,
-            deadline: None,
+            progress: Progress::default(),
             transaction_start: now,
             statement_start: now,
             format_stale: true,
@@ -301,12 +304,9 @@ impl Session {
         self.settings.borrow().digest().timeouts
     }
 
-    /// When the running statement's time is up. Its time begins when this is first asked of it: when it runs, or must wait
-    /// before.
-    pub fn deadline(&mut self) -> Option<Nanos> {
-        let limit = self.timeouts().statement?;
-        let host = &self.start.host;
-        Some(*self.deadline.get_or_insert_with(|| host.now() + limit))
+    /// The running statement as it is now. Its time begins when this is first asked of it: when it runs, or must wait before.
+    pub fn underway(&self) -> Underway {
+        self.progress.now(&*self.start.host, self.timeouts().statement)
     }
 
     /// `application_name` now, for `pg_stat_activity`.

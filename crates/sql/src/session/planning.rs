@@ -283,7 +283,7 @@ impl Session {
             transaction_start: self.transaction_start,
             statement_start: self.statement_start,
             format: Arc::clone(&self.format),
-            settings: settings.all(),
+            settings: settings.all(self.start.host.statement_time_max()),
             backends: self.start.host.backends(),
             ledger: self.start.host.ledger(),
             locks: super::utility::lock_rows(home.tenant),

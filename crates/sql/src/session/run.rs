@@ -1,6 +1,6 @@
 //! Running one statement: its checks, its turn, its undoing when it must wait.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use base::{Nanos, PageNo, SqlError, SqlResult, SqlState};
@@ -15,6 +15,7 @@ use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
 use super::slices::Slicing;
 use super::transaction::{Transaction, failed_block};
+use super::underway::Progress;
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
 use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink};
@@ -73,9 +74,41 @@ fn missed(pages: &[PageNo], tenant: &mut Tenant, txn: &Txn) -> Pause {
     }
 }
 
-/// Whether a statement is to end: its time is up, or somebody asked for it.
-pub(super) fn asked_to_end(host: &dyn SessionHost, deadline: Option<Nanos>) -> impl Fn() -> bool {
-    move || host.is_interrupted() || deadline.is_some_and(|deadline| host.now() >= deadline)
+/// Whether a statement is to end, asked while it runs: its time is up, it took too much, or somebody wants it.
+pub(super) struct Asked<'a> {
+    host: &'a dyn SessionHost,
+    progress: &'a Progress,
+    timeout: Option<Nanos>,
+    /// What the run has read so far, where there is a plan that counts it.
+    pub(super) examined: Cell<u64>,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn new(
+        host: &'a dyn SessionHost,
+        progress: &'a Progress,
+        timeout: Option<Nanos>,
+    ) -> Asked<'a> {
+        Asked { host, progress, timeout, examined: Cell::new(0) }
+    }
+
+    /// Of a run that counts what it reads in `examined`.
+    pub(super) fn of_plan(&self) -> impl Fn(u32) -> bool {
+        |_| self.is_to_end()
+    }
+
+    /// Of any other work: each step is a row.
+    pub(super) fn of_steps(&self) -> impl Fn(u32) -> bool {
+        |steps| {
+            self.examined.set(self.examined.get() + u64::from(steps));
+            self.is_to_end()
+        }
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.progress.note_read(self.examined.get());
+        self.host.is_to_end(&self.progress.now(self.host, self.timeout))
+    }
 }
 
 /// Whether a statement may run in a failed block.
@@ -101,6 +134,7 @@ impl Session {
         if matches!(self.transaction, Transaction::Failed(_)) && !ends_failed_block(run.statement) {
             return Err(failed_block().into());
         }
+        self.begin_time();
         let mark = out.mark();
         let outcome = match run.statement {
             ParsedStatement::Transaction(statement) => {
@@ -115,7 +149,7 @@ impl Session {
             Ok(ran) => {
                 // A COPY runs on until its data has come.
                 if !matches!(ran, Ran::CopyIn) {
-                    self.deadline = None;
+                    self.progress.end();
                 }
                 self.report_settings(out);
                 Ok(ran)
@@ -144,7 +178,14 @@ impl Session {
         let open = self.transaction.open().expect("a transaction was just begun");
         let mark = open.txn.mark();
         let settings = self.settings.borrow().mark();
-        let outcome = self.dispatch(home, run, out).and_then(|ran| self.finish_statement(home).map(|()| ran));
+        let outcome = self.dispatch(home, run, out).and_then(|ran| {
+            self.finish_statement(home)?;
+            // A COPY runs on until its data has come.
+            if !matches!(ran, Ran::CopyIn) {
+                self.check_taken()?;
+            }
+            Ok(ran)
+        });
         if let Some(open) = self.transaction.open() {
             match &outcome {
                 Ok(_) => {
@@ -159,6 +200,21 @@ impl Session {
             }
         }
         outcome
+    }
+
+    /// Has the time of the statement begin, if it had not and somebody wants to know.
+    pub(super) fn begin_time(&self) {
+        if self.timeouts().statement.is_some() || self.start.host.is_watching() {
+            self.underway();
+        }
+    }
+
+    /// Looks what the statement took, at its end.
+    ///
+    /// # Errors
+    /// 57014 if that was more than it may.
+    pub(super) fn check_taken(&self) -> SqlResult<()> {
+        if self.start.host.is_watching() { self.start.host.has_taken(&self.underway()) } else { Ok(()) }
     }
 
     /// Errors: a pause while changed pages take too much memory, for what is about to change more.
@@ -291,8 +347,8 @@ impl Session {
         let types: Vec<PgType> =
             source.iter().flat_map(|(fields, _)| fields.iter().map(|field| field.ty)).collect();
         let external = source.as_ref().map(|(_, rows)| ExternalRows { types: &types, rows });
-        let deadline = self.deadline();
-        let asked = asked_to_end(&*self.start.host, deadline);
+        let asked = Asked::new(&*self.start.host, &self.progress, self.timeouts().statement);
+        let (limits, is_to_end) = (ExecLimits { examined: Some(&asked.examined), ..limits }, asked.of_plan());
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
@@ -302,7 +358,7 @@ impl Session {
         };
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let (outcome, stopped) = {
-            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &asked);
+            let view = home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end);
             let view = RefCell::new(view);
             let host = StatementHost::new(parts, &view);
             let env = ExecEnv { session: &host, format: &self.format, statement_start: self.statement_start };
@@ -310,6 +366,10 @@ impl Session {
             let stopped = host.stopped();
             (outcome, stopped)
         };
+        match &outcome {
+            Ok(done) => self.progress.end_part(done.examined),
+            Err(_) => self.progress.note_read(asked.examined.get()),
+        }
         let outcome = match outcome {
             Ok(done) if limits.slice.is_none_or(|slice| !slice.has_next()) => {
                 self.sleep_until = None;

@@ -247,14 +247,13 @@ impl Settings {
         self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default)
     }
 
-    /// The value and its canonical name.
+    /// The value in force and its canonical name; `time_max` is [`super::SessionHost::statement_time_max`].
     ///
     /// # Errors
     /// 42704 for an unknown name.
-    pub(super) fn show(&self, name: &str) -> SqlResult<(String, String)> {
+    pub(super) fn show(&self, name: &str, time_max: Option<Nanos>) -> SqlResult<(String, String)> {
         if let Some(at) = find(name) {
-            let value = self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default);
-            return Ok((DEFINITIONS[at].name.to_owned(), value.to_owned()));
+            return Ok((DEFINITIONS[at].name.to_owned(), self.in_force(at, time_max)));
         }
         match self.custom.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
             Some((name, value)) => Ok((name.clone(), value.clone())),
@@ -385,11 +384,23 @@ impl Settings {
         self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default).to_owned()
     }
 
-    /// Name, value and description of all, for SHOW ALL and `pg_settings`.
-    pub(super) fn all(&self) -> Vec<(String, String, String)> {
+    /// As it is shown: a session may have set its `statement_timeout` beyond what it is allowed.
+    fn in_force(&self, at: usize, time_max: Option<Nanos>) -> String {
+        let own = self.duration(Id::statement_timeout);
+        match time_max {
+            Some(max) if at == Id::statement_timeout as usize && own.is_none_or(|own| own > max) => {
+                show_duration(max.0.div_ceil(1_000_000))
+            }
+            _ => self.value(at),
+        }
+    }
+
+    /// Name, value in force and description of all, for SHOW ALL and `pg_settings`.
+    pub(super) fn all(&self, time_max: Option<Nanos>) -> Vec<(String, String, String)> {
         let known = DEFINITIONS.iter().enumerate();
-        let mut all: Vec<_> =
-            known.map(|(at, d)| (d.name.to_owned(), self.value(at), d.description.to_owned())).collect();
+        let mut all: Vec<_> = known
+            .map(|(at, d)| (d.name.to_owned(), self.in_force(at, time_max), d.description.to_owned()))
+            .collect();
         all.extend(self.custom.iter().map(|(n, v)| (n.clone(), v.clone(), String::new())));
         all.sort();
         all
@@ -634,7 +645,7 @@ mod tests {
     use super::*;
 
     fn shown(settings: &Settings, name: &str) -> String {
-        settings.show(name).unwrap().1
+        settings.show(name, None).unwrap().1
     }
 
     #[test]
@@ -649,13 +660,31 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_timeout_is_shown_as_it_is_in_force() {
+        let mut settings = Settings::new();
+        let max = Some(Nanos::from_secs(30));
+        let shown = |settings: &Settings, max| settings.show("statement_timeout", max).unwrap().1;
+        for (own, with, without) in
+            [("0", "30s", "0"), ("29999", "29999ms", "29999ms"), ("30s", "30s", "30s"), ("1h", "30s", "1h")]
+        {
+            settings.set("statement_timeout", Some(own), Lasting::Session).unwrap();
+            assert_eq!((shown(&settings, max).as_str(), shown(&settings, None).as_str()), (with, without));
+        }
+        assert_eq!(shown(&settings, Some(Nanos(1_500_000))), "2ms", "whole milliseconds, never too little");
+        assert_eq!(settings.show("lock_timeout", max).unwrap().1, "0");
+        assert!(
+            settings.all(max).iter().any(|(name, value, _)| name == "statement_timeout" && value == "30s")
+        );
+    }
+
+    #[test]
     fn a_rollback_takes_every_change_back() {
         let mut settings = Settings::new();
         settings.set("search_path", Some("a"), Lasting::Session).unwrap();
         settings.set("my.own", Some("1"), Lasting::Session).unwrap();
         settings.roll_back_to(0);
         assert_eq!(shown(&settings, "search_path"), "\"$user\", public");
-        assert!(settings.show("my.own").is_err());
+        assert!(settings.show("my.own", None).is_err());
     }
 
     #[test]

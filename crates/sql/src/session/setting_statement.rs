@@ -37,13 +37,14 @@ impl Session {
                 "SET"
             }
             SettingStatement::Show(Some(name)) => {
-                let (canonical, value) = self.settings.borrow().show(name)?;
+                let (canonical, value) =
+                    self.settings.borrow().show(name, self.start.host.statement_time_max())?;
                 let row = vec![Datum::text(value)];
                 self.send_rows(home, &[text_field(&canonical)], &[row], run, out)?;
                 "SHOW"
             }
             SettingStatement::Show(None) => {
-                let all = self.settings.borrow().all();
+                let all = self.settings.borrow().all(self.start.host.statement_time_max());
                 let rows: Vec<_> = all
                     .into_iter()
                     .map(|(name, value, about)| {

@@ -122,12 +122,12 @@ impl Session {
         }
         if let Err(pause) = self.before_commit(home) {
             if matches!(pause, Pause::Error(_)) {
-                self.deadline = None;
+                self.progress.end();
                 self.abort(home);
             }
             return Err(pause);
         }
-        self.deadline = None;
+        self.progress.end();
         Ok(self.commit(home)?)
     }
 
@@ -196,7 +196,7 @@ impl Session {
 
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
-        self.deadline = None;
+        self.progress.end();
         self.slicing = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(open) => {

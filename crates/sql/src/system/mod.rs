@@ -4,6 +4,7 @@
 //! 15 has them, one table a line.
 
 mod functions;
+mod row_functions;
 
 use std::sync::LazyLock;
 
@@ -13,6 +14,7 @@ use types::{ElementType, PgType};
 pub use functions::{
     SystemFunction, function_by_oid, functions, functions_of_type, only_function_named, pseudo_type,
 };
+pub use row_functions::{Parameter, RowsFunction, rows_function};
 
 /// One of the system's own tables.
 #[derive(Debug)]

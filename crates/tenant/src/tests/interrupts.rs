@@ -18,7 +18,7 @@ fn interrupted<T: std::fmt::Debug>(
     let mut txn = fixture.begin(1, Isolation::ReadCommitted);
     let mark = txn.mark();
     let (format, looks) = (FormatContext::default(), Cell::new(0));
-    let asked = || looks.replace(looks.get() + 1) > 0;
+    let asked = |_| looks.replace(looks.get() + 1) > 0;
     let outcome = {
         let mut view = fixture.tenant.view(&mut txn, &mut fixture.log).in_session(&format, &asked);
         statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))

@@ -6,7 +6,7 @@ use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::tally::{EVIDENCE_MIN, MemoryCounts, MemoryTally};
+use super::tally::{CURVE, EVIDENCE_MIN, MemoryCounts, MemoryTally, PageIo};
 use crate::meter::{Cause, CpuTerms, LedgerRow, Resource};
 
 /// What the meter holds a tenant's buffer memory against.
@@ -30,6 +30,15 @@ struct Known {
     terms: MemoryTerms,
     tally: Arc<MemoryTally>,
     since: Nanos,
+    /// What was counted when the promise became what it is, from where its curve begins; `None` if that could not be read then.
+    curve_from: Option<MemoryCounts>,
+}
+
+impl Known {
+    fn new(terms: MemoryTerms, tally: Arc<MemoryTally>, since: Nanos) -> Known {
+        let curve_from = tally.read();
+        Known { terms, tally, since, curve_from }
+    }
 }
 
 /// All tenants' tallies and terms. One a server.
@@ -50,7 +59,10 @@ impl MemoryMeters {
     /// [`super::MemoryMeter`] counts into. From any thread; takes a short lock.
     pub fn set_terms(&self, tenant: TenantId, terms: MemoryTerms, now: Nanos) -> Arc<MemoryTally> {
         let mut known = self.lock();
-        let known = known.entry(tenant).or_insert_with(|| Known { terms, tally: Arc::default(), since: now });
+        let known = known.entry(tenant).or_insert_with(|| Known::new(terms, Arc::default(), now));
+        if known.terms.promised != terms.promised {
+            known.curve_from = known.tally.read();
+        }
         known.terms = terms;
         known.tally.clone()
     }
@@ -58,18 +70,32 @@ impl MemoryMeters {
     /// As [`MemoryMeters::set_terms`] for a new tenant whose tally there is already.
     #[cfg(test)]
     pub(super) fn set_tally(&self, tenant: TenantId, terms: MemoryTerms, tally: Arc<MemoryTally>) {
-        self.lock().insert(tenant, Known { terms, tally, since: Nanos(0) });
+        self.lock().insert(tenant, Known::new(terms, tally, Nanos(0)));
     }
 
     /// What the meter of a tenant counts into; of one that is not known yet, too.
     pub fn tally(&self, tenant: TenantId) -> Arc<MemoryTally> {
-        let fresh = || Known { terms: MemoryTerms::default(), tally: Arc::default(), since: Nanos(0) };
+        let fresh = || Known::new(MemoryTerms::default(), Arc::default(), Nanos(0));
         self.lock().entry(tenant).or_insert_with(fresh).tally.clone()
     }
 
     /// The tenant is gone; what was not judged is not.
     pub fn forget(&self, tenant: TenantId) {
         self.lock().remove(&tenant);
+    }
+
+    /// A tenant's cache-size curve: what I/O caches of the sizes of [`CURVE`] would have taken since as much was promised as is now, from small to large. Empty without a
+    /// promise, and until 1,000 sampled uses were seen.
+    pub fn curve(&self, tenant: TenantId) -> Vec<(ByteCount, PageIo)> {
+        let mut known = self.lock();
+        let Some(known) = known.get_mut(&tenant) else { return Vec::new() };
+        let Some(counts) = known.tally.read() else { return Vec::new() };
+        let since = counts.since(known.curve_from.get_or_insert(counts));
+        if known.terms.promised.0 == 0 || since.told < EVIDENCE_MIN {
+            return Vec::new();
+        }
+        let size = |quarters: u64| ByteCount(known.terms.promised.0.saturating_mul(quarters) / 4);
+        CURVE.iter().map(|quarters| size(*quarters)).zip(since.curve).collect()
     }
 
     /// Calls `each` for the tenants that are promised memory and whose counts can be read at this moment.

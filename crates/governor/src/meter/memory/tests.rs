@@ -268,6 +268,48 @@ impl Rows {
 }
 
 #[test]
+fn a_curve_is_of_what_came_since_its_promise_was_made() {
+    let meters = MemoryMeters::new();
+    let terms = |promised: u64| MemoryTerms { promised: pages(promised), ..MemoryTerms::default() };
+    let tally = meters.set_terms(TENANT, terms(16), Nanos(0));
+    // Round and round more pages than sixteen, as many as twice that hold.
+    let go_round = |meter: &mut MemoryMeter, uses: u32| {
+        for step in 0..uses {
+            let no = PageNo(1 + step % 24);
+            if meter.sample().has(no) {
+                meter.used(no, PageUse::Found, |_| {});
+            }
+        }
+    };
+    let mut meter = MemoryMeter::new(pages(16), tally.clone()).expect("eight pages at least");
+    go_round(&mut meter, 999);
+    assert_eq!(meters.curve(TENANT), [], "too little is no evidence");
+    go_round(&mut meter, 1);
+    let curve = meters.curve(TENANT);
+    let sizes: Vec<ByteCount> = curve.iter().map(|(size, _)| *size).collect();
+    assert_eq!(sizes, [4, 8, 16, 32, 64].map(pages));
+    let of_it = tally.read().expect("nobody writes").curve;
+    assert_eq!(curve.iter().map(|(_, io)| *io).collect::<Vec<_>>(), of_it);
+    assert!(of_it[2].reads > 0 && of_it[3].reads == 0, "{of_it:?}");
+    // The same promise again changes nothing; another begins anew, with what is counted from there on.
+    meters.set_terms(TENANT, terms(16), Nanos(1));
+    assert_eq!(meters.curve(TENANT), curve);
+    meters.set_terms(TENANT, terms(32), Nanos(2));
+    assert_eq!(meters.curve(TENANT), []);
+    let mut meter = MemoryMeter::new(pages(32), tally.clone()).expect("eight pages at least");
+    go_round(&mut meter, 1000);
+    let curve = meters.curve(TENANT);
+    assert_eq!(curve[1].0, pages(16));
+    let of_both = tally.read().expect("nobody writes").curve[1];
+    assert_eq!(curve[1].1.reads, of_both.reads - of_it[1].reads);
+    assert!(curve[1].1.reads > 0 && of_it[1].reads > 0);
+    assert_eq!(curve[2].1, PageIo::default(), "all 24 fit into 32");
+    meters.set_terms(TENANT, terms(0), Nanos(3));
+    assert_eq!(meters.curve(TENANT), [], "nothing is promised");
+    assert_eq!(meters.curve(base::TenantId(99)), []);
+}
+
+#[test]
 fn a_promise_of_any_size_is_metered_in_96_kib() {
     assert!(MemoryMeter::new(pages(7), Arc::default()).is_none());
     for promised in [8, 100, 5000, 1 << 20, 1 << 27] {

@@ -84,6 +84,12 @@ impl RollUpBlock {
         block
     }
 
+    /// Leaves out what is of other tenants.
+    pub fn keep_only(&mut self, tenant: TenantId) {
+        self.rows.retain(|row| row.tenant == tenant);
+        self.samples.retain(|row| row.tenant == tenant);
+    }
+
     /// Leaves out what is of this tenant: it was dropped.
     pub fn forget(&mut self, tenant: TenantId) {
         self.rows.retain(|row| row.tenant != tenant);
