@@ -181,24 +181,20 @@ impl Control {
         }
     }
 
-<<<<<<< HEAD
     /// The error that ends the session, if that is asked of it.
     pub(crate) fn told_to_end(&self) -> Option<SqlError> {
         if self.requests.load(Ordering::Relaxed) & !CANCEL == 0 {
             return None;
         }
-        self.pending().and_then(Interruption::fatal)
+        self.pending()?.fatal()
     }
 
-    /// Runs `future` until it ends, something is asked of the session or `deadline` passes.
-=======
     /// Has a wait look anew what it is held to.
     pub(crate) fn look_again(&self) {
         self.waker.wake();
     }
 
     /// Runs `future` until it ends, something is asked of the session or `patience` does.
->>>>>>> next
     pub(crate) async fn race<F: Future>(
         &self,
         patience: impl Patience,

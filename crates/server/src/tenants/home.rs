@@ -254,15 +254,12 @@ impl Home {
         let stored = |max: Option<ByteCount>| max.map_or(NO_LIMIT, |max| max.0);
         self.storage_max.store(stored(promise.storage_max), Ordering::Relaxed);
         self.temp.set_max(promise.temp_max);
-<<<<<<< HEAD
+        let time_max_changed = self.statement_limits.set_time_max(promise.statement_timeout);
         if let Some(shared) = self.shared_if_running() {
             shared.work_memory.set_promise(self.id, &self.work_memory, promise);
-=======
-        if self.statement_limits.set_time_max(promise.statement_timeout)
-            && let Some(shared) = self.shared_if_running()
-        {
-            shared.sessions.look_again(self.id);
->>>>>>> next
+            if time_max_changed {
+                shared.sessions.look_again(self.id);
+            }
         }
         self.set_memory_promise(promise);
     }
