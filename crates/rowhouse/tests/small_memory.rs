@@ -229,3 +229,75 @@ fn a_tenant_is_made_cold() {
         assert_eq!(common::state(unknown), tokio_postgres::error::SqlState::INVALID_CATALOG_NAME);
     });
 }
+
+/// What SHOW TENANTS says of one tenant.
+async fn counted(admin: &Client, tenant: &str, counter: &str) -> u64 {
+    for message in admin.simple_query("SHOW TENANTS").await.expect("the tenants") {
+        if let SimpleQueryMessage::Row(row) = message
+            && row.get("name") == Some(tenant)
+        {
+            return row.get(counter).and_then(|n| n.parse().ok()).expect("a number");
+        }
+    }
+    panic!("{tenant} is there")
+}
+
+#[test]
+fn a_tenant_at_its_own_limit_evicts_its_own_pages_alone() {
+    const ROWS: u64 = 2_000;
+    const MAX: u64 = 2 << 20;
+    // What one statement holds and a commit takes, and versions and the map, which do not leave.
+    const BOUND: u64 = MAX + (2 << 20);
+    let server = Server::start_with(&["--memory", "128MiB", "--workers", "2"]);
+    run(async {
+        let admin = server.admin().await;
+        for tenant in ["acme", "other"] {
+            server.create_tenant(tenant).await;
+        }
+        let (acme, other) = (server.owner("acme").await, server.owner("other").await);
+        load(&other, 500).await;
+        admin.batch_execute("ALTER TENANT acme SET (memory_max = '2MB')").await.expect("altered");
+        let peak = Cell::new(0);
+        {
+            let work = async {
+                load(&acme, ROWS).await;
+                for step in 0..300 {
+                    let id = scattered(step) % ROWS;
+                    let sql = format!(
+                        "UPDATE t SET n = n + 1 WHERE id = {id}; SELECT n FROM t WHERE id = {}",
+                        (id * 7) % ROWS
+                    );
+                    acme.batch_execute(&sql).await.expect("a row");
+                }
+            };
+            tokio::pin!(work);
+            loop {
+                tokio::select! {
+                    () = &mut work => break,
+                    () = tokio::time::sleep(Duration::from_millis(20)) => {
+                        peak.set(peak.get().max(counted(&admin, "acme", "resident_bytes").await));
+                    }
+                }
+            }
+        }
+        assert!(peak.get() > MAX / 2 && peak.get() <= BOUND, "{} bytes of pages", peak.get());
+        assert!(counted(&admin, "acme", "page_evictions").await > ROWS / 2);
+        assert_eq!(text(&acme, "SELECT count(*) || ' ' || sum(n) FROM t").await, format!("{ROWS} 300"));
+        assert_eq!(counted(&admin, "other", "page_evictions").await, 0, "there is room for it");
+        // A limit acts at once, in either direction.
+        admin.batch_execute("ALTER TENANT acme SET (memory_max = none)").await.expect("altered");
+        assert_eq!(text(&acme, "SELECT sum(length(pad)) FROM t").await, (ROWS * 7_900).to_string());
+        let grown = counted(&admin, "acme", "resident_bytes").await;
+        assert!(grown > ROWS * 8_000, "{grown} bytes of pages");
+        admin.batch_execute("ALTER TENANT acme SET (memory_max = '64kB')").await.expect("altered");
+        let until = Instant::now() + Duration::from_secs(30);
+        while counted(&admin, "acme", "resident_bytes").await > BOUND {
+            assert!(Instant::now() < until, "nothing leaves");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(text(&acme, "SELECT sum(length(pad)) FROM t").await, (ROWS * 7_900).to_string());
+        acme.batch_execute("UPDATE t SET n = 0").await.expect("a change of more than may stay");
+        assert_eq!(text(&acme, "SELECT count(*) || ' ' || sum(n) FROM t").await, format!("{ROWS} 0"));
+        assert_eq!(counted(&admin, "other", "page_evictions").await, 0, "there is room for it");
+    });
+}

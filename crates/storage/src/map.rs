@@ -72,6 +72,11 @@ impl PageCounters {
     pub fn resident_bytes(&self) -> ByteCount {
         ByteCount(self.0.resident_bytes())
     }
+
+    /// As [`PageMap::is_over_limit`].
+    pub fn is_over_limit(&self) -> bool {
+        self.0.is_over_limit()
+    }
 }
 
 /// The live pages of one tenant. Belongs to its home thread; may be sent to another.
@@ -253,6 +258,29 @@ impl PageMap {
     /// Bytes that this map and all its snapshots hold in memory: frames, versions and map nodes.
     pub fn resident_bytes(&self) -> ByteCount {
         ByteCount(self.shared.resident_bytes())
+    }
+
+    /// Whether there are more pages in memory than the tenant's own limit.
+    pub fn is_over_limit(&self) -> bool {
+        self.shared.is_over_limit()
+    }
+
+    /// Bytes of pages that are to leave because of the tenant's own limit.
+    pub fn own_excess(&self) -> ByteCount {
+        self.shared.own_excess()
+    }
+
+    /// Bytes of pages that are to leave: because the server has too many, or the tenant more than its limit.
+    pub fn excess(&self) -> ByteCount {
+        self.budget().map_or(ByteCount(0), |budget| budget.excess()).max(self.shared.own_excess())
+    }
+
+    /// Bytes of unwritten pages at which the tenant is to be checkpointed, and at which its writers wait for that, while [`PageMap::excess`] is not 0: of the
+    /// server's limit or its own, whichever is less. `None` without a budget.
+    pub fn dirty_marks(&self) -> Option<(ByteCount, ByteCount)> {
+        let budget = self.budget()?;
+        let max = self.shared.metered.share().and_then(|share| share.max()).map_or(u64::MAX, |max| max.0);
+        Some((budget.dirty_start().min(ByteCount(max / 4)), budget.dirty_max().min(ByteCount(max / 8 * 3))))
     }
 
     /// Charges what the map and its snapshots hold in memory to `budget` from here on.

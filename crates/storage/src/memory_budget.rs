@@ -117,6 +117,8 @@ pub struct MemoryBudget {
     evicted: AtomicU32,
     /// Evictors were told of the present pressure.
     pressed: AtomicBool,
+    /// For each evictor, whether it is to look which tenants have more than their own limits.
+    tenants_pressed: Box<[AtomicBool]>,
     evictors: Box<[AtomicWaker]>,
     waiting: Mutex<Vec<Waker>>,
     /// Whether `waiting` may have any; read without the lock.
@@ -161,6 +163,7 @@ impl MemoryBudget {
             overdrafts: AtomicU64::new(0),
             evicted: AtomicU32::new(0),
             pressed: AtomicBool::new(false),
+            tenants_pressed: (0..evictors).map(|_| AtomicBool::new(false)).collect(),
             evictors: (0..evictors).map(|_| AtomicWaker::new()).collect(),
             waiting: Mutex::default(),
             has_waiting: AtomicBool::new(false),
@@ -248,14 +251,32 @@ impl MemoryBudget {
         }
     }
 
-    /// Waits, as evictor number `evictor`, until there is something to evict: the charge is above the first mark, or a
-    /// load waits.
+    /// Has all evictors look which tenants have more than their own limits.
+    pub fn press_tenants(&self) {
+        (0..self.evictors.len()).for_each(|evictor| self.press_tenants_of(evictor));
+    }
+
+    /// Has one evictor look which of its tenants have more than their own limits.
+    pub fn press_tenants_of(&self, evictor: usize) {
+        let pressed = &self.tenants_pressed[evictor];
+        if !pressed.load(Ordering::SeqCst) && !pressed.swap(true, Ordering::SeqCst) {
+            self.evictors[evictor].wake();
+        }
+    }
+
+    /// Whether there is less room than there should be, or a load waits for some.
+    pub fn is_short(&self) -> bool {
+        self.resident.load(Ordering::SeqCst) > self.limit - self.headroom || self.has_waiting()
+    }
+
+    /// Waits, as evictor number `evictor`, until there is something to evict: the charge is above the first mark, a
+    /// load waits, or a tenant may have more than its own limit.
     pub async fn pressure(&self, evictor: usize) {
         poll_fn(|cx| {
             self.evictors[evictor].register(cx.waker());
             self.pressed.store(false, Ordering::SeqCst);
-            let above = self.resident.load(Ordering::SeqCst) > self.limit - self.headroom;
-            if above || self.has_waiting.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+            let of_tenants = self.tenants_pressed[evictor].swap(false, Ordering::SeqCst);
+            if self.is_short() || of_tenants { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::SlotNo;
+use base::{ByteCount, SlotNo};
 use base::limits::PAGE_SIZE;
 use governor::{EvictionTime, UseTimes};
 
@@ -88,7 +88,19 @@ impl MapShared {
         self.resident_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(budget) = self.budget.get() {
             budget.charge(bytes as u64);
+            if self.is_over_limit() {
+                budget.press_tenants();
+            }
         }
+    }
+
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.metered.share().is_some_and(|share| share.is_over(self.resident_frames()))
+    }
+
+    /// Bytes of pages that are to leave because of the tenant's limit.
+    pub(crate) fn own_excess(&self) -> ByteCount {
+        self.metered.share().map_or(ByteCount(0), |share| share.excess(self.resident_frames()))
     }
 
     pub(crate) fn refund(&self, bytes: usize) {

@@ -253,6 +253,7 @@ impl Tenant {
     /// Takes in the pages that a [`PageRequest`] read.
     pub fn page_loaded(&mut self, loaded: Vec<LoadedPage>) {
         self.pages.load(loaded);
+        self.shed_own();
     }
 
     /// What committing `txn` is to wait for, if anything; have it awaited and ask again until there is nothing, then commit in the
@@ -337,11 +338,11 @@ impl Tenant {
 
     /// What is to be waited for before more pages are changed.
     pub(crate) fn memory_wait(&self) -> Option<WriterWait> {
-        let budget = self.pages.budget()?;
-        if budget.excess().0 == 0 {
+        let (budget, (_, dirty_max)) = (self.pages.budget()?, self.pages.dirty_marks()?);
+        if self.pages.excess().0 == 0 {
             return None;
         }
-        if self.pages.dirty_bytes() >= budget.dirty_max() && self.file.is_some() {
+        if self.pages.dirty_bytes() >= dirty_max && self.file.is_some() {
             return Some(WriterWait::Checkpoint);
         }
         (budget.resident() >= budget.limit()).then_some(WriterWait::Room)
@@ -349,7 +350,7 @@ impl Tenant {
 
     /// Whether so many of its pages are changed that a checkpoint should make them evictable, once memory is short.
     pub fn is_dirty(&self) -> bool {
-        self.pages.budget().is_some_and(|budget| self.pages.dirty_bytes() >= budget.dirty_start())
+        self.pages.dirty_marks().is_some_and(|(start, _)| self.pages.dirty_bytes() >= start)
     }
 
     /// Bytes of changed pages that no checkpoint has written yet.
@@ -367,12 +368,32 @@ impl Tenant {
         self.pages.evict_all()
     }
 
-    /// Evicts pages of this tenant while the server has more than it should; for turns that read what they miss.
+    /// Bytes of its pages that are to leave: because the server has too many, or it has more than its own limit.
+    pub fn excess(&self) -> base::ByteCount {
+        self.pages.excess()
+    }
+
+    /// Evicts pages of this tenant while the server has more than it should, or it has more than it may; for turns that read what they miss.
     pub fn shed(&mut self) {
         let Some(budget) = self.pages.budget().cloned() else { return };
         let mut choice = VictimChoice::default();
         for _ in 0..SHED_STEPS_MAX {
-            if budget.excess().0 == 0 {
+            if self.pages.excess().0 == 0 {
+                return;
+            }
+            self.pages.sweep(&mut choice, budget.eviction_time());
+        }
+    }
+
+    /// Evicts pages of this tenant while it has more than its own limit.
+    fn shed_own(&mut self) {
+        if !self.pages.is_over_limit() {
+            return;
+        }
+        let Some(budget) = self.pages.budget().cloned() else { return };
+        let mut choice = VictimChoice::default();
+        for _ in 0..SHED_STEPS_MAX {
+            if self.pages.own_excess().0 == 0 {
                 return;
             }
             self.pages.sweep(&mut choice, budget.eviction_time());

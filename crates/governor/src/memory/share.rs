@@ -6,16 +6,20 @@ use base::ByteCount;
 
 use super::price::MemoryPrice;
 
-/// What one tenant is promised, and the price of its pages. Single words, each true by itself; from any thread.
+/// What one tenant is promised, what it may have, and the price of its pages. Single words, each true by itself; from any thread.
 pub struct MemoryShare {
     promised: AtomicU64,
     price: AtomicU8,
+    /// [`NO_LIMIT`] for none.
+    max: AtomicU64,
 }
+
+const NO_LIMIT: u64 = u64::MAX;
 
 impl Default for MemoryShare {
     fn default() -> MemoryShare {
         let price = AtomicU8::new(MemoryPrice::LEAST.doublings());
-        MemoryShare { promised: AtomicU64::new(0), price }
+        MemoryShare { promised: AtomicU64::new(0), price, max: AtomicU64::new(NO_LIMIT) }
     }
 }
 
@@ -35,14 +39,36 @@ impl MemoryShare {
         self.price.store(price.doublings(), Ordering::Relaxed);
     }
 
+    /// Changes the limit.
+    pub fn set_max(&self, max: Option<ByteCount>) {
+        self.max.store(max.map_or(NO_LIMIT, |max| max.0), Ordering::Relaxed);
+    }
+
+    /// `None`: no limit.
+    pub fn max(&self) -> Option<ByteCount> {
+        let max = self.max.load(Ordering::Relaxed);
+        (max != NO_LIMIT).then_some(ByteCount(max))
+    }
+
+    /// Whether `resident` bytes of pages are more than the limit.
+    pub fn is_over(&self, resident: ByteCount) -> bool {
+        resident.0 > self.max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of pages that are to leave once there were more than the limit: those above fifteen sixteenths of it, so that they leave some at a time.
+    pub fn excess(&self, resident: ByteCount) -> ByteCount {
+        let left = self.max().map_or(NO_LIMIT, |max| max.0 - max.0 / 16);
+        ByteCount(resident.0.saturating_sub(left))
+    }
+
     pub fn promised(&self) -> ByteCount {
         ByteCount(self.promised.load(Ordering::Relaxed))
     }
 
-    /// The price of its pages while `resident` bytes of them are in memory: the least for a tenant that is promised nothing.
+    /// The price of its pages while `resident` bytes of them are in memory: the least for a tenant that is promised nothing, or is over its limit.
     pub fn price_at(&self, resident: ByteCount) -> MemoryPrice {
         let promised = self.promised();
-        if promised.0 == 0 {
+        if promised.0 == 0 || self.is_over(resident) {
             return MemoryPrice::LEAST;
         }
         MemoryPrice::of_doublings(self.price.load(Ordering::Relaxed)).at(resident, promised)
@@ -66,5 +92,22 @@ mod tests {
         // Nothing is given back by changing a promise.
         assert!(share.set_promised(ByteCount::from_mib(160)));
         assert_eq!(at(160).doublings(), 4);
+    }
+
+    #[test]
+    fn a_limit_is_kept_by_a_sixteenth() {
+        let share = MemoryShare::default();
+        let mib = ByteCount::from_mib;
+        assert!(!share.is_over(ByteCount(u64::MAX)) && share.excess(ByteCount(u64::MAX)) == ByteCount(0));
+        share.set_promised(mib(32));
+        share.set_max(Some(mib(32)));
+        assert!(!share.is_over(mib(32)) && share.is_over(ByteCount(mib(32).0 + 1)));
+        assert_eq!((share.excess(mib(30)), share.excess(mib(33))), (mib(0), mib(3)));
+        assert_eq!(
+            (share.price_at(mib(32)), share.price_at(mib(33))),
+            (MemoryPrice::MOST, MemoryPrice::LEAST)
+        );
+        share.set_max(None);
+        assert_eq!(share.max(), None);
     }
 }

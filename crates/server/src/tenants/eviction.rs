@@ -2,7 +2,8 @@
 //!
 //! While the memory budget is under pressure a worker's evictor goes round its open tenants, each for a few steps of a sweep,
 //! in turns charged to that tenant. Tenants whose changed pages take a good part of the budget are checkpointed, since those
-//! pages cannot leave before they are written; if nothing at all could be evicted, the one with most of them is, and if they
+//! pages cannot leave before they are written. A tenant that has more than its own `memory_max` is visited alone, and loses its
+//! oldest pages whatever its neighbours' are. If nothing at all could be evicted, the one with most of them is, and if they
 //! cannot be written, loads go over the limit, so that reading goes on. Without pressure an evictor sleeps and owns no timer.
 
 use std::sync::Arc;
@@ -35,6 +36,8 @@ struct Visit {
     evicted: u64,
     /// Changed pages of the tenant.
     dirty: ByteCount,
+    /// Bytes of its pages that are still to leave.
+    excess: ByteCount,
     /// Whether the hand came to the end of the tenant's pages.
     ended_lap: bool,
 }
@@ -47,7 +50,7 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
         shared.memory.pressure(index).await;
         let round = evictor.round(&shared).await;
         shared.memory.wake_waiting();
-        if round.evicted > 0 || !round.is_whole {
+        if round.evicted > 0 || !round.is_whole || round.excess == ByteCount(0) {
             dry_rounds = 0;
             shared.memory.note_dry(index, false);
             yield_now().await;
@@ -55,7 +58,7 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
         }
         dry_rounds += 1;
         if dry_rounds > DRY_ROUNDS_MAX {
-            let worth = shared.memory.excess().0 / WRITE_PART;
+            let worth = round.excess.0 / WRITE_PART;
             let written = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 // Failures are logged where they happen.
                 Some((_, home)) => home.checkpoint_for_room().await.is_ok() && !home.is_refusing(),
@@ -83,38 +86,56 @@ struct Round {
     evicted: u64,
     /// Whether it went over all pages of all tenants.
     is_whole: bool,
+    /// What is still to leave: of all tenants together, or of one that has more than its limit.
+    excess: ByteCount,
     dirtiest: Option<(ByteCount, Arc<Home>)>,
 }
 
 impl Evictor {
-    /// Goes over the tenants until there is room.
+    /// Goes over the tenants until there is room; where there is, over those with more than their own limits.
     async fn round(&mut self, shared: &Arc<Shared>) -> Round {
         let mut round = Round::default();
         let mut homes = shared.workers[self.index].open_homes();
         homes.sort_unstable_by_key(|home| home.id());
         let start = homes.partition_point(|home| home.id() < self.next) % homes.len().max(1);
         homes.rotate_left(start);
-        for home in homes {
+        let is_short = shared.memory.is_short();
+        round.is_whole = true;
+        'homes: for home in &homes {
+            if !is_short && !home.is_over_limit() {
+                continue;
+            }
             self.next = home.id();
+            // Those over their own limits are compared with themselves alone.
+            let mut own = (!is_short).then(VictimChoice::default);
             loop {
-                let (visited, choice) = (home.clone(), self.choice.clone());
+                let (visited, choice) = (home.clone(), own.as_ref().unwrap_or(&self.choice).clone());
                 let visit = home.worker().spawn(home.id(), async move { visited.make_room(choice).await });
                 // After a visit that panicked the choice goes on as it was.
                 let Some(visit) = visit.await else { break };
-                self.choice = visit.choice;
+                *own.as_mut().unwrap_or(&mut self.choice) = visit.choice;
                 round.evicted += visit.evicted;
+                if home.is_over_limit() {
+                    round.excess = round.excess.max(visit.excess);
+                }
                 if visit.dirty > round.dirtiest.as_ref().map_or(ByteCount(0), |(dirty, _)| *dirty) {
                     round.dirtiest = Some((visit.dirty, home.clone()));
                 }
-                if shared.memory.excess() == ByteCount(0) {
-                    return round;
+                if is_short && shared.memory.excess() == ByteCount(0) {
+                    round.is_whole = false;
+                    break 'homes;
                 }
-                if visit.ended_lap {
+                if visit.ended_lap || (!is_short && visit.excess == ByteCount(0)) {
                     break;
                 }
             }
         }
-        round.is_whole = true;
+        if homes.iter().any(|home| home.is_over_limit()) {
+            shared.memory.press_tenants_of(self.index);
+        }
+        if is_short {
+            round.excess = round.excess.max(shared.memory.excess());
+        }
         round
     }
 }
@@ -122,7 +143,8 @@ impl Evictor {
 impl Home {
     /// Sweeps over some of the tenant's pages, a few in each turn, until there is room.
     async fn make_room(self: Arc<Home>, choice: VictimChoice) -> Visit {
-        let mut visit = Visit { choice, evicted: 0, dirty: ByteCount(0), ended_lap: true };
+        let mut visit =
+            Visit { choice, evicted: 0, dirty: ByteCount(0), excess: ByteCount(0), ended_lap: true };
         let Ok(shared) = self.shared() else { return visit };
         let budget = &shared.memory;
         for _ in 0..STEPS_A_VISIT / STEPS_A_TURN {
@@ -133,9 +155,10 @@ impl Home {
                     visit.evicted += u64::from(swept.evicted);
                     swept.ends_lap
                 });
+                visit.excess = tenant.excess();
             });
             budget.wake_waiting();
-            if is_open.is_none() || visit.ended_lap || budget.excess() == ByteCount(0) {
+            if is_open.is_none() || visit.ended_lap || visit.excess == ByteCount(0) {
                 break;
             }
             yield_now().await;

@@ -366,6 +366,11 @@ impl Home {
         }
     }
 
+    /// Whether it has more pages in memory than its `memory_max`.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.lock_figures().counters.as_ref().is_some_and(PageCounters::is_over_limit)
+    }
+
     /// Marks the present as a time of use.
     pub(crate) fn session_ended(&self) {
         if let Ok(shared) = self.shared() {

@@ -19,6 +19,8 @@ impl Home {
         let (promised, penalty_micros) = (promise.memory.memory, promise.penalty_micros);
         let terms = MemoryTerms { promised, penalty_micros, ..MemoryTerms::default() };
         shared.memory_meters.set_terms(self.id(), terms, shared.env.now());
+        self.memory_share().set_max(promise.memory.memory_max);
+        shared.memory.press_tenants();
         if self.memory_share().set_promised(promised) {
             // One that is being opened finds it then: turns of its home are one after the other.
             let home = self.clone();
