@@ -13,8 +13,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use base::{ByteCount, SlotNo};
 use base::limits::PAGE_SIZE;
+use base::{ByteCount, SlotNo};
 use governor::{EvictionTime, UseTimes};
 
 use crate::PageBytes;

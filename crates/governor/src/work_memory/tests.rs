@@ -161,8 +161,46 @@ fn more_is_not_given_back_than_is_held() {
 /// What one operator of a model holds.
 struct Modelled {
     tenant: usize,
+    can_spill: bool,
     operator: WorkOperator,
     held: u64,
+}
+
+/// What operators of one tenant are granted, in units, by the definition: nothing is remembered.
+struct Parts {
+    promised: u64,
+    max: Option<u64>,
+    spillers: u64,
+    others: u64,
+    unspillable: u64,
+}
+
+impl Parts {
+    fn of(operators: &[Modelled], tenant: usize, promised: u64, max: Option<u64>) -> Parts {
+        let of_kind = |can_spill: bool| {
+            operators.iter().filter(move |one| one.tenant == tenant && one.can_spill == can_spill)
+        };
+        let in_units = |mib: u64| mib * MIB / UNIT;
+        Parts {
+            promised: in_units(promised),
+            max: max.map(in_units),
+            spillers: of_kind(true).count() as u64,
+            others: of_kind(false).count() as u64,
+            unspillable: of_kind(false).map(|one| one.held.div_ceil(UNIT)).sum(),
+        }
+    }
+
+    /// Whether the limit forbids an operator to hold `own` where its tenant would hold `all`.
+    fn is_limit(&self, can_spill: bool, own: u64, all: u64) -> bool {
+        let Some(max) = self.max else { return false };
+        let for_spillers = (max - max / 8).max(self.promised).min(max.saturating_sub(self.unspillable));
+        if can_spill { own > for_spillers / self.spillers } else { all > max }
+    }
+
+    fn is_assured(&self, can_spill: bool, own: u64) -> bool {
+        let quarter = self.promised / 4;
+        own <= if can_spill { (self.promised - quarter) / self.spillers } else { quarter / self.others }
+    }
 }
 
 proptest! {
@@ -183,8 +221,8 @@ proptest! {
             match draws.between(0, 6) {
                 0 => {
                     let tenant = pick % 4;
-                    // Without those that can spill there are no parts.
-                    operators.push(Modelled { tenant, operator: pools[tenant].operator(false), held: 0 });
+                    let can_spill = draws.between(0, 1) == 0;
+                    operators.push(Modelled { tenant, can_spill, operator: pools[tenant].operator(can_spill), held: 0 });
                 }
                 1 if !operators.is_empty() => drop(operators.swap_remove(pick % operators.len())),
                 2 => {
@@ -205,15 +243,18 @@ proptest! {
                     let more = draws.between(0, 4 * MIB);
                     let delta = (own + more).div_ceil(UNIT) - own.div_ceil(UNIT);
                     let (before, after) = (units_of(&operators, t), units_of(&operators, t) + delta);
-                    let (own_promise, max) = (promised[t] * MIB / UNIT, max[t].map_or(u64::MAX, |max| max * MIB / UNIT));
+                    let (own_promise, can_spill) = (promised[t] * MIB / UNIT, operators[at].can_spill);
                     let (claimed, lent) = expected(&operators, &promised);
                     let borrows = after.saturating_sub(own_promise) - before.saturating_sub(own_promise);
-                    let fits = claimed + lent + borrows <= mib(capacity).0 / UNIT;
-                    let granted = delta == 0 || after <= max && (borrows == 0 || fits);
+                    let fits = borrows == 0 || claimed + lent + borrows <= mib(capacity).0 / UNIT;
+                    let parts = Parts::of(&operators, t, promised[t], max[t]);
+                    let own_after = own.div_ceil(UNIT) + delta;
+                    let is_limit = parts.is_limit(can_spill, own_after, after);
+                    let granted = delta == 0 || !is_limit && (fits || parts.is_assured(can_spill, own_after));
                     let answer = operators[at].operator.try_grow(ByteCount(more));
                     prop_assert_eq!(answer.is_ok(), granted, "{:?}", answer);
                     if let Err(refusal) = answer {
-                        prop_assert_eq!(matches!(refusal, WorkMemoryRefusal::Limit { .. }), after > max);
+                        prop_assert_eq!(matches!(refusal, WorkMemoryRefusal::Limit { .. }), is_limit);
                     } else {
                         operators[at].held += more;
                     }
