@@ -257,6 +257,11 @@ impl Server {
         &self.shared.memory
     }
 
+    /// The ledger's rows of the last hour, oldest first, as far as they are known: what `rowhouse.ledger` shows.
+    pub fn ledger(&self) -> Vec<governor::LedgerRow> {
+        self.shared.ledger.rows()
+    }
+
     /// Whether the workers may raise themselves above analytical threads.
     pub fn has_priority(&self) -> bool {
         self.priority

@@ -26,7 +26,12 @@ pub(super) struct SimDriver {
     cancelled: Vec<Arc<Op>>,
     submitted: u64,
     timer: Option<Nanos>,
+    /// When its thread last let others go on without a need to.
+    shared_at: Nanos,
 }
+
+/// A thread whose code has taken so long lets others go on, whatever it has to do.
+const SHARED_AFTER: Nanos = Nanos::from_micros(50);
 
 /// Ends the wait of a driver's thread.
 struct WakeThread(Arc<Machine>, ThreadNo);
@@ -48,6 +53,7 @@ impl SimDriver {
             cancelled: Vec::new(),
             submitted: 0,
             timer: None,
+            shared_at: Nanos(0),
         }
     }
 
@@ -164,9 +170,20 @@ impl Driver for SimDriver {
 
     fn turn(&mut self, wait: Wait, completed: &mut Completed) -> io::Result<usize> {
         let wait = wait.at_most;
+        // What others do takes place beside what this thread did since it last let them go on.
+        let now = self.machine.now();
+        if now - self.shared_at >= SHARED_AFTER && !self.machine.baton.is_alone() {
+            self.machine.park(Park::Yield)?;
+            self.shared_at = self.machine.now();
+            let done = self.complete_due(completed);
+            self.publish();
+            // Whoever woke it meanwhile found it at this, so it does not wait for that any more.
+            return Ok(done);
+        }
         let mut done = self.complete_due(completed);
         if done == 0 {
             self.wait(wait)?;
+            self.shared_at = self.machine.now();
             done = self.complete_due(completed);
         }
         self.publish();

@@ -26,9 +26,6 @@ pub(super) fn env(machine: &Arc<Machine>) -> Env {
 /// 2026-01-01 00:00 UTC, when every world begins.
 const UNIX_MICROS_AT_START: i64 = 1_767_225_600_000_000;
 
-/// What reading the processor's counter costs, in virtual and in processor time.
-const TICK_COST: Nanos = Nanos(500);
-
 struct VirtualClock(Arc<Machine>);
 
 impl Clock for VirtualClock {
@@ -42,8 +39,10 @@ impl Clock for VirtualClock {
         lock(&self.0.cpu).get(&current_key()).copied().unwrap_or_default()
     }
     fn ticks(&self) -> Ticks {
-        *lock(&self.0.cpu).entry(current_key()).or_default() += TICK_COST;
-        self.0.advance_to(self.0.now() + TICK_COST);
+        let speeds = *lock(&self.0.speeds);
+        let cost = self.0.delay(speeds.tick);
+        *lock(&self.0.cpu).entry(current_key()).or_default() += cost;
+        self.0.advance_to(self.0.now() + cost);
         Ticks(self.0.now().0)
     }
     fn ticks_between(&self, earlier: Ticks, later: Ticks) -> Nanos {

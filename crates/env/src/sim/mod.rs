@@ -2,7 +2,7 @@
 //!
 //! Deterministic, one thread at a time ([`threads`]): the same seed and the same calls give the same run, which
 //! [`World::fingerprint`] checks. Time moves only when a reactor waits ([`crate::block_on`], [`crate::Reactor::turn`]),
-//! when the harness says so ([`World::advance_to_next_event`]), and by half a microsecond at each reading of the
+//! when the harness says so ([`World::advance_to_next_event`]), and by [`Speeds::tick`] at each reading of the
 //! processor's counter, so that code which polls without end sees time pass.
 //!
 //! What can go wrong is listed at the head of [`disk`] and [`net`].
@@ -44,6 +44,9 @@ pub struct Speeds {
     /// Asynchronous operations on files that the disk works on at a time; further ones wait their turn, first come, first
     /// served. `None`: all of them, however many there are.
     pub disk_parallel: Option<NonZeroUsize>,
+    /// From one reading of the processor's counter to the next, in virtual and in processor time. All that code costs in a world, so a poll takes as long as this and
+    /// what it reads in between.
+    pub tick: Latency,
 }
 
 impl Default for Speeds {
@@ -55,6 +58,7 @@ impl Default for Speeds {
             sync: between(80, 900),
             network: between(10, 80),
             disk_parallel: None,
+            tick: Latency { min: Nanos(500), max: Nanos(500) },
         }
     }
 }
@@ -103,7 +107,10 @@ impl Machine {
     }
 
     fn delay(&self, latency: Latency) -> Nanos {
-        Nanos(self.draw(|random| random.random_range(latency.min.0..=latency.max.0.max(latency.min.0))))
+        if latency.min >= latency.max {
+            return latency.min;
+        }
+        Nanos(self.draw(|random| random.random_range(latency.min.0..=latency.max.0)))
     }
 
     /// When an operation on a file that takes `delay` and comes now is complete.

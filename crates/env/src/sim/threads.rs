@@ -20,7 +20,7 @@ use base::Nanos;
 use base::limits::THREAD_STACK_LEN;
 use rand::Rng as _;
 
-use super::Machine;
+use super::{Machine, lock};
 use crate::threads::Joinable;
 
 pub(super) type ThreadNo = u64;
@@ -92,6 +92,8 @@ struct State {
     dying: bool,
     /// See [`Baton::stir`].
     stirred: bool,
+    /// What had been delivered by then, threads with sockets were told of.
+    told_until: Nanos,
 }
 
 /// Whose turn it is.
@@ -167,6 +169,7 @@ impl Machine {
     fn pass_on(&self, state: &mut State) -> io::Result<()> {
         loop {
             let now = self.now();
+            self.tell_deliveries(state, now);
             let ready: Vec<ThreadNo> = state
                 .parked
                 .iter()
@@ -199,6 +202,16 @@ impl Machine {
                     state.holder = HARNESS;
                     return Err(io::Error::other("the simulation is stuck: nothing is ever going to happen"));
                 }
+            }
+        }
+    }
+
+    /// Has threads with sockets look at what was delivered while somebody ran, since the running of code takes time.
+    fn tell_deliveries(&self, state: &mut State, now: Nanos) {
+        if now > state.told_until {
+            let since = std::mem::replace(&mut state.told_until, now);
+            if lock(&self.net).next_delivery(since).is_some_and(|due| due <= now) {
+                wake_sockets(state);
             }
         }
     }

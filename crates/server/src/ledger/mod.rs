@@ -18,6 +18,7 @@ mod totals;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::TenantId;
+use governor::LedgerRow;
 use sql::session::LedgerRows;
 
 pub(crate) use collect::LedgerThread;
@@ -56,6 +57,11 @@ impl Ledger {
     /// What a session may see of it: its own tenant's, or all for `None`.
     pub(crate) fn view(&self, shared: &Arc<Shared>, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
         Arc::new(View::new(self.published(), shared, of))
+    }
+
+    /// All rows, oldest first.
+    pub(crate) fn rows(&self) -> Vec<LedgerRow> {
+        self.published().rows.iter().flat_map(|rows| rows.iter().copied()).collect()
     }
 
     /// Every tenant's sums, for `/metrics`.

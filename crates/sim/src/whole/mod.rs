@@ -8,6 +8,7 @@
 
 mod client;
 mod copies;
+mod governed;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -33,6 +34,8 @@ use crate::weather::{Ending, Weather};
 use crate::{Dice, Failure, Stop, Tally, require};
 use client::{Login, WireClient};
 use copies::Copies;
+
+pub use governed::{Governed, Kept};
 
 const DATA_DIR: &str = "/data";
 const ADMIN_PASSWORD: &str = "of the simulation";

@@ -26,7 +26,14 @@ fn world(parallel: Option<usize>) -> (World, Env) {
     let latency = Latency { min: Nanos(mean / 100 * 95), max: Nanos(mean / 100 * 105) };
     let disk_parallel = parallel.and_then(NonZeroUsize::new);
     let network = Speeds::default().network;
-    world.set_speeds(Speeds { read: latency, write: latency, sync: latency, network, disk_parallel });
+    world.set_speeds(Speeds {
+        read: latency,
+        write: latency,
+        sync: latency,
+        network,
+        disk_parallel,
+        ..Speeds::default()
+    });
     (world, env)
 }
 
