@@ -139,6 +139,7 @@ impl Server {
             config,
             tenants: Tenants::default(),
             sizes: Sizes::default(),
+            runaways: Arc::default(),
             claims: Claims::default(),
             policy: ServerPolicy::default(),
             volumes,

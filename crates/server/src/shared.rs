@@ -20,7 +20,7 @@ use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{Claims, HeadStarts, Home, Sizes, Tenants};
+use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, Tenants};
 use crate::volumes::Volumes;
 use crate::work_memory::ServerWorkMemory;
 
@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) tenants: Tenants,
     pub(crate) sizes: Sizes,
+    pub(crate) runaways: Arc<Runaways>,
     pub(crate) claims: Claims,
     pub(crate) policy: ServerPolicy,
     pub(crate) volumes: Volumes,

@@ -53,6 +53,8 @@ pub(super) struct WorkerIo {
     interval_end: Nanos,
     /// Whether the meters have anything to tell.
     is_open: bool,
+    /// I/Os done by blocking the worker.
+    blocking: u64,
 }
 
 impl WorkerIo {
@@ -69,6 +71,7 @@ impl WorkerIo {
             free: Vec::new(),
             interval_end: end_after(now),
             is_open: false,
+            blocking: 0,
         }
     }
 
@@ -191,9 +194,15 @@ impl WorkerIo {
         self.keep_time(now);
         self.note_open();
         let cost = IoCost::of(len);
+        self.blocking += IoAccount::ios_of(len);
         let seat = &mut self.volumes[account.volume().0 as usize];
         let forgiven = seat.queue.charge_done(account.tenant(), cost, now);
         seat.meter.done(account.tenant(), cost, forgiven, now);
+    }
+
+    /// I/Os that blocked the worker so far.
+    pub(super) fn blocking(&self) -> u64 {
+        self.blocking
     }
 
     fn step(&mut self, now: Nanos) -> GateStep {
