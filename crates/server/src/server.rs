@@ -149,6 +149,7 @@ impl Server {
             memory,
             memory_meters: MemoryMeters::new(),
             work_memory,
+            cpu_meters: governing.cpu.meters().clone(),
             victims: VictimChoice::default(),
             redo,
             head_starts,

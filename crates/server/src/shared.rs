@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::TenantId;
 use env::Env;
-use governor::{MemoryMeters, VictimChoice};
+use governor::{CpuMeters, MemoryMeters, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
@@ -70,8 +70,9 @@ pub(crate) struct Shared {
     pub(crate) log_dir: LogDir,
     /// What all tenants' pages may take.
     pub(crate) memory: Arc<MemoryBudget>,
-    /// What becomes of the promises of it.
+    /// What becomes of the promises of it, and of processor time.
     pub(crate) memory_meters: Arc<MemoryMeters>,
+    pub(crate) cpu_meters: Arc<CpuMeters>,
     /// What queries sort and hash in.
     pub(crate) work_memory: Arc<ServerWorkMemory>,
     /// Whose pages leave it: each worker's evictor has a clone.
