@@ -84,3 +84,21 @@ fn a_promised_statement_timeout_binds_sessions_over_a_crash() {
         assert_eq!(error.detail(), Some("The tenant's statement_timeout is 250ms."));
     });
 }
+
+#[test]
+fn a_query_of_the_analytical_path_is_held_to_what_it_reads() {
+    let mut server = Server::with_acme();
+    server.expect_warnings();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        owner.batch_execute(TABLE).await.expect("rows");
+        let rule = "CREATE RUNAWAY RULE much FOR TENANT acme AS (rows = 39999, action = 'cancel')";
+        admin.batch_execute(rule).await.expect("made");
+        let query = "SELECT count(*) FROM (SELECT n FROM t UNION SELECT n FROM t) AS u";
+        let error = refused(&owner, query).await;
+        assert_eq!(error.code(), &SqlState::QUERY_CANCELED, "{error:?}");
+        assert_eq!(error.detail(), Some("It took 40000 rows, more than 39999."));
+        admin.batch_execute("ALTER RUNAWAY RULE much SET (rows = 40000)").await.expect("altered");
+        assert_eq!(text(&owner, query).await, "20000");
+    });
+}
