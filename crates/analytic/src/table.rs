@@ -262,6 +262,7 @@ fn batch(
         };
         progress.over = !more || progress.left == 0;
     }
+    shared.control.add_rows_read(rows as u64);
     if rows == 0 {
         return Ok(None);
     }

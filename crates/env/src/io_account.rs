@@ -37,9 +37,14 @@ impl IoAccount {
         self.volume
     }
 
-    /// Counts an operation done on a thread without a gate: one I/O for each started [`IO_UNIT`], one for a sync.
+    /// What an operation counts as: one I/O for each started [`IO_UNIT`], one for a sync.
+    pub fn ios_of(len: ByteCount) -> u64 {
+        len.0.div_ceil(IO_UNIT.0).max(1)
+    }
+
+    /// Counts an operation done on a thread without a gate, and its [`IoAccount::ios_of`].
     pub fn note_done(&self, len: ByteCount) {
-        self.done.fetch_add(len.0.div_ceil(IO_UNIT.0).max(1), Ordering::Relaxed);
+        self.done.fetch_add(IoAccount::ios_of(len), Ordering::Relaxed);
         self.done_bytes.fetch_add(len.0, Ordering::Relaxed);
     }
 

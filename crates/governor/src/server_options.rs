@@ -4,7 +4,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use crate::option::{OptionError, Value, decimal_text, option_keys};
+use base::Nanos;
+
+use crate::meter::CpuTerms;
+use crate::option::{OptionError, Value, decimal_text, duration_text, option_keys};
 use crate::policy::{Overbooking, Policy};
 use crate::promise::IOPS_MAX;
 
@@ -13,6 +16,7 @@ option_keys! {
     ServerKey {
         Policy = "policy",
         Overbooking = "overbooking",
+        MeteringInterval = "metering_interval",
     }
 }
 
@@ -28,12 +32,30 @@ enum Kept {
 const KEPT: [(Kept, &str); 3] =
     [(Kept::Weights, "best_effort"), (Kept::Limits, "max_only"), (Kept::Reservations, "reservations")];
 
-/// All that `ALTER SERVER SET (…)` can say. By default everything is kept, and a shortfall is spread.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// The shortest metering interval: the ledger's thread and the workers close each.
+const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
+/// The longest: what is rolled up is by the minute.
+const INTERVAL_MAX: Nanos = Nanos::from_secs(60);
+const _: () =
+    assert!(INTERVAL_MIN.0 <= CpuTerms::INTERVAL_DEFAULT.0 && CpuTerms::INTERVAL_DEFAULT.0 <= INTERVAL_MAX.0);
+
+/// All that `ALTER SERVER SET (…)` can say. By default everything is kept, a shortfall is spread, and promises are metered by the second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerOptions {
     kept: Kept,
     /// Remembered where it is not in force.
     overbooking: Overbooking,
+    metering_interval: Nanos,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            kept: Kept::default(),
+            overbooking: Overbooking::default(),
+            metering_interval: CpuTerms::INTERVAL_DEFAULT,
+        }
+    }
 }
 
 impl ServerOptions {
@@ -48,6 +70,14 @@ impl ServerOptions {
                 self.kept = named.ok_or_else(|| value.malformed(expected))?.0;
             }
             ServerKey::Overbooking => self.overbooking = dial(value)?,
+            ServerKey::MeteringInterval => {
+                let interval = value.duration()?;
+                if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+                    let allowed = [INTERVAL_MIN, INTERVAL_MAX].map(duration_text).join(" to ");
+                    return Err(value.out_of_range(allowed));
+                }
+                self.metering_interval = interval;
+            }
         }
         Ok(())
     }
@@ -69,7 +99,13 @@ impl ServerOptions {
                 Overbooking::LEAST_PENALTY => "least_penalty".to_owned(),
                 between => decimal_text(u64::from(between.permille()), 3),
             },
+            ServerKey::MeteringInterval => duration_text(self.metering_interval),
         }
+    }
+
+    /// How long a metering interval is, of each resource; from 100 ms to 60 s.
+    pub fn metering_interval(&self) -> Nanos {
+        self.metering_interval
     }
 
     /// What the schedulers are told.
@@ -93,7 +129,7 @@ fn dial(value: Value<'_>) -> Result<Overbooking, OptionError> {
 }
 
 impl fmt::Display for ServerOptions {
-    /// `policy = reservations, overbooking = spread`
+    /// `policy = reservations, overbooking = spread, metering_interval = 1s`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(f, ServerKey::ALL.iter().map(|key| (key.as_str(), self.get(*key))))
     }
@@ -216,6 +252,29 @@ mod tests {
     }
 
     #[test]
+    fn a_metering_interval_is_a_tenth_of_a_second_to_a_minute() {
+        let mut options = ServerOptions::default();
+        assert_eq!(options.metering_interval(), CpuTerms::INTERVAL_DEFAULT);
+        assert_eq!(
+            "policy = reservations, overbooking = spread".parse(),
+            Ok(options),
+            "of an earlier version"
+        );
+        for (text, shown, interval) in
+            [("100", "100ms", 100), ("1min", "60s", 60_000), ("2500ms", "2500ms", 2500), ("5s", "5s", 5000)]
+        {
+            options.set("Metering_Interval", text).unwrap();
+            assert_eq!(options.metering_interval(), Nanos::from_millis(interval));
+            assert_eq!(options.get(ServerKey::MeteringInterval), shown);
+            assert_eq!(options.to_string().parse(), Ok(options));
+        }
+        let refused = options.set("metering_interval", "2min").unwrap_err().to_string();
+        assert!(refused.contains("100ms to 60s"), "{refused}");
+        options.reset("metering_interval").unwrap();
+        assert_eq!(options, ServerOptions::default());
+    }
+
+    #[test]
     fn what_is_refused_changes_nothing() {
         let (mut server, mut volume) = (ServerOptions::default(), VolumeOptions::default());
         for (key, value) in [
@@ -226,6 +285,12 @@ mod tests {
             ("overbooking", "0.0001"),
             ("overbooking", "NaN"),
             ("overbooking", "1e0"),
+            ("metering_interval", "99ms"),
+            ("metering_interval", "60001ms"),
+            ("metering_interval", "0"),
+            ("metering_interval", "-1s"),
+            ("metering_interval", "none"),
+            ("metering_interval", "soon"),
             ("colour", "red"),
         ] {
             assert!(server.set(key, value).is_err(), "{key} = {value}");

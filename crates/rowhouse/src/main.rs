@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod demo;
 mod import;
+mod lab;
 mod offline;
 mod repair;
 mod serve;
@@ -40,6 +41,8 @@ enum Command {
     Demo(demo::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),
+    /// Run the experiments of the papers and write a report
+    Lab(lab::Args),
     /// Write a tenant of a running server into a file, while it goes on working
     Backup(backup::BackupArgs),
     /// Make a tenant of a backup, on a running server
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args).map_err(|error| error.to_string()),
         Command::Demo(args) => demo::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Bench(args) => bench::run(&args).map_err(|error| workloads::explain(&error)),
+        Command::Lab(args) => lab::run(&args).map_err(|error| workloads::explain(&error)),
         Command::Backup(args) => backup::run_backup(&args).map_err(|error| workloads::explain(&error)),
         Command::Restore(args) => backup::run_restore(&args).map_err(|error| workloads::explain(&error)),
         Command::Import(args) => import::run(&args).map_err(|error| workloads::explain(&error)),

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
-use server::executor::{Governing, Proxy, Worker};
+use server::executor::{Background, Governing, Proxy, Worker};
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse::<u64>().expect("a number"));
@@ -32,7 +32,8 @@ fn main() {
         .map(|i| {
             let (inner, worker, stop) = (env.clone(), worker.clone(), stop.clone());
             let body = move || {
-                let _proxy = Proxy::enter(&inner, &worker, TenantId(20 + i), &Arc::default());
+                let _proxy =
+                    Proxy::enter(&inner, &worker, TenantId(20 + i), &Arc::default(), &Background::default());
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

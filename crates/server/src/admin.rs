@@ -249,6 +249,16 @@ fn render(shared: &Shared) -> String {
         "Sessions of all tenants.",
         one(shared.sessions.count().to_string()),
     );
+    let rules = shared.runaways.list().into_iter().map(|figures| {
+        let (rule, action) = (escape(&figures.rule.name), figures.rule.terms.action.as_str());
+        (format!("{{rule=\"{rule}\",action=\"{action}\"}}"), figures.acted.to_string())
+    });
+    series(
+        "rowhouse_runaway_rule_acted_total",
+        "counter",
+        "Statements that a runaway rule acted on, each once a rule.",
+        rules.collect(),
+    );
     series(
         "rowhouse_checkpoints_total",
         "counter",

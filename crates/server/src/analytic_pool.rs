@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use base::{SqlError, SqlResult, SqlState, TenantId};
-use env::{Env, JoinHandle};
+use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
+use env::{Env, JoinHandle, ThreadControl};
 use futures::task::AtomicWaker;
 use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
-use crate::executor::{IoGoverning, Proxy, WorkerHandle, WorkerPermits};
+use crate::executor::{Background, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
 use crate::work_memory::ServerWorkMemory;
 
 /// Threads for each worker: queries of that many tenants advance side by side.
@@ -35,6 +35,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Job {
     tenant: TenantId,
     request: AnalyticRequest,
+    background: Background,
     events: Arc<Channel>,
 }
 
@@ -88,7 +89,7 @@ impl AnalyticPool {
         }
     }
 
-    /// Queues a query of `tenant`, whose home is `worker`.
+    /// Queues a query of `tenant`, whose home is `worker`. It is background work while `background` says so.
     ///
     /// # Errors
     /// 53300-like when too many wait, 58000 when a thread cannot be started.
@@ -97,6 +98,7 @@ impl AnalyticPool {
         worker: &WorkerHandle,
         tenant: TenantId,
         request: AnalyticRequest,
+        background: Background,
     ) -> SqlResult<Events> {
         let Some(run) = self.run else {
             return Err(SqlError::unsupported(
@@ -115,7 +117,7 @@ impl AnalyticPool {
                 "too many analytical queries wait for a thread",
             ));
         }
-        waiting.jobs.push_back(Job { tenant, request, events: events.clone() });
+        waiting.jobs.push_back(Job { tenant, request, background, events: events.clone() });
         let start_thread = waiting.idle < waiting.jobs.len() && waiting.threads < THREADS_PER_WORKER;
         if start_thread {
             waiting.threads += 1;
@@ -181,7 +183,8 @@ fn work(
     permits: WorkerPermits,
     queue: &Queue,
 ) {
-    let _permits = env::ask_permits(Rc::new(permits));
+    let permits = Rc::new(permits);
+    let _permits = env::ask_permits(permits.clone());
     loop {
         let job = {
             let mut waiting = lock(&queue.waiting);
@@ -198,8 +201,10 @@ fn work(
                 waiting.idle -= 1;
             }
         };
-        let Job { tenant, mut request, events } = job;
-        let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held()));
+        let Job { tenant, mut request, background, events } = job;
+        let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held(), &background));
+        permits.count_for(Some(events.control.clone()));
+        lock(&events.thread).begin(env.threads.current());
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
@@ -212,6 +217,8 @@ fn work(
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }
         meter.end(env.now());
+        permits.count_for(None);
+        lock(&events.thread).end();
         drop(around);
         drop(proxy);
         events.close_producer();
@@ -226,6 +233,35 @@ struct Channel {
     waker: AtomicWaker,
     /// Cancelled by the session, when nobody wants the result any more.
     control: QueryControl,
+    thread: Mutex<QueryThread>,
+}
+
+/// The thread that a query runs on, as far as its processor time goes.
+#[derive(Default)]
+struct QueryThread {
+    /// With its clock when the query began.
+    runs: Option<(ThreadControl, Nanos)>,
+    /// What an ended query took.
+    took: Nanos,
+}
+
+impl QueryThread {
+    fn begin(&mut self, thread: ThreadControl) {
+        let began = thread.cpu_time().unwrap_or_default();
+        self.runs = Some((thread, began));
+    }
+
+    fn took(&self) -> Nanos {
+        match &self.runs {
+            Some((thread, began)) => thread.cpu_time().map_or(self.took, |cpu| cpu - *began),
+            None => self.took,
+        }
+    }
+
+    fn end(&mut self) {
+        self.took = self.took();
+        self.runs = None;
+    }
 }
 
 #[derive(Default)]
@@ -265,10 +301,33 @@ impl Channel {
     }
 }
 
+/// What a query has taken so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct QueryTaken {
+    pub(crate) cpu: Nanos,
+    pub(crate) rows: u64,
+    pub(crate) io: u64,
+}
+
+/// Tells what a query takes, from any thread.
+#[derive(Clone)]
+pub(crate) struct QueryMeter(Arc<Channel>);
+
+impl QueryMeter {
+    pub(crate) fn taken(&self) -> QueryTaken {
+        let control = &self.0.control;
+        QueryTaken { cpu: lock(&self.0.thread).took(), rows: control.rows_read(), io: control.ios() }
+    }
+}
+
 /// The listening end of a query. Dropping it tells the query to stop.
 pub(crate) struct Events(Arc<Channel>);
 
 impl Events {
+    pub(crate) fn meter(&self) -> QueryMeter {
+        QueryMeter(self.0.clone())
+    }
+
     /// The next event; [`AnalyticEvent::Done`] is the last.
     pub(crate) async fn next(&self) -> AnalyticEvent {
         std::future::poll_fn(|cx| {

@@ -56,8 +56,9 @@ impl Gate for ServerGate {
             Err(error) => return Err(Box::new((client, error))),
         };
         let home = entry.home.clone();
+        let background = control.background.clone();
         let task = session::serve(shared.clone(), home, control, client);
-        entry.home.worker().spawn(tenant, task).detach();
+        entry.home.worker().spawn_with(tenant, background, task).detach();
         Ok(())
     }
 

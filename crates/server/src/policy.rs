@@ -1,7 +1,7 @@
-//! What of the promises the server keeps: one decision for all workers and volumes.
+//! What of the promises the server keeps, and how often it meters them: one decision for all workers and volumes.
 //!
-//! Truth is the table `rowhouse.server`. The meters are not told: what was promised stays promised, and what a policy does not keep is
-//! on the ledger.
+//! Truth is the table `rowhouse.server`. The meters are told of their interval and not of the policy: what was promised stays promised, and what a
+//! policy does not keep is on the ledger.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use governor::{Policy, ServerOptions};
 
 use crate::shared::Shared;
 
-/// The policy in force.
+/// The policy and the metering interval in force.
 #[derive(Default)]
 pub(crate) struct ServerPolicy(Mutex<ServerOptions>);
 
@@ -23,12 +23,17 @@ impl ServerPolicy {
         put_in_force(shared, Policy::BestEffort);
     }
 
-    /// Puts another one in force: on each worker from its next turn on, on each volume for what is queued too.
+    /// Puts other options in force: a policy on each worker from its next turn on, on each volume for what is queued too; a metering interval in all
+    /// meters, for what is under way too.
     pub(crate) fn set(&self, shared: &Shared, options: ServerOptions) {
         // Told under the lock: of two changes the later one arrives last.
         let mut there = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *there = options;
         put_in_force(shared, options.policy());
+        let interval = options.metering_interval();
+        shared.cpu_meters.set_interval(interval);
+        shared.memory_meters.set_interval(interval);
+        shared.volumes.set_metering_interval(interval, shared.env.now());
     }
 }
 

@@ -10,6 +10,7 @@ mod control;
 mod copying;
 mod drive;
 mod host;
+mod judged;
 mod messages;
 mod output;
 mod stopwatch;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::TenantId;
 use env::Env;
-use governor::{MemoryMeters, VictimChoice};
+use governor::{CpuMeters, MemoryMeters, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
@@ -20,7 +20,7 @@ use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{Claims, HeadStarts, Home, Sizes, Tenants};
+use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, Tenants};
 use crate::volumes::Volumes;
 use crate::work_memory::ServerWorkMemory;
 
@@ -61,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) tenants: Tenants,
     pub(crate) sizes: Sizes,
+    pub(crate) runaways: Arc<Runaways>,
     pub(crate) claims: Claims,
     pub(crate) policy: ServerPolicy,
     pub(crate) volumes: Volumes,
@@ -69,8 +70,9 @@ pub(crate) struct Shared {
     pub(crate) log_dir: LogDir,
     /// What all tenants' pages may take.
     pub(crate) memory: Arc<MemoryBudget>,
-    /// What becomes of the promises of it.
+    /// What becomes of the promises of it, and of processor time.
     pub(crate) memory_meters: Arc<MemoryMeters>,
+    pub(crate) cpu_meters: Arc<CpuMeters>,
     /// What queries sort and hash in.
     pub(crate) work_memory: Arc<ServerWorkMemory>,
     /// Whose pages leave it: each worker's evictor has a clone.

@@ -18,6 +18,7 @@ mod offline;
 mod promises;
 mod registry;
 pub(crate) mod restoring;
+mod runaway;
 mod sink;
 mod sizes;
 mod statement_limits;
@@ -36,6 +37,7 @@ pub(crate) use memory_promise::set_memory_prices;
 pub use offline::{KnownTenant, known_tenants};
 pub(crate) use promises::system_default;
 pub(crate) use registry::{Entry, Names, TenantRow, Tenants};
+pub(crate) use runaway::{RuleFigures, Runaways};
 pub(crate) use sizes::Sizes;
 pub(crate) use statement_limits::StatementLimits;
 

@@ -57,6 +57,11 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
+    /// Has the volumes' I/O metered by this interval from a moment after `now` on.
+    pub(crate) fn set_metering_interval(&self, interval: Nanos, now: Nanos) {
+        self.io.set_interval(interval, now);
+    }
+
     /// With what was found of each volume's calibration, by number: so many requests are in flight at most.
     pub(crate) fn new(
         config: &ServerConfig,

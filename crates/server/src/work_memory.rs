@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId};
 use governor::{
-    CpuTerms, MemoryPromise, Promise, StatementWorkMeter, TenantWorkMemory, WorkMemory, WorkMemoryMeter,
-    WorkMemoryRow, WorkMemoryTerms,
+    MemoryPromise, Promise, StatementWorkMeter, TenantWorkMemory, WorkMemory, WorkMemoryMeter, WorkMemoryRow,
+    WorkMemoryTerms,
 };
 
 /// What a tenant has while it has operators, whatever it is promised, up to its limit: without it none of them could work through what it put aside. Not audited.
@@ -64,13 +64,19 @@ impl WorkMemoryAudit {
         WorkMemoryAudit { began: now }
     }
 
-    pub(crate) fn next_end(&self) -> Nanos {
-        self.began + CpuTerms::INTERVAL_DEFAULT
+    /// When the interval ends, if it is to be that long.
+    pub(crate) fn next_end(&self, interval: Nanos) -> Nanos {
+        self.began + interval
     }
 
-    /// The rows of the interval, if it has ended.
-    pub(crate) fn collect(&mut self, of: &ServerWorkMemory, now: Nanos) -> Vec<WorkMemoryRow> {
-        if now < self.next_end() {
+    /// The rows of the interval, if it has lasted that long.
+    pub(crate) fn collect(
+        &mut self,
+        of: &ServerWorkMemory,
+        interval: Nanos,
+        now: Nanos,
+    ) -> Vec<WorkMemoryRow> {
+        if now < self.next_end(interval) {
             return Vec::new();
         }
         let from = std::mem::replace(&mut self.began, now);

@@ -118,6 +118,13 @@ fn health_and_metrics_are_served() {
         text
     };
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    let mut admin = server.admin("rowhouse");
+    admin.ok("CREATE RUNAWAY RULE \"a \"\"rule\"\"\" AS (rows = 1, action = cancel)");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    owner.ok("CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2)");
+    assert_eq!(owner.fails("SELECT * FROM t"), base::SqlState::QUERY_CANCELED);
     let metrics = get("/metrics");
+    let acted = "rowhouse_runaway_rule_acted_total{rule=\"a \\\"rule\\\"\",action=\"cancel\"} 1\n";
+    assert!(metrics.contains(acted), "{metrics}");
     assert!(metrics.contains("rowhouse_tenant_cpu_seconds_total{tenant=\"acme\"}"), "{metrics}");
 }

@@ -77,6 +77,12 @@ impl PageRequest {
         self.reader.read_run(self.run, rooms).await
     }
 
+    /// What it costs, as `iops` counts it: one for each started 64 KiB; nothing if it reads nothing.
+    pub fn ios(&self) -> u64 {
+        let bytes = (1 + self.run.ahead()) * base::limits::PAGE_SIZE;
+        if self.waits_to_hold { 0 } else { (bytes as u64).div_ceil(base::limits::IO_UNIT.0) }
+    }
+
     /// What tells requests for the same bytes of a tenant: several may share one [`PageRequest::read`]. `None` for one that
     /// reads nothing.
     pub fn key(&self) -> Option<base::SlotNo> {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use crate::Result;
@@ -78,16 +79,14 @@ pub async fn run<W: Workload>(
     let tally = Rc::new(RefCell::new(Tally::new(tenants, workload.kinds().len(), plan.series)));
     let start = Instant::now();
     let measured_from = SystemTime::now() + plan.warm_up;
-    let running: Vec<_> = clients
-        .into_iter()
-        .map(|(tenant, client)| {
-            let live = Arc::clone(&live[tenant]);
-            let tally = Rc::clone(&tally);
-            tokio::task::spawn_local(load::run_client(client, tenant, plan, start, live, tally))
-        })
-        .collect();
-    for client in running {
-        client.await??;
+    // Clients hang up when the run is dropped, or one of them fails.
+    let mut running = JoinSet::new();
+    for (tenant, client) in clients {
+        let (live, tally) = (Arc::clone(&live[tenant]), Rc::clone(&tally));
+        running.spawn_local(load::run_client(client, tenant, plan, start, live, tally));
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
     }
     let mut tally = tally.take();
     let measured = tally.finish(&plan);

@@ -10,6 +10,8 @@
 //! 3. Spare time, least taken / weight first. Example: weights 100 and 300 and no reservations, 1 ms polls: of every
 //!    4 ms the first gets 1 ms, the second 3 ms.
 //!
+//! Background work of a tenant (statements that ran away) shares in 3. as a tenant of weight 1 would.
+//!
 //! Tenants over their limit are passed over until the refill that pays their debt. Only time taken while there is a deficit is
 //! counted against a reservation: spare time costs nothing of it. A tenant that wakes has waited for nothing yet; its first slice is due
 //! like any other. While the reservations in demand fit a processor, every deadline is met to within the longest poll
@@ -159,12 +161,29 @@ impl CpuScheduler {
         let standing = self.standing(account);
         standing.runnable = true;
         standing.count_worker();
-        standing.spare = standing.spare.max(spare_floor);
+        standing.join_spare(spare_floor);
         standing.credit = standing.credit.max(credit_floor);
         if let Some(rate) = standing.rate() {
             standing.wake(rate, virtual_now);
         }
         self.place(account, InSpare::Keep);
+    }
+
+    /// All that a tenant has to run is background work, or not all any more. What it has reserved it gets as ever; of spare time such work gets what a
+    /// tenant of weight 1 does, on an account of its own. Example: two tenants without reservations and of weight 100 with work for all of a
+    /// second; the first one's is background work: it gets 10 ms. Charge what ran before this is called.
+    pub fn set_background(&mut self, tenant: TenantId, background: bool, now: Nanos) {
+        self.tell(now);
+        let account = self.account(tenant);
+        let floor = self.spare_floor;
+        let standing = self.standing(account);
+        if standing.background != background {
+            standing.background = background;
+            standing.join_spare(floor);
+            if standing.runnable {
+                self.place(account, InSpare::Move);
+            }
+        }
     }
 
     /// The tenant has no task left to run. Does nothing if it had none.
@@ -492,7 +511,8 @@ impl CpuScheduler {
             let has_credit = standing.reserved.is_some()
                 && standing.promise.burst.0 > 0
                 && standing.shared.credit.has_credit(now);
-            let value = if has_credit { u128::from(standing.credit) } else { NO_CREDIT | standing.spare };
+            let value =
+                if has_credit { u128::from(standing.credit) } else { NO_CREDIT | standing.spare_taken() };
             self.spare.put(account, Key { value, turn });
         }
     }

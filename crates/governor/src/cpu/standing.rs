@@ -21,6 +21,8 @@ pub(super) const LEAD_MAX: u64 = SLICE + QUANTUM;
 /// Spare time taken: nanoseconds a unit of weight, times 2^16.
 pub(super) type SpareTime = u128;
 const SPARE_SHIFT: u32 = 16;
+/// By which background work shares spare time: the lowest that can be promised.
+const BACKGROUND_WEIGHT: u32 = 1;
 
 /// A tenant on one worker. Instants are of the scheduler's virtual time.
 pub(super) struct Standing {
@@ -49,6 +51,10 @@ pub(super) struct Standing {
     /// The account's `due_taken` as far as `position` reflects it.
     pub(super) seen: u64,
     pub(super) spare: SpareTime,
+    /// The same of its background work, which has an account of its own: what that took is not held against the rest.
+    pub(super) spare_background: SpareTime,
+    /// All that it has to run is background work.
+    pub(super) background: bool,
     /// Credit taken, as time at the reservation.
     pub(super) credit: u64,
     /// Charged by this worker, and the part of it that was due.
@@ -91,6 +97,8 @@ impl Standing {
             slept_at: 0,
             seen: 0,
             spare: 0,
+            spare_background: 0,
+            background: false,
             credit: 0,
             charged: 0,
             charged_due: 0,
@@ -190,7 +198,23 @@ impl Standing {
             self.credit = self.credit.saturating_add(time - uncovered);
             spare = rate.work_in(uncovered).min(spare);
         }
-        self.spare += spare_time(spare, self.promise.weight.get());
+        match self.background {
+            true => self.spare_background += spare_time(spare, BACKGROUND_WEIGHT),
+            false => self.spare += spare_time(spare, self.promise.weight.get()),
+        }
+    }
+
+    /// Spare time taken by work like what it has to run.
+    pub(super) fn spare_taken(&self) -> SpareTime {
+        if self.background { self.spare_background } else { self.spare }
+    }
+
+    /// Work that was not there has waited for nothing: spare time is shared from here on.
+    pub(super) fn join_spare(&mut self, floor: SpareTime) {
+        match self.background {
+            true => self.spare_background = self.spare_background.max(floor),
+            false => self.spare = self.spare.max(floor),
+        }
     }
 
     /// Takes back the tenant's share of what was charged and not used, from due and spare in the proportion they were
@@ -212,7 +236,11 @@ impl Standing {
         self.charged -= unused;
         self.charged_due -= due;
         self.shared.used.fetch_sub(unused, Relaxed);
-        self.spare = self.spare.saturating_sub(spare_time(unused - due, self.promise.weight.get()));
+        let (spare, weight) = match self.background {
+            true => (&mut self.spare_background, BACKGROUND_WEIGHT),
+            false => (&mut self.spare, self.promise.weight.get()),
+        };
+        *spare = spare.saturating_sub(spare_time(unused - due, weight));
     }
 }
 

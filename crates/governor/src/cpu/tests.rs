@@ -115,6 +115,7 @@ enum Event {
     Weight(u64, u32),
     Remove(u64),
     Refund(u64, u64),
+    Background(u64, bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -125,6 +126,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..12u64, 1..1000u32).prop_map(|(tenant, weight)| Event::Weight(tenant, weight)),
         1 => (0..12u64).prop_map(Event::Remove),
         1 => (0..12u64, 0..100_000u64).prop_map(|(tenant, ns)| Event::Refund(tenant, ns)),
+        1 => (0..12u64, any::<bool>()).prop_map(|(tenant, background)| Event::Background(tenant, background)),
     ]
 }
 
@@ -144,6 +146,7 @@ proptest! {
                 Event::Weight(id, weight) => scheduler.set_promise(TenantId(id), &weighing(weight), Nanos(0)),
                 Event::Remove(id) => { scheduler.remove(TenantId(id)); runnable.remove(&id); }
                 Event::Refund(id, ns) => scheduler.refund(TenantId(id), Nanos(ns), now),
+                Event::Background(id, background) => scheduler.set_background(TenantId(id), background, now),
                 Event::Poll(ns) => if let Some(tenant) = scheduler.pick(now).tenant() {
                     scheduler.charge(tenant, Nanos(ns), now);
                 },
@@ -155,7 +158,7 @@ proptest! {
                 prop_assert!(runnable.contains(&picked.0));
                 let spare = |id: u64| {
                     let account = scheduler.by_tenant[&TenantId(id)];
-                    scheduler.standings[account as usize].as_ref().unwrap().spare
+                    scheduler.standings[account as usize].as_ref().unwrap().spare_taken()
                 };
                 prop_assert!(runnable.iter().all(|id| spare(picked.0) <= spare(*id)));
             }
@@ -182,4 +185,66 @@ proptest! {
             prop_assert!((got - due).abs() <= slack, "tenant {id}: {got} of {due}, slack {slack}");
         }
     }
+}
+
+/// Runs the picked tenant for 100 us at a time from `now` on; what each of two tenants got of the next second, in milliseconds.
+fn second_of_two(scheduler: &mut CpuScheduler, now: &mut Nanos) -> [u64; 2] {
+    let mut got = [0; 2];
+    let end = *now + Nanos::from_secs(1);
+    while *now < end {
+        let tenant = scheduler.pick(*now).tenant().expect("a runnable tenant is always found");
+        *now += Nanos::from_micros(100);
+        scheduler.charge(tenant, Nanos::from_micros(100), *now);
+        got[tenant.0 as usize] += 100;
+    }
+    got.map(|micros| micros / 1000)
+}
+
+#[test]
+fn background_work_gets_spare_time_as_the_lowest_weight_does_and_costs_the_rest_nothing() {
+    let (mut scheduler, mut now) = (CpuScheduler::new(), Nanos(0));
+    for id in 0..2 {
+        scheduler.set_promise(TenantId(id), &weighing(100), now);
+        scheduler.runnable(TenantId(id), now);
+    }
+    scheduler.set_background(TenantId(0), true, now);
+    let [background, other] = second_of_two(&mut scheduler, &mut now);
+    assert!((9..=11).contains(&background) && background + other >= 999, "{background} ms");
+    // Its tenant's other work has waited for nothing, and is held to nothing of it.
+    scheduler.set_background(TenantId(0), false, now);
+    let [first, second] = second_of_two(&mut scheduler, &mut now);
+    assert!(first.abs_diff(second) <= 2, "{first} {second}");
+    // Alone it gets everything.
+    scheduler.set_background(TenantId(0), true, now);
+    scheduler.blocked(TenantId(1), now);
+    assert_eq!(second_of_two(&mut scheduler, &mut now), [1000, 0]);
+    // And who comes then waits for none of what it took alone, nor it for long.
+    scheduler.runnable(TenantId(1), now);
+    let [background, _] = second_of_two(&mut scheduler, &mut now);
+    assert!((8..=12).contains(&background), "{background} ms");
+}
+
+#[test]
+fn background_work_has_its_tenants_reservation() {
+    let (mut scheduler, mut now) = (CpuScheduler::new(), Nanos(0));
+    let reserved = CpuPromise { reserved: crate::promise::MilliCores(300), ..weighing(100) };
+    scheduler.set_promise(TenantId(0), &reserved, now);
+    scheduler.set_promise(TenantId(1), &weighing(100), now);
+    (0..2).for_each(|id| scheduler.runnable(TenantId(id), now));
+    scheduler.set_background(TenantId(0), true, now);
+    let [background, other] = second_of_two(&mut scheduler, &mut now);
+    // 300 ms, and one in a hundred and one of the rest.
+    assert!((300..=312).contains(&background) && background + other >= 999, "{background} ms");
+}
+
+#[test]
+fn time_of_background_work_is_given_back_to_its_own_account() {
+    let mut scheduler = CpuScheduler::new();
+    (1..=2).for_each(|id| scheduler.runnable(TenantId(id), Nanos(0)));
+    scheduler.set_background(TenantId(1), true, Nanos(0));
+    scheduler.charge(TenantId(1), Nanos::from_millis(10), Nanos(0));
+    scheduler.charge(TenantId(2), Nanos::from_millis(500), Nanos(0));
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(TenantId(2)));
+    scheduler.refund(TenantId(1), Nanos::from_millis(9), Nanos(0));
+    assert_eq!(scheduler.pick(Nanos(0)), Pick::Run(TenantId(1)), "1 ms at weight 1 is 100 ms at weight 100");
 }

@@ -36,22 +36,26 @@ pub struct RunawayVerdict {
     pub allowed: u64,
 }
 
+impl RunawayVerdict {
+    /// `1000001 rows, more than 1000000`
+    pub fn figures(&self) -> String {
+        let seconds = |nanos: u64| format!("{:.3} s", Nanos(nanos).as_secs_f64());
+        let RunawayVerdict { used, allowed, .. } = self;
+        match self.measure {
+            RunawayMeasure::Elapsed => format!("{} elapsed, more than {}", seconds(*used), seconds(*allowed)),
+            RunawayMeasure::Cpu => {
+                format!("{} of processor time, more than {}", seconds(*used), seconds(*allowed))
+            }
+            RunawayMeasure::Rows => format!("{used} rows, more than {allowed}"),
+            RunawayMeasure::Io => format!("{used} I/Os, more than {allowed}"),
+        }
+    }
+}
+
 impl fmt::Display for RunawayVerdict {
     /// `runaway rule "long reads": 1000001 rows, more than 1000000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |nanos: u64| format!("{:.3} s", Nanos(nanos).as_secs_f64());
-        let RunawayVerdict { rule, used, allowed, .. } = self;
-        write!(f, "runaway rule \"{rule}\": ")?;
-        match self.measure {
-            RunawayMeasure::Elapsed => {
-                write!(f, "{} elapsed, more than {}", seconds(*used), seconds(*allowed))
-            }
-            RunawayMeasure::Cpu => {
-                write!(f, "{} of processor time, more than {}", seconds(*used), seconds(*allowed))
-            }
-            RunawayMeasure::Rows => write!(f, "{used} rows, more than {allowed}"),
-            RunawayMeasure::Io => write!(f, "{used} I/Os, more than {allowed}"),
-        }
+        write!(f, "runaway rule \"{}\": {}", self.rule, self.figures())
     }
 }
 
@@ -81,6 +85,12 @@ impl Runaway {
     /// Whether there is anything to judge by: if not, nothing needs to be measured for it.
     pub fn is_watching(&self) -> bool {
         self.watch.is_some()
+    }
+
+    /// The smallest thresholds of rules that have not acted; the largest number where none looks at it. `None` without rules. Until one of them is
+    /// exceeded [`Runaway::judge`] finds nothing.
+    pub fn nearest(&self) -> Option<StatementUsage> {
+        self.watch.as_ref().map(|watch| watch.nearest)
     }
 
     /// The tenant's rules changed: from now on these. A rule that acted on the statement does not act again unless it was set anew.
@@ -241,7 +251,10 @@ mod tests {
     fn changed_rules_judge_what_runs() {
         let rules = rules(&[("a", rows(10, RunawayAction::Log)), ("b", rows(20, RunawayAction::Log))]);
         let mut runaway = Runaway::new(rules.of_tenant(TENANT));
+        assert_eq!(runaway.nearest().map(|nearest| nearest.rows), Some(10));
         assert_eq!(names(&mut runaway, usage(0, 0, 15, 0)), ["a"]);
+        let nearest = runaway.nearest().expect("rules");
+        assert_eq!((nearest.rows, nearest.elapsed), (20, Nanos(u64::MAX)), "a acted");
         rules.remove("b");
         rules.set("c", RunawayScope::Tenant(TENANT), rows(12, RunawayAction::Log)).unwrap();
         runaway.renew(rules.of_tenant(TENANT));
@@ -250,7 +263,7 @@ mod tests {
         runaway.renew(rules.of_tenant(TENANT));
         assert_eq!(names(&mut runaway, usage(0, 0, 30, 0)), ["a"], "set anew");
         runaway.renew(None);
-        assert!(!runaway.is_watching());
+        assert!(!runaway.is_watching() && runaway.nearest().is_none());
     }
 
     proptest! {

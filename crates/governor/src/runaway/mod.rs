@@ -2,7 +2,7 @@
 //!
 //! A rule ([`RunawayTerms`]) has thresholds and an action, a name, and a scope: all tenants or one. It acts on a statement that exceeds any of its thresholds, once. The server keeps
 //! the rules ([`RunawayRules`]); a statement is judged by those of its tenant ([`Runaway`]), and by nothing and at no cost if there are none. What an action is, the caller
-//! knows: a line in the server's log, the weight of the tenant's spare time for this statement, or its end with 57014.
+//! knows: a line in the server's log, [`crate::CpuScheduler::set_background`] for this statement, or its end with 57014.
 
 mod judge;
 mod terms;
@@ -96,6 +96,11 @@ impl RunawayRules {
     /// Drops the rules about this tenant alone: it was dropped.
     pub fn forget(&self, tenant: TenantId) {
         self.lock().all.retain(|rule| rule.scope != RunawayScope::Tenant(tenant));
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<RunawayRule> {
+        self.lock().all.iter().find(|rule| &*rule.name == name).cloned()
     }
 
     /// All of them, in the order they were made.

@@ -1,6 +1,7 @@
 //! The options of a rule, and their text form.
 
 use std::fmt;
+use std::str::FromStr;
 
 use base::Nanos;
 
@@ -147,6 +148,13 @@ impl RunawayTerms {
         Ok(())
     }
 
+    /// Takes a threshold away, or sets the action back to [`RunawayAction::Log`].
+    pub fn reset(&mut self, key: &str) -> Result<(), RunawayError> {
+        let default = RunawayTerms::default();
+        let known = RunawayKey::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(key));
+        self.set(key, &known.map_or_else(String::new, |known| default.get(known)))
+    }
+
     /// Refuses a rule that could never act.
     pub fn validate(&self) -> Result<(), RunawayError> {
         let watches =
@@ -177,6 +185,20 @@ impl fmt::Display for RunawayTerms {
             separator = ", ";
         }
         Ok(())
+    }
+}
+
+impl FromStr for RunawayTerms {
+    type Err = RunawayError;
+
+    /// Reads what is displayed.
+    fn from_str(text: &str) -> Result<RunawayTerms, RunawayError> {
+        let mut terms = RunawayTerms::default();
+        for option in text.split(", ").filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once(" = ").unwrap_or((option, ""));
+            terms.set(key, value)?;
+        }
+        Ok(terms)
     }
 }
 
@@ -220,6 +242,11 @@ mod tests {
         assert!(refused("io", "99999999999999999999").contains("out of range"));
         assert!(refused("action", "kill").contains("deprioritise"));
         assert!(!refused("action", "kill").contains("tenant option"));
+        assert_eq!(
+            RunawayTerms::default().reset("colour"),
+            Err(RunawayError::UnknownKey { key: "colour".to_owned() })
+        );
+        assert!("elapsed = soon".parse::<RunawayTerms>().is_err() && "rows".parse::<RunawayTerms>().is_err());
     }
 
     proptest! {
@@ -231,6 +258,11 @@ mod tests {
                 again.set(key.as_str(), &terms.get(key)).unwrap();
             }
             prop_assert_eq!(again, terms);
+            prop_assert_eq!(terms.to_string().parse(), Ok(terms));
+            for key in RunawayKey::ALL {
+                again.reset(key.as_str()).unwrap();
+            }
+            prop_assert_eq!(again, RunawayTerms::default());
         }
 
         #[test]

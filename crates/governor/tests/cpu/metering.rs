@@ -139,8 +139,8 @@ fn tenants_have_intervals_of_their_own() {
     let meters = CpuMeters::new();
     let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
     let mut feed = CpuFeed::new(meters.clone());
-    meters.set_terms(id(0), CpuTerms { interval: Nanos(100 * MS), ..terms(100) }, Nanos(0));
-    meters.set_terms(id(1), CpuTerms { interval: Nanos(300 * MS), ..terms(100) }, Nanos(0));
+    meters.set_terms(id(0), CpuTerms { interval: Some(Nanos(100 * MS)), ..terms(100) }, Nanos(0));
+    meters.set_terms(id(1), CpuTerms { interval: Some(Nanos(300 * MS)), ..terms(100) }, Nanos(0));
     feed.tasks(id(0), 1, Nanos(0));
     feed.tasks(id(1), 1, Nanos(0));
     let mut rows = Vec::new();
@@ -154,6 +154,29 @@ fn tenants_have_intervals_of_their_own() {
     };
     assert_eq!(of(0), [10 * MS; 6]);
     assert_eq!(of(1), [30 * MS; 2]);
+}
+
+#[test]
+fn a_changed_interval_is_that_of_what_is_under_way() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), terms(100), Nanos(0));
+    meters.set_terms(id(1), CpuTerms { interval: Some(Nanos(SECOND)), ..terms(100) }, Nanos(0));
+    (0..2).for_each(|tenant| feed.tasks(id(tenant), 1, Nanos(0)));
+    audit.collect(Nanos(0), |_| panic!("nothing has ended"));
+    // Longer: it goes on.
+    meters.set_interval(Nanos(2 * SECOND));
+    let rows = collect(&mut audit, SECOND);
+    assert_eq!(rows.iter().map(|row| (row.tenant, row.demanded)).collect::<Vec<_>>(), [(id(1), 100 * MS)]);
+    assert_eq!(audit.next_end(), Some(Nanos(2 * SECOND)));
+    // Shorter: it ends, having lasted longer, and nothing of it is lost.
+    meters.set_interval(Nanos(200 * MS));
+    assert_eq!(audit.next_end(), Some(Nanos(200 * MS)), "which has passed");
+    let row = collect(&mut audit, SECOND + 100 * MS)[0];
+    assert_eq!((row.tenant, row.from, row.demanded), (id(0), Nanos(0), 110 * MS));
+    assert_eq!(audit.next_end(), Some(Nanos(SECOND + 300 * MS)));
+    assert_eq!(collect(&mut audit, SECOND + 300 * MS)[0].demanded, 20 * MS);
 }
 
 #[test]
@@ -214,7 +237,7 @@ fn clock_that_steps_back_is_not_counted() {
 fn workers_and_collector_at_once_lose_nothing() {
     const ROUNDS: u64 = 20_000;
     let meters = CpuMeters::new();
-    meters.set_terms(id(0), CpuTerms { interval: Nanos(1), ..terms(4000) }, Nanos(0));
+    meters.set_terms(id(0), CpuTerms { interval: Some(Nanos(1)), ..terms(4000) }, Nanos(0));
     let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
     let clock = std::sync::atomic::AtomicU64::new(0);
     let tick = || Nanos(clock.fetch_add(10, std::sync::atomic::Ordering::SeqCst));

@@ -248,7 +248,7 @@ impl World {
             reserved: tenant.promise.reserved,
             max: tenant.promise.max,
             penalty_micros: tenant.price,
-            interval: Nanos(self.interval),
+            interval: Some(Nanos(self.interval)),
             home: Some(tenant.loads[0].0 as u32),
         };
         self.meters.set_terms(id(index), terms, now);

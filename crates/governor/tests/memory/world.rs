@@ -140,8 +140,7 @@ impl World {
         let tenants = plans.iter().enumerate().map(|(i, plan)| {
             let id = TenantId(TenantId::FIRST_USER.0 + i as u64);
             let promised = ByteCount(plan.promised_pages * PAGE_SIZE as u64);
-            let terms =
-                MemoryTerms { promised, penalty_micros: plan.penalty_micros, interval: Nanos::from_secs(1) };
+            let terms = MemoryTerms { promised, penalty_micros: plan.penalty_micros, interval: None };
             let tally = meters.set_terms(id, terms, Nanos(0));
             let (pages, skew) = match plan.habit {
                 Habit::Skewed { pages, skew } | Habit::Mixed { pages, skew, .. } => (pages, skew),

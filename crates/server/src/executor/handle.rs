@@ -15,6 +15,7 @@ use governor::Policy;
 use rustc_hash::FxHashMap;
 
 use super::account::TenantAccount;
+use super::background::Background;
 use super::governing::Terms;
 use super::io_permits::IoAsked;
 use super::proxy::ProxyState;
@@ -24,13 +25,21 @@ pub(super) type Account = Arc<TenantAccount>;
 
 /// What stands in a run queue.
 pub(super) enum Work {
-    Task(Runnable),
+    /// And whether it is background work.
+    Task(Runnable, bool),
     Proxy(Arc<ProxyState>),
 }
 
 impl Work {
     pub(super) fn is_proxy(&self) -> bool {
         matches!(self, Work::Proxy(_))
+    }
+
+    pub(super) fn is_background(&self) -> bool {
+        match self {
+            Work::Task(_, background) => *background,
+            Work::Proxy(proxy) => proxy.background.is_set(),
+        }
     }
 }
 
@@ -186,6 +195,15 @@ impl WorkerHandle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.spawn_with(tenant, Background::default(), future)
+    }
+
+    /// As [`WorkerHandle::spawn`] for a task that is background work while `background` says so.
+    pub fn spawn_with<F>(&self, tenant: TenantId, background: Background, future: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         let account = self.0.account(tenant);
         let place = {
             let mut unfinished = lock(&self.0.unfinished);
@@ -196,7 +214,7 @@ impl WorkerHandle {
         };
         let registration = Registration { worker: self.0.clone(), place };
         let supervised = Supervised { future, tenant, _registration: registration };
-        let schedule = move |runnable| schedule_at_home(&account, Work::Task(runnable));
+        let schedule = move |runnable| schedule_at_home(&account, Work::Task(runnable, background.is_set()));
         let (runnable, task) = async_task::spawn(supervised, schedule);
         lock(&self.0.unfinished).wakers[place] = Some(runnable.waker());
         runnable.schedule();

@@ -7,7 +7,8 @@ use base::{ByteCount, IoClass, Nanos, TenantId, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
 use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, Next, Submitted};
 
-use super::io_governing::{INTERVAL, IoGoverning, end_after};
+use super::io_governing::IoGoverning;
+use super::io_intervals::IoIntervals;
 use super::io_permits::IoAsked;
 
 /// A request on its way to its turn.
@@ -49,10 +50,15 @@ pub(super) struct WorkerIo {
     volumes: Vec<VolumeSeat>,
     in_flight: Vec<Option<InFlight>>,
     free: Vec<u32>,
-    /// When the present metering interval ends.
+    /// When metering intervals end, as of this change of them, and the present one.
+    intervals: IoIntervals,
+    intervals_version: u64,
+    interval_began: Nanos,
     interval_end: Nanos,
     /// Whether the meters have anything to tell.
     is_open: bool,
+    /// I/Os done by blocking the worker.
+    blocking: u64,
 }
 
 impl WorkerIo {
@@ -61,14 +67,20 @@ impl WorkerIo {
             queue: IoQueue::new(&volume.schedule, worker),
             meter: IoMeter::new(&volume.meter),
         };
+        // The number first: what came after it is looked at again.
+        let (intervals_version, intervals) = (governing.intervals_version(), governing.intervals());
         WorkerIo {
             volumes: governing.volumes().iter().map(seat).collect(),
             governing: governing.clone(),
             worker,
             in_flight: Vec::new(),
             free: Vec::new(),
-            interval_end: end_after(now),
+            intervals,
+            intervals_version,
+            interval_began: intervals.begin_of(now),
+            interval_end: intervals.end_after(now),
             is_open: false,
+            blocking: 0,
         }
     }
 
@@ -83,6 +95,13 @@ impl WorkerIo {
 
     /// Hands over what the meters saw in intervals that have ended. Before anything later is told.
     pub(super) fn keep_time(&mut self, now: Nanos) {
+        let version = self.governing.intervals_version();
+        if version != self.intervals_version {
+            self.intervals_version = version;
+            self.intervals = self.governing.intervals();
+            // What goes on began before the change did, and ends with it.
+            self.interval_end = self.intervals.end_after(self.interval_began);
+        }
         if now < self.interval_end {
             return;
         }
@@ -96,15 +115,16 @@ impl WorkerIo {
                 self.governing.hand_over(self.worker, volume, self.interval_end, seen);
             }
             self.governing.note_closed(self.worker, self.interval_end, self.is_open);
-            self.interval_end = end_after(self.interval_end);
+            self.interval_end = self.intervals.end_after(self.interval_end);
         }
-        self.interval_end = end_after(now);
+        self.interval_began = self.intervals.begin_of(now);
+        self.interval_end = self.intervals.end_after(now);
     }
 
     fn note_open(&mut self) {
         if !self.is_open {
             self.is_open = true;
-            self.governing.note_open(self.worker, Nanos(self.interval_end.0 - INTERVAL.0));
+            self.governing.note_open(self.worker, self.interval_began);
         }
     }
 
@@ -191,9 +211,15 @@ impl WorkerIo {
         self.keep_time(now);
         self.note_open();
         let cost = IoCost::of(len);
+        self.blocking += IoAccount::ios_of(len);
         let seat = &mut self.volumes[account.volume().0 as usize];
         let forgiven = seat.queue.charge_done(account.tenant(), cost, now);
         seat.meter.done(account.tenant(), cost, forgiven, now);
+    }
+
+    /// I/Os that blocked the worker so far.
+    pub(super) fn blocking(&self) -> u64 {
+        self.blocking
     }
 
     fn step(&mut self, now: Nanos) -> GateStep {

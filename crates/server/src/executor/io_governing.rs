@@ -2,22 +2,16 @@
 //! their meters saw.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::{Nanos, TenantId, VolumeNo};
 use env::RemoteWaker;
 use governor::{CpuTerms, IoInterval, IoMeterVolume, IoPromise, IoVolume};
 
-/// The metering interval of I/O: intervals end at its multiples of the server's monotonic time.
-pub(crate) const INTERVAL: Nanos = CpuTerms::INTERVAL_DEFAULT;
+use super::io_intervals::IoIntervals;
 
 /// Delays that count as none: a worker looks at its queues between polls, and a poll of the point path takes some 100 µs.
 const TICK: Nanos = Nanos::from_millis(1);
-
-/// The end of the interval that `at` lies in.
-pub(crate) fn end_after(at: Nanos) -> Nanos {
-    Nanos((at.0 / INTERVAL.0 + 1) * INTERVAL.0)
-}
 
 /// One for all workers of a server. Clones are of the same one.
 #[derive(Clone)]
@@ -26,6 +20,9 @@ pub struct IoGoverning(Arc<Inner>);
 struct Inner {
     volumes: Vec<GovernedVolume>,
     seats: Vec<MeterSeat>,
+    intervals: Mutex<IoIntervals>,
+    /// Counts changes of `intervals`.
+    intervals_version: AtomicU64,
 }
 
 /// One volume, as the workers share it.
@@ -67,7 +64,32 @@ impl IoGoverning {
         };
         let count = u32::try_from(volumes).expect("fewer than 2^32 volumes");
         let (volumes, seats) = ((0..count).map(volume).collect(), (0..workers).map(seat).collect());
-        IoGoverning(Arc::new(Inner { volumes, seats }))
+        let intervals = Mutex::new(IoIntervals::new(CpuTerms::INTERVAL_DEFAULT));
+        IoGoverning(Arc::new(Inner { volumes, seats, intervals, intervals_version: AtomicU64::new(0) }))
+    }
+
+    /// When metering intervals end.
+    pub(crate) fn intervals(&self) -> IoIntervals {
+        *self.lock_intervals()
+    }
+
+    fn lock_intervals(&self) -> MutexGuard<'_, IoIntervals> {
+        self.0.intervals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another number after each [`IoGoverning::set_interval`].
+    pub(super) fn intervals_version(&self) -> u64 {
+        self.0.intervals_version.load(Ordering::Acquire)
+    }
+
+    /// Has metering intervals be that long; the one under way ends a moment after `now`. Does nothing if they are.
+    pub(crate) fn set_interval(&self, interval: Nanos, now: Nanos) {
+        let mut intervals = self.lock_intervals();
+        if intervals.interval() != interval {
+            intervals.change(interval, now);
+            // Release: who sees the number finds the intervals.
+            self.0.intervals_version.fetch_add(1, Ordering::Release);
+        }
     }
 
     pub(crate) fn volumes(&self) -> &[GovernedVolume] {

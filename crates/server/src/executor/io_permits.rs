@@ -3,12 +3,14 @@
 //! Where nothing is promised, limited or bounded on the volume the thread goes on at once and its account counts. Else it
 //! tells the worker and stands still, out of the run queue, until the worker's gate lets it through.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
 use base::{ByteCount, TenantId, VolumeNo};
 use env::{IoAccount, IoPermit, IoPermits, IoTicket};
+use sql::session::QueryControl;
 
 use super::handle::{Message, WorkerHandle};
 use super::io_governing::IoGoverning;
@@ -55,17 +57,27 @@ impl Drop for IoAsked {
 pub(crate) struct WorkerPermits {
     worker: WorkerHandle,
     governing: IoGoverning,
+    /// The query that the thread works for now.
+    query: RefCell<Option<QueryControl>>,
 }
 
 impl WorkerPermits {
     pub(crate) fn new(worker: WorkerHandle, governing: IoGoverning) -> WorkerPermits {
-        WorkerPermits { worker, governing }
+        WorkerPermits { worker, governing, query: RefCell::default() }
+    }
+
+    /// Counts the thread's I/Os for this query from now on.
+    pub(crate) fn count_for(&self, query: Option<QueryControl>) {
+        self.query.replace(query);
     }
 }
 
 impl IoPermits for WorkerPermits {
     fn wait(&self, account: &IoAccount, len: ByteCount) -> Option<IoPermit> {
         let volume = account.volume();
+        if let Some(query) = &*self.query.borrow() {
+            query.add_ios(IoAccount::ios_of(len));
+        }
         if self.governing.volumes()[volume.0 as usize].schedule.is_open() {
             account.note_done(len);
             return None;

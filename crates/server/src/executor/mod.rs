@@ -8,27 +8,29 @@
 //! A panic of a task ends that task alone; it is logged here, and whoever awaits the task gets `None`.
 
 mod account;
+mod background;
 mod governing;
 mod handle;
 mod home_cell;
 mod io_gate;
 mod io_governing;
+mod io_intervals;
 mod io_permits;
 mod proxy;
 mod run_queues;
 mod worker;
 
 pub use account::{TenantAccount, Wait};
+pub use background::Background;
 pub(crate) use governing::system_cpu;
 pub use governing::{CpuGoverning, Governing, Terms};
 pub use handle::{TaskHandle, WorkerHandle};
 pub use home_cell::HomeCell;
 pub use io_governing::IoGoverning;
-pub(crate) use io_governing::{INTERVAL as IO_INTERVAL, end_after as io_interval_end};
 pub(crate) use io_permits::WorkerPermits;
 pub use proxy::{PROXY_QUANTUM, Proxy};
-pub(crate) use worker::io_opens_at;
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
+pub(crate) use worker::{blocking_ios, io_opens_at};
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::{Nanos, TenantId};
 use env::{Env, Priority, ThreadControl};
 
+use super::background::Background;
 use super::handle::{Account, Message, Work, WorkerHandle};
 
 /// Longest time a worker waits for one proxy before it picks again.
@@ -32,6 +33,7 @@ pub(super) struct ProxyState {
     charged_until: AtomicU64,
     /// What the thread stands still for, where it can. Written by the worker.
     held: Arc<AtomicBool>,
+    pub(super) background: Background,
     thread: std::thread::Thread,
 }
 
@@ -78,8 +80,15 @@ pub struct Proxy {
 
 impl Proxy {
     /// Puts the calling thread into `worker`'s run queue for `tenant`, under `SCHED_IDLE`, wanting to run. Pin the
-    /// thread to the worker's core. The thread looks at `held` where it can stand still, and does while it is set.
-    pub fn enter(env: &Env, worker: &WorkerHandle, tenant: TenantId, held: &Arc<AtomicBool>) -> Proxy {
+    /// thread to the worker's core. The thread looks at `held` where it can stand still, and does while it is set; what it does is background
+    /// work while `background` says so.
+    pub fn enter(
+        env: &Env,
+        worker: &WorkerHandle,
+        tenant: TenantId,
+        held: &Arc<AtomicBool>,
+        background: &Background,
+    ) -> Proxy {
         let control = env.threads.current();
         // Lowering oneself is always allowed; should it fail the thread merely competes at its present priority.
         let _ = control.set_priority(Priority::ProxyIdle);
@@ -91,6 +100,7 @@ impl Proxy {
             queued: AtomicBool::new(true),
             charged_until: AtomicU64::new(charged_until),
             held: held.clone(),
+            background: background.clone(),
             thread: std::thread::current(),
         };
         let proxy = Proxy { state: Arc::new(state) };

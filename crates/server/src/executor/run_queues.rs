@@ -1,7 +1,7 @@
 //! The worker's own queues: what is ready, whose it is, and what the present accounting interval has cost.
 //!
 //! Only the worker's thread touches them. The governor picks the tenant; within a tenant it is first come, first
-//! served.
+//! served, background work last.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,12 @@ use super::handle::{Account, Work};
 struct Queue {
     account: Account,
     work: VecDeque<Waiting>,
-    /// Proxies among `work`.
+    /// Background work, which waits for all of `work`.
+    background: VecDeque<Waiting>,
+    /// Proxies among both.
     proxies: u32,
+    /// The scheduler knows that all there is is background work.
+    is_background: bool,
     /// What was popped and is not settled yet.
     running: Option<Running>,
     /// Polls and time charged since the last reconciliation; both zero if the queue is not in `touched`.
@@ -39,9 +43,17 @@ enum Running {
 }
 
 impl Queue {
+    fn ready(&self) -> usize {
+        self.work.len() + self.background.len()
+    }
+
+    fn line(&mut self, background: bool) -> &mut VecDeque<Waiting> {
+        if background { &mut self.background } else { &mut self.work }
+    }
+
     /// What could use a core of its own: all tasks together, which one worker runs, and each proxy.
     fn demand(&self) -> u32 {
-        let waiting = self.work.len() as u32 - self.proxies;
+        let waiting = self.ready() as u32 - self.proxies;
         let tasks = u32::from(waiting > 0 || self.running == Some(Running::Task));
         tasks + self.proxies + u32::from(self.running == Some(Running::Proxy))
     }
@@ -104,10 +116,9 @@ impl RunQueues {
     /// Has the threads of all proxies stand still: their tenants are over their limits.
     pub(super) fn hold_proxies(&self) {
         if self.has_proxy() {
-            for work in
-                self.queues.iter().flatten().filter(|queue| queue.proxies > 0).flat_map(|queue| &queue.work)
-            {
-                if let Work::Proxy(proxy) = &work.work {
+            let with_proxies = self.queues.iter().flatten().filter(|queue| queue.proxies > 0);
+            for waiting in with_proxies.flat_map(|queue| queue.work.iter().chain(&queue.background)) {
+                if let Work::Proxy(proxy) = &waiting.work {
                     proxy.hold();
                 }
             }
@@ -126,10 +137,11 @@ impl RunQueues {
         let index = account.queue;
         let over_limit = self.scheduler.over_limit(account.tenant);
         let queue = self.queue(account);
-        queue.work.push_back(Waiting { work, since: now, over_limit });
+        queue.line(work.is_background()).push_back(Waiting { work, since: now, over_limit });
         queue.proxies += u32::from(is_proxy);
-        let was_empty = queue.work.len() == 1;
+        let was_empty = queue.ready() == 1;
         let demand = queue.demand();
+        self.rank(index, now);
         self.feed.tasks(account.tenant, demand, now);
         if was_empty {
             self.scheduler.runnable(account.tenant, now);
@@ -149,7 +161,9 @@ impl RunQueues {
             Queue {
                 account: account.clone(),
                 work: VecDeque::new(),
+                background: VecDeque::new(),
                 proxies: 0,
+                is_background: false,
                 running: None,
                 polls: 0,
                 polled: Nanos(0),
@@ -165,7 +179,8 @@ impl RunQueues {
         let tenant = pick.tenant()?;
         let index = self.by_tenant[&tenant];
         let queue = self.queues[index].as_mut().expect("a runnable tenant has a queue");
-        let Waiting { work, since, over_limit } = queue.work.pop_front().expect("a runnable tenant has work");
+        let waiting = queue.work.pop_front().or_else(|| queue.background.pop_front());
+        let Waiting { work, since, over_limit } = waiting.expect("a runnable tenant has work");
         let (waited, over) = (now - since, self.scheduler.over_limit(tenant) - over_limit);
         if over > Nanos(0) {
             queue.account.add_wait(Wait::OwnCap, over.min(waited));
@@ -186,7 +201,7 @@ impl RunQueues {
         queue.running = None;
         queue.proxies += u32::from(work.is_proxy());
         self.proxies += usize::from(work.is_proxy());
-        queue.work.push_front(Waiting { work, since: now, over_limit });
+        queue.line(work.is_background()).push_front(Waiting { work, since: now, over_limit });
         self.ready += 1;
     }
 
@@ -196,8 +211,19 @@ impl RunQueues {
         queue.running = None;
         let tenant = queue.account.tenant;
         self.feed.tasks(tenant, queue.demand(), now);
-        if queue.work.is_empty() {
-            self.scheduler.blocked(tenant, now);
+        match queue.ready() {
+            0 => self.scheduler.blocked(tenant, now),
+            _ => self.rank(index, now),
+        }
+    }
+
+    /// Tells the scheduler whether all that a tenant has ready is background work. Not while some of it runs: that is charged as what it was picked as.
+    fn rank(&mut self, index: usize, now: Nanos) {
+        let queue = self.queues[index].as_mut().expect("a queue with work exists");
+        let is_background = queue.work.is_empty();
+        if queue.is_background != is_background && queue.running.is_none() {
+            queue.is_background = is_background;
+            self.scheduler.set_background(queue.account.tenant, is_background, now);
         }
     }
 
@@ -278,7 +304,7 @@ impl RunQueues {
     pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
         let Some(index) = self.by_tenant.remove(&tenant) else { return };
         let queue = self.queues[index].take().expect("a known tenant has a queue");
-        assert!(queue.work.is_empty(), "work holds its account");
+        assert!(queue.ready() == 0, "work holds its account");
         self.touched.retain(|touched| *touched != index);
         self.feed.remove(tenant, now);
         self.scheduler.remove(tenant);
@@ -288,7 +314,7 @@ impl RunQueues {
     pub(super) fn take_all(&mut self, now: Nanos) -> Vec<Work> {
         let mut all = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
-            all.extend(queue.work.drain(..).map(|waiting| waiting.work));
+            all.extend(queue.work.drain(..).chain(queue.background.drain(..)).map(|waiting| waiting.work));
             (queue.proxies, queue.running) = (0, None);
             self.feed.tasks(queue.account.tenant, 0, now);
             self.scheduler.blocked(queue.account.tenant, now);

@@ -215,7 +215,7 @@ fn flush_is_started_before_a_proxy_gets_its_quantum() {
     let stop = Arc::new(AtomicBool::new(false));
     let (proxy_env, proxy_worker, proxy_stop) = (env.clone(), handle.clone(), stop.clone());
     let body = move || {
-        let _proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default());
+        let _proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default(), &Background::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
@@ -283,7 +283,7 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
     let (proxy_env, proxy_worker) = (env.clone(), handle.clone());
     let (proxy_stop, proxy_paused) = (stop.clone(), paused.clone());
     let body = move || {
-        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default());
+        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default(), &Background::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             if !proxy_paused.load(Ordering::Relaxed) {
                 spin(Duration::from_millis(2));
@@ -435,4 +435,55 @@ fn a_thread_that_waits_for_leave_goes_on_when_its_worker_ends() {
         assert!(Instant::now() < until, "it still waits");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Starts a task that always has more to do, 20 us at a time; the number of its polls.
+fn busy(
+    handle: &WorkerHandle,
+    tenant: TenantId,
+    background: &Background,
+    stop: &Arc<AtomicBool>,
+) -> Arc<AtomicUsize> {
+    let polls = Arc::new(AtomicUsize::new(0));
+    let (counted, stop) = (polls.clone(), stop.clone());
+    let task = async move {
+        while !stop.load(Ordering::Relaxed) {
+            counted.fetch_add(1, Ordering::Relaxed);
+            while poll_elapsed() < Nanos::from_micros(20) {}
+            yield_now().await;
+        }
+    };
+    handle.spawn_with(tenant, background.clone(), task).detach();
+    polls
+}
+
+#[test]
+fn background_work_waits_for_its_tenants_other_work_and_gets_spare_time_last() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    let (background, normal) = (Background::default(), Background::default());
+    background.set(true);
+    let (never, stop_a, stop_b) = (Arc::default(), Arc::default(), Arc::default());
+    let of = |polls: &Arc<AtomicUsize>| polls.load(Ordering::Relaxed);
+    let behind = busy(&handle, A, &background, &never);
+    let before = busy(&handle, A, &normal, &stop_a);
+    turn_until(&mut worker, || of(&before) >= 1000);
+    assert!(of(&behind) <= 1, "{} polls beside its tenant's other work", of(&behind));
+    stop_a.store(true, Ordering::Relaxed);
+    let (first, start) = (of(&behind), of(&before));
+    turn_until(&mut worker, || of(&behind) >= first + 100);
+    assert!(of(&before) <= start + 1, "the other one has ended");
+    // Beside another tenant it has a weight of 1 against 100.
+    let other = busy(&handle, B, &normal, &stop_b);
+    let first = of(&behind);
+    turn_until(&mut worker, || of(&other) >= 2000);
+    let got = of(&behind) - first;
+    assert!((1..=100).contains(&got), "{got} polls beside 2000 of another tenant");
+    // And is like any other work once it is none any more.
+    background.set(false);
+    let (first, start) = (of(&behind), of(&other));
+    turn_until(&mut worker, || of(&other) >= start + 1000);
+    assert!(of(&behind) - first >= 300, "{} polls", of(&behind) - first);
+    never.store(true, Ordering::Relaxed);
+    stop_b.store(true, Ordering::Relaxed);
 }

@@ -108,6 +108,11 @@ pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
     })
 }
 
+/// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid; 0 elsewhere.
+pub(crate) fn blocking_ios() -> u64 {
+    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.io.borrow().blocking()))
+}
+
 /// How long the present poll has run; zero outside one. About 20 ns: check it every few rows, not each.
 pub fn poll_elapsed() -> Nanos {
     CURRENT.with_borrow(|current| {
@@ -305,7 +310,7 @@ impl Worker {
             let Some((index, work)) = local.queues.borrow_mut().pop(now) else { return Ok(polls) };
             polls += 1;
             match work {
-                Work::Task(runnable) => {
+                Work::Task(runnable, _) => {
                     let tenant = local.queues.borrow().tenant_of(index);
                     local.polling.set(Some((tenant, mark)));
                     runnable.run();

@@ -8,7 +8,7 @@ use base::{ByteCount, Nanos, TenantId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use futures::future::{Either, select};
 use governor::{
-    CpuAudit, CpuTerms, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, Sampled, WallMinute,
+    CpuAudit, LedgerRow, MemoryAudit, Resource, Retention, RollUp, RollUpBlock, Sampled, WallMinute,
 };
 use rustc_hash::FxHashMap;
 
@@ -28,8 +28,12 @@ const KEPT_FOR: Nanos = Nanos::from_secs(3600);
 /// Rows kept at most, some 40 MB: the oldest go first.
 const ROWS_MAX: usize = 250_000;
 
-/// Between two collections, at least: tenants' intervals end all at different times, and are that much longer at most.
-const PAUSE_MIN: Nanos = Nanos::from_millis(100);
+/// Between two collections, at least, as a part of the metering interval: tenants' intervals end all at different times, and are that much
+/// longer at most.
+const PAUSE_MIN_PART: u64 = 10;
+
+/// Between two collections, at most: another metering interval is found in force by then.
+const PAUSE_MAX: Nanos = Nanos::from_secs(1);
 
 /// The ledger's thread. Its own, since with thousands of tenants a collection takes milliseconds, which no worker has.
 pub(crate) struct LedgerThread {
@@ -50,7 +54,7 @@ impl LedgerThread {
                 // Here, since it reads all there is: a start does not wait for it.
                 collector.open_history();
                 while let Some(next) = collector.collect(env::now()) {
-                    let pause = (next - env::now()).max(PAUSE_MIN);
+                    let pause = (next - env::now()).clamp(collector.pause_min, PAUSE_MAX);
                     if let Either::Left(_) = select(&mut stopped, pin!(env::sleep(pause))).await {
                         break;
                     }
@@ -92,6 +96,7 @@ struct Collector {
     /// `None` before it is opened, and if it cannot be written: the operator was told.
     history: Option<HistoryWriter>,
     env: Env,
+    pause_min: Nanos,
     names: Arc<Names>,
     volumes: Arc<[String]>,
 }
@@ -127,6 +132,7 @@ impl Collector {
             rollup: RollUp::default(),
             history: None,
             env: shared.env.clone(),
+            pause_min: PAUSE_MAX,
             names: Arc::default(),
             volumes: shared.config.volume_names().map(str::to_owned).collect(),
         }
@@ -146,6 +152,8 @@ impl Collector {
     /// gone.
     fn collect(&mut self, now: Nanos) -> Option<Nanos> {
         let shared = self.shared.upgrade()?;
+        let interval = shared.policy.get().metering_interval();
+        self.pause_min = Nanos(interval.0 / PAUSE_MIN_PART).min(PAUSE_MAX);
         let mut ended = Vec::new();
         self.cpu.collect(now, |row| ended.push(row));
         let mut of_io = Vec::new();
@@ -155,7 +163,7 @@ impl Collector {
             ended.push(row.ledger);
         }
         self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
-        for row in self.work_memory.collect(&shared.work_memory, now) {
+        for row in self.work_memory.collect(&shared.work_memory, interval, now) {
             let minute = minute_of(&self.env, now);
             self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
             ended.push(row.ledger);
@@ -172,9 +180,9 @@ impl Collector {
         if is_news {
             self.publish(&shared);
         }
-        let cpu_end = self.cpu.next_end().unwrap_or(now + CpuTerms::INTERVAL_DEFAULT);
+        let cpu_end = self.cpu.next_end().unwrap_or(now + interval);
         let memory_end = self.memory.next_end().unwrap_or(cpu_end);
-        Some(cpu_end.min(memory_end).min(self.io.next_end(now)).min(self.work_memory.next_end()))
+        Some(cpu_end.min(memory_end).min(self.io.next_end(now)).min(self.work_memory.next_end(interval)))
     }
 
     fn publish(&mut self, shared: &Shared) {

@@ -3,7 +3,7 @@
 use base::Nanos;
 use governor::{IoCost, IoInterval, IoMeter, IoRow};
 
-use crate::executor::{IO_INTERVAL, IoGoverning, io_interval_end};
+use crate::executor::IoGoverning;
 use crate::shared::Shared;
 
 /// How long after an interval's end the workers are asked for what they saw: those that are busy have handed it over by then.
@@ -23,14 +23,18 @@ pub(super) struct IoAudit {
 impl IoAudit {
     pub(super) fn new(governing: &IoGoverning, now: Nanos) -> IoAudit {
         let elsewhere = governing.volumes().iter().map(|volume| IoMeter::new(&volume.meter)).collect();
-        let judged_through = Nanos(io_interval_end(now).0 - IO_INTERVAL.0);
+        let judged_through = governing.intervals().begin_of(now);
         IoAudit { governing: governing.clone(), elsewhere, judged_through }
     }
 
     /// Adds the rows of the intervals that have ended and that every worker has told of.
     pub(super) fn collect(&mut self, shared: &Shared, now: Nanos, rows: &mut Vec<IoRow>) {
-        while self.judged_through + IO_INTERVAL + GRACE <= now {
-            let end = self.judged_through + IO_INTERVAL;
+        let intervals = self.governing.intervals();
+        loop {
+            let end = intervals.end_after(self.judged_through);
+            if end + GRACE > now {
+                return;
+            }
             let Some(seen) = self.governing.take_through(end) else { return };
             self.charge_elsewhere(shared, end);
             let volumes = self.governing.volumes().iter().zip(&mut self.elsewhere);
@@ -46,7 +50,7 @@ impl IoAudit {
 
     /// When to collect next.
     pub(super) fn next_end(&self, now: Nanos) -> Nanos {
-        let next = self.judged_through + IO_INTERVAL + GRACE;
+        let next = self.governing.intervals().end_after(self.judged_through) + GRACE;
         if next > now { next } else { now + RETRY }
     }
 

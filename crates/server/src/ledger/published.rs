@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use governor::{Cause, CpuTerms, LedgerRow, Promise, Resource, RollUpRow};
+use governor::{Cause, LedgerRow, Promise, Resource, RollUpRow};
 use rustc_hash::FxHashMap;
 use sql::session::{AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
 
@@ -13,8 +13,8 @@ use crate::executor::Wait;
 use crate::shared::Shared;
 use crate::tenants::Names;
 
-/// A tenant of which nothing was heard for this long uses nothing now.
-const USAGE_AGE_MAX: Nanos = Nanos(2 * CpuTerms::INTERVAL_DEFAULT.0);
+/// A tenant of which nothing was heard for so many metering intervals uses nothing now.
+const USAGE_AGE_MAX: u64 = 2;
 
 /// One tenant as it was when the ledger was made known.
 pub(super) struct Known {
@@ -73,12 +73,16 @@ pub(super) struct View {
     shared: Weak<Shared>,
     /// Whose rows; `None` for all.
     of: Option<TenantId>,
+    /// What is older is of no use now.
+    usage_age_max: Nanos,
 }
 
 impl View {
     pub(super) fn new(published: Arc<Published>, shared: &Arc<Shared>, of: Option<TenantId>) -> View {
         let clock = WallClock { now: shared.env.now(), wall: crate::session::wall_clock(&shared.env) };
-        View { published, history: shared.history.clone(), clock, shared: Arc::downgrade(shared), of }
+        let usage_age_max = Nanos(USAGE_AGE_MAX * shared.policy.get().metering_interval().0);
+        let (history, weak) = (shared.history.clone(), Arc::downgrade(shared));
+        View { published, history, clock, shared: weak, of, usage_age_max }
     }
 
     fn shows(&self, tenant: TenantId) -> bool {
@@ -98,7 +102,8 @@ impl LedgerRows for View {
 
     fn tenant_usage(&self) -> Vec<UsageEntry> {
         let shown = self.published.tenants.iter().filter(|(tenant, _)| self.shows(**tenant));
-        let mut entries: Vec<UsageEntry> = shown.map(|(_, known)| usage_of(known, self.clock.now)).collect();
+        let mut entries: Vec<UsageEntry> =
+            shown.map(|(_, known)| usage_of(known, self.clock.now, self.usage_age_max)).collect();
         entries.sort_by(|a, b| a.tenant.cmp(&b.tenant));
         entries
     }
@@ -219,9 +224,9 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
     }
 }
 
-fn usage_of(known: &Known, now: Nanos) -> UsageEntry {
+fn usage_of(known: &Known, now: Nanos, age_max: Nanos) -> UsageEntry {
     let rate = |of: fn(&LedgerRow) -> u64| match &known.cpu {
-        Some(row) if now - row.to <= USAGE_AGE_MAX => {
+        Some(row) if now - row.to <= age_max => {
             Nanos(of(row)).as_secs_f64() / (row.to - row.from).as_secs_f64()
         }
         _ => 0.0,

@@ -18,7 +18,9 @@ impl Connection {
         patience: &StatementPatience,
     ) -> Result<(), Failed> {
         request.limits = self.home.query_limits();
-        let events = self.shared.analytic.start(self.home.worker(), self.control.tenant, request)?;
+        let (worker, background) = (self.home.worker(), self.control.background.clone());
+        let events = self.shared.analytic.start(worker, self.control.tenant, request, background)?;
+        let _watched = self.watch.begin_query(&patience.statement, events.meter());
         loop {
             let event = self.race_with_client(patience, events.next()).await?;
             let done = matches!(event, AnalyticEvent::Done(_));
@@ -28,8 +30,9 @@ impl Connection {
             }
             if self.output.len() > OUTPUT_LEN_MAX {
                 self.flush().await?;
-                self.check(patience)?;
             }
+            // A client that always takes what is there would never be found waiting.
+            self.check(patience)?;
         }
     }
 }

@@ -100,7 +100,7 @@ pub(crate) async fn serve(
 ) {
     let _place = Place(shared.clone(), control.clone(), home.clone());
     let output = Output::new(std::mem::take(&mut client.output));
-    let watch = Arc::new(Watch::new(home.statement_limits(), control.administrator));
+    let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
     let (session, incarnation) = match begin(&shared, &home, &control, &watch, &client).await {
         Ok(session) => session,
         Err(error) => {
@@ -260,10 +260,11 @@ impl Connection {
     /// As [`Connection::receive`] while a COPY waits for data; a cancellation ends the COPY.
     async fn receive_copy(&mut self) -> Result<(), End> {
         // A client that never pauses would never be found waiting.
-        let received = match self.control.pending() {
-            Some(interruption) => Err(interruption),
+        let patience = self.patience();
+        let received = match self.check(&patience) {
+            Err(interruption) => Err(interruption),
             // An empty buffer: if the receive is dropped, the next one finds every byte.
-            None => self.control.race(self.patience(), self.stream.recv(Vec::new())).await,
+            Ok(()) => self.control.race(&patience, self.stream.recv(Vec::new())).await,
         };
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
@@ -361,6 +362,7 @@ impl Connection {
         backend::ready_for_query(self.output.raw(), status);
         self.session.report_idle();
         self.stopwatch.ended();
+        self.watch.statement_over();
         self.flush_wanted = true;
     }
 

@@ -10,11 +10,13 @@ use std::task::Poll;
 use base::{Nanos, SessionId, SqlError, SqlState, TenantId};
 use env::Env;
 use futures::task::AtomicWaker;
+use governor::RunawayVerdict;
 use pgproto::startup::CancelKey;
 use rustc_hash::FxHashMap;
 use sql::session::BackendRow;
 
-use super::watch::TimeLimit;
+use super::watch::{TimeLimit, canceled_by};
+use crate::executor::Background;
 
 const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
@@ -38,6 +40,8 @@ pub(crate) enum Interruption {
     LockTimeout,
     /// The statement took as long as it may.
     StatementTimeout(TimeLimit),
+    /// A rule ends it.
+    Runaway(Box<RunawayVerdict>),
 }
 
 impl Interruption {
@@ -47,6 +51,7 @@ impl Interruption {
             Interruption::StatementTimeout(limit) => {
                 (SqlState::QUERY_CANCELED, "statement timeout", Some(limit.to_string()))
             }
+            Interruption::Runaway(verdict) => return canceled_by(verdict),
             Interruption::LockTimeout => (SqlState::LOCK_NOT_AVAILABLE, "lock timeout", None),
             _ => (SqlState::QUERY_CANCELED, "user request", None),
         };
@@ -63,7 +68,8 @@ impl Interruption {
             Interruption::Cancel
             | Interruption::Deadline
             | Interruption::LockTimeout
-            | Interruption::StatementTimeout(_) => None,
+            | Interruption::StatementTimeout(_)
+            | Interruption::Runaway(_) => None,
             Interruption::Terminate | Interruption::Shutdown => Some(SqlError::fatal(
                 SqlState::ADMIN_SHUTDOWN,
                 "terminating connection due to administrator command",
@@ -112,6 +118,8 @@ pub(crate) struct Control {
     requests: AtomicU8,
     waker: AtomicWaker,
     activity: Mutex<BackendRow>,
+    /// Of its task and its queries.
+    pub(crate) background: Background,
 }
 
 impl Control {
@@ -125,6 +133,7 @@ impl Control {
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             activity: Mutex::default(),
+            background: Background::default(),
         })
     }
 
@@ -329,6 +338,7 @@ impl Sessions {
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
+            background: Background::default(),
         });
         inner.by_id.insert(id, control.clone());
         *inner.by_tenant.entry(tenant).or_default() += 1;
@@ -378,9 +388,9 @@ impl Sessions {
         self.lock().by_tenant.get(&tenant).copied().unwrap_or(0)
     }
 
-    /// Has what a tenant's sessions wait for look anew what it is held to.
-    pub(crate) fn look_again(&self, tenant: TenantId) {
-        self.list(Some(tenant)).iter().for_each(|control| control.look_again());
+    /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.
+    pub(crate) fn look_again(&self, tenant: Option<TenantId>) {
+        self.list(tenant).iter().for_each(|control| control.look_again());
     }
 
     /// Ends all sessions of a tenant that is dropped.

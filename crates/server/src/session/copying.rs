@@ -83,7 +83,7 @@ impl Connection {
         sent.map_err(|_| End::Gone)?;
         self.output.reuse(out);
         // A client that always takes what is there would never be found waiting.
-        self.check(patience)
+        Ok(self.check(patience)?)
     }
 
     async fn copy_template(

@@ -5,6 +5,7 @@ use std::pin::pin;
 use base::{SqlError, SqlResult};
 use futures::future::{Either, select};
 use sql::session::{Home, Pause, Session};
+use tenant::PageRequest;
 
 use super::connection::{Connection, End};
 use super::control::{Interruption, Patience};
@@ -46,7 +47,12 @@ impl Connection {
         call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
     ) -> Result<Result<T, Pause>, End> {
         let (session, output) = (&mut self.session, &mut self.output);
-        Ok(self.home.with_opening(self.incarnation, |home| call(session, home, output))?)
+        let watched = self.watch.begin_turn(|| self.shared.env.now());
+        let outcome = self.home.with_opening(self.incarnation, |home| call(session, home, output));
+        if watched {
+            self.watch.end_turn(self.session.running().as_ref(), self.shared.env.now());
+        }
+        Ok(outcome?)
     }
 
     /// Awaits what a call paused for, after which the same call is made again. The inner error is the statement's, and the
@@ -54,6 +60,10 @@ impl Connection {
     pub(super) async fn wait(&mut self, pause: Pause) -> Result<SqlResult<()>, End> {
         self.pass_turn()?;
         let patience = self.patience();
+        if let Pause::Pages(requests) = &pause {
+            let ios = requests.iter().map(PageRequest::ios).sum();
+            self.watch.add_ios(&patience.statement, ios);
+        }
         let error = match self.pause(pause, patience).await {
             Ok(()) => return Ok(Ok(())),
             Err(Failed::End(end)) => return Err(end),
@@ -76,9 +86,9 @@ impl Connection {
     }
 
     /// Whether the statement under way is to end. For who never waits: a wait finds out by itself.
-    pub(super) fn check(&self, patience: &StatementPatience) -> Result<(), Failed> {
+    pub(super) fn check(&self, patience: &StatementPatience) -> Result<(), Interruption> {
         let interruption = self.control.pending().or_else(|| patience.look(env::now()));
-        interruption.map_or(Ok(()), |interruption| Err(interruption.into()))
+        interruption.map_or(Ok(()), Err)
     }
 
     /// Awaits what a call paused for, and counts the wait.
@@ -91,6 +101,9 @@ impl Connection {
             _ => None,
         };
         let began = env::now();
+        if let Some(interruption) = patience.look(began) {
+            return Err(interruption.into());
+        }
         let outcome = self.await_end(pause, patience).await;
         if let Some(kind) = kind {
             self.account.add_wait(kind, env::now() - began);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, SessionId, TenantId};
+use base::{Nanos, SessionId, SqlResult, TenantId};
 use pgproto::scram::Verifier;
 use sql::session::{BackendRow, Field, HostStatement, LedgerRows, SessionHost, Underway};
 
@@ -95,6 +95,9 @@ impl SessionHost for Host {
     }
     fn is_watching(&self) -> bool {
         self.watch.is_watching()
+    }
+    fn has_taken(&self, statement: &Underway) -> SqlResult<()> {
+        self.watch.at_end(statement, || self.now()).map_or(Ok(()), Err)
     }
     fn statement_time_max(&self) -> Option<Nanos> {
         self.watch.time_max()

@@ -10,13 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState, TenantId};
-use governor::{Promise, PromiseOptions};
+use governor::{Promise, PromiseOptions, RunawayScope};
 use rustc_hash::FxHashSet;
 
 pub(super) use self::named::{Named, drop_named, set_named};
 pub(super) use self::tables::table;
 use super::internal::{TextRow, literal, query};
 use super::registry::TenantRow;
+use super::runaway::StoredRule;
 use super::{Entry, Home, SYSTEM_TENANT, making, promises};
 use crate::data_dir::tenant_files;
 use crate::shared::Shared;
@@ -64,6 +65,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             break;
         }
     }
+    load_runaway_rules(shared).await?;
     for (id, row) in unmade {
         tracing::info!(
             tenant = id.0,
@@ -89,6 +91,23 @@ async fn load_named(shared: &Arc<Shared>) -> SqlResult<()> {
     }
     for (_, options) in named::load(shared, Named::Server).await? {
         shared.policy.set(shared, options);
+    }
+    Ok(())
+}
+
+/// Takes over the rules about statements that run away. Those about a tenant that is gone, by a crash in the midst of its DROP, are dropped.
+async fn load_runaway_rules(shared: &Arc<Shared>) -> SqlResult<()> {
+    let mut rules = named::load::<StoredRule>(shared, Named::RunawayRules).await?;
+    rules.sort_by_key(|(_, rule)| rule.number);
+    for (name, rule) in rules {
+        if let RunawayScope::Tenant(tenant) = rule.scope
+            && shared.tenants.get(tenant).is_none()
+        {
+            drop_named(shared, Named::RunawayRules, &name).await?;
+        } else if let Err(error) = shared.runaways.set(&name, &rule) {
+            // Somebody has written to the table itself.
+            tracing::error!(name, %error, "a runaway rule cannot be kept");
+        }
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ pub(crate) enum Subject {
     /// What the server itself is set to.
     Server,
     Volume(String),
+    /// All of them.
+    RunawayRules,
 }
 
 impl fmt::Display for Subject {
@@ -25,6 +27,7 @@ impl fmt::Display for Subject {
             Subject::Size(name) => write!(f, "size \"{name}\""),
             Subject::Server => f.write_str("the server"),
             Subject::Volume(name) => write!(f, "volume \"{name}\""),
+            Subject::RunawayRules => f.write_str("the runaway rules"),
         }
     }
 }

@@ -258,7 +258,7 @@ impl Home {
         if let Some(shared) = self.shared_if_running() {
             shared.work_memory.set_promise(self.id, &self.work_memory, promise);
             if time_max_changed {
-                shared.sessions.look_again(self.id);
+                shared.sessions.look_again(Some(self.id));
             }
         }
         self.set_memory_promise(promise);

@@ -7,7 +7,7 @@ use pgproto::client;
 use sql::session::{AnalyticEvent, Pause, Session, SessionStart};
 
 use super::{ADMINISTRATOR, Home, SYSTEM_DATABASE};
-use crate::executor;
+use crate::executor::{self, Background};
 use crate::session::{Control, Host, Output, Watch};
 use crate::shared::Shared;
 
@@ -25,6 +25,7 @@ pub(crate) async fn query(shared: &Arc<Shared>, home: &Arc<Home>, sql: String) -
 async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec<TextRow>> {
     home.open().await?;
     let control = Control::internal(home.id());
+    let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
     let start = SessionStart {
         id: control.id,
         tenant: home.id(),
@@ -32,11 +33,7 @@ async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec
         user: ADMINISTRATOR.to_owned(),
         administrator: true,
         parameters: Vec::new(),
-        host: Arc::new(Host::new(
-            shared.clone(),
-            control,
-            Arc::new(Watch::new(home.statement_limits(), true)),
-        )),
+        host: Arc::new(Host::new(shared.clone(), control, watch)),
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();
@@ -72,7 +69,8 @@ async fn drive(
             Pause::Host(_) => return Err(SqlError::unsupported("an administrator's statement here")),
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();
-                let events = shared.analytic.start(home.worker(), home.id(), *request)?;
+                let events =
+                    shared.analytic.start(home.worker(), home.id(), *request, Background::default())?;
                 loop {
                     let event = events.next().await;
                     let done = matches!(event, AnalyticEvent::Done(_));

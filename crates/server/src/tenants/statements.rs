@@ -1,10 +1,11 @@
-//! The administrator's statements: on tenants here, on sizes in `size`, on the server and its volumes in `server`; what they show in
-//! `show`.
+//! The administrator's statements: on tenants here, on sizes in `size`, on runaway rules in `runaway`, on the server and its volumes in
+//! `server`; what they show in `show`.
 //!
 //! Order against a crash: `making` has it for what makes tenants; DROP marks the catalogue's row, then removes the file. What is
 //! altered is remembered first, then put in force.
 
 mod overbooking;
+mod runaway;
 mod server;
 mod show;
 mod size;
@@ -87,6 +88,19 @@ pub(crate) async fn run(
         }
         HostStatement::AlterVolume { name, change } => {
             done("ALTER VOLUME", server::alter_volume(shared, &name, &change).await?)
+        }
+        HostStatement::CreateRunawayRule { name, tenant, options, if_not_exists } => {
+            done("CREATE RUNAWAY RULE", runaway::create(shared, &name, tenant, options, if_not_exists).await?)
+        }
+        HostStatement::AlterRunawayRule { name, change } => {
+            runaway::alter(shared, &name, &change).await?;
+            done("ALTER RUNAWAY RULE", Vec::new())
+        }
+        HostStatement::DropRunawayRule { name, if_exists } => {
+            done("DROP RUNAWAY RULE", runaway::remove(shared, &name, if_exists).await?)
+        }
+        HostStatement::ShowRunawayRules => {
+            show::rows(&statement, show::runaway_rules(shared), "SHOW RUNAWAY RULES")
         }
         HostStatement::ShowServer => show::rows(&statement, show::server(shared), "SHOW SERVER"),
         HostStatement::ShowVolumes => show::rows(&statement, show::volumes(shared), "SHOW VOLUMES"),
@@ -233,6 +247,7 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
         )
         .with_hint("Wait for its end, or end it with pg_cancel_backend."));
     }
+    runaway::forget(shared, entry.id).await?;
     catalogue::mark_dropped(shared, entry.id).await?;
     shared.tenants.remove(&entry);
     // Whoever came in between the count and the removal.

@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP SIZE, ALTER SERVER, ALTER VOLUME, and what shows them.
+//! CREATE, ALTER, DROP SIZE and RUNAWAY RULE, ALTER SERVER, ALTER VOLUME, and what shows them.
 
 use base::{SqlError, SqlResult};
 
@@ -39,6 +39,25 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
     if tokens.take_words(&["ALTER", "VOLUME"]) {
         let name = tokens.name()?;
         return Ok(Some(HostStatement::AlterVolume { name, change: change(tokens)? }));
+    }
+    if tokens.take_words(&["SHOW", "RUNAWAY", "RULES"]) {
+        return Ok(Some(HostStatement::ShowRunawayRules));
+    }
+    if tokens.take_words(&["CREATE", "RUNAWAY", "RULE"]) {
+        let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
+        let name = tokens.name()?;
+        let tenant = if tokens.take_words(&["FOR", "TENANT"]) { Some(tokens.name()?) } else { None };
+        tokens.expect_word("AS")?;
+        let options = options(tokens)?;
+        return Ok(Some(HostStatement::CreateRunawayRule { name, tenant, options, if_not_exists }));
+    }
+    if tokens.take_words(&["ALTER", "RUNAWAY", "RULE"]) {
+        let name = tokens.name()?;
+        return Ok(Some(HostStatement::AlterRunawayRule { name, change: change(tokens)? }));
+    }
+    if tokens.take_words(&["DROP", "RUNAWAY", "RULE"]) {
+        let if_exists = tokens.take_if_exists();
+        return Ok(Some(HostStatement::DropRunawayRule { name: tokens.name()?, if_exists }));
     }
     if tokens.peek_words(&["ALTER", "SYSTEM"]) {
         return Err(SqlError::unsupported("ALTER SYSTEM").with_hint(

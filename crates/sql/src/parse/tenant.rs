@@ -52,6 +52,20 @@ pub enum HostStatement {
     AlterVolume { name: String, change: OptionChange },
     /// `SHOW VOLUMES`
     ShowVolumes,
+    /// `CREATE RUNAWAY RULE [IF NOT EXISTS] name [FOR TENANT tenant] AS (option = value, …)`
+    CreateRunawayRule {
+        name: String,
+        /// `None`: it is about all tenants.
+        tenant: Option<String>,
+        options: Vec<(String, String)>,
+        if_not_exists: bool,
+    },
+    /// `ALTER RUNAWAY RULE name {SET (option = value, …) | RESET (option, …)}`
+    AlterRunawayRule { name: String, change: OptionChange },
+    /// `DROP RUNAWAY RULE [IF EXISTS] name`
+    DropRunawayRule { name: String, if_exists: bool },
+    /// `SHOW RUNAWAY RULES`
+    ShowRunawayRules,
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>> {

@@ -128,6 +128,23 @@ fn sizes_are_made_altered_and_dropped() {
     let change = OptionChange::Reset(vec!["iops_limit".into()]);
     let altered = HostStatement::AlterVolume { name: "default".into(), change };
     assert_eq!(host("alter volume default reset (iops_limit)"), altered);
+    let options = vec![("elapsed".to_owned(), "5s".to_owned()), ("action".to_owned(), "cancel".to_owned())];
+    let rule = |tenant: Option<&str>, if_not_exists| HostStatement::CreateRunawayRule {
+        name: "long".into(),
+        tenant: tenant.map(str::to_owned),
+        options: options.clone(),
+        if_not_exists,
+    };
+    let created = "(elapsed = '5s', action = cancel)";
+    assert_eq!(host(&format!("CREATE RUNAWAY RULE long AS {created}")), rule(None, false));
+    let of_acme = format!("create runaway rule if not exists long for tenant acme as {created}");
+    assert_eq!(host(&of_acme), rule(Some("acme"), true));
+    let change = OptionChange::Set(options.clone());
+    let altered = HostStatement::AlterRunawayRule { name: "long".into(), change };
+    assert_eq!(host(&format!("ALTER RUNAWAY RULE long SET {created}")), altered);
+    let dropped = HostStatement::DropRunawayRule { name: "Long".into(), if_exists: true };
+    assert_eq!(host("DROP RUNAWAY RULE IF EXISTS \"Long\""), dropped);
+    assert_eq!(host("show runaway rules"), HostStatement::ShowRunawayRules);
     assert_eq!(error("ALTER SYSTEM SET work_mem = 1").state(), base::SqlState::FEATURE_NOT_SUPPORTED);
 }
 
@@ -151,6 +168,15 @@ fn options_that_make_no_sense_are_syntax_errors() {
         "ALTER SERVER SET (policy = max_only, Policy = reservations)",
         "ALTER VOLUME SET (iops_limit = 1)",
         "SHOW SIZES gold",
+        "CREATE RUNAWAY RULE long",
+        "CREATE RUNAWAY RULE long AS ()",
+        "CREATE RUNAWAY RULE long FOR acme AS (rows = 1)",
+        "CREATE RUNAWAY RULE long FOR TENANT AS (rows = 1)",
+        "CREATE RUNAWAY RULE long AS (rows = 1, ROWS = 2)",
+        "ALTER RUNAWAY RULE long FOR TENANT acme SET (rows = 1)",
+        "ALTER RUNAWAY long SET (rows = 1)",
+        "DROP RUNAWAY RULE",
+        "SHOW RUNAWAY RULES long",
         &minuses,
     ] {
         let error = parse_script(wrong).expect_err(wrong);

@@ -309,6 +309,11 @@ impl Session {
         self.progress.now(&*self.start.host, self.timeouts().statement)
     }
 
+    /// The running statement, if there is one whose time has begun.
+    pub fn running(&self) -> Option<Underway> {
+        self.progress.running()
+    }
+
     /// `application_name` now, for `pg_stat_activity`.
     pub fn application_name(&self) -> String {
         self.settings.borrow().get(Id::application_name).to_owned()

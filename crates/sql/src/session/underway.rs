@@ -46,13 +46,17 @@ struct Clock {
 impl Progress {
     /// The statement as it is now. Its time begins when this is first asked of it.
     pub(super) fn now(&self, host: &dyn SessionHost, timeout: Option<Nanos>) -> Underway {
-        let Clock { began, timeout } = self.clock.get().unwrap_or_else(|| {
-            let clock = Clock { began: host.now(), timeout };
-            self.clock.set(Some(clock));
+        if self.clock.get().is_none() {
+            self.clock.set(Some(Clock { began: host.now(), timeout }));
             self.serial.set(self.serial.get() + 1);
-            clock
-        });
-        Underway { serial: self.serial.get(), began, timeout, rows: self.rows.get() }
+        }
+        self.running().expect("its time has begun")
+    }
+
+    /// The statement as it is now, if its time has begun.
+    pub(super) fn running(&self) -> Option<Underway> {
+        let Clock { began, timeout } = self.clock.get()?;
+        Some(Underway { serial: self.serial.get(), began, timeout, rows: self.rows.get() })
     }
 
     /// The part under way has read so many rows.
@@ -105,6 +109,7 @@ mod tests {
         assert_eq!(progress.now(&host, None), first);
         progress.note_read(9);
         progress.end();
+        assert_eq!(progress.running(), None);
         let second = progress.now(&host, None);
         assert_ne!(second.serial, first.serial);
         assert_eq!((second.rows, second.deadline()), (0, None));

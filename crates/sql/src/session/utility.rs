@@ -89,10 +89,14 @@ impl Session {
             HostStatement::DropSize { .. } => Some("DROP SIZE"),
             HostStatement::AlterServer { .. } => Some("ALTER SERVER"),
             HostStatement::AlterVolume { .. } => Some("ALTER VOLUME"),
+            HostStatement::CreateRunawayRule { .. } => Some("CREATE RUNAWAY RULE"),
+            HostStatement::AlterRunawayRule { .. } => Some("ALTER RUNAWAY RULE"),
+            HostStatement::DropRunawayRule { .. } => Some("DROP RUNAWAY RULE"),
             HostStatement::ShowTenants
             | HostStatement::ShowSizes
             | HostStatement::ShowServer
             | HostStatement::ShowVolumes
+            | HostStatement::ShowRunawayRules
             | HostStatement::Evict { .. } => None,
         };
         if let Some(what) = what

@@ -104,11 +104,12 @@ impl CpuAudit {
         }
         self.collected_at = now;
         self.demand = Arc::new(demand);
-        let (demand, cores, known) = (&self.demand, self.cores, self.records.len());
+        let (demand, cores, known, meters) = (&self.demand, self.cores, self.records.len(), &self.meters);
         self.records.retain_mut(|record| {
             let meter = record.meter.clone();
             let mut in_force = meter.in_force();
-            if !record.is_cut || (now < record.from + in_force.terms.interval && !in_force.ended) {
+            if !record.is_cut || (now < record.from + meters.interval_of(&in_force.terms) && !in_force.ended)
+            {
                 return true;
             }
             in_force.advance(now);
@@ -124,7 +125,8 @@ impl CpuAudit {
 
     /// When the first interval ends; `None` if no tenant is known.
     pub fn next_end(&self) -> Option<Nanos> {
-        self.records.iter().map(|record| record.from + record.meter.in_force().terms.interval).min()
+        let end = |record: &Record| record.from + self.meters.interval_of(&record.meter.in_force().terms);
+        self.records.iter().map(end).min()
     }
 
     fn admit_new(&mut self, now: Nanos) {

@@ -35,8 +35,8 @@ pub struct CpuTerms {
     pub max: Option<MilliCores>,
     /// Price of a missed core-second, in millionths.
     pub penalty_micros: u64,
-    /// The metering interval.
-    pub interval: Nanos,
+    /// The metering interval; `None`: the server's ([`CpuMeters::set_interval`]).
+    pub interval: Option<Nanos>,
     /// The worker that the tenant's sessions run on, counted from 0; `None`: not known. Reservations of more than a core
     /// on one worker are overbooked even where others idle.
     pub home: Option<u32>,
@@ -49,13 +49,7 @@ impl CpuTerms {
 
 impl Default for CpuTerms {
     fn default() -> CpuTerms {
-        CpuTerms {
-            reserved: MilliCores(0),
-            max: None,
-            penalty_micros: 0,
-            interval: CpuTerms::INTERVAL_DEFAULT,
-            home: None,
-        }
+        CpuTerms { reserved: MilliCores(0), max: None, penalty_micros: 0, interval: None, home: None }
     }
 }
 
@@ -111,17 +105,38 @@ impl TenantMeter {
 }
 
 /// All tenants' meters. One a server.
-#[derive(Default)]
 pub struct CpuMeters {
     by_tenant: Mutex<FxHashMap<TenantId, Arc<TenantMeter>>>,
     /// Changes with the set of tenants.
     version: AtomicU64,
+    /// Of tenants whose terms have none, in nanoseconds.
+    interval: AtomicU64,
+}
+
+impl Default for CpuMeters {
+    fn default() -> CpuMeters {
+        CpuMeters {
+            by_tenant: Mutex::default(),
+            version: AtomicU64::new(0),
+            interval: AtomicU64::new(CpuTerms::INTERVAL_DEFAULT.0),
+        }
+    }
 }
 
 impl CpuMeters {
     /// Meters of no tenant.
     pub fn new() -> Arc<CpuMeters> {
         Arc::default()
+    }
+
+    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends once it has lasted as long.
+    pub fn set_interval(&self, interval: Nanos) {
+        assert!(interval.0 > 0, "an interval has a length");
+        self.interval.store(interval.0, Ordering::Relaxed);
+    }
+
+    fn interval_of(&self, terms: &CpuTerms) -> Nanos {
+        terms.interval.unwrap_or(Nanos(self.interval.load(Ordering::Relaxed)))
     }
 
     /// Makes a tenant known or changes its terms from `now` on; what it was owed before stays owed. From any thread; takes

@@ -1,5 +1,6 @@
 //! At the end of each metering interval: whether a tenant's pages took more I/O than in memory of its own.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::limits::PAGE_SIZE;
@@ -16,13 +17,13 @@ pub struct MemoryTerms {
     pub promised: ByteCount,
     /// Price of an excess read or write-back, in millionths.
     pub penalty_micros: u64,
-    /// The metering interval.
-    pub interval: Nanos,
+    /// The metering interval; `None`: the server's ([`MemoryMeters::set_interval`]).
+    pub interval: Option<Nanos>,
 }
 
 impl Default for MemoryTerms {
     fn default() -> MemoryTerms {
-        MemoryTerms { promised: ByteCount(0), penalty_micros: 0, interval: CpuTerms::INTERVAL_DEFAULT }
+        MemoryTerms { promised: ByteCount(0), penalty_micros: 0, interval: None }
     }
 }
 
@@ -42,8 +43,17 @@ impl Known {
 }
 
 /// All tenants' tallies and terms. One a server.
-#[derive(Default)]
-pub struct MemoryMeters(Mutex<FxHashMap<TenantId, Known>>);
+pub struct MemoryMeters {
+    known: Mutex<FxHashMap<TenantId, Known>>,
+    /// Of tenants whose terms have none, in nanoseconds.
+    interval: AtomicU64,
+}
+
+impl Default for MemoryMeters {
+    fn default() -> MemoryMeters {
+        MemoryMeters { known: Mutex::default(), interval: AtomicU64::new(CpuTerms::INTERVAL_DEFAULT.0) }
+    }
+}
 
 impl MemoryMeters {
     /// Meters of no tenant.
@@ -52,7 +62,17 @@ impl MemoryMeters {
     }
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Known>> {
-        self.0.lock().expect("no panic under the meters' lock")
+        self.known.lock().expect("no panic under the meters' lock")
+    }
+
+    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends once it has lasted as long.
+    pub fn set_interval(&self, interval: Nanos) {
+        assert!(interval.0 > 0, "an interval has a length");
+        self.interval.store(interval.0, Ordering::Relaxed);
+    }
+
+    fn interval_of(&self, terms: &MemoryTerms) -> Nanos {
+        terms.interval.unwrap_or(Nanos(self.interval.load(Ordering::Relaxed)))
     }
 
     /// Makes a tenant known or changes its terms; what was not judged yet is judged by the new ones. Returns what its
@@ -168,7 +188,8 @@ impl MemoryAudit {
             let since = counts.since(&record.counts);
             if since == MemoryCounts::default() || known.terms.promised.0 == 0 {
                 (record.from, record.counts) = (now, counts);
-            } else if now >= record.from + known.terms.interval && since.told >= EVIDENCE_MIN {
+            } else if now >= record.from + self.meters.interval_of(&known.terms) && since.told >= EVIDENCE_MIN
+            {
                 ended.push((*tenant, known.terms, record.from, since));
                 (record.from, record.counts) = (now, counts);
             }
@@ -195,7 +216,8 @@ impl MemoryAudit {
         let meters = self.meters.lock();
         let end = |(tenant, known): (&TenantId, &Known)| {
             let from = self.records.get(tenant).map_or(known.since, |record| record.from);
-            (from + known.terms.interval).max(self.now + known.terms.interval)
+            let interval = self.meters.interval_of(&known.terms);
+            (from + interval).max(self.now + interval)
         };
         meters.iter().filter(|(_, known)| known.terms.promised.0 > 0).map(end).min()
     }

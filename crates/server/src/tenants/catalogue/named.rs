@@ -1,4 +1,4 @@
-//! The tables of what has a name and options, the options as text: sizes, volumes, the server itself.
+//! The tables of what has a name and options, the options as text: sizes, volumes, the server itself, runaway rules.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -17,6 +17,7 @@ pub(in super::super) enum Named {
     Volumes,
     /// One row, of this name too.
     Server,
+    RunawayRules,
 }
 
 impl Named {
@@ -25,6 +26,7 @@ impl Named {
             Named::Sizes => "sizes",
             Named::Volumes => "volumes",
             Named::Server => "server",
+            Named::RunawayRules => "runaway_rules",
         }
     }
 }

@@ -39,6 +39,7 @@ const WANTED: &[Wanted] = &[
     Wanted { name: Named::Sizes.table(), columns: NAMED, added: &[], rows: shipped_sizes },
     Wanted { name: Named::Volumes.table(), columns: NAMED, added: &[], rows: String::new },
     Wanted { name: Named::Server.table(), columns: NAMED, added: &[], rows: String::new },
+    Wanted { name: Named::RunawayRules.table(), columns: NAMED, added: &[], rows: String::new },
 ];
 
 fn shipped_sizes() -> String {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
-use governor::{OptionError, ServerOptions};
+use governor::{ServerOptions, VolumeOptions};
 use sql::session::OptionChange;
 
 use super::super::catalogue::{self, Named};
@@ -13,24 +13,23 @@ use super::overbooking::Grown;
 use crate::shared::Shared;
 
 /// Makes a change option by option.
-pub(super) fn apply<T>(
+pub(super) fn apply<T, E>(
     options: &mut T,
     change: &OptionChange,
-    set: fn(&mut T, &str, &str) -> Result<(), OptionError>,
-    reset: fn(&mut T, &str) -> Result<(), OptionError>,
-) -> SqlResult<()> {
-    let changed = match change {
+    set: fn(&mut T, &str, &str) -> Result<(), E>,
+    reset: fn(&mut T, &str) -> Result<(), E>,
+) -> Result<(), E> {
+    match change {
         OptionChange::Set(all) => all.iter().try_for_each(|(key, value)| set(options, key, value)),
         OptionChange::Reset(keys) => keys.iter().try_for_each(|key| reset(options, key)),
-    };
-    changed.map_err(|error| refused(&error))
+    }
 }
 
 /// Changes what is kept of the promises, on every worker and volume.
 pub(super) async fn alter(shared: &Arc<Shared>, change: &OptionChange) -> SqlResult<()> {
     let _claim = shared.claims.change(Subject::Server)?;
     let mut options = shared.policy.get();
-    apply(&mut options, change, ServerOptions::set, ServerOptions::reset)?;
+    apply(&mut options, change, ServerOptions::set, ServerOptions::reset).map_err(|error| refused(&error))?;
     catalogue::set_named(shared, Named::Server, SERVER, &options).await?;
     shared.policy.set(shared, options);
     Ok(())
@@ -45,7 +44,7 @@ pub(super) async fn alter_volume(
     let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("volume \"{name}\" does not exist"));
     let volume = shared.volumes.find(name).ok_or_else(missing)?;
     let (before, mut options) = (volume.capacity(), volume.options());
-    apply(&mut options, change, governor::VolumeOptions::set, governor::VolumeOptions::reset)?;
+    apply(&mut options, change, VolumeOptions::set, VolumeOptions::reset).map_err(|error| refused(&error))?;
     catalogue::set_named(shared, Named::Volumes, name, &options).await?;
     shared.volumes.set_options(volume, options);
     let mut grown = Grown::default();

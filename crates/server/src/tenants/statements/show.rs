@@ -1,10 +1,11 @@
-//! SHOW TENANTS, SHOW SIZES, SHOW SERVER and SHOW VOLUMES.
+//! SHOW TENANTS, SHOW SIZES, SHOW RUNAWAY RULES, SHOW SERVER and SHOW VOLUMES.
 
 use base::ByteCount;
-use governor::{PromiseKey, ServerKey, VolumeKey};
+use governor::{PromiseKey, RunawayKey, RunawayScope, ServerKey, VolumeKey};
 use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
+use super::super::RuleFigures;
 use super::overbooking::{Cores, Reserved};
 use crate::calibration::VolumeCalibration;
 use crate::shared::Shared;
@@ -58,6 +59,12 @@ pub(crate) fn fields(statement: &HostStatement) -> Vec<Field> {
             fields.extend(measured.map(|name| field(name, PgType::Int8)));
             fields.push(field("calibrated", PgType::TimestampTz));
             fields.push(text("stale"));
+            fields
+        }
+        HostStatement::ShowRunawayRules => {
+            let mut fields = vec![text("name"), text("tenant")];
+            fields.extend(RunawayKey::ALL.iter().map(|key| text(key.as_str())));
+            fields.push(field("acted", PgType::Int8));
             fields
         }
         HostStatement::Evict { .. } => vec![field("evict", PgType::Int8)],
@@ -128,6 +135,29 @@ pub(super) fn sizes(shared: &Shared) -> Vec<Row> {
         rows.push(values);
     }
     rows
+}
+
+/// In the order they were made; NULL for a threshold that a rule has not, and for the tenant of one about all.
+pub(super) fn runaway_rules(shared: &Shared) -> Vec<Row> {
+    let row = |figures: RuleFigures| {
+        let RunawayScope::Tenant(tenant) = figures.rule.scope else {
+            return rule_row(&figures, Datum::Null);
+        };
+        let name = shared.tenants.get(tenant).map(|entry| entry.row().name);
+        rule_row(&figures, text_or_null(name))
+    };
+    shared.runaways.list().into_iter().map(row).collect()
+}
+
+fn rule_row(figures: &RuleFigures, tenant: Datum) -> Row {
+    let rule = &figures.rule;
+    let mut row: Row = vec![Datum::Text((&*rule.name).into()), tenant];
+    row.extend(RunawayKey::ALL.iter().map(|&key| {
+        let value = Some(rule.terms.get(key)).filter(|value| value != "none");
+        text_or_null(value)
+    }));
+    row.push(Datum::Int8(figures.acted.cast_signed()));
+    row
 }
 
 pub(super) fn server(shared: &Shared) -> Vec<Row> {

@@ -10,7 +10,7 @@ use governor::{Promise, PromiseOptions};
 use sql::session::OptionChange;
 
 use super::super::catalogue::{self, Named};
-use super::super::promises::{self, NO_SIZE, checked, no_such_size, with_size};
+use super::super::promises::{self, NO_SIZE, checked, no_such_size, refused, with_size};
 use super::super::{Entry, Subject};
 use super::overbooking::Grown;
 use super::server::apply;
@@ -63,7 +63,7 @@ pub(super) async fn create(
 
 /// Changes a size's options, which have to make sense by themselves.
 fn change_options(size: &mut PromiseOptions, change: &OptionChange) -> SqlResult<()> {
-    apply(size, change, PromiseOptions::set, PromiseOptions::reset)?;
+    apply(size, change, PromiseOptions::set, PromiseOptions::reset).map_err(|error| refused(&error))?;
     checked(size.over(&Promise::default())).map(drop)
 }
 

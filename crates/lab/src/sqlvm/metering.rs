@@ -1,0 +1,348 @@
+//! Figures 6 and 7: eight tenants on a volume that was promised twice over.
+
+use std::time::Duration;
+
+use workloads::cpuio::Cpuio;
+use workloads::dvdstore::{DvdStore, Size, Standard};
+use workloads::load::Pace;
+use workloads::tpcc::{self, Tpcc};
+use workloads::tpch::{self, Tpch};
+
+use super::actors::{Acting, Actor, Part};
+use super::host::{Host, Promise};
+use super::recompute::{WINDOW_SECONDS, contradictions, windows};
+use super::stage::Stage;
+use crate::Result;
+use crate::report::{Level, Mark, Plot, Section, Series, Table, Verdict, figure, percent, spread};
+use crate::stats;
+use crate::world::sampler::Samples;
+use crate::world::{clock, ledger};
+
+const TENANTS: usize = 8;
+const PROMISED: u32 = 80;
+const VOLUME_IOPS: u32 = 300;
+/// From an arrival to the next, and from the last to the end.
+const GAP_SECONDS: f64 = 100.0;
+/// How far sums of the ledger may be from those of the kernel and of the storage layer.
+const OFF_MAX: f64 = 0.01;
+/// How far what the ledger says was missed may be from what is recomputed of means over windows.
+const MISSED_OFF_MAX: f64 = 0.1;
+/// The ledger has a row some time after its interval's end.
+const LEDGER_WAIT: Duration = Duration::from_millis(2500);
+
+/// The four workloads, made to wait for pages: each has more data than all have memory, and as many clients as keep it waiting, but
+/// for DVD Store, which wants little.
+fn suite(stage: &Stage) -> Result<[(Actor, usize, Pace); 4]> {
+    let part = stage.options.population_factor.min(1.0);
+    let tpcc = Tpcc { scale: tpcc::Scale::new(5, part)?, foreign_keys: false };
+    let store = DvdStore { size: Size::new(Standard::Medium, 0.2 * part)? };
+    let tpch = Tpch {
+        scale: tpch::Scale::new((0.2 * part).max(0.02))?,
+        foreign_keys: false,
+        validation: false,
+        queries: "1,3-7,10,12,14,15,19".parse()?,
+    };
+    let cpuio = Cpuio { rows: stage.options.amount(1_000_000, 200_000), ..Actor::cpuio("scan=1,lookup=4")? };
+    Ok([
+        (Actor::Tpcc(tpcc), 24, Pace::Closed),
+        (Actor::DvdStore(store), 2, Pace::Think(Duration::from_millis(500))),
+        (Actor::Tpch(tpch), 4, Pace::Closed),
+        (Actor::Cpuio(cpuio), 24, Pace::Closed),
+    ])
+}
+
+/// Everything that was observed.
+struct Observed {
+    names: Vec<String>,
+    suite: [(Actor, usize, Pace); 4],
+    began_us: u64,
+    ended_us: u64,
+    /// Seconds from the beginning.
+    arrivals: Vec<f64>,
+    rows: Vec<ledger::Row>,
+    violations: Vec<ledger::Row>,
+    samples: Samples,
+    /// Bytes charged to all tenants, and read and written by the kernel for the server.
+    charged_bytes: f64,
+    kernel_bytes: f64,
+    failures: Vec<String>,
+}
+
+pub(super) async fn part(stage: &mut Stage) -> Result<()> {
+    let gap = stage.options.time(GAP_SECONDS);
+    stage.will_take(gap * (TENANTS + 1) as u32);
+    let memory = format!("{}MiB", stage.options.amount(256, 32));
+    let host = Host::rowhouse(stage, &["--memory", &memory, "--read-ahead", "0"]).await?;
+    host.need_ledger("metering")?;
+    stage.note_setting("Versions", host.label().await?);
+    let observed = observe(stage, &host, gap).await?;
+    host.stop().await?;
+    stage.add(section(&observed, &memory, gap))
+}
+
+async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> {
+    let suite = suite(stage)?;
+    let names: Vec<String> = (1..=TENANTS).map(|number| format!("t{number}")).collect();
+    for (actor, ..) in &suite {
+        host.load(stage, actor).await?;
+    }
+    stage.say("making copies of the models");
+    for (index, name) in names.iter().enumerate() {
+        host.copy(name, suite[index % 4].0.template()).await?;
+        host.promise(name, Promise { iops: Some(PROMISED), ..Promise::default() }, TENANTS).await?;
+        host.admin.batch_execute(&format!("select rowhouse.evict('{name}')")).await?;
+    }
+    host.admin.batch_execute(&format!("alter volume default set (iops_limit = {VOLUME_IOPS})")).await?;
+    let sampler = host.sampler(&names, true).await?;
+    // What loading wrote is on the ledger, and off the disk's queue, before anything is compared.
+    tokio::time::sleep(LEDGER_WAIT).await;
+    let (charged_before, kernel_before) = bytes(host).await?;
+    let began_us = clock::now_us();
+    let (mut acting, mut arrivals): (Vec<(String, Acting)>, Vec<f64>) = Default::default();
+    for (index, name) in names.iter().enumerate() {
+        let (actor, clients, pace) = suite[index % 4];
+        stage.say(&format!("{} of {TENANTS} tenants: {} arrives", index + 1, actor.name()));
+        arrivals.push((clock::now_us() - began_us) as f64 / 1e6);
+        let part = Part {
+            clients,
+            pace,
+            warm_up: Duration::ZERO,
+            // They go on until they are dropped.
+            run: Duration::from_secs(86_400),
+            seed: stage.options.seed.wrapping_add(index as u64),
+        };
+        acting.push((name.clone(), actor.act(&host.url(name), part)?));
+        stage.pass(gap).await;
+    }
+    stage.pass(gap).await;
+    let ended_us = clock::now_us();
+    let samples = sampler.finish();
+    // Their clients hang up: what is asked now has the server to itself.
+    let mut failures = Vec::new();
+    for (name, tenant) in acting {
+        failures.extend(tenant.failure().await.map(|why| format!("{name}: {why}")));
+    }
+    host.admin.batch_execute("alter volume default reset (iops_limit)").await?;
+    tokio::time::sleep(LEDGER_WAIT).await;
+    let (charged, kernel) = bytes(host).await?;
+    Ok(Observed {
+        names,
+        suite,
+        began_us,
+        ended_us,
+        arrivals,
+        rows: ledger::rows(&host.admin, "ledger", "io", began_us, ended_us).await?,
+        violations: ledger::rows(&host.admin, "violations", "io", began_us, ended_us).await?,
+        samples,
+        charged_bytes: charged - charged_before,
+        kernel_bytes: kernel - kernel_before,
+        failures,
+    })
+}
+
+/// Bytes charged to all tenants so far, the server's own work included, and the kernel's count of them.
+async fn bytes(host: &Host) -> Result<(f64, f64)> {
+    let sum = "select coalesce(sum(io_bytes), 0)::int8 from rowhouse.tenant_usage";
+    let charged: i64 = host.admin.query_one(sum, &[]).await?.get(0);
+    Ok((charged as f64, host.disk_bytes()))
+}
+
+impl Observed {
+    fn series(&self, tenant: usize, value: fn(&ledger::Row) -> f64) -> Vec<f64> {
+        ledger::series(&self.rows, &self.names[tenant], self.began_us, self.ended_us, value)
+    }
+
+    /// When all tenants are there.
+    fn all_us(&self) -> u64 {
+        self.began_us + (self.arrivals[TENANTS - 1] * 1e6) as u64
+    }
+
+    fn sum(&self, tenant: usize, from_us: u64, value: fn(&ledger::Row) -> f64) -> f64 {
+        ledger::series(&self.rows, &self.names[tenant], from_us, self.ended_us, value).iter().sum()
+    }
+
+    fn actor(&self, tenant: usize) -> &Actor {
+        &self.suite[tenant % 4].0
+    }
+
+    fn label(&self, tenant: usize) -> String {
+        format!("T{} ({})", tenant + 1, self.actor(tenant).name())
+    }
+}
+
+fn section(observed: &Observed, memory: &str, gap: Duration) -> Section {
+    let mut section = Section {
+        id: "metering".into(),
+        title: "Figures 6 and 7: a volume promised twice over".into(),
+        text: format!(
+            "Each of four workloads twice, one more every {:.0} s, {PROMISED} I/Os a second promised to each, on a volume limited to \
+             {VOLUME_IOPS}, {memory} of memory for all pages, no read-ahead: {}. All but DVD Store always wait for pages; its visitors \
+             think for half a second, so it wants little.",
+            gap.as_secs_f64(),
+            observed
+                .suite
+                .iter()
+                .map(|(actor, ..)| format!("{}: {}", actor.name(), actor.setting()))
+                .collect::<Vec<_>>()
+                .join("; ")
+        ),
+        ..Section::default()
+    };
+    let shown = [0, 1, 3];
+    let marks: Vec<Mark> = observed.arrivals.iter().map(|x| Mark { x: *x, name: String::new() }).collect();
+    let seconds = (observed.ended_us - observed.began_us) / 1_000_000;
+    let plot = |title: &str, value: fn(&ledger::Row) -> f64| Plot {
+        title: title.into(),
+        x_label: "seconds; a tenant arrives at each dotted line".into(),
+        y_label: "I/Os a second".into(),
+        series: shown
+            .map(|tenant| Series {
+                name: observed.label(tenant),
+                x_first: 1.0,
+                x_step: 1.0,
+                values: observed.series(tenant, value),
+            })
+            .into(),
+        promised: vec![Level {
+            name: "promised to each".into(),
+            y: f64::from(PROMISED),
+            x_from: 0.0,
+            x_to: seconds as f64,
+        }],
+        marks: marks.clone(),
+        smoothed_over: (seconds as usize / 150).clamp(1, 10),
+    };
+    let mut violated = plot("Figure 7: of what was promised, missed", |row| row.missed);
+    violated.promised.clear();
+    section.plots = vec![plot("Figure 6: I/Os given", |row| row.given), violated];
+    verdicts(observed, &mut section);
+    section.tables = vec![tenants(observed), causes(observed)];
+    section.notes = observed.failures.iter().map(|why| format!("Clients ended early: {why}")).collect();
+    section.notes.push(format!(
+        "Recomputed: of {PROMISED} promised and g pages read a second by the storage layer's count, max(0, {PROMISED} - g), but no \
+         more than the statements that waited for a page, over windows of {WINDOW_SECONDS} s. It knows no writes of checkpoints and \
+         no reads of analytical threads, so it is held against the ledger where there are neither: CPUIO."
+    ));
+    section
+}
+
+fn verdicts(observed: &Observed, section: &mut Section) {
+    let off = stats::off(observed.charged_bytes, observed.kernel_bytes);
+    section.verdicts.push(Verdict::of(
+        "bytes on the ledger within 1 % of the kernel's",
+        format!("{} of {:.0} MB", percent(off, true), observed.kernel_bytes / 1e6),
+        off.abs() <= OFF_MAX,
+    ));
+    let wrong = contradictions(&observed.rows).len();
+    section.verdicts.push(Verdict::of(
+        "each row: demanded is what was given and missed, up to the promise",
+        format!("{wrong} of {} rows are not so", observed.rows.len()),
+        wrong == 0 && !observed.rows.is_empty(),
+    ));
+    let missing = observed.rows.iter().filter(|row| row.missed > 0.0).count();
+    section.verdicts.push(Verdict::of(
+        "rowhouse.violations is the rows with something missed",
+        format!("{} and {missing} rows", observed.violations.len()),
+        observed.violations.len() == missing && observed.violations.iter().all(|row| row.missed > 0.0),
+    ));
+    let all = observed.all_us();
+    for tenant in [3, 7] {
+        let found = windows(&observed.samples, &observed.names[tenant], all, observed.ended_us);
+        let none = found.is_empty().then_some("too short for a window");
+        let seconds = (found.len() as u64 * WINDOW_SECONDS) as f64;
+        let until = all + found.len() as u64 * WINDOW_SECONDS * 1_000_000;
+        let of_ledger = |value: fn(&ledger::Row) -> f64| -> f64 {
+            ledger::series(&observed.rows, &observed.names[tenant], all, until, value).iter().sum()
+        };
+        let read: f64 = found.iter().map(|window| window.issued).sum::<f64>() * WINDOW_SECONDS as f64;
+        let given = of_ledger(|row| row.given);
+        let off = stats::off(given, read);
+        // Windows and intervals begin at different moments: some two seconds of either may be missing.
+        let slack = 2.0 * stats::share(read, seconds);
+        section.verdicts.push(
+            Verdict::of(
+                format!("{}: given within 1 % of the pages read", observed.label(tenant)),
+                format!("{} and {} I/Os ({})", figure(given), figure(read), percent(off, true)),
+                (given - read).abs() <= OFF_MAX * read + slack,
+            )
+            .unless(none),
+        );
+        let recomputed: f64 = found.iter().map(|window| window.missed(f64::from(PROMISED))).sum::<f64>()
+            * WINDOW_SECONDS as f64;
+        let missed = of_ledger(|row| row.missed);
+        let off = stats::off(missed, recomputed);
+        section.verdicts.push(
+            Verdict::of(
+                format!("{}: missed within 10 % of the recomputation", observed.label(tenant)),
+                format!("{} and {} I/Os ({})", figure(missed), figure(recomputed), percent(off, true)),
+                off.abs() <= MISSED_OFF_MAX,
+            )
+            .unless(none),
+        );
+    }
+    let of = |tenant, value| observed.sum(tenant, all, value);
+    let (given, missed): (fn(&ledger::Row) -> f64, fn(&ledger::Row) -> f64) =
+        (|row| row.given, |row| row.missed);
+    section.verdicts.push(
+        Verdict::of(
+            "a tenant with little demand (T2) got less than T1 and missed less",
+            format!(
+                "given {} and {}, missed {} and {}",
+                figure(of(1, given)),
+                figure(of(0, given)),
+                figure(of(1, missed)),
+                figure(of(0, missed))
+            ),
+            of(1, given) < of(0, given) && of(1, missed) < of(0, missed),
+        )
+        .beside("the same of T2 and T1"),
+    );
+}
+
+/// Each tenant while all are there.
+fn tenants(observed: &Observed) -> Table {
+    let mut table = Table::new(
+        "While all are there, a second",
+        &[
+            "tenant",
+            "promised",
+            "given ± deviation",
+            "demanded",
+            "missed ± deviation",
+            "missed, recomputed",
+            "pages read",
+        ],
+    );
+    let all = observed.all_us();
+    for tenant in 0..TENANTS {
+        let name = &observed.names[tenant];
+        let of = |value: fn(&ledger::Row) -> f64| {
+            stats::summary(&ledger::series(&observed.rows, name, all, observed.ended_us, value))
+        };
+        let found = windows(&observed.samples, name, all, observed.ended_us);
+        let mean = |values: Vec<f64>| {
+            if values.is_empty() { "–".into() } else { figure(stats::summary(&values).mean) }
+        };
+        table.row(vec![
+            observed.label(tenant),
+            PROMISED.to_string(),
+            spread(&of(|row| row.given)),
+            figure(of(|row| row.demanded).mean),
+            spread(&of(|row| row.missed)),
+            mean(found.iter().map(|window| window.missed(f64::from(PROMISED))).collect()),
+            mean(found.iter().map(|window| window.issued).collect()),
+        ]);
+    }
+    table
+}
+
+/// Why promises were broken, by the ledger.
+fn causes(observed: &Observed) -> Table {
+    let mut table = Table::new("Broken intervals by cause", &["cause", "tenant-seconds", "I/Os missed"]);
+    for cause in ["overbooked", "device", "system", "neighbour"] {
+        let of_cause: Vec<_> = observed.violations.iter().filter(|row| row.cause == cause).collect();
+        let missed: f64 = of_cause.iter().map(|row| row.missed).sum();
+        table.row(vec![cause.into(), of_cause.len().to_string(), figure(missed)]);
+    }
+    table
+}

@@ -1,0 +1,96 @@
+//! The metering interval: altered while tenants work, for every resource, and kept.
+
+mod support;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use base::SqlState;
+use sql::session::{AnalyticEvent, AnalyticRequest, LedgerEntry, QueryControl};
+use support::{Client, TestServer};
+
+/// A query that no point plan answers: the engine looks at the ledger.
+const ANALYTIC: &str = "SELECT relname FROM pg_class";
+
+static LEDGER: Mutex<Vec<LedgerEntry>> = Mutex::new(Vec::new());
+
+fn looks_at_the_ledger(
+    request: AnalyticRequest,
+    _: &QueryControl,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) {
+    *LEDGER.lock().unwrap_or_else(PoisonError::into_inner) = request.context.ledger.ledger();
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+fn shown(admin: &mut Client) -> String {
+    admin.shown("SHOW SERVER").value("reservations", "metering_interval").expect("a value").to_owned()
+}
+
+/// Has a tenant work until the ledger has what `found` looks for among its rows that began after the call; then the lengths of all of those, in
+/// microseconds, by resource.
+fn work_until(owner: &mut Client, what: &str, found: impl Fn(&str, i64) -> bool) -> Vec<(&'static str, i64)> {
+    owner.ok(ANALYTIC);
+    let newest = |rows: &[LedgerEntry]| rows.iter().map(|row| row.ended).max().unwrap_or(i64::MIN);
+    let since = newest(&LEDGER.lock().unwrap_or_else(PoisonError::into_inner));
+    let began = Instant::now();
+    loop {
+        for _ in 0..20 {
+            owner.ok("UPDATE t SET v = v + 1 WHERE id <= 50");
+        }
+        owner.ok(ANALYTIC);
+        let rows = LEDGER.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = rows.iter().filter(|row| row.began >= since);
+        let lengths: Vec<_> = later.map(|row| (row.resource, row.ended - row.began)).collect();
+        if ["cpu", "io"]
+            .iter()
+            .all(|wanted| lengths.iter().any(|(of, length)| of == wanted && found(of, *length)))
+        {
+            return lengths;
+        }
+        assert!(began.elapsed().as_secs() < 60, "no interval of {what}: {lengths:?}");
+    }
+}
+
+#[test]
+fn an_altered_interval_is_that_of_every_resource_and_is_kept() {
+    let server = TestServer::with(|config| config.analytic = Some(looks_at_the_ledger));
+    let mut admin = server.admin("rowhouse");
+    admin.ok("CREATE TENANT acme WITH (cpu = 0.5, iops = 50) OWNER acme PASSWORD 'pw'");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    owner.ok("CREATE TABLE t (id int PRIMARY KEY, v int DEFAULT 0)");
+    owner.ok("INSERT INTO t SELECT x FROM generate_series(1, 100) AS s(x)");
+    assert_eq!(shown(&mut admin), "1s");
+    // Intervals of I/O end at instants of their own, those of processor time when they are looked at: not before.
+    let second = |of: &str, length: i64| {
+        if of == "io" { (length - 1_000_000).abs() <= 1 } else { length >= 1_000_000 }
+    };
+    work_until(&mut owner, "a second", second);
+    admin.ok("ALTER SERVER SET (metering_interval = '200ms')");
+    assert_eq!(shown(&mut admin), "200ms");
+    let short = |of: &str, length: i64| {
+        if of == "io" { (length - 200_000).abs() <= 1 } else { (199_999..1_000_000).contains(&length) }
+    };
+    let lengths = work_until(&mut owner, "a fifth of a second", short);
+    assert!(lengths.iter().all(|(of, length)| *of != "cpu" || *length >= 199_999), "{lengths:?}");
+    for refused in ["'50ms'", "'61s'", "0", "'often'", "none"] {
+        let alter = format!("ALTER SERVER SET (metering_interval = {refused})");
+        assert_eq!(admin.fails(&alter), SqlState::INVALID_PARAMETER_VALUE, "{refused}");
+    }
+    assert_eq!(shown(&mut admin), "200ms", "what is refused changes nothing");
+    drop(owner);
+    let server = server.restart();
+    let mut admin = server.admin("rowhouse");
+    assert_eq!(shown(&mut admin), "200ms", "it is kept");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    work_until(&mut owner, "a fifth of a second, after a restart", short);
+    // A longer one goes on where a shorter one was under way.
+    admin.ok("ALTER SERVER SET (metering_interval = '3s')");
+    let long = |of: &str, length: i64| {
+        if of == "io" { (length - 3_000_000).abs() <= 1 } else { length >= 2_999_999 }
+    };
+    work_until(&mut owner, "three seconds", long);
+    admin.ok("ALTER SERVER RESET (metering_interval)");
+    assert_eq!(shown(&mut admin), "1s");
+    work_until(&mut owner, "a second again", second);
+}
