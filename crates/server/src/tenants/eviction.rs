@@ -98,7 +98,7 @@ impl Evictor {
             self.next = home.id();
             loop {
                 let (visited, choice) = (home.clone(), self.choice.clone());
-                let visit = home.worker().spawn(home.id(), async move { visited.make_room(choice).await });
+                let visit = home.spawn(async move { visited.make_room(choice).await });
                 // After a visit that panicked the choice goes on as it was.
                 let Some(visit) = visit.await else { break };
                 self.choice = visit.choice;
@@ -172,7 +172,7 @@ impl Home {
     /// 58030 or 53100: the changed pages cannot be written.
     pub(crate) async fn evict_all(self: &Arc<Home>) -> SqlResult<Option<u64>> {
         let home = self.clone();
-        let task = self.worker().spawn(self.id(), async move {
+        let task = self.spawn(async move {
             if !home.is_open() {
                 return Ok(None);
             }
