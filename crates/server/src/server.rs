@@ -200,7 +200,9 @@ impl Server {
             let task = tenants::evict(shared.clone(), index);
             shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
         }
-        let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME, WorkerId(0));
+        // Where the fewest tenants go at first, so that the administrator is not kept waiting by the first of them.
+        let last = shared.workers.last().expect("a server has workers").handle.id();
+        let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME, last);
         let system = system.expect("the default volume exists");
         first_start::run(env, &self._data_dir, &shared.config, &system)?;
         let row = TenantRow {

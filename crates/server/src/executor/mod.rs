@@ -37,7 +37,6 @@ pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapse
 pub(crate) use worker::{blocking_ios, io_opens_at};
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "workers on threads of the test's own")]
 mod move_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]

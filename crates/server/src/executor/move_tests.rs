@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use base::{Nanos, TenantId, WorkerId};
-use env::Env;
+use env::{Env, JoinHandle};
 
 use super::*;
 use crate::pauses::Pauses;
@@ -16,7 +16,7 @@ const B: TenantId = TenantId(17);
 /// Workers that turn until they are stopped.
 struct Workers {
     handles: Vec<WorkerHandle>,
-    threads: Vec<std::thread::JoinHandle<()>>,
+    threads: Vec<JoinHandle>,
     env: Env,
 }
 
@@ -27,11 +27,12 @@ impl Workers {
         let (mut handles, mut threads) = (Vec::new(), Vec::new());
         for id in 0..count {
             let (governing, (tell, told)) = (governing.clone(), mpsc::channel());
-            threads.push(std::thread::spawn(move || {
+            let body = move || {
                 let mut worker = Worker::new(&Env::real(), WorkerId(id), &governing).unwrap();
                 tell.send(worker.handle()).unwrap();
                 worker.run().unwrap();
-            }));
+            };
+            threads.push(env.threads.spawn("worker", None, Box::new(body)).unwrap());
             handles.push(told.recv().unwrap());
         }
         Workers { handles, threads, env }

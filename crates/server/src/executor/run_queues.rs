@@ -390,6 +390,12 @@ impl RunQueues {
         self.queues.get(account.queue).and_then(Option::as_ref).is_some_and(|queue| queue.has_left)
     }
 
+    /// As [`RunQueues::has_left`].
+    pub(super) fn has_left_by_name(&self, tenant: TenantId) -> bool {
+        let index = self.by_tenant.get(&tenant);
+        index.and_then(|index| self.queues[*index].as_ref()).is_some_and(|queue| queue.has_left)
+    }
+
     /// Takes all work out, of tenants over their limits too, for the worker's end.
     pub(super) fn take_all(&mut self, now: Nanos) -> Vec<Work> {
         let mut all = Vec::new();

@@ -304,9 +304,12 @@ impl Worker {
                 }
                 Message::SetTerms(tenant, terms) => {
                     queues.set_terms(tenant, &terms, self.local.now.get());
-                    // The server's own tasks are on every worker.
-                    let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
-                    self.governing.set_terms(tenant, &terms, home, self.local.now.get());
+                    // Of one that has left meanwhile, its new home was told.
+                    if !queues.has_left_by_name(tenant) {
+                        // The server's own tasks are on every worker.
+                        let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
+                        self.governing.set_terms(tenant, &terms, home, self.local.now.get());
+                    }
                 }
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),

@@ -26,7 +26,7 @@ impl Connection {
             HostStatement::MoveTenant { name, worker } => {
                 let shared = self.shared.clone();
                 // Raced: a long change of the tenant may keep it where it is for long.
-                self.race_with_client(deadline, statements::place(&shared, &name, worker)).await??;
+                self.race_with_client(patience, statements::place(&shared, &name, worker)).await??;
                 Ok(HostOutcome::Done { tag: "ALTER TENANT", notices: Vec::new() })
             }
             HostStatement::RestoreTenant { name, options } => {

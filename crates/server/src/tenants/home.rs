@@ -9,6 +9,7 @@
 
 mod checkpointing;
 mod leaving;
+mod reclaiming;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -23,11 +24,11 @@ use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
 use storage::redo::RedoIndex;
 use storage::{Hurry, PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, Tenant};
+use tenant::{PageRequest, Tenant};
 
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
-use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle, yield_now};
+use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::StatementLimits;
@@ -37,9 +38,6 @@ use crate::tenants::maintenance::read_logs;
 use crate::tenants::moving::MoveState;
 use crate::tenants::sink::CountingSink;
 use crate::tenants::statement_times::StatementTimes;
-
-/// Pages of dropped trees released in one turn.
-const RECLAIM_PAGES_A_TURN: usize = 256;
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
@@ -123,14 +121,6 @@ struct State {
 
 /// A read of one page that several may wait for.
 type Load = SharedFuture<BoxFuture<'static, SqlResult<()>>>;
-
-/// What came of a step of giving pages back.
-enum Reclaim {
-    Done,
-    More,
-    /// This page has to be read first.
-    Page(PageRequest),
-}
 
 /// The tenant's pages as the rest of the server sees them.
 #[derive(Default)]
@@ -602,51 +592,6 @@ impl Home {
         })?;
         self.with_tenant(|tenant| tenant.page_loaded(loaded));
         Ok(())
-    }
-
-    /// Gives some pages of dropped trees back; true if there are more for [`Home::reclaim`]. At home only.
-    pub(super) fn reclaim_some(&self) -> bool {
-        !matches!(self.reclaim_step(), Reclaim::Done)
-    }
-
-    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
-    pub(crate) async fn reclaim(self: &Arc<Home>) {
-        loop {
-            match self.reclaim_step() {
-                Reclaim::Done => return,
-                Reclaim::More => yield_now().await,
-                Reclaim::Page(request) => {
-                    if self.load_page(request).await.is_err() {
-                        self.cell.with(|state| state.tenant.as_mut().map(|tenant| tenant.reclaim_failed()));
-                    }
-                }
-            }
-        }
-    }
-
-    fn reclaim_step(&self) -> Reclaim {
-        let step = self.cell.with(|state| match &mut state.tenant {
-            Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
-                Err(Interrupt::Miss(page)) => {
-                    tenant.page_to_reclaim(page).map(|request| (true, request)).map_err(Interrupt::Error)
-                }
-                other => other.map(|more| (more, None)),
-            },
-            None => Ok((false, None)),
-        });
-        match step {
-            Ok((false, _)) => Reclaim::Done,
-            Ok((true, None)) => Reclaim::More,
-            Ok((true, Some(request))) => Reclaim::Page(request),
-            Err(interrupt) => {
-                let error = interrupt.into_error().expect("releasing pages waits for nobody");
-                tracing::error!(
-                    tenant = self.id.0, %error,
-                    "a dropped table or index has a damaged page: its space is kept until `rowhouse repair`"
-                );
-                Reclaim::More
-            }
-        }
     }
 
     // ---- life ----
