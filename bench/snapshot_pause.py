@@ -51,20 +51,20 @@ class Snapshots(threading.Thread):
             self.connection.query("commit")
 
 
-def split(log, asked):
-    """Latencies in ms of transactions that touch a window behind a snapshot, and of those that do not."""
+def split(log, asked, window_us=WINDOW_US):
+    """Latencies in ms of transactions that touch a window behind a snapshot, or what else was asked for, and of those that do not."""
     inside, outside, starts = [], [], sorted(asked)
     for end, latency in log:
         # The first window that ends after the transaction's begin.
-        at = bisect.bisect_left(starts, end - latency - WINDOW_US)
+        at = bisect.bisect_left(starts, end - latency - window_us)
         touches = at < len(starts) and starts[at] <= end
         (inside if touches else outside).append(latency / 1000)
     return inside, outside
 
 
-def pauses(before, after):
+def pauses(before, after, of=PAUSES):
     """Buckets that pauses fell in between two scrapes: `[(bound in ms, count)]`, not accumulated."""
-    bounds = [name for name in after if name.startswith(f"{PAUSES}_bucket")]
+    bounds = [name for name in after if name.startswith(f"{of}_bucket")]
     found, below = [], 0
     for name in bounds:
         count = after[name] - before.get(name, 0)

@@ -37,7 +37,9 @@ pub use meter::{
     WriteCause,
 };
 pub use option::{OptionError, duration_text};
-pub use placement::{Elsewhere, Move, MoveReason, Packing, PlacementPlan, PlacementPolicy, Resident};
+pub use placement::{
+    Elsewhere, Move, MoveReason, Occupancy, Packing, PlacementPlan, PlacementPolicy, Resident,
+};
 pub use policy::{Overbooking, Policy};
 pub use promise::{
     CpuPromise, IoPromise, IoPromiseKind, MemoryPromise, MilliCores, Promise, PromiseKey, PromiseOptions,

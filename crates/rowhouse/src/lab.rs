@@ -57,7 +57,7 @@ struct Common {
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     duration: Option<f64>,
     /// Part of the full populations (0.001 to 1)
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", value_parser = part)]
     population: Option<f64>,
     /// Runs of what is repeated (each policy, each promise of processor time); medians are told, with least and most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -82,6 +82,10 @@ struct Common {
 fn factor(text: &str) -> Result<f64, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number")?;
     if (0.001..=10.0).contains(&factor) { Ok(factor) } else { Err("not from 0.001 to 10".into()) }
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    factor(text).ok().filter(|part| *part <= 1.0).ok_or_else(|| "not a number from 0.001 to 1".into())
 }
 
 impl Common {

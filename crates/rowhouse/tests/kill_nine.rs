@@ -1,4 +1,4 @@
-//! `kill -9` under load: what was acknowledged is there after the restart, whole and once; what was not is there whole or
+//! `kill -9` under load, while tenants move between workers: what was acknowledged is there after the restart, whole and once; what was not is there whole or
 //! not at all. `bench/kill_nine.py` does many rounds of it under TPC-C.
 
 mod common;
@@ -47,6 +47,18 @@ async fn post(url: String, client: i32, first: i64, posted: Arc<AtomicU64>) -> i
     }
 }
 
+/// Moves the tenants from worker to worker and back until the server is gone; how often.
+async fn move_about(url: String, tenants: [&str; 2]) -> u64 {
+    let Ok(connection) = common::connect(&url).await else { return 0 };
+    for count in 0.. {
+        let (tenant, worker) = (tenants[count as usize % 2], count / 2 % 2);
+        if connection.batch_execute(&format!("ALTER TENANT {tenant} SET WORKER {worker}")).await.is_err() {
+            return count;
+        }
+    }
+    unreachable!("it goes on until it fails")
+}
+
 /// Checks one tenant's ledger against what its clients were told; gives the next number of each client.
 async fn audit(server: &Server, tenant: &str, acknowledged: &[i64]) -> Vec<i64> {
     let connection = server.owner(tenant).await;
@@ -86,11 +98,11 @@ async fn audit(server: &Server, tenant: &str, acknowledged: &[i64]) -> Vec<i64> 
 #[test]
 fn acknowledged_commits_survive_a_kill_under_load() {
     let tenants = ["acme", "other"];
-    let mut server = Server::with_acme();
+    let mut server = Server::start_with(&["--workers", "2"]);
     server.expect_warnings();
     run(async {
-        server.create_tenant("other").await;
         for tenant in tenants {
+            server.create_tenant(tenant).await;
             let owner = server.owner(tenant).await;
             owner
                 .batch_execute(
@@ -106,6 +118,7 @@ fn acknowledged_commits_survive_a_kill_under_load() {
             }
         }
     });
+    let mut moves = 0;
     let mut next = vec![vec![1_i64; CLIENTS as usize]; tenants.len()];
     for round in 0..rounds() {
         let posted = Arc::new(AtomicU64::new(0));
@@ -121,6 +134,8 @@ fn acknowledged_commits_survive_a_kill_under_load() {
                 std::thread::spawn(move || run(post(url, client, first, posted)))
             })
             .collect();
+        let admin = server.url("admin", "rowhouse");
+        let mover = std::thread::spawn(move || run(move_about(admin, tenants)));
         // Well under way, and each round at another moment.
         let begun = Instant::now();
         while posted.load(Ordering::Relaxed) < 200 && begun.elapsed() < Duration::from_secs(20) {
@@ -130,6 +145,7 @@ fn acknowledged_commits_survive_a_kill_under_load() {
         server.kill();
         let acknowledged: Vec<i64> =
             threads.into_iter().map(|thread| thread.join().expect("a client ends")).collect();
+        moves += mover.join().expect("the administrator ends");
         assert!(
             posted.load(Ordering::Relaxed) > 20,
             "only {} commits in a round",
@@ -143,6 +159,7 @@ fn acknowledged_commits_survive_a_kill_under_load() {
             }
         });
     }
+    assert!(moves > 100, "only {moves} moves");
     assert!(server.terminate().success());
     let verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"))
         .args(["verify", "--data"])

@@ -123,7 +123,7 @@ fn figures(shared: &Shared) -> Vec<TenantFigures> {
             resident,
             pages,
             name,
-            cpu: entry.home.worker().account(entry.id).used().as_secs_f64(),
+            cpu: shared.used_by(entry.id).as_secs_f64(),
             promises: totals(entry.id),
             commits: entry.home.commits(),
             sessions: shared.sessions.count_of(entry.id),
@@ -305,6 +305,11 @@ fn render(shared: &Shared) -> String {
     shared.snapshot_pauses.render(
         "rowhouse_snapshot_pause_seconds",
         "Time a worker stood still to take a snapshot for an analytical query or a checkpoint.",
+        &mut out,
+    );
+    shared.move_pauses.render(
+        "rowhouse_move_pause_seconds",
+        "Time a tenant's tasks stood still to move to another worker.",
         &mut out,
     );
     out

@@ -58,7 +58,7 @@ impl Gate for ServerGate {
         let home = entry.home.clone();
         let background = control.background.clone();
         let task = session::serve(shared.clone(), home, control, client);
-        entry.home.worker().spawn_with(tenant, background, task).detach();
+        entry.home.spawn_with(background, task).detach();
         Ok(())
     }
 
@@ -94,7 +94,7 @@ async fn admit(shared: &Arc<Shared>, database: &str, user: &str) -> SqlResult<Ad
 async fn login(entry: &Entry, user: &str) -> SqlResult<Option<Login>> {
     let home = entry.home.clone();
     let user = user.to_owned();
-    let task = entry.home.worker().spawn(entry.id, async move {
+    let task = entry.home.spawn(async move {
         home.open().await?;
         let now = home.wall_clock()?;
         home.with(|home| read_login(home.tenant, &user, now))

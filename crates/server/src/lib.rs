@@ -17,6 +17,7 @@ mod gate;
 mod io_accounts;
 mod ledger;
 mod pauses;
+mod placement;
 mod policy;
 mod reception;
 mod server;

@@ -31,6 +31,11 @@ impl Pauses {
         self.total.fetch_add(pause.0, Ordering::Relaxed);
     }
 
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
+    }
+
     /// Writes the histogram in Prometheus' text format.
     pub(crate) fn render(&self, name: &str, help: &str, out: &mut String) {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");

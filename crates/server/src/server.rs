@@ -25,6 +25,7 @@ use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger, LedgerThread};
 use crate::pauses::Pauses;
+use crate::placement::{Placement, PlacementThread};
 use crate::policy::ServerPolicy;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
@@ -54,6 +55,7 @@ pub struct Server {
     priority: bool,
     head_start: Option<HeadStartThread>,
     ledger: Option<LedgerThread>,
+    placement: Option<PlacementThread>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -156,6 +158,8 @@ impl Server {
             reception: Arc::new(ReceptionCounts::default()),
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
+            move_pauses: Arc::default(),
+            placement: Arc::new(Placement::new(workers.len())),
             ledger: Ledger::default(),
             history,
             io_accounts,
@@ -172,6 +176,7 @@ impl Server {
             priority,
             head_start: Some(head_start),
             ledger: None,
+            placement: None,
             _data_dir: data_dir,
         };
         match server.open_doors(listeners, tls, &governing) {
@@ -195,7 +200,10 @@ impl Server {
             let task = tenants::evict(shared.clone(), index);
             shared.workers[index].handle.spawn(TenantId::SYSTEM, task).detach();
         }
-        let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME).expect("the default volume exists");
+        // Where the fewest tenants go at first, so that the administrator is not kept waiting by the first of them.
+        let last = shared.workers.last().expect("a server has workers").handle.id();
+        let system = Home::of(shared, TenantId::SYSTEM, DEFAULT_VOLUME, last);
+        let system = system.expect("the default volume exists");
         first_start::run(env, &self._data_dir, &shared.config, &system)?;
         let row = TenantRow {
             name: SYSTEM_TENANT.to_owned(),
@@ -215,6 +223,7 @@ impl Server {
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::set_memory_prices(shared.clone())).detach();
         self.ledger = Some(LedgerThread::start(shared, governing)?);
+        self.placement = Some(PlacementThread::start(shared)?);
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
@@ -264,6 +273,11 @@ impl Server {
         self.shared.ledger.rows()
     }
 
+    /// How often a tenant has moved from one worker to another.
+    pub fn tenant_moves(&self) -> u64 {
+        self.shared.move_pauses.count()
+    }
+
     /// Whether the workers may raise themselves above analytical threads.
     pub fn has_priority(&self) -> bool {
         self.priority
@@ -292,6 +306,7 @@ impl Server {
         let shared = self.shared.clone();
         self.stop.request();
         self.head_start = None;
+        self.placement = None;
         shared.sessions.shut_down();
         if let Some(thread) = self.reception.take() {
             let _ = thread.join();
@@ -439,7 +454,7 @@ fn run_worker(
     worker.set_before_wait(move || log.end_turn());
     let _ = tell.send(Ok((handle, priority)));
     if let Err(error) = worker.run() {
-        // Its sockets and files are of no use any more, and its tenants cannot be moved yet.
+        // Its sockets and files are of no use any more, and what its tenants wait for there will never end.
         tracing::error!(worker = id.0, %error, "a worker's completion ring failed");
         std::process::abort();
     }

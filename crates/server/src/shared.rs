@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::TenantId;
+use base::{Nanos, TenantId, WorkerId};
 use env::Env;
 use governor::{CpuMeters, MemoryMeters, VictimChoice};
 use rustc_hash::FxHashMap;
@@ -12,10 +12,11 @@ use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
 use crate::analytic_pool::AnalyticPool;
-use crate::executor::WorkerHandle;
+use crate::executor::{TenantAccount, WorkerHandle};
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger};
 use crate::pauses::Pauses;
+use crate::placement::Placement;
 use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
@@ -46,7 +47,12 @@ impl WorkerSeat {
         self.lock_open_homes().insert(home.id(), home.clone());
     }
 
-    /// The tenants that are open. Costs nothing for those that are not, however many there are.
+    /// Notes that a tenant has gone to another worker.
+    pub(crate) fn note_left(&self, tenant: TenantId) {
+        self.lock_open_homes().remove(&tenant);
+    }
+
+    /// The tenants that are open, and perhaps one that is just coming here. Costs nothing for those that are not, however many there are.
     pub(crate) fn open_homes(&self) -> Vec<Arc<Home>> {
         let mut open = self.lock_open_homes();
         open.retain(|_, home| home.is_open());
@@ -86,6 +92,9 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     /// Of taking snapshots, for analytical queries and checkpoints.
     pub(crate) snapshot_pauses: Pauses,
+    /// Of tenants that moved.
+    pub(crate) move_pauses: Arc<Pauses>,
+    pub(crate) placement: Arc<Placement>,
     pub(crate) ledger: Ledger,
     pub(crate) history: History,
     pub(crate) io_accounts: IoAccounts,
@@ -106,11 +115,26 @@ impl Shared {
         }
     }
 
-    /// The home of a tenant: fixed by its id and the number of workers.
-    pub(crate) fn worker_of(&self, tenant: TenantId) -> &WorkerSeat {
-        // Ids count up, so new tenants spread evenly.
-        let index =
-            usize::try_from(tenant.0 % self.workers.len() as u64).expect("fewer workers than usize::MAX");
-        &self.workers[index]
+    pub(crate) fn seat(&self, worker: WorkerId) -> &WorkerSeat {
+        &self.workers[usize::from(worker.0)]
+    }
+
+    /// What the workers have counted of a tenant, each for the time it was there: processor time, polls and waits.
+    pub(crate) fn accounts_of(&self, tenant: TenantId) -> impl Iterator<Item = Arc<TenantAccount>> {
+        self.workers.iter().filter_map(move |seat| seat.handle.account_if_known(tenant))
+    }
+
+    /// The processor time of each tenant that has had any, on all workers.
+    pub(crate) fn used_by_tenant(&self) -> FxHashMap<TenantId, Nanos> {
+        let mut used: FxHashMap<TenantId, Nanos> = FxHashMap::default();
+        for account in self.workers.iter().flat_map(|seat| seat.handle.accounts()) {
+            *used.entry(account.tenant()).or_default() += account.used();
+        }
+        used
+    }
+
+    /// The processor time of one tenant, on all workers.
+    pub(crate) fn used_by(&self, tenant: TenantId) -> Nanos {
+        self.accounts_of(tenant).fold(Nanos(0), |sum, account| sum + account.used())
     }
 }

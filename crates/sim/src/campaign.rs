@@ -77,6 +77,8 @@ pub struct Tally {
     pub disk_changes: u64,
     /// Pages that left memory while sessions were at work.
     pub evictions: u64,
+    /// Moves of tenants from one worker to another.
+    pub moves: u64,
     /// Of the whole run, as [`World::fingerprint`].
     pub fingerprint: u64,
     /// Of the disk at the end, as [`World::disk_hash`].
@@ -84,7 +86,7 @@ pub struct Tally {
 }
 
 /// Counts of a [`Tally`], hashes left alone.
-pub(crate) const COUNTS: usize = 10;
+pub(crate) const COUNTS: usize = 11;
 
 impl Tally {
     /// Counts another campaign's too; hashes are left alone.
@@ -108,6 +110,7 @@ impl Tally {
             self.replayed,
             self.disk_changes,
             self.evictions,
+            self.moves,
         ]
     }
 
@@ -123,6 +126,7 @@ impl Tally {
             replayed,
             disk_changes,
             evictions,
+            moves,
         ] = counts;
         Tally {
             lives,
@@ -135,6 +139,7 @@ impl Tally {
             replayed,
             disk_changes,
             evictions,
+            moves,
             ..Tally::default()
         }
     }
@@ -146,7 +151,8 @@ impl fmt::Display for Tally {
         write!(f, "{} with disk faults; {} bits flipped; ", self.with_faults, self.rot)?;
         write!(f, "{} transactions acknowledged, {} checkpoints, ", self.acknowledged, self.checkpoints)?;
         write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
-        write!(f, "{} recovered tenants compared, {} pages evicted", self.tenants_checked, self.evictions)
+        write!(f, "{} recovered tenants compared, {} pages evicted, ", self.tenants_checked, self.evictions)?;
+        write!(f, "{} tenants moved", self.moves)
     }
 }
 

@@ -113,6 +113,14 @@ pub struct Elsewhere {
     pub reserved: MilliCores,
 }
 
+/// What is on a worker already, in thousandths of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Occupancy {
+    pub reserved: u64,
+    pub load: u64,
+    pub tenants: usize,
+}
+
 /// Who lives where, and how to get there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacementPlan {
@@ -162,22 +170,17 @@ impl PlacementPlan {
         plan
     }
 
-    /// The home of one tenant more, while nobody moves: of the workers on which its reservation fits, the one with the least load; where it fits on
-    /// none, the one that it overbooks least. A [`PlacementPlan`] with it among the residents may find it a better one. By worker: what is
-    /// reserved there, and the load.
+    /// The home of one tenant more, while nobody moves: of the workers on which its reservation fits, the one with the least load, then with the fewest
+    /// tenants; where it fits on none, the one that it overbooks least. A [`PlacementPlan`] with it among the residents may find it a better one.
     ///
     /// # Panics
     ///
     /// If there are no workers.
-    pub fn home_for(
-        reserved: MilliCores,
-        workers: &[(MilliCores, MilliCores)],
-        policy: &PlacementPolicy,
-    ) -> WorkerId {
+    pub fn home_for(reserved: MilliCores, workers: &[Occupancy], policy: &PlacementPolicy) -> WorkerId {
         let part = u64::from(reserved.0.min(policy.capacity.0));
-        let rank = |(_, (taken, load)): &(usize, &(MilliCores, MilliCores))| {
-            let over = (u64::from(taken.0) + part).saturating_sub(u64::from(policy.capacity.0));
-            (over, load.0, taken.0)
+        let rank = |(_, there): &(usize, &Occupancy)| {
+            let over = (there.reserved + part).saturating_sub(u64::from(policy.capacity.0));
+            (over, there.load, there.reserved, there.tenants)
         };
         let (best, _) = workers.iter().enumerate().min_by_key(rank).expect("a server has workers");
         worker_id(best)

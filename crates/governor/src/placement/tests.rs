@@ -165,15 +165,20 @@ fn a_new_tenant_is_no_move_wherever_it_goes() {
 
 #[test]
 fn a_new_tenant_gets_the_least_loaded_worker_it_fits() {
-    let home = |reserved, workers: &[(u32, u32)]| {
-        let workers: Vec<_> =
-            workers.iter().map(|(taken, load)| (MilliCores(*taken), MilliCores(*load))).collect();
+    let home = |reserved, workers: &[(u64, u64)]| {
+        let there = |(tenants, (reserved, load)): (usize, &(u64, u64))| Occupancy {
+            reserved: *reserved,
+            load: *load,
+            tenants: workers.len() - tenants,
+        };
+        let workers: Vec<_> = workers.iter().enumerate().map(there).collect();
         PlacementPlan::home_for(MilliCores(reserved), &workers, &policy()).0
     };
     assert_eq!(home(300, &[(800, 10), (700, 900), (100, 500)]), 2);
     assert_eq!(home(0, &[(800, 10), (700, 900), (100, 500)]), 0);
     assert_eq!(home(950, &[(800, 10), (700, 900), (100, 500)]), 2, "overbooked least");
     assert_eq!(home(5000, &[(800, 10), (0, 900), (100, 500)]), 1);
+    assert_eq!(home(0, &[(0, 0), (0, 0), (0, 0)]), 2, "where the fewest are");
 }
 
 #[test]

@@ -275,3 +275,26 @@ fn workers_and_collector_at_once_lose_nothing() {
     assert_eq!(active, (end - start).0);
     assert!(demanded >= active - 1000 && demanded <= 3 * active, "{demanded} {active}");
 }
+
+#[test]
+fn what_is_missed_while_the_server_held_a_tenant_up_is_the_systems_doing() {
+    let cause_of = |held: u64| {
+        let meters = CpuMeters::new();
+        let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+        let mut feed = CpuFeed::new(meters.clone());
+        meters.set_terms(id(0), terms(500), Nanos(0));
+        feed.tasks(id(0), 1, Nanos(0));
+        // Of the 500 ms that are owed, 8 are missing.
+        feed.used(id(0), Nanos(492 * MS), Nanos(SECOND));
+        feed.held_up(id(0), Nanos(held), Nanos(SECOND));
+        let rows = collect(&mut audit, SECOND);
+        assert_eq!(rows[0].missed, 8 * MS);
+        // It is told of once.
+        feed.tasks(id(0), 1, Nanos(2 * SECOND));
+        feed.used(id(0), Nanos(492 * MS), Nanos(2 * SECOND));
+        assert_eq!(collect(&mut audit, 2 * SECOND)[0].cause, Some(Cause::Neighbour));
+        rows[0].cause
+    };
+    assert_eq!(cause_of(16 * MS), Some(Cause::System), "half a core of 16 ms");
+    assert_eq!(cause_of(15 * MS), Some(Cause::Neighbour));
+}

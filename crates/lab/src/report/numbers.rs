@@ -4,6 +4,8 @@ use crate::stats::Summary;
 
 /// A number with three digits or more that say something: 1234, 56.7, 0.123.
 pub fn figure(value: f64) -> String {
+    // A sum of nothing is minus zero.
+    let value = value + 0.0;
     let digits = match value.abs() {
         _ if value == 0.0 || !value.is_finite() => 0,
         size if size >= 100.0 => 0,
@@ -58,6 +60,7 @@ mod tests {
     fn numbers_have_the_digits_that_say_something() {
         for (value, text) in [
             (0.0, "0"),
+            (-0.0, "0"),
             (0.0005, "0.000500"),
             (0.12345, "0.123"),
             (1.2345, "1.23"),

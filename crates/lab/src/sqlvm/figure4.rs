@@ -74,7 +74,7 @@ impl Readers {
         for tenant in &mut acting {
             tenant.at_work().await?;
         }
-        let sampler = host.sampler(names, false).await?;
+        let sampler = host.sampler(names).await?;
         Ok(Readers { names: names.to_vec(), sampler, _acting: acting })
     }
 

@@ -232,10 +232,18 @@ impl Host {
         }
     }
 
-    /// Begins to count. Waits are asked for by SQL, on the analytical path, which gets nothing of a busy worker's core.
-    pub(super) async fn sampler(&self, tenants: &[String], with_waits: bool) -> Result<Sampler> {
+    /// Begins to count how long statements wait for pages. PostgreSQL does not tell.
+    pub(super) async fn wait_sampler(&self) -> Result<Sampler> {
         match &self.server {
-            Kind::Rowhouse(server) => Sampler::of_rowhouse(server, tenants, with_waits).await,
+            Kind::Rowhouse(server) => Sampler::of_waits(server).await,
+            Kind::Postgres(..) => Err("PostgreSQL does not tell how long statements wait for pages".into()),
+        }
+    }
+
+    /// Begins to count.
+    pub(super) async fn sampler(&self, tenants: &[String]) -> Result<Sampler> {
+        match &self.server {
+            Kind::Rowhouse(server) => Sampler::of_rowhouse(server, tenants).await,
             Kind::Postgres(server, groups) => Sampler::of_postgres(server, groups.clone()).await,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::actors::Actor;
 use super::host::{Host, Policy, Promise};
-use super::performance::{Performance, Promises, Script, median_run, rates};
+use super::performance::{Performance, Promises, Script, median_run};
 use super::sections::{self, Column};
 use super::stage::Stage;
 use crate::Result;
@@ -199,9 +199,8 @@ pub(super) async fn postgres(stage: &mut Stage) -> Result<()> {
         text: format!(
             "The same neighbours in databases of one PostgreSQL server on the same core, {POSTGRES_MEMORY} of shared buffers, durable \
              at commit: plain, and with a control group for each database. There a reservation is a weight that comes to as much \
-             of the processor beside all neighbours ({} with {CROWD}), a limit is a quota of each 10 ms, and I/O is limited on the \
-             device; shared buffers belong to all and have no limit for one. No demand is made of it.",
-            CROWD
+             of the processor beside all neighbours, a limit is a quota of each 10 ms, and I/O is limited on the \
+             device; shared buffers belong to all and have no limit for one. No demand is made of it."
         ),
         notes,
         ..Section::default()
@@ -214,8 +213,5 @@ pub(super) async fn postgres(stage: &mut Stage) -> Result<()> {
     section.tables.push(sections::throughput_table("As figure 5", &arrivals, None));
     section.tables.push(sections::throughput_table("As table 1", &crowd, None));
     section.tables.extend(sections::latency_table(&crowd, false));
-    section.notes.extend(
-        crowd.iter().map(|column| format!("{}: {} transactions a second", column.name, rates(&column.runs))),
-    );
     stage.add(section)
 }

@@ -82,7 +82,7 @@ impl Script {
             host.promise(name, promises.neighbour, names.len()).await?;
         }
         let all: Vec<String> = [T1.to_owned()].into_iter().chain(names.iter().cloned()).collect();
-        let sampler = host.sampler(&all, false).await?;
+        let sampler = host.sampler(&all).await?;
         let ramp = self.length() - self.measured;
         let part = |actor: &Actor, seed: u64, before: Duration| Part {
             clients: actor.clients(),
@@ -158,7 +158,7 @@ impl Performance {
         self.report.transactions_per_second
     }
 
-    /// The least p99 of a kind of transaction, in milliseconds, with its deviation; `None` if it never ran.
+    /// p99 and deviation of a kind of transaction in milliseconds; `None` if it never ran.
     pub(super) fn latency(&self, kind: &str) -> Option<(f64, f64)> {
         let found = self.report.kinds.iter().find(|found| found.name == kind)?;
         (found.latency.count > 0).then_some((found.latency.p99_ms, found.latency.deviation_ms))

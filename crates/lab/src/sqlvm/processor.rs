@@ -79,7 +79,7 @@ async fn round(stage: &Stage, host: &Host, actor: &Actor, names: &[String], time
         run: Duration::from_secs(86_400),
         seed: stage.options.seed.wrapping_add(number as u64),
     };
-    let sampler = host.sampler(names, false).await?;
+    let sampler = host.sampler(names).await?;
     let began_us = clock::now_us();
     let mut acting = vec![actor.act(&host.url(&names[0]), part(0))?];
     let (mut within, mut marks) = (Vec::new(), Vec::new());

@@ -10,7 +10,7 @@
 //! was never made.
 
 use crate::world::ledger::Row;
-use crate::world::sampler::{Counts, Samples};
+use crate::world::sampler::Samples;
 
 /// Seconds of a window.
 pub(super) const WINDOW_SECONDS: u64 = 10;
@@ -31,17 +31,22 @@ impl Window {
     }
 }
 
-/// A tenant's windows between two moments, one after the other; one without samples is left out.
-pub(super) fn windows(samples: &Samples, tenant: &str, from_us: u64, to_us: u64) -> Vec<Window> {
+/// A tenant's windows between two moments, one after the other, up to the first that one of the samples is missing of.
+pub(super) fn windows(
+    samples: &Samples,
+    waits: &Samples,
+    tenant: &str,
+    from_us: u64,
+    to_us: u64,
+) -> Vec<Window> {
     let step = WINDOW_SECONDS * 1_000_000;
-    let rate = |from, to, value: fn(&Counts) -> f64| samples.tenant_rate(tenant, from, to, value);
     (0..to_us.saturating_sub(from_us) / step)
-        .filter_map(|number| {
+        .map_while(|number| {
             // A sample more, so that windows meet.
             let (from, to) = (from_us + number * step, from_us + (number + 1) * step + 1_100_000);
             Some(Window {
-                issued: rate(from, to, |counts| counts.pages_read)?,
-                waiting: rate(from, to, |counts| counts.page_wait_seconds)?,
+                issued: samples.tenant_rate(tenant, from, to, |counts| counts.pages_read)?,
+                waiting: waits.tenant_rate(tenant, from, to, |counts| counts.page_wait_seconds)?,
             })
         })
         .collect()

@@ -59,11 +59,14 @@ pub(super) fn arrivals(script: &Script, columns: &[Column], id: &str, title: &st
         ..Section::default()
     };
     let paper = (id == "figure-5").then_some(["49 % of the processor", "23 %", "27 %", ""].as_slice());
-    isolation_verdicts(columns, &mut section, paper.is_some());
+    isolation_verdicts(columns, &mut section, paper.is_some(), None);
     section.plots.extend(throughput_plot(script, columns, "T1's transactions a second"));
     section.plots.extend(cpu_plot(script, columns));
     section.tables.push(throughput_table("With all there", columns, paper));
     section.notes = failures(columns);
+    section
+        .notes
+        .extend(idle(&columns[0]).map(|idle| format!("There was little to be isolated from: {idle}.")));
     section
 }
 
@@ -82,9 +85,9 @@ pub(super) fn crowd(script: &Script, columns: &[Column]) -> Section {
         ),
         ..Section::default()
     };
-    isolation_verdicts(columns, &mut section, false);
-    let [kept, max_only, best_effort, alone] = [0, 1, 2, 3].map(|index| columns[index].median());
     let idle = idle(&columns[0]);
+    isolation_verdicts(columns, &mut section, false, idle.as_deref());
+    let [kept, max_only, best_effort, alone] = [0, 1, 2, 3].map(|index| columns[index].median());
     for (kind, paper) in TABLE_1 {
         let (Some((p99, _)), Some((by_itself, _))) = (kept.latency(kind), alone.latency(kind)) else {
             let verdict = Verdict::of(format!("{kind}: p99 at most 1.25 of alone"), "none ran", false);
@@ -119,23 +122,22 @@ fn idle(column: &Column) -> Option<String> {
     (busy < BUSY).then(|| format!("the server used {} of its core", percent(busy, false)))
 }
 
-/// That T1 keeps its throughput and its processor.
-fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: bool) {
+/// That T1 keeps its throughput and its processor; void if the run was `idle`.
+fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: bool, idle: Option<&str>) {
     let (kept, alone) = (columns[0].median(), columns[columns.len() - 1].median());
-    let idle = idle(&columns[0]);
     let t1_failed = (alone.rate() == 0.0).then_some("T1 did nothing while alone");
     let part = stats::share(kept.rate(), alone.rate());
     let measured = format!("{:.2} of {} a second", part, figure(alone.rate()));
     section.verdicts.push(
         Verdict::of("T1's throughput with reservations at least 0.95 of alone", measured, part >= KEPT)
-            .unless(t1_failed.or(idle.as_deref()))
+            .unless(t1_failed.or(idle))
             .beside(if with_share { "others 40 % less" } else { "" }),
     );
     let share = stats::share(kept.share, alone.share);
     let measured = format!("{} of the worker, {:.2} of alone", percent(kept.share, false), share);
     section.verdicts.push(
         Verdict::of("T1's processor with reservations at least 0.95 of alone", measured, share >= KEPT)
-            .unless(t1_failed.or(idle.as_deref()))
+            .unless(t1_failed.or(idle))
             .beside(if with_share { "49 % of 50 %" } else { "" }),
     );
 }

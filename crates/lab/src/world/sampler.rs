@@ -17,6 +17,7 @@ use super::{Postgres, Rowhouse, clock, process};
 use crate::Result;
 
 const PERIOD: Duration = Duration::from_secs(1);
+const PAGE_WAITS: &str = "select tenant, seconds from rowhouse.tenant_waits where wait = 'page read'";
 
 /// Sums of one tenant.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -53,30 +54,38 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins with a server of ours. With `with_waits` it is asked by SQL too, which takes the analytical path.
+    /// Begins with a server of ours. How long statements waited is left out.
     ///
     /// # Errors
     /// When the server does not answer.
-    pub async fn of_rowhouse(server: &Rowhouse, tenants: &[String], with_waits: bool) -> Result<Sampler> {
-        let admin = if with_waits { Some(server.admin().await?) } else { None };
+    pub async fn of_rowhouse(server: &Rowhouse, tenants: &[String]) -> Result<Sampler> {
         let (metrics, pid, tenants) = (server.metrics_address().to_owned(), server.pid(), tenants.to_vec());
         Metrics::fetch(&metrics).await?;
         Ok(Sampler::begin(async move || {
             let metrics = Metrics::fetch(&metrics).await?;
-            let mut sample = Sample {
+            Ok(Sample {
                 at_us: clock::now_us(),
                 tenants: tenants.iter().map(|tenant| (tenant.clone(), counts(&metrics, tenant))).collect(),
                 server_cpu_seconds: process::cpu_seconds(pid),
                 disk_bytes: process::disk_bytes(pid) as f64,
-            };
-            if let Some(admin) = &admin {
-                let waits = "select tenant, seconds from rowhouse.tenant_waits where wait = 'page read'";
-                for row in admin.query(waits, &[]).await? {
-                    if let Some(counts) = sample.tenants.get_mut(row.get::<_, &str>(0)) {
-                        counts.page_wait_seconds = row.get(1);
-                    }
-                }
+            })
+        }))
+    }
+
+    /// Begins to ask a server of ours how long statements waited for pages, and nothing else: that is asked by SQL, on the analytical
+    /// path, which is slow to answer where the worker is busy.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn of_waits(server: &Rowhouse) -> Result<Sampler> {
+        let admin = server.admin().await?;
+        Ok(Sampler::begin(async move || {
+            let mut sample = Sample::default();
+            for row in admin.query(PAGE_WAITS, &[]).await? {
+                let counts = Counts { page_wait_seconds: row.get(1), ..Counts::default() };
+                sample.tenants.insert(row.get(0), counts);
             }
+            sample.at_us = clock::now_us();
             Ok(sample)
         }))
     }

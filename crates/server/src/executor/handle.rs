@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use async_task::{FallibleTask, Runnable};
-use base::{TenantId, WorkerId};
+use base::{Nanos, TenantId, WorkerId};
 use env::IoTicket;
 use env::RemoteWaker;
 use governor::Policy;
@@ -19,14 +19,17 @@ use super::background::Background;
 use super::governing::Terms;
 use super::io_permits::IoAsked;
 use super::proxy::ProxyState;
-use super::worker::schedule_at_home;
+use super::worker::{current_serial, current_worker, schedule_at_home};
+use crate::pauses::Pauses;
 
 pub(super) type Account = Arc<TenantAccount>;
 
 /// What stands in a run queue.
 pub(super) enum Work {
-    /// And whether it is background work.
+    /// A task of this worker, and whether it is background work.
     Task(Runnable, bool),
+    /// A task of a tenant, which goes where the tenant's home is, and whether it is background work.
+    Resident(Runnable, bool),
     Proxy(Arc<ProxyState>),
 }
 
@@ -37,15 +40,35 @@ impl Work {
 
     pub(super) fn is_background(&self) -> bool {
         match self {
-            Work::Task(_, background) => *background,
+            Work::Task(_, background) | Work::Resident(_, background) => *background,
             Work::Proxy(proxy) => proxy.background.is_set(),
         }
     }
+
+    /// Sends a task to the queue that it now belongs to.
+    pub(super) fn reschedule(self) {
+        match self {
+            Work::Task(task, _) | Work::Resident(task, _) => task.schedule(),
+            Work::Proxy(_) => unreachable!("a proxy belongs to one worker"),
+        }
+    }
+}
+
+/// A tenant whose home the worker becomes.
+pub(super) struct Arrival {
+    pub(super) account: Account,
+    pub(super) terms: Terms,
+    /// Since when its tasks stand still.
+    pub(super) held_since: Nanos,
+    pub(super) pauses: Arc<Pauses>,
 }
 
 pub(super) enum Message {
     Ready(Account, Work),
     SetTerms(TenantId, Terms),
+    /// The terms of a tenant that is at home elsewhere and may have analytical threads here.
+    SetTermsOfGuest(TenantId, Terms),
+    Arrive(Box<Arrival>),
     SetPolicy(Policy),
     Forget(TenantId),
     /// An analytical thread waits for leave to read or write.
@@ -156,6 +179,15 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// A place among the unfinished, for a waker to be put there.
+    fn place_of_unfinished(&self) -> usize {
+        let mut unfinished = lock(&self.unfinished);
+        unfinished.free.pop().unwrap_or_else(|| {
+            unfinished.wakers.push(None);
+            unfinished.wakers.len() - 1
+        })
+    }
+
     /// Takes a tenant's account out if only this table and the worker's queue hold it.
     pub(super) fn retire(&self, tenant: TenantId) -> bool {
         let mut accounts = lock(&self.accounts);
@@ -205,16 +237,25 @@ impl WorkerHandle {
         F::Output: Send + 'static,
     {
         let account = self.0.account(tenant);
-        let place = {
-            let mut unfinished = lock(&self.0.unfinished);
-            unfinished.free.pop().unwrap_or_else(|| {
-                unfinished.wakers.push(None);
-                unfinished.wakers.len() - 1
-            })
-        };
-        let registration = Registration { worker: self.0.clone(), place };
-        let supervised = Supervised { future, tenant, _registration: registration };
-        let schedule = move |runnable| schedule_at_home(&account, Work::Task(runnable, background.is_set()));
+        self.spawn_scheduled(tenant, future, move |runnable| {
+            schedule_at_home(&account, Work::Task(runnable, background.is_set()));
+        })
+    }
+
+    /// As [`WorkerHandle::spawn`], the task's places in the queues found by `schedule`.
+    pub(super) fn spawn_scheduled<F>(
+        &self,
+        tenant: TenantId,
+        future: F,
+        schedule: impl Fn(Runnable) + Send + Sync + 'static,
+    ) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let registration = Registration { worker: self.0.clone(), place: self.0.place_of_unfinished() };
+        let place = registration.place;
+        let supervised = Supervised { future, tenant, registration };
         let (runnable, task) = async_task::spawn(supervised, schedule);
         lock(&self.0.unfinished).wakers[place] = Some(runnable.waker());
         runnable.schedule();
@@ -225,6 +266,12 @@ impl WorkerHandle {
     /// are queued too, and the meter holds it against that.
     pub fn set_terms(&self, tenant: TenantId, terms: Terms) {
         self.0.send(Message::SetTerms(tenant, terms));
+    }
+
+    /// As [`WorkerHandle::set_terms`] for a tenant that is at home elsewhere: what it still has here, analytical threads, is scheduled by
+    /// them.
+    pub(crate) fn set_terms_of_guest(&self, tenant: TenantId, terms: Terms) {
+        self.0.send(Message::SetTermsOfGuest(tenant, terms));
     }
 
     /// Changes what of the promises this worker keeps, from its next pick on. The meters are not told: they hold it against what was
@@ -241,6 +288,11 @@ impl WorkerHandle {
     /// The tenant's account on this worker, made if needed: what it used, readable at any time.
     pub fn account(&self, tenant: TenantId) -> Arc<TenantAccount> {
         self.0.account(tenant)
+    }
+
+    /// As [`WorkerHandle::account`] if the tenant had anything to do on this worker.
+    pub fn account_if_known(&self, tenant: TenantId) -> Option<Arc<TenantAccount>> {
+        lock(&self.0.accounts).by_tenant.get(&tenant).cloned()
     }
 
     /// Every account of this worker.
@@ -266,6 +318,19 @@ struct Registration {
     place: usize,
 }
 
+impl Registration {
+    /// Takes a place with the worker that polls the task, so that the worker's end is the task's.
+    fn follow(&mut self, waker: &Waker) {
+        if current_serial() == Some(self.worker.serial) {
+            return;
+        }
+        let Some(WorkerHandle(worker)) = current_worker() else { return };
+        let place = worker.place_of_unfinished();
+        lock(&worker.unfinished).wakers[place] = Some(waker.clone());
+        *self = Registration { worker, place };
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut unfinished = lock(&self.worker.unfinished);
@@ -281,7 +346,7 @@ impl Drop for Registration {
 struct Supervised<F> {
     future: F,
     tenant: TenantId,
-    _registration: Registration,
+    registration: Registration,
 }
 
 impl<F: Future> Future for Supervised<F> {
@@ -289,9 +354,12 @@ impl<F: Future> Future for Supervised<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let tenant = self.tenant;
-        // SAFETY: structural pinning of `future`: it is never moved out, and `Supervised` has neither `Drop` nor `Unpin`
-        // of its own.
-        let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
+        // SAFETY: structural pinning of `future` alone: it is never moved out, and `Supervised` has neither `Drop` nor `Unpin`
+        // of its own. The registration is not pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        this.registration.follow(cx.waker());
+        // SAFETY: as above.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
         match std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(poll) => poll.map(Some),
             Err(panic) => {

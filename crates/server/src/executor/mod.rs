@@ -3,7 +3,8 @@
 //!
 //! A [`Worker`] lives on one thread with one reactor. Other threads hold a [`WorkerHandle`]: they spawn tasks, wake
 //! them, read what each tenant used and stop the worker. Analytical threads stand in the run queues as [`Proxy`]s.
-//! State only the worker touches sits in a [`HomeCell`].
+//! State only the worker touches sits in a [`HomeCell`]. A tenant's [`Residence`] says which worker is its home; its tasks and its cells
+//! are there.
 //!
 //! A panic of a task ends that task alone; it is logged here, and whoever awaits the task gets `None`.
 
@@ -17,6 +18,7 @@ mod io_governing;
 mod io_intervals;
 mod io_permits;
 mod proxy;
+mod residence;
 mod run_queues;
 mod worker;
 
@@ -29,9 +31,13 @@ pub use home_cell::HomeCell;
 pub use io_governing::IoGoverning;
 pub(crate) use io_permits::WorkerPermits;
 pub use proxy::{PROXY_QUANTUM, Proxy};
+pub(crate) use residence::Held;
+pub use residence::Residence;
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
 pub(crate) use worker::{blocking_ios, io_opens_at};
 
+#[cfg(test)]
+mod move_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests;

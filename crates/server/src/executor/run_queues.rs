@@ -22,6 +22,10 @@ struct Queue {
     proxies: u32,
     /// The scheduler knows that all there is is background work.
     is_background: bool,
+    /// Tasks that stand still, in order, while the tenant is held.
+    held: Option<VecDeque<Waiting>>,
+    /// The tenant is at home elsewhere.
+    has_left: bool,
     /// What was popped and is not settled yet.
     running: Option<Running>,
     /// Polls and time charged since the last reconciliation; both zero if the queue is not in `touched`.
@@ -54,7 +58,8 @@ impl Queue {
     /// What could use a core of its own: all tasks together, which one worker runs, and each proxy.
     fn demand(&self) -> u32 {
         let waiting = self.ready() as u32 - self.proxies;
-        let tasks = u32::from(waiting > 0 || self.running == Some(Running::Task));
+        let is_held = self.held.as_ref().is_some_and(|held| !held.is_empty());
+        let tasks = u32::from(waiting > 0 || is_held || self.running == Some(Running::Task));
         tasks + self.proxies + u32::from(self.running == Some(Running::Proxy))
     }
 }
@@ -132,15 +137,21 @@ impl RunQueues {
 
     pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
         let is_proxy = work.is_proxy();
-        self.proxies += usize::from(is_proxy);
-        self.not_before = None;
         let index = account.queue;
         let over_limit = self.scheduler.over_limit(account.tenant);
         let queue = self.queue(account);
+        if let Some(held) = queue.held.as_mut().filter(|_| !is_proxy) {
+            held.push_back(Waiting { work, since: now, over_limit });
+            let demand = queue.demand();
+            self.feed.tasks(account.tenant, demand, now);
+            return;
+        }
         queue.line(work.is_background()).push_back(Waiting { work, since: now, over_limit });
         queue.proxies += u32::from(is_proxy);
         let was_empty = queue.ready() == 1;
         let demand = queue.demand();
+        self.proxies += usize::from(is_proxy);
+        self.not_before = None;
         self.rank(index, now);
         self.feed.tasks(account.tenant, demand, now);
         if was_empty {
@@ -164,6 +175,8 @@ impl RunQueues {
                 background: VecDeque::new(),
                 proxies: 0,
                 is_background: false,
+                held: None,
+                has_left: false,
                 running: None,
                 polls: 0,
                 polled: Nanos(0),
@@ -304,17 +317,92 @@ impl RunQueues {
     pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
         let Some(index) = self.by_tenant.remove(&tenant) else { return };
         let queue = self.queues[index].take().expect("a known tenant has a queue");
-        assert!(queue.ready() == 0, "work holds its account");
+        assert!(queue.ready() == 0 && queue.held.is_none(), "work holds its account");
         self.touched.retain(|touched| *touched != index);
         self.feed.remove(tenant, now);
         self.scheduler.remove(tenant);
+    }
+
+    /// Has the tenant's tasks stand still. The meter goes on counting that they want to run.
+    pub(super) fn hold(&mut self, account: &Account, now: Nanos) {
+        let queue = self.queue(account);
+        assert!(queue.held.is_none() && queue.running.is_none(), "a tenant is held once, and not by itself");
+        let was_ready = queue.ready() > 0;
+        let mut held = VecDeque::new();
+        for line in [&mut queue.work, &mut queue.background] {
+            let (proxies, tasks): (VecDeque<_>, VecDeque<_>) =
+                line.drain(..).partition(|waiting| waiting.work.is_proxy());
+            *line = proxies;
+            held.extend(tasks);
+        }
+        let (left, count) = (queue.ready(), held.len());
+        queue.held = Some(held);
+        self.ready -= count;
+        match left {
+            0 if was_ready => self.scheduler.blocked(account.tenant, now),
+            0 => {}
+            _ => self.rank(account.queue, now),
+        }
+    }
+
+    /// Has the tenant's tasks go on after [`RunQueues::hold`] at `since`.
+    pub(super) fn release(&mut self, account: &Account, since: Nanos, now: Nanos) {
+        self.feed.held_up(account.tenant, now - since, now);
+        let queue = self.queue(account);
+        let held = queue.held.take().expect("a tenant that is held");
+        if held.is_empty() {
+            return;
+        }
+        let was_empty = queue.ready() == 0;
+        let count = held.len();
+        for waiting in held {
+            queue.line(waiting.work.is_background()).push_back(waiting);
+        }
+        self.ready += count;
+        self.not_before = None;
+        self.rank(account.queue, now);
+        if was_empty {
+            self.scheduler.runnable(account.tenant, now);
+        }
+    }
+
+    /// Takes out the tasks of a tenant that is held since `since`: it is at home elsewhere from now on. Its analytical threads stay.
+    pub(super) fn depart(&mut self, account: &Account, since: Nanos, now: Nanos) -> Vec<Work> {
+        self.feed.held_up(account.tenant, now - since, now);
+        let queue = self.queue(account);
+        let held = queue.held.take().expect("a tenant is held before it leaves");
+        queue.has_left = true;
+        for waiting in &held {
+            account.add_wait(Wait::Runnable, now - waiting.since);
+        }
+        let demand = queue.demand();
+        self.feed.tasks(account.tenant, demand, now);
+        held.into_iter().map(|waiting| waiting.work).collect()
+    }
+
+    /// The tenant is at home here from now on.
+    pub(super) fn arrive(&mut self, account: &Account) {
+        self.queue(account).has_left = false;
+    }
+
+    /// Whether the tenant was at home here and is elsewhere now.
+    pub(super) fn has_left(&self, account: &Account) -> bool {
+        self.queues.get(account.queue).and_then(Option::as_ref).is_some_and(|queue| queue.has_left)
+    }
+
+    /// As [`RunQueues::has_left`].
+    pub(super) fn has_left_by_name(&self, tenant: TenantId) -> bool {
+        let index = self.by_tenant.get(&tenant);
+        index.and_then(|index| self.queues[*index].as_ref()).is_some_and(|queue| queue.has_left)
     }
 
     /// Takes all work out, of tenants over their limits too, for the worker's end.
     pub(super) fn take_all(&mut self, now: Nanos) -> Vec<Work> {
         let mut all = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
-            all.extend(queue.work.drain(..).chain(queue.background.drain(..)).map(|waiting| waiting.work));
+            let held = queue.held.iter_mut().flat_map(|held| held.drain(..));
+            let ready = queue.work.drain(..).chain(queue.background.drain(..));
+            all.extend(ready.chain(held).map(|waiting| waiting.work));
             (queue.proxies, queue.running) = (0, None);
             self.feed.tasks(queue.account.tenant, 0, now);
             self.scheduler.blocked(queue.account.tenant, now);

@@ -242,7 +242,7 @@ fn flush_is_started_before_a_proxy_gets_its_quantum() {
 fn home_cell_is_used_at_home_only_and_not_inside_itself() {
     let (_env, worker) = worker();
     let handle = worker.handle();
-    let cell = Arc::new(HomeCell::new(&handle, 1));
+    let cell = Arc::new(HomeCell::new(&Residence::new(A, &handle), 1));
     worker.enter(|| cell.with(|value| *value += 1));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cell.with(|_| ()))).is_err());
     let nested = || worker.enter(|| cell.with(|_| cell.with(|_| ())));

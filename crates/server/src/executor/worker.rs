@@ -11,7 +11,7 @@ use base::{Nanos, TenantId, VolumeNo, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
 
 use super::governing::Governing;
-use super::handle::{Account, Message, Shared, Work, WorkerHandle};
+use super::handle::{Account, Arrival, Message, Shared, Work, WorkerHandle};
 use super::io_gate::{Gate, WorkerIo};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
 use super::run_queues::RunQueues;
@@ -131,6 +131,14 @@ pub fn yield_now() -> impl Future<Output = ()> + Send {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    })
+}
+
+/// Runs `body` with the queues of the worker whose turn the caller is in, between two of their own steps.
+pub(super) fn with_queues<R>(body: impl FnOnce(&mut RunQueues) -> R) -> R {
+    CURRENT.with_borrow(|current| {
+        let local = current.as_ref().expect("the caller is in a worker's turn");
+        body(&mut local.queues.borrow_mut())
     })
 }
 
@@ -275,12 +283,33 @@ impl Worker {
         for message in mail.drain(..) {
             let mut queues = self.local.queues.borrow_mut();
             match message {
+                // Sent here by who had looked for the tenant before it left.
+                Message::Ready(account, work @ Work::Resident(..)) if queues.has_left(&account) => {
+                    drop(queues);
+                    work.reschedule();
+                }
                 Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
+                Message::Arrive(arrival) => {
+                    let Arrival { account, terms, held_since, pauses } = *arrival;
+                    // Not the turn's beginning: the tenant may have been held after it.
+                    let now = self.env.now();
+                    queues.set_terms(account.tenant, &terms, now);
+                    queues.arrive(&account);
+                    let home = Some(u32::from(self.local.shared.id.0));
+                    self.governing.set_terms(account.tenant, &terms, home, now);
+                    pauses.record(now - held_since);
+                }
+                Message::SetTermsOfGuest(tenant, terms) => {
+                    queues.set_terms(tenant, &terms, self.local.now.get());
+                }
                 Message::SetTerms(tenant, terms) => {
                     queues.set_terms(tenant, &terms, self.local.now.get());
-                    // The server's own tasks are on every worker.
-                    let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
-                    self.governing.set_terms(tenant, &terms, home, self.local.now.get());
+                    // Of one that has left meanwhile, its new home was told.
+                    if !queues.has_left_by_name(tenant) {
+                        // The server's own tasks are on every worker.
+                        let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
+                        self.governing.set_terms(tenant, &terms, home, self.local.now.get());
+                    }
                 }
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
@@ -310,7 +339,7 @@ impl Worker {
             let Some((index, work)) = local.queues.borrow_mut().pop(now) else { return Ok(polls) };
             polls += 1;
             match work {
-                Work::Task(runnable, _) => {
+                Work::Task(runnable, _) | Work::Resident(runnable, _) => {
                     let tenant = local.queues.borrow().tenant_of(index);
                     local.polling.set(Some((tenant, mark)));
                     runnable.run();

@@ -17,7 +17,7 @@ use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
 use super::published::{Known, Published};
 use crate::StartError;
-use crate::executor::{Governing, Wait};
+use crate::executor::{Governing, TenantAccount, Wait};
 use crate::shared::Shared;
 use crate::tenants::Names;
 use crate::work_memory::WorkMemoryAudit;
@@ -250,7 +250,11 @@ impl Collector {
             let entry = shared.tenants.get(*tenant)?;
             let row = entry.row();
             let (resident, pages) = entry.home.page_figures();
-            let on_worker = entry.home.worker().account(*tenant);
+            let on_workers: Vec<_> = shared.accounts_of(*tenant).collect();
+            let sum = |(time, count): (Nanos, u64), (more, times): (Nanos, u64)| (time + more, count + times);
+            let counted = |each: &dyn Fn(&TenantAccount) -> (Nanos, u64)| {
+                on_workers.iter().fold((Nanos(0), 0), |so_far, account| sum(so_far, each(account)))
+            };
             let known = Known {
                 name: row.name,
                 promise: row.promise,
@@ -260,8 +264,8 @@ impl Collector {
                 page_reads: pages.reads,
                 page_writes: pages.write_backs,
                 sessions: shared.sessions.count_of(*tenant) as u64,
-                running: (on_worker.used(), on_worker.polls()),
-                waits: Wait::ALL.map(|wait| on_worker.waited(wait)),
+                running: counted(&|account| (account.used(), account.polls())),
+                waits: Wait::ALL.map(|wait| counted(&|account| account.waited(wait))),
             };
             Some((*tenant, Arc::new(known)))
         };

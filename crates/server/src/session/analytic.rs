@@ -19,7 +19,7 @@ impl Connection {
     ) -> Result<(), Failed> {
         request.limits = self.home.query_limits();
         let (worker, background) = (self.home.worker(), self.control.background.clone());
-        let events = self.shared.analytic.start(worker, self.control.tenant, request, background)?;
+        let events = self.shared.analytic.start(&worker, self.control.tenant, request, background)?;
         let _watched = self.watch.begin_query(&patience.statement, events.meter());
         loop {
             let event = self.race_with_client(patience, events.next()).await?;

@@ -14,7 +14,7 @@ use super::messages::Left;
 use super::output::Output;
 use super::stopwatch::Stopwatch;
 use super::watch::Watch;
-use crate::executor::{TenantAccount, Wait};
+use crate::executor::Wait;
 use crate::reception::Authenticated;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -61,8 +61,6 @@ pub(super) struct Connection {
     pub(super) conversation: Conversation,
     pub(super) session: Session,
     pub(super) watch: Arc<Watch>,
-    /// Of its tenant on its worker.
-    pub(super) account: Arc<TenantAccount>,
     /// The opening of the tenant that the session belongs to.
     pub(super) incarnation: u64,
     pub(super) copying: Option<Resume>,
@@ -114,7 +112,6 @@ pub(crate) async fn serve(
     };
     let mut connection = Connection {
         shared,
-        account: home.worker().account(control.tenant),
         home,
         control,
         stream: client.stream,
@@ -236,7 +233,7 @@ impl Connection {
         let began = env::now();
         let received = self.control.race_idle(deadline, self.stream.recv(input)).await;
         let now = env::now();
-        self.account.add_wait(Wait::Client, now - began);
+        self.home.add_wait(Wait::Client, now - began);
         self.stopwatch.received(now);
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
@@ -299,7 +296,7 @@ impl Connection {
         if let Some(observed) = self.session.observed() {
             let began = env::now();
             let durable = self.control.race_idle(None, self.home.wait_durable(observed)).await;
-            self.account.add_wait(Wait::LogFlush, env::now() - began);
+            self.home.add_wait(Wait::LogFlush, env::now() - began);
             match durable {
                 Ok(durable) => durable?,
                 // What the output says may not be told, and is not.

@@ -23,6 +23,12 @@ impl Connection {
                 self.backup(&name, patience).await?;
                 Ok(HostOutcome::Done { tag: "BACKUP TENANT", notices: Vec::new() })
             }
+            HostStatement::MoveTenant { name, worker } => {
+                let shared = self.shared.clone();
+                // Raced: a long change of the tenant may keep it where it is for long.
+                self.race_with_client(patience, statements::place(&shared, &name, worker)).await??;
+                Ok(HostOutcome::Done { tag: "ALTER TENANT", notices: Vec::new() })
+            }
             HostStatement::RestoreTenant { name, options } => {
                 self.restoring = Some(restoring::from_client(&self.shared, name, options)?);
                 Ok(HostOutcome::CopyIn("RESTORE TENANT"))

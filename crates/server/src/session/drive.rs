@@ -106,7 +106,7 @@ impl Connection {
         }
         let outcome = self.await_end(pause, patience).await;
         if let Some(kind) = kind {
-            self.account.add_wait(kind, env::now() - began);
+            self.home.add_wait(kind, env::now() - began);
         }
         outcome
     }

@@ -20,6 +20,7 @@ use super::registry::TenantRow;
 use super::runaway::StoredRule;
 use super::{Entry, Home, SYSTEM_TENANT, making, promises};
 use crate::data_dir::tenant_files;
+use crate::placement;
 use crate::shared::Shared;
 
 /// Rows of the table read by one statement.
@@ -37,6 +38,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
     load_named(shared).await?;
     load_system(shared, &system).await?;
     let (mut last, mut unmade, mut dropped) = (TenantId::SYSTEM, Vec::new(), FxHashSet::default());
+    let mut live = Vec::new();
     loop {
         let rows = query(shared, &system, select_after(last)).await?;
         for row in &rows {
@@ -46,14 +48,13 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             match state {
                 State::Live => {
                     let row = promises::of_loaded(shared, id, row);
-                    let home = Home::of(shared, id, &row.volume)?;
                     if row.name == SYSTEM_TENANT {
                         tracing::error!(
                             tenant = id.0,
                             "a tenant is called \"{SYSTEM_TENANT}\", which is the server's own name now: rename it, or the server's own tenant cannot be altered"
                         );
                     }
-                    shared.tenants.insert(Entry::new(id, home, row));
+                    live.push((id, row));
                 }
                 State::Making => unmade.push((id, row)),
                 State::Dropped => {
@@ -65,6 +66,11 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             break;
         }
     }
+    let homes = placement::at_start(shared, &live);
+    for ((id, row), worker) in live.into_iter().zip(homes) {
+        let home = Home::of(shared, id, &row.volume, worker)?;
+        shared.tenants.insert(Entry::new(id, home, row));
+    }
     load_runaway_rules(shared).await?;
     for (id, row) in unmade {
         tracing::info!(
@@ -72,7 +78,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
             name = row.name,
             "a tenant's making was cut short: what is left is removed"
         );
-        making::undo(shared, &Home::of(shared, id, &row.volume)?).await?;
+        making::undo(shared, &placement::found(shared, id, &row.volume, &row.promise)?).await?;
     }
     remove_files_of(shared, &dropped)
 }

@@ -45,7 +45,7 @@ impl Home {
     pub(crate) async fn checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         let home = self.clone();
         // A task of its own: dropped half-way it would close the file for further checkpoints.
-        let task = self.worker().spawn(self.id(), async move { home.do_checkpoint(pace).await });
+        let task = self.spawn(async move { home.do_checkpoint(pace).await });
         task.await.unwrap_or_else(|| Err(SqlError::internal("a checkpoint did not finish")))
     }
 
@@ -64,7 +64,7 @@ impl Home {
         if self.since_checkpoint().is_some() {
             let home = self.clone();
             // Failures are logged where they happen; the next look tries again.
-            self.worker().spawn(self.id(), async move { drop(home.do_checkpoint(Pace::Now).await) }).detach();
+            self.spawn(async move { drop(home.do_checkpoint(Pace::Now).await) }).detach();
         } else {
             self.hurry_checkpoint();
         }
@@ -90,12 +90,12 @@ impl Home {
         let commit = begun.commit;
         let of_now = self.is_of_now(&begun);
         let published = self.finish_checkpoint(begun);
-        if of_now && self.log().failure().is_none() {
+        if of_now && self.log().writer().failure().is_none() {
             self.note_checkpoint(outcome.clone().err());
         }
         outcome?;
         if published {
-            self.log().release_through(self.id(), commit);
+            self.log().writer().release_through(self.id(), commit);
             self.count_checkpoint();
         }
         Ok(())

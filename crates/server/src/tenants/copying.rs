@@ -57,7 +57,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, name: &str) -> SqlResult<Pieces> {
             let _ = to.send(Err(error)).await;
         }
     };
-    entry.home.worker().spawn(entry.id, task).detach();
+    entry.home.spawn(task).detach();
     Ok(Pieces(from))
 }
 

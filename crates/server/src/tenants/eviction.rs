@@ -110,7 +110,7 @@ impl Evictor {
             let mut own = (!is_short).then(VictimChoice::default);
             loop {
                 let (visited, choice) = (home.clone(), own.as_ref().unwrap_or(&self.choice).clone());
-                let visit = home.worker().spawn(home.id(), async move { visited.make_room(choice).await });
+                let visit = home.spawn(async move { visited.make_room(choice).await });
                 // After a visit that panicked the choice goes on as it was.
                 let Some(visit) = visit.await else { break };
                 *own.as_mut().unwrap_or(&mut self.choice) = visit.choice;
@@ -195,7 +195,7 @@ impl Home {
     /// 58030 or 53100: the changed pages cannot be written.
     pub(crate) async fn evict_all(self: &Arc<Home>) -> SqlResult<Option<u64>> {
         let home = self.clone();
-        let task = self.worker().spawn(self.id(), async move {
+        let task = self.spawn(async move {
             if !home.is_open() {
                 return Ok(None);
             }

@@ -8,35 +8,36 @@
 //! memory, its sessions end with 57P02, and it reopens from its root and the durable log.
 
 mod checkpointing;
+mod leaving;
+mod reclaiming;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
+use base::{ByteCount, Lsn, Nanos, SlotNo, SqlError, SqlResult, SqlState, TenantId, VolumeNo, WorkerId};
 use env::Env;
 use futures::future::{BoxFuture, FutureExt, Shared as SharedFuture};
 use governor::{MemoryShare, Promise, TenantWorkMemory};
 use rustc_hash::FxHashMap;
 use sql::session::{self, QueryLimits, TempSpace};
-use storage::redo::{LogWriter, RedoIndex};
+use storage::redo::RedoIndex;
 use storage::{Hurry, PageCounters, PageTally};
-use tenant::{Interrupt, PageRequest, Tenant};
+use tenant::{PageRequest, Tenant};
 
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
-use crate::executor::{HomeCell, Terms, WorkerHandle, yield_now};
+use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::StatementLimits;
 use crate::tenants::checkpoints::Pace;
+use crate::tenants::home_log::HomeLog;
 use crate::tenants::maintenance::read_logs;
+use crate::tenants::moving::MoveState;
 use crate::tenants::sink::CountingSink;
 use crate::tenants::statement_times::StatementTimes;
-
-/// Pages of dropped trees released in one turn.
-const RECLAIM_PAGES_A_TURN: usize = 256;
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
@@ -50,8 +51,7 @@ pub(crate) struct Home {
     /// On which what is read and written is charged to it.
     env: Env,
     path: PathBuf,
-    worker: WorkerHandle,
-    log: LogWriter,
+    residence: Arc<Residence>,
     log_volume: VolumeNo,
     shared: Weak<Shared>,
     cell: HomeCell<State>,
@@ -76,6 +76,7 @@ pub(crate) struct Home {
     statement_limits: Arc<StatementLimits>,
     /// As the worker was last told.
     terms: Mutex<Terms>,
+    pub(super) moving: MoveState,
 }
 
 const NO_LIMIT: u64 = u64::MAX;
@@ -98,6 +99,7 @@ impl Drop for Copying {
 
 struct State {
     tenant: Option<Box<Tenant>>,
+    log: HomeLog,
     /// Counts openings, so that a session of an earlier one is not taken for one of this.
     incarnation: u64,
     /// Woken at every change of phase, and at the end of a checkpoint.
@@ -150,11 +152,16 @@ fn unreadable(error: &dyn std::fmt::Display) -> SqlError {
 }
 
 impl Home {
-    /// The home of a tenant whose data file is on `volume`; touches no file.
+    /// The home of a tenant whose data file is on `volume`, at first on `worker`; touches no file.
     ///
     /// # Errors
     /// 42704 for an unknown volume.
-    pub(crate) fn of(shared: &Arc<Shared>, id: TenantId, volume: &str) -> SqlResult<Arc<Home>> {
+    pub(crate) fn of(
+        shared: &Arc<Shared>,
+        id: TenantId,
+        volume: &str,
+        worker: WorkerId,
+    ) -> SqlResult<Arc<Home>> {
         let config = &shared.config;
         let dir = if volume == DEFAULT_VOLUME {
             &config.data_dir
@@ -164,7 +171,8 @@ impl Home {
                 || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("volume \"{volume}\" does not exist"));
             &found.ok_or_else(unknown)?.1
         };
-        let seat = shared.worker_of(id);
+        let seat = shared.seat(worker);
+        let residence = Residence::new(id, &seat.handle);
         let temp = config.data_dir.join(TEMP_DIR).join(id.to_string());
         let volume_no = config.volume_no(volume).expect("its directory was found");
         let spill = shared.io_accounts.of(id, DATA_VOLUME);
@@ -172,6 +180,7 @@ impl Home {
         let reserves = [shared.reserve_of(volume).clone(), shared.log_reserve().clone()];
         let state = State {
             tenant: None,
+            log: HomeLog::new(seat.log.clone()),
             incarnation: 0,
             waiters: Vec::new(),
             loads: FxHashMap::default(),
@@ -187,9 +196,8 @@ impl Home {
             id,
             env: shared.env.charging(&shared.io_accounts.of(id, volume_no)),
             path: tenant_file(dir, id),
-            cell: HomeCell::new(&seat.handle, state),
-            worker: seat.handle.clone(),
-            log: seat.log.clone(),
+            cell: HomeCell::new(&residence, state),
+            residence,
             log_volume: config.log_volume(),
             shared: Arc::downgrade(shared),
             phase: AtomicU8::new(CLOSED),
@@ -206,6 +214,7 @@ impl Home {
             memory_share: Arc::default(),
             statement_limits: Arc::default(),
             terms: Mutex::default(),
+            moving: MoveState::default(),
         }))
     }
 
@@ -231,8 +240,41 @@ impl Home {
         &self.env
     }
 
-    pub(crate) fn worker(&self) -> &WorkerHandle {
-        &self.worker
+    /// The worker that is its home at the moment.
+    pub(crate) fn worker(&self) -> WorkerHandle {
+        self.residence.worker()
+    }
+
+    pub(super) fn residence(&self) -> &Arc<Residence> {
+        &self.residence
+    }
+
+    /// Starts a task of the tenant at its home, with which it moves. From any thread.
+    pub(crate) fn spawn<F>(&self, task: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.residence.spawn(task)
+    }
+
+    /// As [`Home::spawn`] for a task that is background work while `background` says so.
+    pub(crate) fn spawn_with<F>(&self, background: Background, task: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.residence.spawn_with(background, task)
+    }
+
+    /// Whether the caller runs on the home worker.
+    pub(crate) fn is_here(&self) -> bool {
+        self.residence.is_here()
+    }
+
+    /// Counts a wait of one of the tenant's tasks that has ended. At home only.
+    pub(crate) fn add_wait(&self, wait: Wait, time: Nanos) {
+        self.residence.add_wait(wait, time);
     }
 
     /// Puts a promise in force: what the governor keeps from the worker's next turn on, for what is queued too, the rest from the
@@ -247,7 +289,7 @@ impl Home {
                 Some(shared) => {
                     shared.workers.iter().for_each(|seat| seat.handle.set_terms(self.id, next));
                 }
-                None => self.worker.set_terms(self.id, next),
+                None => self.tell_terms(next),
             }
         }
         drop(terms);
@@ -413,7 +455,7 @@ impl Home {
         let mut sink = CountingSink {
             tenant: self.id,
             log_volume: self.log_volume,
-            log: &self.log,
+            log: &state.log,
             refusal: state.refusal.as_ref(),
             reserves: &self.reserves,
             is_system: self.id == TenantId::SYSTEM,
@@ -495,14 +537,15 @@ impl Home {
     /// # Errors
     /// Fatal, 58030 or 53100: the log failed, and what was to be told must not be.
     pub(crate) async fn wait_durable(&self, lsn: Lsn) -> SqlResult<()> {
-        self.log.wait_durable(lsn).await.map_err(|error| {
+        let log = self.cell.with(|state| state.log.clone());
+        log.wait_durable(lsn).await.map_err(|error| {
             let message = format!("changes could not be made durable: {error}");
             SqlError::fatal(tenant::state_of_log_failure(&error), message)
         })?;
-        let durable = self.log.durable();
         self.cell.with(|state| {
-            if let Some(tenant) = &mut state.tenant {
-                tenant.durable(durable);
+            // Moved meanwhile, it knows already that all of the log before is durable.
+            if let Some(tenant) = state.tenant.as_mut().filter(|_| state.log.is_same(&log)) {
+                tenant.durable(log.durable());
             }
         });
         Ok(())
@@ -523,7 +566,7 @@ impl Home {
         let load = self.cell.with(|state| {
             let load = state.loads.entry(key).or_insert_with(|| {
                 // A task of its own: whoever asked may go away while others wait.
-                let task = self.worker.spawn(self.id, async move {
+                let task = self.spawn(async move {
                     let outcome = home.do_load_page(request).await;
                     home.cell.with(|state| state.loads.remove(&key));
                     outcome
@@ -556,37 +599,6 @@ impl Home {
         Ok(())
     }
 
-    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
-    pub(crate) async fn reclaim(self: &Arc<Home>) {
-        loop {
-            let step = self.cell.with(|state| match &mut state.tenant {
-                Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
-                    Err(Interrupt::Miss(page)) => {
-                        tenant.page_to_reclaim(page).map(|request| (true, request)).map_err(Interrupt::Error)
-                    }
-                    other => other.map(|more| (more, None)),
-                },
-                None => Ok((false, None)),
-            });
-            match step {
-                Ok((false, _)) => return,
-                Ok((true, None)) => yield_now().await,
-                Ok((true, Some(request))) => {
-                    if self.load_page(request).await.is_err() {
-                        self.cell.with(|state| state.tenant.as_mut().map(|tenant| tenant.reclaim_failed()));
-                    }
-                }
-                Err(interrupt) => {
-                    let error = interrupt.into_error().expect("releasing pages waits for nobody");
-                    tracing::error!(
-                        tenant = self.id.0, %error,
-                        "a dropped table or index has a damaged page: its space is kept until `rowhouse repair`"
-                    );
-                }
-            }
-        }
-    }
-
     // ---- life ----
 
     /// Makes the tenant's data file; the tenant stays closed. Callable from any thread; after `Ok` it survives power
@@ -599,7 +611,7 @@ impl Home {
             return Err(spent.refusal());
         }
         let home = self.clone();
-        let task = self.worker.spawn(self.id, async move {
+        let task = self.spawn(async move {
             let (env, path) = (home.env.clone(), home.path.clone());
             let made = Tenant::create(&env, &path, home.id, &owner, verifier.as_deref()).await;
             made.map(drop).map_err(|error| {
@@ -651,7 +663,7 @@ impl Home {
                     });
                     let home = self.clone();
                     // A task of its own: whoever asked may go away meanwhile.
-                    self.worker.spawn(self.id, async move { home.do_open().await }).detach();
+                    self.spawn(async move { home.do_open().await }).detach();
                 }
                 phase => {
                     self.phase_changed(phase).await;
@@ -684,7 +696,7 @@ impl Home {
                 self.cell.with(|state| self.opened(state, tenant));
                 // Open before it is noted: whoever reads the list drops what is not open.
                 if let Ok(shared) = self.shared() {
-                    shared.worker_of(self.id).note_open(&self);
+                    shared.seat(self.worker().id()).note_open(&self);
                 }
             }
             Err(error) => {
@@ -720,7 +732,8 @@ impl Home {
         let redo = match redo {
             Some(redo) => redo,
             None => {
-                self.wait_durable(self.log.appended()).await?;
+                let appended = self.cell.with(|state| state.log.appended());
+                self.wait_durable(appended).await?;
                 read_logs(&shared).map_err(|error| unreadable(&error))?
             }
         };
@@ -740,15 +753,18 @@ impl Home {
         Ok(())
     }
 
+    /// Whether it is open and nobody has used it since `idle_since`.
+    pub(super) fn is_unused(&self, shared: &Shared, idle_since: Nanos) -> bool {
+        shared.sessions.count_of(self.id) == 0
+            && !self.is_being_copied()
+            && self.last_used.load(Ordering::Relaxed) <= idle_since.0
+            && self.is_open()
+    }
+
     /// Closes the tenant if nobody uses it and it was idle since `idle_since`; true if it is closed then. At home only.
     pub(crate) async fn close_if_unused(self: &Arc<Home>, idle_since: Nanos) -> bool {
         let Ok(shared) = self.shared() else { return false };
-        let unused = || {
-            shared.sessions.count_of(self.id) == 0
-                && !self.is_being_copied()
-                && self.last_used.load(Ordering::Relaxed) <= idle_since.0
-                && self.is_open()
-        };
+        let unused = || self.is_unused(&shared, idle_since);
         if !unused() || self.checkpoint(Pace::Spread).await.is_err() {
             return false;
         }
@@ -782,7 +798,7 @@ impl Home {
     /// 58030 if the file cannot be removed; the tenant is gone all the same.
     pub(crate) async fn remove(self: &Arc<Home>) -> SqlResult<()> {
         let home = self.clone();
-        let task = self.worker.spawn(self.id, async move {
+        let task = self.spawn(async move {
             while home.cell.with(|state| state.checkpointing) || home.phase.load(Ordering::Relaxed) == OPENING
             {
                 env::sleep(Nanos::from_millis(1)).await;
@@ -791,6 +807,7 @@ impl Home {
                 state.tenant = None;
                 home.set_phase(state, DROPPED);
             });
+            home.residence.vacate();
             let disk = home.shared()?.env.disk.clone();
             let outcome = match disk.remove(&home.path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -844,7 +861,8 @@ impl Home {
         });
     }
 
-    pub(super) fn log(&self) -> &LogWriter {
-        &self.log
+    /// The log of its home. At home only.
+    pub(super) fn log(&self) -> HomeLog {
+        self.cell.with(|state| state.log.clone())
     }
 }

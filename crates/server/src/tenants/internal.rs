@@ -18,7 +18,7 @@ pub(crate) type TextRow = Vec<Option<String>>;
 /// called from any thread.
 pub(crate) async fn query(shared: &Arc<Shared>, home: &Arc<Home>, sql: String) -> SqlResult<Vec<TextRow>> {
     let (task_shared, task_home) = (shared.clone(), home.clone());
-    let task = home.worker().spawn(home.id(), async move { run(&task_shared, &task_home, &sql).await });
+    let task = home.spawn(async move { run(&task_shared, &task_home, &sql).await });
     task.await.unwrap_or_else(|| Err(SqlError::internal("an internal statement did not finish")))
 }
 
@@ -70,7 +70,7 @@ async fn drive(
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();
                 let events =
-                    shared.analytic.start(home.worker(), home.id(), *request, Background::default())?;
+                    shared.analytic.start(&home.worker(), home.id(), *request, Background::default())?;
                 loop {
                     let event = events.next().await;
                     let done = matches!(event, AnalyticEvent::Done(_));

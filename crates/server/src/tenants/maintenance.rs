@@ -28,7 +28,11 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
         env::sleep(TICK).await;
         let now = env::now();
         for home in shared.workers[index].open_homes() {
-            tend(&shared, &home, now).await;
+            // Who has just moved is looked after where it is now.
+            if home.is_here() && needs_tending(&shared, &home, now) {
+                let (tended, shared) = (home.clone(), shared.clone());
+                home.spawn(async move { tend(&shared, &tended, now).await }).await;
+            }
         }
     }
 }
@@ -48,19 +52,33 @@ pub(crate) async fn keep_log(shared: Arc<Shared>) {
     }
 }
 
-async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
-    home.reclaim().await;
+/// Looks at a tenant in this turn of its home; true if something takes more than that.
+fn needs_tending(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
     home.look_at_space();
+    home.reclaim_some() || needs_checkpoint(shared, home, now) || may_be_closed(shared, home, now)
+}
+
+fn needs_checkpoint(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
     let config = &shared.config;
-    let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return };
+    let Some((logged, checkpointed_at)) = home.since_checkpoint() else { return false };
     let old = logged > ByteCount(0) && now - checkpointed_at >= config.checkpoint_interval;
     let of_space = home.storage_max().is_some_and(|max| logged.0 >= max.0 / TENANT_SPACE_PART);
-    if logged.0 >= config.log_limit.0 / TENANT_LOG_PART || of_space || old || home.is_refusing() {
+    logged.0 >= config.log_limit.0 / TENANT_LOG_PART || of_space || old || home.is_refusing()
+}
+
+fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
+    home.id() != TenantId::SYSTEM && home.is_unused(shared, now - shared.config.tenant_close_after)
+}
+
+/// As a task of the tenant.
+async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
+    home.reclaim().await;
+    if needs_checkpoint(shared, home, now) {
         // A failure is logged where it happens; the next tick tries again.
         let _ = home.checkpoint(Pace::Spread).await;
     }
-    if home.id() != TenantId::SYSTEM {
-        home.close_if_unused(now - config.tenant_close_after).await;
+    if may_be_closed(shared, home, now) {
+        home.close_if_unused(now - shared.config.tenant_close_after).await;
     }
 }
 
@@ -84,9 +102,10 @@ async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
         return;
     };
     let home = entry.home.clone();
-    let task = home.worker().clone().spawn(tenant, async move {
-        home.open().await?;
-        home.checkpoint(Pace::Now).await
+    let opened = home.clone();
+    let task = home.spawn(async move {
+        opened.open().await?;
+        opened.checkpoint(Pace::Now).await
     });
     if let Some(Err(error)) = task.await {
         tracing::error!(tenant = tenant.0, %error, "a tenant could not be recovered");
@@ -106,7 +125,10 @@ pub(crate) async fn recover_tails(shared: Arc<Shared>) {
 pub(crate) fn forget_lost(shared: &Arc<Shared>, worker: WorkerId) -> Result<(), RedoError> {
     let redo = read_logs(shared)?;
     for home in shared.workers[usize::from(worker.0)].open_homes() {
-        home.forget_lost(redo.clone());
+        // One that is just coming here has nothing in this log.
+        if home.is_here() {
+            home.forget_lost(redo.clone());
+        }
     }
     Ok(())
 }
@@ -127,9 +149,14 @@ pub(super) fn read_logs(shared: &Shared) -> Result<RedoIndex, RedoError> {
 /// Checkpoints every open tenant of worker `index`.
 pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
     for home in shared.workers[index].open_homes() {
-        while home.since_checkpoint().is_none() && home.is_open() {
-            env::sleep(Nanos::from_millis(1)).await;
-        }
-        let _ = home.checkpoint(Pace::Now).await;
+        let last = home.clone();
+        let task = home.spawn(async move {
+            while last.since_checkpoint().is_none() && last.is_open() {
+                env::sleep(Nanos::from_millis(1)).await;
+            }
+            last.checkpoint(Pace::Now).await
+        });
+        // Failures are logged where they happen.
+        let _ = task.await;
     }
 }

@@ -27,7 +27,7 @@ impl Home {
             let keep = async move {
                 home.with_tenant(|tenant| home.keep_memory_promise(tenant));
             };
-            self.worker().spawn(self.id(), keep).detach();
+            self.spawn(keep).detach();
         }
     }
 

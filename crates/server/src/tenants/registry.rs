@@ -41,12 +41,18 @@ impl Entry {
     /// Changes its row and puts what it promises in force. For who may change it, see [`super::claims`].
     pub(super) fn change_row(&self, change: impl FnOnce(&mut TenantRow)) {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = row.promise.cpu.reserved;
         change(&mut row);
         self.home.set_promise(&row.promise);
+        if row.promise.cpu.reserved != before
+            && let Some(shared) = self.home.shared_if_running()
+        {
+            shared.placement.ask();
+        }
     }
 
     /// Looks at its row without a copy.
-    pub(super) fn with_row<T>(&self, look: impl FnOnce(&TenantRow) -> T) -> T {
+    pub(crate) fn with_row<T>(&self, look: impl FnOnce(&TenantRow) -> T) -> T {
         look(&self.row.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -99,11 +105,15 @@ impl Tenants {
         self.lock().by_id.get(&id).cloned()
     }
 
+    /// All tenants.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
     /// All tenants by name.
     pub(crate) fn list(&self) -> Vec<(String, Arc<Entry>)> {
-        let entries: Vec<_> = self.lock().by_id.values().cloned().collect();
         let named = |entry: Arc<Entry>| (entry.with_row(|row| row.name.clone()), entry);
-        let mut list: Vec<_> = entries.into_iter().map(named).collect();
+        let mut list: Vec<_> = self.entries().into_iter().map(named).collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list
     }

@@ -22,6 +22,7 @@ use super::promises::{self, Beginnings};
 use super::{Home, Subject, file_failed, making, statements};
 use crate::data_dir::DEFAULT_VOLUME;
 use crate::executor::yield_now;
+use crate::placement;
 use crate::shared::Shared;
 
 /// Pieces received and not written: 1 MiB.
@@ -187,10 +188,11 @@ fn start(
     new: NewTenant,
 ) -> SqlResult<Restoring> {
     // What WITH says is checked before anything is made.
-    let volume = promises::new_row(shared, String::new(), new.begins.clone(), &new.with)?.0.volume;
+    let row = promises::new_row(shared, String::new(), new.begins.clone(), &new.with)?.0;
+    let volume = row.volume;
     let id = shared.tenants.new_id();
-    let home = Home::of(shared, id, &volume)?;
-    let worker = home.worker().clone();
+    let home = placement::found(shared, id, &volume, &row.promise)?;
+    let at_home = home.clone();
     let (tell, outcome) = oneshot::channel();
     let cancelled = Arc::new(AtomicBool::new(false));
     let (task_shared, task_cancelled) = (shared.clone(), cancelled.clone());
@@ -203,7 +205,7 @@ fn start(
         // Whoever asked may be gone.
         let _ = tell.send(made);
     };
-    worker.spawn(id, task).detach();
+    at_home.spawn(task).detach();
     Ok(Restoring { outcome, cancelled, to, gathered: Vec::new() })
 }
 

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState, TenantId, VolumeNo};
-use storage::redo::LogWriter;
 use tenant::{Demand, RedoSet, RedoSink};
 
 use crate::executor;
 use crate::space_reserve::SpaceReserve;
+use crate::tenants::home_log::HomeLog;
 
 /// The worker's log, counting what goes into it.
 pub(super) struct CountingSink<'a> {
     pub(super) tenant: TenantId,
     /// The volume that the log is on.
     pub(super) log_volume: VolumeNo,
-    pub(super) log: &'a LogWriter,
+    pub(super) log: &'a HomeLog,
     /// Why the tenant's data file takes no checkpoint, if it does not.
     pub(super) refusal: Option<&'a SqlError>,
     /// Of the volumes of the tenant's data file and of its log.
@@ -41,7 +41,7 @@ impl RedoSink for CountingSink<'_> {
         {
             return Err(spent.refusal());
         }
-        RedoSink::admit(self.log, len, demand)
+        RedoSink::admit(self.log.writer(), len, demand)
     }
 
     fn opens_at(&self) -> Option<Nanos> {
@@ -49,23 +49,23 @@ impl RedoSink for CountingSink<'_> {
     }
 
     fn begin_set(&mut self, tenant: TenantId) -> RedoSet {
-        RedoSet::Logged(self.log.begin_parts(tenant))
+        RedoSet::Logged(self.log.writer().begin_parts(tenant))
     }
 
     fn append_to_set(&mut self, set: &mut RedoSet, bytes: &[u8]) -> Lsn {
         *self.logged += ByteCount(bytes.len() as u64);
-        RedoSink::append_to_set(&mut self.log.clone(), set, bytes)
+        self.log.position(RedoSink::append_to_set(&mut self.log.writer().clone(), set, bytes))
     }
 
     fn commit_set(&mut self, set: RedoSet, commit: CommitNo) -> Lsn {
         self.commits += 1;
-        RedoSink::commit_set(&mut self.log.clone(), set, commit)
+        self.log.position(RedoSink::commit_set(&mut self.log.writer().clone(), set, commit))
     }
 
     fn append(&mut self, tenant: TenantId, commit: CommitNo, record: &[u8]) -> Lsn {
         *self.logged += ByteCount(record.len() as u64);
         self.commits += 1;
-        let lsn = self.log.append(tenant, commit, record);
+        let lsn = self.log.position(self.log.writer().append(tenant, commit, record));
         let panics = cfg!(debug_assertions)
             && record.windows(PANIC_IN_COMMIT.len()).any(|part| part == PANIC_IN_COMMIT);
         assert!(!panics, "the client asked for a panic");

@@ -5,6 +5,7 @@
 //! altered is remembered first, then put in force.
 
 mod overbooking;
+mod placed;
 mod runaway;
 mod server;
 mod show;
@@ -20,11 +21,13 @@ use sql::session::{HostOutcome, HostStatement, OptionChange};
 use types::Datum;
 
 use self::overbooking::Grown;
+pub(crate) use self::placed::place;
 pub(crate) use self::show::fields;
 use super::promises::{self, Beginnings};
 use super::registry::TenantRow;
-use super::{Entry, Home, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
+use super::{Entry, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
 use crate::data_dir::DEFAULT_VOLUME;
+use crate::placement;
 use crate::session::Control;
 use crate::shared::Shared;
 
@@ -56,9 +59,10 @@ pub(crate) async fn run(
     let done = |tag, notices| HostOutcome::Done { tag, notices };
     Ok(match statement {
         HostStatement::CreateTenant { template: Some(_), .. }
+        | HostStatement::MoveTenant { .. }
         | HostStatement::BackupTenant { .. }
         | HostStatement::RestoreTenant { .. } => {
-            return Err(SqlError::internal("a statement that streams was to be run in one go"));
+            return Err(SqlError::internal("a statement that takes its time was to be run in one go"));
         }
         HostStatement::CreateTenant { name, template: None, options, owner, password, if_not_exists } => {
             done("CREATE TENANT", create(shared, name, &options, owner, password, if_not_exists).await?)
@@ -182,7 +186,7 @@ async fn create(
         Beginnings { volume: DEFAULT_VOLUME.to_owned(), size: None, options: PromiseOptions::default() };
     let (row, _size_claims) = promises::new_row(shared, name.clone(), begins, options)?;
     let id = shared.tenants.new_id();
-    let home = Home::of(shared, id, &row.volume)?;
+    let home = placement::found(shared, id, &row.volume, &row.promise)?;
     let owner = owner.unwrap_or_else(|| name.clone());
     let verifier = password.map(|password| {
         if password.parse::<Verifier>().is_ok() {
@@ -254,7 +258,8 @@ async fn drop_tenant(shared: &Arc<Shared>, name: &str, if_exists: bool) -> SqlRe
     shared.sessions.drop_tenant(entry.id);
     entry.home.remove().await?;
     shared.log_dir.forget(entry.id);
-    entry.home.worker().forget(entry.id);
+    // It may have been at home on any of them.
+    shared.workers.iter().for_each(|seat| seat.handle.forget(entry.id));
     shared.ledger.forget(entry.id);
     shared.memory_meters.forget(entry.id);
     shared.work_memory.forget(entry.id);

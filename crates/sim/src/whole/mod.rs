@@ -1,5 +1,5 @@
 //! The whole server in a simulated world: clients over sockets, reception, workers and executor, sessions, tenants that
-//! close and open, checkpoints, log, disk, without TLS and without the analytical path.
+//! close and open and move between workers, checkpoints, log, disk, without TLS and without the analytical path.
 //!
 //! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, hang up and are
 //! cut off. A server's life ends at a random disk operation, its start included, or after a fault; the next one reads all
@@ -9,6 +9,7 @@
 mod client;
 mod copies;
 mod governed;
+mod moves;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -283,6 +284,7 @@ impl<O: Object> Run<O> {
         tasks.push(Box::pin(self.watch_power()));
         tasks.push(Box::pin(self.break_connections()));
         tasks.push(Box::pin(self.keep_copies()));
+        tasks.push(Box::pin(self.move_about()));
         poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {
@@ -351,6 +353,7 @@ impl<O: Object> Run<O> {
     fn check_memory(&mut self, server: &Server) -> Result<(), Stop> {
         let memory = server.memory();
         self.tally.evictions += u64::from(memory.eviction_time().0);
+        self.tally.moves += server.tenant_moves();
         let (limit, peak) = (memory.limit().0, memory.peak().0);
         let overdrafts = memory.overdrafts() * PAGE_SIZE as u64;
         let allowed = limit + limit / OVER_PART + overdrafts + COMMITS_PAGES * PAGE_SIZE as u64;

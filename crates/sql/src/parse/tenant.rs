@@ -23,6 +23,8 @@ pub enum HostStatement {
     },
     /// `ALTER TENANT name {SET (option = value, …) | RESET (option, …)}`
     AlterTenant { name: String, change: OptionChange },
+    /// `ALTER TENANT name SET WORKER {number | DEFAULT}`: makes the worker the tenant's home; `None`: leaves it to the server.
+    MoveTenant { name: String, worker: Option<i64> },
     /// `ALTER TENANT name RENAME TO name`
     RenameTenant { name: String, to: String },
     /// `DROP TENANT [IF EXISTS] name`
@@ -86,6 +88,10 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<HostStatement>>
         let name = tokens.name()?;
         if tokens.take_words(&["RENAME", "TO"]) {
             return Ok(Some(HostStatement::RenameTenant { name, to: tokens.name()? }));
+        }
+        if tokens.take_words(&["SET", "WORKER"]) {
+            let worker = if tokens.take_word("DEFAULT") { None } else { Some(tokens.integer()?) };
+            return Ok(Some(HostStatement::MoveTenant { name, worker }));
         }
         return Ok(Some(HostStatement::AlterTenant { name, change: change(tokens)? }));
     }

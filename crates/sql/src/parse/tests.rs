@@ -121,6 +121,10 @@ fn sizes_are_made_altered_and_dropped() {
     let dropped = HostStatement::DropSize { name: "gold".into(), if_exists: true };
     assert_eq!(host("drop size if exists gold"), dropped);
     assert_eq!(host("show sizes"), HostStatement::ShowSizes);
+    let moved = |worker| HostStatement::MoveTenant { name: "acme".into(), worker };
+    assert_eq!(host("ALTER TENANT acme SET WORKER 1"), moved(Some(1)));
+    assert_eq!(host("alter tenant acme set worker -1"), moved(Some(-1)));
+    assert_eq!(host("alter tenant acme set worker default"), moved(None));
     assert_eq!(host("show server"), HostStatement::ShowServer);
     assert_eq!(host("show volumes"), HostStatement::ShowVolumes);
     let change = OptionChange::Set(vec![("policy".into(), "max_only".into())]);
@@ -161,6 +165,9 @@ fn options_that_make_no_sense_are_syntax_errors() {
         "CREATE SIZE gold AS (cpu = 1) WITH (iops = 1)",
         "CREATE SIZE gold AS (cpu = - half)",
         "ALTER SIZE gold SET cpu = 1",
+        "ALTER TENANT acme SET WORKER",
+        "ALTER TENANT acme SET WORKER one",
+        "ALTER TENANT acme SET WORKER 1, 2",
         "ALTER SIZE gold RESET (cpu, cpu)",
         "ALTER SIZE gold RESET (cpu = 1)",
         "DROP SIZE",

@@ -80,7 +80,9 @@ impl Session {
         }
         let what = match statement {
             HostStatement::CreateTenant { .. } => Some("CREATE TENANT"),
-            HostStatement::AlterTenant { .. } | HostStatement::RenameTenant { .. } => Some("ALTER TENANT"),
+            HostStatement::AlterTenant { .. }
+            | HostStatement::RenameTenant { .. }
+            | HostStatement::MoveTenant { .. } => Some("ALTER TENANT"),
             HostStatement::DropTenant { .. } => Some("DROP TENANT"),
             HostStatement::BackupTenant { .. } => Some("BACKUP TENANT"),
             HostStatement::RestoreTenant { .. } => Some("RESTORE TENANT"),

@@ -397,6 +397,14 @@ impl LogWriter {
         lost.map(|(.., failed)| failed.clone())
     }
 
+    /// The last position that was lost when the log failed, and how it failed; `None` if it never did, or has not been resumed.
+    pub fn newest_loss(&self) -> Option<(Lsn, LogFailed)> {
+        if self.0.lost_through.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.state().lost.last().map(|(_, to, failed)| (*to, failed.clone()))
+    }
+
     /// Ends when there is something to flush, or the log has failed.
     pub(super) async fn gathered(&self) {
         poll_fn(|cx| {

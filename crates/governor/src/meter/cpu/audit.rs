@@ -203,6 +203,9 @@ impl Record {
             return None;
         }
         let missed = demanded.saturating_sub(given);
+        // At most a core of it is for tasks at home, and those alone stood still.
+        let held_up = std::mem::take(&mut in_force.held_up);
+        let owed_while_held = to_nanos(milli_core_nanos(in_force.terms.reserved.min(ONE_CORE), held_up));
         let over = if unlimited == Nanos(0) { given.saturating_sub(allowed) } else { 0 };
         let terms = &in_force.terms;
         Some(LedgerRow {
@@ -216,7 +219,11 @@ impl Record {
             missed,
             over,
             active,
-            cause: (missed > 0).then(|| demand.cause(&before, terms, cores, now - from, missed)),
+            cause: match missed {
+                0 => None,
+                missed if owed_while_held >= missed => Some(Cause::System),
+                missed => Some(demand.cause(&before, terms, cores, now - from, missed)),
+            },
             delays: None,
             owed_micros: LedgerRow::price(Resource::Cpu, missed, terms.penalty_micros),
         })

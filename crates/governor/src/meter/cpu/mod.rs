@@ -67,13 +67,24 @@ struct InForce {
     allowed: MilliCoreNanos,
     /// Time without a limit.
     unlimited: Nanos,
+    /// Time for which the server itself had its tasks stand still.
+    held_up: Nanos,
     /// The tenant is gone: one last row.
     ended: bool,
 }
 
 impl InForce {
     fn new(terms: CpuTerms, since: Nanos) -> InForce {
-        InForce { terms, began: since, since, promised: 0, allowed: 0, unlimited: Nanos(0), ended: false }
+        InForce {
+            terms,
+            began: since,
+            since,
+            promised: 0,
+            allowed: 0,
+            unlimited: Nanos(0),
+            held_up: Nanos(0),
+            ended: false,
+        }
     }
 
     /// Counts the time until `now`.
@@ -94,7 +105,7 @@ fn milli_core_nanos(cores: MilliCores, time: Nanos) -> MilliCoreNanos {
 
 struct TenantMeter {
     tally: Tally,
-    /// Taken by who changes the terms and by the collector, never by a worker's run path.
+    /// Taken by who changes the terms, by who moves the tenant and by the collector, never by a worker's run path.
     in_force: Mutex<InForce>,
 }
 
@@ -208,6 +219,12 @@ impl CpuFeed {
     /// Takes back time that was told and not used.
     pub fn take_back(&mut self, tenant: TenantId, unused: Nanos, now: Nanos) {
         self.fed(tenant, now).meter.tally.take_back(unused);
+    }
+
+    /// The server had the tenant's tasks stand still for `time`, until `now`, to move it: what it misses for that is the server's doing. Takes a short
+    /// lock.
+    pub fn held_up(&mut self, tenant: TenantId, time: Nanos, now: Nanos) {
+        self.fed(tenant, now).meter.in_force().held_up += time;
     }
 
     /// The tenant will have nothing more to do with this worker.

@@ -91,7 +91,7 @@ fn missing(catalog: &Catalog) -> String {
 /// The system tenant cannot be opened or written.
 pub(super) async fn complete(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> {
     let home = system.clone();
-    let opened = system.worker().spawn(system.id(), async move {
+    let opened = system.spawn(async move {
         home.open().await?;
         home.with(|home| missing(home.tenant.catalog()))
     });

@@ -93,7 +93,7 @@ pub(super) fn tenants(shared: &Shared) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, entry) in shared.tenants.list() {
         let row = entry.row();
-        let used = entry.home.worker().account(entry.id).used();
+        let used = shared.used_by(entry.id);
         let (resident, pages) = entry.home.page_figures();
         let mut values: Row = vec![
             Datum::Text(name.into()),

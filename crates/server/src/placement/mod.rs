@@ -1,0 +1,103 @@
+//! Which worker is whose home. `governor::PlacementPlan` says; this asks it and carries out what it says.
+//!
+//! A new tenant gets the worker on which its reservation fits and that has least to do. A thread of its own looks at all tenants every
+//! [`pass::INTERVAL`], and at once when a promise changes, and moves them one after the other (`tenants::moving`). Homes are not remembered: a start packs anew.
+//! Who was moved by hand stays until reservations fit nowhere else.
+
+mod load;
+mod pass;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use base::{Nanos, SqlResult, TenantId, WorkerId};
+use futures::task::AtomicWaker;
+use governor::{MilliCores, Occupancy, PlacementPlan, PlacementPolicy, Promise, Resident};
+
+pub(crate) use self::pass::PlacementThread;
+use crate::shared::Shared;
+use crate::tenants::{Home, TenantRow};
+
+/// What the server knows of its workers' tenants.
+pub(crate) struct Placement {
+    /// By worker: as the last pass found it, and who came since.
+    occupied: Mutex<Vec<Occupancy>>,
+    is_asked: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Placement {
+    /// Of so many workers without tenants.
+    pub(crate) fn new(workers: usize) -> Placement {
+        Placement {
+            occupied: Mutex::new(vec![Occupancy::default(); workers]),
+            is_asked: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    fn occupied(&self) -> MutexGuard<'_, Vec<Occupancy>> {
+        self.occupied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the tenants' homes looked at now: a promise has changed. From any thread.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Ends when [`Placement::ask`] was called. One waiter at a time.
+    async fn asked(&self) {
+        std::future::poll_fn(|cx| {
+            self.waker.register(cx.waker());
+            if self.is_asked.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// The worker that a tenant with this reservation is to begin on; it counts there from now on.
+    fn home_for(&self, reserved: MilliCores) -> WorkerId {
+        let mut occupied = self.occupied();
+        let worker = PlacementPlan::home_for(reserved, &occupied, &PlacementPolicy::default());
+        let there = &mut occupied[usize::from(worker.0)];
+        there.reserved += u64::from(reserved.0);
+        there.tenants += 1;
+        worker
+    }
+}
+
+/// The home of a tenant to be made.
+///
+/// # Errors
+/// 42704 for an unknown volume.
+pub(crate) fn found(
+    shared: &Arc<Shared>,
+    id: TenantId,
+    volume: &str,
+    promise: &Promise,
+) -> SqlResult<Arc<Home>> {
+    let worker = shared.placement.home_for(promise.cpu.reserved);
+    Home::of(shared, id, volume, worker)
+}
+
+/// The homes of all tenants at the server's start, in their order.
+pub(crate) fn at_start(shared: &Shared, tenants: &[(TenantId, TenantRow)]) -> Vec<WorkerId> {
+    let resident = |(tenant, row): &(TenantId, TenantRow)| Resident {
+        tenant: *tenant,
+        reserved: row.promise.cpu.reserved,
+        load: MilliCores(0),
+        home: None,
+        moved_at: None,
+    };
+    let residents: Vec<Resident> = tenants.iter().map(resident).collect();
+    let policy = PlacementPolicy::default();
+    let plan = PlacementPlan::new(&residents, shared.workers.len(), &policy, Nanos(0));
+    let mut occupied = shared.placement.occupied();
+    for (resident, home) in residents.iter().zip(&plan.homes) {
+        let there = &mut occupied[usize::from(home.0)];
+        there.reserved += u64::from(resident.reserved.0);
+        there.tenants += 1;
+    }
+    plan.homes
+}

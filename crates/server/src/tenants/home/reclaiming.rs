@@ -1,0 +1,66 @@
+//! Giving the pages of dropped tables and indexes back, a few in each turn.
+
+use std::sync::Arc;
+
+use tenant::{Interrupt, PageRequest};
+
+use super::Home;
+use crate::executor::yield_now;
+
+/// Pages of dropped trees released in one turn.
+const RECLAIM_PAGES_A_TURN: usize = 256;
+
+/// What came of a step of giving pages back.
+enum Reclaim {
+    Done,
+    More,
+    /// This page has to be read first.
+    Page(PageRequest),
+}
+
+impl Home {
+    /// Gives some pages of dropped trees back; true if there are more for [`Home::reclaim`]. At home only.
+    pub(in crate::tenants) fn reclaim_some(&self) -> bool {
+        !matches!(self.reclaim_step(), Reclaim::Done)
+    }
+
+    /// Gives the pages of dropped trees back, a few in each turn, reading those that are not in memory.
+    pub(crate) async fn reclaim(self: &Arc<Home>) {
+        loop {
+            match self.reclaim_step() {
+                Reclaim::Done => return,
+                Reclaim::More => yield_now().await,
+                Reclaim::Page(request) => {
+                    if self.load_page(request).await.is_err() {
+                        self.cell.with(|state| state.tenant.as_mut().map(|tenant| tenant.reclaim_failed()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn reclaim_step(&self) -> Reclaim {
+        let step = self.cell.with(|state| match &mut state.tenant {
+            Some(tenant) => match tenant.reclaim(RECLAIM_PAGES_A_TURN) {
+                Err(Interrupt::Miss(page)) => {
+                    tenant.page_to_reclaim(page).map(|request| (true, request)).map_err(Interrupt::Error)
+                }
+                other => other.map(|more| (more, None)),
+            },
+            None => Ok((false, None)),
+        });
+        match step {
+            Ok((false, _)) => Reclaim::Done,
+            Ok((true, None)) => Reclaim::More,
+            Ok((true, Some(request))) => Reclaim::Page(request),
+            Err(interrupt) => {
+                let error = interrupt.into_error().expect("releasing pages waits for nobody");
+                tracing::error!(
+                    tenant = self.id.0, %error,
+                    "a dropped table or index has a damaged page: its space is kept until `rowhouse repair`"
+                );
+                Reclaim::More
+            }
+        }
+    }
+}

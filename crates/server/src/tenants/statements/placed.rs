@@ -1,0 +1,35 @@
+//! ALTER TENANT … SET WORKER.
+
+use std::sync::Arc;
+
+use base::{SqlError, SqlResult, SqlState, WorkerId};
+
+use super::existing;
+use crate::shared::Shared;
+use crate::tenants::Subject;
+
+/// Makes `worker` the home of the tenant `name`, where it stays until reservations fit nowhere else; `None`: it may be moved for load again. Waits for the
+/// move. May be dropped: then the tenant is where it was, or has moved.
+///
+/// # Errors
+/// 3D000, 42501 for the server's own, 22023 for a worker that there is not, 55006 while another statement changes the tenant.
+pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>) -> SqlResult<()> {
+    let _claim = shared.claims.change(Subject::Tenant(name.to_owned()))?;
+    let home = existing(shared, name)?.home.clone();
+    let Some(number) = worker else {
+        home.set_kept(false);
+        shared.placement.ask();
+        return Ok(());
+    };
+    let last = shared.workers.len() - 1;
+    let found = u16::try_from(number).ok().filter(|number| usize::from(*number) <= last);
+    let to = found.ok_or_else(|| {
+        let message = format!("worker {number} does not exist");
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_detail(format!("The workers of this server are 0 to {last}."))
+    })?;
+    // Who has just moved rests, so no pass takes it back before it is kept.
+    home.move_to(shared, WorkerId(to), None).await;
+    home.set_kept(true);
+    Ok(())
+}
