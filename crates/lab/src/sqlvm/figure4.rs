@@ -6,7 +6,7 @@ use workloads::cpuio::Cpuio;
 use workloads::load::Pace;
 
 use super::actors::{Acting, Actor, Part};
-use super::host::{Host, Promise};
+use super::host::{Host, LEDGER_WAIT, Promise};
 use super::stage::Stage;
 use crate::Result;
 use crate::report::figure;
@@ -18,8 +18,6 @@ use crate::world::{clock, ledger};
 pub(super) const CLIENTS: usize = 4;
 /// From a change of promises to the first second that counts: the paper's switch is "almost instantaneous".
 const SETTLE: Duration = Duration::from_secs(1);
-/// The ledger has a row some time after its interval's end.
-const LEDGER_WAIT: Duration = Duration::from_millis(2500);
 
 /// Tenants at random look-ups, and everything that is needed to say what they got.
 pub(super) struct Readers {
@@ -59,6 +57,7 @@ impl Got {
 impl Readers {
     /// Puts clients to work on tenants that have CPUIO's table.
     pub(super) async fn begin(stage: &Stage, host: &Host, names: &[String], table: Cpuio) -> Result<Readers> {
+        host.quiet(stage).await?;
         let mut acting = Vec::new();
         for (number, name) in (0..).zip(names) {
             let part = Part {

@@ -18,6 +18,12 @@ use crate::world::{Postgres, Rowhouse, process, rowhouse};
 /// How long sessions have to end that were told to.
 const UNUSED_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a server has to write what it has to, and what it may write while it does nothing.
+const QUIET_WAIT: Duration = Duration::from_secs(60);
+const QUIET_BYTES: f64 = 65_536.0;
+/// The ledger has a row some time after its interval's end.
+pub(super) const LEDGER_WAIT: Duration = Duration::from_millis(2500);
+
 /// What a tenant is promised, and its most. `None` is nothing promised, or no limit.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Promise {
@@ -255,6 +261,23 @@ impl Host {
             Kind::Postgres(server, _) => server.pid(),
         };
         process::disk_bytes(pid) as f64
+    }
+
+    /// Waits until what was loaded or copied is written: until nothing is read or written for longer than the ledger takes, or a
+    /// minute has passed. Else it would be charged to tenants while they are measured.
+    pub(super) async fn quiet(&self, stage: &Stage) -> Result<()> {
+        stage.say("waiting until the server is quiet");
+        if let Kind::Postgres(..) = &self.server {
+            return Ok(self.admin.batch_execute("checkpoint").await?);
+        }
+        let until = tokio::time::Instant::now() + QUIET_WAIT;
+        loop {
+            let before = self.disk_bytes();
+            tokio::time::sleep(LEDGER_WAIT).await;
+            if self.disk_bytes() - before <= QUIET_BYTES || tokio::time::Instant::now() > until {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends the server in order.

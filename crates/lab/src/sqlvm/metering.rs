@@ -31,11 +31,6 @@ const MISSED_OFF_MAX: f64 = 0.1;
 const BOUND: f64 = 0.9;
 /// Fewer reads are too few to be compared.
 const READS_MIN: f64 = 200.0;
-/// How long checkpoints have to end, and what a server writes when it does nothing.
-const QUIET_WAIT: Duration = Duration::from_secs(60);
-const QUIET_BYTES: f64 = 65_536.0;
-/// The ledger has a row some time after its interval's end.
-const LEDGER_WAIT: Duration = Duration::from_millis(2500);
 
 /// The four workloads, made to wait for pages: each has more data than all have memory, and as many clients as keep it waiting, but
 /// for DVD Store, which wants little.
@@ -105,7 +100,8 @@ async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> 
     let wait_sampler = host.wait_sampler().await?;
     // Pages of the server's program that are read when their code first runs are the kernel's: in memory they are not read.
     drop(std::fs::read(&stage.options.server_binary)?);
-    let (charged_before, kernel_before) = quiet_bytes(host).await?;
+    host.quiet(stage).await?;
+    let (charged_before, kernel_before) = bytes(host).await?;
     let began_us = clock::now_us();
     let (mut acting, mut arrivals): (Vec<(String, Acting)>, Vec<f64>) = Default::default();
     for (index, name) in names.iter().enumerate() {
@@ -132,8 +128,8 @@ async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> 
         failures.extend(tenant.failure().await.map(|why| format!("{name}: {why}")));
     }
     host.admin.batch_execute("alter volume default reset (iops_limit)").await?;
-    stage.say("waiting for the last checkpoints");
-    let (charged, kernel) = quiet_bytes(host).await?;
+    host.quiet(stage).await?;
+    let (charged, kernel) = bytes(host).await?;
     Ok(Observed {
         names,
         suite,
@@ -148,19 +144,6 @@ async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> 
         kernel_bytes: kernel - kernel_before,
         failures,
     })
-}
-
-/// [`bytes`], once nothing has been read or written for as long as the ledger takes, or after a minute.
-async fn quiet_bytes(host: &Host) -> Result<(f64, f64)> {
-    let until = tokio::time::Instant::now() + QUIET_WAIT;
-    loop {
-        let before = host.disk_bytes();
-        tokio::time::sleep(LEDGER_WAIT).await;
-        let kernel = host.disk_bytes();
-        if kernel - before <= QUIET_BYTES || tokio::time::Instant::now() > until {
-            return bytes(host).await;
-        }
-    }
 }
 
 /// Bytes charged to all tenants so far, the server's own work included, and the kernel's count of them.

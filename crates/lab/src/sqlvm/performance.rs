@@ -81,6 +81,7 @@ impl Script {
             host.copy(name, actor.template()).await?;
             host.promise(name, promises.neighbour, names.len()).await?;
         }
+        host.quiet(stage).await?;
         let all: Vec<String> = [T1.to_owned()].into_iter().chain(names.iter().cloned()).collect();
         let sampler = host.sampler(&all).await?;
         let ramp = self.length() - self.measured;
