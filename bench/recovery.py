@@ -41,7 +41,7 @@ class Asker(threading.Thread):
 
 
 def log_bytes(server):
-    return sum(value for name, value in server.metrics().items() if name.startswith("rowhouse_log_durable_bytes"))
+    return sum(value for name, value in server.metrics().items() if name.startswith("rowhouse_log_durable_bytes_total"))
 
 
 def main():

@@ -24,7 +24,7 @@ def sample(server, began):
     used = sum(int(tenant["storage_used"] or 0) for tenant in server.tenants())
     return {"at": time.monotonic() - began, "commits": total("rowhouse_tenant_commits_total"),
             "checkpoints": total("rowhouse_checkpoints_total"), "written": servers.disk_bytes(server.pid)[1],
-            "resident": servers.resident_kib(server.pid) * 1024, "pages": found['rowhouse_page_memory_bytes{what="resident"}'],
+            "resident": servers.resident_kib(server.pid) * 1024, "pages": found["rowhouse_page_memory_resident_bytes"],
             "log": servers.directory_bytes(server.data / "log"), "data": servers.data_bytes(server), "used": used}
 
 

@@ -39,6 +39,10 @@ fn what_a_tenant_did_becomes_a_proposal() {
             )
             .await
             .expect("rows");
+        let sorts =
+            "SELECT max(place) FROM (SELECT row_number() OVER (ORDER BY n % 7) AS place FROM t) AS places";
+        assert_eq!(owner.query(sorts, &[]).await.expect("a sort")[0].get::<_, i64>(0), 5000);
+        // Its interval ends meanwhile.
         work(&owner).await;
     });
     // The minute that is not over is on record once the server ends.
@@ -59,6 +63,13 @@ fn what_a_tenant_did_becomes_a_proposal() {
         assert_eq!(proposed.get::<_, Option<&str>>("too_little"), None);
         let intervals: i64 = proposed.get("cpu_intervals");
         assert!(intervals >= 2, "{intervals}");
+        // Its sort held the numbers at least, for which what everybody has is enough.
+        let sorted =
+            |row: &tokio_postgres::Row| (row.get::<_, i64>("spills"), row.get::<_, i64>("spills_of"));
+        for row in [proposed, present] {
+            assert!(sorted(row).0 == 0 && sorted(row).1 >= 1, "{:?}", sorted(row));
+        }
+        assert_ne!(proposed.get::<_, &str>("work_memory"), "0B");
         // It is promised nothing.
         assert!(!present.get::<_, bool>("enough"));
         assert!(present.get::<_, &str>("too_little").starts_with("cpu"));

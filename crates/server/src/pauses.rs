@@ -1,9 +1,10 @@
 //! How long workers stood still for something, as a histogram that any thread may add to and read.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::Nanos;
+
+use crate::admin::{Distribution, Exposition};
 
 /// Upper bounds of the buckets, each twice the one before.
 const BOUNDS: [Nanos; 20] = {
@@ -36,17 +37,12 @@ impl Pauses {
         self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
     }
 
-    /// Writes the histogram in Prometheus' text format.
-    pub(crate) fn render(&self, name: &str, help: &str, out: &mut String) {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
-        let mut count = 0;
-        for (i, bucket) in self.buckets.iter().enumerate() {
-            count += bucket.load(Ordering::Relaxed);
-            let bound = BOUNDS.get(i).map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
-            let _ = writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {count}");
-        }
-        let total = Nanos(self.total.load(Ordering::Relaxed)).as_secs_f64();
-        let _ = writeln!(out, "{name}_sum {total}\n{name}_count {count}");
+    /// Tells of them as a histogram.
+    pub(crate) fn render(&self, name: &str, help: &str, out: &mut Exposition) {
+        let counts: [u64; BOUNDS.len() + 1] =
+            std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
+        let sum = Nanos(self.total.load(Ordering::Relaxed));
+        out.histogram(name, help, Distribution { bounds: &BOUNDS, counts: &counts, sum });
     }
 }
 
@@ -60,8 +56,9 @@ mod tests {
         for ns in [1, 500, 501, 1_024_000, 1_024_001, 10_000_000_000] {
             pauses.record(Nanos(ns));
         }
-        let mut text = String::new();
-        pauses.render("pause_seconds", "Pauses.", &mut text);
+        let mut out = Exposition::default();
+        pauses.render("pause_seconds", "Pauses.", &mut out);
+        let text = out.into_text();
         for line in [
             "# TYPE pause_seconds histogram",
             "pause_seconds_bucket{le=\"0.0000005\"} 2",

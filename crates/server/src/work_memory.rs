@@ -50,7 +50,8 @@ impl ServerWorkMemory {
     }
 }
 
-fn granted(promise: &MemoryPromise) -> MemoryPromise {
+/// What comes of a promise: no less than everybody has.
+pub(crate) fn granted(promise: &MemoryPromise) -> MemoryPromise {
     MemoryPromise { work_memory: promise.work_memory.max(WORK_MEMORY_MIN), ..*promise }
 }
 

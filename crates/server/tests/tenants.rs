@@ -2,9 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
 
 use base::{Nanos, SqlState};
+use support::exposition::parse;
 use support::{TestServer, eventually, tcp};
 
 fn column(rows: &[Vec<Option<String>>], name: &str, at: usize) -> Option<String> {
@@ -104,12 +107,17 @@ fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
+/// What the text format has to escape.
+const ODD_NAME: &str = "o\\dd \"name\", {}=";
+
 #[test]
 fn health_and_metrics_are_served() {
     let server = TestServer::with(|config| {
         config.admin_listen = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
     });
     server.create_tenant("acme");
+    let quoted = ODD_NAME.replace('"', "\"\"");
+    server.admin("rowhouse").ok(&format!("CREATE TENANT \"{quoted}\""));
     let get = |path: &str| {
         let mut stream = tcp(server.running().admin_address().expect("listening"));
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -123,8 +131,59 @@ fn health_and_metrics_are_served() {
     let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
     owner.ok("CREATE TABLE t (id int); INSERT INTO t VALUES (1), (2)");
     assert_eq!(owner.fails("SELECT * FROM t"), base::SqlState::QUERY_CANCELED);
-    let metrics = get("/metrics");
-    let acted = "rowhouse_runaway_rule_acted_total{rule=\"a \\\"rule\\\"\",action=\"cancel\"} 1\n";
-    assert!(metrics.contains(acted), "{metrics}");
-    assert!(metrics.contains("rowhouse_tenant_cpu_seconds_total{tenant=\"acme\"}"), "{metrics}");
+    let scrape = || {
+        let answer = get("/metrics");
+        let (head, text) = answer.split_once("\r\n\r\n").expect("a body");
+        assert!(head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{head}");
+        parse(text)
+    };
+    let families = scrape();
+    let acted =
+        families["rowhouse_runaway_rule_acted_total"].value(&[("rule", "a \"rule\""), ("action", "cancel")]);
+    assert_eq!(acted, Some(1.0));
+    let acme = [("tenant", "acme")];
+    assert!(families["rowhouse_tenant_cpu_seconds_total"].value(&acme).is_some_and(|used| used > 0.0));
+    // A label has few values, and a tenant's name is one whatever it is.
+    let tenants = BTreeSet::from(["acme", ODD_NAME, "system"]);
+    for (name, family) in &families {
+        let labels: BTreeSet<&String> = family.series.keys().flat_map(|(_, labels)| labels.keys()).collect();
+        for label in labels {
+            let values = family.values_of(label);
+            match label.as_str() {
+                "tenant" => assert!(values.is_subset(&tenants), "{name}: {values:?}"),
+                "worker" | "outcome" | "wait" | "resource" | "cause" | "le" | "rule" | "action" => {
+                    assert!(values.len() <= 32, "{name}: {values:?}");
+                }
+                other => panic!("{name} has a label {other}"),
+            }
+        }
+    }
+    assert!(families["rowhouse_tenant_sessions"].value(&[("tenant", ODD_NAME)]).is_some());
+    // What a statement took, waited for and was promised is there once its interval is over.
+    admin.ok("ALTER TENANT acme SET (cpu = 0.25)");
+    let mut client = server.connect("acme", "acme", "pw").unwrap();
+    let begun = Instant::now();
+    let families = loop {
+        client.ok("SELECT 1");
+        let families = scrape();
+        if families["rowhouse_tenant_cpu_promised_seconds_total"].value(&acme) > Some(0.0) {
+            break families;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(300), "no interval ends");
+    };
+    let times = &families["rowhouse_tenant_statement_seconds"];
+    let of_acme = |what: &str| {
+        let found = times.series.iter().find(|((name, labels), _)| {
+            name.ends_with(what) && labels.len() == 1 && labels["tenant"] == "acme"
+        });
+        *found.expect(what).1
+    };
+    assert!(of_acme("_count") >= 1.0 && of_acme("_sum") > 0.0);
+    let waited = |wait| families["rowhouse_tenant_waits_total"].value(&[("tenant", "acme"), ("wait", wait)]);
+    assert!(waited("client") > Some(0.0) && waited("lock") == Some(0.0));
+    let series_of_acme = families.values().flat_map(|family| family.series.keys());
+    let series_of_acme =
+        series_of_acme.filter(|(_, labels)| labels.get("tenant").is_some_and(|name| name == "acme"));
+    assert!(series_of_acme.count() <= 71 - 16, "without violations of four resources by four causes");
+    assert_eq!(families["rowhouse_tenant_memory_promised_bytes"].value(&acme), Some(0.0));
 }

@@ -24,6 +24,16 @@ impl Resource {
             Resource::Io { .. } | Resource::Memory | Resource::WorkMemory => 1,
         }
     }
+
+    /// As people are shown it; all volumes alike.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::Io { .. } => "io",
+            Resource::Memory => "memory",
+            Resource::WorkMemory => "work_memory",
+        }
+    }
 }
 
 /// Why something was missed.
@@ -37,6 +47,18 @@ pub enum Cause {
     Neighbour,
     /// The device was at its full depth and completed less than it was calibrated to.
     Device,
+}
+
+impl Cause {
+    /// As people are shown it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cause::Overbooked => "overbooked",
+            Cause::System => "system",
+            Cause::Neighbour => "neighbour",
+            Cause::Device => "device",
+        }
+    }
 }
 
 /// How late a tenant's requests were, over one metering interval.

@@ -9,6 +9,7 @@ use sql::session::{AdviceEntry, AdviceFound, AdviceShortfall};
 
 use crate::shared::Shared;
 use crate::tenants::statements;
+use crate::work_memory::granted;
 
 /// What a tenant has, and could have.
 pub(super) struct Candidates {
@@ -59,10 +60,13 @@ impl Candidates {
             curve.iter().map(|(memory, io)| CachePoint { memory: *memory, ios: io.total() }).collect();
         let record = DemandRecord::new(self.tenant, &recorded.rows, &recorded.samples, &cache);
         let goal = Goal { statement_p99: p99, ..Goal::default() };
-        let sizes: Vec<Promise> = self.sizes.iter().map(|(_, size)| size.clone()).collect();
-        let Some(advice) = advise(&record, &goal, &self.present, &sizes) else {
+        let sizes: Vec<Promise> = self.sizes.iter().map(|(_, size)| in_force(size)).collect();
+        let Some(mut advice) = advise(&record, &goal, &in_force(&self.present), &sizes) else {
             return vec![AdviceEntry { note: Some(NOTHING.to_owned()), ..self.present_entry() }];
         };
+        if advice.assessment.work_memory.1 == 0 {
+            advice.promise.memory.work_memory = self.present.memory.work_memory;
+        }
         let since = recorded.rows.iter().map(|row| row.from).min().unwrap_or_default();
         let found = |assessment: &Assessment| Some(found(assessment, volumes, since));
         let mut entries = vec![
@@ -83,6 +87,11 @@ impl Candidates {
     fn present_entry(&self) -> AdviceEntry {
         entry("present", self.size.as_ref(), &self.present)
     }
+}
+
+/// What a promise comes to: of working memory everybody has some.
+fn in_force(promise: &Promise) -> Promise {
+    Promise { memory: granted(&promise.memory), ..promise.clone() }
 }
 
 const NOTHING: &str = "nothing is on record yet: a minute is, once it is over";
@@ -310,6 +319,24 @@ mod tests {
         let rows = candidates().advise(&short, &[], Some(SECOND), &volumes());
         let note = rows[0].note.as_deref().expect("a note");
         assert!(note.contains("29 minutes with statements are on record, too few"), "{note}");
+    }
+
+    #[test]
+    fn working_memory_that_everybody_has_is_enough_without_a_promise() {
+        let ask = |need: ByteCount| {
+            let (mut recorded, mut needs) = (recorded(), SparseHistogram::default());
+            needs.record(need.0);
+            recorded.samples[0].sampled = Sampled::WorkMemory;
+            recorded.samples[0].amounts = needs;
+            let rows = candidates().advise(&recorded, &[], None, &volumes());
+            let present = rows[1].found.as_ref().expect("on record");
+            let proposed: ByteCount = rows[0].work_memory.parse().expect("bytes");
+            assert!(proposed >= need, "{proposed}");
+            (present.spills, present.too_little.clone().expect("too little"))
+        };
+        let everybody = granted(&Promise::default().memory).work_memory;
+        assert_eq!(ask(everybody), ((0, 1), "cpu, iops".to_owned()));
+        assert_eq!(ask(everybody + ByteCount(1)), ((1, 1), "cpu, iops, work_memory".to_owned()));
     }
 
     #[test]

@@ -223,8 +223,9 @@ impl Collector {
                 account.cpu = Some(*row);
                 // Who ran a statement used processor time.
                 if let Some(entry) = shared.tenants.get(row.tenant) {
-                    let times = entry.home.statement_times().take();
+                    let (times, time) = entry.home.statement_times().take();
                     self.rollup.add_samples(row.tenant, Sampled::StatementTime, &times, minute);
+                    account.totals.statements.count(&times, time);
                 }
             }
         }

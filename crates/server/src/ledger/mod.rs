@@ -13,6 +13,7 @@ mod collect;
 mod history;
 mod io_audit;
 mod published;
+mod statement_totals;
 mod totals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,8 @@ use sql::session::LedgerRows;
 pub(crate) use collect::LedgerThread;
 pub(crate) use history::History;
 use published::{Published, View};
-pub(crate) use totals::Totals;
+pub(crate) use statement_totals::{BOUNDS as STATEMENT_BOUNDS, StatementTotals};
+pub(crate) use totals::{LedgerFigures, ResourceTotals, Totals};
 
 use crate::shared::Shared;
 
@@ -65,8 +67,8 @@ impl Ledger {
     }
 
     /// Every tenant's sums, for `/metrics`.
-    pub(crate) fn totals(&self) -> impl Fn(TenantId) -> Totals + use<> {
+    pub(crate) fn figures(&self) -> impl Fn(TenantId) -> LedgerFigures + use<> {
         let published = self.published();
-        move |tenant| published.totals(tenant)
+        move |tenant| published.figures(tenant)
     }
 }

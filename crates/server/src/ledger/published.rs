@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use sql::session::{AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
 
 use super::advice::Candidates;
-use super::{History, Totals};
+use super::{History, LedgerFigures, Totals};
 use crate::executor::Wait;
 use crate::shared::Shared;
 use crate::tenants::Names;
@@ -46,8 +46,9 @@ pub(super) struct Published {
 }
 
 impl Published {
-    pub(super) fn totals(&self, tenant: TenantId) -> Totals {
-        self.tenants.get(&tenant).map_or(Totals::default(), |known| known.totals)
+    pub(super) fn figures(&self, tenant: TenantId) -> LedgerFigures {
+        let of = |known: &Arc<Known>| LedgerFigures { totals: known.totals, waits: known.waits };
+        self.tenants.get(&tenant).map(of).unwrap_or_default()
     }
 }
 
@@ -157,15 +158,6 @@ fn shown(resource: Resource, amount: u64) -> f64 {
     amount as f64 / resource.priced_unit() as f64
 }
 
-fn name_of(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "cpu",
-        Resource::Io { .. } => "io",
-        Resource::Memory => "memory",
-        Resource::WorkMemory => "work_memory",
-    }
-}
-
 fn volume_of(resource: Resource, volumes: &[String]) -> Option<String> {
     match resource {
         Resource::Io { volume } => volumes.get(volume as usize).cloned(),
@@ -178,7 +170,7 @@ fn history_of(row: &RollUpRow, tenant: &str, volumes: &[String]) -> HistoryEntry
     let [overbooked, system, neighbour, device] = row.broken;
     HistoryEntry {
         tenant: tenant.to_owned(),
-        resource: name_of(row.resource),
+        resource: row.resource.as_str(),
         volume: volume_of(row.resource, volumes),
         began: crate::session::from_unix_seconds(i64::from(row.from.0) * 60),
         minutes: row.minutes,
@@ -202,7 +194,7 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
     let amount = |amount| shown(row.resource, amount);
     LedgerEntry {
         tenant: tenant.to_owned(),
-        resource: name_of(row.resource),
+        resource: row.resource.as_str(),
         volume: volume_of(row.resource, volumes),
         began: clock.at(row.from),
         ended: clock.at(row.to),
@@ -212,12 +204,7 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         given: amount(row.given),
         missed: amount(row.missed),
         over: amount(row.over),
-        cause: row.cause.map(|cause| match cause {
-            Cause::Overbooked => "overbooked",
-            Cause::System => "system",
-            Cause::Neighbour => "neighbour",
-            Cause::Device => "device",
-        }),
+        cause: row.cause.map(Cause::as_str),
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),
         owed: row.owed_micros as f64 / 1e6,

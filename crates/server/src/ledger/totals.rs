@@ -1,18 +1,26 @@
-//! Sums of a tenant's rows since the server's start.
+//! What the ledger knows of a tenant since the server's start.
 
 use std::ops::Add;
 
-use governor::{LedgerRow, Resource};
+use base::Nanos;
+use governor::{LedgerRow, Resource, RollUpRow};
+
+use super::StatementTotals;
+use crate::executor::Wait;
 
 /// Of one kind of resource, in its unit: nanoseconds of processor time, I/Os.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ResourceTotals {
-    pub(crate) given: u64,
+    pub(crate) promised: u64,
     pub(crate) demanded: u64,
+    pub(crate) given: u64,
     pub(crate) missed: u64,
+    pub(crate) over: u64,
+    /// Rows in which the promise was broken, by cause: in the order of [`RollUpRow::CAUSES`].
+    pub(crate) broken: [u64; RollUpRow::CAUSES.len()],
 }
 
-/// Of all resources; I/O of all volumes together.
+/// Sums of a tenant's rows, of all resources; I/O of all volumes together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) cpu: ResourceTotals,
@@ -22,6 +30,14 @@ pub(crate) struct Totals {
     pub(crate) memory: ResourceTotals,
     pub(crate) work_memory: ResourceTotals,
     pub(crate) owed_micros: u64,
+    pub(crate) statements: StatementTotals,
+}
+
+/// With what its tasks waited for, by [`Wait`]: time and number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LedgerFigures {
+    pub(crate) totals: Totals,
+    pub(crate) waits: [(Nanos, u64); Wait::ALL.len()],
 }
 
 impl Add for ResourceTotals {
@@ -29,9 +45,12 @@ impl Add for ResourceTotals {
 
     fn add(self, other: ResourceTotals) -> ResourceTotals {
         ResourceTotals {
-            given: self.given + other.given,
+            promised: self.promised + other.promised,
             demanded: self.demanded + other.demanded,
+            given: self.given + other.given,
             missed: self.missed + other.missed,
+            over: self.over + other.over,
+            broken: std::array::from_fn(|cause| self.broken[cause] + other.broken[cause]),
         }
     }
 }
@@ -47,7 +66,20 @@ impl Add for Totals {
             memory: self.memory + other.memory,
             work_memory: self.work_memory + other.work_memory,
             owed_micros: self.owed_micros.saturating_add(other.owed_micros),
+            statements: self.statements + other.statements,
         }
+    }
+}
+
+impl Add for LedgerFigures {
+    type Output = LedgerFigures;
+
+    fn add(self, other: LedgerFigures) -> LedgerFigures {
+        let both = |wait: usize| {
+            let ((time, count), (more, times)) = (self.waits[wait], other.waits[wait]);
+            (time + more, count + times)
+        };
+        LedgerFigures { totals: self.totals + other.totals, waits: std::array::from_fn(both) }
     }
 }
 
@@ -59,7 +91,14 @@ impl Totals {
             Resource::Memory => &mut self.memory,
             Resource::WorkMemory => &mut self.work_memory,
         };
-        let of_row = ResourceTotals { given: row.given, demanded: row.demanded, missed: row.missed };
+        let of_row = ResourceTotals {
+            promised: row.promised,
+            demanded: row.demanded,
+            given: row.given,
+            missed: row.missed,
+            over: row.over,
+            broken: RollUpRow::CAUSES.map(|cause| u64::from(row.cause == Some(cause))),
+        };
         *of_resource = *of_resource + of_row;
         self.owed_micros = self.owed_micros.saturating_add(row.owed_micros);
     }
@@ -67,13 +106,14 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
-    use base::{Nanos, TenantId};
+    use base::TenantId;
+    use governor::Cause;
 
     use super::*;
 
     #[test]
     fn resources_are_summed_apart_and_owed_together() {
-        let row = |resource, given| LedgerRow {
+        let row = |resource, given, cause| LedgerRow {
             tenant: TenantId(16),
             resource,
             from: Nanos(0),
@@ -82,18 +122,32 @@ mod tests {
             demanded: 9,
             given,
             missed: 9 - given,
-            over: 0,
+            over: 2,
             active: Nanos(1),
-            cause: None,
+            cause,
             delays: None,
             owed_micros: 5,
         };
         let mut totals = Totals::default();
-        totals.count(&row(Resource::Cpu, 7));
-        totals.count(&row(Resource::Io { volume: 0 }, 2));
-        totals.count(&row(Resource::Io { volume: 1 }, 3));
-        assert_eq!(totals.cpu, ResourceTotals { given: 7, demanded: 9, missed: 2 });
-        assert_eq!(totals.io, ResourceTotals { given: 5, demanded: 18, missed: 13 });
+        totals.count(&row(Resource::Cpu, 7, Some(Cause::System)));
+        totals.count(&row(Resource::Io { volume: 0 }, 2, Some(Cause::Device)));
+        totals.count(&row(Resource::Io { volume: 1 }, 3, None));
+        let cpu =
+            ResourceTotals { promised: 10, demanded: 9, given: 7, missed: 2, over: 2, broken: [0, 1, 0, 0] };
+        assert_eq!(totals.cpu, cpu);
+        let io = ResourceTotals {
+            promised: 20,
+            demanded: 18,
+            given: 5,
+            missed: 13,
+            over: 4,
+            broken: [0, 0, 0, 1],
+        };
+        assert_eq!(totals.io, io);
         assert_eq!((totals + totals).owed_micros, 30);
+        let mut waits = [(Nanos(0), 0); Wait::ALL.len()];
+        waits[Wait::Lock as usize] = (Nanos(3), 1);
+        let figures = LedgerFigures { totals, waits };
+        assert_eq!((figures + figures).waits[Wait::Lock as usize], (Nanos(6), 2));
     }
 }

@@ -11,21 +11,24 @@ use governor::SparseHistogram;
 
 /// Written by the tenant's home worker, some 10 ns a statement and 30 for the clock; taken by the ledger's thread, which holds the lock for an exchange.
 #[derive(Default)]
-pub(crate) struct StatementTimes(Mutex<SparseHistogram>);
+pub(crate) struct StatementTimes(Mutex<(SparseHistogram, Nanos)>);
 
 impl StatementTimes {
-    fn lock(&self) -> MutexGuard<'_, SparseHistogram> {
+    fn lock(&self) -> MutexGuard<'_, (SparseHistogram, Nanos)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts so many statements that took so long.
     pub(crate) fn record(&self, time: Nanos, statements: u32) {
-        let mut times = self.lock();
-        (0..statements).for_each(|_| times.record(time.0));
+        let (times, sum) = &mut *self.lock();
+        for _ in 0..statements {
+            times.record(time.0);
+            *sum += time;
+        }
     }
 
-    /// What was counted since the call before.
-    pub(crate) fn take(&self) -> SparseHistogram {
+    /// What was counted since the call before, and the sum of it.
+    pub(crate) fn take(&self) -> (SparseHistogram, Nanos) {
         std::mem::take(&mut *self.lock())
     }
 }

@@ -1,6 +1,8 @@
 //! A server in a temporary directory, and a client that speaks to it in bytes.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod exposition;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

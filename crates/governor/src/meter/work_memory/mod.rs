@@ -92,7 +92,7 @@ impl WorkMemoryMeter {
         }
     }
 
-    /// A statement that will have operators. Takes a short lock and allocates.
+    /// A statement that may have operators; one that has none is no sample. Takes a short lock and allocates.
     pub fn statement(self: &Arc<Self>, tenant: TenantId, now: Nanos) -> Arc<StatementWorkMeter> {
         let mut tenants = self.lock();
         let kept = tenants.entry(tenant).or_default();
@@ -109,6 +109,7 @@ impl WorkMemoryMeter {
             baseline: AtomicU64::new(0),
             spilled: AtomicU64::new(0),
             need: AtomicU64::new(0),
+            had_operators: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
         })
     }
@@ -178,6 +179,7 @@ pub struct StatementWorkMeter {
     baseline: AtomicU64,
     spilled: AtomicU64,
     need: AtomicU64,
+    had_operators: AtomicBool,
     has_ended: AtomicBool,
 }
 
@@ -186,6 +188,7 @@ impl StatementWorkMeter {
     pub fn operator(self: &Arc<Self>) -> OperatorWorkMeter {
         let demanded = self.meter.demanded.fetch_add(self.promised.0, Relaxed) + self.promised.0;
         self.meter.demanded_max.fetch_max(demanded, Relaxed);
+        self.had_operators.store(true, Relaxed);
         OperatorWorkMeter { statement: self.clone(), ghost: Mutex::new(Ghost::new(self.promised)) }
     }
 
@@ -210,7 +213,9 @@ impl StatementWorkMeter {
         }
         let ended = &mut kept.ended;
         ended.spilled += spilled;
-        ended.needs.record(self.need.load(Relaxed));
+        if self.had_operators.load(Relaxed) {
+            ended.needs.record(self.need.load(Relaxed));
+        }
         if self.promised.0 > 0 {
             ended.baseline += baseline;
             ended.excess += spilled.saturating_sub(baseline);

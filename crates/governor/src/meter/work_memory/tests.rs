@@ -258,3 +258,17 @@ proptest! {
         prop_assert_eq!(meter.demanded.load(Relaxed), 0);
     }
 }
+
+#[test]
+fn a_statement_without_operators_is_no_sample() {
+    let meter = WorkMemoryMeter::new();
+    let plain = meter.statement(tenant_id(0), Nanos(0));
+    let sorts = meter.statement(tenant_id(0), Nanos(0));
+    sorts.operator().grew(ByteCount(MIB));
+    // It asked for nothing, and might have.
+    let counts = meter.statement(tenant_id(0), Nanos(0));
+    drop(counts.operator());
+    [plain, sorts, counts].iter().for_each(|statement| statement.end(Nanos(5)));
+    let rows = meter.close(Nanos(0), SECOND, None);
+    assert_eq!(rows[0].needs.ranges().collect::<Vec<_>>(), [(0, 0, 1), (MIB, MIB, 1)]);
+}

@@ -1,0 +1,118 @@
+//! Administration over HTTP: `/healthz` and `/metrics`, on a thread of its own with tokio and axum, never on a worker.
+
+mod exposition;
+mod metrics;
+mod tenant_figures;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use env::{JoinHandle, ShutdownSignal};
+
+pub(crate) use exposition::{Distribution, Exposition};
+
+use crate::StartError;
+use crate::shared::Shared;
+use tenant_figures::Chosen;
+
+/// The administrator's HTTP server.
+pub(crate) struct AdminServer {
+    address: SocketAddr,
+    stop: ShutdownSignal,
+    thread: JoinHandle,
+}
+
+/// What requests are answered from.
+#[derive(Clone)]
+struct Served {
+    shared: Weak<Shared>,
+    /// One scrape at a time.
+    chosen: Arc<Mutex<Chosen>>,
+}
+
+impl AdminServer {
+    /// Listens on `address` and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// The address is taken, or no thread can be had.
+    pub(crate) fn start(shared: &Arc<Shared>, address: SocketAddr) -> Result<AdminServer, StartError> {
+        let stop = ShutdownSignal::default();
+        let (stopped, served) =
+            (stop.clone(), Served { shared: Arc::downgrade(shared), chosen: Arc::default() });
+        let (tell, told) = mpsc::sync_channel(1);
+        let body = Box::new(move || {
+            if let Err(error) = serve(address, served, stopped, &tell) {
+                // Told to whoever starts the server if it still listens, else to the log.
+                if let Err(mpsc::SendError(Err(error))) = tell.send(Err(error)) {
+                    tracing::error!(%error, "the administrator's HTTP server failed");
+                }
+            }
+        });
+        let thread = shared.env.threads.spawn("admin", None, body);
+        let thread = thread.map_err(|error| StartError::System { what: "start a thread", error })?;
+        let ended = |_| io::Error::other("the thread ended before it began");
+        let address = told
+            .recv()
+            .map_err(ended)
+            .and_then(|told| told)
+            .map_err(|error| StartError::Listen { address, error })?;
+        Ok(AdminServer { address, stop, thread })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the server; blocks until its thread ended.
+    pub(crate) fn stop(self) {
+        self.stop.request();
+        let _ = self.thread.join();
+    }
+}
+
+type Told = io::Result<SocketAddr>;
+
+fn serve(
+    address: SocketAddr,
+    served: Served,
+    stop: ShutdownSignal,
+    tell: &mpsc::SyncSender<Told>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        let _ = tell.send(listener.local_addr());
+        let routes =
+            Router::new().route("/healthz", get(health)).route("/metrics", get(metrics)).with_state(served);
+        // Requests in flight are dropped: a scraper that stalls must not hold up the end.
+        tokio::select! {
+            served = async { axum::serve(listener, routes).await } => served,
+            () = stop.wait() => Ok(()),
+        }
+    })
+}
+
+async fn health(State(served): State<Served>) -> impl IntoResponse {
+    let Some(shared) = served.shared.upgrade() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    };
+    if shared.workers.iter().any(|seat| seat.log.failure().is_some()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "a redo log failed\n");
+    }
+    (StatusCode::OK, "ok\n")
+}
+
+async fn metrics(State(served): State<Served>) -> impl IntoResponse {
+    let render = |shared: Arc<Shared>| {
+        let mut chosen = served.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics::render(&shared, &mut chosen)
+    };
+    let text = served.shared.upgrade().map(render).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
