@@ -7,6 +7,7 @@
 //! making was cut short there is nothing or all; and no file is left that is nobody's.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use base::{SqlState, TenantId};
@@ -31,6 +32,8 @@ const COPIES_MAX: usize = 2;
 pub(super) struct Copies {
     list: Vec<Copy>,
     made: u64,
+    /// The tenants that there were after the last start that could be asked.
+    seen: BTreeSet<TenantId>,
 }
 
 impl Copies {
@@ -113,9 +116,11 @@ impl<O: Object> Run<O> {
         }
     }
 
-    /// Whether there may be files that are no data files yet.
-    pub(super) fn is_making(&self) -> bool {
-        self.copies().borrow().list.iter().any(|copy| copy.state == State::Making)
+    /// Whether the file of this tenant may be no data file: it is being made, or was nobody's, and the power went before its removal was durable.
+    pub(super) fn may_be_no_tenant(&self, id: TenantId) -> bool {
+        let copies = self.copies().borrow();
+        let is_making = copies.list.iter().any(|copy| copy.state == State::Making);
+        is_making || !(copies.seen.is_empty() || copies.seen.contains(&id))
     }
 
     async fn make_copy(&self, admin: &mut WireClient, dice: &Dice) -> Result<(), Fate> {
@@ -272,6 +277,8 @@ impl<O: Object> Run<O> {
         let names: Vec<&str> = tenants.iter().filter_map(|row| row[0].as_deref()).collect();
         {
             let mut copies = self.copies().borrow_mut();
+            let ids = tenants.iter().filter_map(|row| row[1].as_deref()?.parse().ok());
+            copies.seen = ids.map(TenantId).collect();
             let lost = copies.list.iter().find(|c| c.state == State::Made && !names.contains(&&*c.name));
             require!(lost.is_none(), "a copy is gone: {:?}", lost.map(|copy| &copy.name));
             copies.list.retain(|copy| names.contains(&&*copy.name));
