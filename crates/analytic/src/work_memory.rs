@@ -1,7 +1,7 @@
 //! DataFusion's memory pool over the tenant's working memory: each of its consumers is an operator there, and one that the meter hears.
 //!
-//! A hash join and an aggregate have one consumer each; a sort has two, one that spills and one for its merges. While a sort merges what it holds in memory, its merge asks for the same batches again: those are counted
-//! once ([`Operator::shared`]). When it merges what it put aside it holds nothing, and its merge is an operator like others.
+//! A hash join and an aggregate have one consumer each; a sort has two, one that spills and one for its merges. While a sort merges what it holds in memory, its merge asks for the same batches again, and the sort
+//! gives them back one by one: so merges have as much as the sorts of their query held at most, and that is counted once ([`Operator::shared`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -28,13 +28,15 @@ struct Operators {
     by_consumer: FxHashMap<usize, Operator>,
     /// Those beyond the most that are counted, and how many they are. It cannot spill: so it is not held to a part of what can.
     rest: Option<(Operator, usize)>,
+    /// The most that sorts held at a time.
+    sorts_peak: Cell<u64>,
 }
 
 struct Operator {
     memory: WorkOperator,
     heard: Option<OperatorWorkMeter>,
     role: Role,
-    /// Bytes of a merge that its query's sorts hold.
+    /// Bytes of a merge that its query's sorts held.
     shared: Cell<u64>,
 }
 
@@ -82,16 +84,13 @@ impl Operator {
         self.shared.set(shared);
     }
 
-    /// Whether a merge has these bytes of what the sorts of its query hold.
+    /// Whether a merge has these bytes of what the sorts of its query held.
     fn share(&self, more: ByteCount, operators: &Operators) -> bool {
         if self.role != Role::Merge {
             return false;
         }
-        let sum = |role, held: fn(&Operator) -> u64| -> u64 {
-            operators.by_consumer.values().filter(|one| one.role == role).map(held).sum()
-        };
-        let has_them = sum(Role::Merge, |merge| merge.shared.get()) + more.0
-            <= sum(Role::Sort, |sort| sort.memory.held().0);
+        let shared = operators.sum_of(Role::Merge, |merge| merge.shared.get());
+        let has_them = shared + more.0 <= operators.sorts_peak.get();
         if has_them {
             self.shared.set(self.shared.get() + more.0);
         }
@@ -106,6 +105,18 @@ impl Operator {
 }
 
 impl Operators {
+    fn sum_of(&self, role: Role, what: fn(&Operator) -> u64) -> u64 {
+        self.by_consumer.values().filter(|one| one.role == role).map(what).sum()
+    }
+
+    /// `operator` has grown.
+    fn note_growth(&self, operator: &Operator) {
+        if operator.role == Role::Sort {
+            let held = self.sum_of(Role::Sort, |sort| sort.memory.held().0);
+            self.sorts_peak.set(self.sorts_peak.get().max(held));
+        }
+    }
+
     fn of(&self, consumer: &MemoryConsumer) -> &Operator {
         let found = self.by_consumer.get(&consumer.id());
         found.or(self.rest.as_ref().map(|(rest, _)| rest)).expect("a consumer registers before it asks")
@@ -160,7 +171,10 @@ impl MemoryPool for QueryMemory {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.lock().of(reservation.consumer()).grow(bytes(additional));
+        let operators = self.lock();
+        let operator = operators.of(reservation.consumer());
+        operator.grow(bytes(additional));
+        operators.note_growth(operator);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -174,6 +188,7 @@ impl MemoryPool for QueryMemory {
             return Ok(());
         }
         let grown = operator.try_grow(bytes(additional));
+        operators.note_growth(operator);
         grown.map_err(|refusal| {
             DataFusionError::ResourcesExhausted(format!("{}: {refusal}", reservation.consumer().name()))
         })
