@@ -102,7 +102,7 @@ fn deliver(
     let shared = Arc::new(Shared::new(
         Arc::clone(&request.context),
         request.parameters,
-        Some(request.view),
+        (request.deliver != Deliver::DescribeOnly).then_some(request.view),
         catalog,
         control.clone(),
     ));

@@ -20,8 +20,14 @@ fn top_sort(node: &dyn ExecutionPlan) -> Option<&SortExec> {
 
 fn hash_join(node: &dyn ExecutionPlan) -> Option<&HashJoinExec> {
     let any: &dyn std::any::Any = node;
+    let join = any.downcast_ref::<HashJoinExec>()?;
+    // Sorts put -0 before 0 and the join takes them for equal, and a NaN may stop it.
+    let has_float = join
+        .on()
+        .iter()
+        .any(|(key, _)| key.data_type(&join.left().schema()).map_or(true, |key| key.is_floating()));
     // NOT IN with NULLs is what only the hash join knows.
-    any.downcast_ref::<HashJoinExec>().filter(|join| !join.null_aware)
+    (!join.null_aware && !has_float).then_some(join)
 }
 
 /// Replaces hash joins. Before the rules that see to the order of inputs, which add the sorts.

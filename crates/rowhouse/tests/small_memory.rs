@@ -289,7 +289,18 @@ fn a_tenant_at_its_own_limit_evicts_its_own_pages_alone() {
         assert_eq!(text(&acme, "SELECT sum(length(pad)) FROM t").await, (ROWS * 7_900).to_string());
         let grown = counted(&admin, "acme", "resident_bytes").await;
         assert!(grown > ROWS * 8_000, "{grown} bytes of pages");
-        admin.batch_execute("ALTER TENANT acme SET (memory_max = '64kB')").await.expect("altered");
+        // What is promised up to the limit stays, and no more.
+        let both = "ALTER TENANT acme SET (memory = '8MB', memory_max = '8MB')";
+        admin.batch_execute(both).await.expect("altered");
+        let until = Instant::now() + Duration::from_secs(30);
+        while counted(&admin, "acme", "resident_bytes").await > (8 << 20) + (2 << 20) {
+            assert!(Instant::now() < until, "nothing leaves");
+            assert_eq!(text(&acme, "SELECT count(*) FROM small").await, ROWS.to_string());
+        }
+        assert_eq!(text(&acme, "SELECT sum(length(pad)) FROM t").await, (ROWS * 7_900).to_string());
+        assert!(counted(&admin, "acme", "resident_bytes").await <= (8 << 20) + (2 << 20));
+        admin.batch_execute("ALTER TENANT acme RESET (memory)").await.expect("altered");
+        admin.batch_execute("ALTER TENANT acme SET (memory_max = '1MB')").await.expect("altered");
         let until = Instant::now() + Duration::from_secs(30);
         while counted(&admin, "acme", "resident_bytes").await > BOUND {
             assert!(Instant::now() < until, "nothing leaves");

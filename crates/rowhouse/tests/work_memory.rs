@@ -78,6 +78,25 @@ fn what_does_not_fit_working_memory_is_put_aside_and_is_right() {
 }
 
 #[test]
+fn a_join_of_floats_has_one_answer_or_none() {
+    let server = Server::with_acme();
+    run(async {
+        let (admin, owner) = (server.admin().await, server.owner("acme").await);
+        fill(&owner).await;
+        let zeros = "CREATE TABLE f (n int PRIMARY KEY, x float8, k text);
+             INSERT INTO f SELECT n, CASE WHEN n % 2 = 0 THEN '-0'::float8 WHEN n % 3 = 0 THEN 'NaN' ELSE 0 END, k FROM t";
+        owner.batch_execute(zeros).await.expect("rows");
+        let query = "SELECT count(*) || ' ' || sum(a.n) FROM f a JOIN f b ON a.x = b.x AND a.k = b.k";
+        let expected = one(&owner, query).await;
+        admin.batch_execute("ALTER TENANT acme SET (work_memory_max = '3MB')").await.expect("altered");
+        match owner.simple_query(query).await {
+            Ok(_) => assert_eq!(one(&owner, query).await, expected),
+            Err(error) => assert_eq!(error.code(), Some(&SqlState::OUT_OF_MEMORY), "{error:?}"),
+        }
+    });
+}
+
+#[test]
 fn past_the_limit_one_statement_fails_and_nobody_else_notices() {
     let server = Server::with_acme();
     run(async {

@@ -216,7 +216,8 @@ impl PageMap {
     /// The price of its pages at this moment, and whether anything is promised.
     fn price(&self) -> (MemoryPrice, bool) {
         match self.shared.metered.share() {
-            Some(share) if share.promised().0 > 0 => {
+            // What a tenant has beyond its limit goes first, whatever it is promised.
+            Some(share) if share.promised().0 > 0 && self.shared.own_excess().0 == 0 => {
                 let pages = self.shared.resident_frames().0.saturating_sub(self.metering.charged.0);
                 (share.price_at(ByteCount(pages)), true)
             }

@@ -85,10 +85,12 @@ impl MapShared {
     }
 
     pub(crate) fn charge(&self, bytes: usize) {
+        let was_over = self.is_over_limit();
         self.resident_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(budget) = self.budget.get() {
             budget.charge(bytes as u64);
-            if self.is_over_limit() {
+            // An evictor that was told goes on by itself until there is no more than the limit.
+            if !was_over && self.is_over_limit() {
                 budget.press_tenants();
             }
         }

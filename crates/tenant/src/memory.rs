@@ -344,10 +344,11 @@ impl Tenant {
 
     /// What is to be waited for before more pages are changed.
     pub(crate) fn memory_wait(&self) -> Option<WriterWait> {
-        let (budget, (_, dirty_max)) = (self.pages.budget()?, self.pages.dirty_marks()?);
-        if self.pages.excess().0 == 0 {
+        let (budget, own_excess) = (self.pages.budget()?, self.pages.own_excess().0 > 0);
+        if budget.excess().0 == 0 && !own_excess {
             return None;
         }
+        let dirty_max = if own_excess { self.pages.dirty_marks()?.1 } else { budget.dirty_max() };
         if self.pages.dirty_bytes() >= dirty_max && self.file.is_some() {
             return Some(WriterWait::Checkpoint);
         }
@@ -377,6 +378,11 @@ impl Tenant {
     /// Bytes of its pages that are to leave: because the server has too many, or it has more than its own limit.
     pub fn excess(&self) -> base::ByteCount {
         self.pages.excess()
+    }
+
+    /// Bytes of its pages that are to leave because it has more than its own limit.
+    pub fn own_excess(&self) -> base::ByteCount {
+        self.pages.own_excess()
     }
 
     /// Evicts pages of this tenant while the server has more than it should, or it has more than it may; for turns that read what they miss.

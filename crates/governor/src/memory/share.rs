@@ -55,9 +55,10 @@ impl MemoryShare {
         resident.0 > self.max.load(Ordering::Relaxed)
     }
 
-    /// Bytes of pages that are to leave once there were more than the limit: those above fifteen sixteenths of it, so that they leave some at a time.
+    /// Bytes of pages that are to leave once there were more than the limit: those above fifteen sixteenths of it, so that they leave some at a time, and never those
+    /// that are promised.
     pub fn excess(&self, resident: ByteCount) -> ByteCount {
-        let left = self.max().map_or(NO_LIMIT, |max| max.0 - max.0 / 16);
+        let left = self.max().map_or(NO_LIMIT, |max| (max.0 - max.0 / 16).max(self.promised().0.min(max.0)));
         ByteCount(resident.0.saturating_sub(left))
     }
 
@@ -65,10 +66,10 @@ impl MemoryShare {
         ByteCount(self.promised.load(Ordering::Relaxed))
     }
 
-    /// The price of its pages while `resident` bytes of them are in memory: the least for a tenant that is promised nothing, or is over its limit.
+    /// The price of its pages while `resident` bytes of them are in memory: the least for a tenant that is promised nothing.
     pub fn price_at(&self, resident: ByteCount) -> MemoryPrice {
         let promised = self.promised();
-        if promised.0 == 0 || self.is_over(resident) {
+        if promised.0 == 0 {
             return MemoryPrice::LEAST;
         }
         MemoryPrice::of_doublings(self.price.load(Ordering::Relaxed)).at(resident, promised)
@@ -102,11 +103,13 @@ mod tests {
         share.set_promised(mib(32));
         share.set_max(Some(mib(32)));
         assert!(!share.is_over(mib(32)) && share.is_over(ByteCount(mib(32).0 + 1)));
-        assert_eq!((share.excess(mib(30)), share.excess(mib(33))), (mib(0), mib(3)));
         assert_eq!(
-            (share.price_at(mib(32)), share.price_at(mib(33))),
-            (MemoryPrice::MOST, MemoryPrice::LEAST)
+            (share.excess(mib(30)), share.excess(mib(33))),
+            (mib(0), mib(1)),
+            "what is promised stays"
         );
+        share.set_promised(mib(10));
+        assert_eq!((share.excess(mib(30)), share.excess(mib(33))), (mib(0), mib(3)));
         share.set_max(None);
         assert_eq!(share.max(), None);
     }

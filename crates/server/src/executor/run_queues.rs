@@ -313,6 +313,13 @@ impl RunQueues {
         }
     }
 
+    /// Whether no work of the tenant is ready or held.
+    pub(super) fn is_idle(&self, tenant: TenantId) -> bool {
+        let index = self.by_tenant.get(&tenant);
+        let queue = index.and_then(|index| self.queues[*index].as_ref());
+        queue.is_none_or(|queue| queue.ready() == 0 && queue.held.is_none())
+    }
+
     /// Forgets a tenant whose account nobody else holds, so that no work of it is left.
     pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
         let Some(index) = self.by_tenant.remove(&tenant) else { return };

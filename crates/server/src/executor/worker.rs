@@ -315,7 +315,7 @@ impl Worker {
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
                 Message::SetPolicy(policy) => queues.set_policy(policy, self.local.now.get()),
                 Message::Forget(tenant) => {
-                    if self.local.shared.retire(tenant) {
+                    if queues.is_idle(tenant) && self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());
                         self.governing.cpu.meters().forget(tenant);
                         self.io.borrow_mut().forget(tenant);

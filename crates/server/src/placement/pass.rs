@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use base::{Nanos, TenantId};
 use env::{JoinHandle, ShutdownSignal};
 use futures::future::select;
-use governor::{Occupancy, PlacementPlan, PlacementPolicy, Resident};
+use governor::{MoveReason, Occupancy, PlacementPlan, PlacementPolicy, Resident};
 
 use super::load::Loads;
 use crate::StartError;
@@ -77,6 +77,10 @@ async fn pass(shared: &Arc<Shared>, loads: &mut Loads) {
         let at = residents.iter().position(|resident| resident.tenant == step.tenant);
         let home = &entries[at.expect("only residents move")].home;
         let (tenant, from, to) = (step.tenant.0, step.from.0, step.to.0);
+        // It was moved by hand since the plan was made.
+        if home.worker().id() != step.from || (home.is_kept() && step.reason == MoveReason::Load) {
+            continue;
+        }
         if home.move_to(shared, step.to, Some(env::now() + TRIED_FOR)).await {
             home.set_kept(false);
             tracing::info!(tenant, from, to, reason = ?step.reason, "a tenant's home has moved");

@@ -57,11 +57,17 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
             continue;
         }
         dry_rounds += 1;
-        if dry_rounds > DRY_ROUNDS_MAX {
+        // A tenant over its own limit has a checkpoint begun by its visit, and nobody waits for it here.
+        if round.is_short && dry_rounds > DRY_ROUNDS_MAX {
             let worth = round.excess.0 / WRITE_PART;
             let written = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 // Failures are logged where they happen.
-                Some((_, home)) => home.checkpoint_for_room().await.is_ok() && !home.is_refusing(),
+                Some((_, home)) => {
+                    let at_home = home.clone();
+                    let write =
+                        async move { at_home.checkpoint_for_room().await.is_ok() && !at_home.is_refusing() };
+                    home.spawn(write).await == Some(true)
+                }
                 None => false,
             };
             if !written && shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
@@ -86,6 +92,8 @@ struct Round {
     evicted: u64,
     /// Whether it went over all pages of all tenants.
     is_whole: bool,
+    /// Whether it began because the server is short of memory.
+    is_short: bool,
     /// What is still to leave: of all tenants together, or of one that has more than its limit.
     excess: ByteCount,
     dirtiest: Option<(ByteCount, Arc<Home>)>,
@@ -101,6 +109,7 @@ impl Evictor {
         homes.rotate_left(start);
         let is_short = shared.memory.is_short();
         round.is_whole = true;
+        round.is_short = is_short;
         'homes: for home in &homes {
             if !is_short && !home.is_over_limit() {
                 continue;
@@ -110,7 +119,7 @@ impl Evictor {
             let mut own = (!is_short).then(VictimChoice::default);
             loop {
                 let (visited, choice) = (home.clone(), own.as_ref().unwrap_or(&self.choice).clone());
-                let visit = home.spawn(async move { visited.make_room(choice).await });
+                let visit = home.spawn(async move { visited.make_room(choice, !is_short).await });
                 // After a visit that panicked the choice goes on as it was.
                 let Some(visit) = visit.await else { break };
                 *own.as_mut().unwrap_or(&mut self.choice) = visit.choice;
@@ -128,6 +137,11 @@ impl Evictor {
                 if visit.ended_lap || (!is_short && visit.excess == ByteCount(0)) {
                     break;
                 }
+                // Others wait for room meanwhile.
+                if !is_short && shared.memory.is_short() {
+                    round.is_whole = false;
+                    break 'homes;
+                }
             }
         }
         if homes.iter().any(|home| home.is_over_limit()) {
@@ -141,8 +155,8 @@ impl Evictor {
 }
 
 impl Home {
-    /// Sweeps over some of the tenant's pages, a few in each turn, until there is room.
-    async fn make_room(self: Arc<Home>, choice: VictimChoice) -> Visit {
+    /// Sweeps over some of the tenant's pages, a few in each turn, until there is room, or it has no more than its `own` limit.
+    async fn make_room(self: Arc<Home>, choice: VictimChoice, own: bool) -> Visit {
         let mut visit =
             Visit { choice, evicted: 0, dirty: ByteCount(0), excess: ByteCount(0), ended_lap: true };
         let Ok(shared) = self.shared() else { return visit };
@@ -155,7 +169,7 @@ impl Home {
                     visit.evicted += u64::from(swept.evicted);
                     swept.ends_lap
                 });
-                visit.excess = tenant.excess();
+                visit.excess = if own { tenant.own_excess() } else { tenant.excess() };
             });
             budget.wake_waiting();
             if is_open.is_none() || visit.ended_lap || visit.excess == ByteCount(0) {

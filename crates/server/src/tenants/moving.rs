@@ -12,6 +12,9 @@ use base::{Nanos, TenantId, WorkerId};
 use super::Home;
 use crate::shared::Shared;
 
+/// How long an attempt waits for the log before it holds the tenant's tasks.
+const LOG_WAIT_MAX: Nanos = Nanos::from_secs(1);
+
 /// How long a tenant's tasks are held at most for the log of its home: of the 10 ms that a move may take, those left are for the turns of the two
 /// workers, in which others are polled.
 const HELD_MAX: Nanos = Nanos::from_millis(6);
@@ -99,7 +102,11 @@ impl Home {
         }
         // What there is already, while the tenant goes on: little is left to wait for then.
         let Some((log, through)) = self.may_leave() else { return false };
-        if log.wait_durable(through).await.is_err() {
+        // A log that finds no room may be late for as long as its disk is full.
+        let deadline = Some(env::now() + LOG_WAIT_MAX);
+        if !matches!(env::timeout_at(deadline, log.wait_durable(through)).await, Ok(Ok(())))
+            || self.may_leave().is_none()
+        {
             return false;
         }
         let held = self.residence().hold(env::now());

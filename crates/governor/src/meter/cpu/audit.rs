@@ -193,6 +193,7 @@ impl Record {
         let promised = to_nanos(std::mem::take(&mut in_force.promised));
         let allowed = to_nanos(std::mem::take(&mut in_force.allowed));
         let unlimited = std::mem::take(&mut in_force.unlimited);
+        let held_up = std::mem::take(&mut in_force.held_up);
         let active = Nanos(std::mem::take(&mut self.active));
         let demanded = to_nanos(self.owed);
         // What is less than a nanosecond waits for the next row.
@@ -204,7 +205,6 @@ impl Record {
         }
         let missed = demanded.saturating_sub(given);
         // At most a core of it is for tasks at home, and those alone stood still.
-        let held_up = std::mem::take(&mut in_force.held_up);
         let owed_while_held = to_nanos(milli_core_nanos(in_force.terms.reserved.min(ONE_CORE), held_up));
         let over = if unlimited == Nanos(0) { given.saturating_sub(allowed) } else { 0 };
         let terms = &in_force.terms;

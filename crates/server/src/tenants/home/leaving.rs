@@ -29,7 +29,8 @@ impl Home {
     /// Gives the tenant to worker `to`, whose log it goes on in. In the turn that found the log durable through [`Home::may_leave`]'s position while
     /// the tenant's tasks are held.
     pub(in crate::tenants) fn leave(self: &Arc<Home>, shared: &Shared, held: Held, to: usize) {
-        let (from, to) = (shared.seat(self.worker().id()), &shared.workers[to]);
+        let to_index = to;
+        let (from, to) = (shared.seat(self.worker().id()), &shared.workers[to_index]);
         let is_open = self.cell.with(|state| {
             if let Some(tenant) = &mut state.tenant {
                 tenant.durable(state.log.durable());
@@ -48,6 +49,8 @@ impl Home {
         held.move_to(&to.handle, *terms, &shared.move_pauses, env::now());
         drop(terms);
         from.note_left(self.id());
+        // Its new evictor has not heard of it.
+        shared.memory.press_tenants_of(to_index);
     }
 
     /// Tells the workers that have to do with the tenant what it is promised. The caller holds the lock on its terms.

@@ -28,7 +28,8 @@ pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>)
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
             .with_detail(format!("The workers of this server are 0 to {last}."))
     })?;
-    // Who has just moved rests, so no pass takes it back before it is kept.
+    // Before it moves, so that no pass takes it elsewhere.
+    home.set_kept(true);
     home.move_to(shared, WorkerId(to), None).await;
     home.set_kept(true);
     Ok(())
