@@ -123,8 +123,6 @@ impl Default for IoPromise {
 const WEIGHT_DEFAULT: NonZeroU32 = NonZeroU32::new(100).expect("not zero");
 pub(crate) const IOPS_MAX: u64 = 1_000_000_000;
 const CONNECTIONS_MAX: u64 = 1_000_000;
-/// Of `memory_max`: less than a few statements hold would be a checkpoint for each commit.
-const MEMORY_MAX_MIN: u64 = 1 << 20;
 
 option_keys! {
     /// The name of an option of a promise.
@@ -170,9 +168,7 @@ impl Promise {
             PromiseKey::IoBandwidthMax => self.io.bandwidth_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::IoPromise => self.io.kind = io_kind(value)?,
             PromiseKey::Memory => self.memory.memory = value.bytes(0)?,
-            PromiseKey::MemoryMax => {
-                self.memory.memory_max = value.limit(|value| value.bytes(MEMORY_MAX_MIN))?
-            }
+            PromiseKey::MemoryMax => self.memory.memory_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::WorkMemory => self.memory.work_memory = value.bytes(0)?,
             PromiseKey::WorkMemoryMax => self.memory.work_memory_max = value.limit(|value| value.bytes(1))?,
             PromiseKey::ConnectionsMax => {
