@@ -1,7 +1,7 @@
 //! Once every tenant has been seen, I/O is scheduled and metered without allocating.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::num::NonZeroU32;
 
 use base::{ByteCount, IoClass, Nanos, TenantId};
@@ -10,28 +10,7 @@ use governor::{
     Submitted,
 };
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on as it came; counting touches a thread-local without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; `at` came from `System`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 const TENANTS: u64 = 50;
 
@@ -84,12 +63,12 @@ fn scheduling_and_metering_allocate_nothing() {
     let mut world = World { queue: IoQueue::new(&volume, 0), meter: IoMeter::new(&meter), now: Nanos(0) };
     world.rounds(100);
     world.meter.close(world.now, &mut IoInterval::default());
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     world.rounds(1000);
     let half_way = Overbooking::from_permille(500).expect("at most 1000");
     volume.set_policy(Policy::Reservations(half_way), world.now);
     world.rounds(1000);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     drop(Box::new(1));
-    assert!(ALLOCATIONS.get() > before, "allocations are counted");
+    assert!(allocations() > before, "allocations are counted");
 }

@@ -1,7 +1,7 @@
 //! Pages are metered and chosen without allocating.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::sync::Arc;
 
 use base::{ByteCount, PageNo};
@@ -9,28 +9,7 @@ use governor::{
     EvictionTime, MemoryMeter, MemoryPrice, OwnAges, PageUse, UseTimes, VictimChoice, WriteCause,
 };
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on as it came; counting touches a thread-local without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; `at` came from `System`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 #[test]
 fn nothing_is_allocated_when_pages_are_used_changed_and_chosen() {
@@ -38,7 +17,7 @@ fn nothing_is_allocated_when_pages_are_used_changed_and_chosen() {
     let mut meter = MemoryMeter::new(promised, Arc::default()).expect("enough is promised");
     let (mut choice, own) = (VictimChoice::default(), OwnAges::default());
     let sampled: Vec<PageNo> = (1..100_000).map(PageNo).filter(|no| meter.sample().has(*no)).collect();
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     let mut victims = 0;
     for round in 0..200_000_usize {
         let no = sampled[round.wrapping_mul(2_654_435_761) % sampled.len()];
@@ -57,5 +36,5 @@ fn nothing_is_allocated_when_pages_are_used_changed_and_chosen() {
         choice.note_used(price, UseTimes::read_at(now), now);
     }
     assert!(victims > 1000);
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(allocations(), before);
 }

@@ -1,33 +1,11 @@
 //! A statement is judged without allocating, until a rule acts on it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
 
 use base::{Nanos, TenantId};
 use governor::{Runaway, RunawayRules, RunawayScope, RunawayTerms, StatementUsage};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on as it came; counting touches a thread-local without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; `at` came from `System`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 #[test]
 fn a_statement_is_judged_without_allocating() {
@@ -41,7 +19,7 @@ fn a_statement_is_judged_without_allocating() {
         rules.set(&n.to_string(), RunawayScope::All, terms).expect("as many as there can be");
     }
     let of_tenant = rules.of_tenant(tenant);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for _ in 0..100 {
         let mut runaway = Runaway::new(of_tenant.clone());
         for step in 0..1000 {
@@ -52,7 +30,7 @@ fn a_statement_is_judged_without_allocating() {
         runaway.renew(of_tenant.clone());
         assert!(Runaway::new(None).nearest().is_none());
     }
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(allocations(), before);
     let usage = StatementUsage { rows: 1_000_000, ..StatementUsage::default() };
     assert!(Runaway::new(of_tenant).judge(&usage).is_some(), "the last rule acts");
 }
