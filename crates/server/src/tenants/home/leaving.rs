@@ -29,28 +29,27 @@ impl Home {
     /// Gives the tenant to worker `to`, whose log it goes on in. In the turn that found the log durable through [`Home::may_leave`]'s position while
     /// the tenant's tasks are held.
     pub(in crate::tenants) fn leave(self: &Arc<Home>, shared: &Shared, held: Held, to: usize) {
-        let to_index = to;
-        let (from, to) = (shared.seat(self.worker().id()), &shared.workers[to_index]);
+        let (from, target) = (shared.seat(self.worker().id()), &shared.workers[to]);
         let is_open = self.cell.with(|state| {
             if let Some(tenant) = &mut state.tenant {
                 tenant.durable(state.log.durable());
                 assert_eq!(tenant.newest_pending(), Lsn(0), "a tenant leaves no record behind");
                 assert!(!tenant.has_begun_a_record(), "a record is in one log");
             }
-            state.log = state.log.moved_to(to.log.clone());
+            state.log = state.log.moved_to(target.log.clone());
             state.tenant.is_some()
         });
         // Before it is there, so that it is never nowhere: whoever reads the list passes over who is not at home.
         if is_open {
-            to.note_open(self);
+            target.note_open(self);
         }
         // One lock covers reading the terms and the change of the worker to be told of others: the later ones arrive last.
         let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
-        held.move_to(&to.handle, *terms, &shared.move_pauses, env::now());
+        held.move_to(&target.handle, *terms, &shared.move_pauses, env::now());
         drop(terms);
         from.note_left(self.id());
         // Its new evictor has not heard of it.
-        shared.memory.press_tenants_of(to_index);
+        shared.memory.press_tenants_of(to);
     }
 
     /// Tells the workers that have to do with the tenant what it is promised. The caller holds the lock on its terms.
