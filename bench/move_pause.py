@@ -11,14 +11,12 @@ The floor: a pause is at most 10 ms.
 """
 
 import random
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import servers
 from servers import say
-from snapshot_pause import pauses, quantile_bound, split
+from snapshot_pause import pauses, quantile_bound, run_beside, split
 
 WINDOW_US = 20_000
 MOVES = "rowhouse_move_pause_seconds"
@@ -54,28 +52,16 @@ def main():
     parser.add_argument("--every", type=float, default=0.1, help="seconds between moves")
     arguments = servers.parse(parser)
     load = ["--tenants", 1, "--prefix", TENANT.rstrip("1"), "--scale", arguments.scale, "--clients", arguments.clients]
-    with servers.folder("move-pause") as folder, tempfile.NamedTemporaryFile(dir=folder) as log_file, \
+    with servers.folder("move-pause") as folder, \
             servers.running(servers.Rowhouse(folder, ["--workers", str(arguments.workers)])) as server:
         say("loading")
         servers.bench(server, "pgbench", *load, "--load-only")
         say(f"running for {arguments.warm_up + arguments.seconds:.0f} s")
-        run = ["pgbench", *load, "--no-load", "--warm-up", arguments.warm_up, "--seconds", arguments.seconds,
-               "--latency-log", log_file.name]
+        run = ["pgbench", *load, "--no-load"]
         if arguments.rate:
             run += ["--rate", arguments.rate]
-        process = servers.start_bench(server, *run)
-        time.sleep(arguments.warm_up)
-        moves = Moves(server, arguments.workers, arguments.every)
-        before = server.metrics()
-        moves.start()
-        time.sleep(max(0.0, arguments.seconds - 1.0))
-        moves.over.set()
-        moves.join(60)
-        after = server.metrics()
-        report = servers.finish_bench(process, server, *run)
-        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
-    first, last = min(moves.asked), max(moves.asked) + WINDOW_US
-    log = [entry for entry in log if first <= entry[0] <= last]
+        moves, report, (before, after), log = run_beside(
+            server, folder, run, arguments, lambda: Moves(server, arguments.workers, arguments.every), WINDOW_US)
     inside, outside = split(log, moves.asked, WINDOW_US)
     buckets = pauses(before, after, MOVES)
     parts = (0.5, 0.9, 0.99, 1.0)

@@ -51,6 +51,26 @@ class Snapshots(threading.Thread):
             self.connection.query("commit")
 
 
+def run_beside(server, folder, run, arguments, disturber, window_us=WINDOW_US):
+    """`rowhouse bench` with the options `run`, with `disturber()`, a thread as `Snapshots`, at work from the end of the warm-up on. That thread, the report,
+    the metrics before and after, and the latency log from what was asked for first to what was last: outside of it nothing is compared."""
+    with tempfile.NamedTemporaryFile(dir=folder) as log_file:
+        run = [*run, "--warm-up", arguments.warm_up, "--seconds", arguments.seconds, "--latency-log", log_file.name]
+        process = servers.start_bench(server, *run)
+        time.sleep(arguments.warm_up)
+        thread = disturber()
+        before = server.metrics()
+        thread.start()
+        time.sleep(max(0.0, arguments.seconds - 1.0))
+        thread.over.set()
+        thread.join(60)
+        after = server.metrics()
+        report = servers.finish_bench(process, server, *run)
+        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
+    first, last = min(thread.asked), max(thread.asked) + window_us
+    return thread, report, (before, after), [entry for entry in log if first <= entry[0] <= last]
+
+
 def split(log, asked, window_us=WINDOW_US):
     """Latencies in ms of transactions that touch a window behind a snapshot, or what else was asked for, and of those that do not."""
     inside, outside, starts = [], [], sorted(asked)
@@ -96,29 +116,15 @@ def main():
     arguments = servers.parse(parser)
     load = ["--tenants", 1, "--prefix", "snap", "--warehouses", arguments.warehouses, "--scale", arguments.scale,
             "--clients", arguments.clients]
-    with servers.folder("snapshot-pause") as folder, servers.running(servers.Rowhouse(folder)) as server, \
-            tempfile.NamedTemporaryFile(dir=folder) as log_file:
+    with servers.folder("snapshot-pause") as folder, servers.running(servers.Rowhouse(folder)) as server:
         if not server.is_analytic():
             raise SystemExit("this build has no analytical path, whose snapshots are measured")
         say("loading")
         servers.bench(server, "tpcc", *load, "--load-only")
         say(f"running for {arguments.warm_up + arguments.seconds:.0f} s")
-        run = ["tpcc", *load, "--no-load", "--rate", arguments.rate, "--warm-up", arguments.warm_up,
-               "--seconds", arguments.seconds, "--latency-log", log_file.name]
-        process = servers.start_bench(server, *run)
-        time.sleep(arguments.warm_up)
-        snapshots = Snapshots(server, "snap1", arguments.every, arguments.idle_control)
-        before = server.metrics()
-        snapshots.start()
-        time.sleep(max(0.0, arguments.seconds - 1.0))
-        snapshots.over.set()
-        snapshots.join(30)
-        after = server.metrics()
-        report = servers.finish_bench(process, server, *run)
-        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
-    # Before the first and after the last snapshot nothing is compared.
-    first, last = min(snapshots.asked), max(snapshots.asked) + WINDOW_US
-    log = [entry for entry in log if first <= entry[0] <= last]
+        run = ["tpcc", *load, "--no-load", "--rate", arguments.rate]
+        snapshots, report, (before, after), log = run_beside(
+            server, folder, run, arguments, lambda: Snapshots(server, "snap1", arguments.every, arguments.idle_control))
     inside, outside = split(log, snapshots.asked)
     buckets = pauses(before, after)
     pause = {part: quantile_bound(buckets, part) for part in (0.5, 0.99, 1.0)}
