@@ -12,7 +12,8 @@ use base::{PageNo, SqlError, TxnId};
 use governor::{EvictionTime, MemoryShare, MemoryTally, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::{
-    FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageRun, PageTally, Swept,
+    FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageMap, PageRun, PageTally,
+    Swept,
 };
 
 use crate::catalog::RecordKind;
@@ -387,25 +388,21 @@ impl Tenant {
 
     /// Evicts pages of this tenant while the server has more than it should, or it has more than it may; for turns that read what they miss.
     pub fn shed(&mut self) {
-        let Some(budget) = self.pages.budget().cloned() else { return };
-        let mut choice = VictimChoice::default();
-        for _ in 0..SHED_STEPS_MAX {
-            if self.pages.excess().0 == 0 {
-                return;
-            }
-            self.pages.sweep(&mut choice, budget.eviction_time());
-        }
+        self.shed_while(PageMap::excess);
     }
 
     /// Evicts pages of this tenant while it has more than its own limit.
     fn shed_own(&mut self) {
-        if !self.pages.is_over_limit() {
-            return;
+        if self.pages.is_over_limit() {
+            self.shed_while(PageMap::own_excess);
         }
+    }
+
+    fn shed_while(&mut self, excess: fn(&PageMap) -> base::ByteCount) {
         let Some(budget) = self.pages.budget().cloned() else { return };
         let mut choice = VictimChoice::default();
         for _ in 0..SHED_STEPS_MAX {
-            if self.pages.own_excess().0 == 0 {
+            if excess(&self.pages).0 == 0 {
                 return;
             }
             self.pages.sweep(&mut choice, budget.eviction_time());
