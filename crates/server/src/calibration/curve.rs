@@ -140,25 +140,27 @@ mod tests {
         saturation(&[Rate { depth: 2, per_second: 1.0 }, Rate { depth: 1, per_second: 1.0 }]);
     }
 
-    proptest! {
-        #[test]
-        fn one_disturbed_measurement_changes_nothing(parallel in 0..9usize, at in 0..9usize, factor in prop_oneof![0.0..0.8, 1.3..3.0]) {
-            let parallel = DEPTHS[parallel];
-            let mut disturbed = curve(device(parallel));
-            disturbed[at].per_second *= factor;
-            let found = depth(&disturbed).unwrap();
-            // Where the curve bends, a measurement that was too slow moves the bend by one step; beside it, none does.
-            let bend = DEPTHS.iter().position(|depth| *depth == parallel).unwrap();
-            let step = DEPTHS.iter().position(|depth| *depth == found).unwrap();
-            if at.abs_diff(bend) > 1 {
-                prop_assert_eq!(step, bend, "{:?}", disturbed);
-            } else {
-                // At the end of a curve that still rises there is nothing beyond to tell a disturbance from the bend.
-                let steps = if bend == 8 { 2 } else { 1 };
-                prop_assert!(step.abs_diff(bend) <= steps, "{:?}", disturbed);
+    /// Every rate of every device, off by each factor from 0 to 3 in thousandths, but for those near 1.
+    #[test]
+    fn one_disturbed_measurement_changes_nothing() {
+        let factors = (0..800).chain(1_300..3_000).map(|thousandths| f64::from(thousandths) / 1_000.0);
+        let last = DEPTHS.len() - 1;
+        for (bend, at) in (0..=last).flat_map(|bend| (0..=last).map(move |at| (bend, at))) {
+            // Where the curve bends, a disturbance moves the bend by one step; beside it, none does. At the end of a curve that
+            // still rises there is nothing beyond to tell a disturbance from the bend: two steps, and from two steps off.
+            let reach = if bend == last { 2 } else { 1 };
+            let allowed = if at.abs_diff(bend) > reach { 0 } else { reach };
+            for factor in factors.clone() {
+                let mut disturbed = curve(device(DEPTHS[bend]));
+                disturbed[at].per_second *= factor;
+                let found = depth(&disturbed).unwrap();
+                let moved = DEPTHS.iter().position(|depth| *depth == found).unwrap().abs_diff(bend);
+                assert!(moved <= allowed, "{factor} of the rate at depth {}: {disturbed:?}", DEPTHS[at]);
             }
         }
+    }
 
+    proptest! {
         #[test]
         fn noise_of_two_in_a_hundred_moves_the_depth_by_a_step_at_most(
             parallel in 0..9usize, noise in prop::collection::vec(0.98..1.02f64, 9),
