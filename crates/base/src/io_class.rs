@@ -6,6 +6,8 @@ pub enum IoClass {
     /// A short statement waits for it.
     #[default]
     Short,
-    /// A scan, spill, checkpoint, backup: one of many.
+    /// A scan, spill, backup: one of many.
     Bulk,
+    /// One of many, too, unless room in memory waits for it.
+    Checkpoint,
 }

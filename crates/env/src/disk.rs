@@ -239,7 +239,7 @@ impl File {
 
     /// [`File::sync_data_blocking`] through the thread's reactor.
     pub fn sync_data(&self) -> impl Future<Output = io::Result<()>> + Send + 'static + use<> {
-        let operation = self.start(Request::Sync { file: self.ops.clone() }).as_bulk();
+        let operation = self.start(Request::Sync { file: self.ops.clone() }).of_checkpoint();
         async move { operation.await.0 }
     }
 }
@@ -259,6 +259,14 @@ impl FileFuture {
     pub fn as_bulk(mut self) -> FileFuture {
         if let Some(charge) = &mut self.charge {
             charge.class = IoClass::Bulk;
+        }
+        self
+    }
+
+    /// As one of a checkpoint's: as one of many, unless room in memory waits for the checkpoint.
+    pub fn of_checkpoint(mut self) -> FileFuture {
+        if let Some(charge) = &mut self.charge {
+            charge.class = IoClass::Checkpoint;
         }
         self
     }

@@ -1,7 +1,7 @@
 //! Whole servers at the size of a test run; `cargo run --release -p sim -- --whole` runs more.
 
 use sim::Tally;
-use sim::whole::{Governed, Kept, Whole};
+use sim::whole::{Governed, Kept, Promised, Whole};
 
 #[test]
 fn nothing_a_client_was_told_is_lost_by_a_whole_server() {
@@ -30,22 +30,39 @@ fn replies_before_durability_are_found() {
     assert!(failures.any(|failure| failure.what.contains("StaleRead")));
 }
 
-#[test]
-fn promises_of_processor_time_are_kept_by_a_whole_server_and_the_ledger_says_so() {
+/// Worlds of these seeds keep what they promise.
+fn kept(promised: Promised, seeds: impl Iterator<Item = u64>) -> Kept {
     let mut total = Kept::default();
-    for seed in 1..=8 {
-        let kept = Governed { seed, keeps_nothing: false }.run();
-        let kept = kept.unwrap_or_else(|failure| panic!("{failure}"));
-        total.intervals += kept.intervals;
-        total.full += kept.full;
-        total.limited += kept.limited;
+    for seed in seeds {
+        let kept = Governed { seed, promised, keeps_nothing: false }.run();
+        total.add(&kept.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    assert!(total.intervals > 80 && total.full > 15 && total.limited > 5, "{total:?}");
+    total
+}
+
+/// Of worlds of these seeds in which no promise is kept, those where that is found.
+fn found(promised: Promised, seeds: impl Iterator<Item = u64>) -> usize {
+    let failures = seeds.filter_map(|seed| Governed { seed, promised, keeps_nothing: true }.run().err());
+    failures.filter(|failure| failure.what.contains("missed its promise")).count()
 }
 
 #[test]
-fn promises_that_nobody_keeps_are_found() {
-    let failures = (1..=8).filter_map(|seed| Governed { seed, keeps_nothing: true }.run().err());
-    let missed = failures.filter(|failure| failure.what.contains("missed its promise")).count();
-    assert!(missed > 0);
+fn promises_of_processor_time_are_kept_by_a_whole_server_and_the_ledger_says_so() {
+    let total = kept(Promised::Processor, 1..=8);
+    assert!(total.intervals > 80 && total.full > 15 && total.limited > 5, "{total:?}");
+    assert!(found(Promised::Processor, 1..=8) > 0);
+}
+
+#[test]
+fn promises_of_io_are_kept_by_a_whole_server_and_the_ledger_says_so() {
+    let total = kept(Promised::Io, 1..=4);
+    assert!(total.intervals > 80 && total.full > 15 && total.limited > 5, "{total:?}");
+    assert!(found(Promised::Io, 1..=2) > 0);
+}
+
+#[test]
+fn promises_of_memory_are_kept_by_a_whole_server_and_the_ledger_says_so() {
+    let total = kept(Promised::Memory, 1..=3);
+    assert!(total.intervals > 5 && total.full > 5, "{total:?}");
+    assert!(found(Promised::Memory, 1..=2) > 0);
 }

@@ -210,7 +210,7 @@ impl Checkpoint {
         let mut page = IoBuf::recycled(base::limits::PAGE_SIZE);
         superblock.encode((&mut page[..]).try_into().expect("one page"));
         let at = offset_of(superblock.slot());
-        let (result, _) = self.reader.file.write_all_at_durable(page, at).as_bulk().await;
+        let (result, _) = self.reader.file.write_all_at_durable(page, at).of_checkpoint().await;
         result.map_err(|error| self.reader.io_error_at(at, "writing the superblock", error))?;
         for (i, (version, location)) in written.pages.iter().enumerate() {
             yield_every(i).await;

@@ -120,9 +120,11 @@ pub struct MemoryBudget {
     /// For each evictor, whether it is to look which tenants have more than their own limits.
     tenants_pressed: Box<[AtomicBool]>,
     evictors: Box<[AtomicWaker]>,
+    /// Loads that found no room and have not found any since.
+    loads_waiting: AtomicU32,
     waiting: Mutex<Vec<Waker>>,
     /// Whether `waiting` may have any; read without the lock.
-    has_waiting: AtomicBool,
+    are_to_wake: AtomicBool,
     waiting_to_hold: Mutex<Vec<Waker>>,
     /// For each evictor, whether it found nothing to evict when it last looked at everything.
     dry: Box<[AtomicBool]>,
@@ -140,6 +142,22 @@ pub struct Room(Arc<MemoryBudget>);
 impl Drop for Room {
     fn drop(&mut self) {
         self.0.refund(PAGE);
+    }
+}
+
+/// A load that waits for room.
+struct LoadWaits<'a>(&'a MemoryBudget);
+
+impl LoadWaits<'_> {
+    fn new(budget: &MemoryBudget) -> LoadWaits<'_> {
+        budget.loads_waiting.fetch_add(1, Ordering::SeqCst);
+        LoadWaits(budget)
+    }
+}
+
+impl Drop for LoadWaits<'_> {
+    fn drop(&mut self) {
+        self.0.loads_waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -165,8 +183,9 @@ impl MemoryBudget {
             pressed: AtomicBool::new(false),
             tenants_pressed: (0..evictors).map(|_| AtomicBool::new(false)).collect(),
             evictors: (0..evictors).map(|_| AtomicWaker::new()).collect(),
+            loads_waiting: AtomicU32::new(0),
             waiting: Mutex::default(),
-            has_waiting: AtomicBool::new(false),
+            are_to_wake: AtomicBool::new(false),
             waiting_to_hold: Mutex::default(),
             dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
             #[cfg(debug_assertions)]
@@ -324,12 +343,14 @@ impl MemoryBudget {
 
     /// Waits until there is room for one page to be loaded, and takes it.
     pub async fn room(self: &Arc<MemoryBudget>) -> Room {
+        let mut waits = None;
         poll_fn(|cx| {
             if self.try_reserve() {
                 return Poll::Ready(());
             }
+            waits.get_or_insert_with(|| LoadWaits::new(self));
             lock(&self.waiting).push(cx.waker().clone());
-            self.has_waiting.store(true, Ordering::SeqCst);
+            self.are_to_wake.store(true, Ordering::SeqCst);
             self.press();
             // Room may have come after the first look and before the entry in the list.
             if self.try_reserve() { Poll::Ready(()) } else { Poll::Pending }
@@ -340,8 +361,9 @@ impl MemoryBudget {
 
     /// As [`MemoryBudget::room`] for a thread that may block. Takes no lock that a worker could wait for.
     pub fn room_blocking(self: &Arc<MemoryBudget>) -> Room {
+        let mut waits = None;
         while !self.try_reserve() {
-            self.has_waiting.store(true, Ordering::SeqCst);
+            waits.get_or_insert_with(|| LoadWaits::new(self));
             self.press();
             std::thread::park_timeout(BLOCKED_LOOK);
         }
@@ -355,14 +377,14 @@ impl MemoryBudget {
 
     /// Whether a load waits for room.
     pub fn has_waiting(&self) -> bool {
-        self.has_waiting.load(Ordering::SeqCst)
+        self.loads_waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Has the loads that wait look for room again; called by evictors after they made some.
     pub fn wake_waiting(&self) {
-        if self.has_waiting.load(Ordering::SeqCst) {
+        if self.are_to_wake.load(Ordering::SeqCst) {
             let mut waiting = lock(&self.waiting);
-            self.has_waiting.store(false, Ordering::SeqCst);
+            self.are_to_wake.store(false, Ordering::SeqCst);
             waiting.drain(..).for_each(Waker::wake);
         }
     }
@@ -438,11 +460,21 @@ mod tests {
         budget.charge((8 << 20) - PAGE);
         let room = budget.room_now().expect("for one page");
         assert!(budget.room_now().is_none());
-        assert!(!is_ready(budget.room()) && budget.has_waiting());
-        assert!(is_ready(budget.pressure(0)));
-        drop(room);
-        budget.wake_waiting();
-        assert!(!budget.has_waiting() && is_ready(budget.room()));
+        {
+            let mut load = pin!(budget.room());
+            let mut look = || load.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            assert!(!look() && budget.has_waiting());
+            budget.wake_waiting();
+            assert!(budget.has_waiting(), "it was woken and has no room yet");
+            assert!(is_ready(budget.pressure(0)));
+            drop(room);
+            assert!(look() && !budget.has_waiting());
+        }
+        {
+            let load = pin!(budget.room());
+            assert!(load.poll(&mut Context::from_waker(Waker::noop())).is_pending() && budget.has_waiting());
+        }
+        assert!(!budget.has_waiting(), "it went away");
         let _room = budget.room_now();
         budget.overdraw();
         assert!(budget.room_now().is_some() && budget.room_now().is_none(), "one page over the limit");

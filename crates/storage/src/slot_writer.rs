@@ -122,7 +122,7 @@ impl<'a> SlotWriter<'a> {
         }
         self.in_flight += pages;
         let write = self.reader.file.write_all_at(batch, offset_of(self.batch_first));
-        self.writes.push(write.as_bulk());
+        self.writes.push(write.of_checkpoint());
         // An operation starts when it is first polled.
         if let Poll::Ready(Some(written)) = futures::poll!(self.writes.next()) {
             self.note_written(written)?;

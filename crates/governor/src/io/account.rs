@@ -85,6 +85,17 @@ pub(super) enum Right {
     Spare,
 }
 
+/// A request that is issued.
+pub(super) struct Issue {
+    pub(super) cost: IoCost,
+    pub(super) right: Right,
+    pub(super) arrival: Stamp,
+    /// From when on it claimed its turn.
+    pub(super) claims_from: Stamp,
+    /// No limit held it. It takes at most a second of the tenant's future, as what could not be delayed does.
+    pub(super) is_urgent: bool,
+}
+
 /// A tenant's due times in one order.
 #[derive(Default)]
 struct Due {
@@ -208,17 +219,9 @@ impl Account {
         self.spare.raise_to(floor);
     }
 
-    /// Records the issue of a request that arrived at `arrival` and claims its turn from `claims_from`, when the volume's
-    /// virtual time is `floor`.
-    pub(super) fn charge(
-        &self,
-        terms: &Terms,
-        cost: IoCost,
-        right: Right,
-        (arrival, claims_from): (Stamp, Stamp),
-        floor: Stamp,
-        now: Nanos,
-    ) {
+    /// Records the issue of a request when the volume's virtual time is `floor`.
+    pub(super) fn charge(&self, terms: &Terms, issue: &Issue, floor: Stamp, now: Nanos) {
+        let Issue { cost, right, arrival, claims_from, is_urgent } = *issue;
         let at = Stamp::at(now);
         if let Right::Reserved(order) = right {
             let since = now - Nanos(self.due[order as usize].served_at.swap(now.0, Ordering::Relaxed));
@@ -236,7 +239,8 @@ impl Account {
         let opened = arrival.max(at.minus(CATCH_UP));
         for (tag, rate, time) in limited(self, terms, cost) {
             if rate.is_some() {
-                tag.advance(|tag| tag.max(opened).plus(time));
+                let end = if is_urgent { at.plus(DEBT_MAX) } else { Stamp::NEVER };
+                tag.advance(|tag| tag.max(tag.max(opened).plus(time).min(end)));
             }
         }
         self.charge_spare(terms, cost, floor);

@@ -5,7 +5,7 @@
 
 use base::Nanos;
 
-use super::account::{Order, Right};
+use super::account::{Issue, Order, Right};
 use super::cost::IoCost;
 use super::lanes::{Lanes, Turn};
 use super::tag::Stamp;
@@ -123,8 +123,9 @@ impl<T> Group<T> {
             let first = if let Right::Reserved(order) = turn.right { order } else { Order::Spread };
             let is_due = |order: &Order| lane.account.due(&lane.terms, *order, self.claims_from) <= at;
             let right = first.then_other().into_iter().find(is_due).map_or(Right::Spare, Right::Reserved);
-            let claim = (self.arrival, self.claims_from);
-            lane.account.charge(&lane.terms, *share, right, claim, volume.floor(), now);
+            let (arrival, claims_from) = (self.arrival, self.claims_from);
+            let issue = Issue { cost: *share, right, arrival, claims_from, is_urgent: false };
+            lane.account.charge(&lane.terms, &issue, volume.floor(), now);
         }
         self.payload.take().expect("a group has its turn while it is queued")
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::{IoClass, Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, Order, Right, Terms};
+use super::account::{Account, Issue, Order, Right, Terms};
 use super::cost::IoCost;
 use super::heap::LaneHeap;
 use super::pool::{List, PlaceNo, Pool};
@@ -18,7 +18,7 @@ use super::tag::Stamp;
 use super::volume::IoVolume;
 use crate::policy::Policy;
 
-/// While a tenant has both kinds queued, one of so many is of the bulk: it goes last, and goes on.
+/// While a tenant has short requests and others queued, one of so many is of the others: they go last, and go on.
 const BULK_EVERY: u32 = 8;
 
 /// A request that is queued.
@@ -43,7 +43,10 @@ pub(super) struct Lane {
     pub(super) terms: Terms,
     short: List,
     bulk: List,
-    /// Short requests that went before a bulk one.
+    checkpoint: List,
+    /// Others wait for the room in memory that its checkpoint makes: that goes first, and no limit of the tenant's holds it.
+    makes_room: bool,
+    /// Short requests that went before another one.
     passed: u32,
     epoch: u32,
     /// Place among the active lanes, while it is one.
@@ -52,7 +55,20 @@ pub(super) struct Lane {
 
 impl Lane {
     fn is_empty(&self) -> bool {
-        self.short.is_empty() && self.bulk.is_empty()
+        self.short.is_empty() && self.bulk.is_empty() && self.checkpoint.is_empty()
+    }
+
+    fn list(&mut self, class: IoClass) -> &mut List {
+        match class {
+            IoClass::Short => &mut self.short,
+            IoClass::Bulk => &mut self.bulk,
+            IoClass::Checkpoint => &mut self.checkpoint,
+        }
+    }
+
+    /// Whether its next request is one that no limit of the tenant's holds.
+    fn is_urgent(&self) -> bool {
+        self.makes_room && !self.checkpoint.is_empty()
     }
 }
 
@@ -121,6 +137,8 @@ impl<T> Lanes<T> {
             account,
             short: List::default(),
             bulk: List::default(),
+            checkpoint: List::default(),
+            makes_room: false,
             passed: 0,
             epoch: volume.epoch(),
             active_at: 0,
@@ -156,16 +174,14 @@ impl<T> Lanes<T> {
     ) -> IoToken {
         let state = &mut self.lanes[lane as usize];
         let was_empty = state.is_empty();
-        let list = match class {
-            IoClass::Short => &mut state.short,
-            IoClass::Bulk => &mut state.bulk,
-        };
-        let place = self.pool.push(list, request);
+        let place = self.pool.push(state.list(class), request);
         self.queued += 1;
         if was_empty {
             state.account.wake(volume.floor());
             state.active_at = self.active.len() as u32;
             self.active.push(lane);
+        }
+        if was_empty || state.is_urgent() {
             self.place(lane, now);
         }
         IoToken { lane, class, place }
@@ -175,26 +191,45 @@ impl<T> Lanes<T> {
     pub(super) fn remove(&mut self, token: IoToken, now: Nanos) -> Option<T> {
         let state = &mut self.lanes[token.lane as usize];
         self.pool.get(token.place)?;
-        let list = match token.class {
-            IoClass::Short => &mut state.short,
-            IoClass::Bulk => &mut state.bulk,
-        };
-        let request = self.pool.remove(list, token.place)?;
+        let request = self.pool.remove(state.list(token.class), token.place)?;
         self.queued -= 1;
         self.settle(token.lane, now);
         Some(request.payload)
+    }
+
+    /// Says whether others wait for the room that the tenant's checkpoint makes.
+    pub(super) fn set_makes_room(&mut self, lane: u32, makes_room: bool, now: Nanos) {
+        let state = &mut self.lanes[lane as usize];
+        state.makes_room = makes_room;
+        if !state.is_empty() {
+            self.place(lane, now);
+        }
+    }
+
+    /// Which of the lane's requests goes next.
+    fn next_class(&self, lane: u32) -> IoClass {
+        let state = &self.lanes[lane as usize];
+        if state.is_urgent() {
+            return IoClass::Checkpoint;
+        }
+        let arrived = |list| self.pool.first(list).map_or(Stamp::NEVER, |request| request.arrival);
+        let (bulk, checkpoint) = (arrived(&state.bulk), arrived(&state.checkpoint));
+        let rest = if checkpoint < bulk { IoClass::Checkpoint } else { IoClass::Bulk };
+        let rest_is_empty = state.bulk.is_empty() && state.checkpoint.is_empty();
+        let turn_of_rest = state.short.is_empty() || (state.passed + 1 >= BULK_EVERY && !rest_is_empty);
+        if turn_of_rest { rest } else { IoClass::Short }
     }
 
     /// Takes the lane's next request out, to be issued, charges it, and places the lane anew.
     pub(super) fn take(&mut self, turn: Turn, volume: &IoVolume, now: Nanos) -> Waiting<T> {
         let at = Stamp::at(now);
         let (arrival, claims_from) = self.claim(turn.lane);
+        let class = self.next_class(turn.lane);
         let state = &mut self.lanes[turn.lane as usize];
-        let bulk_turn = state.passed + 1 >= BULK_EVERY && !state.bulk.is_empty();
-        let from_short = !state.short.is_empty() && !bulk_turn;
-        state.passed = if from_short && !state.bulk.is_empty() { state.passed + 1 } else { 0 };
-        let list = if from_short { &mut state.short } else { &mut state.bulk };
-        let request = self.pool.pop_first(list).expect("a lane in a heap has a request");
+        let is_urgent = state.is_urgent();
+        let passes = class == IoClass::Short && !(state.bulk.is_empty() && state.checkpoint.is_empty());
+        state.passed = if passes { state.passed + 1 } else { 0 };
+        let request = self.pool.pop_first(state.list(class)).expect("a lane in a heap has a request");
         self.queued -= 1;
         match turn.right {
             Right::Reserved(order) => {
@@ -204,8 +239,8 @@ impl<T> Lanes<T> {
             Right::Spare => volume.raise_floor(turn.key),
         }
         volume.charge_limit(request.cost, arrival, at);
-        let claim = (arrival, claims_from);
-        state.account.charge(&state.terms, request.cost, turn.right, claim, volume.floor(), now);
+        let issue = Issue { cost: request.cost, right: turn.right, arrival, claims_from, is_urgent };
+        state.account.charge(&state.terms, &issue, volume.floor(), now);
         self.settle(turn.lane, now);
         request
     }
@@ -284,7 +319,7 @@ impl<T> Lanes<T> {
     /// tenant's own affair.
     fn claim(&self, lane: u32) -> (Stamp, Stamp) {
         let state = &self.lanes[lane as usize];
-        let firsts = [self.pool.first(&state.short), self.pool.first(&state.bulk)];
+        let firsts = [&state.short, &state.bulk, &state.checkpoint].map(|list| self.pool.first(list));
         let oldest = firsts.into_iter().flatten().min_by_key(|request| request.arrival);
         oldest.map_or((Stamp::NEVER, Stamp::NEVER), |request| (request.arrival, request.claims_from))
     }
@@ -307,7 +342,7 @@ impl<T> Lanes<T> {
         let at = Stamp::at(now);
         let state = &self.lanes[lane as usize];
         let opens = state.account.open_from(&state.terms);
-        if opens > at {
+        if opens > at && !state.is_urgent() {
             self.heaps().for_each(|heap| heap.remove(lane));
             self.held.set(lane, opens.0);
             return;

@@ -101,6 +101,12 @@ impl AgesMet {
         self.cheap_used.add(class_of(age, MemoryPrice::LEAST));
     }
 
+    /// Others are there now.
+    pub(super) fn forget_half(&self) {
+        self.dear.halve();
+        self.forget_half_of_cheap();
+    }
+
     /// Pages at the least price may be gone.
     pub(super) fn forget_half_of_cheap(&self) {
         self.cheap.halve();

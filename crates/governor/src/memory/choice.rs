@@ -50,6 +50,12 @@ impl VictimChoice {
         is_victim
     }
 
+    /// A sweep over all pages there are took none: what was met before says little of them. Of few pages that would be noticed after many
+    /// sweeps only.
+    pub fn note_none_taken(&mut self) {
+        self.ages.forget_half();
+    }
+
     /// As [`VictimChoice::is_victim`] for a page of a tenant that is promised memory, which is also to be among the oldest of its own:
     /// all its pages may be older than its neighbours', and it is not to lose them in the order of the sweep.
     pub fn is_victim_of(
@@ -126,6 +132,26 @@ mod tests {
                 .expect("the histogram forgets");
             let most = if price == PRICE { 4 } else { 16 };
             assert!(asked < most * REMEMBERED_MAX as usize, "{asked}");
+        }
+    }
+
+    #[test]
+    fn of_few_pages_some_leave_after_some_sweeps() {
+        for (price, most) in [(PRICE, 12), (MemoryPrice::MOST, 16)] {
+            let mut choice = VictimChoice::default();
+            let now = EvictionTime(1 << 20);
+            for _ in 0..REMEMBERED_MAX {
+                choice.is_victim(price, UseTimes::read_at(now), now);
+                choice.note_used(PRICE, UseTimes::read_at(now), now);
+            }
+            let mut sweep = || {
+                let taken =
+                    (0..10).any(|page| choice.is_victim(price, uses(&[now.0 - 8 - page, now.0]), now));
+                choice.note_none_taken();
+                taken
+            };
+            let sweeps = (1..=100).find(|_| sweep()).expect("some leave");
+            assert!(sweeps <= most, "{sweeps} sweeps over ten pages");
         }
     }
 

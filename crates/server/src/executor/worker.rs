@@ -108,6 +108,15 @@ pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
     })
 }
 
+/// Says on the calling worker whether others wait for the room in memory that a tenant's checkpoint makes: see
+/// [`governor::IoQueue::set_makes_room`]. Nothing happens outside of a turn.
+pub(crate) fn io_makes_room(tenant: TenantId, volume: VolumeNo, makes_room: bool) {
+    CURRENT.with_borrow(|current| {
+        let Some(local) = current.as_ref() else { return };
+        local.io.borrow_mut().set_makes_room(tenant, volume, makes_room, local.env.now());
+    });
+}
+
 /// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid; 0 elsewhere.
 pub(crate) fn blocking_ios() -> u64 {
     CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.io.borrow().blocking()))

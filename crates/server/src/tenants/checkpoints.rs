@@ -71,12 +71,16 @@ impl Home {
     }
 
     async fn do_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
-        match self.try_checkpoint(pace).await {
+        let outcome = match self.try_checkpoint(pace).await {
             Err(error) if error.state() == SqlState::DISK_FULL && self.release_reserve() => {
                 self.try_checkpoint(pace).await
             }
             outcome => outcome,
+        };
+        if !self.is_checkpointing() {
+            self.set_makes_room(false);
         }
+        outcome
     }
 
     async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {

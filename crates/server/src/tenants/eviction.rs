@@ -2,7 +2,8 @@
 //!
 //! While the memory budget is under pressure a worker's evictor goes round its open tenants, each for a few steps of a sweep,
 //! in turns charged to that tenant. Tenants whose changed pages take a good part of the budget are checkpointed, since those
-//! pages cannot leave before they are written. A tenant that has more than its own `memory_max` is visited alone, and loses its
+//! pages cannot leave before they are written; what they write then is charged to them and not held by their limits, since others
+//! wait for it. A tenant that has more than its own `memory_max` is visited alone, and loses its
 //! oldest pages whatever its neighbours' are. If nothing at all could be evicted, the one with most of them is, and if they
 //! cannot be written, loads go over the limit, so that reading goes on. Without pressure an evictor sleeps and owns no timer.
 
@@ -57,26 +58,47 @@ pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
             continue;
         }
         dry_rounds += 1;
+        evictor.choice.note_none_taken();
         // A tenant over its own limit has a checkpoint begun by its visit, and nobody waits for it here.
         if round.is_short && dry_rounds > DRY_ROUNDS_MAX {
             let worth = round.excess.0 / WRITE_PART;
-            let written = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
-                // Failures are logged where they happen.
+            let writes = match round.dirtiest.filter(|(dirty, _)| dirty.0 >= worth) {
                 Some((_, home)) => {
                     let at_home = home.clone();
-                    let write =
-                        async move { at_home.checkpoint_for_room().await.is_ok() && !at_home.is_refusing() };
-                    home.spawn(write).await == Some(true)
+                    let start = async move {
+                        at_home.start_checkpoint_for_room();
+                        !at_home.is_refusing()
+                    };
+                    (home.spawn(start).await == Some(true)).then_some(home)
                 }
-                None => false,
+                None => None,
             };
-            if !written && shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
+            if let Some(home) = writes {
+                wait_for_pages(home, dry_rounds).await;
+                continue;
+            }
+            if shared.memory.note_dry(index, true) && shared.memory.has_waiting() {
                 shared.memory.overdraw();
             }
         }
-        let doublings = dry_rounds.saturating_sub(DRY_ROUNDS_MAX).min(DRY_DOUBLINGS_MAX);
-        env::sleep(Nanos(DRY_WAIT.0 << doublings)).await;
+        env::sleep(wait_of(dry_rounds)).await;
     }
+}
+
+fn wait_of(dry_rounds: u32) -> Nanos {
+    Nanos(DRY_WAIT.0 << dry_rounds.saturating_sub(DRY_ROUNDS_MAX).min(DRY_DOUBLINGS_MAX))
+}
+
+/// Waits until a tenant's checkpoint has ended. Others may have pages that can leave before that, so not for long.
+async fn wait_for_pages(home: Arc<Home>, dry_rounds: u32) {
+    let (at_home, wait) = (home.clone(), wait_of(dry_rounds));
+    let ended = std::pin::pin!(home.spawn(async move {
+        match at_home.is_checkpointing() {
+            true => at_home.checkpoint_ended().await,
+            false => env::sleep(wait).await,
+        }
+    }));
+    futures::future::select(ended, std::pin::pin!(env::sleep(wait))).await;
 }
 
 struct Evictor {
@@ -178,10 +200,22 @@ impl Home {
             yield_now().await;
         }
         if self.with_tenant(|tenant| tenant.is_dirty()) == Some(true) {
-            self.with_tenant(Tenant::write_for_room);
-            self.start_checkpoint();
+            if own {
+                self.with_tenant(Tenant::write_for_room);
+                self.start_checkpoint();
+            } else {
+                self.start_checkpoint_for_room();
+            }
         }
         visit
+    }
+
+    /// Begins a checkpoint that makes room for others, or has the one that is under way do so: its writes go before what else the
+    /// tenant has to read and write, and its limits do not hold them.
+    fn start_checkpoint_for_room(self: &Arc<Home>) {
+        self.with_tenant(Tenant::write_for_room);
+        self.start_checkpoint();
+        self.set_makes_room(true);
     }
 
     /// A checkpoint that is not the log's but makes room, or the end of the one under way.

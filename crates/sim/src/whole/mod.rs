@@ -36,7 +36,7 @@ use crate::{Dice, Failure, Stop, Tally, require};
 use client::{Login, WireClient};
 use copies::Copies;
 
-pub use governed::{Governed, Kept};
+pub use governed::{Governed, Kept, Promised};
 
 const DATA_DIR: &str = "/data";
 const ADMIN_PASSWORD: &str = "of the simulation";

@@ -123,6 +123,60 @@ fn short_statements_go_before_scans_and_scans_go_on() {
 }
 
 #[test]
+fn a_checkpoint_is_one_of_the_others_unless_room_waits_for_it() {
+    let (volume, mut queue) = volume(1);
+    let place = submit(&mut queue, tenant_id(1), 999, ms(0)).unwrap();
+    for n in 0..10 {
+        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 200 + n, ms(0));
+        queue.submit(tenant_id(0), IoClass::Bulk, ONE, 100 + n, ms(1));
+    }
+    for n in 0..40 {
+        queue.submit(tenant_id(0), IoClass::Short, ONE, n, ms(1));
+    }
+    assert_eq!(volume.in_flight(), 1);
+    queue.completed(place);
+    let mut order = Vec::new();
+    for _ in 0..16 {
+        let Next::Issue(request, place) = queue.next(ms(2)) else { panic!("something is queued") };
+        order.push(request);
+        queue.completed(place);
+    }
+    assert_eq!((order[7], order[15]), (200, 201), "those that came first");
+    queue.set_makes_room(tenant_id(0), true, ms(3));
+    assert_eq!(issue_all(&mut queue, ms(3))[..8], [202, 203, 204, 205, 206, 207, 208, 209]);
+}
+
+#[test]
+fn no_limit_of_its_own_holds_a_checkpoint_that_makes_room() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(10), 0, ms(0));
+    for n in 0..30 {
+        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, n, ms(0));
+    }
+    queue_up(&mut queue, tenant_id(0), 100..102, ms(0));
+    assert_eq!(issue_all(&mut queue, ms(0)), [100], "the limit holds");
+    queue.set_makes_room(tenant_id(0), true, ms(1));
+    assert_eq!(issue_all(&mut queue, ms(1)), (0..30).collect::<Vec<_>>());
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(1001)), "what it took is paid for, a second at most");
+    // What comes while it lasts goes at once, and is not held once it has ended.
+    queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 30, ms(2));
+    assert_eq!(issue_all(&mut queue, ms(2)), [30]);
+    queue.set_makes_room(tenant_id(0), false, ms(3));
+    queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 31, ms(3));
+    assert_eq!(issue_all(&mut queue, ms(900)), []);
+    assert_eq!(issue_all(&mut queue, ms(1002)), [101]);
+    assert_eq!(issue_all(&mut queue, ms(2000)), [31]);
+    // The volume's own limit is everybody's.
+    volume.set_iops_limit(NonZeroU64::new(10));
+    queue.set_makes_room(tenant_id(0), true, ms(3000));
+    for n in 0..5 {
+        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 40 + n, ms(3000));
+    }
+    assert_eq!(issue_all(&mut queue, ms(3000)), [40]);
+    assert_eq!(issue_all(&mut queue, ms(3100)), [41]);
+}
+
+#[test]
 fn a_request_that_nobody_waits_for_is_taken_back() {
     let (volume, mut queue) = volume(8);
     volume.set_promise(tenant_id(0), &limit(1), 0, ms(0));

@@ -6,6 +6,7 @@ use base::{ByteCount, SqlError, SqlResult, SqlState};
 use storage::Hurry;
 
 use super::Home;
+use crate::executor::io_makes_room;
 use crate::tenants::checkpoints::Begun;
 
 impl Home {
@@ -88,6 +89,16 @@ impl Home {
     /// Has the checkpoint that is under way, if one is, write as fast as it can. At home only.
     pub(in crate::tenants) fn hurry_checkpoint(&self) {
         self.cell.with(|state| state.hurry.iter().for_each(Hurry::ask));
+    }
+
+    /// Whether others wait for the room that its checkpoint makes: then it is not held by the tenant's limits. At home only.
+    pub(in crate::tenants) fn set_makes_room(&self, makes_room: bool) {
+        io_makes_room(self.id, self.data_volume, makes_room);
+    }
+
+    /// Whether a checkpoint is under way. At home only.
+    pub(in crate::tenants) fn is_checkpointing(&self) -> bool {
+        self.cell.with(|state| state.checkpointing)
     }
 
     /// Waits for the end of the checkpoint that is under way, if one is. At home only.

@@ -1,0 +1,193 @@
+//! Promises of processor time, on one worker.
+//!
+//! What code costs is drawn ([`Speeds::tick`]), so a poll takes from microseconds to a millisecond of virtual time. Some tenants always want more, some come and
+//! go, and one promise is altered amid the work. The reservations fit, so for every metering interval:
+//!
+//! * who was promised something and wanted it got it, to within one quantum, the longest polls that can be;
+//! * nobody got more than its limit but for the stated burst and debt;
+//! * the ledger's sums are what the server's own account says, to within a poll;
+//!
+//! and the worker was at work all the while, since somebody without a limit always had something to do.
+
+use std::collections::BTreeMap;
+
+use base::{Nanos, TenantId};
+use env::sim::{Latency, Speeds};
+use futures::future::join_all;
+use governor::{LedgerRow, Resource};
+
+use super::load::{Load, client};
+use super::{Kept, SECOND, SETTLING, Stage};
+use crate::{Dice, Stop, require};
+
+/// What a worker has beside the server's own fifth, in thousandths of a core.
+const RESERVABLE: u64 = 780;
+/// Of virtual time, before and after the change.
+const HALF: Nanos = Nanos::from_millis(3_200);
+/// Readings of the processor's counter in one poll of these tasks at most.
+const TICKS_A_POLL: u64 = 3;
+/// What a limit lets through at once: what it comes to in so long.
+const BURST: Nanos = Nanos::from_millis(20);
+const QUERY: &str = "select n from t where n = $1::int4";
+
+#[derive(Clone, Debug)]
+struct Tenant {
+    name: String,
+    id: TenantId,
+    reserved: u64,
+    max: Option<u64>,
+    load: Load,
+    /// Of `reserved` from the middle on.
+    altered: Option<u64>,
+}
+
+pub(super) struct Run<'a> {
+    stage: &'a Stage<'a>,
+    dice: Dice,
+    tenants: Vec<Tenant>,
+    tick: Latency,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(stage: &'a Stage<'a>) -> Run<'a> {
+        let dice = Dice::of(stage.world);
+        let most = [60, 200, 600][dice.below(3) as usize];
+        let tick = Latency { min: Nanos::from_micros(10), max: Nanos::from_micros(most) };
+        let count = 2 + dice.below(4);
+        let mut left = RESERVABLE;
+        let tenants = (0..count).map(|n| {
+            let reserved = if dice.percent(20) { 0 } else { dice.below(left.min(500) + 1) };
+            left -= reserved;
+            // The first one always wants more, and has no limit.
+            let max = (n > 0 && dice.percent(40)).then(|| (reserved + dice.below(300)).max(20));
+            let load = match dice.below(4) {
+                _ if n == 0 => Load::Busy(10),
+                0 | 1 => Load::Busy(1 + dice.below(10)),
+                _ => Load::Bursts { statements: 1 + dice.below(40), pause: 1_000 << dice.below(8) },
+            };
+            Tenant { name: format!("g{n}"), id: TenantId(0), reserved, max, load, altered: None }
+        });
+        let mut tenants: Vec<Tenant> = tenants.collect();
+        let one = dice.below(count) as usize;
+        let room = tenants[one].reserved + left;
+        tenants[one].altered = Some(dice.below(room.min(tenants[one].max.unwrap_or(1_000)) + 1));
+        Run { stage, dice, tenants, tick }
+    }
+
+    pub(super) fn run(mut self) -> Result<Kept, Stop> {
+        let (stage, world) = (self.stage, self.stage.world);
+        let env = world.env();
+        // Of several workers, one at a time would have the world's time.
+        let server = stage.start(&env, |config| config.workers = Some(1))?;
+        env::block_on(&env, self.found())?;
+        env::block_on(&env, stage.keep_promises())?;
+        let calm = world.speeds();
+        world.set_speeds(Speeds { tick: self.tick, ..calm });
+        let (began, before) = (world.now(), env::block_on(&env, self.used())?);
+        env::block_on(&env, self.work(began))?;
+        world.set_speeds(calm);
+        let (ended, after) = (world.now(), env::block_on(&env, self.used())?);
+        env::block_on(&env, env::sleep(SETTLING));
+        let rows = server.ledger();
+        let used = env::block_on(&env, self.used())?;
+        stage.end(server)?;
+        let all: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
+        let elapsed = (ended - began).as_secs_f64();
+        require!(all > 0.9 * elapsed, "the worker was at work for {all} s of {elapsed} s");
+        self.judge(&rows, &used, began, ended)
+    }
+
+    async fn found(&mut self) -> Result<(), Stop> {
+        let table = ["create table t (n int primary key); insert into t values (1)".to_owned()];
+        for Tenant { name, reserved, max, .. } in &self.tenants {
+            let max = max.filter(|max| *max < 1_000).map(|max| format!(", cpu_max = '0.{max:03}'"));
+            let options = format!("cpu = '0.{reserved:03}'{}", max.unwrap_or_default());
+            self.stage.found(name, &options, &table).await?;
+        }
+        let shown = self.stage.shown().await?;
+        for tenant in &mut self.tenants {
+            tenant.id = shown[&tenant.name].0;
+        }
+        Ok(())
+    }
+
+    async fn used(&self) -> Result<BTreeMap<TenantId, f64>, Stop> {
+        Ok(self.stage.shown().await?.into_values().collect())
+    }
+
+    /// All clients, and the change in the middle.
+    async fn work(&self, began: Nanos) -> Result<(), Stop> {
+        let end = began + HALF + HALF;
+        let mut clients = Vec::new();
+        for Tenant { name, load, .. } in &self.tenants {
+            let next = || (QUERY, "1".to_owned());
+            clients
+                .extend((0..load.clients()).map(|_| client(self.stage, &self.dice, name, *load, end, next)));
+        }
+        let alter = async {
+            env::sleep(HALF).await;
+            for tenant in &self.tenants {
+                let Some(reserved) = tenant.altered else { continue };
+                let alter = format!("alter tenant {} set (cpu = '0.{reserved:03}')", tenant.name);
+                self.stage.administer(&alter).await?;
+            }
+            Ok::<_, Stop>(())
+        };
+        let (clients, altered) = futures::join!(join_all(clients), alter);
+        altered?;
+        clients.into_iter().collect()
+    }
+
+    fn judge(
+        &self,
+        rows: &[LedgerRow],
+        used: &BTreeMap<TenantId, f64>,
+        began: Nanos,
+        ended: Nanos,
+    ) -> Result<Kept, Stop> {
+        let mut kept = Kept::default();
+        let changed = began + HALF;
+        let quantum = Nanos(self.tick.max.0 * TICKS_A_POLL);
+        for tenant in &self.tenants {
+            let name = &tenant.name;
+            let of_it: Vec<&LedgerRow> =
+                rows.iter().filter(|row| row.tenant == tenant.id && row.resource == Resource::Cpu).collect();
+            for row in &of_it {
+                require!(
+                    row.to > row.from && row.given <= (row.to - row.from).0 + quantum.0,
+                    "{name}: {row:?}"
+                );
+                require!(row.missed == row.demanded.saturating_sub(row.given), "{name}: {row:?}");
+                // The change is somewhere within it, or it is of before or after the work.
+                let spans_change = row.from <= changed + SECOND && row.to >= changed;
+                if row.from < began || row.to > ended || (spans_change && tenant.altered.is_some()) {
+                    continue;
+                }
+                let reserved = tenant.altered.filter(|_| row.from > changed).unwrap_or(tenant.reserved);
+                let time = (row.to - row.from).0;
+                require!(row.promised.abs_diff(reserved * time / 1000) <= 1_000, "{name}: {row:?}");
+                require!(
+                    row.missed <= 2 * quantum.0,
+                    "{name} of {tenant:?} missed its promise, a quantum is {quantum:?}: {row:?}"
+                );
+                kept.intervals += 1;
+                kept.full += u64::from(reserved > 0 && row.demanded * 100 >= row.promised * 90);
+                kept.missed_max = kept.missed_max.max(row.missed);
+                if let Some(max) = tenant.max.filter(|max| *max < 1_000) {
+                    let most = max * (time + BURST.0) / 1000 + quantum.0;
+                    require!(row.given <= most, "{name} got more than its limit of {max}, {most}: {row:?}");
+                    kept.limited += u64::from(row.given * 10_000 >= max * time * 9);
+                }
+            }
+            if tenant.reserved > 0 && tenant.altered.is_none() {
+                let (sum, account) =
+                    (of_it.iter().map(|row| row.given).sum::<u64>() as f64 / 1e9, used[&tenant.id]);
+                require!(
+                    (sum - account).abs() <= quantum.as_secs_f64() + 0.001 * account,
+                    "{name} got {sum} s by the ledger, {account} s by its account"
+                );
+            }
+        }
+        Ok(kept)
+    }
+}
