@@ -1,8 +1,10 @@
 //! Threads for analytical queries, a few for each worker, in its run queue as proxies.
 //!
-//! A job waits in its worker's queue, bounded; a thread takes it, stands in the run queue for the job's tenant while it
+//! A job waits for its tenant's turn on its worker ([`turns`]); a thread takes it, stands in the run queue for the job's tenant while it
 //! computes and leaves it while it waits. What it has to say goes through a bounded channel to the session's task. A job
 //! whose session is gone, or cancelled it, is told by a flag, which the engine looks at between batches.
+
+mod turns;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,13 +16,11 @@ use env::{Env, JoinHandle, ThreadControl};
 use futures::task::AtomicWaker;
 use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
+use turns::Turns;
+
 use crate::executor::{Background, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
 use crate::work_memory::ServerWorkMemory;
 
-/// Threads for each worker: queries of that many tenants advance side by side.
-const THREADS_PER_WORKER: usize = 4;
-/// Jobs that wait for a thread of a worker; one more is refused (53000's class).
-const WAITING_MAX: usize = 1_000;
 /// Events on their way to a session.
 const EVENTS_MAX: usize = 8;
 
@@ -33,7 +33,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Job {
-    tenant: TenantId,
     request: AnalyticRequest,
     background: Background,
     events: Arc<Channel>,
@@ -47,7 +46,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
+    jobs: Turns<Job>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -111,14 +110,15 @@ impl AnalyticPool {
         if waiting.closed {
             return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is shutting down"));
         }
-        if waiting.jobs.len() >= WAITING_MAX {
+        let job = Job { request, background, events: events.clone() };
+        if waiting.jobs.push(tenant, job).is_err() {
             return Err(SqlError::new(
                 SqlState::CONFIGURATION_LIMIT_EXCEEDED,
-                "too many analytical queries wait for a thread",
+                "too many analytical queries of this database wait for a thread",
             ));
         }
-        waiting.jobs.push_back(Job { tenant, request, background, events: events.clone() });
-        let start_thread = waiting.idle < waiting.jobs.len() && waiting.threads < THREADS_PER_WORKER;
+        // There are as many threads as ever ran at a time.
+        let start_thread = waiting.idle < waiting.jobs.startable();
         if start_thread {
             waiting.threads += 1;
         }
@@ -148,7 +148,7 @@ impl AnalyticPool {
                 if waiting.threads > 0 {
                     return Ok(());
                 }
-                waiting.jobs.clear();
+                waiting.jobs.drain();
                 Err(SqlError::new(
                     SqlState::SYSTEM_ERROR,
                     format!("cannot start an analytical thread: {error}"),
@@ -162,7 +162,7 @@ impl AnalyticPool {
         for of_worker in &self.workers {
             let mut waiting = lock(&of_worker.queue.waiting);
             waiting.closed = true;
-            for job in waiting.jobs.drain(..) {
+            for job in waiting.jobs.drain() {
                 job.events.close_producer();
             }
             drop(waiting);
@@ -186,11 +186,11 @@ fn work(
     let permits = Rc::new(permits);
     let _permits = env::ask_permits(permits.clone());
     loop {
-        let job = {
+        let (tenant, job) = {
             let mut waiting = lock(&queue.waiting);
             loop {
-                if let Some(job) = waiting.jobs.pop_front() {
-                    break job;
+                if let Some(taken) = waiting.jobs.take() {
+                    break taken;
                 }
                 if waiting.closed {
                     waiting.threads -= 1;
@@ -201,7 +201,7 @@ fn work(
                 waiting.idle -= 1;
             }
         };
-        let Job { tenant, mut request, background, events } = job;
+        let Job { mut request, background, events } = job;
         let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held(), &background));
         permits.count_for(Some(events.control.clone()));
         lock(&events.thread).begin(env.threads.current());
@@ -221,6 +221,7 @@ fn work(
         lock(&events.thread).end();
         drop(around);
         drop(proxy);
+        lock(&queue.waiting).jobs.ended(tenant);
         events.close_producer();
     }
 }

@@ -1,5 +1,5 @@
-//! Promises of buffer memory, on one worker: tenants that were promised some read at random or go round, beside others that read more
-//! than there is.
+//! Promises of buffer memory, on one worker: tenants that were promised some read at random or go round, beside others that read and
+//! change more than there is.
 //!
 //! The promises fit the memory. Of every interval that was judged from a while after the promise on: what the tenant read beyond a
 //! cache of its own is a twentieth at most of what that would have spared it. And memory is full all the while, so that it is short.
@@ -30,6 +30,7 @@ const ROWS_GREEDY: u64 = 1_200;
 /// Of what a cache of its own would have spared a tenant.
 const EXCESS_PART: u64 = 20;
 const READ: &str = "select n from t where n = $1::int4";
+const WRITE: &str = "update t set m = m + 1 where n = $1::int4";
 
 /// Which rows a tenant reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +49,8 @@ struct Tenant {
     rows: u64,
     pattern: Pattern,
     clients: u64,
+    /// Statements of a hundred that write.
+    writes: u64,
 }
 
 pub(super) struct Run<'a> {
@@ -71,12 +74,15 @@ impl<'a> Run<'a> {
             let rows = pages * ROWS_A_PAGE * (50 + dice.below(150)) / 100;
             let clients = 1 + dice.below(3);
             let name = format!("p{n}");
-            tenants.push(Tenant { name, id: TenantId(0), promised, rows, pattern: pattern(), clients });
+            let (id, pattern) = (TenantId(0), pattern());
+            tenants.push(Tenant { name, id, promised, rows, pattern, clients, writes: 0 });
         }
         for n in 0..1 + dice.below(2) {
             let (name, promised) = (format!("g{n}"), ByteCount(0));
             let (pattern, clients) = (pattern(), 2 + dice.below(3));
-            tenants.push(Tenant { name, id: TenantId(0), promised, rows: ROWS_GREEDY, pattern, clients });
+            let (id, rows) = (TenantId(0), ROWS_GREEDY);
+            let writes = if dice.percent(50) { dice.below(60) } else { 0 };
+            tenants.push(Tenant { name, id, promised, rows, pattern, clients, writes });
         }
         Run { stage, dice, tenants }
     }
@@ -107,10 +113,10 @@ impl<'a> Run<'a> {
 
     async fn found(&mut self) -> Result<(), Stop> {
         for tenant in &self.tenants {
-            let mut script = vec!["create table t (n int primary key, pad text)".to_owned()];
+            let mut script = vec!["create table t (n int primary key, m int not null, pad text)".to_owned()];
             let numbers: Vec<u64> = (0..tenant.rows).collect();
             script.extend(numbers.chunks(20).map(|some| {
-                let rows: Vec<String> = some.iter().map(|n| format!("({n}, repeat('x', 3000))")).collect();
+                let rows: Vec<String> = some.iter().map(|n| format!("({n}, 0, repeat('x', 3000))")).collect();
                 format!("insert into t values {}", rows.join(", "))
             }));
             self.stage.found(&tenant.name, &format!("memory = {}", tenant.promised.0), &script).await?;
@@ -135,7 +141,8 @@ impl<'a> Run<'a> {
                         Pattern::Skewed => self.dice.below(tenant.rows),
                         Pattern::RoundAndRound => at % tenant.rows,
                     };
-                    (READ, row.to_string())
+                    let sql = if self.dice.percent(tenant.writes) { WRITE } else { READ };
+                    (sql, row.to_string())
                 };
                 let busy = Load::Busy(tenant.clients);
                 client(self.stage, &self.dice, &tenant.name, busy, end, next)
