@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use sim::progress::Progress;
-use sim::whole::Whole;
+use sim::whole::{Governed, Kept, Promised, Whole};
 use sim::{Campaign, Failure, Tally, plan};
 
 /// Runs simulated servers through faults and power cuts and checks what is left after each.
@@ -18,6 +18,12 @@ struct Args {
     /// Whole servers, over the wire, instead of storage and tenants
     #[arg(long)]
     whole: bool,
+    /// Whole servers whose promises of this are judged
+    #[arg(long, conflicts_with_all = ["whole", "progress", "trace"])]
+    governed: Option<Promised>,
+    /// They keep no promises, which is to be found
+    #[arg(long, requires = "governed")]
+    keep_nothing: bool,
     /// Only this seed
     #[arg(long, conflicts_with_all = ["seeds", "progress"])]
     seed: Option<u64>,
@@ -43,6 +49,9 @@ const NOTED_EVERY: u64 = 100;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(promised) = args.governed {
+        return governed(&args, promised);
+    }
     if let Some(seed) = args.seed {
         return replay(&args, seed);
     }
@@ -66,6 +75,25 @@ impl Args {
         }
         plan::run(Campaign { lives, traced, ..plan::campaign(seed) })
     }
+}
+
+fn governed(args: &Args, promised: Promised) -> ExitCode {
+    let (mut total, mut failed) = (Kept::default(), 0);
+    let (first, last) = args.seed.map_or((1, args.seeds), |seed| (seed, seed));
+    let bar = bar(last + 1 - first);
+    for seed in first..=last {
+        match (Governed { seed, promised, keeps_nothing: args.keep_nothing }).run() {
+            Ok(kept) => total.add(&kept),
+            Err(failure) => {
+                failed += 1;
+                bar.suspend(|| eprintln!("FAILED {failure}"));
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    println!("{} seeds, {failed} failed; {total}", last + 1 - first);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn replay(args: &Args, seed: u64) -> ExitCode {

@@ -28,7 +28,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const SETTLING: Nanos = Nanos::from_millis(2_500);
 
 /// What is promised in a world.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Promised {
     Processor,
     Io,
@@ -64,6 +64,16 @@ impl Kept {
         self.full += other.full;
         self.limited += other.limited;
         self.missed_max = self.missed_max.max(other.missed_max);
+    }
+}
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Kept { intervals, full, limited, missed_max } = self;
+        write!(
+            f,
+            "{intervals} intervals, {full} with full demand, {limited} at a limit, {missed_max} missed at most"
+        )
     }
 }
 
