@@ -44,7 +44,7 @@ fn suite(stage: &Stage) -> Result<[(Actor, usize, Pace); 4]> {
         validation: false,
         queries: "1,3-7,10,12,14,15,19".parse()?,
     };
-    let cpuio = Cpuio { rows: stage.options.amount(1_000_000, 200_000), ..Actor::cpuio("scan=1,lookup=4")? };
+    let cpuio = Cpuio { rows: stage.options.amount(1_000_000, 200_000), ..Actor::cpuio("lookup=1")? };
     Ok([
         (Actor::Tpcc(tpcc), 24, Pace::Closed),
         (Actor::DvdStore(store), 2, Pace::Think(Duration::from_millis(500))),

@@ -44,6 +44,10 @@ fn time_of_ios(cost: IoCost, rate: u64) -> Ticks {
 struct Pace {
     rate: AtomicU64,
     next: AtomicU64,
+    /// The time that the last request with a deadline took.
+    reach: AtomicU64,
+    /// What was charged after the fact keeps the next request until then.
+    debt: AtomicU64,
 }
 
 impl Pace {
@@ -57,6 +61,13 @@ impl Pace {
 
     fn advance(&self, to: impl Fn(Ticks) -> Ticks) {
         let _ = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(to(next)));
+    }
+
+    /// The latest deadline with which an interval that begins at `from` may begin: what was issued before it was due leaves later
+    /// intervals theirs.
+    fn latest_at(&self, from: Ticks) -> Ticks {
+        let reach = from.saturating_add(self.reach.load(Ordering::Relaxed));
+        reach.max(self.debt.load(Ordering::Relaxed))
     }
 }
 
@@ -82,8 +93,9 @@ pub(super) struct Standing {
     /// When the promise last changed, and how often it has.
     changed_at: AtomicU64,
     changes: AtomicU32,
-    /// The end of the interval whose misses last postponed its deadlines.
+    /// The end of the interval whose misses last postponed its deadlines, and of the one that last brought them forward.
     postponed_at: AtomicU64,
+    brought_forward_at: AtomicU64,
 }
 
 impl Standing {
@@ -144,6 +156,7 @@ impl Standing {
         let deadline = deadlines.min().unwrap_or(NO_DEADLINE);
         for (pace, time) in self.reservations(cost) {
             pace.advance(|next| next.max(arrival).min(deadline).saturating_add(time));
+            pace.reach.store(time, Ordering::Relaxed);
         }
         deadline
     }
@@ -174,6 +187,33 @@ impl Standing {
         let end = ticks(now).saturating_add(DEBT_MAX);
         for (pace, time) in self.reservations(cost).chain(self.limits(cost)) {
             pace.advance(|next| next.max(next.max(ticks(now)).saturating_add(time).min(end)));
+            let owed = pace.debt.load(Ordering::Relaxed).max(ticks(now)).saturating_add(time).min(end);
+            pace.debt.fetch_max(owed, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing waits as an interval begins that goes on from `from`: what was issued before it was due, in those before, is not held
+    /// against the tenant.
+    pub(super) fn forget_lead(&self, from: Ticks) {
+        for pace in [&self.iops, &self.bandwidth] {
+            pace.advance(|next| next.min(pace.latest_at(from)));
+        }
+    }
+
+    /// How much too late `due`, the first deadline of what waits at an interval's end, is for the next one.
+    pub(super) fn lead(&self, due: Ticks, end: Ticks) -> Ticks {
+        let in_force = [&self.iops, &self.bandwidth].into_iter().filter(|pace| pace.rate() > 0);
+        let latest = in_force.map(|pace| pace.latest_at(end)).min();
+        latest.map_or(0, |latest| due.saturating_sub(latest))
+    }
+
+    /// The deadlines of what waits at `end` are so much earlier for the next interval. Of several workers one says by how much.
+    pub(super) fn bring_forward(&self, by: Ticks, end: Nanos) {
+        if self.brought_forward_at.swap(end.0, Ordering::Relaxed) == end.0 {
+            return;
+        }
+        for pace in [&self.iops, &self.bandwidth] {
+            pace.advance(|next| next.saturating_sub(by));
         }
     }
 

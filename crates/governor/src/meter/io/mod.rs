@@ -7,7 +7,8 @@
 //! *Strong*: the delay of each request, `issue - D`, is zero within a tick. *Weak*: no request's D falls into an interval, a
 //! tick before its end at the latest, without its being issued in it. Each interval is judged for itself: what was missed
 //! in it is on its row, and the deadlines of what still waits begin anew at its end. So a tenant promised 80 and given 40 misses 40 in every
-//! interval, and after a stall of the device its promise is kept again as soon as the rate is.
+//! interval, and after a stall of the device its promise is kept again as soon as the rate is. The other way round, what was issued before it
+//! was due moves later deadlines within its interval only: a tenant given 300 of 80 for a minute and 40 from then on misses 40 in every interval.
 //!
 //! Deadlines belong to the tenant, not to a request: which of its requests goes first is its own affair, so the k-th I/O that a
 //! worker issues meets the k-th deadline given out there, whatever the sizes of the requests they are parts of.
@@ -50,8 +51,9 @@ struct Lane {
     pending: List,
     /// Requests that are pending.
     requests: u32,
-    /// How much later than given out the pending deadlines are: what earlier intervals missed began anew.
-    postponed: Ticks,
+    /// How much later than given out the pending deadlines are (what earlier intervals missed began anew), or earlier (what was issued
+    /// before it was due).
+    shift: i64,
     /// The promise's changes that the pending deadlines have followed.
     changes: u32,
     /// Place of the lane's usage among the open ones.
@@ -93,15 +95,14 @@ impl IoMeter {
     pub fn arrived(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) {
         let index = self.lane(tenant);
         self.follow_promise(index);
-        self.open_usage(index, tenant);
+        self.open_usage(index, tenant, now);
         let lane = &mut self.lanes[index];
         if lane.pending.is_empty() {
-            lane.postponed = 0;
+            lane.shift = 0;
         }
         let deadline = lane.standing.next_deadline(cost, ticks(now));
-        // What is postponed is so by the shared deadlines too.
-        let deadline =
-            if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(lane.postponed) };
+        // The shared deadlines are shifted too.
+        let deadline = unshifted(deadline, lane.shift);
         self.pending.push(&mut lane.pending, Pending { deadline, cost });
         lane.requests += 1;
         lane.standing.pending.enter(1, now);
@@ -114,7 +115,7 @@ impl IoMeter {
     pub fn issued(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) {
         let index = self.lane(tenant);
         self.follow_promise(index);
-        let usage = self.open_usage(index, tenant);
+        let usage = self.open_usage(index, tenant, now);
         let deadline = self.meet_deadlines(index, cost);
         let lane = &mut self.lanes[index];
         assert!(lane.requests > 0, "what is issued has arrived");
@@ -124,7 +125,7 @@ impl IoMeter {
         usage.given += cost;
         usage.requests += 1;
         if deadline != NO_DEADLINE {
-            let deadline = deadline.saturating_add(lane.postponed).max(lane.standing.opening().at());
+            let deadline = deadline.saturating_add_signed(lane.shift).max(lane.standing.opening().at());
             usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
         }
         lane.standing.count_issued(cost, now);
@@ -192,7 +193,7 @@ impl IoMeter {
     /// `forgiven` is what the scheduler did not charge.
     pub fn done(&mut self, tenant: TenantId, cost: IoCost, forgiven: IoCost, now: Nanos) {
         let index = self.lane(tenant);
-        let usage = self.open_usage(index, tenant);
+        let usage = self.open_usage(index, tenant, now);
         self.lanes[index].standing.charge_done(cost, now);
         let usage = &mut self.usages[usage];
         usage.given += cost;
@@ -213,10 +214,11 @@ impl IoMeter {
             let lane = &mut self.lanes[index as usize];
             let usage = &mut self.usages[at];
             let mut opening = lane.standing.opening();
-            let (mut first_due, mut first_missed) = (None, None);
+            let (mut first_due, mut first_missed, mut first_later) = (None, None, None);
             self.pending.iter_mut(&lane.pending, |pending| {
-                let due = pending.deadline.saturating_add(lane.postponed);
+                let due = pending.deadline.saturating_add_signed(lane.shift);
                 if due.saturating_add(tick) >= ticks(end) {
+                    first_later = Some(due).filter(|_| pending.deadline != NO_DEADLINE);
                     return false;
                 }
                 first_due.get_or_insert(due);
@@ -234,8 +236,14 @@ impl IoMeter {
             }
             if let Some(due) = first_due {
                 let late = ticks(end) - due;
-                lane.postponed += late;
+                lane.shift += late.cast_signed();
                 lane.standing.postpone(late, end);
+            } else if let Some(due) = first_later {
+                let lead = lane.standing.lead(due, ticks(end));
+                if lead > 0 {
+                    lane.shift -= lead.cast_signed();
+                    lane.standing.bring_forward(lead, end);
+                }
             }
             interval.add(tenant, usage);
             *usage = IoUsage::default();
@@ -272,8 +280,7 @@ impl IoMeter {
         }
         let standing = self.volume.standing(tenant);
         let changes = standing.changes();
-        let fresh =
-            Lane { standing, pending: List::default(), requests: 0, postponed: 0, changes, usage: None };
+        let fresh = Lane { standing, pending: List::default(), requests: 0, shift: 0, changes, usage: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index as usize] = fresh;
@@ -288,9 +295,13 @@ impl IoMeter {
         index as usize
     }
 
-    fn open_usage(&mut self, index: usize, tenant: TenantId) -> usize {
-        if let Some(usage) = self.lanes[index].usage {
+    fn open_usage(&mut self, index: usize, tenant: TenantId, now: Nanos) -> usize {
+        let lane = &self.lanes[index];
+        if let Some(usage) = lane.usage {
             return usage as usize;
+        }
+        if lane.standing.pending.count() == 0 {
+            lane.standing.forget_lead(ticks(now));
         }
         let usage = self.open.len();
         self.open.push((index as u32, tenant));
@@ -310,16 +321,20 @@ impl IoMeter {
         }
         lane.changes = changes;
         let changed_at = lane.standing.changed_at();
-        let postponed = lane.postponed;
+        let shift = lane.shift;
         self.pending.iter_mut(&lane.pending, |pending| {
-            if pending.deadline.saturating_add(postponed) > changed_at {
+            if pending.deadline == NO_DEADLINE || pending.deadline.saturating_add_signed(shift) > changed_at {
                 let deadline = lane.standing.next_deadline(pending.cost, changed_at);
-                pending.deadline =
-                    if deadline == NO_DEADLINE { deadline } else { deadline.saturating_sub(postponed) };
+                pending.deadline = unshifted(deadline, shift);
             }
             true
         });
     }
+}
+
+/// A deadline as it would have been given out without the shift.
+fn unshifted(deadline: Ticks, shift: i64) -> Ticks {
+    if deadline == NO_DEADLINE { deadline } else { deadline.saturating_add_signed(-shift) }
 }
 
 #[cfg(test)]

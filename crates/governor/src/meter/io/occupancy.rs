@@ -39,6 +39,11 @@ impl Occupancy {
         )
     }
 
+    /// The count now.
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & COUNT_MASK
+    }
+
     /// The time since the last call for which the count was at the threshold or above.
     pub(super) fn take_time(&self, threshold: u64, until: Nanos) -> Nanos {
         let mut taken = 0;

@@ -72,6 +72,41 @@ fn eighty_of_a_hundred_is_broken_only_if_a_hundred_were_asked_for() {
 }
 
 #[test]
+fn what_was_given_before_it_was_due_counts_in_its_own_interval() {
+    let volume = IoMeterVolume::new(0, TICK);
+    let tenant = tenant_id(0);
+    volume.set_promise(tenant, &promise(80), 0, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    // Fifty clients with a request each. Ten seconds of 400 I/Os, then 40, then none waits, and 40 again.
+    (0..50).for_each(|_| meter.arrived(tenant, ONE, Nanos(0)));
+    let mut missed = Vec::new();
+    for second in 0..16_u64 {
+        let rate = if second < 10 { 400 } else { 40 };
+        if second == 14 {
+            (0..50).for_each(|_| meter.arrived(tenant, ONE, Nanos::from_secs(second)));
+        }
+        for n in 1..=rate {
+            let now = Nanos(second * 1_000_000_000 + n * 1_000_000_000 / (rate + 1));
+            let comes_to_rest = matches!(second, 12 | 13);
+            if !comes_to_rest || n <= 25 {
+                meter.issued(tenant, ONE, now);
+            }
+            if !comes_to_rest {
+                meter.arrived(tenant, ONE, now);
+            }
+        }
+        let (from, to) = (Nanos::from_secs(second), Nanos::from_secs(second + 1));
+        let mut interval = IoInterval::default();
+        meter.close(to, &mut interval);
+        missed.extend(interval.judge(&volume, from, to).iter().map(|row| row.ledger.missed));
+    }
+    assert_eq!(missed[..10], [0; 10]);
+    assert!(missed[10..12].iter().all(|missed| (38..=40).contains(missed)), "{missed:?}");
+    assert_eq!(missed[13], 0, "nothing waits at its end");
+    assert!(missed[14..].iter().all(|missed| (38..=40).contains(missed)), "{missed:?}");
+}
+
+#[test]
 fn idle_time_is_not_owed() {
     // Half a second of nothing, then a burst of 60: 50 of it are due by the end.
     let issues: Vec<u64> = (0..50).map(|n| 500 + n * 10).collect();

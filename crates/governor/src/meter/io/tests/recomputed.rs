@@ -31,7 +31,7 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
     let ticks = |at: Nanos| u128::from(at.0) * 64;
     let mut seconds = vec![Expected::default()];
     let mut deadlines: VecDeque<(u128, u64)> = VecDeque::new();
-    let (mut next_due, mut next_open) = (0u128, 0u128);
+    let (mut next_due, mut next_open, mut reach) = (0u128, 0u128, 0u128);
     let (mut pending, mut since) = (0u64, 0u64);
     let mut events = trace.iter().filter(|event| event.what != What::Completed).peekable();
     for second in 1..=SECONDS {
@@ -39,8 +39,12 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         let row = seconds.last_mut().expect("there is one");
         row.seen |= !deadlines.is_empty();
         while let Some(event) = events.next_if(|event| event.at < end) {
-            row.seen = true;
             let now = ticks(event.at);
+            // What was issued before it was due counts in its own second.
+            if !row.seen && pending == 0 {
+                next_due = next_due.min(now + reach);
+            }
+            row.seen = true;
             if pending > 0 {
                 row.pending += event.at.0 - since;
             }
@@ -50,7 +54,8 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
                 let due = if promise.iops == 0 { u128::MAX } else { next_due.max(now) };
                 deadlines.push_back((due, event.cost.parts));
                 if promise.iops > 0 {
-                    next_due = due + time(event.cost.parts, promise.iops);
+                    reach = time(event.cost.parts, promise.iops);
+                    next_due = due + reach;
                 }
                 continue;
             }
@@ -98,6 +103,10 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         if is_late(first) {
             deadlines.iter_mut().for_each(|(due, _)| *due += end - first);
             next_due += end - first;
+        } else if first != u128::MAX && first > end + reach {
+            let lead = first - (end + reach);
+            deadlines.iter_mut().for_each(|(due, _)| *due -= lead);
+            next_due -= lead;
         }
         seconds.push(Expected::default());
     }
