@@ -11,6 +11,7 @@ use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
+use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::{TenantAccount, WorkerHandle};
 use crate::io_accounts::IoAccounts;
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) sizes: Sizes,
     pub(crate) runaways: Arc<Runaways>,
     pub(crate) claims: Claims,
+    pub(crate) administered: AdministeredCounter,
     pub(crate) policy: ServerPolicy,
     pub(crate) volumes: Volumes,
     pub(crate) workers: Vec<WorkerSeat>,

@@ -23,6 +23,8 @@ pub(super) struct Known {
     /// Its last row of processor time.
     pub(super) cpu: Option<LedgerRow>,
     pub(super) totals: Totals,
+    /// Rows of the last hour in which a promise was broken.
+    pub(super) broken_hour: u64,
     pub(super) resident: u64,
     pub(super) page_reads: u64,
     pub(super) page_writes: u64,

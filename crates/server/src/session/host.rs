@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::tenants::statements;
 
 /// Seconds from 1970 to 2000, where PostgreSQL's time begins.
-const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
+pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
 /// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
 const QUERY_LEN_MAX: usize = 1024;
 

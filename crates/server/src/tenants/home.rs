@@ -323,12 +323,12 @@ impl Home {
     }
 
     /// Bytes in its temporary files.
-    pub(super) fn temp_used(&self) -> ByteCount {
+    pub(crate) fn temp_used(&self) -> ByteCount {
         self.temp.used()
     }
 
     /// What its queries' sorts and hashes hold.
-    pub(super) fn work_memory_used(&self) -> ByteCount {
+    pub(crate) fn work_memory_used(&self) -> ByteCount {
         self.work_memory.held()
     }
 
@@ -337,7 +337,7 @@ impl Home {
     }
 
     /// What its data took on disk when last looked at, a second ago at most while it is open; `None` if it was not open yet.
-    pub(super) fn storage_used(&self) -> Option<ByteCount> {
+    pub(crate) fn storage_used(&self) -> Option<ByteCount> {
         limit_of(&self.storage_used)
     }
 
