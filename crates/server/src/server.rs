@@ -165,6 +165,7 @@ impl Server {
             ledger: Ledger::default(),
             history,
             io_accounts,
+            statement_room: Arc::default(),
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();

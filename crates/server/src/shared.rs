@@ -22,7 +22,7 @@ use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, Tenants};
+use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, StatementRoom, Tenants};
 use crate::volumes::Volumes;
 use crate::work_memory::ServerWorkMemory;
 
@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) history: History,
     pub(crate) io_accounts: IoAccounts,
+    /// Of the counts of all tenants' statements.
+    pub(crate) statement_room: Arc<StatementRoom>,
 }
 
 impl Shared {

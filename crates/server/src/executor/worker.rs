@@ -61,6 +61,8 @@ struct Local {
     now: Cell<Nanos>,
     /// Whose task is being polled, and since when.
     polling: Cell<Option<(TenantId, Ticks)>>,
+    /// The thread's own clock when charges were last held against it.
+    reconciled_cpu: Cell<Nanos>,
     io: Rc<RefCell<WorkerIo>>,
     env: Env,
 }
@@ -122,6 +124,19 @@ pub fn poll_elapsed() -> Nanos {
     })
 }
 
+/// Processor time of the present poll so far; zero outside one. A poll that lasts may have been preempted: of what the thread did not run, a
+/// little over [`RECONCILE_INTERVAL`] at most is in it. Costs as [`poll_elapsed`], and a system call once the poll lasts longer than that.
+pub(super) fn poll_cpu() -> Nanos {
+    let elapsed = poll_elapsed();
+    if elapsed < RECONCILE_INTERVAL {
+        return elapsed;
+    }
+    CURRENT.with_borrow(|current| {
+        let Some(local) = current.as_ref() else { return elapsed };
+        elapsed.min(local.env.clock.thread_cpu() - local.reconciled_cpu.get())
+    })
+}
+
 /// Lets other tasks run: completes when the scheduler comes back to this one.
 pub fn yield_now() -> impl Future<Output = ()> + Send {
     let mut yielded = false;
@@ -179,6 +194,7 @@ impl Worker {
             queues: RefCell::new(queues),
             now: Cell::new(env.now()),
             polling: Cell::new(None),
+            reconciled_cpu: Cell::new(reactor.enter(|| env.clock.thread_cpu())),
             io: io.clone(),
             env: env.clone(),
         };
@@ -423,6 +439,7 @@ impl Worker {
             let thread_cpu = self.env.clock.thread_cpu();
             local.queues.borrow_mut().reconcile(thread_cpu - self.thread_cpu, &self.system, now);
             self.thread_cpu = thread_cpu;
+            local.reconciled_cpu.set(thread_cpu);
             self.reconciled_at = now;
             if self.raised_itself.is_some_and(|at| now - at >= RAISED_TIME) {
                 self.raised_itself = None;
