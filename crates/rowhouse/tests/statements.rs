@@ -63,10 +63,9 @@ fn who_waits_for_whom_is_told() {
         let clients = [server.owner("acme").await, server.owner("acme").await, server.owner("acme").await];
         let [holder, waiter, third] = &clients;
         let look = server.owner("acme").await;
-        holder
-            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0); BEGIN; UPDATE t SET v = 1")
-            .await
-            .expect("rows");
+        let table = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)";
+        holder.batch_execute(table).await.expect("a row");
+        holder.batch_execute("BEGIN; UPDATE t SET v = 1").await.expect("it changes");
         let (of_holder, of_waiter, of_third) = (pid(holder).await, pid(waiter).await, pid(third).await);
         let blocking = |pid: &str| format!("SELECT pg_blocking_pids({pid})");
         assert_eq!(text(&look, &blocking(&of_waiter)).await, "{}");

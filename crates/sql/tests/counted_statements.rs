@@ -3,18 +3,16 @@
 #[path = "../../governor/tests/counting/mod.rs"]
 mod counting;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use base::{CommitNo, Lsn, Nanos, SessionId, SqlError, TenantId};
+use base::{CommitNo, Lsn, SessionId, TenantId};
 use counting::allocations;
 use env::sim::World;
-use sql::session::stand_in::{Answer, LoneHost};
-use sql::session::{
-    BackendRow, Bind, Executed, Home, Pause, Session, SessionHost, SessionStart, StatementCounts, Taken,
-};
+use sql::session::stand_in::{Answer, CountingHost, LoneHost};
+use sql::session::{Bind, Executed, Home, Pause, Session, SessionHost, SessionStart};
 use tenant::{RedoSink, Tenant};
 
-const SELECT: &str = "SELECT v FROM t WHERE id = $1 AND v <> 77";
+const SELECT: &str = "SELECT v FROM t WHERE id = $1 AND v <> 1000000";
 const UPDATE: &str = "UPDATE t SET v = v + 1 WHERE id = $1";
 
 #[derive(Default)]
@@ -27,72 +25,24 @@ impl RedoSink for Log {
     }
 }
 
-/// A lone host that counts statements, or does not.
-struct Host {
-    lone: LoneHost,
-    counts: Option<Mutex<Vec<Arc<StatementCounts>>>>,
-}
-
-impl SessionHost for Host {
-    fn wall_clock(&self) -> i64 {
-        self.lone.wall_clock()
-    }
-    fn now(&self) -> Nanos {
-        self.lone.now()
-    }
-    fn random(&self, bytes: &mut [u8]) {
-        self.lone.random(bytes);
-    }
-    fn backends(&self) -> Vec<BackendRow> {
-        self.lone.backends()
-    }
-    fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
-        let normal = sql::normal_text(sql);
-        let mut all = self.counts.as_ref()?.lock().expect("no panic");
-        if let Some(found) = all.iter().find(|counts| counts.text() == normal) {
-            return Some(found.clone());
-        }
-        all.push(Arc::new(StatementCounts::new(&normal)));
-        all.last().cloned()
-    }
-    fn taken(&self) -> Taken {
-        Taken { cpu: self.now(), ios: 1 }
-    }
-    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn cancel_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn terminate_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn password_verifier(&self, password: &str) -> String {
-        self.lone.password_verifier(password)
-    }
-    fn databases(&self) -> Vec<String> {
-        self.lone.databases()
-    }
-}
-
 struct Client {
     tenant: Tenant,
     log: Log,
     session: Session,
-    host: Arc<Host>,
+    host: Arc<dyn SessionHost>,
 }
 
 fn done<T>(outcome: Result<T, Pause>) -> T {
     match outcome {
         Ok(value) => value,
-        Err(Pause::Error(error)) => panic!("{} {}", error.state(), SqlError::message(&error)),
+        Err(Pause::Error(error)) => panic!("{} {}", error.state(), error.message()),
         Err(pause) => panic!("{pause:?}"),
     }
 }
 
 impl Client {
-    fn new(counts: bool) -> Client {
+    fn new(host: Arc<dyn SessionHost>) -> Client {
         let tenant = Tenant::in_memory(TenantId(77), "owner");
-        let lone = LoneHost(World::new(7).env());
-        let host = Arc::new(Host { lone, counts: counts.then(Mutex::default) });
         let start = SessionStart {
             id: SessionId(1),
             tenant: TenantId(77),
@@ -157,19 +107,13 @@ impl Client {
 #[test]
 fn a_statement_that_ran_before_is_counted_without_an_allocation() {
     const ROUNDS: u64 = 100;
-    let (mut counted, mut plain) = (Client::new(true), Client::new(false));
-    let without = plain.rounds(ROUNDS);
+    let env = World::new(7).env();
+    let host = Arc::new(CountingHost::new(env.clone()));
+    let without = Client::new(Arc::new(LoneHost(env))).rounds(ROUNDS);
     assert!(without > 0, "allocations are counted");
-    assert_eq!(counted.rounds(ROUNDS), without);
-    let counts = counted.host.counts.as_ref().expect("it counts").lock().expect("no panic");
-    let of = |text: &str| {
-        let found = counts.iter().find(|counts| counts.text() == text);
-        found.unwrap_or_else(|| panic!("{text}")).figures()
-    };
-    let (select, update) =
-        (of("SELECT v FROM t WHERE id = $1 AND v <> $2"), of(UPDATE.replace("+ 1", "+ $2").as_str()));
-    assert_eq!(
-        (select.calls, select.rows, update.calls, update.rows),
-        (ROUNDS + 10, ROUNDS + 10, ROUNDS + 10, ROUNDS + 10)
-    );
+    assert_eq!(Client::new(host.clone()).rounds(ROUNDS), without);
+    for text in ["SELECT v FROM t WHERE id = $1 AND v <> $2", "UPDATE t SET v = v + $2 WHERE id = $1"] {
+        let figures = host.counts(text).figures();
+        assert_eq!((figures.calls, figures.rows), (ROUNDS + 10, ROUNDS + 10), "{text}");
+    }
 }

@@ -62,6 +62,7 @@ pub use setting::SERVER_VERSION;
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
 pub use temp_space::{TempFile, TempSpace};
 pub use underway::Underway;
+pub use utility::lock_rows;
 
 use analytic::AnalyticState;
 use context::Sequences;

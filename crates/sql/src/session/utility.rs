@@ -13,7 +13,7 @@ use crate::ddl;
 use crate::parse::Utility;
 
 /// The tenant's locks as `pg_locks` shows them.
-pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
+pub fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
     tenant
         .lock_records()
         .into_iter()

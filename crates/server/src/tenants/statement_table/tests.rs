@@ -1,3 +1,5 @@
+//! The table against a model, and its bounds.
+
 use std::collections::BTreeMap;
 
 use base::Nanos;
