@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use workloads::cpuio::Cpuio;
+use workloads::target::Target;
 
 use crate::Result;
 use crate::report::{Section, Table, Verdict, figure};
@@ -125,6 +126,10 @@ impl Spilled {
     fn bytes_per_statement(&self) -> f64 {
         self.bytes / self.statements.max(1) as f64
     }
+
+    fn missed_per_statement(&self) -> f64 {
+        self.missed / self.statements.max(1) as f64
+    }
 }
 
 pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
@@ -139,6 +144,8 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     for name in neighbours.iter().map(String::as_str).chain([T1]) {
         host.copy(name, actor.template()).await?;
     }
+    // T1's pages are read into memory, so that nothing but spills is left to be charged to it.
+    client(&host).await?.batch_execute("select count(filler) from cpuio").await?;
     let mut found: [Vec<Spilled>; 3] = Default::default();
     let mut sorted = Vec::new();
     for (found, way) in found.iter_mut().zip(WAYS) {
@@ -169,9 +176,13 @@ pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     stage.add(section)
 }
 
+async fn client(host: &Host) -> Result<tokio_postgres::Client> {
+    Target::new(&host.url(T1), None)?.connect(0).await
+}
+
 /// Runs a statement again and again, and says what was put aside for it.
 async fn measure(stage: &Stage, host: &Host, kind: &Kind, time: Duration) -> Result<Spilled> {
-    let client = workloads::target::Target::new(&host.url(T1), None)?.connect(0).await?;
+    let client = client(host).await?;
     let sql = kind.sql();
     // What was counted until now has to be on the account, and what is counted now, too.
     tokio::time::sleep(LEDGER_WAIT).await;
@@ -220,25 +231,32 @@ fn verdicts(found: &[Vec<Spilled>; 3]) -> Vec<Verdict> {
         spill.unless(void.as_deref())
     };
     let mut verdicts: Vec<Verdict> = KINDS.iter().enumerate().map(of_kind).collect();
-    let missed: f64 = found[1].iter().map(|spilled| spilled.missed).sum();
-    let statements: u64 = found[1].iter().map(|spilled| spilled.statements).sum();
+    let beyond = |kind: usize| found[1][kind].missed_per_statement() - found[0][kind].missed_per_statement();
+    let missed: Vec<String> = (0..KINDS.len())
+        .filter(|kind| beyond(*kind) > 0.0)
+        .map(|kind| format!("{} of the {}", figure(beyond(kind)), KINDS[kind].label()))
+        .collect();
     let void = (0..KINDS.len()).find_map(|kind| says_nothing(found, kind));
     let ledger = Verdict::of(
-        "the ledger says so too: nothing of the promise was missed",
-        format!("{} I/Os of {statements} statements", figure(missed)),
-        missed == 0.0,
+        "the ledger says so too: missed no more I/Os a statement than alone",
+        if missed.is_empty() { "none more".into() } else { missed.join(", ") },
+        missed.is_empty(),
     );
     verdicts.push(ledger.unless(void.as_deref()));
     verdicts
 }
 
 fn section(actor: &Actor, found: &[Vec<Spilled>; 3]) -> Section {
-    let head: Vec<&str> = ["MB spilled a statement"].into_iter().chain(WAYS.map(Way::name)).collect();
-    let mut table = Table::new("What was put aside, written and read again", &head);
+    let head: Vec<&str> = [""].into_iter().chain(WAYS.map(Way::name)).collect();
+    let mut table = Table::new(
+        "MB put aside a statement, written and read again; I/Os missed a statement, by the ledger; statements",
+        &head,
+    );
     for (number, kind) in KINDS.iter().enumerate() {
         let cell = |way: usize| {
             let spilled = &found[way][number];
-            format!("{} ({} statements)", figure(spilled.bytes_per_statement() / 1e6), spilled.statements)
+            let (bytes, missed) = (spilled.bytes_per_statement() / 1e6, spilled.missed_per_statement());
+            format!("{}; {}; {}", figure(bytes), figure(missed), spilled.statements)
         };
         table.row(vec![kind.label(), cell(0), cell(1), cell(2)]);
     }
@@ -269,8 +287,10 @@ mod tests {
     use crate::report::Outcome;
 
     /// Bytes a statement: of what fits, and of what does not, in each way.
-    fn found(bytes: [(f64, f64); 3], missed: f64) -> [Vec<Spilled>; 3] {
+    fn found(bytes: [(f64, f64); 3], missed_beside: f64) -> [Vec<Spilled>; 3] {
+        let mut missed = [0.0, missed_beside, 0.0].into_iter();
         bytes.map(|(fitting, large)| {
+            let missed = missed.next().expect("three ways");
             let of = |kind: &Kind| if kind.fits { fitting } else { large };
             KINDS.iter().map(|kind| Spilled { statements: 2, bytes: 2.0 * of(kind), missed }).collect()
         })
