@@ -64,13 +64,17 @@ fn run_prepared(owner: &mut Client, sql: &str, times: u64) {
     owner.send(&out);
     assert_eq!(owner.answer().error, None);
     for n in 0..times {
-        let mut out = Vec::new();
-        client::bind(&mut out, "", "s", &[], &[Some(n.to_string().as_bytes())], &[]);
-        client::execute(&mut out, "", 0);
-        client::sync(&mut out);
-        owner.send(&out);
-        assert_eq!(owner.answer().error, None);
+        execute_prepared(owner, n.to_string().as_bytes());
     }
+}
+
+fn execute_prepared(owner: &mut Client, parameter: &[u8]) {
+    let mut out = Vec::new();
+    client::bind(&mut out, "", "s", &[], &[Some(parameter)], &[]);
+    client::execute(&mut out, "", 0);
+    client::sync(&mut out);
+    owner.send(&out);
+    assert_eq!(owner.answer().error, None);
 }
 
 #[test]
@@ -194,6 +198,30 @@ fn the_administrator_sees_all_and_a_drop_takes_them_away() {
 }
 
 #[test]
+fn a_tenant_that_moves_goes_on_counting() {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = TestServer::with(|config| {
+        config.analytic = Some(looks);
+        config.workers = Some(2);
+    });
+    server.create_tenant("acme");
+    let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
+    let mut admin = server.admin("rowhouse");
+    run_prepared(&mut owner, "SELECT $1 * 3", 1);
+    for n in 0..10 {
+        admin.ok(&format!("ALTER TENANT acme SET WORKER {}", n % 2));
+        execute_prepared(&mut owner, b"7");
+        owner.ok("SELECT 'simple'");
+    }
+    assert_eq!(of(&mut owner, "SELECT $1 * $2").calls, 11);
+    let simple = of(&mut owner, "SELECT $1");
+    assert_eq!((simple.calls, simple.errors), (10, 0));
+    // Totals of a task go on, whichever worker polls it: none of them took long.
+    assert!(simple.taken.cpu.as_secs_f64() < 1.0, "{simple:?}");
+    drop(turn);
+}
+
+#[test]
 fn a_reset_begins_anew_and_is_the_owners() {
     let (server, _turn) = server();
     let mut owner = server.connect("acme", "acme", "pw").expect("its owner may enter");
@@ -208,12 +236,7 @@ fn a_reset_begins_anew_and_is_the_owners() {
     let texts: Vec<_> = rows.iter().filter_map(|row| row.query.as_deref()).collect();
     assert_eq!(texts, ["SELECT rowhouse.reset_statements()"], "it ended after that");
     // A statement that was prepared before goes on.
-    let mut out = Vec::new();
-    client::bind(&mut out, "", "s", &[], &[Some(b"7")], &[]);
-    client::execute(&mut out, "", 0);
-    client::sync(&mut out);
-    owner.send(&out);
-    assert_eq!(owner.answer().error, None);
+    execute_prepared(&mut owner, b"7");
     assert_eq!(of(&mut owner, "SELECT $1 + $2").calls, 1);
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use base::Nanos;
 
-use super::worker::{blocking_ios, poll_cpu};
+use super::worker::{blocking_ios, poll_use};
 
 /// Totals of a task since its first poll. Written by the thread that polls it and read in its polls: between two of them it may have gone to another
 /// worker, which takes over what the one before wrote.
@@ -35,8 +35,9 @@ impl TaskUse {
 
     /// Totals up to now. In one of the task's polls.
     pub(crate) fn taken(&self) -> (Nanos, u64) {
-        let blocked = blocking_ios().saturating_sub(self.blocked_before.load(Ordering::Relaxed));
-        (Nanos(self.cpu.load(Ordering::Relaxed)) + poll_cpu(), self.ios.load(Ordering::Relaxed) + blocked)
+        let (cpu, blocked) = poll_use();
+        let blocked = blocked.saturating_sub(self.blocked_before.load(Ordering::Relaxed));
+        (Nanos(self.cpu.load(Ordering::Relaxed)) + cpu, self.ios.load(Ordering::Relaxed) + blocked)
     }
 
     fn poll_begins(&self) {

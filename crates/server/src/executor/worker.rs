@@ -124,16 +124,21 @@ pub fn poll_elapsed() -> Nanos {
     })
 }
 
-/// Processor time of the present poll so far; zero outside one. A poll that lasts may have been preempted: of what the thread did not run, a
-/// little over [`RECONCILE_INTERVAL`] at most is in it. Costs as [`poll_elapsed`], and a system call once the poll lasts longer than that.
-pub(super) fn poll_cpu() -> Nanos {
-    let elapsed = poll_elapsed();
-    if elapsed < RECONCILE_INTERVAL {
-        return elapsed;
-    }
+/// Processor time of the present poll so far, zero outside one; and what [`blocking_ios`] says. A poll that lasts may have been preempted: of what
+/// the thread did not run, a little over [`RECONCILE_INTERVAL`] at most is in it. Costs as [`poll_elapsed`], and a system call once the poll lasts
+/// longer than that.
+pub(super) fn poll_use() -> (Nanos, u64) {
     CURRENT.with_borrow(|current| {
-        let Some(local) = current.as_ref() else { return elapsed };
-        elapsed.min(local.env.clock.thread_cpu() - local.reconciled_cpu.get())
+        let Some(local) = current.as_ref() else { return (Nanos(0), 0) };
+        let clock = &local.env.clock;
+        let elapsed =
+            local.polling.get().map_or(Nanos(0), |(_, since)| clock.ticks_between(since, clock.ticks()));
+        let cpu = if elapsed < RECONCILE_INTERVAL {
+            elapsed
+        } else {
+            elapsed.min(clock.thread_cpu() - local.reconciled_cpu.get())
+        };
+        (cpu, local.io.borrow().blocking())
     })
 }
 
