@@ -133,6 +133,17 @@ impl SessionContext for Shared {
     fn signal_backend(&self, _: i32, _: bool) -> EvalResult<bool> {
         at_home("signalling a backend")
     }
+    fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {
+        let waits = self.context.locks.iter().find(|lock| !lock.granted && lock.pid.0 as i32 == pid);
+        let mut pids: Vec<i32> =
+            waits.iter().flat_map(|lock| &lock.blocked_by).map(|pid| pid.0 as i32).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+    fn reset_statements(&self) -> EvalResult<()> {
+        at_home("rowhouse.reset_statements")
+    }
     fn transaction_id(&self) -> EvalResult<i64> {
         at_home("txid_current")
     }

@@ -47,6 +47,20 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The standard error of the values' median, told from their median deviation as of a normal distribution; 0 of fewer than two.
+pub fn median_error(values: &[f64]) -> f64 {
+    /// Of a normal distribution: its deviation is so many median deviations.
+    const OF_MEDIAN_DEVIATION: f64 = 1.4826;
+    /// And the error of a median so much more than that of a mean: the root of half of pi.
+    const OF_MEAN: f64 = 1.2533;
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let middle = median(values);
+    let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    OF_MEAN * OF_MEDIAN_DEVIATION * median(&deviations) / (values.len() as f64).sqrt()
+}
+
 /// Means of each `width` values that follow each other; what is left over at the end is a mean of fewer.
 ///
 /// # Panics
@@ -77,6 +91,17 @@ mod tests {
         assert_eq!(summary(&[]), Summary::default());
         assert_eq!(summary(&[3.0]).deviation, 0.0);
         assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+    }
+
+    #[test]
+    fn the_error_of_a_median_falls_with_the_number_of_values() {
+        let four = median_error(&[1.0, 2.0, 3.0, 4.0]);
+        assert!((four - 1.2533 * 1.4826 / 2.0).abs() < 1e-9, "the median deviation is 1: {four}");
+        let sixteen: Vec<f64> = (0..16).map(|n| f64::from(n % 4)).collect();
+        assert!((median_error(&sixteen) - four / 2.0).abs() < 1e-9);
+        // One value that is far off says nothing of the others.
+        assert_eq!(median_error(&[1.0, 1.0, 1.0, 99.0]), 0.0);
+        assert_eq!((median_error(&[]), median_error(&[7.0])), (0.0, 0.0));
     }
 
     #[test]

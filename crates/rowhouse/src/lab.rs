@@ -40,6 +40,16 @@ enum Sqlvm {
     ///
     /// Takes 15 min and loading. Needs a build with the analytical path.
     Metering(Common),
+    /// Promised memory: pages and working memory beside neighbours that want all, and what comes back after a loan
+    ///
+    /// Parts: buffer (beside a scanning neighbour, 9 min a repetition), working (beside eight sorting ones, some 15 min), lent (an idle
+    /// tenant's return, 3 min a repetition). Needs a build with the analytical path.
+    Memory(Common),
+    /// What promises cost: to a server with 500 of them, to others where one tenant is hostile, to one that is alone
+    ///
+    /// Parts: crowd (500 tenants, one worker for each of --server-cores, 6 min), hostile (17 min a repetition; takes some GB of memory and
+    /// disk), governor (TPC-C and pgbench -S, 14 min a repetition). The first two need a build with the analytical path.
+    Cost(Common),
 }
 
 #[derive(clap::Args)]
@@ -59,7 +69,7 @@ struct Common {
     /// Part of the full populations (0.001 to 1)
     #[arg(long, value_name = "FACTOR", value_parser = part)]
     population: Option<f64>,
-    /// Runs of what is repeated (each policy, each promise of processor time); medians are told, with least and most
+    /// Runs of what is repeated (each policy, each promise, each attack); medians are told, with least and most
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     repetitions: u16,
     /// Cores for the server, as in 0-2,5 [default: the first one]
@@ -116,6 +126,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Sqlvm::Reservations(common) => (Experiment::Reservations, common),
         Sqlvm::Isolation(common) => (Experiment::Isolation, common),
         Sqlvm::Metering(common) => (Experiment::Metering, common),
+        Sqlvm::Memory(common) => (Experiment::Memory, common),
+        Sqlvm::Cost(common) => (Experiment::Cost, common),
     };
     ::lab::sqlvm::run(&common.options(experiment)?)
 }

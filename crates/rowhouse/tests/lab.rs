@@ -127,6 +127,8 @@ fn what_cannot_be_is_said_at_once() {
         (&["reservations", "--server-cores", "zero"], "0-2,5"),
         (&["metering", "--server-binary", "/no/such/binary"], "/no/such/binary cannot be run"),
         (&["reservations", "--duration", "0"], "0.001 to 10"),
+        (&["memory", "--part", "crowd"], "buffer, working, lent"),
+        (&["cost", "--part", "buffer"], "crowd, hostile, governor"),
     ] {
         let output = lab(folder.path(), args).output().expect("the binary can be run");
         assert!(!output.status.success() && said(&output).contains(word), "{args:?}: {}", said(&output));
@@ -140,7 +142,7 @@ fn an_experiment_that_needs_the_analytical_path_says_so() {
     if !has_two_cores() {
         return;
     }
-    for experiment in ["isolation", "metering"] {
+    for experiment in ["isolation", "metering", "memory", "cost"] {
         let folder = tempfile::tempdir().expect("a folder");
         let output = lab(folder.path(), &[experiment]).output().expect("the binary can be run");
         assert!(!output.status.success() && said(&output).contains("0A000"), "{}", said(&output));

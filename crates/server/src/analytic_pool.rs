@@ -14,7 +14,7 @@ use std::task::Poll;
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use env::{Env, JoinHandle, ThreadControl};
 use futures::task::AtomicWaker;
-use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
+use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl, StatementCounts, Taken};
 
 use turns::Turns;
 
@@ -218,7 +218,7 @@ fn work(
         }
         meter.end(env.now());
         permits.count_for(None);
-        lock(&events.thread).end();
+        events.end_thread();
         drop(around);
         drop(proxy);
         lock(&queue.waiting).jobs.ended(tenant);
@@ -244,6 +244,8 @@ struct QueryThread {
     runs: Option<(ThreadControl, Nanos)>,
     /// What an ended query took.
     took: Nanos,
+    /// The session has counted so much of what the query takes, and the rest is to be counted here.
+    given_up: Option<(QueryTaken, Option<Arc<StatementCounts>>)>,
 }
 
 impl QueryThread {
@@ -296,6 +298,21 @@ impl Channel {
         true
     }
 
+    fn taken(&self, thread: &QueryThread) -> QueryTaken {
+        QueryTaken { cpu: thread.took(), rows: self.control.rows_read(), io: self.control.ios() }
+    }
+
+    /// The thread has done all for the query.
+    fn end_thread(&self) {
+        let mut thread = lock(&self.thread);
+        thread.end();
+        if let Some((counted, Some(counts))) = thread.given_up.take() {
+            let taken = self.taken(&thread);
+            let ios = taken.io.saturating_sub(counted.io);
+            counts.add_taken(Taken { cpu: taken.cpu - counted.cpu, ios });
+        }
+    }
+
     fn close_producer(&self) {
         lock(&self.state).producer_gone = true;
         self.waker.wake();
@@ -316,8 +333,7 @@ pub(crate) struct QueryMeter(Arc<Channel>);
 
 impl QueryMeter {
     pub(crate) fn taken(&self) -> QueryTaken {
-        let control = &self.0.control;
-        QueryTaken { cpu: lock(&self.0.thread).took(), rows: control.rows_read(), io: control.ios() }
+        self.0.taken(&lock(&self.0.thread))
     }
 }
 
@@ -327,6 +343,15 @@ pub(crate) struct Events(Arc<Channel>);
 impl Events {
     pub(crate) fn meter(&self) -> QueryMeter {
         QueryMeter(self.0.clone())
+    }
+
+    /// What the query took so far. What its thread takes after this goes to `counts`: a query may have told its end before its thread has, or
+    /// go on for a while after it was cancelled.
+    pub(crate) fn give_up(&self, counts: Option<Arc<StatementCounts>>) -> QueryTaken {
+        let mut thread = lock(&self.0.thread);
+        let taken = self.0.taken(&thread);
+        thread.given_up = Some((taken, counts));
+        taken
     }
 
     /// The next event; [`AnalyticEvent::Done`] is the last.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use base::{ByteCount, Nanos, VolumeNo};
 
 use crate::analytic_pool::AnalyticRun;
+use crate::console::ConsoleExtension;
 use crate::data_dir::DEFAULT_VOLUME;
 
 /// What the logs' volume is called.
@@ -25,7 +26,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Where the local socket `.s.PGSQL.PORT` is made, PORT being that of `listen`; `None` for none.
     pub socket_dir: Option<PathBuf>,
-    /// Health and metrics over HTTP; `None` for none.
+    /// Health, metrics and the console over HTTP, and HTTPS as `tls` says; `None` for none.
     pub admin_listen: Option<SocketAddr>,
     /// Worker threads; `None` for one a core.
     pub workers: Option<usize>,
@@ -61,6 +62,8 @@ pub struct ServerConfig {
     pub admin_password: Option<String>,
     /// The engine of analytical queries; `None` refuses them with 0A000.
     pub analytic: Option<AnalyticRun>,
+    /// What is added to the console.
+    pub console: ConsoleExtension,
     /// Size of a log segment.
     pub log_segment_len: ByteCount,
     /// A tenant with as much in the logs of earlier starts is replayed while they are still being read. Default 16 MiB.
@@ -110,6 +113,7 @@ impl ServerConfig {
             checkpoint_interval: Nanos::from_secs(300),
             admin_password: None,
             analytic: None,
+            console: ConsoleExtension::default(),
             log_segment_len: base::limits::LOG_SEGMENT_LEN,
             head_start_min: ByteCount::from_mib(16),
         }

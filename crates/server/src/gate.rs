@@ -71,7 +71,11 @@ fn unknown_database(name: &str) -> SqlError {
     SqlError::fatal(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
 }
 
-async fn admit(shared: &Arc<Shared>, database: &str, user: &str) -> SqlResult<Admission> {
+/// Who `user` is in `database`. Asks the tenant that has the role, which opens for it. From any thread.
+///
+/// # Errors
+/// Fatal: 3D000 for an unknown database; the tenant cannot be opened.
+pub(crate) async fn admit(shared: &Arc<Shared>, database: &str, user: &str) -> SqlResult<Admission> {
     let entry = shared.tenants.find(database).ok_or_else(|| unknown_database(database))?;
     // The administrator's name is looked up among the system tenant's roles alone, so that no tenant can set its
     // password; other roles of the system tenant count only in its own database.

@@ -8,9 +8,11 @@
 //! [`Server::start`] brings all of it up, [`Server::wait`] ends it when the process is told to.
 
 mod admin;
+mod administration;
 mod analytic_pool;
 pub mod calibration;
 mod config;
+mod console;
 mod data_dir;
 pub mod executor;
 mod gate;
@@ -33,6 +35,7 @@ mod work_memory;
 
 pub use analytic_pool::AnalyticRun;
 pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};
+pub use console::{ConsoleEvents, ConsoleExtension};
 pub use data_dir::{DEFAULT_VOLUME, DataDir, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;

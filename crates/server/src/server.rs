@@ -16,6 +16,7 @@ use storage::MemoryBudget;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use crate::admin;
+use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
@@ -143,6 +144,7 @@ impl Server {
             sizes: Sizes::default(),
             runaways: Arc::default(),
             claims: Claims::default(),
+            administered: AdministeredCounter::default(),
             policy: ServerPolicy::default(),
             volumes,
             workers: seats,
@@ -163,6 +165,7 @@ impl Server {
             ledger: Ledger::default(),
             history,
             io_accounts,
+            statement_room: Arc::default(),
         });
         let _ = later.set(Arc::downgrade(&shared));
         let stop = ShutdownSignal::default();
@@ -227,7 +230,7 @@ impl Server {
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
-            tls,
+            tls: tls.clone(),
             authentication_timeout: shared.config.authentication_timeout,
             mock_secret: env.entropy.bytes(),
             counts: shared.reception.clone(),
@@ -238,7 +241,7 @@ impl Server {
         let refused = |error| StartError::System { what: "start a thread", error };
         self.reception = Some(thread.map_err(refused)?);
         if let Some(address) = shared.config.admin_listen {
-            self.admin = Some(admin::AdminServer::start(shared, address)?);
+            self.admin = Some(admin::AdminServer::start(shared, address, tls)?);
         }
         Ok(())
     }

@@ -18,6 +18,6 @@ mod watch;
 
 pub(crate) use connection::serve;
 pub(crate) use control::{Control, Sessions};
-pub(crate) use host::{Host, from_unix_seconds, wall_clock};
+pub(crate) use host::{Host, POSTGRES_EPOCH_MICROS, from_unix_seconds, wall_clock};
 pub(crate) use output::Output;
 pub(crate) use watch::Watch;

@@ -11,6 +11,7 @@ use storage::MemoryBudget;
 use storage::redo::{LogDir, LogWriter, RedoIndex};
 
 use crate::ServerConfig;
+use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::executor::{TenantAccount, WorkerHandle};
 use crate::io_accounts::IoAccounts;
@@ -21,7 +22,7 @@ use crate::policy::ServerPolicy;
 use crate::reception::ReceptionCounts;
 use crate::session::Sessions;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, Tenants};
+use crate::tenants::{Claims, HeadStarts, Home, Runaways, Sizes, StatementRoom, Tenants};
 use crate::volumes::Volumes;
 use crate::work_memory::ServerWorkMemory;
 
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) sizes: Sizes,
     pub(crate) runaways: Arc<Runaways>,
     pub(crate) claims: Claims,
+    pub(crate) administered: AdministeredCounter,
     pub(crate) policy: ServerPolicy,
     pub(crate) volumes: Volumes,
     pub(crate) workers: Vec<WorkerSeat>,
@@ -98,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Ledger,
     pub(crate) history: History,
     pub(crate) io_accounts: IoAccounts,
+    /// Of the counts of all tenants' statements.
+    pub(crate) statement_room: Arc<StatementRoom>,
 }
 
 impl Shared {

@@ -24,6 +24,7 @@ mod runaway;
 mod sink;
 mod sizes;
 mod statement_limits;
+mod statement_table;
 mod statement_times;
 pub(crate) mod statements;
 
@@ -42,6 +43,7 @@ pub(crate) use registry::{Entry, Names, TenantRow, Tenants};
 pub(crate) use runaway::{RuleFigures, Runaways};
 pub(crate) use sizes::Sizes;
 pub(crate) use statement_limits::StatementLimits;
+pub(crate) use statement_table::{StatementRoom, StatementTable};
 
 /// The administrator's database.
 pub(crate) const SYSTEM_DATABASE: &str = "rowhouse";

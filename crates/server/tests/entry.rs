@@ -3,13 +3,12 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
 
 use base::{Nanos, SqlState};
 use env::Env;
 use pgproto::client;
 use server::{Server, StartError};
-use support::{ADMIN_PASSWORD, Client, TestServer, tcp};
+use support::{ADMIN_PASSWORD, Client, TestServer, tcp, trusting};
 
 #[test]
 fn the_administrator_enters_and_is_answered() {
@@ -132,18 +131,6 @@ fn places_are_limited_and_some_are_the_administrators() {
 #[test]
 fn sessions_run_under_tls_with_the_self_signed_certificate() {
     let server = TestServer::start();
-    let pem = std::fs::read(server.config.data_dir.join("tls/certificate.pem")).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    use rustls_pki_types::pem::PemObject as _;
-    for certificate in rustls_pki_types::CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate.unwrap()).unwrap();
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let mut stream = tcp(server.address());
     let mut out = Vec::new();
     client::ssl_request(&mut out);
@@ -151,9 +138,7 @@ fn sessions_run_under_tls_with_the_self_signed_certificate() {
     let mut answer = [0];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"S");
-    let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
-    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-    let stream = rustls::StreamOwned::new(tls, stream);
+    let stream = trusting::over(&trusting::config(&server.config.data_dir), stream);
     let mut client = Client::over(stream, "rowhouse", "admin", ADMIN_PASSWORD).expect("enters");
     for _ in 0..3 {
         assert!(client.is_alive());

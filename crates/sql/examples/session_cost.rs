@@ -1,14 +1,17 @@
 //! What a session costs its worker, without sockets and without a disk: pgbench's transactions by the extended protocol,
 //! as pgbench sends them, on a tenant in memory.
 //!
-//! `cargo run --release -p sql --example session_cost [ROUNDS]` prints nanoseconds a transaction; under
-//! `valgrind --tool=callgrind --toggle-collect='*select_only*'` it tells where the instructions go.
+//! `cargo run --release -p sql --example session_cost [ROUNDS [uncounted]]` prints nanoseconds a transaction; under
+//! `valgrind --tool=callgrind --toggle-collect='*select_only*'` it tells where the instructions go. `uncounted`: without the statistics of
+//! statements.
 
 use std::sync::Arc;
 
 use base::{CommitNo, Lsn, SessionId, SqlError, TenantId};
-use sql::session::stand_in::LoneHost;
-use sql::session::{Bind, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionStart};
+use sql::session::stand_in::{CountingHost, LoneHost};
+use sql::session::{
+    Bind, CopyShape, Executed, Field, Formats, Home, Pause, Reply, Session, SessionHost, SessionStart,
+};
 use tenant::{RedoSink, Tenant};
 
 /// Rows of `pgbench_accounts`; small enough for the processor's caches.
@@ -79,6 +82,7 @@ struct Client {
     session: Session,
     wire: Wire,
     random: u64,
+    clock: env::Env,
 }
 
 fn done<T>(outcome: Result<T, Pause>) -> T {
@@ -90,7 +94,9 @@ fn done<T>(outcome: Result<T, Pause>) -> T {
 }
 
 impl Client {
-    fn new() -> Client {
+    fn new(clock: &env::Env, counted: bool) -> Client {
+        let lone = || Arc::new(LoneHost(clock.clone())) as Arc<dyn SessionHost>;
+        let host = if counted { Arc::new(CountingHost::new(clock.clone())) } else { lone() };
         let tenant = Tenant::in_memory(TenantId(77), "owner");
         let start = SessionStart {
             id: SessionId(1),
@@ -99,10 +105,17 @@ impl Client {
             user: "owner".into(),
             administrator: false,
             parameters: vec![("application_name".into(), "pgbench".into())],
-            host: Arc::new(LoneHost(env::Env::real())),
+            host,
         };
         let session = Session::new(start, &tenant).expect("the role exists");
-        Client { tenant, log: Log::default(), session, wire: Wire::default(), random: 1 }
+        Client {
+            tenant,
+            log: Log::default(),
+            session,
+            wire: Wire::default(),
+            random: 1,
+            clock: clock.clone(),
+        }
     }
 
     fn script(&mut self, sql: &str) {
@@ -135,7 +148,13 @@ impl Client {
             self.tenant.durable(lsn);
             self.session.reset_observed();
         }
+        // The server reads the clock here whether statements are counted or not.
+        let now = self.clock.now();
+        if self.session.has_ended_statement() {
+            self.session.count_ended(now);
+        }
         std::hint::black_box(self.session.timeouts());
+        self.session.received(now);
         self.wire.bytes.clear();
     }
 }
@@ -162,8 +181,9 @@ fn tpcb(client: &mut Client) {
 
 fn main() {
     let rounds: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(200_000);
+    let counted = std::env::args().nth(2).is_none();
     let clock = env::Env::real();
-    let mut client = Client::new();
+    let mut client = Client::new(&clock, counted);
     client.script(&format!(
         "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
          CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));

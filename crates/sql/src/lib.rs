@@ -13,7 +13,10 @@ pub mod exec;
 pub mod explain;
 pub mod expr;
 pub mod kept_text;
+mod normal_text;
 pub mod parse;
 pub mod plan;
 pub mod session;
 pub mod system;
+
+pub use normal_text::{NORMAL_LEN_MAX, normal_text};

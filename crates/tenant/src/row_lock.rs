@@ -1,6 +1,6 @@
 //! A transaction's side of the locks: rows, tables, advisory locks, and the one for DDL.
 
-use base::{Oid, SqlError, SqlState, TreeId};
+use base::{Oid, SessionId, SqlError, SqlState, TreeId};
 
 use crate::catalog::Table;
 use crate::interrupt::{Interrupt, Step};
@@ -132,6 +132,11 @@ impl View<'_> {
     /// `pg_advisory_unlock`; false if the session does not hold it.
     pub fn unlock_advisory(&mut self, key: AdvisoryKey, shared: bool) -> bool {
         self.tenant.locks.release_own(self.txn.session, &LockTag::Advisory(key), advisory_mode(shared))
+    }
+
+    /// `pg_blocking_pids`: the sessions that `session` waits for, in order.
+    pub fn blocking(&self, session: SessionId) -> Vec<SessionId> {
+        self.tenant.locks.blocking(session)
     }
 
     /// `pg_advisory_unlock_all`.

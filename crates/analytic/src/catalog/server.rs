@@ -39,6 +39,7 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "tenant_usage" => tenant_usage(out),
         "tenant_waits" => tenant_waits(out),
         "ledger_history" => ledger_history(out),
+        "statements" => statements(out),
         _ => return false,
     }
     true
@@ -168,6 +169,10 @@ fn activity(out: &mut Rows<'_>) {
     for backend in &context.backends {
         let number = database_oid(out, &backend.database);
         let user = catalog.role_named(&backend.user).map_or(Datum::Null, |r| oid(r.oid));
+        let is_shown = may_see(&catalog, &context.user, &backend.user);
+        // Idle it waits for its client.
+        let waits =
+            backend.wait_event.or(backend.state.starts_with("idle").then_some(("Client", "ClientRead")));
         out.add(vec![
             ("datid", Datum::Oid(number)),
             ("datname", text(&backend.database)),
@@ -181,13 +186,21 @@ fn activity(out: &mut Rows<'_>) {
             ("xact_start", moment(backend.transaction_start)),
             ("query_start", moment(backend.query_start)),
             ("state_change", moment(backend.state_change)),
-            ("wait_event_type", backend.wait_event.map_or(Datum::Null, |_| text("Client"))),
-            ("wait_event", backend.wait_event.map_or(Datum::Null, text)),
+            ("wait_event_type", waits.map_or(Datum::Null, |(kind, _)| text(kind))),
+            ("wait_event", waits.map_or(Datum::Null, |(_, event)| text(event))),
             ("state", text(backend.state)),
-            ("query", text(&backend.query)),
+            ("query", text(if is_shown { &backend.query } else { "<insufficient privilege>" })),
             ("backend_type", text("client backend")),
         ]);
     }
+}
+
+/// Whether a role is told what sessions of another one run: its own, those of roles that it is a member of, a superuser's all. The administrator is no role of
+/// the tenant.
+fn may_see(catalog: &tenant::catalog::Catalog, role: &str, of: &str) -> bool {
+    let Some(role) = catalog.role_named(role) else { return true };
+    let is_member = |of: &tenant::catalog::Role| catalog.roles_of(role.oid, false).contains(&of.oid);
+    role.attributes.superuser || catalog.role_named(of).is_some_and(|of| is_member(of))
 }
 
 fn encryption(out: &mut Rows<'_>) {
@@ -293,6 +306,32 @@ fn tenant_waits(out: &mut Rows<'_>) {
             ("wait", text(wait.wait)),
             ("seconds", Datum::Float8(wait.seconds)),
             ("count", Datum::Int8(i64::try_from(wait.count).unwrap_or(i64::MAX))),
+        ]);
+    }
+}
+
+fn statements(out: &mut Rows<'_>) {
+    let count = |n: u64| Datum::Int8(i64::try_from(n).unwrap_or(i64::MAX));
+    let seconds = |time: base::Nanos| Datum::Float8(time.as_secs_f64());
+    for row in out.shared.context.ledger.statements() {
+        let figures = &row.figures;
+        let any = |value: Datum| if figures.calls > 0 { value } else { Datum::Null };
+        out.add(vec![
+            ("tenant", text(row.tenant)),
+            ("query", row.query.map_or(Datum::Null, text)),
+            ("calls", count(figures.calls)),
+            ("errors", count(figures.errors)),
+            ("cpu_seconds", seconds(figures.taken.cpu)),
+            ("ios", count(figures.taken.ios)),
+            ("rows", count(figures.rows)),
+            ("total_seconds", seconds(figures.time)),
+            ("min_seconds", any(seconds(figures.time_min))),
+            ("mean_seconds", any(Datum::Float8(figures.time.as_secs_f64() / figures.calls as f64))),
+            ("max_seconds", any(seconds(figures.time_max))),
+            ("first_seen", any(Datum::TimestampTz(figures.first_seen))),
+            ("last_seen", any(Datum::TimestampTz(figures.last_seen))),
+            ("dropped", row.dropped.map_or(Datum::Null, count)),
+            ("since", row.since.map_or(Datum::Null, Datum::TimestampTz)),
         ]);
     }
 }

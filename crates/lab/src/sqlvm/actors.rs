@@ -1,4 +1,4 @@
-//! The four workloads of the paper's suite, each with its population and clients.
+//! The four workloads of the paper's suite and pgbench's, each with its population and clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use workloads::cpuio::{Cpuio, Mix};
 use workloads::dvdstore::{DvdStore, Size, Standard};
 use workloads::load::{Live, Pace, Plan};
+use workloads::pgbench::{Pgbench, Script};
 use workloads::report::RunReport;
 use workloads::run;
 use workloads::target::Target;
@@ -26,6 +27,7 @@ pub(super) enum Actor {
     DvdStore(DvdStore),
     Tpch(Tpch),
     Cpuio(Cpuio),
+    Pgbench(Pgbench),
 }
 
 /// How an actor's clients work.
@@ -39,7 +41,14 @@ pub(super) struct Part {
     pub(super) seed: u64,
 }
 
-/// A workload at work on one database. Dropped, its clients hang up.
+impl Part {
+    /// Clients that go on until they are dropped.
+    pub(super) fn endless(clients: usize, pace: Pace, seed: u64) -> Part {
+        Part { clients, pace, warm_up: Duration::ZERO, run: Duration::from_secs(86_400), seed }
+    }
+}
+
+/// A workload at work. Dropped, its clients hang up.
 pub(super) struct Acting {
     pub(super) live: Arc<Live>,
     task: JoinHandle<Result<RunReport>>,
@@ -69,12 +78,18 @@ impl Actor {
         Ok(Cpuio { rows: 10_000, row_bytes: 400, mix, cpu_rounds: 5_000, scan_rows: 1_000, lookup_rows: 10 })
     }
 
+    /// `pgbench -S` with so many times 100,000 accounts.
+    pub(super) fn select_only(scale: u32) -> Actor {
+        Actor::Pgbench(Pgbench { script: Script::SelectOnly, scale })
+    }
+
     pub(super) fn name(&self) -> &'static str {
         match self {
             Actor::Tpcc(_) => "TPC-C",
             Actor::DvdStore(_) => "DVD Store",
             Actor::Tpch(_) => "TPC-H",
             Actor::Cpuio(_) => "CPUIO",
+            Actor::Pgbench(_) => "pgbench -S",
         }
     }
 
@@ -85,6 +100,7 @@ impl Actor {
             Actor::DvdStore(_) => "model_dvdstore",
             Actor::Tpch(_) => "model_tpch",
             Actor::Cpuio(_) => "model_cpuio",
+            Actor::Pgbench(_) => "model_pgbench",
         }
     }
 
@@ -95,13 +111,14 @@ impl Actor {
             Actor::DvdStore(workload) => workload.setting(),
             Actor::Tpch(workload) => workload.setting(),
             Actor::Cpuio(workload) => workload.setting(),
+            Actor::Pgbench(workload) => workload.setting(),
         }
     }
 
     /// Clients that keep half a worker busy.
     pub(super) fn clients(&self) -> usize {
         match self {
-            Actor::Tpcc(_) | Actor::DvdStore(_) | Actor::Cpuio(_) => 8,
+            Actor::Tpcc(_) | Actor::DvdStore(_) | Actor::Cpuio(_) | Actor::Pgbench(_) => 8,
             Actor::Tpch(_) => 2,
         }
     }
@@ -114,20 +131,26 @@ impl Actor {
             Actor::DvdStore(workload) => load(workload, self.name(), stage, url).await,
             Actor::Tpch(workload) => load(workload, self.name(), stage, url).await,
             Actor::Cpuio(workload) => load(workload, self.name(), stage, url).await,
+            Actor::Pgbench(workload) => load(workload, self.name(), stage, url).await,
         }
     }
 
     /// Puts its clients to work on the database that the URL names.
     pub(super) fn act(&self, url: &str, part: Part) -> Result<Acting> {
-        let target = Target::new(url, None)?;
-        let live = Arc::new(Live::default());
+        Ok(self.act_on(Target::new(url, None)?, part, Live::default()))
+    }
+
+    /// Puts clients to work on each database of a target, all counted together in `live`.
+    pub(super) fn act_on(&self, target: Target, part: Part, live: Live) -> Acting {
+        let live = Arc::new(live);
         let task = match *self {
             Actor::Tpcc(workload) => spawn(workload, target, part, &live),
             Actor::DvdStore(workload) => spawn(workload, target, part, &live),
             Actor::Tpch(workload) => spawn(workload, target, part, &live),
             Actor::Cpuio(workload) => spawn(workload, target, part, &live),
+            Actor::Pgbench(workload) => spawn(workload, target, part, &live),
         };
-        Ok(Acting { live, task })
+        Acting { live, task }
     }
 }
 
@@ -153,7 +176,7 @@ fn spawn<W: Workload + 'static>(
         log: false,
     };
     let options = run::Options { clients_per_tenant: part.clients, plan, seed: part.seed, check: false };
-    let live = [Arc::clone(live)];
+    let live = vec![Arc::clone(live); target.databases.len()];
     tokio::task::spawn_local(async move { run::run(&target, &workload, &options, &live).await })
 }
 
@@ -178,6 +201,11 @@ impl Acting {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
+    }
+
+    /// Whether it ended, before it was dropped.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// Waits for its end.

@@ -60,14 +60,7 @@ impl Readers {
         host.quiet(stage).await?;
         let mut acting = Vec::new();
         for (number, name) in (0..).zip(names) {
-            let part = Part {
-                clients: CLIENTS,
-                pace: Pace::Closed,
-                warm_up: Duration::ZERO,
-                // They go on until they are dropped.
-                run: Duration::from_secs(86_400),
-                seed: stage.options.seed.wrapping_add(number),
-            };
+            let part = Part::endless(CLIENTS, Pace::Closed, stage.options.seed.wrapping_add(number));
             acting.push(Actor::Cpuio(table).act(&host.url(name), part)?);
         }
         for tenant in &mut acting {

@@ -12,6 +12,7 @@ use super::actors::Actor;
 use super::stage::Stage;
 use crate::Result;
 use crate::world::cgroups::{Groups, Limits};
+use crate::world::metrics::Metrics;
 use crate::world::sampler::Sampler;
 use crate::world::{Postgres, Rowhouse, process, rowhouse};
 
@@ -35,19 +36,24 @@ pub(super) struct Promise {
     pub(super) iops_max: Option<u32>,
     pub(super) memory_mib: Option<u64>,
     pub(super) memory_max_mib: Option<u64>,
+    pub(super) work_memory_mib: Option<u64>,
+    pub(super) work_memory_max_mib: Option<u64>,
 }
 
 impl Promise {
     /// The options of ALTER TENANT.
     pub(super) fn options(&self) -> String {
         let limit = |value: Option<String>| value.unwrap_or_else(|| "none".into());
+        let bytes = |mib: u64| format!("'{mib}MiB'");
         [
             format!("cpu = {}", self.cpu.unwrap_or(0.0)),
             format!("cpu_max = {}", limit(self.cpu_max.map(|cores| cores.to_string()))),
             format!("iops = {}", self.iops.unwrap_or(0)),
             format!("iops_max = {}", limit(self.iops_max.map(|iops| iops.to_string()))),
-            format!("memory = '{}MiB'", self.memory_mib.unwrap_or(0)),
-            format!("memory_max = {}", limit(self.memory_max_mib.map(|mib| format!("'{mib}MiB'")))),
+            format!("memory = {}", bytes(self.memory_mib.unwrap_or(0))),
+            format!("memory_max = {}", limit(self.memory_max_mib.map(bytes))),
+            format!("work_memory = {}", bytes(self.work_memory_mib.unwrap_or(0))),
+            format!("work_memory_max = {}", limit(self.work_memory_max_mib.map(bytes))),
         ]
         .join(", ")
     }
@@ -100,11 +106,18 @@ enum Kind {
 }
 
 impl Host {
-    /// Starts a server of ours, with options of `rowhouse serve`.
+    /// Starts a server of ours of one worker, with further options of `rowhouse serve`.
     pub(super) async fn rowhouse(stage: &Stage, options: &[&str]) -> Result<Host> {
+        Host::with_workers(stage, 1, options).await
+    }
+
+    /// The same of so many workers.
+    pub(super) async fn with_workers(stage: &Stage, workers: usize, options: &[&str]) -> Result<Host> {
         stage.say("starting a server");
         let folder = stage.folder()?;
-        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let workers = ["--workers".to_owned(), workers.to_string()];
+        let options: Vec<String> =
+            workers.into_iter().chain(options.iter().map(ToString::to_string)).collect();
         let server =
             Rowhouse::start(&stage.options.server_binary, folder.path(), &stage.server_cores, &options)
                 .await?;
@@ -208,8 +221,8 @@ impl Host {
         match &self.server {
             Kind::Rowhouse(_) => {
                 // A limit below a reservation is refused, so limits go first.
-                let free = format!("alter tenant {name} set (cpu_max = none, iops_max = none)");
-                self.admin.batch_execute(&free).await?;
+                let free = "cpu_max = none, iops_max = none, memory_max = none, work_memory_max = none";
+                self.admin.batch_execute(&format!("alter tenant {name} set ({free})")).await?;
                 let sql = format!("alter tenant {name} set ({})", promise.options());
                 Ok(self.admin.batch_execute(&sql).await?)
             }
@@ -254,13 +267,39 @@ impl Host {
         }
     }
 
-    /// Bytes that the kernel read and wrote for the server so far.
-    pub(super) fn disk_bytes(&self) -> f64 {
-        let pid = match &self.server {
+    fn pid(&self) -> u32 {
+        match &self.server {
             Kind::Rowhouse(server) => server.pid(),
             Kind::Postgres(server, _) => server.pid(),
-        };
-        process::disk_bytes(pid) as f64
+        }
+    }
+
+    /// Bytes that the kernel read and wrote for the server so far.
+    pub(super) fn disk_bytes(&self) -> f64 {
+        process::disk_bytes(self.pid()) as f64
+    }
+
+    /// Processor time of the server's (first) process so far, to a hundredth of a second.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        process::cpu_seconds(self.pid())
+    }
+
+    /// What a server of ours counts, now.
+    pub(super) async fn metrics(&self) -> Result<Metrics> {
+        Metrics::fetch(self.ours()?.metrics_address()).await
+    }
+
+    /// A server of ours.
+    pub(super) fn ours(&self) -> Result<&Rowhouse> {
+        match &self.server {
+            Kind::Rowhouse(server) => Ok(server),
+            Kind::Postgres(..) => Err("PostgreSQL has nothing of the kind".into()),
+        }
+    }
+
+    /// Drops a tenant's pages from memory.
+    pub(super) async fn evict(&self, name: &str) -> Result<()> {
+        Ok(self.admin.batch_execute(&format!("select rowhouse.evict('{name}')")).await?)
     }
 
     /// Waits until what was loaded or copied is written: until nothing is read or written for longer than the ledger takes, or a
@@ -303,11 +342,13 @@ mod tests {
             Promise { cpu: Some(0.5), iops: Some(200), memory_mib: Some(2048), ..Promise::default() };
         assert_eq!(
             promise.options(),
-            "cpu = 0.5, cpu_max = none, iops = 200, iops_max = none, memory = '2048MiB', memory_max = none"
+            "cpu = 0.5, cpu_max = none, iops = 200, iops_max = none, memory = '2048MiB', memory_max = none, \
+             work_memory = '0MiB', work_memory_max = none"
         );
         let limits = Promise { cpu_max: Some(0.5), memory_max_mib: Some(64), ..Promise::default() };
         assert!(
-            limits.options().starts_with("cpu = 0, cpu_max = 0.5") && limits.options().ends_with("'64MiB'")
+            limits.options().starts_with("cpu = 0, cpu_max = 0.5")
+                && limits.options().contains("memory_max = '64MiB'")
         );
     }
 }

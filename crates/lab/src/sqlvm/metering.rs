@@ -93,7 +93,7 @@ async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> 
     for (index, name) in names.iter().enumerate() {
         host.copy(name, suite[index % 4].0.template()).await?;
         host.promise(name, Promise { iops: Some(PROMISED), ..Promise::default() }, TENANTS).await?;
-        host.admin.batch_execute(&format!("select rowhouse.evict('{name}')")).await?;
+        host.evict(name).await?;
     }
     host.admin.batch_execute(&format!("alter volume default set (iops_limit = {VOLUME_IOPS})")).await?;
     let sampler = host.sampler(&names).await?;
@@ -108,14 +108,7 @@ async fn observe(stage: &Stage, host: &Host, gap: Duration) -> Result<Observed> 
         let (actor, clients, pace) = suite[index % 4];
         stage.say(&format!("{} of {TENANTS} tenants: {} arrives", index + 1, actor.name()));
         arrivals.push((clock::now_us() - began_us) as f64 / 1e6);
-        let part = Part {
-            clients,
-            pace,
-            warm_up: Duration::ZERO,
-            // They go on until they are dropped.
-            run: Duration::from_secs(86_400),
-            seed: stage.options.seed.wrapping_add(index as u64),
-        };
+        let part = Part::endless(clients, pace, stage.options.seed.wrapping_add(index as u64));
         acting.push((name.clone(), actor.act(&host.url(name), part)?));
         stage.pass(gap).await;
     }

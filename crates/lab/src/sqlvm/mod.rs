@@ -1,15 +1,18 @@
 //! The experiments of the paper on performance isolation (SQLVM, CIDR 2013, section 4), made anew: what was promised is given
 //! ([`reservations`]), a tenant does not notice its neighbours ([`isolation`]), and where promises cannot be kept the ledger says so
-//! ([`metering`]).
+//! ([`metering`]). And what it leaves: that promised memory is there ([`memory`]), and what promises cost ([`cost`]).
 //!
 //! Each experiment is made of parts that end with a section of the report. Durations and populations are the paper's where it has
 //! them; options make both smaller, which the report says.
 
 mod actors;
+mod careless;
+mod cost;
 mod crowd;
 mod figure4;
 mod host;
 mod isolation;
+mod memory;
 mod metering;
 mod options;
 mod performance;
@@ -48,6 +51,12 @@ pub fn run(options: &Options) -> Result<()> {
                     Part::Table1 => isolation::table_1(&mut stage).await?,
                     Part::Postgres => isolation::postgres(&mut stage).await?,
                     Part::Metering => metering::part(&mut stage).await?,
+                    Part::Buffer => memory::buffer(&mut stage).await?,
+                    Part::Working => memory::working(&mut stage).await?,
+                    Part::Lent => memory::lent(&mut stage).await?,
+                    Part::Crowd => cost::crowd(&mut stage).await?,
+                    Part::Hostile => cost::hostile(&mut stage).await?,
+                    Part::Governor => cost::governor(&mut stage).await?,
                 }
                 stage.end_part()?;
             }

@@ -71,14 +71,8 @@ pub(super) async fn part(stage: &mut Stage) -> Result<()> {
 }
 
 async fn round(stage: &Stage, host: &Host, actor: &Actor, names: &[String], time: Duration) -> Result<Round> {
-    let part = |number: usize| Part {
-        clients: CLIENTS,
-        pace: Pace::Closed,
-        warm_up: Duration::ZERO,
-        // They go on until they are dropped.
-        run: Duration::from_secs(86_400),
-        seed: stage.options.seed.wrapping_add(number as u64),
-    };
+    let seed = stage.options.seed;
+    let part = |number: usize| Part::endless(CLIENTS, Pace::Closed, seed.wrapping_add(number as u64));
     let sampler = host.sampler(names).await?;
     let began_us = clock::now_us();
     let mut acting = vec![actor.act(&host.url(&names[0]), part(0))?];

@@ -11,6 +11,7 @@ use super::options::{Options, Part};
 use crate::Result;
 use crate::report::{Fact, Report, SCHEMA, Section, Status};
 use crate::world::machine::Machine;
+use crate::world::process::Scheduling;
 use crate::world::{Cores, clock, pinning, rowhouse};
 
 /// An experiment that is under way.
@@ -32,7 +33,13 @@ impl Stage {
         load_cores.take_this_process()?;
         let data = options.data_dir.clone().unwrap_or_else(std::env::temp_dir);
         let setting = vec![
-            Fact::new("Server", format!("{version} ({}), one worker", options.server_binary.display())),
+            Fact::new(
+                "Server",
+                format!(
+                    "{version} ({}), one worker unless a part says otherwise",
+                    options.server_binary.display()
+                ),
+            ),
             Fact::new("Cores", format!("servers on {server_cores}, load on {load_cores}")),
             Fact::new("Durability", "each commit is on the device before its reply, on both servers"),
             Fact::new(
@@ -40,6 +47,7 @@ impl Stage {
                 format!("{} of the full ones; each part says which", options.population_factor),
             ),
             Fact::new("Seed", options.seed),
+            Fact::new("Priority", format!("{} of servers and load", Scheduling::own())),
         ];
         let report = Report {
             schema: SCHEMA.into(),

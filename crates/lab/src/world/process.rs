@@ -92,6 +92,43 @@ pub fn cpu_seconds(pid: u32) -> f64 {
     (ticks(11) + ticks(12)) / TICKS_PER_SECOND
 }
 
+/// How the kernel schedules a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheduling {
+    /// As `sched(7)` numbers them: 0 is the usual one, 5 is `SCHED_IDLE`.
+    policy: u32,
+    nice: i32,
+}
+
+impl Scheduling {
+    /// Of this process, which those that it starts inherit; the usual one if the system does not say.
+    pub fn own() -> Scheduling {
+        Scheduling::read(&std::fs::read_to_string("/proc/self/stat").unwrap_or_default())
+    }
+
+    fn read(text: &str) -> Scheduling {
+        let fields = stat_fields(text);
+        let field = |index: usize| fields.get(index).copied().unwrap_or_default();
+        Scheduling { policy: field(38).parse().unwrap_or(0), nice: field(16).parse().unwrap_or(0) }
+    }
+
+    /// Whether everybody else goes first; and with that a server's threads for queries, which it raises above that when it is their
+    /// turn, before its workers.
+    pub fn is_idle(self) -> bool {
+        const SCHED_IDLE: u32 = 5;
+        self.policy == SCHED_IDLE
+    }
+}
+
+impl std::fmt::Display for Scheduling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES: [&str; 7] =
+            ["SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "4", "SCHED_IDLE", "SCHED_DEADLINE"];
+        let name = NAMES.get(self.policy as usize).copied().unwrap_or("an unknown policy");
+        write!(f, "{name}, nice {}", self.nice)
+    }
+}
+
 /// The processes that a process has started and that are there.
 pub fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -124,6 +161,18 @@ mod tests {
         let fields = stat_fields(text);
         assert_eq!((fields[0], fields[11], fields[12]), ("S", "150", "50"));
         assert_eq!(cpu_seconds(u32::MAX), 0.0);
+    }
+
+    #[test]
+    fn idle_priority_is_told_from_the_usual_one() {
+        let stat = |nice: i32, policy: u32| {
+            format!("7 (a b) S {} {nice} {} 0 {policy} 0", "1 ".repeat(15).trim(), "1 ".repeat(20).trim())
+        };
+        let usual = Scheduling::read(&stat(-5, 0));
+        assert_eq!((usual.to_string().as_str(), usual.is_idle()), ("SCHED_OTHER, nice -5", false));
+        let idle = Scheduling::read(&stat(0, 5));
+        assert_eq!((idle.to_string().as_str(), idle.is_idle()), ("SCHED_IDLE, nice 0", true));
+        assert_eq!(Scheduling::read(""), Scheduling { policy: 0, nice: 0 });
     }
 
     #[test]

@@ -25,8 +25,7 @@ pub struct Rowhouse {
 }
 
 impl Rowhouse {
-    /// Starts a server of one worker on `cores`, with further options of `rowhouse serve`, its data in `folder`. Waits until it
-    /// listens.
+    /// Starts a server on `cores`, with options of `rowhouse serve`, its data in `folder`. Waits until it listens.
     ///
     /// # Errors
     /// When the binary cannot be run or the server does not start: with what it printed.
@@ -35,16 +34,7 @@ impl Rowhouse {
         let mut command = cores.command();
         command
             .arg(binary)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--admin-listen",
-                "127.0.0.1:0",
-                "--workers",
-                "1",
-                "--data",
-            ])
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data"])
             .arg(folder.join("rowhouse"))
             .args(options)
             .env("ROWHOUSE_ADMIN_PASSWORD", PASSWORD)
@@ -67,7 +57,17 @@ impl Rowhouse {
 
     /// Where clients connect to, by URL; `database` is the one that it names.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://admin:{PASSWORD}@{}/{database}", self.address)
+        self.url_of("admin", PASSWORD, database)
+    }
+
+    /// The same for another role than the administrator.
+    pub fn url_of(&self, role: &str, password: &str, database: &str) -> String {
+        format!("postgres://{role}:{password}@{}/{database}", self.address)
+    }
+
+    /// Where it listens: `127.0.0.1:45678`.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Address of `/metrics`.

@@ -7,9 +7,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_postgres::Client;
+use workloads::load::Live;
 
 use super::cgroups::Groups;
 use super::metrics::Metrics;
@@ -36,6 +39,10 @@ pub struct Counts {
     pub pages_written: f64,
     /// Seconds that statements waited for pages, summed over those that waited.
     pub page_wait_seconds: f64,
+    /// Memory of its pages at that moment: no sum.
+    pub resident_bytes: f64,
+    /// Transactions of its clients that are watched ([`Sampler::watch`]).
+    pub transactions: f64,
 }
 
 /// Sums at one moment.
@@ -50,6 +57,7 @@ pub struct Sample {
 /// Samples of one server, taken until [`Sampler::finish`].
 pub struct Sampler {
     samples: Rc<RefCell<Vec<Sample>>>,
+    watched: Rc<RefCell<Vec<(String, Arc<Live>)>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -114,19 +122,29 @@ impl Sampler {
 
     fn begin(take: impl AsyncFn() -> Result<Sample> + 'static) -> Sampler {
         let samples: Rc<RefCell<Vec<Sample>>> = Rc::default();
-        let kept = Rc::clone(&samples);
+        let watched: Rc<RefCell<Vec<(String, Arc<Live>)>>> = Rc::default();
+        let (kept, clients) = (Rc::clone(&samples), Rc::clone(&watched));
         let task = tokio::task::spawn_local(async move {
             let mut tick = tokio::time::interval(PERIOD);
             tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
             loop {
                 tick.tick().await;
                 // A server that is too busy to answer has one sample less; one that is gone is found out by its clients.
-                if let Ok(sample) = take().await {
+                if let Ok(mut sample) = take().await {
+                    for (tenant, live) in clients.borrow().iter() {
+                        let done = live.transactions.load(Ordering::Relaxed) as f64;
+                        sample.tenants.entry(tenant.clone()).or_default().transactions += done;
+                    }
                     kept.borrow_mut().push(sample);
                 }
             }
         });
-        Sampler { samples, task }
+        Sampler { samples, watched, task }
+    }
+
+    /// Counts the transactions of some clients as the tenant's from now on, beside those of others that are watched.
+    pub fn watch(&self, tenant: &str, live: &Arc<Live>) {
+        self.watched.borrow_mut().push((tenant.into(), Arc::clone(live)));
     }
 
     /// The samples so far.
@@ -159,6 +177,8 @@ fn counts(metrics: &Metrics, tenant: &str) -> Counts {
         pages_read: metrics.of(tenant, "page_reads_total"),
         pages_written: metrics.of(tenant, "page_writes_total"),
         page_wait_seconds: 0.0,
+        resident_bytes: metrics.of(tenant, "resident_bytes"),
+        transactions: 0.0,
     }
 }
 
@@ -223,6 +243,18 @@ impl Samples {
         self.rate(from_us, to_us, |sample| sample.tenants.get(tenant).map_or(0.0, &value))
     }
 
+    /// A tenant's value in each sample, with its moment.
+    pub fn tenant_values(
+        &self,
+        tenant: &str,
+        from_us: u64,
+        to_us: u64,
+        value: impl Fn(&Counts) -> f64,
+    ) -> Vec<(u64, f64)> {
+        let within = self.0.iter().filter(|sample| (from_us..=to_us).contains(&sample.at_us));
+        within.map(|sample| (sample.at_us, sample.tenants.get(tenant).map_or(0.0, &value))).collect()
+    }
+
     /// What a tenant's sum grew by in a second, from each sample to the next.
     pub fn tenant_series(
         &self,
@@ -263,6 +295,10 @@ mod tests {
         assert_eq!(samples.tenant_rate("t1", 11_500_000, 99_000_000, cpu), None, "one sample is no rate");
         assert_eq!(samples.tenant_series("t1", 0, 99_000_000, cpu), [0.5, 0.25]);
         assert_eq!(samples.tenant_series("t2", 0, 99_000_000, cpu), [0.0, 0.0]);
+        assert_eq!(
+            samples.tenant_values("t1", 11_000_000, 13_000_000, cpu),
+            [(11_000_000, 1.5), (13_000_000, 2.0)]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::pbkdf2;
 
-use super::{ITERATIONS, Key, hmac_sha256, sha256};
+use super::{ITERATIONS, Key, hmac_sha256, same, sha256};
 
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
@@ -59,6 +59,12 @@ impl Verifier {
             server_key: hmac_sha256(&salted, b"Server Key"),
             salt,
         }
+    }
+
+    /// Whether it is the verifier of `password`. Takes some milliseconds by intention, as long for a wrong password as for the right one.
+    pub fn is_of(&self, password: &str) -> bool {
+        let of_password = Verifier::with_iterations(password, self.salt.clone(), self.iterations);
+        same(&of_password.stored_key, &self.stored_key)
     }
 
     /// The verifier shown for a user that does not exist: the same one every time for the same `secret` and name,

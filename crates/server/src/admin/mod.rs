@@ -1,6 +1,7 @@
-//! Administration over HTTP: `/healthz` and `/metrics`, on a thread of its own with tokio and axum, never on a worker.
+//! Administration over HTTP: `/healthz`, `/metrics` and the console, on a thread of its own with tokio and axum, never on a worker.
 
 mod exposition;
+mod listener;
 mod metrics;
 mod tenant_figures;
 
@@ -13,12 +14,15 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use env::{JoinHandle, ShutdownSignal};
+use env::{Env, JoinHandle, ShutdownSignal};
 
 pub(crate) use exposition::{Distribution, Exposition};
+pub(crate) use listener::Peer;
 
 use crate::StartError;
+use crate::console::{self, Console};
 use crate::shared::Shared;
+use listener::AdminListener;
 use tenant_figures::Chosen;
 
 /// The administrator's HTTP server.
@@ -37,17 +41,24 @@ struct Served {
 }
 
 impl AdminServer {
-    /// Listens on `address` and serves on a thread of its own.
+    /// Listens on `address` and serves on a thread of its own; with `tls` also by HTTPS.
     ///
     /// # Errors
     /// The address is taken, or no thread can be had.
-    pub(crate) fn start(shared: &Arc<Shared>, address: SocketAddr) -> Result<AdminServer, StartError> {
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        address: SocketAddr,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Result<AdminServer, StartError> {
         let stop = ShutdownSignal::default();
         let (stopped, served) =
             (stop.clone(), Served { shared: Arc::downgrade(shared), chosen: Arc::default() });
+        let console = Console::new(shared, address, tls.is_some());
+        let env = shared.env.clone();
         let (tell, told) = mpsc::sync_channel(1);
         let body = Box::new(move || {
-            if let Err(error) = serve(address, served, stopped, &tell) {
+            let bind = Bind { address, tls, env };
+            if let Err(error) = serve(bind, served, console, stopped, &tell) {
                 // Told to whoever starts the server if it still listens, else to the log.
                 if let Err(mpsc::SendError(Err(error))) = tell.send(Err(error)) {
                     tracing::error!(%error, "the administrator's HTTP server failed");
@@ -78,21 +89,33 @@ impl AdminServer {
 
 type Told = io::Result<SocketAddr>;
 
-fn serve(
+/// Where and how to listen.
+struct Bind {
     address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    env: Env,
+}
+
+fn serve(
+    bind: Bind,
     served: Served,
+    console: Arc<Console>,
     stop: ShutdownSignal,
     tell: &mpsc::SyncSender<Told>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind(address).await?;
-        let _ = tell.send(listener.local_addr());
-        let routes =
+        let tcp = tokio::net::TcpListener::bind(bind.address).await?;
+        let _ = tell.send(tcp.local_addr());
+        let listener = AdminListener::new(tcp, bind.tls, bind.env);
+        let figures =
             Router::new().route("/healthz", get(health)).route("/metrics", get(metrics)).with_state(served);
+        let routes = figures.merge(console::router(&console));
+        let service = routes.into_make_service_with_connect_info::<Peer>();
         // Requests in flight are dropped: a scraper that stalls must not hold up the end.
         tokio::select! {
-            served = async { axum::serve(listener, routes).await } => served,
+            served = async { axum::serve(listener, service).await } => served,
+            () = console.keep() => Ok(()),
             () = stop.wait() => Ok(()),
         }
     })

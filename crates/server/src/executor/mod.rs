@@ -20,6 +20,7 @@ mod io_permits;
 mod proxy;
 mod residence;
 mod run_queues;
+mod task_use;
 mod worker;
 
 pub use account::{TenantAccount, Wait};
@@ -33,6 +34,7 @@ pub(crate) use io_permits::WorkerPermits;
 pub use proxy::{PROXY_QUANTUM, Proxy};
 pub(crate) use residence::Held;
 pub use residence::Residence;
+pub(crate) use task_use::{Noted, TaskUse};
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
 pub(crate) use worker::{blocking_ios, io_makes_room, io_opens_at};
 

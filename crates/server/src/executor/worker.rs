@@ -61,6 +61,8 @@ struct Local {
     now: Cell<Nanos>,
     /// Whose task is being polled, and since when.
     polling: Cell<Option<(TenantId, Ticks)>>,
+    /// The thread's own clock when charges were last held against it.
+    reconciled_cpu: Cell<Nanos>,
     io: Rc<RefCell<WorkerIo>>,
     env: Env,
 }
@@ -131,6 +133,24 @@ pub fn poll_elapsed() -> Nanos {
     })
 }
 
+/// Processor time of the present poll so far, zero outside one; and what [`blocking_ios`] says. A poll that lasts may have been preempted: of what
+/// the thread did not run, a little over [`RECONCILE_INTERVAL`] at most is in it. Costs as [`poll_elapsed`], and a system call once the poll lasts
+/// longer than that.
+pub(super) fn poll_use() -> (Nanos, u64) {
+    CURRENT.with_borrow(|current| {
+        let Some(local) = current.as_ref() else { return (Nanos(0), 0) };
+        let clock = &local.env.clock;
+        let elapsed =
+            local.polling.get().map_or(Nanos(0), |(_, since)| clock.ticks_between(since, clock.ticks()));
+        let cpu = if elapsed < RECONCILE_INTERVAL {
+            elapsed
+        } else {
+            elapsed.min(clock.thread_cpu() - local.reconciled_cpu.get())
+        };
+        (cpu, local.io.borrow().blocking())
+    })
+}
+
 /// Lets other tasks run: completes when the scheduler comes back to this one.
 pub fn yield_now() -> impl Future<Output = ()> + Send {
     let mut yielded = false;
@@ -188,6 +208,7 @@ impl Worker {
             queues: RefCell::new(queues),
             now: Cell::new(env.now()),
             polling: Cell::new(None),
+            reconciled_cpu: Cell::new(reactor.enter(|| env.clock.thread_cpu())),
             io: io.clone(),
             env: env.clone(),
         };
@@ -432,6 +453,7 @@ impl Worker {
             let thread_cpu = self.env.clock.thread_cpu();
             local.queues.borrow_mut().reconcile(thread_cpu - self.thread_cpu, &self.system, now);
             self.thread_cpu = thread_cpu;
+            local.reconciled_cpu.set(thread_cpu);
             self.reconciled_at = now;
             if self.raised_itself.is_some_and(|at| now - at >= RAISED_TIME) {
                 self.raised_itself = None;

@@ -107,6 +107,8 @@ struct Account {
     /// Its last row of processor time.
     cpu: Option<LedgerRow>,
     totals: Totals,
+    /// Of its rows that are kept, those in which a promise was broken.
+    broken_hour: u64,
 }
 
 /// Bytes of pages that the server's own tenant has beyond its promise.
@@ -169,10 +171,10 @@ impl Collector {
             ended.push(row.ledger);
         }
         let names = shared.tenants.names_by_id(&self.names);
-        let is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
+        let mut is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
         self.names = names;
         self.add(&shared, ended);
-        self.forget_old(now);
+        is_news |= self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
         self.write(&over, minute);
@@ -214,17 +216,20 @@ impl Collector {
     }
 
     fn add(&mut self, shared: &Shared, ended: Vec<LedgerRow>) {
+        shared.ledger.recent().add(&ended);
         for row in &ended {
             let minute = minute_of(&self.env, row.to);
             self.rollup.add(row, minute);
             let account = self.tenants.entry(row.tenant).or_default();
             account.totals.count(row);
+            account.broken_hour += u64::from(!row.is_kept());
             if row.resource == Resource::Cpu {
                 account.cpu = Some(*row);
                 // Who ran a statement used processor time.
                 if let Some(entry) = shared.tenants.get(row.tenant) {
                     let (times, time) = entry.home.statement_times().take();
                     self.rollup.add_samples(row.tenant, Sampled::StatementTime, &times, minute);
+                    shared.ledger.recent().add_statements(row.tenant, &times);
                     account.totals.statements.count(&times, time);
                 }
             }
@@ -237,12 +242,21 @@ impl Collector {
         }
     }
 
-    fn forget_old(&mut self, now: Nanos) {
+    /// Forgets what is too old or too much; whether there was any.
+    fn forget_old(&mut self, now: Nanos) -> bool {
+        let before = self.row_count;
         let is_old = |rows: &Arc<[LedgerRow]>| rows.iter().all(|row| now - row.to > KEPT_FOR);
         while self.row_count > ROWS_MAX || self.rows.front().is_some_and(is_old) {
             let Some(gone) = self.rows.pop_front() else { break };
             self.row_count -= gone.len();
+            for row in gone.iter().filter(|row| !row.is_kept()) {
+                // A tenant that was dropped is not remembered.
+                if let Some(account) = self.tenants.get_mut(&row.tenant) {
+                    account.broken_hour = account.broken_hour.saturating_sub(1);
+                }
+            }
         }
+        self.row_count < before
     }
 
     /// The tenants that did anything and are still there.
@@ -261,6 +275,7 @@ impl Collector {
                 promise: row.promise,
                 cpu: account.cpu,
                 totals: account.totals,
+                broken_hour: account.broken_hour,
                 resident: resident.0,
                 page_reads: pages.reads,
                 page_writes: pages.write_backs,

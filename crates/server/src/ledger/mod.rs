@@ -13,6 +13,7 @@ mod collect;
 mod history;
 mod io_audit;
 mod published;
+mod recent;
 mod statement_totals;
 mod totals;
 
@@ -25,6 +26,7 @@ use sql::session::LedgerRows;
 pub(crate) use collect::LedgerThread;
 pub(crate) use history::History;
 use published::{Published, View};
+pub(crate) use recent::{Recent, RecentIntervals, RecentResource};
 pub(crate) use statement_totals::{BOUNDS as STATEMENT_BOUNDS, StatementTotals};
 pub(crate) use totals::{LedgerFigures, ResourceTotals, Totals};
 
@@ -32,11 +34,14 @@ use crate::shared::Shared;
 
 /// The ledger as far as it has been collected. Readable from any thread.
 #[derive(Default)]
-pub(crate) struct Ledger(Mutex<Arc<Published>>);
+pub(crate) struct Ledger {
+    published: Mutex<Arc<Published>>,
+    recent: RecentIntervals,
+}
 
 impl Ledger {
     fn slot(&self) -> MutexGuard<'_, Arc<Published>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn published(&self) -> Arc<Published> {
@@ -47,6 +52,11 @@ impl Ledger {
         let before = std::mem::replace(&mut *self.slot(), Arc::new(next));
         // Outside the lock: it may be the last of its kind.
         drop(before);
+    }
+
+    /// What the intervals that ended brought since somebody looked.
+    pub(crate) fn recent(&self) -> &RecentIntervals {
+        &self.recent
     }
 
     /// Leaves out a tenant that was dropped, at once.
@@ -64,6 +74,12 @@ impl Ledger {
     /// All rows, oldest first.
     pub(crate) fn rows(&self) -> Vec<LedgerRow> {
         self.published().rows.iter().flat_map(|rows| rows.iter().copied()).collect()
+    }
+
+    /// In how many rows of the last hour a tenant's promise was broken.
+    pub(crate) fn broken_hour(&self) -> impl Fn(TenantId) -> u64 + use<> {
+        let published = self.published();
+        move |tenant| published.tenants.get(&tenant).map_or(0, |known| known.broken_hour)
     }
 
     /// Every tenant's sums, for `/metrics`.

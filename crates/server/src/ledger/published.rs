@@ -5,13 +5,15 @@ use std::sync::{Arc, Weak};
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
 use governor::{Cause, LedgerRow, Promise, Resource, RollUpRow};
 use rustc_hash::FxHashMap;
-use sql::session::{AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, UsageEntry, WaitEntry};
+use sql::session::{
+    AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, StatementFigures, StatementRow, UsageEntry, WaitEntry,
+};
 
 use super::advice::Candidates;
 use super::{History, LedgerFigures, Totals};
 use crate::executor::Wait;
 use crate::shared::Shared;
-use crate::tenants::Names;
+use crate::tenants::{Entry, Names};
 
 /// A tenant of which nothing was heard for so many metering intervals uses nothing now.
 const USAGE_AGE_MAX: u64 = 2;
@@ -23,6 +25,8 @@ pub(super) struct Known {
     /// Its last row of processor time.
     pub(super) cpu: Option<LedgerRow>,
     pub(super) totals: Totals,
+    /// Rows of the last hour in which a promise was broken.
+    pub(super) broken_hour: u64,
     pub(super) resident: u64,
     pub(super) page_reads: u64,
     pub(super) page_writes: u64,
@@ -126,6 +130,15 @@ impl LedgerRows for View {
         Ok(candidates.advise(&recorded, &curve, p99, &self.published.volumes))
     }
 
+    fn statements(&self) -> Vec<StatementRow> {
+        let Some(shared) = self.shared.upgrade() else { return Vec::new() };
+        let shown = shared.tenants.list().into_iter().filter(|(_, entry)| self.shows(entry.id));
+        let mut rows: Vec<StatementRow> =
+            shown.flat_map(|(name, entry)| statements_of(&name, &entry)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.figures.taken.cpu));
+        rows
+    }
+
     fn tenant_waits(&self) -> Vec<WaitEntry> {
         let mut shown: Vec<&Known> = self
             .published
@@ -137,6 +150,20 @@ impl LedgerRows for View {
         shown.sort_by(|a, b| a.name.cmp(&b.name));
         shown.into_iter().flat_map(waits_of).collect()
     }
+}
+
+fn statements_of(tenant: &str, entry: &Entry) -> Vec<StatementRow> {
+    let shown = entry.home.statements().show();
+    let row = |query: Option<&str>, figures: StatementFigures, dropped| StatementRow {
+        tenant: tenant.to_owned(),
+        query: query.map(str::to_owned),
+        figures,
+        dropped,
+        since: shown.since,
+    };
+    let texts = shown.texts.iter().map(|text| row(Some(text.text()), text.figures, None));
+    let others = (shown.dropped > 0).then(|| row(None, shown.others, Some(shown.dropped)));
+    texts.chain(others).collect()
 }
 
 fn unreadable(error: std::io::Error) -> SqlError {

@@ -1,13 +1,40 @@
 //! A query of this session on an analytical thread.
 
-use sql::session::{AnalyticEvent, AnalyticRequest};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use sql::session::{AnalyticEvent, AnalyticRequest, StatementCounts};
 
 use super::connection::Connection;
 use super::drive::Failed;
 use super::watch::StatementPatience;
+use crate::analytic_pool::Events;
+use crate::executor::TaskUse;
 
 /// Output gathered before rows are sent on.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
+
+/// A query's events; dropping them has what it took counted as its session's.
+struct Counting {
+    events: Events,
+    counts: Option<Arc<StatementCounts>>,
+    used: Arc<TaskUse>,
+}
+
+impl Deref for Counting {
+    type Target = Events;
+
+    fn deref(&self) -> &Events {
+        &self.events
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let taken = self.events.give_up(self.counts.take());
+        self.used.add(taken.cpu, taken.io);
+    }
+}
 
 impl Connection {
     /// Runs `request` and feeds its events to the session. Leaving early, by an error, an interruption or a client that
@@ -20,6 +47,8 @@ impl Connection {
         request.limits = self.home.query_limits();
         let (worker, background) = (self.home.worker(), self.control.background.clone());
         let events = self.shared.analytic.start(&worker, self.control.tenant, request, background)?;
+        let counts = self.session.running_counts().cloned();
+        let events = Counting { events, counts, used: self.used.clone() };
         let _watched = self.watch.begin_query(&patience.statement, events.meter());
         loop {
             let event = self.race_with_client(patience, events.next()).await?;

@@ -9,12 +9,12 @@ use pgproto::{backend, frame, frontend};
 use sql::session::{Session, SessionStart};
 
 use super::control::{Control, Interruption};
-use super::host::Host;
+use super::host::{Counted, Host};
 use super::messages::Left;
 use super::output::Output;
 use super::stopwatch::Stopwatch;
 use super::watch::Watch;
-use crate::executor::Wait;
+use crate::executor::{Noted, TaskUse, Wait};
 use crate::reception::Authenticated;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -70,6 +70,8 @@ pub(super) struct Connection {
     pub(super) flush_wanted: bool,
     /// How long its statements take.
     pub(super) stopwatch: Stopwatch,
+    /// What its task takes.
+    pub(super) used: Arc<TaskUse>,
 }
 
 impl Drop for Connection {
@@ -90,16 +92,27 @@ impl Drop for Place {
 }
 
 /// Runs a session to its end. Polled on the home worker of the tenant.
-pub(crate) async fn serve(
+pub(crate) fn serve(
+    shared: Arc<Shared>,
+    home: Arc<Home>,
+    control: Arc<Control>,
+    client: Authenticated,
+) -> impl Future<Output = ()> + Send {
+    let used = Arc::default();
+    Noted::new(&used, serve_noted(shared, home, control, client, used.clone()))
+}
+
+async fn serve_noted(
     shared: Arc<Shared>,
     home: Arc<Home>,
     control: Arc<Control>,
     mut client: Authenticated,
+    used: Arc<TaskUse>,
 ) {
     let _place = Place(shared.clone(), control.clone(), home.clone());
     let output = Output::new(std::mem::take(&mut client.output));
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
-    let (session, incarnation) = match begin(&shared, &home, &control, &watch, &client).await {
+    let (session, incarnation) = match begin(&shared, &home, &control, &watch, &used, &client).await {
         Ok(session) => session,
         Err(error) => {
             let mut output = output;
@@ -125,6 +138,7 @@ pub(crate) async fn serve(
         restoring: None,
         flush_wanted: true,
         stopwatch: Stopwatch::default(),
+        used,
     };
     connection.greet();
     match connection.run().await {
@@ -144,9 +158,11 @@ async fn begin(
     home: &Arc<Home>,
     control: &Arc<Control>,
     watch: &Arc<Watch>,
+    used: &Arc<TaskUse>,
     client: &Authenticated,
 ) -> Result<(Session, u64), SqlError> {
     home.open().await?;
+    let counted = Counted { table: home.statements().clone(), used: used.clone() };
     let start = SessionStart {
         id: control.id,
         tenant: control.tenant,
@@ -154,7 +170,7 @@ async fn begin(
         user: client.user.clone(),
         administrator: client.admission.administrator,
         parameters: client.parameters.clone(),
-        host: Arc::new(Host::new(shared.clone(), control.clone(), watch.clone())),
+        host: Arc::new(Host::new(shared.clone(), control.clone(), watch.clone(), Some(counted))),
     };
     let session = home.with(|home| Session::new(start, home.tenant))??;
     Ok((session, home.incarnation()))
@@ -235,6 +251,7 @@ impl Connection {
         let now = env::now();
         self.home.add_wait(Wait::Client, now - began);
         self.stopwatch.received(now);
+        self.session.received(now);
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
             Ok((Ok(_), input)) => {
@@ -261,7 +278,12 @@ impl Connection {
         let received = match self.check(&patience) {
             Err(interruption) => Err(interruption),
             // An empty buffer: if the receive is dropped, the next one finds every byte.
-            Ok(()) => self.control.race(&patience, self.stream.recv(Vec::new())).await,
+            Ok(()) => {
+                self.control.activity().wait_event = Some(("Client", "ClientRead"));
+                let received = self.control.race(&patience, self.stream.recv(Vec::new())).await;
+                self.control.activity().wait_event = None;
+                received
+            }
         };
         match received {
             Ok((Ok(0) | Err(_), _)) => Err(End::Gone),
@@ -307,8 +329,12 @@ impl Connection {
             }
             self.session.reset_observed();
         }
-        if let Some((time, statements)) = self.stopwatch.answered(env::now) {
-            self.home.statement_times().record(time, statements);
+        if self.stopwatch.has_ended() || self.session.has_ended_statement() {
+            let now = env::now();
+            if let Some((time, statements)) = self.stopwatch.answered(now) {
+                self.home.statement_times().record(time, statements);
+            }
+            self.session.count_ended(now);
         }
         if self.output.is_empty() {
             return Ok(());

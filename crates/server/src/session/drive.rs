@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use base::{SqlError, SqlResult};
+use base::{Nanos, SqlError, SqlResult};
 use futures::future::{Either, select};
 use sql::session::{Home, Pause, Session};
 use tenant::PageRequest;
@@ -63,6 +63,7 @@ impl Connection {
         if let Pause::Pages(requests) = &pause {
             let ios = requests.iter().map(PageRequest::ios).sum();
             self.watch.add_ios(&patience.statement, ios);
+            self.used.add(Nanos(0), ios);
         }
         let error = match self.pause(pause, patience).await {
             Ok(()) => return Ok(Ok(())),
@@ -104,10 +105,29 @@ impl Connection {
         if let Some(interruption) = patience.look(began) {
             return Err(interruption.into());
         }
-        let outcome = self.await_end(pause, patience).await;
+        let outcome = self.await_shown(pause, patience).await;
         if let Some(kind) = kind {
             self.home.add_wait(kind, env::now() - began);
         }
+        outcome
+    }
+
+    /// As [`Connection::await_end`], shown in `pg_stat_activity` meanwhile.
+    async fn await_shown(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
+        let event = match &pause {
+            Pause::Lock(wait) => ("Lock", wait.kind),
+            Pause::Pages(_) => ("IO", "DataFileRead"),
+            Pause::Slice(_) => ("IO", "WALSync"),
+            Pause::Memory(_) => ("IPC", "PageMemory"),
+            Pause::Sleep(_) => ("Timeout", "PgSleep"),
+            // They are at work elsewhere, or at once again.
+            Pause::Analytic(_) | Pause::Host(_) | Pause::Yield | Pause::Error(_) => {
+                return self.await_end(pause, patience).await;
+            }
+        };
+        self.control.activity().wait_event = Some(event);
+        let outcome = self.await_end(pause, patience).await;
+        self.control.activity().wait_event = None;
         outcome
     }
 

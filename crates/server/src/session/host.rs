@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult, TenantId};
 use pgproto::scram::Verifier;
-use sql::session::{BackendRow, Field, HostStatement, LedgerRows, SessionHost, Underway};
+use sql::session::{
+    BackendRow, Field, HostStatement, LedgerRows, SessionHost, StatementCounts, Taken, Underway,
+};
 
 use super::control::Control;
 use super::watch::Watch;
+use crate::executor::TaskUse;
 use crate::shared::Shared;
-use crate::tenants::statements;
+use crate::tenants::{StatementTable, statements};
 
 /// Seconds from 1970 to 2000, where PostgreSQL's time begins.
-const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
+pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * 1_000_000;
 /// Longest query text `pg_stat_activity` shows, as PostgreSQL's default.
 const QUERY_LEN_MAX: usize = 1024;
 
@@ -21,11 +24,25 @@ pub(crate) struct Host {
     shared: Arc<Shared>,
     control: Arc<Control>,
     watch: Arc<Watch>,
+    counted: Option<Counted>,
+}
+
+/// Where what a session's statements take is counted.
+pub(crate) struct Counted {
+    pub(crate) table: Arc<StatementTable>,
+    /// Of the session's task.
+    pub(crate) used: Arc<TaskUse>,
 }
 
 impl Host {
-    pub(crate) fn new(shared: Arc<Shared>, control: Arc<Control>, watch: Arc<Watch>) -> Host {
-        Host { shared, control, watch }
+    /// `counted`: `None` for the server's own statements, which are in no statistics.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        control: Arc<Control>,
+        watch: Arc<Watch>,
+        counted: Option<Counted>,
+    ) -> Host {
+        Host { shared, control, watch, counted }
     }
 
     /// Whose doings this session may see; `None` for all.
@@ -68,6 +85,22 @@ impl SessionHost for Host {
     }
     fn ledger(&self) -> Arc<dyn LedgerRows> {
         self.shared.ledger.view(&self.shared, self.visible())
+    }
+    fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
+        Some(self.counted.as_ref()?.table.counts(&sql::normal_text(sql)))
+    }
+    fn statement_counts_again(&self, dropped: &Arc<StatementCounts>) -> Arc<StatementCounts> {
+        let counted = self.counted.as_ref();
+        counted.map_or_else(|| dropped.clone(), |counted| counted.table.counts_again(dropped))
+    }
+    fn taken(&self) -> Taken {
+        let taken = |counted: &Counted| counted.used.taken();
+        self.counted.as_ref().map(taken).map(|(cpu, ios)| Taken { cpu, ios }).unwrap_or_default()
+    }
+    fn reset_statements(&self) {
+        if let Some(counted) = &self.counted {
+            counted.table.reset(self.wall_clock());
+        }
     }
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64) {
         let mut activity = self.control.activity();

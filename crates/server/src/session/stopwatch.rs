@@ -38,13 +38,18 @@ impl Stopwatch {
         self.executed = 0;
     }
 
+    /// Whether an answer is complete and not sent.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended > 0
+    }
+
     /// Answers may be sent: how long their statements took, and how many they are. `None` if none is complete.
     #[inline]
-    pub(super) fn answered(&mut self, now: impl FnOnce() -> Nanos) -> Option<(Nanos, u32)> {
+    pub(super) fn answered(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
         if self.ended == 0 {
             return None;
         }
-        let now = now();
         let time = now - std::mem::replace(&mut self.began, now);
         Some((time, std::mem::take(&mut self.ended)))
     }
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
 
     fn at(stopwatch: &mut Stopwatch, now: u64) -> Option<(u64, u32)> {
-        stopwatch.answered(|| Nanos(now)).map(|(time, statements)| (time.0, statements))
+        stopwatch.answered(Nanos(now)).map(|(time, statements)| (time.0, statements))
     }
 
     #[test]

@@ -31,13 +31,13 @@ use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
-use crate::tenants::StatementLimits;
 use crate::tenants::checkpoints::Pace;
 use crate::tenants::home_log::HomeLog;
 use crate::tenants::maintenance::read_logs;
 use crate::tenants::moving::MoveState;
 use crate::tenants::sink::CountingSink;
 use crate::tenants::statement_times::StatementTimes;
+use crate::tenants::{StatementLimits, StatementTable};
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
@@ -62,6 +62,7 @@ pub(crate) struct Home {
     last_used: AtomicU64,
     commits: AtomicU64,
     statement_times: StatementTimes,
+    statements: Arc<StatementTable>,
     figures: Mutex<PageFigures>,
     /// Copies of the tenant under way.
     copies: AtomicUsize,
@@ -206,6 +207,7 @@ impl Home {
             last_used: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             statement_times: StatementTimes::default(),
+            statements: StatementTable::new(&shared.statement_room),
             copies: AtomicUsize::new(0),
             figures: Mutex::default(),
             storage_max: AtomicU64::new(NO_LIMIT),
@@ -325,12 +327,12 @@ impl Home {
     }
 
     /// Bytes in its temporary files.
-    pub(super) fn temp_used(&self) -> ByteCount {
+    pub(crate) fn temp_used(&self) -> ByteCount {
         self.temp.used()
     }
 
     /// What its queries' sorts and hashes hold.
-    pub(super) fn work_memory_used(&self) -> ByteCount {
+    pub(crate) fn work_memory_used(&self) -> ByteCount {
         self.work_memory.held()
     }
 
@@ -339,7 +341,7 @@ impl Home {
     }
 
     /// What its data took on disk when last looked at, a second ago at most while it is open; `None` if it was not open yet.
-    pub(super) fn storage_used(&self) -> Option<ByteCount> {
+    pub(crate) fn storage_used(&self) -> Option<ByteCount> {
         limit_of(&self.storage_used)
     }
 
@@ -370,6 +372,11 @@ impl Home {
     /// How long its statements took.
     pub(crate) fn statement_times(&self) -> &StatementTimes {
         &self.statement_times
+    }
+
+    /// What its statements took, by their texts.
+    pub(crate) fn statements(&self) -> &Arc<StatementTable> {
+        &self.statements
     }
 
     /// Notes that a copy begins. The caller holds the tenant's name, which keeps DROP away meanwhile.

@@ -33,7 +33,7 @@ async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec
         user: ADMINISTRATOR.to_owned(),
         administrator: true,
         parameters: Vec::new(),
-        host: Arc::new(Host::new(shared.clone(), control, watch)),
+        host: Arc::new(Host::new(shared.clone(), control, watch, None)),
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();

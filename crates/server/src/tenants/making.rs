@@ -12,6 +12,7 @@ use base::SqlResult;
 
 use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
+use crate::administration::Administered;
 use crate::shared::Shared;
 
 /// Makes the tenant at `home`, whose data file `file` makes. The caller holds the name. After `Ok` the tenant survives
@@ -38,6 +39,7 @@ pub(super) async fn make(
         return Err(error);
     }
     shared.tenants.insert(Entry::new(id, home.clone(), row));
+    shared.administered.note(Administered::Tenants);
     Ok(())
 }
 

@@ -21,11 +21,13 @@ use sql::session::{HostOutcome, HostStatement, OptionChange};
 use types::Datum;
 
 use self::overbooking::Grown;
+pub(crate) use self::overbooking::Reserved;
 pub(crate) use self::placed::place;
 pub(crate) use self::show::fields;
 use super::promises::{self, Beginnings};
 use super::registry::TenantRow;
 use super::{Entry, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
+use crate::administration::Administered;
 use crate::data_dir::DEFAULT_VOLUME;
 use crate::placement;
 use crate::session::Control;
@@ -56,6 +58,40 @@ pub(crate) async fn run(
     statement: HostStatement,
 ) -> SqlResult<HostOutcome> {
     authorize(control)?;
+    let changed = changed_by(&statement);
+    let outcome = carry_out(shared, statement).await?;
+    changed.into_iter().for_each(|what| shared.administered.note(what));
+    Ok(outcome)
+}
+
+/// What a statement changes, once it has succeeded.
+fn changed_by(statement: &HostStatement) -> Option<Administered> {
+    match statement {
+        HostStatement::CreateTenant { .. }
+        | HostStatement::AlterTenant { .. }
+        | HostStatement::RenameTenant { .. }
+        | HostStatement::MoveTenant { .. }
+        | HostStatement::RestoreTenant { .. }
+        | HostStatement::DropTenant { .. } => Some(Administered::Tenants),
+        HostStatement::CreateSize { .. }
+        | HostStatement::AlterSize { .. }
+        | HostStatement::DropSize { .. } => Some(Administered::Sizes),
+        HostStatement::AlterServer { .. } => Some(Administered::Server),
+        HostStatement::AlterVolume { .. } => Some(Administered::Volumes),
+        HostStatement::CreateRunawayRule { .. }
+        | HostStatement::AlterRunawayRule { .. }
+        | HostStatement::DropRunawayRule { .. } => Some(Administered::Rules),
+        HostStatement::ShowTenants
+        | HostStatement::ShowSizes
+        | HostStatement::ShowServer
+        | HostStatement::ShowVolumes
+        | HostStatement::ShowRunawayRules
+        | HostStatement::BackupTenant { .. }
+        | HostStatement::Evict { .. } => None,
+    }
+}
+
+async fn carry_out(shared: &Arc<Shared>, statement: HostStatement) -> SqlResult<HostOutcome> {
     let done = |tag, notices| HostOutcome::Done { tag, notices };
     Ok(match statement {
         HostStatement::CreateTenant { template: Some(_), .. }

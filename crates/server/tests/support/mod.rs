@@ -1,7 +1,9 @@
 //! A server in a temporary directory, and a client that speaks to it in bytes.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod browser;
 pub mod exposition;
+pub mod trusting;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,6 +33,11 @@ impl TestServer {
 
     pub fn with(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
         TestServer::in_env(&Env::real(), change)
+    }
+
+    /// A server with the console.
+    pub fn with_console() -> TestServer {
+        TestServer::with(|config| config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0))))
     }
 
     /// A server on a machine of the test's own.

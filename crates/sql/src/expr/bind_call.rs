@@ -9,6 +9,7 @@ use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
 use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
+use super::functions::RESET_STATEMENTS;
 use super::scope::at_name;
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
 
@@ -32,6 +33,7 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
     let name = match &parts[..] {
         [name] => name.as_str(),
         [schema, name] if schema == "pg_catalog" => name.as_str(),
+        [schema, name] if RESET_STATEMENTS == format!("{schema}.{name}") => RESET_STATEMENTS,
         _ => {
             return Err(SqlError::new(
                 SqlState::UNDEFINED_FUNCTION,

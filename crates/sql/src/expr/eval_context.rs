@@ -64,6 +64,10 @@ pub trait SessionContext {
     fn advisory_unlock_all(&self) -> EvalResult<()>;
     /// `pg_cancel_backend` / `pg_terminate_backend`.
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool>;
+    /// `pg_blocking_pids`: the sessions that this one waits for a lock of.
+    fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>>;
+    /// Has what is counted of the tenant's statements begin anew.
+    fn reset_statements(&self) -> EvalResult<()>;
     /// The transaction's id, assigning one if it has none.
     fn transaction_id(&self) -> EvalResult<i64>;
     /// Returns once `seconds` have passed since the statement began to sleep.

@@ -119,6 +119,12 @@ impl SessionContext for NoSession {
     fn signal_backend(&self, _pid: i32, _terminate: bool) -> EvalResult<bool> {
         none()
     }
+    fn blocking_pids(&self, _pid: i32) -> EvalResult<Vec<i32>> {
+        none()
+    }
+    fn reset_statements(&self) -> EvalResult<()> {
+        none()
+    }
     fn transaction_id(&self) -> EvalResult<i64> {
         none()
     }

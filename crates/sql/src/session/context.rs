@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use base::{Nanos, Oid, SessionId, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
+use tenant::catalog::{Catalog, OWNER_ROLE};
 use tenant::locks::{AdvisoryKey as LockKey, WaitPolicy};
 use tenant::{Interrupt, Step, View};
 
@@ -81,9 +82,32 @@ impl<'a, 'v> StatementHost<'a, 'v> {
         })
     }
 
+    /// Whether the session may do what is the owner's of the tenant.
+    fn is_owner(&self) -> bool {
+        let view = self.view.borrow();
+        let owner = view.catalog().role(OWNER_ROLE).map(|role| role.name.to_string());
+        owner.is_some_and(|owner| may_act_for(&self.parts, view.catalog(), &owner))
+    }
+
+    /// Whether the role is that one, a member of it, or a superuser; only a superuser is for another superuser.
+    fn acts_for(&self, user: &str) -> bool {
+        may_act_for(&self.parts, self.view.borrow().catalog(), user)
+    }
+
     fn search_path(&self) -> Vec<String> {
         self.parts.settings.borrow().search_path(self.parts.role)
     }
+}
+
+fn may_act_for(parts: &SessionParts<'_>, catalog: &Catalog, user: &str) -> bool {
+    if parts.start.administrator {
+        return true;
+    }
+    let Some(own) = catalog.role_named(parts.role) else { return false };
+    let Some(other) = catalog.role_named(user) else { return own.attributes.superuser };
+    own.attributes.superuser
+        || (!other.attributes.superuser && catalog.roles_of(own.oid, false).contains(&other.oid))
+        || own.oid == other.oid
 }
 
 fn lock_key(key: AdvisoryKey) -> LockKey {
@@ -207,7 +231,31 @@ impl SessionContext for StatementHost<'_, '_> {
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
         let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(false) };
         let host = &self.parts.start.host;
+        let Some(user) = host.backend_user(pid) else { return Ok(false) };
+        if !self.acts_for(&user) {
+            let what = if terminate { "terminated" } else { "canceled" };
+            let message = format!(
+                "must be a member of the role whose {} is being {what}",
+                if terminate { "process" } else { "query" }
+            );
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+        }
         Ok(if terminate { host.terminate_backend(pid) } else { host.cancel_backend(pid) })
+    }
+
+    fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {
+        let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(Vec::new()) };
+        Ok(self.view.borrow().blocking(pid).into_iter().map(|pid| pid.0 as i32).collect())
+    }
+
+    fn reset_statements(&self) -> EvalResult<()> {
+        let is_owner = self.is_owner();
+        if !is_owner {
+            let message = "permission denied for function reset_statements";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+        }
+        self.parts.start.host.reset_statements();
+        Ok(())
     }
 
     fn transaction_id(&self) -> EvalResult<i64> {

@@ -8,6 +8,7 @@ use sqlparser::ast;
 use tenant::catalog::{Catalog, Privileges, Table};
 use types::{Datum, PgType, Row};
 
+use super::counting::Outcome;
 use super::prepared::Planned;
 use super::reply::{CopyShape, Field, Format};
 use super::run::Ran;
@@ -167,6 +168,7 @@ impl Session {
         if !copy.finished {
             copy.finished = true;
             if let Err(error) = copy.reader.finish() {
+                self.count_end(Outcome::Failed);
                 self.copy_in = None;
                 self.script = None;
                 self.fail_transaction(home);
@@ -175,6 +177,7 @@ impl Session {
         }
         self.store_copied(home)?;
         if let Err(error) = self.check_taken() {
+            self.count_end(Outcome::Failed);
             self.copy_in = None;
             self.script = None;
             self.fail_transaction(home);
@@ -190,17 +193,22 @@ impl Session {
             && matches!(self.transaction, Transaction::Implicit(_))
             && self.script.is_some()
         {
-            self.commit_implicit(home)?;
+            let committed = self.commit_implicit(home);
+            if let Err(Pause::Error(_)) = committed {
+                self.count_end(Outcome::Failed);
+            }
+            committed?;
         }
         self.copy_in = None;
         self.host_copy = None;
         self.progress.end();
-        out.command_complete(tag);
+        self.complete(tag, out);
         Ok(())
     }
 
     /// The client gave the COPY up with `message`; the error to tell it.
     pub fn copy_fail(&mut self, home: &mut Home<'_>, message: &str) -> SqlError {
+        self.count_end(Outcome::Failed);
         self.copy_in = None;
         self.host_copy = None;
         self.script = None;
@@ -213,6 +221,7 @@ impl Session {
         let Some(mut copy) = self.copy_in.take() else { return Ok(()) };
         let outcome = self.store_rows(home, &mut copy);
         if let Err(Pause::Error(_)) = outcome {
+            self.count_end(Outcome::Failed);
             self.script = None;
             self.fail_transaction(home);
         } else {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use types::Row;
 
+use super::counting::StatementText;
 use super::prepared::{KeptRows, Portal, PortalRows};
 use super::reply::{Field, Format, Formats};
 use super::run::{Ran, Run, write_row};
@@ -25,7 +26,7 @@ impl Session {
             CursorStatement::Declare { name, statement, sql, binary, scroll, hold } => {
                 let (fields, rows) = self.declared_rows(home, name, *hold, run)?;
                 let portal = Portal {
-                    sql: sql.as_str().into(),
+                    sql: StatementText::new(sql),
                     statement: Some(Arc::new(ParsedStatement::Ast(statement.clone()))),
                     plan: None,
                     parameters: Default::default(),

@@ -6,11 +6,12 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::catalog::Catalog;
 use types::PgType;
 
+use super::counting::{Outcome, StatementText};
 use super::planning::runs_by_plan;
 use super::prepared::{KeptRows, Portal, PortalRows, Prepared, changed_result, read_parameters};
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run};
-use super::script::no_statement;
+use super::script::{is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
 use crate::parse::{self, ParsedStatement};
@@ -56,7 +57,8 @@ impl Session {
             _ => None,
         };
         let at = self.statement_start;
-        Ok(Prepared { sql: sql.into(), statement, declared, plan, at, from_sql: false })
+        let sql = StatementText::new(sql);
+        Ok(Prepared { sql, statement, declared, plan, at, from_sql: false })
     }
 
     /// A failed block takes only statements that end it.
@@ -262,7 +264,13 @@ impl Session {
             self.begin_statement();
             self.report_active(&portal.sql);
         }
+        if portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
+            self.count_prepared(&portal.sql);
+        }
         let outcome = self.execute_portal(home, &mut portal, rows_max, out);
+        if matches!(&outcome, Err(Pause::Error(_))) {
+            self.count_end(Outcome::Failed);
+        }
         let over = matches!(&outcome, Err(Pause::Error(_))) || (self.ended_now() && !portal.hold);
         if !over {
             self.portals.put_back(name, portal);
@@ -316,8 +324,8 @@ impl Session {
         let ran = self.run_statement(home, &run, out)?;
         let executed = Executed::of(&ran);
         match ran {
-            Ran::Tag(tag) => out.command_complete(&tag),
-            Ran::Ended(tag) => out.command_complete(tag),
+            Ran::Tag(tag) => self.complete(&tag, out),
+            Ran::Ended(tag) => self.complete(tag, out),
             Ran::CopyIn => {}
         }
         portal.rows = PortalRows::Done;
@@ -333,12 +341,14 @@ impl Session {
         rows_max: Option<u32>,
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
-        if portal.rows.is_fresh() {
+        let is_first = portal.rows.is_fresh();
+        if is_first {
             let planned = portal.plan.clone().expect("the caller looked");
             let kept = self.keep_in_statement(home, &planned, statement, &portal.parameters)?;
             portal.rows = PortalRows::Kept(kept);
         }
         let PortalRows::Kept(kept) = &mut portal.rows else { unreachable!("kept just above") };
+        self.count_end(if is_first { Outcome::Rows(kept.rows.len() as u64) } else { Outcome::Part });
         let left = kept.rows.len() - kept.position.min(kept.rows.len());
         let count = rows_max.map_or(left, |max| left.min(max as usize));
         portal.formats.require_columns(kept.fields.len())?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult};
 
-use super::{Field, HostStatement, Underway};
+use super::{Field, HostStatement, StatementCounts, StatementFigures, Taken, Underway};
 
 /// How a connection is encrypted, for `pg_stat_ssl`.
 #[derive(Clone, Debug)]
@@ -34,7 +34,8 @@ pub struct BackendRow {
     pub state_change: Option<i64>,
     /// `active`, `idle`, `idle in transaction`, …
     pub state: &'static str,
-    pub wait_event: Option<&'static str>,
+    /// Its type and name, as PostgreSQL's where there is one.
+    pub wait_event: Option<(&'static str, &'static str)>,
     pub query: String,
 }
 
@@ -128,6 +129,19 @@ pub struct WaitEntry {
     pub count: u64,
 }
 
+/// A row of `rowhouse.statements`: what statements of one text took.
+#[derive(Clone, Debug)]
+pub struct StatementRow {
+    pub tenant: String,
+    /// [`crate::normal_text`]; `None` for those whose own counts were dropped.
+    pub query: Option<String>,
+    pub figures: StatementFigures,
+    /// Texts whose counts were dropped, where there is no query.
+    pub dropped: Option<u64>,
+    /// Since when the tenant's statements are counted, in microseconds since 2000-01-01 UTC.
+    pub since: Option<i64>,
+}
+
 /// A row of `rowhouse.advise`: a promise that a tenant could have, and what of what is on record it would have been too little for.
 #[derive(Clone, Debug, Default)]
 pub struct AdviceEntry {
@@ -180,6 +194,8 @@ pub struct LockRow {
     pub pid: SessionId,
     pub mode: &'static str,
     pub granted: bool,
+    /// The sessions that one that waits waits for.
+    pub blocked_by: Vec<SessionId>,
 }
 
 /// The ledger as one session may see it, as it was at one instant. Its calls take no lock and cost as much as there are rows, and the
@@ -196,6 +212,8 @@ pub trait LedgerRows: Send + Sync {
     fn history(&self) -> SqlResult<Vec<HistoryEntry>>;
     /// What the tasks of the session's tenant waited for (of every one that did anything, for the administrator).
     fn tenant_waits(&self) -> Vec<WaitEntry>;
+    /// What the statements of the session's tenant took (of every one, for the administrator), those that took the most processor time first.
+    fn statements(&self) -> Vec<StatementRow>;
     /// What to promise a tenant, so that 99 of 100 statements take no longer than `p99` if there is one: what is proposed, what it has,
     /// then the named sizes from small to large. Blocks.
     ///
@@ -219,6 +237,9 @@ impl LedgerRows for () {
     fn tenant_waits(&self) -> Vec<WaitEntry> {
         Vec::new()
     }
+    fn statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
     fn advice(&self, _: &str, _: Option<Nanos>) -> SqlResult<Vec<AdviceEntry>> {
         Ok(Vec::new())
     }
@@ -238,9 +259,29 @@ pub trait SessionHost: Send + Sync {
     fn ledger(&self) -> Arc<dyn LedgerRows> {
         Arc::new(())
     }
+    /// What is counted of the tenant's statements that have the normal text of `sql`; `None` if nothing is.
+    fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
+        let _ = sql;
+        None
+    }
+    /// What is counted from now on of statements whose counts were dropped.
+    fn statement_counts_again(&self, dropped: &Arc<StatementCounts>) -> Arc<StatementCounts> {
+        dropped.clone()
+    }
+    /// What the session's task took since its beginning, queries on other threads left out until they end or are given up.
+    fn taken(&self) -> Taken {
+        Taken::default()
+    }
+    /// Has the tenant's statements be counted from nothing again.
+    fn reset_statements(&self) {}
     /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
     /// has ended.
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);
+    /// The role that a session of the same tenant logged in as; `None` when there is none.
+    fn backend_user(&self, pid: SessionId) -> Option<String> {
+        let backends = self.backends();
+        backends.into_iter().find(|row| row.pid == pid).map(|row| row.user)
+    }
     /// Cancels the statement of another session of the same tenant; false when there is none.
     fn cancel_backend(&self, pid: SessionId) -> bool;
     /// Ends another session of the same tenant; false when there is none.

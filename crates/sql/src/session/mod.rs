@@ -8,6 +8,7 @@ mod analytic;
 mod catalog_change;
 mod context;
 mod copying;
+mod counting;
 mod cursor;
 #[cfg(test)]
 mod deep_tests;
@@ -32,6 +33,7 @@ mod setting;
 mod setting_statement;
 mod slices;
 pub mod stand_in;
+mod statement_counts;
 mod temp_space;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -51,18 +53,21 @@ pub use crate::parse::{HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
     AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
-    SessionHost, TlsRow, UsageEntry, WaitEntry,
+    SessionHost, StatementRow, TlsRow, UsageEntry, WaitEntry,
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
+pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
 pub use temp_space::{TempFile, TempSpace};
 pub use underway::Underway;
+pub use utility::lock_rows;
 
 use analytic::AnalyticState;
 use context::Sequences;
 use copying::CopyIn;
+use counting::{Counting, Outcome};
 use portals::Portals;
 use prepared::Prepared;
 use script::Script;
@@ -212,6 +217,7 @@ pub struct Session {
     /// Where `pg_sleep` of the running statement ends.
     sleep_until: Option<Nanos>,
     progress: Progress,
+    counting: Counting,
     /// Microseconds since 2000-01-01 UTC.
     transaction_start: i64,
     statement_start: i64,
@@ -240,6 +246,7 @@ impl Session {
         settings.set_by_server(Id::is_superuser, if role::is_superuser(tenant, role) { "on" } else { "off" });
         settings.take_reports();
         let now = start.host.wall_clock();
+        let counting = Counting::begun(start.host.taken(), start.host.now());
         Ok(Session {
             role,
             role_name: start.user.clone(),
@@ -260,6 +267,7 @@ impl Session {
             sequences: RefCell::default(),
             sleep_until: None,
             progress: Progress::default(),
+            counting,
             transaction_start: now,
             statement_start: now,
             format_stale: true,
@@ -327,6 +335,7 @@ impl Session {
     /// A pause ended with an error instead of what was awaited (cancelled, timed out, a page that cannot be read): gives up
     /// what was under way and fails an open transaction. The caller tells the client.
     pub fn fail(&mut self, home: &mut Home<'_>, _error: &SqlError) {
+        self.count_end(Outcome::Failed);
         self.analytic = AnalyticState::Idle;
         self.host_outcome = None;
         self.sleep_until = None;
@@ -341,6 +350,8 @@ impl Session {
 
     /// The connection is gone: rolls back and gives every lock back.
     pub fn end(&mut self, home: &mut Home<'_>) {
+        self.count_end(Outcome::Failed);
+        self.count_ended(self.start.host.now());
         self.copy_in = None;
         self.host_copy = None;
         self.script = None;

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use sqlparser::ast;
 use types::{Datum, FormatContext, PgType, Row};
 
+use super::counting::StatementText;
 use super::planning::runs_by_plan;
 use super::reply::{Field, Format, Formats};
 use crate::parse::ParsedStatement;
@@ -16,7 +17,7 @@ use crate::plan::{BoundPlan, OutputColumn};
 /// A statement that was parsed, with what is known about its parameters and result so far.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) sql: Arc<str>,
+    pub(super) sql: Arc<StatementText>,
     /// `None` for an empty text.
     pub(super) statement: Option<Arc<ParsedStatement>>,
     /// As the client declared them; [`PgType::Unknown`] where it left them open.
@@ -75,7 +76,7 @@ pub(super) type Parameters = SmallVec<[Datum; 4]>;
 /// A run of a statement that has begun or is about to.
 #[derive(Debug)]
 pub(super) struct Portal {
-    pub(super) sql: Arc<str>,
+    pub(super) sql: Arc<StatementText>,
     pub(super) statement: Option<Arc<ParsedStatement>>,
     pub(super) plan: Option<Arc<Planned>>,
     pub(super) parameters: Parameters,

@@ -7,6 +7,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use types::{Datum, PgType};
 
+use super::counting::{Outcome, StatementText};
 use super::prepared::{Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
@@ -27,7 +28,7 @@ pub(super) struct Script {
 /// What an EXECUTE runs.
 pub(super) struct Called {
     pub(super) statement: Arc<ParsedStatement>,
-    pub(super) sql: Arc<str>,
+    pub(super) sql: Arc<StatementText>,
     pub(super) planned: Arc<Planned>,
     pub(super) parameters: Vec<Datum>,
 }
@@ -56,6 +57,9 @@ impl Session {
             self.script = Some(Script { statements, next: 0, planned: None, finished: None });
         }
         let outcome = self.run_script(home, out);
+        if matches!(&outcome, Err(Pause::Error(_))) {
+            self.count_end(Outcome::Failed);
+        }
         if !matches!(&outcome, Ok(Executed::CopyIn))
             && !matches!(&outcome, Err(p) if !matches!(p, Pause::Error(_)))
         {
@@ -94,6 +98,9 @@ impl Session {
         let last = script.next + 1 == script.statements.len();
         if script.finished.is_none() {
             let ScriptStatement { statement, sql } = &script.statements[script.next];
+            if !is_execute(statement) {
+                self.count_text(sql);
+            }
             if script.planned.is_none() && !matches!(self.transaction, Transaction::Failed(_)) {
                 match self.planned(home, statement, &[], None) {
                     Ok(planned) => script.planned = planned,
@@ -128,7 +135,7 @@ impl Session {
                 }
                 Ran::Ended(tag) => {
                     script.next += 1;
-                    out.command_complete(tag);
+                    self.complete(tag, out);
                     self.begin_statement();
                     return Ok(Executed::Complete);
                 }
@@ -139,9 +146,16 @@ impl Session {
             self.commit_implicit(home)?;
         }
         script.next += 1;
-        out.command_complete(&script.finished.take().expect("set just above"));
+        let tag = script.finished.take().expect("set just above");
+        self.complete(&tag, out);
         self.begin_statement();
         Ok(Executed::Complete)
+    }
+
+    /// Tells the client that the statement has ended well, and how.
+    pub(super) fn complete(&mut self, tag: &str, out: &mut dyn Reply) {
+        out.command_complete(tag);
+        self.count_end(Outcome::of_tag(tag));
     }
 
     /// Whether statements of a script wait behind the one that runs.
@@ -193,7 +207,7 @@ impl Session {
             return Err(SqlError::unsupported("PREPARE of a statement that is not a query or DML").into());
         }
         let prepared = Prepared {
-            sql: sql.into(),
+            sql: StatementText::new(sql),
             statement: Some(Arc::new(statement.clone())),
             declared,
             plan,
@@ -213,6 +227,8 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         let Called { statement, sql, planned, parameters } = self.called(home, execute)?;
+        // What is counted is what was prepared.
+        self.count_prepared(&sql);
         let inner = Run {
             statement: &statement,
             sql: &sql,
@@ -296,6 +312,11 @@ impl Session {
         self.statements.remove(name).ok_or_else(|| no_statement(name))?;
         Ok("DEALLOCATE".into())
     }
+}
+
+/// Whether it is SQL's EXECUTE.
+pub(super) fn is_execute(statement: &ParsedStatement) -> bool {
+    matches!(statement, ParsedStatement::Ast(statement) if matches!(**statement, ast::Statement::Execute { .. }))
 }
 
 /// The name and arguments of an EXECUTE.

@@ -1,15 +1,75 @@
 //! A server and a client for sessions that run without either: in tests, simulations and measurements.
 
-use base::{Nanos, SessionId, SqlError};
-use env::Env;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{BackendRow, CopyShape, Field, Formats, Reply, SessionHost};
+use base::{Nanos, SessionId, SqlError};
+use env::{Env, Ticks};
+
+use super::{BackendRow, CopyShape, Field, Formats, Reply, SessionHost, StatementCounts, Taken};
 
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// A server that has a clock and chance, and no other session.
 pub struct LoneHost(pub Env);
+
+/// The same, counting what statements take; all time is processor time.
+pub struct CountingHost {
+    lone: LoneHost,
+    counts: Mutex<Vec<Arc<StatementCounts>>>,
+}
+
+impl CountingHost {
+    pub fn new(env: Env) -> CountingHost {
+        CountingHost { lone: LoneHost(env), counts: Mutex::default() }
+    }
+
+    /// The counts of the statements with this normal text.
+    pub fn counts(&self, text: &str) -> Arc<StatementCounts> {
+        let mut all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = all.iter().find(|counts| counts.text() == text) {
+            return found.clone();
+        }
+        let counts = Arc::new(StatementCounts::new(text));
+        all.push(counts.clone());
+        counts
+    }
+}
+
+impl SessionHost for CountingHost {
+    fn wall_clock(&self) -> i64 {
+        self.lone.wall_clock()
+    }
+    fn now(&self) -> Nanos {
+        self.lone.now()
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.lone.random(bytes);
+    }
+    fn backends(&self) -> Vec<BackendRow> {
+        self.lone.backends()
+    }
+    fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
+        Some(self.counts(&crate::normal_text(sql)))
+    }
+    fn taken(&self) -> Taken {
+        let clock = &self.lone.0.clock;
+        Taken { cpu: clock.ticks_between(Ticks(0), clock.ticks()), ios: 0 }
+    }
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
+    fn cancel_backend(&self, pid: SessionId) -> bool {
+        self.lone.cancel_backend(pid)
+    }
+    fn terminate_backend(&self, pid: SessionId) -> bool {
+        self.lone.terminate_backend(pid)
+    }
+    fn password_verifier(&self, password: &str) -> String {
+        self.lone.password_verifier(password)
+    }
+    fn databases(&self) -> Vec<String> {
+        self.lone.databases()
+    }
+}
 
 impl SessionHost for LoneHost {
     fn wall_clock(&self) -> i64 {

@@ -13,23 +13,23 @@ use crate::ddl;
 use crate::parse::Utility;
 
 /// The tenant's locks as `pg_locks` shows them.
-pub(super) fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
+pub fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
     tenant
         .lock_records()
         .into_iter()
         .map(|record| {
-            let (lock_type, relation) = match record.tag {
-                LockTag::Table(oid) => ("relation", Some(oid.0)),
-                LockTag::Row(tree, _) => ("tuple", table_of_tree(tenant.catalog(), tree)),
-                LockTag::Advisory(_) => ("advisory", None),
-                LockTag::Ddl | LockTag::Branch => ("object", None),
+            let relation = match record.tag {
+                LockTag::Table(oid) => Some(oid.0),
+                LockTag::Row(tree, _) => table_of_tree(tenant.catalog(), tree),
+                LockTag::Advisory(_) | LockTag::Ddl | LockTag::Branch => None,
             };
             LockRow {
-                lock_type,
+                lock_type: record.tag.kind(),
                 relation,
                 pid: record.session,
                 mode: record.mode.name(),
                 granted: record.granted,
+                blocked_by: record.blocked_by,
             }
         })
         .collect()

@@ -91,6 +91,12 @@ impl SessionContext for TestSession<'_, '_> {
     fn signal_backend(&self, _: i32, _: bool) -> EvalResult<bool> {
         Ok(false)
     }
+    fn blocking_pids(&self, _: i32) -> EvalResult<Vec<i32>> {
+        Ok(Vec::new())
+    }
+    fn reset_statements(&self) -> EvalResult<()> {
+        Ok(())
+    }
     fn transaction_id(&self) -> EvalResult<i64> {
         Ok(1)
     }

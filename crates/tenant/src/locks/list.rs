@@ -12,6 +12,8 @@ pub struct LockRecord {
     pub mode: LockMode,
     /// False for a session that waits.
     pub granted: bool,
+    /// The sessions that one that waits waits for: who holds the lock, or stands before it in the queue.
+    pub blocked_by: Vec<SessionId>,
 }
 
 const ROW_MODES: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
@@ -33,15 +35,34 @@ impl LockTable {
         for (tag, entry) in &self.entries {
             for holder in &entry.holders {
                 for mode in modes_of(tag, holder.transaction | holder.own) {
-                    all.push(LockRecord { tag: tag.clone(), session: holder.session, mode, granted: true });
+                    let session = holder.session;
+                    all.push(LockRecord {
+                        tag: tag.clone(),
+                        session,
+                        mode,
+                        granted: true,
+                        blocked_by: Vec::new(),
+                    });
                 }
             }
             for waiter in &entry.queue {
                 let (session, mode) = (waiter.session, waiter.mode);
-                all.push(LockRecord { tag: tag.clone(), session, mode, granted: false });
+                let blocked_by = self.blockers(session, tag, mode);
+                all.push(LockRecord { tag: tag.clone(), session, mode, granted: false, blocked_by });
             }
         }
         all
+    }
+
+    /// The sessions that `session` waits for, in order; none if it does not wait for a lock.
+    pub(crate) fn blocking(&self, session: SessionId) -> Vec<SessionId> {
+        let Some(tag) = self.waits.get(&session) else { return Vec::new() };
+        let waiter =
+            self.entries.get(tag).and_then(|entry| entry.queue.iter().find(|w| w.session == session));
+        let mut blocking = waiter.map_or_else(Vec::new, |waiter| self.blockers(session, tag, waiter.mode));
+        blocking.sort_unstable();
+        blocking.dedup();
+        blocking
     }
 }
 

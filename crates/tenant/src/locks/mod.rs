@@ -32,6 +32,18 @@ pub enum LockTag {
     Branch,
 }
 
+impl LockTag {
+    /// As `pg_locks` and wait events name what is locked.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            LockTag::Table(_) => "relation",
+            LockTag::Row(..) => "tuple",
+            LockTag::Advisory(_) => "advisory",
+            LockTag::Ddl | LockTag::Branch => "object",
+        }
+    }
+}
+
 /// The key of an advisory lock; the two forms never meet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AdvisoryKey {

@@ -188,7 +188,7 @@ impl LockTable {
         }
         assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
         let blocked_by = self.blockers(session, tag, mode);
-        let (wait, end) = LockWait::new(blocked_by);
+        let (wait, end) = LockWait::new(blocked_by, tag.kind());
         let entry = self.entries.get_mut(tag).expect("found above");
         let waiter = Waiter { session, mode, scope, end };
         if entry.holders.iter().any(|h| h.session == session) {

@@ -14,6 +14,8 @@ pub struct LockWait {
     state: Arc<Mutex<State>>,
     /// Sessions that hold what is waited for, for `pg_blocking_pids` and log lines.
     pub blocked_by: Vec<SessionId>,
+    /// What is locked ([`super::LockTag::kind`]).
+    pub kind: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -27,9 +29,9 @@ struct State {
 pub(crate) struct WaitEnd(Arc<Mutex<State>>);
 
 impl LockWait {
-    pub(crate) fn new(blocked_by: Vec<SessionId>) -> (LockWait, WaitEnd) {
+    pub(crate) fn new(blocked_by: Vec<SessionId>, kind: &'static str) -> (LockWait, WaitEnd) {
         let state = Arc::new(Mutex::new(State::default()));
-        (LockWait { state: Arc::clone(&state), blocked_by }, WaitEnd(state))
+        (LockWait { state: Arc::clone(&state), blocked_by, kind }, WaitEnd(state))
     }
 
     /// Whether the wait is over already.

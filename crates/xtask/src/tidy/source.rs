@@ -28,7 +28,8 @@ pub(super) fn check(name: &str, text: &str) -> Vec<String> {
     }
     let is_test = name.contains("/tests/") || name.ends_with("/tests.rs") || name.contains("/benches/");
     let krate = name.split('/').nth(1).unwrap_or_default();
-    if !is_test && !WORLDLY.contains(&krate) {
+    let is_build_script = name.ends_with("/build.rs");
+    if !is_test && !is_build_script && !WORLDLY.contains(&krate) {
         // A test module at the end of a file may use what tests use.
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
         for (forbidden, instead) in WORLD {

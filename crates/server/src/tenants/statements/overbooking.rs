@@ -101,24 +101,24 @@ fn volumes_of(shared: &Shared, volume: &str) -> [VolumeNo; 2] {
 
 /// What all tenants have reserved together.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Reserved {
+pub(crate) struct Reserved {
     /// In thousandths of a core.
-    pub(super) cpu: u64,
+    pub(crate) cpu: u64,
     system_cpu: u64,
-    pub(super) memory: u64,
-    pub(super) work_memory: u64,
+    pub(crate) memory: u64,
+    pub(crate) work_memory: u64,
     io: BTreeMap<VolumeNo, ReservedIo>,
 }
 
 /// On one volume, each second.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct ReservedIo {
-    pub(super) iops: u64,
-    pub(super) bandwidth: u64,
+pub(crate) struct ReservedIo {
+    pub(crate) iops: u64,
+    pub(crate) bandwidth: u64,
 }
 
 impl Reserved {
-    pub(super) fn of(shared: &Shared) -> Reserved {
+    pub(crate) fn of(shared: &Shared) -> Reserved {
         let mut sums = Reserved::default();
         for (_, entry) in shared.tenants.list() {
             entry.with_row(|row| {
@@ -140,7 +140,7 @@ impl Reserved {
         sums
     }
 
-    pub(super) fn on(&self, volume: VolumeNo) -> ReservedIo {
+    pub(crate) fn on(&self, volume: VolumeNo) -> ReservedIo {
         self.io.get(&volume).copied().unwrap_or_default()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState, WorkerId};
 
 use super::existing;
+use crate::administration::Administered;
 use crate::shared::Shared;
 use crate::tenants::Subject;
 
@@ -19,6 +20,7 @@ pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>)
     let Some(number) = worker else {
         home.set_kept(false);
         shared.placement.ask();
+        shared.administered.note(Administered::Tenants);
         return Ok(());
     };
     let last = shared.workers.len() - 1;
@@ -32,5 +34,6 @@ pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>)
     home.set_kept(true);
     home.move_to(shared, WorkerId(to), None).await;
     home.set_kept(true);
+    shared.administered.note(Administered::Tenants);
     Ok(())
 }

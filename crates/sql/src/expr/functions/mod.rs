@@ -21,7 +21,7 @@ use types::{Datum, Numeric, PgType};
 use super::eval_context::{EvalError, EvalResult};
 use super::function::{ArgType, FunctionDef};
 
-pub(crate) use session::{IS_CALLED, LAST_VALUE};
+pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS};
 
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
 
@@ -91,6 +91,7 @@ const JSONB: ArgType = ArgType::Is(PgType::Jsonb);
 const REGCLASS: ArgType = ArgType::Is(PgType::Regclass);
 const VOID: ArgType = ArgType::Is(PgType::Void);
 const TEXT_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Text));
+const INT4_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Int4));
 const NAME_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Name));
 
 /// A value of another type than its signature says: a defect of the binder.

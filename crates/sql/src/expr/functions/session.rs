@@ -34,7 +34,10 @@ const ADVISORY: [[FunctionDef; 2]; 10] = [
 pub(crate) const LAST_VALUE: &str = "rowhouse_sequence_last_value";
 pub(crate) const IS_CALLED: &str = "rowhouse_sequence_is_called";
 
-const OTHERS: [FunctionDef; 29] = [
+/// `rowhouse.reset_statements`, as it is called.
+pub(crate) const RESET_STATEMENTS: &str = "rowhouse.reset_statements";
+
+const OTHERS: [FunctionDef; 31] = [
     FunctionDef::new("current_user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user())))
         .stable(),
     FunctionDef::new("user", &[], NAME, |_, c| Ok(Datum::text(c.stmt.session.current_user()))).stable(),
@@ -83,6 +86,16 @@ const OTHERS: [FunctionDef; 29] = [
     .volatile(),
     FunctionDef::new("pg_terminate_backend", &[INT4], BOOL, |a, c| {
         Ok(Datum::Bool(c.stmt.session.signal_backend(int(&a[0])? as i32, true)?))
+    })
+    .volatile(),
+    FunctionDef::new("pg_blocking_pids", &[INT4], INT4_ARRAY, |a, c| {
+        let pids = c.stmt.session.blocking_pids(int(&a[0])? as i32)?;
+        Ok(Datum::array(ElementType::Int4, pids.into_iter().map(Datum::Int4).collect()))
+    })
+    .volatile(),
+    FunctionDef::new(RESET_STATEMENTS, &[], VOID, |_, c| {
+        c.stmt.session.reset_statements()?;
+        Ok(Datum::Void)
     })
     .volatile(),
     FunctionDef::new("pg_advisory_unlock_all", &[], VOID, |_, c| {

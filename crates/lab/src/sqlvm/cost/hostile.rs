@@ -1,0 +1,327 @@
+//! A hostile tenant, and what it costs two others that have promises.
+
+use std::time::Duration;
+
+use workloads::cpuio::Cpuio;
+use workloads::load::{Live, Pace};
+use workloads::target::Target;
+use workloads::tpcc::{self, Tpcc};
+
+use super::attacks::{Attack, HOSTILE, PASSWORD};
+use super::verdicts::{Measured, Trial, Window, verdicts};
+use crate::Result;
+use crate::report::{Mark, Plot, Section, Series, Table, Verdict, figure, percent};
+use crate::sqlvm::actors::{Acting, Actor, Part};
+use crate::sqlvm::host::{Host, Promise};
+use crate::sqlvm::stage::Stage;
+use crate::world::process::Scheduling;
+use crate::world::sampler::{Sampler, Samples};
+use crate::world::{clock, process};
+
+/// Of each attack, and of the time without one before and after it.
+const SECONDS: f64 = 60.0;
+/// From an attack's beginning to what is measured.
+const SETTLE_SECONDS: f64 = 5.0;
+/// Disk space is promised to nobody: the hostile tenant's is limited, and nothing else of it.
+const HOSTILE_LIMITS: &str = "temp_max = '4GiB', storage_max = '4GiB'";
+/// How long its sessions have to end once its clients hung up, before its statements are ended by a timeout.
+const GONE_WAIT: Duration = Duration::from_secs(10);
+const GONE_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// One that is to notice nothing.
+struct Other {
+    name: &'static str,
+    actor: Actor,
+    clients: usize,
+    /// Cores promised, which is also the most.
+    cpu: f64,
+    memory_mib: u64,
+}
+
+fn others(stage: &Stage) -> Result<[Other; 2]> {
+    let tpcc =
+        Tpcc { scale: tpcc::Scale::new(2, stage.options.population_factor.min(1.0))?, foreign_keys: false };
+    Ok([
+        Other { name: "orders", actor: Actor::Tpcc(tpcc), clients: 8, cpu: 0.4, memory_mib: 1024 },
+        Other { name: "reads", actor: Actor::select_only(1), clients: 4, cpu: 0.2, memory_mib: 64 },
+    ])
+}
+
+impl Other {
+    /// Its reservation of processor time is its limit, with and without the hostile tenant: nothing else differs.
+    fn promise(&self) -> Promise {
+        Promise {
+            cpu: Some(self.cpu),
+            cpu_max: Some(self.cpu),
+            iops: Some(1_000),
+            memory_mib: Some(self.memory_mib),
+            work_memory_mib: Some(16),
+            ..Promise::default()
+        }
+    }
+}
+
+/// Everybody at work.
+struct Scene {
+    host: Host,
+    others: [Other; 2],
+    acting: Vec<Acting>,
+    sampler: Sampler,
+    began_us: u64,
+    notes: Vec<String>,
+}
+
+pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
+    let (time, settle) = (stage.options.time(SECONDS), stage.options.time(SETTLE_SECONDS));
+    let windows = (2 * Attack::ALL.len() + 1) * stage.options.repetitions;
+    stage.will_take((time + settle) * windows as u32);
+    let mut scene = Scene::ready(stage).await?;
+    let (mut trials, mut marks, mut failure) = (Vec::new(), Vec::new(), None);
+    for _ in 0..stage.options.repetitions {
+        let mut before = scene.window(stage, None).await?;
+        for attack in Attack::ALL {
+            marks.push(Mark { x: scene.seconds(), name: String::new() });
+            let during = scene.attack(stage, attack).await?;
+            failure = scene.failure().await.map(|why| format!("{}: {why}", attack.name()));
+            if failure.is_some() {
+                break;
+            }
+            let after = scene.window(stage, None).await?;
+            trials.push(Trial { attack, before, during, after: after.clone() });
+            before = after;
+        }
+        if failure.is_some() {
+            break;
+        }
+    }
+    let section = section(&scene, &trials, marks, failure);
+    drop(scene.acting);
+    scene.host.stop().await?;
+    stage.add(section)
+}
+
+impl Scene {
+    async fn ready(stage: &mut Stage) -> Result<Scene> {
+        let host = Host::rowhouse(stage, &[]).await?;
+        host.need_ledger("a hostile tenant, whose statements are analytical,")?;
+        stage.note_setting("Versions", host.label().await?);
+        let others = others(stage)?;
+        for other in &others {
+            host.create(other.name).await?;
+            other.actor.load(stage, &host.url(other.name)).await?;
+            host.promise(other.name, other.promise(), 1).await?;
+        }
+        let create =
+            format!("create tenant {HOSTILE} with ({HOSTILE_LIMITS}) owner {HOSTILE} password '{PASSWORD}'");
+        host.admin.batch_execute(&create).await?;
+        let table = Cpuio { rows: stage.options.amount(100_000, 20_000), ..Actor::cpuio("scan=1")? };
+        Actor::Cpuio(table).load(stage, &host.ours()?.url_of(HOSTILE, PASSWORD, HOSTILE)).await?;
+        host.quiet(stage).await?;
+        let names: Vec<String> = others.iter().map(|other| other.name.to_owned()).collect();
+        let sampler = host.sampler(&names).await?;
+        let mut acting = Vec::new();
+        for other in &others {
+            let target = Target::new(&host.url(other.name), None)?;
+            let part = Part::endless(other.clients, Pace::Closed, stage.options.seed);
+            let mut clients = other.actor.act_on(target, part, Live::with_latencies());
+            clients.at_work().await?;
+            sampler.watch(other.name, &clients.live);
+            acting.push(clients);
+        }
+        Ok(Scene { host, others, acting, sampler, began_us: clock::now_us(), notes: Vec::new() })
+    }
+
+    fn seconds(&self) -> f64 {
+        (clock::now_us() - self.began_us) as f64 / 1e6
+    }
+
+    /// What the others do for a time, beside an attack or without.
+    async fn window(&self, stage: &Stage, attack: Option<Attack>) -> Result<Window> {
+        stage.say(attack.map_or("nobody attacks", Attack::name));
+        let (began, (cpu_before, bytes_before)) = (tokio::time::Instant::now(), self.hostile().await?);
+        let attacking = match attack {
+            Some(attack) => Some(attack.begin(&self.host)?),
+            None => None,
+        };
+        stage.pass(stage.options.time(SETTLE_SECONDS)).await;
+        let load_cpu = || process::cpu_seconds(std::process::id());
+        self.acting.iter().for_each(|clients| drop(clients.live.take_latencies()));
+        let (from, server, load) = (clock::now_us(), self.host.cpu_seconds(), load_cpu());
+        stage.pass(stage.options.time(SECONDS)).await;
+        let to = clock::now_us();
+        let seconds = (to - from) as f64 / 1e6;
+        let measured = self.acting.iter().map(|clients| {
+            let latencies = clients.live.take_latencies();
+            Measured { per_second: latencies.count() as f64 / seconds, p99_ms: latencies.quantile_ms(0.99) }
+        });
+        let mut window = Window {
+            others: measured.collect(),
+            server_cores: (self.host.cpu_seconds() - server) / seconds,
+            load_cores: (load_cpu() - load) / seconds,
+            ..Window::default()
+        };
+        // Asked last: a busy server may take its time to answer.
+        let (cpu, bytes) = self.hostile().await?;
+        let seconds = began.elapsed().as_secs_f64();
+        window.hostile_cores = (cpu - cpu_before) / seconds;
+        window.hostile_bytes = (bytes - bytes_before) / seconds;
+        window.ended = attacking.map(|attacking| attacking.ended()).unwrap_or_default();
+        Ok(window)
+    }
+
+    /// Core-seconds and bytes of the hostile tenant so far.
+    async fn hostile(&self) -> Result<(f64, f64)> {
+        let metrics = self.host.metrics().await?;
+        Ok((metrics.of(HOSTILE, "cpu_seconds_total"), metrics.of(HOSTILE, "io_bytes_total")))
+    }
+
+    /// An attack, from its beginning until the last of its sessions has ended.
+    async fn attack(&mut self, stage: &Stage, attack: Attack) -> Result<Window> {
+        let window = self.window(stage, Some(attack)).await?;
+        let hung_up = tokio::time::Instant::now();
+        let set = async |timeout: &str| {
+            let sql = format!("alter tenant {HOSTILE} set (statement_timeout = {timeout})");
+            self.host.admin.batch_execute(&sql).await
+        };
+        let mut is_timed_out = false;
+        while self.host.metrics().await?.of(HOSTILE, "sessions") > 0.0 {
+            if hung_up.elapsed() > GONE_WAIT_MAX {
+                return Err(format!("after {}, sessions did not end", attack.name()).into());
+            }
+            if hung_up.elapsed() > GONE_WAIT && !is_timed_out {
+                is_timed_out = true;
+                set("'1ms'").await?;
+                self.notes.push(format!(
+                    "{}: {} s after its clients had hung up the hostile tenant still had sessions; they were ended by a timeout.",
+                    attack.name(),
+                    GONE_WAIT.as_secs()
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        if is_timed_out {
+            set("none").await?;
+        }
+        Ok(window)
+    }
+
+    /// Why clients of the others ended, if any did; theirs is not to notice anything.
+    async fn failure(&mut self) -> Option<String> {
+        for (number, other) in self.others.iter().enumerate() {
+            if self.acting[number].has_ended() {
+                let why = self.acting.remove(number).failure().await;
+                return Some(format!("{}: {}", other.name, why.unwrap_or_else(|| "ended".into())));
+            }
+        }
+        None
+    }
+}
+
+fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<String>) -> Section {
+    let names: Vec<&str> = scene.others.iter().map(|other| other.name).collect();
+    let idle = Scheduling::own().is_idle();
+    let why = idle.then_some("at idle priority a server's threads for queries go before its workers");
+    let mut all = verdicts(trials, &names, why);
+    all.push(Verdict::of(
+        "no client of the others lost its connection or a statement",
+        failure.clone().unwrap_or_else(|| "none".into()),
+        failure.is_none(),
+    ));
+    let described: Vec<String> = scene
+        .others
+        .iter()
+        .map(|other| {
+            format!(
+                "{} ({}, {}, {} clients, {} of the worker)",
+                other.name,
+                other.actor.name(),
+                other.actor.setting(),
+                other.clients,
+                other.cpu
+            )
+        })
+        .collect();
+    let mut notes = scene.notes.clone();
+    notes.push(
+        "A time in which the load's process used nine tenths of a core or more says nothing: then clients waited for themselves. Nor does one with \
+         times before and after it that differ by more than 5 %."
+            .into(),
+    );
+    Section {
+        id: "hostile".into(),
+        title: "A hostile tenant".into(),
+        text: format!(
+            "{}, each with its reservation of processor time as its limit, 1,000 I/Os a second and memory for its data promised, in closed \
+             loops all the time. A third tenant, which is promised nothing and has no limits but {HOSTILE_LIMITS}, attacks in one way after \
+             the other; before and after each it does nothing, and the mean of both is what the attack is held against.",
+            described.join(" and ")
+        ),
+        verdicts: all,
+        plots: vec![plot(scene, &scene.sampler.so_far(), marks)],
+        tables: vec![costs(trials, &names), deeds(trials)],
+        notes,
+    }
+}
+
+fn costs(trials: &[Trial], names: &[&str]) -> Table {
+    let mut table = Table::new(
+        "The others, without and with each attack",
+        &["attack", "tenant", "transactions a second", "with it", "change", "p99 ms", "with it", "change"],
+    );
+    for trial in trials {
+        for (other, name) in names.iter().enumerate() {
+            let (without, with) = (trial.without(other), trial.during.others[other]);
+            table.row(vec![
+                trial.attack.name().into(),
+                (*name).into(),
+                figure(without.per_second),
+                figure(with.per_second),
+                percent(trial.throughput_change(other), true),
+                figure(without.p99_ms),
+                figure(with.p99_ms),
+                percent(trial.p99_change(other), true),
+            ]);
+        }
+    }
+    table
+}
+
+fn deeds(trials: &[Trial]) -> Table {
+    let mut table = Table::new(
+        "What the hostile tenant did",
+        &[
+            "attack",
+            "statements or logins",
+            "its cores",
+            "its MB a second",
+            "the server's cores",
+            "the load's cores",
+        ],
+    );
+    for Trial { attack, during, .. } in trials {
+        table.row(vec![
+            attack.name().into(),
+            during.ended.words(),
+            figure(during.hostile_cores),
+            figure(during.hostile_bytes / 1e6),
+            figure(during.server_cores),
+            figure(during.load_cores),
+        ]);
+    }
+    table
+}
+
+fn plot(scene: &Scene, samples: &Samples, marks: Vec<Mark>) -> Plot {
+    let of = |name: &str| samples.tenant_series(name, scene.began_us, u64::MAX, |counts| counts.transactions);
+    let series =
+        |other: &Other| Series { name: other.name.into(), x_first: 1.0, x_step: 1.0, values: of(other.name) };
+    Plot {
+        title: "Transactions of the others".into(),
+        x_label: "seconds; an attack begins at each dotted line".into(),
+        y_label: "a second".into(),
+        series: scene.others.iter().map(series).collect(),
+        marks,
+        smoothed_over: 1,
+        ..Plot::default()
+    }
+}

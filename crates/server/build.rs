@@ -1,0 +1,46 @@
+//! Lists the files of the console's page, `console/dist`, for `src/console/assets.rs` to embed.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    let root =
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says")).join("../../console/dist");
+    let root = root.canonicalize().expect("console/dist is committed");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    gather(&root, &root, &mut files);
+    files.sort();
+    let mut list = String::from("&[\n");
+    for (name, path) in files {
+        println!("cargo::rerun-if-changed={}", path.display());
+        let bytes = fs::read(&path).expect("a built asset can be read");
+        let etag = format!("\"{:016x}\"", fnv(&bytes));
+        writeln!(list, "Asset {{ path: {name:?}, bytes: include_bytes!({path:?}), etag: {etag:?} }},")
+            .expect("a string");
+    }
+    list.push(']');
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says"));
+    fs::write(out.join("assets.rs"), list).expect("the build's directory can be written");
+}
+
+fn gather(root: &Path, dir: &Path, files: &mut Vec<(String, PathBuf)>) {
+    for entry in fs::read_dir(dir).expect("a folder of built assets can be read") {
+        let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            gather(root, &path, files);
+        } else {
+            let name =
+                path.strip_prefix(root).expect("found below it").to_str().expect("assets' names are UTF-8");
+            files.push((name.to_owned(), path));
+        }
+    }
+}
+
+/// FNV-1a: tells one build's file from another's, no more.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

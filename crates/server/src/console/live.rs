@@ -1,0 +1,257 @@
+//! `/api/live`: frames as server-sent events, for as long as the browser listens and its session lasts.
+//!
+//! The frame of a second is made once, whoever listens; a stream writes the tenants it shows of it. A stream that does not keep up misses
+//! frames and nobody waits for it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive};
+use base::{SqlState, TenantId};
+use futures::Stream;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::answer::{Answer, Refusal};
+use super::extension::ConsoleEvent;
+use super::frames::{FRAMES_MAX, Frame, KEPT_MAX, Ring, Shown};
+use super::logins::{Key, Login};
+use super::query::Query;
+use super::sampler::Sampler;
+use super::shown_frame::{frame_json, tenant_json};
+use super::{Console, lock};
+use crate::administration::{Administered, AdministeredCounts};
+use crate::shared::Shared;
+
+/// Between two frames.
+const FRAME_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Streams at a time, of all sessions.
+const STREAMS_MAX: usize = 64;
+/// Tenants that one stream watches beyond those that use the most.
+const WATCHED_MAX: usize = 16;
+const TOP_DEFAULT: usize = 12;
+/// Frames that a stream may be behind before it misses the oldest.
+const BEHIND_MAX: usize = 4;
+
+/// What streams are made from.
+pub(super) struct Live {
+    pub(super) sampler: Mutex<Sampler>,
+    ring: Mutex<Ring>,
+    frames: broadcast::Sender<Arc<Frame>>,
+    changed: broadcast::Sender<Administered>,
+    counts: Mutex<AdministeredCounts>,
+    /// By how many streams.
+    watched: Mutex<FxHashMap<TenantId, usize>>,
+    streams: Mutex<usize>,
+}
+
+impl Live {
+    pub(super) fn new(shared: &Shared) -> Live {
+        Live {
+            sampler: Mutex::new(Sampler::new(shared)),
+            ring: Mutex::default(),
+            frames: broadcast::channel(BEHIND_MAX).0,
+            changed: broadcast::channel(Administered::ALL.len() * BEHIND_MAX).0,
+            counts: Mutex::new(shared.administered.counts()),
+            watched: Mutex::default(),
+            streams: Mutex::default(),
+        }
+    }
+
+    /// Makes a frame each second.
+    pub(super) async fn keep(&self, console: &Console) {
+        let mut next = tokio::time::interval(FRAME_EVERY);
+        next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            next.tick().await;
+            let Some(shared) = console.shared.upgrade() else { return };
+            self.look(&shared);
+        }
+    }
+
+    fn look(&self, shared: &Shared) {
+        let watched: FxHashSet<TenantId> = lock(&self.watched).keys().copied().collect();
+        let frame = Arc::new(lock(&self.sampler).look(shared, &watched));
+        lock(&self.ring).push(frame.clone());
+        // Nobody may be listening.
+        let _ = self.frames.send(frame);
+        let counts = shared.administered.counts();
+        let before = std::mem::replace(&mut *lock(&self.counts), counts);
+        for what in Administered::ALL.into_iter().filter(|what| counts.of(*what) != before.of(*what)) {
+            let _ = self.changed.send(what);
+        }
+    }
+}
+
+/// Has a stream's place and its tenants in the frames, until it is dropped.
+struct Listening {
+    console: Arc<Console>,
+    watched: Vec<TenantId>,
+}
+
+impl Listening {
+    fn begin(console: &Arc<Console>, watched: Vec<TenantId>) -> Answer<Listening> {
+        let live = &console.live;
+        let mut streams = lock(&live.streams);
+        if *streams == STREAMS_MAX {
+            let (status, state) = (StatusCode::SERVICE_UNAVAILABLE, SqlState::TOO_MANY_CONNECTIONS);
+            return Err(Refusal::new(status, state, format!("{STREAMS_MAX} streams are open already")));
+        }
+        *streams += 1;
+        drop(streams);
+        let mut counts = lock(&live.watched);
+        watched.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
+        drop(counts);
+        Ok(Listening { console: console.clone(), watched })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let live = &self.console.live;
+        *lock(&live.streams) -= 1;
+        let mut counts = lock(&live.watched);
+        for id in &self.watched {
+            let count = counts.get_mut(id).expect("counted when the stream began");
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(id);
+            }
+        }
+    }
+}
+
+/// One stream.
+struct Listener {
+    listening: Listening,
+    key: Key,
+    shown: Shown,
+    /// Told of in full.
+    tenant: Option<TenantId>,
+    frames: broadcast::Receiver<Arc<Frame>>,
+    changed: broadcast::Receiver<Administered>,
+    events: broadcast::Receiver<ConsoleEvent>,
+    /// To be sent before anything else.
+    ready: VecDeque<Event>,
+    has_ended: bool,
+}
+
+pub(super) async fn live(
+    State(console): State<Arc<Console>>,
+    Extension(login): Extension<Login>,
+    query: Query,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    let shared = console.shared()?;
+    let top = query.number("top", TOP_DEFAULT, KEPT_MAX)?;
+    let seconds = query.number("history", 0, FRAMES_MAX)?;
+    let find = |name: &str| shared.tenants.named(name).map(|entry| entry.id);
+    let tenant = match query.text("tenant") {
+        Some(name) => {
+            Some(find(name).ok_or_else(|| Refusal::missing(format!("tenant \"{name}\" does not exist")))?)
+        }
+        None => None,
+    };
+    // One that was dropped meanwhile is nobody's mistake.
+    let mut shown: Vec<TenantId> = query.list("watch").into_iter().filter_map(find).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    if shown.len() > WATCHED_MAX {
+        return Err(Refusal::bad_input(format!("{WATCHED_MAX} tenants are watched at most")));
+    }
+    let mut watched = shown.clone();
+    watched.extend(tenant.filter(|id| !shown.contains(id)));
+    let listening = Listening::begin(&console, watched)?;
+    let live = &console.live;
+    let mut listener = Listener {
+        listening,
+        key: login.key,
+        shown: Shown::new(top, shown),
+        tenant,
+        // Subscribed before the history is taken, on the thread that makes the frames: none is missed and none is there twice.
+        frames: live.frames.subscribe(),
+        changed: live.changed.subscribe(),
+        events: console.extension.events.listen(),
+        ready: VecDeque::new(),
+        has_ended: false,
+    };
+    let past = lock(&live.ring).last(seconds);
+    let frames: Vec<Value> = past.iter().map(|frame| listener.json(frame)).collect();
+    if query.text("history").is_some() {
+        listener.ready.push_back(event("history", &json!({ "frames": frames }).to_string()));
+    }
+    let stream = futures::stream::unfold(listener, |mut listener| async move {
+        let event = listener.next().await?;
+        Some((Ok(event), listener))
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+}
+
+fn event(name: &str, json: &str) -> Event {
+    Event::default().event(name).data(json)
+}
+
+impl Listener {
+    fn json(&mut self, frame: &Frame) -> Value {
+        let console = self.listening.console.clone();
+        let Ok(shared) = console.shared() else { return Value::Null };
+        let volumes = shared.volumes.list();
+        let shown = self.shown.next(frame);
+        let mut json = frame_json(frame, &shown, volumes, console.wall_ms(frame.at));
+        if let Some(id) = self.tenant {
+            json["tenant"] = frame.tenant(id).map_or(Value::Null, |sample| tenant_json(sample, volumes));
+        }
+        json
+    }
+
+    /// The next event; `None` at the end.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.has_ended {
+                return None;
+            }
+            let next = tokio::select! {
+                frame = self.frames.recv() => match frame {
+                    Ok(frame) => Next::Frame(frame),
+                    Err(error) => Next::Missed(error),
+                },
+                what = self.changed.recv() => what.map_or_else(Next::Missed, Next::Changed),
+                more = self.events.recv() => more.map_or_else(Next::Missed, Next::Event),
+            };
+            match next {
+                Next::Frame(frame) => {
+                    let console = &self.listening.console;
+                    if !lock(&console.logins).is_open(self.key, console.env.now()) {
+                        self.has_ended = true;
+                        return Some(event("expired", "{}"));
+                    }
+                    let json = self.json(&frame).to_string();
+                    return Some(event("frame", &json));
+                }
+                Next::Changed(what) => {
+                    return Some(event("changed", &json!({ "what": what.as_str() }).to_string()));
+                }
+                Next::Event(more) => return Some(event(more.name, &more.json)),
+                Next::Missed(RecvError::Lagged(_)) => {}
+                Next::Missed(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+enum Next {
+    Frame(Arc<Frame>),
+    Changed(Administered),
+    Event(ConsoleEvent),
+    Missed(RecvError),
+}

@@ -1,0 +1,140 @@
+//! The live stream: what every tenant does, second by second, and what administrators change.
+
+mod support;
+
+use serde_json::{Value, json};
+use server::{ConsoleEvents, ConsoleExtension};
+use support::browser::Browser;
+use support::{Client, TestServer};
+
+/// Takes a tenth of a second of processor time or more.
+const WORK: &str = "INSERT INTO t SELECT g FROM generate_series(1, 10000) g; DELETE FROM t";
+
+fn busy(server: &TestServer, tenant: &str) -> Client {
+    server.create_tenant(tenant);
+    let mut client = server.connect(tenant, tenant, "pw").expect("its owner");
+    client.ok("CREATE TABLE t (n int PRIMARY KEY)");
+    client
+}
+
+fn names(frame: &Value) -> Vec<&str> {
+    let tenants = frame["tenants"].as_array().expect("tenants");
+    tenants.iter().map(|of| of[1].as_str().expect("a name")).collect()
+}
+
+/// A tenant's part of a band.
+fn value(frame: &Value, band: &str, tenant: &str) -> f64 {
+    let at = names(frame)
+        .iter()
+        .position(|name| *name == tenant)
+        .unwrap_or_else(|| panic!("no {tenant}: {frame}"));
+    frame[band]["values"][at].as_f64().expect("a number")
+}
+
+#[test]
+fn each_second_tells_who_uses_what() {
+    let server = TestServer::with_console();
+    let mut acme = busy(&server, "acme");
+    busy(&server, "other");
+    server.admin("rowhouse").ok("ALTER TENANT acme SET (cpu = 0.5, cpu_max = 1.5)");
+    let browser = Browser::admin(&server);
+    let mut events = browser.events("/api/live?tenant=acme&watch=acme,other,gone&history=60&top=3");
+    let (first, history) = events.next().expect("an event");
+    assert_eq!(first, "history");
+    assert!(history["frames"].is_array());
+    for _ in 0..10 {
+        acme.ok(WORK);
+    }
+    let frame = events.wait_for("frame", |frame| {
+        value(frame, "cpu", "acme") > 0.0 && value(frame, "throughput", "acme") > 0.0
+    });
+    let bands = ["cpu", "memory", "throughput"].map(|band| &frame[band]).into_iter();
+    for band in bands.chain(frame["volumes"].as_array().expect("volumes")) {
+        let values = band["values"].as_array().expect("values");
+        assert_eq!(values.len(), names(&frame).len(), "aligned with the tenants");
+        let sum: f64 = values.iter().map(|value| value.as_f64().unwrap()).sum();
+        let whole = sum + band["others"].as_f64().unwrap();
+        let total = band["total"].as_f64().unwrap();
+        assert!((whole - total).abs() <= 1e-3 * total.max(1.0), "{band}");
+    }
+    assert_eq!(frame["cpu"]["capacity"], json!(2.0));
+    assert!(names(&frame).contains(&"other"), "watched, whatever it does");
+    assert_eq!(value(&frame, "cpu", "other"), 0.0);
+    let tenant = &frame["tenant"];
+    assert_eq!(
+        (&tenant["name"], &tenant["cpu"]["promised"], &tenant["cpu"]["max"]),
+        (&json!("acme"), &json!(0.5), &json!(1.5))
+    );
+    assert!(tenant["p99_ms"].as_f64().expect("statements ran") >= tenant["p50_ms"].as_f64().unwrap());
+    assert!(tenant["memory"]["resident_bytes"].as_u64().unwrap() > 0);
+    let log = tenant["io"].as_array().unwrap().iter().find(|of| of["volume"] == "log").expect("the log");
+    assert!(log["promised"].is_number() && log["given"].is_number() && log["cause"].is_null(), "{log}");
+    assert!(tenant["waits"]["page read"].is_number());
+    // The frames of the past are those that were sent.
+    let t_ms = frame["t_ms"].as_i64().unwrap();
+    let (_, history) = browser.events("/api/live?watch=acme&history=600").next().expect("an event");
+    let past =
+        history["frames"].as_array().unwrap().iter().find(|past| past["t_ms"] == t_ms).expect("the same");
+    assert_eq!(value(past, "cpu", "acme"), value(&frame, "cpu", "acme"));
+}
+
+#[test]
+fn what_administrators_change_is_told_within_seconds() {
+    let server = TestServer::with_console();
+    let browser = Browser::admin(&server);
+    let mut events = browser.events("/api/live");
+    events.wait_for("frame", |_| true);
+    let mut admin = server.admin("rowhouse");
+    let changes = [
+        ("CREATE TENANT acme", "tenants"),
+        ("ALTER TENANT acme SET WORKER 1", "tenants"),
+        ("CREATE SIZE odd AS (cpu = 0.1)", "sizes"),
+        ("ALTER SERVER SET (policy = max_only)", "server"),
+        ("ALTER VOLUME log SET (iops_limit = 1000)", "volumes"),
+        ("CREATE RUNAWAY RULE r AS (rows = 1000000)", "rules"),
+        ("DROP TENANT acme", "tenants"),
+    ];
+    for (sql, what) in changes {
+        admin.ok(sql);
+        events.wait_for("changed", |data| data["what"] == what);
+    }
+}
+
+#[test]
+fn an_embedder_adds_routes_and_events_behind_the_same_login() {
+    let events = ConsoleEvents::default();
+    let routes = axum::Router::new()
+        .route("/api/demo", axum::routing::get(|| async { axum::Json(json!({ "stories": [] })) }))
+        .route("/api/demo/start", axum::routing::post(|| async { "started" }));
+    let extension = ConsoleExtension { routes: Some(routes), events: events.clone() };
+    let server = TestServer::with(|config| {
+        config.admin_listen = Some(([127, 0, 0, 1], 0).into());
+        config.console = extension;
+    });
+    let stranger = Browser::new(&server);
+    assert_eq!(stranger.get("/api/demo").status, 401);
+    let browser = Browser::admin(&server);
+    assert_eq!(browser.json("/api/demo"), json!({ "stories": [] }));
+    assert_eq!(browser.json("/api/server")["demo"], true);
+    assert_eq!(browser.send("POST", "/api/demo/start", &[], b"").status, 403, "no token");
+    assert_eq!(browser.change("POST", "/api/demo/start", &json!({})).text(), "started");
+    events.publish("demo", &json!({ "n": 0 }));
+    let mut stream = browser.events("/api/live");
+    // The stream listens once it has been answered.
+    events.publish("demo", &json!({ "n": 1 }));
+    assert_eq!(stream.wait_for("demo", |_| true), json!({ "n": 1 }));
+}
+
+#[test]
+fn streams_make_way_for_others_when_they_end() {
+    let server = TestServer::with_console();
+    let browser = Browser::admin(&server);
+    let open: Vec<_> = (0..64).map(|_| browser.events("/api/live")).collect();
+    assert_eq!(browser.get("/api/live").status, 503);
+    drop(open);
+    support::eventually("a place is free again", || browser.try_events("/api/live").is_ok());
+    for bad in ["top=65", "top=-1", "history=601", "top=x"] {
+        assert_eq!(browser.get(&format!("/api/live?{bad}")).status, 400, "{bad}");
+    }
+    assert_eq!(browser.get("/api/live?tenant=nobody").status, 404);
+}
