@@ -40,15 +40,22 @@ pub(super) async fn detail(
     let entry = existing(&shared, &name)?;
     let mut json = serde_json::to_value(row_of(&console, &shared, &entry)).expect("a row is JSON");
     json["options"] = options(&entry);
-    let references = shared.memory_meters.references_of_curve(entry.id);
-    let point = |(bytes, io): (base::ByteCount, governor::PageIo)| {
-        // A page that was read is a use that found none.
-        let hit_ratio = references.map(|uses| (1.0 - io.reads as f64 / uses as f64).clamp(0.0, 1.0));
-        json!({ "bytes": bytes.0, "hit_ratio": hit_ratio, "ios": io.total() })
-    };
-    json["cache_curve"] = shared.memory_meters.curve(entry.id).into_iter().map(point).collect();
+    json["cache_curve"] = cache_curve(&shared, entry.id);
     json["waits"] = waits(&shared, entry.id);
     Ok(Json(json))
+}
+
+/// Empty without a promise of memory, and until enough was seen of it.
+fn cache_curve(shared: &Shared, tenant: TenantId) -> Value {
+    let points = shared.memory_meters.curve(tenant);
+    // Asked after the curve, which begins when it is first asked for.
+    let Some(uses) = shared.memory_meters.references_of_curve(tenant) else { return json!([]) };
+    let point = |(bytes, io): (base::ByteCount, governor::PageIo)| {
+        // A page that was read is a use that found none.
+        let hit_ratio = (1.0 - io.reads as f64 / uses.max(1) as f64).clamp(0.0, 1.0);
+        json!({ "bytes": bytes.0, "hit_ratio": hit_ratio, "ios": io.total() })
+    };
+    points.into_iter().map(point).collect()
 }
 
 /// Every option of ALTER TENANT as it is in force, whether from its size or by hand; null where nothing was said.
