@@ -23,9 +23,9 @@ test("a tenant is created, altered, moved and dropped, each by a statement that 
   await visit(page, "#/manage");
   await page.getByRole("button", { name: "Create a tenant" }).click();
   const dialog = page.getByRole("dialog", { name: "Create a tenant" });
-  await dialog.getByLabel("Name").fill("orchid");
-  await dialog.getByLabel("Owner's password").fill("pw of orchid");
-  await dialog.getByLabel("Size").selectOption("small");
+  await dialog.locator("[name=name]").fill("orchid");
+  await dialog.locator("[name=password]").fill("pw of orchid");
+  await dialog.locator("[name=size]").selectOption("small");
   await shows(page, /^CREATE TENANT .*orchid.* WITH \(.*size = .*small.*\)/);
   // A password is nowhere on the page.
   await expect(dialog.getByLabel("The statement")).not.toContainText("pw of orchid");
@@ -40,7 +40,7 @@ test("a tenant is created, altered, moved and dropped, each by a statement that 
 
   await visit(page, "#/tenant/orchid");
   await page.getByRole("button", { name: "Alter", exact: true }).click();
-  await page.getByRole("dialog").getByLabel("CPU", { exact: false }).first().fill("0.07");
+  await page.getByRole("dialog").locator("[name=cpu]").fill("0.07");
   await shows(page, /^ALTER TENANT .*orchid.* SET \(cpu = .*0\.07.*\)/);
   await run(page, "Alter tenant");
   await expect(page.getByRole("dialog")).toHaveCount(0);
@@ -54,7 +54,7 @@ test("a tenant is created, altered, moved and dropped, each by a statement that 
   await page.getByRole("button", { name: "Drop", exact: true }).click();
   const drop = page.getByRole("dialog", { name: "Drop orchid" });
   await expect(drop.getByRole("button", { name: "Drop tenant" })).toBeDisabled();
-  await drop.getByLabel("Type orchid to confirm").fill("orchid");
+  await drop.locator("[name=confirm]").fill("orchid");
   await shows(page, /^DROP TENANT .*orchid/);
   await run(page, "Drop tenant");
   await expect(page.getByRole("grid", { name: "Tenants" })).toBeVisible();
@@ -64,7 +64,7 @@ test("a tenant is created, altered, moved and dropped, each by a statement that 
 test("what the server refuses is said with its code, and nothing has changed", async ({ page, site }) => {
   await visit(page, `#/tenant/${site.quiet}`);
   await page.getByRole("button", { name: "Alter", exact: true }).click();
-  await page.getByRole("dialog").getByLabel("CPU", { exact: false }).first().fill("half");
+  await page.getByRole("dialog").locator("[name=cpu]").fill("half");
   await shows(page, /half/);
   await run(page, "Alter tenant");
   await expect(page.getByRole("dialog").getByRole("alert")).toContainText("22023");
@@ -76,7 +76,7 @@ test("what the server warns of is shown until one closes it", async ({ page, sit
   await visit(page, `#/tenant/${site.quiet}`);
   test.skip(site.rowhouse === null, "the server's own arithmetic");
   await page.getByRole("button", { name: "Alter", exact: true }).click();
-  await page.getByRole("dialog").getByLabel("CPU", { exact: false }).first().fill("3");
+  await page.getByRole("dialog").locator("[name=cpu]").fill("3");
   await run(page, "Alter tenant");
   await expect(page.getByRole("dialog").getByText("WARNING")).toBeVisible();
   await screenshot(page, "warned", false);
@@ -88,12 +88,12 @@ test("sizes are created, altered and dropped", async ({ page }) => {
   await visit(page, "#/manage");
   const sizes = page.getByRole("region", { name: "Sizes" });
   await sizes.getByRole("button", { name: "Create a size" }).click();
-  await page.getByRole("dialog").getByLabel("Name").fill("tiny");
-  await page.getByRole("dialog").getByLabel("CPU", { exact: false }).first().fill("0.01");
+  await page.getByRole("dialog").locator("[name=name]").fill("tiny");
+  await page.getByRole("dialog").locator("[name=cpu]").fill("0.01");
   await shows(page, /^CREATE SIZE .*tiny.* AS \(cpu = .*0\.01.*\)/);
   await run(page, "Create size");
   await sizes.getByRole("button", { name: "Alter size tiny" }).click();
-  await page.getByRole("dialog").getByLabel("I/O", { exact: false }).first().fill("10");
+  await page.getByRole("dialog").locator("[name=iops]").fill("10");
   await shows(page, /^ALTER SIZE .*tiny.* SET \(iops = .*10.*\)/);
   await run(page, "Alter size");
   await expect(sizes.getByRole("row", { name: /tiny/ })).toContainText("10");
@@ -107,12 +107,12 @@ test("a volume is limited, and has no limit again", async ({ page }) => {
   await visit(page, "#/manage");
   const volumes = page.getByRole("region", { name: "Volumes" });
   await volumes.getByRole("button", { name: "Limit volume default" }).click();
-  await page.getByRole("dialog").getByLabel("I/Os a second", { exact: false }).fill("45678");
+  await page.getByRole("dialog").locator("[name=iops_limit]").fill("45678");
   await shows(page, /^ALTER VOLUME .*default.* SET \(iops_limit = .*45678.*\)/);
   await run(page, "Alter volume");
   await expect(volumes.getByRole("row", { name: /default/ })).toContainText("45,678");
   await volumes.getByRole("button", { name: "Limit volume default" }).click();
-  await page.getByRole("dialog").getByLabel("I/Os a second", { exact: false }).fill("");
+  await page.getByRole("dialog").locator("[name=iops_limit]").fill("");
   await shows(page, /^ALTER VOLUME .*default.* RESET \(iops_limit\)/);
   await run(page, "Alter volume");
   await expect(volumes.getByRole("row", { name: /default/ })).not.toContainText("45,678");
@@ -122,8 +122,8 @@ test("a runaway rule is made and dropped", async ({ page }) => {
   await visit(page, "#/manage");
   const rules = page.getByRole("region", { name: "Runaway rules" });
   await rules.getByRole("button", { name: "Create a rule" }).click();
-  await page.getByRole("dialog").getByLabel("Name").fill("too_long");
-  await page.getByRole("dialog").getByLabel("Elapsed", { exact: false }).fill("10min");
+  await page.getByRole("dialog").locator("[name=name]").fill("too_long");
+  await page.getByRole("dialog").locator("[name=elapsed]").fill("10min");
   await shows(page, /^CREATE RUNAWAY RULE .*too_long.* AS \(.*elapsed = '10min'.*\)/);
   await run(page, "Create rule");
   await expect(rules.getByRole("row", { name: /too_long/ })).toContainText("10min");
