@@ -7,7 +7,7 @@ export default defineConfig({
   forbidOnly: true,
   // Machines that run tests stand still at times: these only end what hangs.
   timeout: 240_000,
-  expect: { timeout: 60_000 },
+  expect: { timeout: 30_000 },
   outputDir: "test-results/runs",
   reporter: [["list"]],
   use: {

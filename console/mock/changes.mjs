@@ -30,6 +30,8 @@ export function change(world, method, path, query, body) {
     return { body: { sql, notices }, changed: [what] };
   };
   const refuse = (/** @type {string} */ code, /** @type {string} */ message, status = 400) => ({ status, error: { code, message, detail: null, hint: null } });
+  const values = Object.values(body.options ?? {});
+  if (method === "PATCH" && values.includes(null) && values.some((value) => value !== null)) return refuse("22023", "the request sets options and resets others, which takes two statements");
   if (area === "tenants" && part === "sessions") return { body: { sql: `SELECT pg_${how === "cancel" ? "cancel_backend" : "terminate_backend"}(${pid})`, done: true } };
   if (area === "tenants" && method === "POST") {
     const { name: made, options: given = {}, template, password } = body;

@@ -18,6 +18,8 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
   let role = "administrator";
   let failures = 0;
   let down = false;
+  let expired = false;
+  let refusedLogin = 0;
   /** @type {Set<{ answer: import("node:http").ServerResponse, query: URLSearchParams }>} */
   const streams = new Set();
   const clock = setInterval(() => {
@@ -45,11 +47,13 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
     }
     if (url.pathname === "/api/login") {
       const { user, password } = JSON.parse(body);
+      if (refusedLogin > 0) return refuse(refusedLogin, "28P01", "refused");
+      expired = false;
       if (password !== "secret") return refuse(401, "28P01", "password authentication failed");
       role = user === "viewer" ? "viewer" : "administrator";
       return json(200, world.session(user, role), { "set-cookie": `${SESSION}; HttpOnly; SameSite=Strict; Path=/` });
     }
-    if (!cookie.includes(SESSION)) return refuse(401, "28000", "no session");
+    if (expired || !cookie.includes(SESSION)) return refuse(401, "28000", "no session");
     if (url.pathname === "/api/session") return json(200, world.session(role === "viewer" ? "viewer" : "admin", role));
     if (url.pathname === "/api/logout") return json(204, undefined, { "set-cookie": "rowhouse_session=; Max-Age=0; Path=/" });
     if (url.pathname === "/api/live") {
@@ -99,6 +103,16 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
       down = off;
       if (off) for (const { answer } of streams) answer.destroy();
     },
+    /** Ends all sessions. */
+    expire: () => {
+      expired = true;
+      for (const { answer } of streams) {
+        send(answer, "expired", {});
+        answer.end();
+      }
+    },
+    /** Answers logins with this status; 0 lets them in again. */
+    refuseLogin: (/** @type {number} */ status) => void (refusedLogin = status),
     close: async () => {
       clearInterval(clock);
       server.closeAllConnections();

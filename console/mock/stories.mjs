@@ -24,6 +24,7 @@ export function stories(now) {
       const id = path.split("/")[4];
       if (path === "/api/demo/start") running = { story: body.story, began_ms: Date.now(), step: 1, steps: [{ at_s: 0, text: "Fifty tenants at their usual rate" }, { at_s: 40, text: "One of them doubles its clients" }, { at_s: 80, text: "And again" }], speed: 1, paused: false };
       else if (path === "/api/demo/stop") running = null;
+      else if (path === "/api/demo/file" && method === "PUT") groups = body.groups;
       else if (path === "/api/demo/file") return { body: { groups } };
       else if (path === "/api/demo" && method === "PATCH" && running) running = { ...running, speed: body.speed };
       else if (method === "POST") groups.push(group(body, next++));

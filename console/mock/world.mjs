@@ -27,6 +27,8 @@ export class World {
   constructor(count, demo) {
     this.draw = draws(7);
     this.isDemo = demo;
+    /** @type {{ wanted: string, ms: number, rows: any[] }} */
+    this.sorted = { wanted: "", ms: 0, rows: [] };
     this.started_ms = Date.now() - 3 * 86_400_000;
     this.server = { policy: "reservations", overbooking: "spread", metering_interval: "1s" };
     /** @type {Record<string, any>} */
@@ -221,10 +223,16 @@ export class World {
     if (path === "/api/tenants") {
       const key = query.get("sort") ?? "name";
       const sign = query.get("order") === "desc" ? -1 : 1;
-      const all = [...this.tenants.values()].map((one) => /** @type {any} */ (this.row(one)));
-      const matched = all.filter((row) => row.name.includes(query.get("search") ?? ""));
-      matched.sort((a, b) => (a[key] === b[key] ? a.id - b.id : a[key] === null ? 1 : b[key] === null ? -1 : sign * (a[key] < b[key] ? -1 : 1)));
-      return { body: { total: all.length, matched: matched.length, offset, rows: matched.slice(offset, offset + limit) } };
+      const search = query.get("search") ?? "";
+      const wanted = `${key} ${sign} ${search} ${this.tenants.size}`;
+      // The order of a moment stands for two seconds: the browser that is measured shares the machine.
+      if (this.sorted.wanted !== wanted || Date.now() - this.sorted.ms > 2000) {
+        const rows = [...this.tenants.values()].filter((one) => one.name.includes(search)).map((one) => /** @type {any} */ (this.row(one)));
+        rows.sort((a, b) => (a[key] === b[key] ? a.id - b.id : a[key] === null ? 1 : b[key] === null ? -1 : sign * (a[key] < b[key] ? -1 : 1)));
+        this.sorted = { wanted, ms: Date.now(), rows };
+      }
+      const matched = this.sorted.rows;
+      return { body: { total: this.tenants.size, matched: matched.length, offset, rows: matched.slice(offset, offset + limit) } };
     }
     const [, , area, name = "", part] = path.split("/");
     const one = this.tenants.get(name);

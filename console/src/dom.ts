@@ -34,6 +34,17 @@ export function replace(element: Element, ...children: Child[]): void {
   append(element, children);
 }
 
+/** As `replace`; what had the keyboard's focus in it has it afterwards, if there is something of the same name. */
+export function redraw(element: Element, ...children: Child[]): void {
+  const focused = document.activeElement;
+  const name = focused !== null && element.contains(focused) ? (focused.getAttribute("aria-label") ?? focused.textContent) : null;
+  replace(element, ...children);
+  if (name === null) return;
+  for (const one of element.querySelectorAll<HTMLElement>("a, button, input, select, [tabindex]")) {
+    if ((one.getAttribute("aria-label") ?? one.textContent) === name) return one.focus({ preventScroll: true });
+  }
+}
+
 /** Sets text only where it differs, so that a page that ticks every second leaves the rest of the document alone. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;

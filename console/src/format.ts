@@ -91,7 +91,7 @@ export function ledgerUnit(resource: string): string {
 export function ledgerFigure(resource: string, value: Figure): string {
   if (!known(value)) return NONE;
   if (resource === "cpu") return value === 0 ? "0" : value.toLocaleString("en-US", { minimumFractionDigits: 0, maximumFractionDigits: Math.abs(value) < 100 ? 3 : 1 });
-  return count(Math.round(value));
+  return Math.abs(value) < 10 ? String(Number(value.toFixed(2))) : count(Math.round(value));
 }
 
 /** What an option of a tenant says: bytes and the like come as numbers, limits that are not set as null. */

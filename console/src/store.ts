@@ -3,7 +3,7 @@ import { Client } from "./api/client";
 import type { Server, Session } from "./api/types";
 import { assignPlaces, emptyPlaces, placeOf, type Holder, type Places } from "./colour/assign";
 import { palette } from "./colour/theme";
-import { SYSTEM_ID } from "./live/frames";
+import { SYSTEM } from "./live/frames";
 import { rankTenants } from "./live/rank";
 import { Stream } from "./live/stream";
 import { Signal } from "./signal";
@@ -34,7 +34,7 @@ const PLACES_KEY = "rowhouse.places";
 function storedPlaces(): Places {
   try {
     const read = JSON.parse(localStorage.getItem("rowhouse.places") ?? "[]") as (Holder | null)[];
-    return emptyPlaces().map((_, place) => read[place] ?? null);
+    return emptyPlaces().map((_, place) => (read[place]?.name === SYSTEM ? null : (read[place] ?? null)));
   } catch {
     return emptyPlaces();
   }
@@ -75,15 +75,23 @@ export function follow(tenant: string | null = detailed): void {
   const urgent = picked.value !== null && !watched.includes(picked.value.name);
   const differs = watched.length === 0 || drawn.some((name) => !watched.includes(name));
   if (urgent || (differs && Date.now() - watched_ms > REWATCH_MS)) {
-    watched = [...new Set(["system", ...(picked.value === null ? [] : [picked.value.name]), ...drawn])].sort();
+    watched = [...new Set([SYSTEM, ...(picked.value === null ? [] : [picked.value.name]), ...drawn])].sort();
     watched_ms = Date.now();
   }
   stream.want({ watch: watched, tenant: detailed });
 }
 
+/** Its number, once a frame has told it. */
+let systemId: number | null = null;
+
+/** The server's own tenant, as one picks it out. */
+export function systemTenant(): Picked | null {
+  return systemId === null ? null : { id: systemId, name: SYSTEM };
+}
+
 /** The colour of a tenant, null where it has no place. */
 export function colourOf(id: number): string | null {
-  if (id === SYSTEM_ID) return palette.value.system;
+  if (id === systemId) return palette.value.system;
   const place = placeOf(places.value, id);
   return place === null ? null : (palette.value.places[place] ?? null);
 }
@@ -91,12 +99,13 @@ export function colourOf(id: number): string | null {
 stream.frames.watch((frames) => {
   const last = frames.at(-1);
   if (last === undefined) return;
+  systemId = last.tenants.find(([, name]) => name === SYSTEM)?.[0] ?? systemId;
   const wanted = rankTenants(frames, (id) => placeOf(places.value, id) !== null);
   setPlaces(assignPlaces(places.value, wanted, picked.value?.id ?? null, last.t_ms));
 });
 
 picked.watch((tenant) => {
-  if (tenant !== null && tenant.id !== SYSTEM_ID) {
+  if (tenant !== null && tenant.name !== SYSTEM) {
     const others = places.value.filter((holder) => holder !== null);
     setPlaces(assignPlaces(places.value, [tenant, ...others.sort((a, b) => b.seen_ms - a.seen_ms)], tenant.id, Date.now()));
   }
@@ -118,6 +127,6 @@ function setPlaces(next: Places): void {
 
 /** The number of a tenant that has a place, by its name. */
 export function idOfName(name: string): number | null {
-  if (name === "system") return SYSTEM_ID;
+  if (name === SYSTEM) return systemId;
   return places.value.find((holder) => holder?.name === name)?.id ?? null;
 }

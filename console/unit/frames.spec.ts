@@ -9,7 +9,7 @@ function frame(t_ms: number, cpu: [id: number, value: number][], others = 0, ten
   const values = cpu.map(([, value]) => value);
   const series = { capacity: 8, total: values.reduce((sum, value) => sum + value, others), values, others };
   return {
-    t_ms, tenants: cpu.map(([id]) => [id, `t${id}`]), cpu: series, volumes: [{ name: "default", ...series }], memory: series, throughput: series, sessions: 0, broken: { cpu: 0, io: 0, memory: 0, work_memory: 0 },
+    t_ms, tenants: cpu.map(([id]) => [id, id === 0 ? "system" : `t${id}`]), cpu: series, volumes: [{ name: "default", ...series }], memory: series, throughput: series, sessions: 0, broken: { cpu: 0, io: 0, memory: 0, work_memory: 0 },
     ...(tenant ? { tenant: { name: tenant.name, cpu: { ...promise, missed: tenant.missed, cause: tenant.cause }, io: [], memory: { promised_bytes: 1, max_bytes: null, resident_bytes: 1, demanded: 0, given: 0, missed: 0, cause: null }, work_memory: { promised_bytes: 0, used_bytes: 0, missed: 0, cause: null }, statements_per_s: 5, p50_ms: 1, p99_ms: 2, sessions: 1, waits: {} } } : {}),
   };
 }

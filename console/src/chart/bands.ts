@@ -4,7 +4,7 @@ import type { Frame } from "../api/types";
 import { palette } from "../colour/theme";
 import type { Disposal } from "../dom";
 import { clock } from "../format";
-import { BANDS, BAND_OTHERS, BAND_SYSTEM, bandOfPlace, bandsOf, niceCeiling, stacked, SYSTEM_ID, type Bands, type SeriesOf } from "../live/frames";
+import { BANDS, BAND_OTHERS, BAND_SYSTEM, bandOfPlace, bandsOf, niceCeiling, stacked, SYSTEM, type Bands, type SeriesOf } from "../live/frames";
 import { picked, places } from "../store";
 import { Chart, faded, span } from "./plot";
 
@@ -31,7 +31,7 @@ export function bandColour(band: number): string {
 }
 
 export function bandName(band: number): string | null {
-  if (band === BAND_SYSTEM) return "system";
+  if (band === BAND_SYSTEM) return SYSTEM;
   if (band === BAND_OTHERS) return "others";
   return places.value[band - 1]?.name ?? null;
 }
@@ -39,7 +39,7 @@ export function bandName(band: number): string | null {
 export function pickedBand(): number | null {
   const tenant = picked.value;
   if (tenant === null) return null;
-  if (tenant.id === SYSTEM_ID) return BAND_SYSTEM;
+  if (tenant.name === SYSTEM) return BAND_SYSTEM;
   const place = places.value.findIndex((holder) => holder?.id === tenant.id);
   return place < 0 ? null : bandOfPlace(place);
 }

@@ -48,6 +48,9 @@ export class Chart {
   readonly #options: ChartOptions;
   #now_s = 0;
   #tabular = false;
+  /** Charts that nobody sees are not drawn. */
+  #inView = true;
+  #pending: uPlot.AlignedData | null = null;
   #summed_ms = 0;
 
   constructor(options: ChartOptions, disposal: Disposal) {
@@ -55,7 +58,7 @@ export class Chart {
     this.#now = h("span", { class: "chart-now" });
     this.#box = h("div", { class: "chart-box", role: "img", "aria-label": options.title });
     this.#box.style.height = `${options.height}px`;
-    this.#tableBox = h("div", { class: "chart-table", tabindex: "0", role: "region", "aria-label": `${options.title}, as a table` });
+    this.#tableBox = h("div", { class: "chart-table", tabindex: "0", role: "group", "aria-label": `${options.title}, as a table` });
     this.#tableBox.style.height = `${options.height}px`;
     this.#tableBox.hidden = true;
     const toggle = h("button", { class: "button-icon", type: "button", "aria-pressed": "false", title: "Show as a table", "aria-label": `${options.title}: show as a table` }, icon("table"));
@@ -74,6 +77,12 @@ export class Chart {
     const observer = new ResizeObserver(() => this.#resize());
     observer.observe(this.#box);
     disposal.add(() => observer.disconnect());
+    const inView = new IntersectionObserver((entries) => {
+      this.#inView = entries.at(-1)?.isIntersecting ?? true;
+      if (this.#inView) this.#draw();
+    }, { rootMargin: "100px" });
+    inView.observe(this.#figure);
+    disposal.add(() => inView.disconnect());
     disposal.add(palette.watch(() => this.#plot.redraw()));
     disposal.add(marks.watch(() => this.#plot.redraw(false)));
     disposal.add(() => this.#plot.destroy());
@@ -82,7 +91,8 @@ export class Chart {
   /** `now_s` is the right end of the axis of time. */
   set(data: { x: number[]; values: Rows }, now_s: number): void {
     this.#now_s = now_s;
-    this.#plot.setData([data.x, ...data.values] as uPlot.AlignedData);
+    this.#pending = [data.x, ...data.values] as uPlot.AlignedData;
+    if (this.#inView) this.#draw();
     const ms = Date.now();
     // A screen reader's description changes at the pace at which one can be read.
     if (ms - this.#summed_ms > 5000) {
@@ -90,6 +100,12 @@ export class Chart {
       this.#box.setAttribute("aria-label", `${this.#options.title}, in ${this.#options.unit}. ${this.#options.summary()}`);
     }
     if (this.#tabular) this.#fillTable();
+  }
+
+  #draw(): void {
+    if (this.#pending === null) return;
+    this.#plot.setData(this.#pending);
+    this.#pending = null;
   }
 
   /** What stands in the caption beside the title: the present figure. */

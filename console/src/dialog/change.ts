@@ -3,6 +3,7 @@ import type { Options, OptionText, Row, Server } from "../api/types";
 import { h } from "../dom";
 import { client, refreshServer, server } from "../store";
 import { openChange } from "./dialog";
+import { inTurn } from "./in_turn";
 import { field, LIMITS, OptionFields, PROMISED, RULE, SHARES } from "./options";
 
 type Done = () => void;
@@ -55,7 +56,7 @@ export async function alterTenant(name: string, options: Record<string, OptionTe
     title: `Alter ${name}`, run: "Alter tenant", done,
     lead: "In force on every worker when the statement returns. An emptied field takes the option back, to the size's or the default.",
     fields: [h("div", { class: "fields" }, field("Size", size)), ...groups],
-    request: (dry) => (Object.keys(changes()).length === 0 ? null : client.alterTenant(name, { options: changes() }, dry)),
+    request: (dry) => inTurn(changes(), (part) => client.alterTenant(name, { options: part }, dry)),
   });
 }
 
@@ -98,7 +99,7 @@ export function alterSize(name: string, before: Row, done: Done): void {
   openChange({
     title: `Alter size ${name}`, run: "Alter size", done, lead: "Changes every tenant of this size at once, or none.",
     fields: [fields.group("Promised", PROMISED), fields.group("At most", LIMITS, false), fields.group("Shares and penalty", SHARES, false)],
-    request: (dry) => (Object.keys(fields.changes()).length === 0 ? null : client.alterSize(name, fields.changes(), dry)),
+    request: (dry) => inTurn(fields.changes(), (part) => client.alterSize(name, part, dry)),
   });
 }
 
@@ -111,7 +112,7 @@ export function alterVolume(name: string, limit: number | null, done: Done): voi
   openChange({
     title: `Limit volume ${name}`, run: "Alter volume", done, lead: "I/Os a second of all tenants together. Empty: no limit.",
     fields: [fields.group("Limit", [{ key: "iops_limit", label: "I/Os a second", hint: "of 64 KiB or less" }])],
-    request: (dry) => (Object.keys(fields.changes()).length === 0 ? null : client.alterVolume(name, fields.changes(), dry)),
+    request: (dry) => inTurn(fields.changes(), (part) => client.alterVolume(name, part, dry)),
   });
 }
 
@@ -151,6 +152,6 @@ export function alterServer(now: Server): void {
       { key: "overbooking", label: "Overbooking", hint: "spread, least_penalty, or 0 to 1 between them" },
       { key: "metering_interval", label: "Metering interval", hint: "100ms to 60s" },
     ])],
-    request: (dry) => (Object.keys(fields.changes()).length === 0 ? null : client.alterServer(fields.changes(), dry)),
+    request: (dry) => inTurn(fields.changes(), (part) => client.alterServer(part, dry)),
   });
 }

@@ -43,8 +43,15 @@ export const RULE: readonly OptionField[] = [
   { key: "action", label: "Then", hint: "what happens to the statement", choices: ["log", "deprioritise", "cancel"] },
 ];
 
+let fieldsMade = 0;
+
+/** A label, its input and, as its description, a hint. */
 export function field(label: string, input: HTMLElement, hint = ""): HTMLElement {
-  return h("label", { class: "field" }, h("span", { class: "field-label" }, label), input, hint === "" ? null : h("span", { class: "field-hint" }, hint));
+  fieldsMade += 1;
+  const id = `field-${fieldsMade}`;
+  input.id = id;
+  if (hint !== "") input.setAttribute("aria-describedby", `${id}-hint`);
+  return h("div", { class: "field" }, h("label", { class: "field-label", for: id }, label), input, hint === "" ? null : h("span", { class: "field-hint", id: `${id}-hint` }, hint));
 }
 
 export class OptionFields {

@@ -4,7 +4,8 @@ import type { Frame, FrameSeries } from "../api/types";
 
 /** As long as the server remembers. */
 export const FRAMES_MAX_S = 600;
-export const SYSTEM_ID = 0;
+/** The tenant that stands for the server's own work. */
+export const SYSTEM = "system";
 
 /** Appends `frame`, drops what is older than `FRAMES_MAX_S` before it. A frame that is not later than the last is ignored (a stream that began anew repeats some). */
 export function appendFrame(frames: Frame[], frame: Frame): void {
@@ -52,7 +53,6 @@ export function bandsOf(frames: readonly Frame[], places: Places, series: Series
   places.forEach((holder, place) => {
     if (holder !== null) placeOfId.set(holder.id, bandOfPlace(place));
   });
-  placeOfId.set(SYSTEM_ID, BAND_SYSTEM);
   const x: number[] = [];
   const values: (number | null)[][] = Array.from({ length: BANDS }, () => []);
   withGaps(frames, (frame, at) => {
@@ -60,9 +60,9 @@ export function bandsOf(frames: readonly Frame[], places: Places, series: Series
     const column: (number | null)[] = Array.from({ length: BANDS }, () => (of === undefined ? null : missing));
     if (frame !== null && of !== undefined) {
       let others = of.others;
-      frame.tenants.forEach(([id], i) => {
+      frame.tenants.forEach(([id, name], i) => {
         const value = of.values[i] ?? 0;
-        const band = placeOfId.get(id);
+        const band = name === SYSTEM ? BAND_SYSTEM : placeOfId.get(id);
         if (band === undefined) others += value;
         else column[band] = (column[band] ?? 0) + value;
       });

@@ -1,6 +1,6 @@
 /** Who is drawn by name: those that used most of anything in the last minute, and a little longer those that are drawn already. Pure. */
 import type { Frame } from "../api/types";
-import { SYSTEM_ID } from "./frames";
+import { SYSTEM } from "./frames";
 
 const SPAN_MS = 60_000;
 /** Who is drawn gives way to who uses half as much again, so that two alike do not take turns. */
@@ -18,7 +18,7 @@ export function rankTenants(frames: readonly Frame[], isHeld: (id: number) => bo
     [frame.cpu, frame.throughput, ...frame.volumes].forEach((series, resource) => {
       totals[resource] = (totals[resource] ?? 0) + series.total;
       frame.tenants.forEach(([id, name], at) => {
-        if (id === SYSTEM_ID) return;
+        if (name === SYSTEM) return;
         const one = use.get(id) ?? { name, sums: [] };
         one.sums[resource] = (one.sums[resource] ?? 0) + (series.values[at] ?? 0);
         use.set(id, one);

@@ -17,7 +17,6 @@ function runningPanel(name: string, disposal: Disposal): HTMLElement {
     try {
       const { sql, done } = await client.endSession(name, pid, how);
       toast(done === false ? `Session ${pid} had ended already` : sql);
-      (document.activeElement as HTMLElement | null)?.blur();
       list.again();
     } catch (error) {
       toast(error instanceof ApiError ? error.message : String(error), "error");
@@ -78,7 +77,7 @@ function locksPanel(name: string, disposal: Disposal): HTMLElement {
     { head: "Session", figure: true, cell: (row) => String(row.pid) },
     { head: "On", cell: (row) => row.relation ?? NONE },
     { head: "Mode", cell: (row) => row.mode },
-    { head: "", cell: (row) => (row.granted ? "held" : h("span", { class: "state state-held" }, `waits for ${row.blocked_by.map((pid) => String(pid)).join(", ") || "others"}`)) },
+    { head: "State", cell: (row) => (row.granted ? "held" : h("span", { class: "state state-held" }, `waits for ${row.blocked_by.map((pid) => String(pid)).join(", ") || "others"}`)) },
   ], [...rows].sort((a, b) => Number(a.granted) - Number(b.granted)), "No lock is held."));
   return element;
 }

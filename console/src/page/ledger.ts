@@ -3,7 +3,7 @@ import type { LedgerFilter, LedgerRow } from "../api/types";
 import { causeText } from "../chart/promise";
 import { errorBox } from "../dialog/dialog";
 import { field } from "../dialog/options";
-import { append, h, icon, replace, type Disposal } from "../dom";
+import { append, h, icon, redraw, replace, type Disposal } from "../dom";
 import { clock, instant, ledgerFigure, ledgerUnit, NONE, seconds, whole } from "../format";
 import { href, type Route } from "../router";
 import { client, colourOf, idOfName } from "../store";
@@ -22,7 +22,7 @@ export function ledgerPage(main: HTMLElement, disposal: Disposal, to: Route): vo
   const from = h("input", { name: "from", type: "datetime-local", step: "1" });
   const until = h("input", { name: "until", type: "datetime-local", step: "1" });
   const statementMonth = h("input", { type: "month", "aria-label": "Month of the statement", value: new Date().toISOString().slice(0, 7) });
-  const statement = h("a", { class: "button" }, icon("print"), "Statement");
+  const statement = h("a", { class: "button", role: "link" }, icon("print"), "Statement");
   const csv = h("a", { class: "button", download: "ledger.csv" }, icon("download"), "CSV");
   const form = h("form", { class: "filters", role: "search", "aria-label": "Filter of the ledger" }, field("Tenant", tenant), field("Resource", resource), field("Promise", broken), field("Cause", cause), field("From", from), field("Until", until), field("By", granularity));
   const body = h("div", { class: "panel-body" });
@@ -45,7 +45,8 @@ export function ledgerPage(main: HTMLElement, disposal: Disposal, to: Route): vo
     const mine = request;
     csv.href = client.ledgerCsv(filter());
     const name = tenant.value.trim();
-    statement.toggleAttribute("aria-disabled", name === "");
+    if (name === "") statement.setAttribute("aria-disabled", "true");
+    else statement.removeAttribute("aria-disabled");
     statement.title = name === "" ? "Name a tenant in the filter first" : `Kept and broken promises of ${name}`;
     if (name === "") statement.removeAttribute("href");
     else statement.href = href({ page: "statement", name, month: statementMonth.value });
@@ -53,13 +54,13 @@ export function ledgerPage(main: HTMLElement, disposal: Disposal, to: Route): vo
     try {
       const { total, rows } = await client.ledger({ ...filter(), offset, limit: PAGE_ROWS }, mine.signal);
       if (mine.signal.aborted || disposal.signal.aborted) return;
-      replace(body, ledgerTable(rows, granularity.value === "minute"));
+      redraw(body, ledgerTable(rows, granularity.value === "minute"));
       const last = Math.min(offset + PAGE_ROWS, total);
       const step = (to: number, label: string, enabled: boolean): HTMLButtonElement => h("button", { type: "button", class: "button button-small", disabled: !enabled, onclick: () => {
         offset = to;
         void load();
       } }, label);
-      replace(pager, step(0, "Newest", offset > 0), step(Math.max(0, offset - PAGE_ROWS), "Newer", offset > 0), h("span", { class: "pager-text", role: "status" }, total === 0 ? "none" : `${whole(offset + 1)} to ${whole(last)} of ${whole(total)}`), step(offset + PAGE_ROWS, "Older", last < total));
+      redraw(pager, step(0, "Newest", offset > 0), step(Math.max(0, offset - PAGE_ROWS), "Newer", offset > 0), h("span", { class: "pager-text", role: "status" }, total === 0 ? "none" : `${whole(offset + 1)} to ${whole(last)} of ${whole(total)}`), step(offset + PAGE_ROWS, "Older", last < total));
     } catch (error) {
       if (mine.signal.aborted || disposal.signal.aborted) return;
       replace(body, errorBox(error));

@@ -2,7 +2,7 @@
 import type { Policy, Row, Volume } from "../api/types";
 import { alterPolicy, alterServer, alterSize, alterVolume, createRule, createSize, createTenant, dropRule, dropSize } from "../dialog/change";
 import { copyButton } from "../dialog/dialog";
-import { append, h, replace, type Disposal } from "../dom";
+import { append, h, redraw, replace, type Disposal } from "../dom";
 import { bytes, clock, cores, instant, option, seconds, whole } from "../format";
 import { client, isAdministrator, refreshServer, server, statementsRun, stream } from "../store";
 import { button, loaded, panel, table } from "./parts";
@@ -84,12 +84,12 @@ function volumesPanel(disposal: Disposal, may: boolean): HTMLElement {
     const text = JSON.stringify(volumes);
     if (text === shown) return;
     shown = text;
-    replace(body, table<Volume>("Volumes", [
+    redraw(body, table<Volume>("Volumes", [
       { head: "Name", cell: (row) => h("strong", null, row.name) },
       { head: "IOPS limit", figure: true, cell: (row) => whole(row.iops_limit) },
       { head: "Promised", figure: true, cell: (row) => whole(row.promised_iops) },
       { head: "Calibrated", figure: true, cell: (row) => whole(row.calibrated_iops) },
-      { head: "", cell: (row) => h("span", { class: `state state-${row.calibration === "fresh" ? "active" : "held"}` }, row.calibration === "none" ? "not calibrated" : `${row.calibration} calibration`) },
+      { head: "Calibration", cell: (row) => h("span", { class: `state state-${row.calibration === "fresh" ? "active" : "held"}` }, row.calibration) },
       ...(may ? [{ head: "", cell: (row: Volume) => labelled(button("Limit", () => alterVolume(row.name, row.iops_limit, () => void refreshServer()), "button-small"), `Limit volume ${row.name}`) }] : []),
     ], volumes, "No volume."));
   };

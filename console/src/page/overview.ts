@@ -5,9 +5,9 @@ import { span } from "../chart/plot";
 import { palette } from "../colour/theme";
 import { append, h, setText, type Disposal } from "../dom";
 import { bytes, clock, cores, count, seconds, whole } from "../format";
-import { BAND_OTHERS, BAND_SYSTEM, BANDS, byteSplits, niceBytes, SYSTEM_ID } from "../live/frames";
+import { BAND_OTHERS, BAND_SYSTEM, BANDS, byteSplits, niceBytes } from "../live/frames";
 import { href } from "../router";
-import { picked, places, server, stream } from "../store";
+import { picked, places, server, stream, systemTenant } from "../store";
 import { TenantTable } from "../table/tenants";
 
 const CHART_PX = 190;
@@ -125,7 +125,7 @@ function quarters(top: number): number[] {
 
 function pickBand(band: number): void {
   if (band === BAND_OTHERS) return;
-  const holder = band === BAND_SYSTEM ? { id: SYSTEM_ID, name: "system" } : places.value[band - 1];
+  const holder = band === BAND_SYSTEM ? systemTenant() : places.value[band - 1];
   if (!holder) return;
   picked.set(picked.value?.id === holder.id ? null : { id: holder.id, name: holder.name });
 }

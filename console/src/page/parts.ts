@@ -1,7 +1,7 @@
 /** Pieces that several pages are made of. */
 import { ApiError } from "../api/client";
 import { errorBox } from "../dialog/dialog";
-import { h, replace, type Child, type Disposal } from "../dom";
+import { h, redraw, replace, type Child, type Disposal } from "../dom";
 
 export interface TableColumn<T> {
   head: string;
@@ -14,9 +14,9 @@ export interface TableColumn<T> {
 export function table<T>(label: string, columns: readonly TableColumn<T>[], rows: readonly T[], empty: string, rowClass?: (row: T) => string): HTMLElement {
   if (rows.length === 0) return h("p", { class: "empty" }, empty);
   const kind = (column: TableColumn<T>): string => `${column.figure ? "figure" : ""} ${column.wide ? "wide" : ""}`.trim();
-  return h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": label },
+  return h("div", { class: "table-scroll", tabindex: "0", role: "group", "aria-label": label },
     h("table", { class: "table" }, h("caption", { class: "visually-hidden" }, label),
-      h("thead", null, h("tr", null, ...columns.map((column) => h("th", { scope: "col", class: kind(column) }, column.head)))),
+      h("thead", null, h("tr", null, ...columns.map((column) => h("th", { scope: "col", class: kind(column) }, column.head === "" ? h("span", { class: "visually-hidden" }, "Actions") : column.head)))),
       h("tbody", null, ...rows.map((row) => h("tr", { class: rowClass?.(row) ?? "" }, ...columns.map((column) => h("td", { class: kind(column) }, column.cell(row))))))));
 }
 
@@ -41,10 +41,10 @@ export function loaded<T>(body: HTMLElement, disposal: Disposal, period_ms: numb
       const value = await load();
       if (disposal.signal.aborted) return;
       const text = JSON.stringify(value);
-      // What did not change is left alone: a selection or a focus in it stays. While the reader is in it with the keyboard or has text selected, it waits, too.
-      if (text !== shown && !holdsReader(body)) {
+      // What did not change is left alone, and so is text that the reader has selected.
+      if (text !== shown && !holdsSelection(body)) {
         shown = text;
-        replace(body, show(value));
+        redraw(body, show(value));
       }
     } catch (error) {
       if (disposal.signal.aborted) return;
@@ -60,11 +60,9 @@ export function loaded<T>(body: HTMLElement, disposal: Disposal, period_ms: numb
   return { again: () => void again() };
 }
 
-function holdsReader(body: HTMLElement): boolean {
+function holdsSelection(body: HTMLElement): boolean {
   const selection = getSelection();
-  const selects = selection !== null && !selection.isCollapsed && body.contains(selection.anchorNode);
-  const focused = document.activeElement;
-  return selects || (focused !== null && focused !== body && body.contains(focused) && focused.matches("button, input, select, a"));
+  return selection !== null && !selection.isCollapsed && body.contains(selection.anchorNode);
 }
 
 export function button(label: Child, onclick: () => void, kind = ""): HTMLButtonElement {

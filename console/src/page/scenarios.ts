@@ -3,7 +3,7 @@ import { ApiError } from "../api/client";
 import type { ClientGroup, Demo, ShapeKind, Workload } from "../api/types";
 import { errorBox } from "../dialog/dialog";
 import { field } from "../dialog/options";
-import { append, h, icon, replace, setText, type Disposal } from "../dom";
+import { append, h, icon, redraw, replace, setText, type Disposal } from "../dom";
 import { count, millis, NONE, seconds } from "../format";
 import { client, isAdministrator, stream } from "../store";
 import { toast } from "../toast";
@@ -53,9 +53,9 @@ export function scenariosPage(main: HTMLElement, disposal: Disposal): void {
     const key = JSON.stringify([demo.stories, running?.story, running?.speed, running?.step]);
     if (key !== drawn) {
       drawn = key;
-      replace(stories.body, storyCards(demo, may), progress, running ? storySteps(running) : null);
+      redraw(stories.body, storyCards(demo, may), progress, running ? storySteps(running) : null);
     }
-    if (!groups.body.contains(document.activeElement) || document.activeElement === document.body) replace(groups.body, groupTable(demo.groups, may));
+    redraw(groups.body, groupTable(demo.groups, may));
   };
   disposal.add(stream.demo.watch(show));
   show(stream.demo.value);

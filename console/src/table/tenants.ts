@@ -15,6 +15,7 @@ import { PAGE_ROWS, RowWindow } from "./window";
 const ROW_PX = 30;
 const BEYOND = 8;
 const REFRESH_MS = 2000;
+const FETCH_MS = 100;
 
 interface RowElements {
   root: HTMLElement;
@@ -43,6 +44,9 @@ export class TenantTable {
   #total = 0;
   #scrolled_ms = 0;
   #frame = 0;
+  #asked_ms = -Infinity;
+  #later: ReturnType<typeof setTimeout> | undefined;
+  #said: string | null = null;
 
   constructor(disposal: Disposal) {
     const search = h("input", { type: "search", class: "search", placeholder: "Search tenants", "aria-label": "Search tenants", autocomplete: "off", spellcheck: "false" });
@@ -82,6 +86,7 @@ export class TenantTable {
     disposal.add(() => observer.disconnect());
     disposal.add(() => cancelAnimationFrame(this.#frame));
     disposal.add(() => this.#request.abort());
+    disposal.add(() => clearTimeout(this.#later));
     disposal.every(REFRESH_MS, () => this.#refresh());
     for (const signal of [picked, places, palette]) disposal.add((signal as { watch(run: () => void): () => void }).watch(() => this.#schedule()));
     disposal.add(stream.changed.watch((changed) => {
@@ -102,6 +107,7 @@ export class TenantTable {
     this.#request = new AbortController();
     this.#loading.clear();
     this.#window.clear();
+    this.#asked_ms = -Infinity;
     this.#active = 0;
     this.#scroller.scrollTop = 0;
     for (const [key, head] of this.#heads) head.setAttribute("aria-sort", key !== sort ? "none" : order === "asc" ? "ascending" : "descending");
@@ -119,9 +125,22 @@ export class TenantTable {
     this.#frame = requestAnimationFrame(() => {
       this.#frame = 0;
       this.#draw();
-      const [from, to] = this.#range();
-      for (const page of this.#window.pages(from, to, "absent")) void this.#fetch(page);
+      this.#fetchAbsent();
     });
+  }
+
+  /** What is in view and not here; while it is scrolled, not for each frame, so that what only flies by is not asked for. */
+  #fetchAbsent(): void {
+    const wait_ms = this.#asked_ms + FETCH_MS - performance.now();
+    clearTimeout(this.#later);
+    if (wait_ms > 0) {
+      this.#later = setTimeout(() => this.#fetchAbsent(), wait_ms);
+      return;
+    }
+    const [from, to] = this.#range();
+    const absent = this.#window.pages(from, to, "absent");
+    if (absent.length > 0) this.#asked_ms = performance.now();
+    for (const page of absent) void this.#fetch(page);
   }
 
   #refresh(now = false): void {
@@ -151,6 +170,8 @@ export class TenantTable {
   }
 
   #say(text: string | null, again = false): void {
+    if (text === this.#said) return;
+    this.#said = text;
     this.#message.hidden = text === null;
     replace(this.#message, text === null ? null : h("p", null, text), again && h("button", { type: "button", class: "button", onclick: () => this.#restart(this.#search, this.#sort, this.#order) }, "Try again"));
   }

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Directory for a local socket too, as in `psql -h DIR -p PORT`
     #[arg(long, value_name = "DIR")]
     socket_dir: Option<PathBuf>,
-    /// Address of /healthz and /metrics over HTTP
+    /// Address of the console, /healthz and /metrics, over HTTP and HTTPS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8433", conflicts_with = "no_admin")]
     admin_listen: SocketAddr,
     /// No HTTP at all
@@ -152,6 +152,9 @@ fn announce(env: &Env, server: &Server) {
         server.worker_count(),
         env.io_backend()
     );
+    if let Some(address) = server.admin_address() {
+        println!("the console is on http://{address}/");
+    }
     if let Some(file) = server.admin_password_file() {
         println!("the password of admin is in {}", file.display());
     }

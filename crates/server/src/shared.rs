@@ -128,6 +128,13 @@ impl Shared {
         self.workers.iter().filter_map(move |seat| seat.handle.account_if_known(tenant))
     }
 
+    /// Charges the server's own tenant for processor time that a thread took which is no worker.
+    pub(crate) fn charge_system(&self, used: Nanos) {
+        if used > Nanos(0) {
+            self.workers[0].handle.charge(TenantId::SYSTEM, used);
+        }
+    }
+
     /// The processor time of each tenant that has had any, on all workers.
     pub(crate) fn used_by_tenant(&self) -> FxHashMap<TenantId, Nanos> {
         let mut used: FxHashMap<TenantId, Nanos> = FxHashMap::default();

@@ -3,6 +3,7 @@
 //!
 //! Truth are the tables of the schema `rowhouse` of the system tenant; the registry and the sizes are their image in memory.
 
+mod administering;
 mod catalogue;
 mod checkpoints;
 mod claims;
@@ -30,11 +31,13 @@ pub(crate) mod statements;
 
 use base::{SqlError, SqlState};
 
+pub(crate) use administering::administer;
 pub(crate) use catalogue::load as load_catalogue;
 pub(crate) use claims::{Claims, Subject};
 pub(crate) use eviction::evict;
 pub(crate) use head_start::{HeadStartRun, HeadStartThread, HeadStarts};
 pub(crate) use home::Home;
+pub(crate) use internal::{Notice, literal};
 pub(crate) use maintenance::{forget_lost, keep_log, maintain, recover_tails, shut_down};
 pub(crate) use memory_promise::set_memory_prices;
 pub use offline::{KnownTenant, known_tenants};

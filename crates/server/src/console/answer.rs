@@ -46,6 +46,14 @@ impl Refusal {
         )
     }
 
+    /// 404 if the error is one of these, which then tell of what is in the address.
+    pub(super) fn or_missing(mut self, states: &[SqlState]) -> Refusal {
+        if states.contains(&self.error.state()) {
+            self.status = StatusCode::NOT_FOUND;
+        }
+        self
+    }
+
     pub(super) fn with_hint(mut self, hint: &str) -> Refusal {
         self.error = self.error.with_hint(hint);
         self

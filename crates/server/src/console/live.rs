@@ -66,14 +66,18 @@ impl Live {
         }
     }
 
-    /// Makes a frame each second.
+    /// Makes a frame each second, and has what the thread took since the one before charged.
     pub(super) async fn keep(&self, console: &Console) {
         let mut next = tokio::time::interval(FRAME_EVERY);
         next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // All that this thread does is the server's own work.
+        let mut charged = console.env.clock.thread_cpu();
         loop {
             next.tick().await;
             let Some(shared) = console.shared.upgrade() else { return };
             self.look(&shared);
+            let used = console.env.clock.thread_cpu();
+            shared.charge_system(used - std::mem::replace(&mut charged, used));
         }
     }
 

@@ -8,20 +8,26 @@
 //! Whatever takes long is awaited, or done on a thread of its own (`aside`): this one serves everybody.
 
 mod answer;
+mod aside;
 mod assets;
+mod changes;
 mod extension;
 mod frames;
 mod guard;
+mod ledger;
 mod live;
 mod login;
 mod logins;
 mod openapi;
 mod query;
+mod reports;
 mod routes;
 mod sampler;
 mod sent;
 mod server;
 mod shown_frame;
+mod sql_text;
+mod tenant;
 mod tenants;
 mod throttle;
 
@@ -32,6 +38,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use base::Nanos;
 use env::Env;
+use tokio::sync::Semaphore;
 
 pub use extension::{ConsoleEvents, ConsoleExtension};
 pub(crate) use routes::router;
@@ -59,6 +66,8 @@ pub(crate) struct Console {
     throttle: Mutex<Throttle>,
     extension: ConsoleExtension,
     live: Live,
+    /// Places for threads that read.
+    aside: Arc<Semaphore>,
     tenants: Mutex<TenantTable>,
     /// The wall's clock less the monotonic one at the start, in milliseconds.
     wall_offset_ms: i64,
@@ -82,6 +91,7 @@ impl Console {
             throttle: Mutex::new(Throttle::new()),
             extension: shared.config.console.clone(),
             live: Live::new(shared),
+            aside: Arc::new(Semaphore::new(aside::ASIDE_MAX)),
             tenants: Mutex::default(),
             wall_offset_ms: (wall - (now.0 / 1000).cast_signed()) / 1000,
             started: now,

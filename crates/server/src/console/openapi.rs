@@ -65,7 +65,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         Answered::Nothing => ("204", json!({ "description": "" })),
         Answered::Csv => ("200", json!({ "description": "", "content": content("text/csv", text()) })),
         Answered::Events => {
-            ("200", json!({ "description": "", "content": content("text/event-stream", text()) }))
+            ("200", json!({ "description": "", "content": content("text/event-stream", schema("Frame")) }))
         }
     };
     let refused =

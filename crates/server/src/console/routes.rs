@@ -6,11 +6,13 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use super::answer::Refusal;
 use super::sent::BODY_LEN_MAX;
-use super::{Console, assets, guard, live, login, openapi, server, tenants};
+use super::{
+    Console, assets, changes, guard, ledger, live, login, openapi, reports, server, tenant, tenants,
+};
 
 /// What an address is answered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,15 @@ impl Endpoint {
         Endpoint { answered: Answered::Json(schema), ..Endpoint::new(Method::GET, path, handler) }
     }
 
+    /// One statement of the administrator's.
+    fn changes(method: Method, path: &'static str, handler: MethodRouter<Arc<Console>>) -> Endpoint {
+        Endpoint {
+            answered: Answered::Json("Change"),
+            query: DRY_RUN,
+            ..Endpoint::new(method, path, handler)
+        }
+    }
+
     fn is(mut self, summary: &'static str) -> Endpoint {
         self.summary = summary;
         self
@@ -70,6 +81,31 @@ impl Endpoint {
         self
     }
 }
+
+const DRY_RUN: &[Parameter] =
+    &[("dry_run", "boolean", "Answer with the SQL alone, of which nothing but the syntax is checked")];
+
+const LEDGER: &[Parameter] = &[
+    ("tenant", "string", "Of this one alone"),
+    ("resource", "string", "cpu, io, memory or work_memory"),
+    ("cause", "string", "Broken by overbooked, system, neighbour or device"),
+    ("broken", "boolean", "Whether the promise was broken"),
+    ("from_ms", "integer", "That began then or later"),
+    ("to_ms", "integer", "That began before"),
+    ("granularity", "string", "interval for the last hour, minute for 30 days"),
+];
+
+const LEDGER_PAGE: &[Parameter] = &[
+    LEDGER[0],
+    LEDGER[1],
+    LEDGER[2],
+    LEDGER[3],
+    LEDGER[4],
+    LEDGER[5],
+    LEDGER[6],
+    ("offset", "integer", "Rows to leave out"),
+    ("limit", "integer", "Rows at most, to 1000"),
+];
 
 /// All of them.
 pub(super) fn endpoints() -> Vec<Endpoint> {
@@ -100,8 +136,67 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                 ("history", "integer", "Seconds of frames to begin with, to 600"),
             ])
             .answers(Answered::Events),
+        Endpoint::get("/api/tenants/{name}", get(tenant::detail), "TenantDetail")
+            .is("A tenant with its options, its cache-size curve and what its tasks waited for"),
+        Endpoint::get("/api/tenants/{name}/sessions", get(tenant::sessions), "Sessions").is("Its sessions"),
+        Endpoint::get("/api/tenants/{name}/statements", get(tenant::statements), "Statements")
+            .is("Its statements that took the most, by their normal texts")
+            .query(&[("by", "string", "cpu, io or calls"), ("limit", "integer", "Rows at most, to 500")]),
+        Endpoint::get("/api/tenants/{name}/locks", get(tenant::locks), "Locks")
+            .is("Locks that its sessions have and wait for"),
+        Endpoint::get("/api/tenants/{name}/advise", get(tenant::advise), "Rows")
+            .is("What to promise it: the columns of rowhouse.advise")
+            .query(&[("p99_ms", "number", "A goal: 99 of 100 statements take no longer")]),
+        Endpoint::changes(Method::POST, "/api/tenants/{name}/sessions/{pid}/cancel", post(tenant::cancel))
+            .is("Cancel what a session runs")
+            .query(&[])
+            .answers(Answered::Json("Signalled")),
+        Endpoint::changes(
+            Method::POST,
+            "/api/tenants/{name}/sessions/{pid}/terminate",
+            post(tenant::terminate),
+        )
+        .is("End a session")
+        .query(&[])
+        .answers(Answered::Json("Signalled")),
         Endpoint::get("/api/sizes", get(server::sizes), "Rows").is("SHOW SIZES"),
         Endpoint::get("/api/runaway-rules", get(server::runaway_rules), "Rows").is("SHOW RUNAWAY RULES"),
+        Endpoint::get("/api/ledger", get(ledger::ledger), "Ledger")
+            .is("The ledger, newest rows first")
+            .query(LEDGER_PAGE),
+        Endpoint::get("/api/ledger.csv", get(ledger::csv), "Rows")
+            .is("All rows of the ledger that are wanted, newest first")
+            .query(LEDGER)
+            .answers(Answered::Csv),
+        Endpoint::get("/api/reports/{name}", get(reports::report), "Report")
+            .is("How a tenant's promises were kept in a month")
+            .query(&[("month", "string", "As 2026-11, by UTC")]),
+        Endpoint::changes(Method::POST, "/api/tenants", post(changes::create_tenant))
+            .is("CREATE TENANT")
+            .body("NewTenant"),
+        Endpoint::changes(Method::PATCH, "/api/tenants/{name}", patch(changes::alter_tenant))
+            .is("ALTER TENANT: one of options, worker and name")
+            .body("ChangedTenant"),
+        Endpoint::changes(Method::DELETE, "/api/tenants/{name}", delete(changes::drop_tenant))
+            .is("DROP TENANT"),
+        Endpoint::changes(Method::POST, "/api/sizes", post(changes::create_size))
+            .is("CREATE SIZE")
+            .body("Named"),
+        Endpoint::changes(Method::PATCH, "/api/sizes/{name}", patch(changes::alter_size))
+            .is("ALTER SIZE")
+            .body("ChangedOptions"),
+        Endpoint::changes(Method::DELETE, "/api/sizes/{name}", delete(changes::drop_size)).is("DROP SIZE"),
+        Endpoint::changes(Method::PATCH, "/api/server", patch(changes::alter_server))
+            .is("ALTER SERVER")
+            .body("ChangedOptions"),
+        Endpoint::changes(Method::PATCH, "/api/volumes/{name}", patch(changes::alter_volume))
+            .is("ALTER VOLUME")
+            .body("ChangedOptions"),
+        Endpoint::changes(Method::POST, "/api/runaway-rules", post(changes::create_rule))
+            .is("CREATE RUNAWAY RULE")
+            .body("Named"),
+        Endpoint::changes(Method::DELETE, "/api/runaway-rules/{name}", delete(changes::drop_rule))
+            .is("DROP RUNAWAY RULE"),
     ]
 }
 

@@ -71,6 +71,8 @@ pub(super) enum Message {
     Arrive(Box<Arrival>),
     SetPolicy(Policy),
     Forget(TenantId),
+    /// Processor time that a thread which stands in no queue took for a tenant.
+    Charge(TenantId, Nanos),
     /// An analytical thread waits for leave to read or write.
     AskIo(IoAsked),
     /// What had leave has ended.
@@ -283,6 +285,11 @@ impl WorkerHandle {
     /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.
     pub fn forget(&self, tenant: TenantId) {
         self.0.send(Message::Forget(tenant));
+    }
+
+    /// Charges a tenant for processor time that a thread took for it which stands in none of this worker's queues.
+    pub(crate) fn charge(&self, tenant: TenantId, used: Nanos) {
+        self.0.send(Message::Charge(tenant, used));
     }
 
     /// The tenant's account on this worker, made if needed: what it used, readable at any time.

@@ -72,6 +72,17 @@ fn other_threads_spawn_wake_and_stop() {
 }
 
 #[test]
+fn what_a_thread_outside_took_is_charged_by_the_worker() {
+    let (_env, mut worker) = worker();
+    let handle = worker.handle();
+    assert_eq!(handle.account(A).used(), Nanos(0));
+    handle.charge(A, Nanos::from_millis(3));
+    handle.charge(A, Nanos::from_millis(4));
+    turn_until(&mut worker, || handle.account(A).used() >= Nanos::from_millis(7));
+    assert_eq!(handle.account(A).used(), Nanos::from_millis(7), "by nothing else");
+}
+
+#[test]
 fn panic_ends_its_task_alone() {
     let (_env, mut worker) = worker();
     let handle = worker.handle();

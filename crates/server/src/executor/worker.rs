@@ -344,6 +344,10 @@ impl Worker {
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),
                 Message::SetPolicy(policy) => queues.set_policy(policy, self.local.now.get()),
+                Message::Charge(tenant, used) => {
+                    let account = self.local.shared.account(tenant);
+                    queues.charge_exact(&account, used, self.local.now.get());
+                }
                 Message::Forget(tenant) => {
                     if queues.is_idle(tenant) && self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());

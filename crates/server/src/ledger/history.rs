@@ -11,6 +11,7 @@
 //! without a lock: what is being appended meanwhile is not whole yet and is left out.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ const DIR: &str = "ledger";
 const SUFFIX: &str = ".rollup";
 const HEAD_LEN: usize = 8;
 const MINUTES_A_DAY: u32 = 24 * 60;
+const MS_PER_DAY: i64 = MINUTES_A_DAY as i64 * 60_000;
 
 /// Where the files are. Cheap to clone.
 #[derive(Clone)]
@@ -66,6 +68,27 @@ impl History {
             self.disk.list(&self.dir)?.iter().filter_map(|entry| day(&entry.name)).collect();
         days.sort_unstable();
         Ok(days)
+    }
+
+    /// The days there are that have minutes of a range, in milliseconds since 1970; in order.
+    pub(super) fn days_within(&self, range_ms: &Range<i64>) -> io::Result<Vec<u32>> {
+        let mut days = self.days()?;
+        // A stretch that was merged begins in its day.
+        let ms = |day: u32| i64::from(day) * MS_PER_DAY;
+        days.retain(|day| ms(*day) < range_ms.end && ms(day + 1) > range_ms.start);
+        Ok(days)
+    }
+
+    /// What a day has of a tenant, or of all for `None`. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be read. One that was dropped meanwhile has nothing.
+    pub(super) fn read_day(&self, day: u32, of: Option<TenantId>) -> io::Result<RollUpBlock> {
+        match self.blocks(day, of) {
+            Ok((blocks, _)) => Ok(RollUpBlock::merged(blocks, 1)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RollUpBlock::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The blocks of a day that are whole, what they have of the tenant (`None`: of all), and the bytes they take. What is damaged ends the file.

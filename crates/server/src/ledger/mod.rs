@@ -25,7 +25,8 @@ use sql::session::LedgerRows;
 
 pub(crate) use collect::LedgerThread;
 pub(crate) use history::History;
-use published::{Published, View};
+use published::Published;
+pub(crate) use published::View;
 pub(crate) use recent::{Recent, RecentIntervals, RecentResource};
 pub(crate) use statement_totals::{BOUNDS as STATEMENT_BOUNDS, StatementTotals};
 pub(crate) use totals::{LedgerFigures, ResourceTotals, Totals};
@@ -69,6 +70,11 @@ impl Ledger {
     /// What a session may see of it: its own tenant's, or all for `None`.
     pub(crate) fn view(&self, shared: &Arc<Shared>, of: Option<TenantId>) -> Arc<dyn LedgerRows> {
         Arc::new(View::new(self.published(), shared, of))
+    }
+
+    /// As [`Ledger::view`], for the console.
+    pub(crate) fn history_view(&self, shared: &Arc<Shared>, of: Option<TenantId>) -> View {
+        View::new(self.published(), shared, of)
     }
 
     /// All rows, oldest first.

@@ -1,5 +1,6 @@
 //! What the ledger's thread made known last, and how a session sees it.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
@@ -70,7 +71,7 @@ impl WallClock {
 }
 
 /// The ledger as one session may see it, taken at one instant.
-pub(super) struct View {
+pub(crate) struct View {
     published: Arc<Published>,
     history: History,
     clock: WallClock,
@@ -92,6 +93,34 @@ impl View {
 
     fn shows(&self, tenant: TenantId) -> bool {
         self.of.is_none_or(|of| tenant == of)
+    }
+
+    /// The rows of the last hour, oldest first.
+    pub(crate) fn ledger_rows(&self) -> Vec<LedgerEntry> {
+        LedgerRows::ledger(self)
+    }
+
+    /// Calls `each` with the rows by the minute of one day after the other, the newest first, as far as a day has any of the range (in
+    /// milliseconds since 1970), until it says to stop. Has one day in memory at a time. Blocks.
+    ///
+    /// # Errors
+    /// 58030: a file cannot be read.
+    pub(crate) fn history_by_day(
+        &self,
+        range_ms: &Range<i64>,
+        each: &mut dyn FnMut(Vec<HistoryEntry>) -> bool,
+    ) -> SqlResult<()> {
+        for day in self.history.days_within(range_ms).map_err(unreadable)?.into_iter().rev() {
+            let rows = self.history.read_day(day, self.of).map_err(unreadable)?.rows;
+            let entry = |row: &RollUpRow| {
+                let name = self.published.names.get(row.tenant)?;
+                Some(history_of(row, name, &self.published.volumes))
+            };
+            if !each(rows.iter().filter_map(entry).collect()) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Statements that stream a tenant: BACKUP, RESTORE, CREATE TENANT … FROM TEMPLATE.
 
-use base::{SqlError, SqlResult, SqlState};
+use base::SqlResult;
 use pgproto::backend;
 use pgproto::frontend::Frontend;
 use sql::session::{CopyShape, Format, HostOutcome, HostStatement, Reply};
@@ -8,6 +8,7 @@ use sql::session::{CopyShape, Format, HostOutcome, HostStatement, Reply};
 use super::connection::{Connection, End};
 use super::drive::Failed;
 use super::watch::StatementPatience;
+use crate::tenants::restoring::Restoring;
 use crate::tenants::{copying, restoring, statements};
 
 impl Connection {
@@ -33,28 +34,14 @@ impl Connection {
                 self.restoring = Some(restoring::from_client(&self.shared, name, options)?);
                 Ok(HostOutcome::CopyIn("RESTORE TENANT"))
             }
-            HostStatement::CreateTenant {
-                name,
-                template: Some(template),
-                options,
-                owner,
-                password,
-                if_not_exists,
-            } => {
-                if owner.is_some() || password.is_some() {
-                    return Err(SqlError::unsupported(
-                        "OWNER or PASSWORD with a template, whose roles are copied,",
-                    )
-                    .into());
-                }
-                let notices = match statements::check_name(&self.shared, &name) {
-                    Err(there) if if_not_exists && there.state() == SqlState::DUPLICATE_DATABASE => {
-                        vec![statements::skipped(&there)]
+            copied @ HostStatement::CreateTenant { template: Some(_), .. } => {
+                let copy = statements::template::begin(&self.shared, copied)?;
+                let notices = match copy.making {
+                    Ok(making) => {
+                        self.copy_template(making, patience).await?;
+                        statements::warnings_of_new(&self.shared, &copy.name)
                     }
-                    _ => {
-                        self.copy_template(name.clone(), &template, options, patience).await?;
-                        statements::warnings_of_new(&self.shared, &name)
-                    }
+                    Err(skipped) => vec![skipped],
                 };
                 Ok(HostOutcome::Done { tag: "CREATE TENANT", notices })
             }
@@ -94,12 +81,9 @@ impl Connection {
 
     async fn copy_template(
         &mut self,
-        name: String,
-        template: &str,
-        options: Vec<(String, String)>,
+        mut making: Restoring,
         patience: &StatementPatience,
     ) -> Result<(), Failed> {
-        let mut making = restoring::from_template(&self.shared, name, template, options)?;
         match self.race_with_client(patience, making.outcome()).await {
             Ok(made) => Ok(made?),
             // Made before it could be interrupted, the tenant is there.

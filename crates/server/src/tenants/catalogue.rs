@@ -26,7 +26,8 @@ use crate::shared::Shared;
 /// Rows of the table read by one statement.
 const LOADED_AT_ONCE: usize = 1_000;
 
-fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
+/// The home of the server's own tenant.
+pub(super) fn system(shared: &Shared) -> SqlResult<Arc<Home>> {
     let entry = shared.tenants.get(TenantId::SYSTEM);
     Ok(entry.ok_or_else(|| SqlError::internal("the system tenant is missing"))?.home.clone())
 }

@@ -1,10 +1,12 @@
-//! Statements the server itself runs in a tenant, as an ordinary session of the administrator would.
+//! Statements the server itself runs in a tenant, as an ordinary session of the administrator would; those of the administrator's database
+//! ([`super::administering`]) among them.
 
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult};
+use futures::future::BoxFuture;
 use pgproto::client;
-use sql::session::{AnalyticEvent, Pause, Session, SessionStart};
+use sql::session::{AnalyticEvent, HostOutcome, HostStatement, Pause, Session, SessionStart};
 
 use super::{ADMINISTRATOR, Home, SYSTEM_DATABASE};
 use crate::executor::{self, Background};
@@ -14,15 +16,49 @@ use crate::shared::Shared;
 /// A row as text.
 pub(crate) type TextRow = Vec<Option<String>>;
 
+/// Carries out a statement of the administrator's.
+pub(super) type CarryOut<'c> =
+    &'c (dyn Fn(HostStatement) -> BoxFuture<'static, SqlResult<HostOutcome>> + Send + Sync);
+
+/// Where the administrator's statements have no place: what carries them out runs statements here.
+fn refuse(_: HostStatement) -> BoxFuture<'static, SqlResult<HostOutcome>> {
+    Box::pin(async { Err(SqlError::unsupported("an administrator's statement here")) })
+}
+
+/// What is told beside a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Notice {
+    /// `WARNING`, `NOTICE` and the like.
+    pub(crate) severity: String,
+    pub(crate) message: String,
+    pub(crate) detail: Option<String>,
+}
+
+/// What statements were answered with.
+#[derive(Default, Debug)]
+pub(crate) struct Answered {
+    /// Of all results.
+    pub(crate) rows: Vec<TextRow>,
+    pub(crate) notices: Vec<Notice>,
+}
+
 /// Runs `sql` in the tenant at `home` and gives all rows of its results. After `Ok` its changes are durable. May be
 /// called from any thread.
 pub(crate) async fn query(shared: &Arc<Shared>, home: &Arc<Home>, sql: String) -> SqlResult<Vec<TextRow>> {
     let (task_shared, task_home) = (shared.clone(), home.clone());
-    let task = home.spawn(async move { run(&task_shared, &task_home, &sql).await });
-    task.await.unwrap_or_else(|| Err(SqlError::internal("an internal statement did not finish")))
+    let task = home.spawn(async move { run(&task_shared, &task_home, &sql, &refuse).await });
+    let answered =
+        task.await.unwrap_or_else(|| Err(SqlError::internal("an internal statement did not finish")));
+    Ok(answered?.rows)
 }
 
-async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec<TextRow>> {
+/// Runs `sql` in the tenant at `home`, where the caller is, the administrator's statements by `carry_out`. After `Ok` its changes are durable.
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    home: &Arc<Home>,
+    sql: &str,
+    carry_out: CarryOut<'_>,
+) -> SqlResult<Answered> {
     home.open().await?;
     let control = Control::internal(home.id());
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
@@ -37,18 +73,19 @@ async fn run(shared: &Arc<Shared>, home: &Arc<Home>, sql: &str) -> SqlResult<Vec
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();
-    let outcome = drive(shared, home, &mut session, sql, &mut output).await;
+    let outcome = drive(shared, home, carry_out, &mut session, sql, &mut output).await;
     home.with(|home| session.end(home))?;
     outcome?;
     if let Some(observed) = session.observed() {
         home.wait_durable(observed).await?;
     }
-    rows(&output.take())
+    answered(&output.take())
 }
 
 async fn drive(
     shared: &Shared,
     home: &Arc<Home>,
+    carry_out: CarryOut<'_>,
     session: &mut Session,
     sql: &str,
     output: &mut Output,
@@ -66,7 +103,7 @@ async fn drive(
             Pause::Sleep(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
             Pause::Slice(end) => home.wait_durable(end).await?,
-            Pause::Host(_) => return Err(SqlError::unsupported("an administrator's statement here")),
+            Pause::Host(statement) => session.host_done(carry_out(statement).await),
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();
                 let events =
@@ -84,16 +121,29 @@ async fn drive(
     }
 }
 
-fn rows(mut messages: &[u8]) -> SqlResult<Vec<TextRow>> {
-    let mut rows = Vec::new();
+fn answered(mut messages: &[u8]) -> SqlResult<Answered> {
+    let mut answered = Answered::default();
     while let Some(message) = client::next(messages)? {
-        if message.tag == b'D' {
-            let text = |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
-            rows.push(client::data_row(message.body)?.into_iter().map(text).collect());
+        match message.tag {
+            b'D' => {
+                let text =
+                    |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
+                answered.rows.push(client::data_row(message.body)?.into_iter().map(text).collect());
+            }
+            b'N' => answered.notices.push(notice(message.body)?),
+            _ => {}
         }
         messages = &messages[message.wire_len()..];
     }
-    Ok(rows)
+    Ok(answered)
+}
+
+fn notice(body: &[u8]) -> SqlResult<Notice> {
+    let fields = client::report_fields(body)?;
+    let field =
+        |wanted: u8| fields.iter().find(|(code, _)| *code == wanted).map(|(_, text)| (*text).to_owned());
+    let severity = field(b'V').or_else(|| field(b'S')).unwrap_or_default();
+    Ok(Notice { severity, message: field(b'M').unwrap_or_default(), detail: field(b'D') })
 }
 
 /// `text` as an SQL literal.

@@ -10,6 +10,7 @@ mod runaway;
 mod server;
 mod show;
 mod size;
+pub(crate) mod template;
 
 use std::sync::Arc;
 
@@ -62,6 +63,39 @@ pub(crate) async fn run(
     let outcome = carry_out(shared, statement).await?;
     changed.into_iter().for_each(|what| shared.administered.note(what));
     Ok(outcome)
+}
+
+/// As [`run`], for those that take their time too, with nobody who could interrupt them.
+///
+/// # Errors
+/// As [`run`]; 0A000 for those that send or take data.
+pub(crate) async fn run_to_end(
+    shared: &Arc<Shared>,
+    control: &Control,
+    statement: HostStatement,
+) -> SqlResult<HostOutcome> {
+    authorize(control)?;
+    match statement {
+        HostStatement::MoveTenant { name, worker } => {
+            place(shared, &name, worker).await?;
+            Ok(HostOutcome::Done { tag: "ALTER TENANT", notices: Vec::new() })
+        }
+        HostStatement::CreateTenant { template: Some(_), .. } => {
+            let copy = template::begin(shared, statement)?;
+            let notices = match copy.making {
+                Ok(mut making) => {
+                    making.outcome().await?;
+                    warnings_of_new(shared, &copy.name)
+                }
+                Err(skipped) => vec![skipped],
+            };
+            Ok(HostOutcome::Done { tag: "CREATE TENANT", notices })
+        }
+        HostStatement::BackupTenant { .. } | HostStatement::RestoreTenant { .. } => {
+            Err(SqlError::unsupported("BACKUP or RESTORE but over the wire"))
+        }
+        other => run(shared, control, other).await,
+    }
 }
 
 /// What a statement changes, once it has succeeded.

@@ -118,6 +118,14 @@ impl MemoryMeters {
         CURVE.iter().map(|quarters| size(*quarters)).zip(since.curve).collect()
     }
 
+    /// How many uses of pages [`MemoryMeters::curve`] is of, as sweeps see them: several between two visits are one. `None` where there is no curve.
+    pub fn references_of_curve(&self, tenant: TenantId) -> Option<u64> {
+        let mut known = self.lock();
+        let known = known.get_mut(&tenant)?;
+        let since = known.tally.read()?.since(known.curve_from.as_ref()?);
+        (known.terms.promised.0 > 0 && since.told >= EVIDENCE_MIN).then_some(since.references)
+    }
+
     /// Calls `each` for the tenants that are promised memory and whose counts can be read at this moment.
     pub fn for_each(&self, mut each: impl FnMut(TenantId, &MemoryTerms, &MemoryCounts)) {
         for (tenant, known) in self.lock().iter().filter(|(_, known)| known.terms.promised.0 > 0) {

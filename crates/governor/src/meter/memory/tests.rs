@@ -284,6 +284,7 @@ fn a_curve_is_of_what_came_since_its_promise_was_made() {
     let mut meter = MemoryMeter::new(pages(16), tally.clone()).expect("eight pages at least");
     go_round(&mut meter, 999);
     assert_eq!(meters.curve(TENANT), [], "too little is no evidence");
+    assert_eq!(meters.references_of_curve(TENANT), None);
     go_round(&mut meter, 1);
     let curve = meters.curve(TENANT);
     let sizes: Vec<ByteCount> = curve.iter().map(|(size, _)| *size).collect();
@@ -294,6 +295,8 @@ fn a_curve_is_of_what_came_since_its_promise_was_made() {
     // The same promise again changes nothing; another begins anew, with what is counted from there on.
     meters.set_terms(TENANT, terms(16), Nanos(1));
     assert_eq!(meters.curve(TENANT), curve);
+    let references = meters.references_of_curve(TENANT).expect("there is a curve");
+    assert!(curve.iter().all(|(_, io)| io.reads <= references), "{references}: {curve:?}");
     meters.set_terms(TENANT, terms(32), Nanos(2));
     assert_eq!(meters.curve(TENANT), []);
     let mut meter = MemoryMeter::new(pages(32), tally.clone()).expect("eight pages at least");

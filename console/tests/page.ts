@@ -1,0 +1,79 @@
+/** What tests do with the page, whoever serves it. */
+import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { expect, type Page } from "@playwright/test";
+
+const require = createRequire(import.meta.url);
+const SCREENS = fileURLToPath(new URL("../test-results/screens/", import.meta.url));
+export const WIDE = { width: 1280, height: 900 };
+export const NARROW = { width: 390, height: 844 };
+
+export async function signIn(page: Page, url: string, user = "admin", password = "secret"): Promise<void> {
+  await page.goto(url);
+  await page.getByLabel("User").fill(user);
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("navigation", { name: "Pages" })).toBeVisible();
+}
+
+/** Goes to a page of the console and waits for its heading. */
+export async function visit(page: Page, hash: string): Promise<void> {
+  await page.evaluate((to) => (location.hash = to), hash);
+  await expect(page.locator("main h1").first()).toBeAttached();
+}
+
+/** Until the stream has brought a frame. */
+export async function live(page: Page): Promise<void> {
+  await expect(page.locator(".connection")).toHaveText("Live");
+}
+
+/** Violations of the accessibility rules that axe checks (WCAG 2.1 A and AA, and best practices), as text. */
+export async function accessibility(page: Page): Promise<string[]> {
+  const source = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
+  await page.evaluate(source);
+  return page.evaluate(async () => {
+    const axe = (window as unknown as { axe: { run: (on: Document, options: object) => Promise<{ violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+    const { violations } = await axe.run(document, { runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] } });
+    return violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.slice(0, 3).map((node) => `  ${node.html.slice(0, 200)}\n  ${node.failureSummary.replaceAll("\n", " ").slice(0, 300)}`).join("\n")}`);
+  });
+}
+
+export async function screenshot(page: Page, name: string, whole = true): Promise<void> {
+  await page.screenshot({ path: `${SCREENS}${name}.png`, fullPage: whole });
+}
+
+/** How far the document is wider than the window: what would have to be scrolled sideways. */
+export function overflow(page: Page): Promise<number> {
+  return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+}
+
+/** Sum of unexpected layout shifts (as in Cumulative Layout Shift) during so many seconds. */
+export function layoutShift(page: Page, seconds: number): Promise<number> {
+  return page.evaluate((span) => new Promise<number>((resolve) => {
+    let sum = 0;
+    const observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[]) if (!entry.hadRecentInput) sum += entry.value;
+    });
+    observer.observe({ type: "layout-shift" });
+    setTimeout(() => {
+      observer.disconnect();
+      resolve(sum);
+    }, span * 1000);
+  }), seconds);
+}
+
+/** What a page must never do: errors on the console, and requests to anybody but `url`. Read after the test. */
+export function watchPage(page: Page, url: string): string[] {
+  const found: string[] = [];
+  page.on("pageerror", (error) => found.push(`error: ${error.message}`));
+  // The browser itself logs refused requests; what the page does about those, tests say.
+  page.on("console", (message) => message.type() === "error" && !message.text().startsWith("Failed to load resource") && found.push(`console: ${message.text()}`));
+  page.on("request", (request) => !request.url().startsWith(url) && !request.url().startsWith("data:") && found.push(`elsewhere: ${request.url()}`));
+  return found;
+}
+
+/** Colour of a swatch, as drawn. */
+export function colourOf(page: Page, selector: string): Promise<string> {
+  return page.locator(selector).first().evaluate((element) => getComputedStyle(element).backgroundColor);
+}

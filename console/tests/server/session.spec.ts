@@ -1,0 +1,61 @@
+// Who gets in, and who does not.
+import { signIn } from "../page";
+import { expect, test } from "./site";
+
+const READS = ["/api/session", "/api/server", "/api/tenants", "/api/sizes", "/api/runaway-rules", "/api/ledger", "/api/ledger.csv", "/api/live", "/api/tenants/system"];
+
+test("one signs in with the administrator's password, and out", async ({ page, site }) => {
+  await page.goto(site.url);
+  await page.getByLabel("User").fill("admin");
+  await page.getByLabel("Password").fill("not this");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("alert")).toContainText("do not match");
+  await signIn(page, site.url);
+  await page.reload();
+  await expect(page.getByRole("navigation", { name: "Pages" })).toBeVisible();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByRole("button", { name: "Sign in" })).toBeVisible();
+  await page.reload();
+  await expect(page.getByRole("button", { name: "Sign in" })).toBeVisible();
+});
+
+test("without a session nothing is told", async ({ request, site }) => {
+  for (const path of READS) expect((await request.get(site.url + path)).status(), path).toBe(401);
+});
+
+test("what comes from another site, or lacks the token, changes nothing", async ({ page, site }) => {
+  await signIn(page, site.url);
+  const change = (headers: Record<string, string>) => page.request.patch(`${site.url}/api/server`, { data: { options: { policy: "best_effort" } }, headers });
+  expect((await change({})).status()).toBe(403);
+  expect((await change({ "x-csrf-token": "wrong" })).status()).toBe(403);
+  if (site.rowhouse !== null) {
+    const { csrf } = (await (await page.request.get(`${site.url}/api/session`)).json()) as { csrf: string };
+    expect((await change({ "x-csrf-token": csrf, origin: "https://elsewhere.example" })).status()).toBe(403);
+    expect((await change({ "x-csrf-token": csrf, "sec-fetch-site": "cross-site" })).status()).toBe(403);
+    expect(await site.rowhouse.sql("SHOW SERVER")).toContain("reservations");
+  }
+});
+
+test("the page may load nothing from elsewhere, and nobody may frame it", async ({ request, site }) => {
+  test.skip(site.rowhouse === null, "headers of the server");
+  const headers = (await request.get(site.url)).headers();
+  expect(headers["content-security-policy"]).toContain("default-src 'self'");
+  expect(headers["content-security-policy"]).not.toContain("unsafe");
+});
+
+test("a role that is no superuser sees all and changes nothing", async ({ page, site }) => {
+  if (site.rowhouse) await site.rowhouse.sql("CREATE ROLE watcher LOGIN PASSWORD 'secret'");
+  await signIn(page, site.url, site.rowhouse ? "watcher" : "viewer");
+  await expect(page.locator(".top .who")).toContainText("viewer");
+  await page.evaluate(() => (location.hash = "#/manage"));
+  await expect(page.getByText("nothing can be changed")).toBeVisible();
+  await expect(page.getByRole("region", { name: "Sizes" }).getByRole("row", { name: /small/ })).toBeVisible();
+  for (const name of ["Create a tenant", "Alter", "Create a size", "Create a rule", /^Drop/]) await expect(page.getByRole("button", { name })).toHaveCount(0);
+  await expect(page.getByRole("group", { name: "Policy" }).getByRole("button", { name: /^Best effort/ })).toBeDisabled();
+  await page.evaluate((name) => (location.hash = `#/tenant/${name}`), site.busy[0]);
+  await expect(page.getByRole("heading", { level: 1, name: site.busy[0] as string })).toBeVisible();
+  await expect(page.getByRole("link", { name: "Statement" })).toBeVisible();
+  for (const name of ["Alter", "Move", "Drop", /^Cancel the statement/, /^End session/]) await expect(page.getByRole("button", { name, exact: true })).toHaveCount(0);
+  const { csrf } = (await (await page.request.get(`${site.url}/api/session`)).json()) as { csrf: string };
+  expect((await page.request.patch(`${site.url}/api/server`, { data: { options: { policy: "best_effort" } }, headers: { "x-csrf-token": csrf } })).status()).toBe(403);
+});

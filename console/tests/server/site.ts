@@ -1,0 +1,47 @@
+/**
+ * The server that tests of this folder share: `rowhouse serve`, named by ROWHOUSE, with one worker, under load. Three tenants of order entry (`shop1` to `shop3`), one
+ * that takes what it can get (`noisy1`), and one that is idle (`quiet`). Without ROWHOUSE, for working at the tests themselves, the development server stands in.
+ */
+import { expect, test as base } from "@playwright/test";
+import { serve } from "../../mock/server.mjs";
+import { watchPage } from "../page";
+import { Rowhouse } from "../rowhouse";
+
+export interface Site {
+  url: string;
+  /** Null with the development server. */
+  rowhouse: Rowhouse | null;
+  /** Tenants that are busy. */
+  busy: string[];
+  noisy: string;
+  quiet: string;
+}
+
+async function real(binary: string): Promise<Site & { close: () => Promise<void> }> {
+  const rowhouse = await Rowhouse.start(binary, ["--workers", "1", "--memory", "256MiB"]);
+  await rowhouse.sql("CREATE TENANT quiet WITH (size = 'small') OWNER quiet PASSWORD 'pw'");
+  await rowhouse.load("tpcc", "shop", 3, ["--rate", "4"], ["--scale", "0.01", "--warehouses", "1"]);
+  await rowhouse.load("cpuio", "noisy", 1, ["--clients", "2"], ["--rows", "2000"]);
+  for (const name of ["shop1", "shop2", "shop3"]) await rowhouse.sql(`ALTER TENANT ${name} SET (cpu = 0.1, iops = 50, memory = '8MB', penalty = 0.5)`);
+  return { url: rowhouse.url, rowhouse, busy: ["shop1", "shop2", "shop3"], noisy: "noisy1", quiet: "quiet", close: () => rowhouse.stop() };
+}
+
+async function pretended(): Promise<Site & { close: () => Promise<void> }> {
+  const mock = await serve({ tenants: 60 });
+  return { url: mock.url, rowhouse: null, busy: ["acme", "borealis", "delta"], noisy: "cobalt", quiet: "willow_001", close: () => mock.close() };
+}
+
+export const test = base.extend<{ faults: string[] }, { site: Site }>({
+  site: [async ({}, use) => {
+    const binary = process.env["ROWHOUSE"];
+    const site = binary ? await real(binary) : await pretended();
+    await use(site);
+    await site.close();
+  }, { scope: "worker", timeout: 900_000 }],
+  faults: [async ({ page, site }, use) => {
+    const faults = watchPage(page, site.url);
+    await use(faults);
+    expect(faults).toEqual([]);
+  }, { auto: true }],
+});
+export { expect };
