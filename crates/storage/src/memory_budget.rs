@@ -128,6 +128,8 @@ pub struct MemoryBudget {
     waiting_to_hold: Mutex<Vec<Waker>>,
     /// For each evictor, whether it found nothing to evict when it last looked at everything.
     dry: Box<[AtomicBool]>,
+    /// For each evictor, the bytes of changed pages that it last met, and of how many tenants.
+    dirty: Box<[(AtomicU64, AtomicU64)]>,
     #[cfg(debug_assertions)]
     drops_unwritten: AtomicBool,
 }
@@ -188,6 +190,7 @@ impl MemoryBudget {
             are_to_wake: AtomicBool::new(false),
             waiting_to_hold: Mutex::default(),
             dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
+            dirty: (0..evictors).map(|_| Default::default()).collect(),
             #[cfg(debug_assertions)]
             drops_unwritten: AtomicBool::new(false),
         })
@@ -313,6 +316,32 @@ impl MemoryBudget {
     /// Bytes of unwritten pages of one tenant at which its writers wait for its checkpoint: three eighths of the limit.
     pub fn dirty_max(&self) -> ByteCount {
         ByteCount(self.limit / 8 * 3)
+    }
+
+    /// Notes the bytes of changed pages of the tenants of evictor number `evictor`, and how many tenants have any.
+    pub fn note_dirty(&self, evictor: usize, bytes: ByteCount, tenants: usize) {
+        self.dirty[evictor].0.store(bytes.0, Ordering::Relaxed);
+        self.dirty[evictor].1.store(tenants as u64, Ordering::Relaxed);
+    }
+
+    /// Whether changed pages of all tenants together take so many eighths of the limit, as far as evictors have met them, and a tenant with
+    /// `own` bytes of them has a good part: half of what each has on average, or more.
+    fn is_dirty_part(&self, own: ByteCount, eighths: u64) -> bool {
+        let (bytes, tenants) = self.dirty.iter().fold((0, 0), |(bytes, tenants), of_evictor| {
+            (bytes + of_evictor.0.load(Ordering::Relaxed), tenants + of_evictor.1.load(Ordering::Relaxed))
+        });
+        bytes >= self.limit / 8 * eighths && own.0 * tenants * 2 >= bytes
+    }
+
+    /// Whether a tenant with `own` bytes of changed pages is to be checkpointed because all together have three eighths of the limit.
+    pub fn is_dirty_together(&self, own: ByteCount) -> bool {
+        own.0 > 0 && self.is_dirty_part(own, 3)
+    }
+
+    /// Whether its writers are to wait for that, because all together have half of the limit: what statements hold has a
+    /// quarter, and the rest is everybody's.
+    pub fn is_too_dirty_together(&self, own: ByteCount) -> bool {
+        own.0 > 0 && self.is_dirty_part(own, 4)
     }
 
     /// Whether there is room for one more page at this moment.
@@ -470,15 +499,32 @@ mod tests {
             drop(room);
             assert!(look() && !budget.has_waiting());
         }
+        let _room = budget.room_now().expect("for one page");
         {
             let load = pin!(budget.room());
             assert!(load.poll(&mut Context::from_waker(Waker::noop())).is_pending() && budget.has_waiting());
         }
         assert!(!budget.has_waiting(), "it went away");
-        let _room = budget.room_now();
         budget.overdraw();
         assert!(budget.room_now().is_some() && budget.room_now().is_none(), "one page over the limit");
         assert_eq!(budget.overdrafts(), 1);
+    }
+
+    #[test]
+    fn who_has_most_of_the_changed_pages_waits_when_there_are_too_many() {
+        let budget = MemoryBudget::new(ByteCount::from_mib(64), 0, 2);
+        let mib = ByteCount::from_mib;
+        assert!(!budget.is_dirty_together(mib(20)), "nobody has met any");
+        budget.note_dirty(0, mib(20), 1);
+        budget.note_dirty(1, mib(4), 2);
+        // 24 of 64 MiB, 8 on average.
+        assert!(budget.is_dirty_together(mib(20)) && !budget.is_too_dirty_together(mib(20)));
+        assert!(!budget.is_dirty_together(mib(2)) && !budget.is_dirty_together(ByteCount(0)));
+        budget.note_dirty(1, mib(12), 2);
+        assert!(budget.is_too_dirty_together(mib(20)) && budget.is_too_dirty_together(mib(6)));
+        assert!(!budget.is_too_dirty_together(mib(5)));
+        budget.note_dirty(0, ByteCount(0), 0);
+        assert!(!budget.is_dirty_together(mib(6)));
     }
 
     #[test]

@@ -350,7 +350,8 @@ impl Tenant {
             return None;
         }
         let dirty_max = if own_excess { self.pages.dirty_marks()?.1 } else { budget.dirty_max() };
-        if self.pages.dirty_bytes() >= dirty_max && self.file.is_some() {
+        let dirty = self.pages.dirty_bytes();
+        if (dirty >= dirty_max || budget.is_too_dirty_together(dirty)) && self.file.is_some() {
             return Some(WriterWait::Checkpoint);
         }
         (budget.resident() >= budget.limit()).then_some(WriterWait::Room)
@@ -358,7 +359,9 @@ impl Tenant {
 
     /// Whether so many of its pages are changed that a checkpoint should make them evictable, once memory is short.
     pub fn is_dirty(&self) -> bool {
-        self.pages.dirty_marks().is_some_and(|(start, _)| self.pages.dirty_bytes() >= start)
+        let dirty = self.pages.dirty_bytes();
+        let together = || self.pages.budget().is_some_and(|budget| budget.is_dirty_together(dirty));
+        self.pages.dirty_marks().is_some_and(|(start, _)| dirty >= start) || together()
     }
 
     /// Bytes of changed pages that no checkpoint has written yet.

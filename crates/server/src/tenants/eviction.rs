@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, SqlError, SqlResult, TenantId};
 use governor::VictimChoice;
+use rustc_hash::FxHashMap;
 use tenant::{Tenant, WriterWait};
 
 use super::Home;
@@ -45,7 +46,8 @@ struct Visit {
 
 /// Makes room on worker `index` until the worker stops.
 pub(crate) async fn evict(shared: Arc<Shared>, index: usize) {
-    let mut evictor = Evictor { index, choice: shared.victims.clone(), next: TenantId(0) };
+    let mut evictor =
+        Evictor { index, choice: shared.victims.clone(), next: TenantId(0), dirty: FxHashMap::default() };
     let mut dry_rounds = 0;
     loop {
         shared.memory.pressure(index).await;
@@ -106,6 +108,8 @@ struct Evictor {
     choice: VictimChoice,
     /// Where the next round begins, so that all pages of all tenants are visited equally often.
     next: TenantId,
+    /// Changed pages of each tenant that has some, at its last visit.
+    dirty: FxHashMap<TenantId, ByteCount>,
 }
 
 /// What came of a round over the tenants.
@@ -127,6 +131,7 @@ impl Evictor {
         let mut round = Round::default();
         let mut homes = shared.workers[self.index].open_homes();
         homes.sort_unstable_by_key(|home| home.id());
+        self.dirty.retain(|tenant, _| homes.binary_search_by_key(tenant, |home| home.id()).is_ok());
         let start = homes.partition_point(|home| home.id() < self.next) % homes.len().max(1);
         homes.rotate_left(start);
         let is_short = shared.memory.is_short();
@@ -146,6 +151,7 @@ impl Evictor {
                 let Some(visit) = visit.await else { break };
                 *own.as_mut().unwrap_or(&mut self.choice) = visit.choice;
                 round.evicted += visit.evicted;
+                self.note_dirty(shared, home.id(), visit.dirty);
                 if home.is_over_limit() {
                     round.excess = round.excess.max(visit.excess);
                 }
@@ -173,6 +179,17 @@ impl Evictor {
             round.excess = round.excess.max(shared.memory.excess());
         }
         round
+    }
+}
+
+impl Evictor {
+    fn note_dirty(&mut self, shared: &Shared, tenant: TenantId, dirty: ByteCount) {
+        match dirty {
+            ByteCount(0) => self.dirty.remove(&tenant),
+            dirty => self.dirty.insert(tenant, dirty),
+        };
+        let all = ByteCount(self.dirty.values().map(|dirty| dirty.0).sum());
+        shared.memory.note_dirty(self.index, all, self.dirty.len());
     }
 }
 
