@@ -6,7 +6,7 @@ test.use({ tenants: 10_000 });
 
 const ROW_PX = 30;
 
-test("ten thousand tenants scroll at more than 30 frames a second", async ({ page, mock }) => {
+test("ten thousand tenants scroll, and what a frame takes is told", async ({ page, mock }) => {
   await signIn(page, mock.url);
   await live(page);
   const grid = page.getByRole("grid", { name: "Tenants" });
