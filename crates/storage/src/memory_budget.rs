@@ -286,13 +286,15 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether there is less room than there should be, or a load waits for some.
+    /// Whether there is less room than there should be, or a load waits to be woken.
     pub fn is_short(&self) -> bool {
-        self.resident.load(Ordering::SeqCst) > self.limit - self.headroom || self.has_waiting()
+        // A load that was woken looks by itself; until it has run nobody need do anything for it.
+        self.resident.load(Ordering::SeqCst) > self.limit - self.headroom
+            || self.are_to_wake.load(Ordering::SeqCst)
     }
 
-    /// Waits, as evictor number `evictor`, until there is something to evict: the charge is above the first mark, a
-    /// load waits, or a tenant may have more than its own limit.
+    /// Waits, as evictor number `evictor`, until there is something to do: the charge is above the first mark, a
+    /// load waits to be woken, or a tenant may have more than its own limit.
     pub async fn pressure(&self, evictor: usize) {
         poll_fn(|cx| {
             self.evictors[evictor].register(cx.waker());
@@ -404,7 +406,7 @@ impl MemoryBudget {
         self.try_reserve().then(|| Room(Arc::clone(self)))
     }
 
-    /// Whether a load waits for room.
+    /// Whether a load has found no room, and not found any since, woken or not.
     pub fn has_waiting(&self) -> bool {
         self.loads_waiting.load(Ordering::SeqCst) > 0
     }

@@ -198,7 +198,8 @@ impl<T> Lanes<T> {
     }
 
     /// Says whether others wait for the room that the tenant's checkpoint makes.
-    pub(super) fn set_makes_room(&mut self, lane: u32, makes_room: bool, now: Nanos) {
+    pub(super) fn set_makes_room(&mut self, tenant: TenantId, makes_room: bool, now: Nanos) {
+        let Some(&lane) = self.by_tenant.get(&tenant) else { return };
         let state = &mut self.lanes[lane as usize];
         state.makes_room = makes_room;
         if !state.is_empty() {

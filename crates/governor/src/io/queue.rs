@@ -183,8 +183,10 @@ impl<T> IoQueue<T> {
     /// before its others, and no limit of its own holds them; the volume's holds. They are charged, and the limit holds its other
     /// requests the longer for them, a second at most.
     pub fn set_makes_room(&mut self, tenant: TenantId, makes_room: bool, now: Nanos) {
-        let lane = self.lanes.lane_of(tenant, &self.volume);
-        self.lanes.set_makes_room(lane, makes_room, now);
+        if makes_room {
+            self.lanes.lane_of(tenant, &self.volume);
+        }
+        self.lanes.set_makes_room(tenant, makes_room, now);
     }
 
     /// Charges `tenant` for work that was done for it and could not be delayed: a flush that several share and that did not

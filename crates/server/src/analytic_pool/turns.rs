@@ -94,11 +94,12 @@ impl<J> Turns<J> {
         }
     }
 
-    /// How many queries may be taken now.
+    /// How many queries may be taken now, one after the other, or one more where the server's own are among them.
     pub(super) fn startable(&self) -> usize {
         let startable: usize = self.order.iter().map(|tenant| self.tenants[tenant].startable()).sum();
-        let system = self.order.contains(&TenantId::SYSTEM) && self.may_run(TenantId::SYSTEM);
-        startable.min((RUNNING_MAX_ALL.saturating_sub(self.running)).max(usize::from(system)))
+        let system = self.tenants.get(&TenantId::SYSTEM);
+        let beside = system.is_some_and(|system| system.running == 0 && system.startable() > 0);
+        startable.min(RUNNING_MAX_ALL.saturating_sub(self.running) + usize::from(beside))
     }
 
     /// Takes all queries out that wait.
@@ -158,6 +159,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_place_and_the_servers_own_are_two() {
+        let mut turns = Turns::default();
+        for tenant in 1..RUNNING_MAX_ALL as u64 {
+            turns.push(TenantId(16 + tenant), 0).expect("room");
+            assert!(turns.take().is_some());
+        }
+        turns.push(TenantId(1_000), 1).expect("room");
+        turns.push(TenantId::SYSTEM, 2).expect("room");
+        assert_eq!(turns.startable(), 2, "a thread for each");
+        assert!(turns.take().is_some() && turns.take().is_some());
+        assert_eq!(turns.startable(), 0);
+    }
+
+    #[test]
     fn a_tenant_with_too_many_is_refused_alone() {
         let mut turns = Turns::default();
         for job in 0..WAITING_MAX {
@@ -190,6 +205,7 @@ mod tests {
                         let startable = turns.startable();
                         let took = turns.take();
                         prop_assert_eq!(took.is_some(), startable > 0);
+                        prop_assert!(turns.startable() + 2 > startable, "one taken is one less at most");
                         if let Some((tenant, job)) = took {
                             prop_assert_eq!(pushed[job], tenant);
                             taken.push(job);

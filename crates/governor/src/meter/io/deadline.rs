@@ -96,6 +96,8 @@ pub(super) struct Standing {
     /// The end of the interval whose misses last postponed its deadlines, and of the one that last brought them forward.
     postponed_at: AtomicU64,
     brought_forward_at: AtomicU64,
+    /// Workers on which it did something in the interval that they are in.
+    active_on: AtomicU32,
 }
 
 impl Standing {
@@ -170,7 +172,9 @@ impl Standing {
     pub(super) fn count_issued(&self, cost: IoCost, now: Nanos) {
         let floor = ticks(now).saturating_sub(CATCH_UP);
         for (pace, time) in self.limits(cost) {
-            pace.advance(|next| next.max(floor).saturating_add(time));
+            // What no limit held takes a second of the future at most, unless it is longer by itself.
+            let end = ticks(now).saturating_add(DEBT_MAX).max(floor.saturating_add(time));
+            pace.advance(|next| next.max(next.max(floor).saturating_add(time).min(end)));
         }
     }
 
@@ -192,12 +196,20 @@ impl Standing {
         }
     }
 
-    /// Nothing waits as an interval begins that goes on from `from`: what was issued before it was due, in those before, is not held
-    /// against the tenant.
-    pub(super) fn forget_lead(&self, from: Ticks) {
+    /// A worker's interval has something of the tenant from `from` on. If none else's has and nothing waits, what was issued
+    /// before it was due, in intervals before, is not held against the tenant.
+    pub(super) fn begin_interval(&self, from: Ticks) {
+        if self.active_on.fetch_add(1, Ordering::Relaxed) > 0 || self.pending.count() > 0 {
+            return;
+        }
         for pace in [&self.iops, &self.bandwidth] {
             pace.advance(|next| next.min(pace.latest_at(from)));
         }
+    }
+
+    /// The worker's interval has ended, and nothing of the tenant is left on it.
+    pub(super) fn end_interval(&self) {
+        self.active_on.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// How much too late `due`, the first deadline of what waits at an interval's end, is for the next one.

@@ -238,7 +238,10 @@ impl IoMeter {
                 let late = ticks(end) - due;
                 lane.shift += late.cast_signed();
                 lane.standing.postpone(late, end);
-            } else if let Some(due) = first_later {
+            } else if let Some(due) = first_later
+                // What waits on other workers has its place among these deadlines.
+                && lane.standing.pending.count() == u64::from(lane.requests)
+            {
                 let lead = lane.standing.lead(due, ticks(end));
                 if lead > 0 {
                     lane.shift -= lead.cast_signed();
@@ -252,6 +255,8 @@ impl IoMeter {
                 lane.usage = Some(kept);
                 self.open[kept as usize] = (index, tenant);
                 kept += 1;
+            } else {
+                lane.standing.end_interval();
             }
         }
         self.open.truncate(kept as usize);
@@ -300,9 +305,7 @@ impl IoMeter {
         if let Some(usage) = lane.usage {
             return usage as usize;
         }
-        if lane.standing.pending.count() == 0 {
-            lane.standing.forget_lead(ticks(now));
-        }
+        lane.standing.begin_interval(ticks(now));
         let usage = self.open.len();
         self.open.push((index as u32, tenant));
         if usage == self.usages.len() {

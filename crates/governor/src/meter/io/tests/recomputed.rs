@@ -79,7 +79,9 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
                 row.delay_max = row.delay_max.max((now.saturating_sub(due) / 64) as u64);
             }
             if let Some(max) = promise.iops_max {
-                next_open = next_open.max(now.saturating_sub(640_000_000)) + time(event.cost.parts, max);
+                let (floor, time) = (now.saturating_sub(640_000_000), time(event.cost.parts, max));
+                let end = (now + 64_000_000_000).max(floor + time);
+                next_open = next_open.max((next_open.max(floor) + time).min(end));
             }
         }
         if pending > 0 {
