@@ -42,7 +42,7 @@ export function makeShell(root: HTMLElement, onLogout: () => void): { main: HTML
       main.focus();
     } }, "Skip to the page"),
     h("header", { class: "top" },
-      h("a", { class: "brand", href: "#/", "aria-label": "Rowhouse, to the overview" }, h("img", { src: "/mark.svg", alt: "", width: "22", height: "22" }), h("span", { class: "brand-name" }, "Rowhouse"), version),
+      h("a", { class: "brand", href: "#/", "aria-label": "Rowhouse, to the overview" }, h("img", { src: "/mark.svg", alt: "", width: "22", height: "22" }), h("span", { class: "brand-name" }, "Rowhouse")), version,
       pickedBox, h("span", { class: "grow" }), connection, themeButton,
       h("span", { class: "who", title: `Signed in as ${signed?.role}` }, h("span", { class: "who-name" }, signed?.user ?? ""), signed?.role === "viewer" ? h("span", { class: "badge" }, "viewer") : null),
       h("button", { type: "button", class: "button-icon", "aria-label": "Sign out", title: "Sign out", onclick: () => void client.logout().catch(() => {}).finally(onLogout) }, icon("leave"))),
