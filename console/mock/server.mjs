@@ -16,7 +16,7 @@ const SESSION = "rowhouse_session=mock";
 export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fileURLToPath(new URL("../dist/", import.meta.url)) } = {}) {
   const world = new World(tenants, demo);
   let role = "administrator";
-  let failures = 0;
+  let failures = { left: 0, path: "" };
   let down = false;
   let expired = false;
   let refusedLogin = 0;
@@ -41,8 +41,8 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
     const refuse = (/** @type {number} */ status, /** @type {string} */ code, /** @type {string} */ message, detail = null, hint = null) => json(status, { error: { code, message, detail, hint } });
     if (!url.pathname.startsWith("/api")) return page(url.pathname, answer);
     if (down) return void request.socket.destroy();
-    if (failures > 0 && url.pathname.startsWith("/api/tenants")) {
-      failures -= 1;
+    if (failures.left > 0 && url.pathname === failures.path) {
+      failures.left -= 1;
       return refuse(503, "57P03", "the server is stopping");
     }
     if (url.pathname === "/api/login") {
@@ -96,8 +96,8 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
   return {
     url: `http://127.0.0.1:${address.port}`,
     world,
-    /** The next `n` requests for tenants fail. */
-    fail: (/** @type {number} */ n) => void (failures = n),
+    /** The next `n` requests for this path fail. */
+    fail: (/** @type {number} */ n, /** @type {string} */ path) => void (failures = { left: n, path }),
     /** Cuts every stream, and answers nothing until called with false. */
     cut: (/** @type {boolean} */ off) => {
       down = off;

@@ -19,19 +19,19 @@ test("a lost stream is said, tried again, and makes up for what was missed", asy
 
 test("failed requests are said where their answer would stand, and can be tried again", async ({ page, mock }) => {
   await signIn(page, mock.url);
-  mock.fail(1);
+  mock.fail(1, "/api/tenants/acme");
   await visit(page, "#/tenant/acme");
   await expect(page.getByRole("alert")).toContainText("57P03");
   await expect(page.getByRole("alert")).toContainText("the server is stopping");
   await screenshot(page, "failed", false);
   await visit(page, "#/");
   await expect(page.getByRole("grid", { name: "Tenants" }).locator(".tenant-link").first()).not.toBeEmpty();
-  mock.fail(Infinity);
+  mock.fail(Infinity, "/api/tenants");
   await page.getByRole("searchbox", { name: "Search tenants" }).fill("acme");
   await expect(page.getByRole("button", { name: "Try again" })).toBeVisible();
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.getByRole("button", { name: "Try again" })).toBeVisible();
-  mock.fail(0);
+  mock.fail(0, "/api/tenants");
   await expect(page.getByRole("grid", { name: "Tenants" }).locator('[aria-rowindex="2"] .tenant-link')).toContainText("acme");
 });
 
