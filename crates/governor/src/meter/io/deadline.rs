@@ -44,8 +44,9 @@ fn time_of_ios(cost: IoCost, rate: u64) -> Ticks {
 struct Pace {
     rate: AtomicU64,
     next: AtomicU64,
-    /// The time that the last request with a deadline took.
+    /// The time that the largest request takes that had a deadline, in this interval and in the one before.
     reach: AtomicU64,
+    reach_before: AtomicU64,
     /// What was charged after the fact keeps the next request until then.
     debt: AtomicU64,
 }
@@ -66,8 +67,8 @@ impl Pace {
     /// The latest deadline with which an interval that begins at `from` may begin: what was issued before it was due leaves later
     /// intervals theirs.
     fn latest_at(&self, from: Ticks) -> Ticks {
-        let reach = from.saturating_add(self.reach.load(Ordering::Relaxed));
-        reach.max(self.debt.load(Ordering::Relaxed))
+        let reach = self.reach.load(Ordering::Relaxed).max(self.reach_before.load(Ordering::Relaxed));
+        from.saturating_add(reach).max(self.debt.load(Ordering::Relaxed))
     }
 }
 
@@ -93,9 +94,10 @@ pub(super) struct Standing {
     /// When the promise last changed, and how often it has.
     changed_at: AtomicU64,
     changes: AtomicU32,
-    /// The end of the interval whose misses last postponed its deadlines, and of the one that last brought them forward.
+    /// The end of the interval whose misses last postponed its deadlines, of the one that last brought them forward, and of the last one.
     postponed_at: AtomicU64,
     brought_forward_at: AtomicU64,
+    ended_at: AtomicU64,
     /// Workers on which it did something in the interval that they are in.
     active_on: AtomicU32,
 }
@@ -158,7 +160,7 @@ impl Standing {
         let deadline = deadlines.min().unwrap_or(NO_DEADLINE);
         for (pace, time) in self.reservations(cost) {
             pace.advance(|next| next.max(arrival).min(deadline).saturating_add(time));
-            pace.reach.store(time, Ordering::Relaxed);
+            pace.reach.fetch_max(time, Ordering::Relaxed);
         }
         deadline
     }
@@ -204,6 +206,15 @@ impl Standing {
         }
         for pace in [&self.iops, &self.bandwidth] {
             pace.advance(|next| next.min(pace.latest_at(from)));
+        }
+    }
+
+    /// An interval in which the tenant did something ends at `end`, on one worker of several. After [`Standing::bring_forward`].
+    pub(super) fn note_end(&self, end: Nanos) {
+        if self.ended_at.swap(end.0, Ordering::Relaxed) != end.0 {
+            for pace in [&self.iops, &self.bandwidth] {
+                pace.reach_before.store(pace.reach.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
     }
 

@@ -248,6 +248,7 @@ impl IoMeter {
                     lane.standing.bring_forward(lead, end);
                 }
             }
+            lane.standing.note_end(end);
             interval.add(tenant, usage);
             *usage = IoUsage::default();
             lane.usage = None;

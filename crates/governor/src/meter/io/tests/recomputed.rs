@@ -31,7 +31,9 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
     let ticks = |at: Nanos| u128::from(at.0) * 64;
     let mut seconds = vec![Expected::default()];
     let mut deadlines: VecDeque<(u128, u64)> = VecDeque::new();
-    let (mut next_due, mut next_open, mut reach) = (0u128, 0u128, 0u128);
+    let (mut next_due, mut next_open) = (0u128, 0u128);
+    // The largest request of this second, and of the last one with any.
+    let mut reach = [0u128; 2];
     let (mut pending, mut since) = (0u64, 0u64);
     let mut events = trace.iter().filter(|event| event.what != What::Completed).peekable();
     for second in 1..=SECONDS {
@@ -42,7 +44,7 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
             let now = ticks(event.at);
             // What was issued before it was due counts in its own second.
             if !row.seen && pending == 0 {
-                next_due = next_due.min(now + reach);
+                next_due = next_due.min(now + reach[0].max(reach[1]));
             }
             row.seen = true;
             if pending > 0 {
@@ -54,8 +56,9 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
                 let due = if promise.iops == 0 { u128::MAX } else { next_due.max(now) };
                 deadlines.push_back((due, event.cost.parts));
                 if promise.iops > 0 {
-                    reach = time(event.cost.parts, promise.iops);
-                    next_due = due + reach;
+                    let takes = time(event.cost.parts, promise.iops);
+                    reach[0] = reach[0].max(takes);
+                    next_due = due + takes;
                 }
                 continue;
             }
@@ -105,10 +108,13 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         if is_late(first) {
             deadlines.iter_mut().for_each(|(due, _)| *due += end - first);
             next_due += end - first;
-        } else if first != u128::MAX && first > end + reach {
-            let lead = first - (end + reach);
+        } else if first != u128::MAX && first > end + reach[0].max(reach[1]) {
+            let lead = first - (end + reach[0].max(reach[1]));
             deadlines.iter_mut().for_each(|(due, _)| *due -= lead);
             next_due -= lead;
+        }
+        if row.seen {
+            reach = [0, reach[0]];
         }
         seconds.push(Expected::default());
     }
