@@ -13,9 +13,9 @@ import servers
 from servers import say
 
 
-def create(server, count, connections):
-    """Creates `t1` to `t{count}`; tenants a second."""
-    numbers, lock = iter(range(1, count + 1)), threading.Lock()
+def create(server, count, connections, first=1, options=""):
+    """Creates so many tenants from `t{first}` on, each with these options; tenants a second."""
+    numbers, lock = iter(range(first, first + count)), threading.Lock()
 
     def work():
         with server.connect() as connection:
@@ -24,7 +24,7 @@ def create(server, count, connections):
                     number = next(numbers, None)
                 if number is None:
                     return
-                connection.query(f"create tenant t{number}")
+                connection.query(f"create tenant t{number} {options}")
                 if number % 1000 == 0:
                     say(f"  {number} tenants")
 

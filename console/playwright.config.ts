@@ -1,4 +1,4 @@
-// `unit`: the pure parts, no browser. `mock`: the page against the development server, for what a real one cannot be brought to do. `server`: against `rowhouse serve` under load.
+// `unit`: the pure parts, no browser. `mock`: the page against the development server, for what a real one cannot be brought to do. `server`: against `rowhouse serve` under load and `rowhouse demo`. `pictures`: no tests, but the README's pictures.
 import { defineConfig } from "@playwright/test";
 
 export default defineConfig({
@@ -11,7 +11,10 @@ export default defineConfig({
   outputDir: "test-results/runs",
   reporter: [["list"]],
   use: {
-    launchOptions: { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] },
+    launchOptions: {
+      executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-dev-shm-usage"],
+    },
     locale: "en-US",
     timezoneId: "UTC",
     viewport: { width: 1280, height: 900 },
@@ -21,5 +24,6 @@ export default defineConfig({
     { name: "unit", testDir: "unit" },
     { name: "mock", testDir: "tests/mock" },
     { name: "server", testDir: "tests/server" },
+    { name: "pictures", testDir: "tests/pictures" },
   ],
 });

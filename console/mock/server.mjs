@@ -5,7 +5,14 @@ import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { World } from "./world.mjs";
 
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".json": "application/json", ".woff2": "font/woff2" };
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".json": "application/json",
+  ".woff2": "font/woff2",
+};
 const CSP = "default-src 'self'";
 const SESSION = "rowhouse_session=mock";
 
@@ -13,7 +20,12 @@ const SESSION = "rowhouse_session=mock";
  * Serves until `close` is called.
  * @param {{ tenants?: number, demo?: boolean, port?: number, dist?: string }} how
  */
-export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fileURLToPath(new URL("../dist/", import.meta.url)) } = {}) {
+export async function serve({
+  tenants = 10_000,
+  demo = true,
+  port = 0,
+  dist = fileURLToPath(new URL("../dist/", import.meta.url)),
+} = {}) {
   const world = new World(tenants, demo);
   let role = "administrator";
   let failures = { left: 0, path: "" };
@@ -38,7 +50,13 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
       answer.writeHead(status, { "content-type": "application/json", ...headers });
       answer.end(value === undefined ? "" : JSON.stringify(value));
     };
-    const refuse = (/** @type {number} */ status, /** @type {string} */ code, /** @type {string} */ message, detail = null, hint = null) => json(status, { error: { code, message, detail, hint } });
+    const refuse = (
+      /** @type {number} */ status,
+      /** @type {string} */ code,
+      /** @type {string} */ message,
+      detail = null,
+      hint = null,
+    ) => json(status, { error: { code, message, detail, hint } });
     if (!url.pathname.startsWith("/api")) return page(url.pathname, answer);
     if (down) return void request.socket.destroy();
     if (failures.left > 0 && url.pathname === failures.path) {
@@ -69,9 +87,15 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
       if (role === "viewer") return refuse(403, "42501", "a viewer changes nothing");
       if (request.headers["x-csrf-token"] !== "csrf") return refuse(403, "28000", "the request lacks its token");
     }
-    const outcome = world.request(request.method ?? "GET", decodeURIComponent(url.pathname), url.searchParams, body === "" ? {} : JSON.parse(body));
+    const outcome = world.request(
+      request.method ?? "GET",
+      decodeURIComponent(url.pathname),
+      url.searchParams,
+      body === "" ? {} : JSON.parse(body),
+    );
     if (outcome === undefined) return refuse(404, "42704", `nothing is at ${url.pathname}`);
-    if ("error" in outcome) return refuse(outcome.status, outcome.error.code, outcome.error.message, outcome.error.detail, outcome.error.hint);
+    if ("error" in outcome)
+      return refuse(outcome.status, outcome.error.code, outcome.error.message, outcome.error.detail, outcome.error.hint);
     if ("csv" in outcome) {
       answer.writeHead(200, { "content-type": "text/csv", "content-disposition": "attachment; filename=ledger.csv" });
       return answer.end(outcome.csv);
@@ -84,7 +108,10 @@ export async function serve({ tenants = 10_000, demo = true, port = 0, dist = fi
     const file = join(dist, normalize(path === "/" ? "/index.html" : path));
     try {
       const bytes = await readFile(file);
-      answer.writeHead(200, { "content-type": TYPES[/** @type {keyof typeof TYPES} */ (extname(file))] ?? "application/octet-stream", "content-security-policy": CSP });
+      answer.writeHead(200, {
+        "content-type": TYPES[/** @type {keyof typeof TYPES} */ (extname(file))] ?? "application/octet-stream",
+        "content-security-policy": CSP,
+      });
       answer.end(bytes);
     } catch {
       answer.writeHead(404).end();

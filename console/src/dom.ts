@@ -5,7 +5,11 @@ type Handlers = { [K in keyof HTMLElementEventMap as `on${K}`]?: (event: HTMLEle
 /** `class`, `on…` handlers, properties that are booleans, and otherwise attributes. `undefined` and `null` leave one out. */
 export type Props = Handlers & Record<string, unknown>;
 
-export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props | null = null, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Props | null = null,
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   if (props !== null) setProps(element, props);
   append(element, children);
@@ -72,6 +76,7 @@ const ICONS = {
   upload: "M12 16V5M7 9l5-5 5 5M4 20h16",
   plus: "M12 5v14M5 12h14",
   stop: "M6 6h12v12H6z",
+  pause: "M8 5v14M16 5v14",
   leave: "M14 4H5v16h9M10 12h11M17 8l4 4-4 4",
 } as const;
 export type IconName = keyof typeof ICONS;

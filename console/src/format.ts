@@ -22,7 +22,11 @@ export function whole(value: Figure): string {
 /** Counts and rates: `950`, `12.3 k`, `4.56 M`. */
 export function count(value: Figure): string {
   if (!known(value)) return NONE;
-  for (const [unit, size] of [["G", 1e9], ["M", 1e6], ["k", 1e4]] as const) {
+  for (const [unit, size] of [
+    ["G", 1e9],
+    ["M", 1e6],
+    ["k", 1e4],
+  ] as const) {
     if (Math.abs(value) >= size) return `${short(value / (unit === "k" ? 1e3 : size))} ${unit}`;
   }
   if (Math.abs(value) >= 100) return Math.round(value).toLocaleString("en-US");
@@ -90,7 +94,10 @@ export function ledgerUnit(resource: string): string {
 
 export function ledgerFigure(resource: string, value: Figure): string {
   if (!known(value)) return NONE;
-  if (resource === "cpu") return value === 0 ? "0" : value.toLocaleString("en-US", { minimumFractionDigits: 0, maximumFractionDigits: Math.abs(value) < 100 ? 3 : 1 });
+  if (resource === "cpu")
+    return value === 0
+      ? "0"
+      : value.toLocaleString("en-US", { minimumFractionDigits: 0, maximumFractionDigits: Math.abs(value) < 100 ? 3 : 1 });
   return Math.abs(value) < 10 ? String(Number(value.toFixed(2))) : count(Math.round(value));
 }
 

@@ -34,7 +34,14 @@ function show(to: Route): void {
   const { main } = shell;
   main.replaceChildren();
   main.scrollTop = 0;
-  const pages = { overview: overviewPage, manage: managePage, ledger: ledgerPage, scenarios: scenariosPage, statement: statementPage, tenant: tenantPage };
+  const pages = {
+    overview: overviewPage,
+    manage: managePage,
+    ledger: ledgerPage,
+    scenarios: scenariosPage,
+    statement: statementPage,
+    tenant: tenantPage,
+  };
   (pages[to.page] as (main: HTMLElement, disposal: Disposal, route: Route) => void)(main, page, to);
 }
 
@@ -83,7 +90,8 @@ stream.stillSignedIn = async () => {
 };
 stream.changed.watch((changed) => {
   if (changed === null) return;
-  if (changed.what === "server" || changed.what === "volumes" || changed.what === "tenants" || changed.what === "sizes") void refreshServer().catch(() => {});
+  if (changed.what === "server" || changed.what === "volumes" || changed.what === "tenants" || changed.what === "sizes")
+    void refreshServer().catch(() => {});
 });
 route.watch(show);
 picked.watch(() => follow());

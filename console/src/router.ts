@@ -18,7 +18,10 @@ export function href(route: Route): string {
     case "statement":
       return `#/statement/${encodeURIComponent(route.name)}/${route.month}`;
     case "ledger": {
-      const query = new URLSearchParams({ ...(route.tenant ? { tenant: route.tenant } : {}), ...(route.broken ? { broken: "true" } : {}) }).toString();
+      const query = new URLSearchParams({
+        ...(route.tenant ? { tenant: route.tenant } : {}),
+        ...(route.broken ? { broken: "true" } : {}),
+      }).toString();
       return `#/ledger${query === "" ? "" : `?${query}`}`;
     }
     default:

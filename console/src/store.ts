@@ -104,6 +104,18 @@ stream.frames.watch((frames) => {
   setPlaces(assignPlaces(places.value, wanted, picked.value?.id ?? null, last.t_ms));
 });
 
+/** Of the story that runs: charts show when each began. */
+let step: string | null = null;
+stream.demo.watch((demo) => {
+  if (demo === null) return;
+  const { running } = demo;
+  const now = running === null ? null : `${running.story} ${running.step}`;
+  if (now === step) return;
+  // What ran already when this page was opened began at a time that nobody here knows.
+  if (step !== null || (running !== null && running.at_s < 2)) mark(running?.steps[running.step]?.text ?? "The story ended");
+  step = now;
+});
+
 picked.watch((tenant) => {
   if (tenant !== null && tenant.name !== SYSTEM) {
     const others = places.value.filter((holder) => holder !== null);

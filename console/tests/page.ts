@@ -33,14 +33,62 @@ export async function accessibility(page: Page): Promise<string[]> {
   const source = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
   await page.evaluate(source);
   return page.evaluate(async () => {
-    const axe = (window as unknown as { axe: { run: (on: Document, options: object) => Promise<{ violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
-    const { violations } = await axe.run(document, { runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] } });
-    return violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.slice(0, 3).map((node) => `  ${node.html.slice(0, 200)}\n  ${node.failureSummary.replaceAll("\n", " ").slice(0, 300)}`).join("\n")}`);
+    const axe = (
+      window as unknown as {
+        axe: {
+          run: (
+            on: Document,
+            options: object,
+          ) => Promise<{ violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[] }>;
+        };
+      }
+    ).axe;
+    const { violations } = await axe.run(document, {
+      runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] },
+    });
+    return violations.map(
+      ({ id, help, nodes }) =>
+        `${id}: ${help}\n${nodes
+          .slice(0, 3)
+          .map((node) => `  ${node.html.slice(0, 200)}\n  ${node.failureSummary.replaceAll("\n", " ").slice(0, 300)}`)
+          .join("\n")}`,
+    );
   });
 }
 
 export async function screenshot(page: Page, name: string, whole = true): Promise<void> {
   await page.screenshot({ path: `${SCREENS}${name}.png`, fullPage: whole });
+}
+
+const PER_WIDTH = [
+  [1280, WIDE],
+  [390, NARROW],
+] as const;
+
+/**
+ * The page as it stands, in both themes and both widths: accessible, not wider than the window, and kept as a picture `NAME-THEME-WIDTH`. It has to take its colours
+ * from the system. Ends light and wide.
+ */
+export async function looks(page: Page, name: string): Promise<void> {
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  for (const [width, viewport] of [...PER_WIDTH].reverse()) {
+    await page.setViewportSize(viewport);
+    for (const colorScheme of ["dark", "light"] as const) {
+      await page.emulateMedia({ colorScheme });
+      // Charts are drawn anew for the width and the colours in the frames after.
+      await page.evaluate(
+        () =>
+          new Promise((done) => {
+            scrollTo(0, 0);
+            requestAnimationFrame(() => requestAnimationFrame(done));
+          }),
+      );
+      const which = `${name}-${colorScheme}-${width}`;
+      await screenshot(page, which);
+      expect.soft(await accessibility(page), which).toEqual([]);
+      expect.soft(await overflow(page), which).toBe(0);
+    }
+  }
 }
 
 /** How far the document is wider than the window: what would have to be scrolled sideways. */
@@ -50,17 +98,22 @@ export function overflow(page: Page): Promise<number> {
 
 /** Sum of unexpected layout shifts (as in Cumulative Layout Shift) during so many seconds. */
 export function layoutShift(page: Page, seconds: number): Promise<number> {
-  return page.evaluate((span) => new Promise<number>((resolve) => {
-    let sum = 0;
-    const observer = new PerformanceObserver((list) => {
-      for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[]) if (!entry.hadRecentInput) sum += entry.value;
-    });
-    observer.observe({ type: "layout-shift" });
-    setTimeout(() => {
-      observer.disconnect();
-      resolve(sum);
-    }, span * 1000);
-  }), seconds);
+  return page.evaluate(
+    (span) =>
+      new Promise<number>((resolve) => {
+        let sum = 0;
+        const observer = new PerformanceObserver((list) => {
+          for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[])
+            if (!entry.hadRecentInput) sum += entry.value;
+        });
+        observer.observe({ type: "layout-shift" });
+        setTimeout(() => {
+          observer.disconnect();
+          resolve(sum);
+        }, span * 1000);
+      }),
+    seconds,
+  );
 }
 
 /** What a page must never do: errors on the console, and requests to anybody but `url`. Read after the test. */
@@ -68,12 +121,25 @@ export function watchPage(page: Page, url: string): string[] {
   const found: string[] = [];
   page.on("pageerror", (error) => found.push(`error: ${error.message}`));
   // The browser itself logs refused requests; what the page does about those, tests say.
-  page.on("console", (message) => message.type() === "error" && !message.text().startsWith("Failed to load resource") && found.push(`console: ${message.text()}`));
-  page.on("request", (request) => !request.url().startsWith(url) && !request.url().startsWith("data:") && found.push(`elsewhere: ${request.url()}`));
+  page.on(
+    "console",
+    (message) =>
+      message.type() === "error" &&
+      !message.text().startsWith("Failed to load resource") &&
+      found.push(`console: ${message.text()}`),
+  );
+  page.on(
+    "request",
+    (request) =>
+      !request.url().startsWith(url) && !request.url().startsWith("data:") && found.push(`elsewhere: ${request.url()}`),
+  );
   return found;
 }
 
 /** Colour of a swatch, as drawn. */
 export function colourOf(page: Page, selector: string): Promise<string> {
-  return page.locator(selector).first().evaluate((element) => getComputedStyle(element).backgroundColor);
+  return page
+    .locator(selector)
+    .first()
+    .evaluate((element) => getComputedStyle(element).backgroundColor);
 }

@@ -33,7 +33,12 @@ test("of too many the last get none, and who is pinned always has one", () => {
 });
 
 test("who was not wanted for longest gives way, not who is wanted now", () => {
-  let places = assignPlaces(emptyPlaces(), Array.from({ length: SLOTS }, (_, i) => tenant(i + 1)), null, 0);
+  let places = assignPlaces(
+    emptyPlaces(),
+    Array.from({ length: SLOTS }, (_, i) => tenant(i + 1)),
+    null,
+    0,
+  );
   places = assignPlaces(places, ids(1, 2, 3, 4, 5, 6, 7), null, 10);
   places = assignPlaces(places, ids(1, 2, 3, 4, 5, 6), null, 20);
   places = assignPlaces(places, ids(1, 2, 3, 4, 5, 6, 99), null, 30);

@@ -1,19 +1,65 @@
 import { expect, test } from "@playwright/test";
 import type { Frame } from "../src/api/types";
 import { assignPlaces, emptyPlaces, placeOf } from "../src/colour/assign";
-import { appendFrame, BAND_OTHERS, BAND_SYSTEM, bandOfPlace, bandsOf, byteSplits, causes, FRAMES_MAX_S, niceBytes, niceCeiling, stacked, tenantRows } from "../src/live/frames";
+import {
+  appendFrame,
+  BAND_OTHERS,
+  BAND_SYSTEM,
+  bandOfPlace,
+  bandsOf,
+  byteSplits,
+  causes,
+  FRAMES_MAX_S,
+  niceBytes,
+  niceCeiling,
+  stacked,
+  tenantRows,
+} from "../src/live/frames";
 import { rankTenants } from "../src/live/rank";
 
 const promise = { promised: 1, max: null, given: 0.5, demanded: 0.6, missed: 0, cause: null };
-function frame(t_ms: number, cpu: [id: number, value: number][], others = 0, tenant?: { name: string; missed: number; cause: string | null }): Frame {
+function frame(
+  t_ms: number,
+  cpu: [id: number, value: number][],
+  others = 0,
+  tenant?: { name: string; missed: number; cause: string | null },
+): Frame {
   const values = cpu.map(([, value]) => value);
   const series = { capacity: 8, total: values.reduce((sum, value) => sum + value, others), values, others };
   return {
-    t_ms, tenants: cpu.map(([id]) => [id, id === 0 ? "system" : `t${id}`]), cpu: series, volumes: [{ name: "default", ...series }], memory: series, throughput: series, sessions: 0, broken: { cpu: 0, io: 0, memory: 0, work_memory: 0 },
-    ...(tenant ? { tenant: { name: tenant.name, cpu: { ...promise, missed: tenant.missed, cause: tenant.cause }, io: [], memory: { promised_bytes: 1, max_bytes: null, resident_bytes: 1, demanded: 0, given: 0, missed: 0, cause: null }, work_memory: { promised_bytes: 0, used_bytes: 0, missed: 0, cause: null }, statements_per_s: 5, p50_ms: 1, p99_ms: 2, sessions: 1, waits: {} } } : {}),
+    t_ms,
+    tenants: cpu.map(([id]) => [id, id === 0 ? "system" : `t${id}`]),
+    cpu: series,
+    volumes: [{ name: "default", ...series }],
+    memory: series,
+    throughput: series,
+    sessions: 0,
+    broken: { cpu: 0, io: 0, memory: 0, work_memory: 0 },
+    ...(tenant
+      ? {
+          tenant: {
+            name: tenant.name,
+            cpu: { ...promise, missed: tenant.missed, cause: tenant.cause },
+            io: [],
+            memory: { promised_bytes: 1, max_bytes: null, resident_bytes: 1, demanded: 0, given: 0, missed: 0, cause: null },
+            work_memory: { promised_bytes: 0, used_bytes: 0, missed: 0, cause: null },
+            statements_per_s: 5,
+            p50_ms: 1,
+            p99_ms: 2,
+            sessions: 1,
+            waits: {},
+          },
+        }
+      : {}),
   };
 }
-const place = (ids: number[]) => assignPlaces(emptyPlaces(), ids.map((id) => ({ id, name: `t${id}` })), null, 0);
+const place = (ids: number[]) =>
+  assignPlaces(
+    emptyPlaces(),
+    ids.map((id) => ({ id, name: `t${id}` })),
+    null,
+    0,
+  );
 
 test("frames are kept as long as the server keeps them, in order, each once", () => {
   const frames: Frame[] = [];
@@ -25,7 +71,26 @@ test("frames are kept as long as the server keeps them, in order, each once", ()
 
 test("the bands' sum is the total, whoever has a place", () => {
   const places = place([1, 2]);
-  const frames = [frame(0, [[0, 0.3], [1, 1], [2, 2], [3, 0.25]], 0.5), frame(1000, [[2, 2], [4, 1.5]], 0.75)];
+  const frames = [
+    frame(
+      0,
+      [
+        [0, 0.3],
+        [1, 1],
+        [2, 2],
+        [3, 0.25],
+      ],
+      0.5,
+    ),
+    frame(
+      1000,
+      [
+        [2, 2],
+        [4, 1.5],
+      ],
+      0.75,
+    ),
+  ];
   const { values } = bandsOf(frames, places, (one) => one.cpu, 0);
   frames.forEach((one, i) => expect(values.reduce((sum, row) => sum + (row[i] ?? 0), 0)).toBeCloseTo(one.cpu.total));
   expect(values[BAND_SYSTEM]).toEqual([0.3, 0]);
@@ -46,17 +111,52 @@ test("time without frames is a gap, not a slope", () => {
 });
 
 test("areas upon each other end at the sums below them", () => {
-  expect(stacked([[1, null], [2, null], [3, null]])).toEqual([[1, null], [3, null], [6, null]]);
+  expect(
+    stacked([
+      [1, null],
+      [2, null],
+      [3, null],
+    ]),
+  ).toEqual([
+    [1, null],
+    [3, null],
+    [6, null],
+  ]);
 });
 
 test("frames of another tenant say nothing of this one", () => {
-  const { values } = tenantRows([frame(0, [], 0, { name: "a", missed: 0, cause: null }), frame(1000, [], 0, { name: "b", missed: 0, cause: null })], "a", [(one) => one.statements_per_s]);
+  const { values } = tenantRows(
+    [frame(0, [], 0, { name: "a", missed: 0, cause: null }), frame(1000, [], 0, { name: "b", missed: 0, cause: null })],
+    "a",
+    [(one) => one.statements_per_s],
+  );
   expect(values).toEqual([[5, null]]);
 });
 
 test("broken seconds are counted by cause, most first", () => {
-  const frames = [frame(0, [], 0, { name: "a", missed: 0.1, cause: "device" }), frame(1000, [], 0, { name: "a", missed: 0.1, cause: "neighbour" }), frame(2000, [], 0, { name: "a", missed: 0.2, cause: "neighbour" }), frame(3000, [], 0, { name: "a", missed: 0, cause: null }), frame(4000, [], 0, { name: "b", missed: 1, cause: "system" })];
-  expect(causes(frames, "a", (one) => one.cpu)).toEqual({ seen: 4, broken: 3, by: [["neighbour", 2], ["device", 1]] });
+  const frames = [
+    frame(0, [], 0, { name: "a", missed: 0.1, cause: "device" }),
+    frame(1000, [], 0, { name: "a", missed: 0.1, cause: "neighbour" }),
+    frame(2000, [], 0, { name: "a", missed: 0.2, cause: "neighbour" }),
+    frame(3000, [], 0, { name: "a", missed: 0, cause: null }),
+    frame(4000, [], 0, { name: "b", missed: 1, cause: "system" }),
+  ];
+  expect(causes(frames, "a", (one) => one.cpu)).toEqual({
+    seen: 4,
+    broken: 3,
+    by: [
+      ["neighbour", 2],
+      ["device", 1],
+    ],
+  });
+});
+
+test("what came late is broken, too, though nothing is missed in the end", () => {
+  const late = [
+    frame(1, [], 0, { name: "a", missed: 0, cause: "neighbour" }),
+    frame(2, [], 0, { name: "a", missed: 0, cause: null }),
+  ];
+  expect(causes(late, "a", (one) => one.cpu)).toEqual({ seen: 2, broken: 1, by: [["neighbour", 1]] });
 });
 
 test("an axis ends at a round figure at or above the largest", () => {
@@ -71,7 +171,14 @@ test("an axis ends at a round figure at or above the largest", () => {
 });
 
 test("who is drawn stays until somebody uses half as much again", () => {
-  const seconds = (held: number, other: number) => Array.from({ length: 60 }, (_, s) => frame(s * 1000, [[0, 9], [1, held], [2, other]]));
+  const seconds = (held: number, other: number) =>
+    Array.from({ length: 60 }, (_, s) =>
+      frame(s * 1000, [
+        [0, 9],
+        [1, held],
+        [2, other],
+      ]),
+    );
   const first = (frames: Frame[]) => rankTenants(frames, (id) => id === 1)[0]?.id;
   expect(first(seconds(1, 1.3))).toBe(1);
   expect(first(seconds(1, 1.7))).toBe(2);

@@ -6,10 +6,26 @@ import { SLOTS } from "../src/colour/assign";
 type Three = [number, number, number];
 
 const VIEWS: Record<string, Three[]> = {
-  normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
-  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+  normal: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
 };
 
 function linear(hex: string): Three {
@@ -25,14 +41,21 @@ function oklab([r, g, b]: Three): Three {
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
-  return [0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s, 1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s, 0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s];
+  return [
+    0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
+    1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
+    0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
+  ];
 }
 function contrast(a: Three, b: Three): number {
   const of = ([r, g, blue]: Three): number => 0.2126 * r + 0.7152 * g + 0.0722 * blue + 0.05;
   return Math.max(of(a), of(b)) / Math.min(of(a), of(b));
 }
 
-for (const [theme, places, surface] of [["light", PLACES_LIGHT, "#ffffff"], ["dark", PLACES_DARK, "#15191f"]] as const) {
+for (const [theme, places, surface] of [
+  ["light", PLACES_LIGHT, "#ffffff"],
+  ["dark", PLACES_DARK, "#15191f"],
+] as const) {
   test(`${theme}: there is a colour for each place`, () => {
     expect(places).toHaveLength(SLOTS);
   });
@@ -41,9 +64,11 @@ for (const [theme, places, surface] of [["light", PLACES_LIGHT, "#ffffff"], ["da
       // A just noticeable difference in OKLab is about 0.02: areas next to each other with four times that are not confused.
       const least = view === "normal" ? 0.14 : 0.075;
       const colours = places.map((hex) => oklab(seen(linear(hex), matrix)));
-      colours.forEach((a, i) => colours.slice(0, i).forEach((b, j) => {
-        expect(Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]), `${places[i]} and ${places[j]}`).toBeGreaterThan(least);
-      }));
+      colours.forEach((a, i) =>
+        colours.slice(0, i).forEach((b, j) => {
+          expect(Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]), `${places[i]} and ${places[j]}`).toBeGreaterThan(least);
+        }),
+      );
     });
   }
   test(`${theme}: lines stand out from what is behind them`, () => {

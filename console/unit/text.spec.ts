@@ -12,15 +12,22 @@ test("figures have units that fit their size", () => {
   expect([0, 0.05, 0.5, 12.345].map(cores)).toEqual(["0.00", "0.050", "0.50", "12.35"]);
   expect([0, 0.012, 0.5, 1].map(percent)).toEqual(["0 %", "1.2 %", "50 %", "100 %"]);
   expect(whole(1_640_932)).toBe("1,640,932");
-  expect([ledgerFigure("cpu", 0.0123), ledgerFigure("cpu", 182_004.25), ledgerFigure("io", 12.4)]).toEqual(["0.012", "182,004.3", "12"]);
+  expect([ledgerFigure("cpu", 0.0123), ledgerFigure("cpu", 182_004.25), ledgerFigure("io", 12.4)]).toEqual([
+    "0.012",
+    "182,004.3",
+    "12",
+  ]);
 });
 
 test("what is not known is a dash, never NaN", () => {
-  for (const format of [count, bytes, millis, seconds, cores, percent, whole]) for (const unknown of [null, undefined, NaN]) expect(format(unknown)).toBe("–");
+  for (const format of [count, bytes, millis, seconds, cores, percent, whole])
+    for (const unknown of [null, undefined, NaN]) expect(format(unknown)).toBe("–");
 });
 
 test("a query leaves out what is not said, and escapes what is", () => {
-  expect(queryText({ search: "a&b", sort: "name", offset: 0, tenant: "", cause: undefined, p99_ms: null })).toBe("?search=a%26b&sort=name&offset=0");
+  expect(queryText({ search: "a&b", sort: "name", offset: 0, tenant: "", cause: undefined, p99_ms: null })).toBe(
+    "?search=a%26b&sort=name&offset=0",
+  );
   expect(queryText({})).toBe("");
 });
 
@@ -34,11 +41,19 @@ test("tries come further apart, and never more than 15 s", () => {
 test("a window fetches the pieces in view, once", () => {
   const window = new RowWindow<number>();
   expect(window.pages(0, 40, "absent")).toEqual([0]);
-  window.put(0, Array.from({ length: PAGE_ROWS }, (_, i) => i), 1000);
+  window.put(
+    0,
+    Array.from({ length: PAGE_ROWS }, (_, i) => i),
+    1000,
+  );
   expect(window.pages(0, 40, "absent")).toEqual([]);
   expect(window.pages(90, 310, "absent")).toEqual([1, 2, 3]);
   expect([window.row(99), window.row(100)]).toEqual([99, undefined]);
-  window.put(9, Array.from({ length: PAGE_ROWS }, (_, i) => 900 + i), 1000);
+  window.put(
+    9,
+    Array.from({ length: PAGE_ROWS }, (_, i) => 900 + i),
+    1000,
+  );
   expect(window.pages(950, 5000, "all")).toEqual([9]);
   window.keepOnly(900, 1000);
   expect([window.row(5), window.row(905)]).toEqual([undefined, 905]);

@@ -1,4 +1,5 @@
-//! Lists the files of the console's page, `console/dist`, for `src/console/assets.rs` to embed.
+//! Lists the files of the console's page, `console/dist`, for `src/console/assets.rs` to embed: each with its gzip form, the file beside it with `.gz`
+//! behind its name, where it has one.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,16 +14,26 @@ fn main() {
     gather(&root, &root, &mut files);
     files.sort();
     let mut list = String::from("&[\n");
-    for (name, path) in files {
-        println!("cargo::rerun-if-changed={}", path.display());
-        let bytes = fs::read(&path).expect("a built asset can be read");
-        let etag = format!("\"{:016x}\"", fnv(&bytes));
-        writeln!(list, "Asset {{ path: {name:?}, bytes: include_bytes!({path:?}), etag: {etag:?} }},")
-            .expect("a string");
+    for (name, path) in files.iter().filter(|(name, _)| !name.ends_with(GZIP)) {
+        let plain = form(path);
+        let gzip = files.iter().find(|(other, _)| other.strip_suffix(GZIP) == Some(name));
+        let gzip = gzip.map_or("None".to_owned(), |(_, path)| format!("Some({})", form(path)));
+        writeln!(list, "Asset {{ path: {name:?}, plain: {plain}, gzip: {gzip} }},").expect("a string");
     }
     list.push(']');
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says"));
     fs::write(out.join("assets.rs"), list).expect("the build's directory can be written");
+}
+
+/// What a compressed file is called beyond the name of the one it is made of.
+const GZIP: &str = ".gz";
+
+/// A file as it is embedded.
+fn form(path: &Path) -> String {
+    println!("cargo::rerun-if-changed={}", path.display());
+    let bytes = fs::read(path).expect("a built asset can be read");
+    let etag = format!("\"{:016x}\"", fnv(&bytes));
+    format!("Form {{ bytes: include_bytes!({path:?}), etag: {etag:?} }}")
 }
 
 fn gather(root: &Path, dir: &Path, files: &mut Vec<(String, PathBuf)>) {

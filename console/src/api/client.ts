@@ -1,7 +1,25 @@
 /** Requests to the server. Every failure is an `ApiError`; one of status 401 also tells `onSignedOut`, whoever asked. */
 import type {
-  ChangeResult, Demo, ClientGroup, ErrorBody, LedgerFilter, LedgerRow, Lock, Options, Order, Report, Row, Server, Session,
-  StatementOrder, Tenant, TenantColumn, TenantDetail, TenantPage, TenantSession, TopStatement,
+  ChangeResult,
+  Demo,
+  ClientGroup,
+  ErrorBody,
+  LedgerFilter,
+  LedgerRow,
+  Lock,
+  Options,
+  Order,
+  Report,
+  Row,
+  Server,
+  Session,
+  StatementOrder,
+  Tenant,
+  TenantColumn,
+  TenantDetail,
+  TenantPage,
+  TenantSession,
+  TopStatement,
 } from "./types";
 
 export class ApiError extends Error {
@@ -24,7 +42,10 @@ export function queryText(query: Query): string {
 }
 
 const unreachable: ErrorBody = {
-  code: "08001", message: "The server does not answer.", detail: null, hint: "The page tries again by itself once the connection is back.",
+  code: "08001",
+  message: "The server does not answer.",
+  detail: null,
+  hint: "The page tries again by itself once the connection is back.",
 };
 
 export class Client {
@@ -38,7 +59,10 @@ export class Client {
     let answer: Response;
     try {
       answer = await fetch(path, {
-        method, headers, credentials: "same-origin", cache: "no-store",
+        method,
+        headers,
+        credentials: "same-origin",
+        cache: "no-store",
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
         ...(signal === undefined ? {} : { signal }),
       });
@@ -48,7 +72,10 @@ export class Client {
     }
     if (answer.ok) return (answer.status === 204 ? undefined : await answer.json()) as T;
     const parsed = (await answer.json().catch(() => null)) as { error?: ErrorBody } | null;
-    const error = new ApiError(answer.status, parsed?.error ?? { ...unreachable, message: `${answer.status} ${answer.statusText}`, hint: null });
+    const error = new ApiError(
+      answer.status,
+      parsed?.error ?? { ...unreachable, message: `${answer.status} ${answer.statusText}`, hint: null },
+    );
     if (answer.status === 401 && path !== "/api/login" && path !== "/api/session") this.onSignedOut();
     throw error;
   }
@@ -78,7 +105,10 @@ export class Client {
   server(): Promise<Server> {
     return this.#get("/api/server");
   }
-  tenants(query: { search?: string; sort: TenantColumn; order: Order; offset: number; limit: number }, signal?: AbortSignal): Promise<TenantPage> {
+  tenants(
+    query: { search?: string; sort: TenantColumn; order: Order; offset: number; limit: number },
+    signal?: AbortSignal,
+  ): Promise<TenantPage> {
     return this.#get("/api/tenants", query, signal);
   }
   tenant(name: string): Promise<TenantDetail> {
@@ -105,7 +135,10 @@ export class Client {
   rules(): Promise<{ rows: Row[] }> {
     return this.#get("/api/runaway-rules");
   }
-  ledger(filter: LedgerFilter & { offset: number; limit: number }, signal?: AbortSignal): Promise<{ total: number; rows: LedgerRow[] }> {
+  ledger(
+    filter: LedgerFilter & { offset: number; limit: number },
+    signal?: AbortSignal,
+  ): Promise<{ total: number; rows: LedgerRow[] }> {
     return this.#get("/api/ledger", { ...filter }, signal);
   }
   ledgerCsv(filter: LedgerFilter): string {
@@ -115,7 +148,10 @@ export class Client {
     return this.#get(`/api/reports/${encodeURIComponent(name)}`, { month });
   }
 
-  createTenant(body: { name: string; password?: string; template?: string; options: Options }, dry: boolean): Promise<ChangeResult> {
+  createTenant(
+    body: { name: string; password?: string; template?: string; options: Options },
+    dry: boolean,
+  ): Promise<ChangeResult> {
     return this.#change("POST", "/api/tenants", body, dry);
   }
   alterTenant(name: string, body: { options?: Options; worker?: number | "default" }, dry: boolean): Promise<ChangeResult> {
@@ -149,25 +185,28 @@ export class Client {
   demo(): Promise<Demo> {
     return this.#get("/api/demo");
   }
-  startStory(story: string): Promise<void> {
+  startStory(story: string): Promise<Demo> {
     return this.#request("POST", "/api/demo/start", { story });
   }
-  stopStory(): Promise<void> {
+  stopStory(): Promise<Demo> {
     return this.#request("POST", "/api/demo/stop");
   }
-  demoSpeed(speed: number): Promise<void> {
+  demoSpeed(speed: number): Promise<Demo> {
     return this.#request("PATCH", "/api/demo", { speed });
   }
-  addGroup(group: Partial<ClientGroup>): Promise<void> {
+  pauseDemo(paused: boolean): Promise<Demo> {
+    return this.#request("PATCH", "/api/demo", { paused });
+  }
+  addGroup(group: Partial<ClientGroup>): Promise<Demo> {
     return this.#request("POST", "/api/demo/groups", group);
   }
-  changeGroup(id: string, group: Partial<ClientGroup>): Promise<void> {
+  changeGroup(id: string, group: Partial<ClientGroup>): Promise<Demo> {
     return this.#request("PATCH", `/api/demo/groups/${encodeURIComponent(id)}`, group);
   }
-  removeGroup(id: string): Promise<void> {
+  removeGroup(id: string): Promise<Demo> {
     return this.#request("DELETE", `/api/demo/groups/${encodeURIComponent(id)}`);
   }
-  loadDemo(file: unknown): Promise<void> {
+  loadDemo(file: unknown): Promise<Demo> {
     return this.#request("PUT", "/api/demo/file", file);
   }
 }

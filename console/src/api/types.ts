@@ -205,7 +205,12 @@ export interface TenantFrame {
     missed: Nullable<number>;
     cause: Nullable<string>;
   };
-  work_memory: { promised_bytes: Nullable<number>; used_bytes: Nullable<number>; missed: Nullable<number>; cause: Nullable<string> };
+  work_memory: {
+    promised_bytes: Nullable<number>;
+    used_bytes: Nullable<number>;
+    missed: Nullable<number>;
+    cause: Nullable<string>;
+  };
   statements_per_s: Nullable<number>;
   p50_ms: Nullable<number>;
   p99_ms: Nullable<number>;
@@ -252,7 +257,10 @@ export interface ClientGroup {
   clients: number;
   workload: Workload;
   options: Options;
+  /** Transactions a second for each tenant. */
   rate: Nullable<number>;
+  /** Options of ALTER TENANT for each tenant. */
+  promises: Options;
   shape: { kind: ShapeKind; period_s: number; low: number; high: number };
   state: "loading" | "running" | "stopped" | "failed";
   error: Nullable<string>;
@@ -260,15 +268,32 @@ export interface ClientGroup {
   p99_ms: Nullable<number>;
 }
 
+export interface KnownOption {
+  name: string;
+  default: string | number;
+  choices?: string[];
+}
+
+export interface WorkloadOptions {
+  name: Workload;
+  options: KnownOption[];
+}
+
 export interface Demo {
   stories: { id: string; title: string; text: string; minutes: number }[];
   running: Nullable<{
     story: string;
     began_ms: number;
+    /** Seconds of the story that have passed, and that it takes. */
+    at_s: number;
+    length_s: number;
+    /** Its time stands still until its tenants are there. */
+    is_loading: boolean;
     step: number;
     steps: { at_s: number; text: string }[];
     speed: number;
     paused: boolean;
   }>;
   groups: ClientGroup[];
+  workloads: WorkloadOptions[];
 }

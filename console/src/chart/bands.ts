@@ -4,7 +4,18 @@ import type { Frame } from "../api/types";
 import { palette } from "../colour/theme";
 import type { Disposal } from "../dom";
 import { clock } from "../format";
-import { BANDS, BAND_OTHERS, BAND_SYSTEM, bandOfPlace, bandsOf, niceCeiling, stacked, SYSTEM, type Bands, type SeriesOf } from "../live/frames";
+import {
+  BANDS,
+  BAND_OTHERS,
+  BAND_SYSTEM,
+  bandOfPlace,
+  bandsOf,
+  niceCeiling,
+  stacked,
+  SYSTEM,
+  type Bands,
+  type SeriesOf,
+} from "../live/frames";
 import { picked, places } from "../store";
 import { Chart, faded, span } from "./plot";
 
@@ -57,23 +68,30 @@ export class ShareChart {
   constructor(options: ShareOptions, disposal: Disposal) {
     this.#options = options;
     const isStacked = options.form === "stacked";
-    this.chart = new Chart({
-      title: options.title, unit: options.unit, height: options.height, top: () => this.#top, tick: options.tick ?? options.format,
-      ...(options.splits ? { splits: options.splits } : {}),
-      series: BAND_ORDER.map((band) => ({
-        label: String(band),
-        width: isStacked ? 0.5 : 1.5,
-        stroke: () => (isStacked ? palette.value.surface : this.#lineColour(band)),
-        ...(isStacked ? { fill: () => this.#areaColour(band) } : {}),
-        points: { show: false },
-      })),
-      ...(isStacked ? { bands: BAND_ORDER.slice(1).map((band) => ({ series: [band + 1, band] as [number, number] })) } : {}),
-      hooks: isStacked ? {} : { draw: [(u) => this.#emphasise(u)] },
-      table: () => this.#table(),
-      summary: () => this.#summary(),
-      onCursor: options.onCursor,
-      onClick: (index, value) => this.#click(index, value),
-    }, disposal);
+    this.chart = new Chart(
+      {
+        title: options.title,
+        unit: options.unit,
+        height: options.height,
+        top: () => this.#top,
+        tick: options.tick ?? options.format,
+        ...(options.splits ? { splits: options.splits } : {}),
+        series: BAND_ORDER.map((band) => ({
+          label: String(band),
+          width: isStacked ? 0.5 : 1.5,
+          stroke: () => (isStacked ? palette.value.surface : this.#lineColour(band)),
+          ...(isStacked ? { fill: () => this.#areaColour(band) } : {}),
+          points: { show: false },
+        })),
+        ...(isStacked ? { bands: BAND_ORDER.slice(1).map((band) => ({ series: [band + 1, band] as [number, number] })) } : {}),
+        hooks: isStacked ? {} : { draw: [(u) => this.#emphasise(u)] },
+        table: () => this.#table(),
+        summary: () => this.#summary(),
+        onCursor: options.onCursor,
+        onClick: (index, value) => this.#click(index, value),
+      },
+      disposal,
+    );
     disposal.add(picked.watch(() => this.chart.redraw()));
   }
 
@@ -87,13 +105,29 @@ export class ShareChart {
     const drawn = this.#options.form === "stacked" ? this.#stacked : this.#rows.values.filter((_, band) => band !== BAND_OTHERS);
     const now = this.#options.series(last);
     let largest = 0;
-    for (const row of this.#options.form === "stacked" ? drawn.slice(-1) : drawn) for (const value of row) largest = Math.max(largest, value ?? 0);
+    for (const row of this.#options.form === "stacked" ? drawn.slice(-1) : drawn)
+      for (const value of row) largest = Math.max(largest, value ?? 0);
     const capacity = now?.capacity ?? null;
-    this.#top = this.#options.toCapacity && capacity !== null ? Math.max(capacity, largest) : (this.#options.ceiling ?? niceCeiling)(largest, 0);
+    this.#top =
+      this.#options.toCapacity && capacity !== null
+        ? // A second's clock is a little off: what is some hundredths above the capacity is the capacity.
+          largest > capacity * 1.1
+          ? niceCeiling(largest, 0)
+          : capacity
+        : (this.#options.ceiling ?? niceCeiling)(largest, 0);
     const { format, unit } = this.#options;
     const tick = this.#options.tick ?? format;
-    this.chart.caption(now === undefined ? "" : capacity === null ? `${format(now.total)} ${unitOf(format(now.total), unit)}` : `${format(now.total)} of ${tick(capacity)} ${unitOf(tick(capacity), unit)}`);
-    const values = this.#options.form === "stacked" ? this.#stacked : this.#rows.values.map((row, band) => (band === BAND_OTHERS ? row.map(() => null) : row));
+    this.chart.caption(
+      now === undefined
+        ? ""
+        : capacity === null
+          ? `${format(now.total)} ${unitOf(format(now.total), unit)}`
+          : `${format(now.total)} of ${tick(capacity)} ${unitOf(tick(capacity), unit)}`,
+    );
+    const values =
+      this.#options.form === "stacked"
+        ? this.#stacked
+        : this.#rows.values.map((row, band) => (band === BAND_OTHERS ? row.map(() => null) : row));
     this.chart.set({ x: this.#rows.x, values }, last.t_ms / 1000);
   }
 
@@ -167,16 +201,22 @@ export class ShareChart {
     const bands = this.#shownBands();
     const rows: string[][] = [];
     for (let i = this.#rows.x.length - 1; i >= 0 && rows.length < 60; i -= 1) {
-      rows.push([clock((this.#rows.x[i] ?? 0) * 1000), ...bands.map((band) => {
-        const value = this.#rows.values[band]?.[i];
-        return value === null || value === undefined ? "" : this.#options.format(value);
-      })]);
+      rows.push([
+        clock((this.#rows.x[i] ?? 0) * 1000),
+        ...bands.map((band) => {
+          const value = this.#rows.values[band]?.[i];
+          return value === null || value === undefined ? "" : this.#options.format(value);
+        }),
+      ]);
     }
     return { heads: ["Time", ...bands.map((band) => bandName(band) ?? "")], rows };
   }
   #summary(): string {
     const now = this.at(null);
-    const named = this.#shownBands().map((band) => [bandName(band) ?? "", now[band] ?? 0] as const).sort((a, b) => b[1] - a[1]).slice(0, 4);
+    const named = this.#shownBands()
+      .map((band) => [bandName(band) ?? "", now[band] ?? 0] as const)
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 4);
     return `Now most: ${named.map(([name, value]) => `${name} ${this.#options.format(value)}`).join(", ")}.`;
   }
 }

@@ -22,7 +22,12 @@ export interface ChartOptions {
   splits?: (top: number) => number[];
   tick: (value: number) => string;
   /** Time is the x axis if absent. */
-  x?: { tick: (value: number) => string; range: () => [number, number]; splits?: (range: [number, number]) => number[]; label: string };
+  x?: {
+    tick: (value: number) => string;
+    range: () => [number, number];
+    splits?: (range: [number, number]) => number[];
+    label: string;
+  };
   hooks?: uPlot.Hooks.Arrays;
   /** Rows of the table: heads, then cells, newest first. */
   table: () => { heads: string[]; rows: string[][] };
@@ -58,10 +63,25 @@ export class Chart {
     this.#now = h("span", { class: "chart-now" });
     this.#box = h("div", { class: "chart-box", role: "img", "aria-label": options.title });
     this.#box.style.height = `${options.height}px`;
-    this.#tableBox = h("div", { class: "chart-table", tabindex: "0", role: "group", "aria-label": `${options.title}, as a table` });
+    this.#tableBox = h("div", {
+      class: "chart-table",
+      tabindex: "0",
+      role: "group",
+      "aria-label": `${options.title}, as a table`,
+    });
     this.#tableBox.style.height = `${options.height}px`;
     this.#tableBox.hidden = true;
-    const toggle = h("button", { class: "button-icon", type: "button", "aria-pressed": "false", title: "Show as a table", "aria-label": `${options.title}: show as a table` }, icon("table"));
+    const toggle = h(
+      "button",
+      {
+        class: "button-icon",
+        type: "button",
+        "aria-pressed": "false",
+        title: "Show as a table",
+        "aria-label": `${options.title}: show as a table`,
+      },
+      icon("table"),
+    );
     toggle.addEventListener("click", () => {
       this.#tabular = !this.#tabular;
       toggle.setAttribute("aria-pressed", String(this.#tabular));
@@ -69,18 +89,25 @@ export class Chart {
       this.#tableBox.hidden = !this.#tabular;
       this.#fillTable();
     });
-    this.#figure = h("figure", { class: "chart" },
+    this.#figure = h(
+      "figure",
+      { class: "chart" },
       h("figcaption", { class: "chart-head" }, h("span", { class: "chart-title" }, options.title), this.#now, toggle),
-      this.#box, this.#tableBox);
+      this.#box,
+      this.#tableBox,
+    );
     this.element = this.#figure;
     this.#plot = this.#make();
     const observer = new ResizeObserver(() => this.#resize());
     observer.observe(this.#box);
     disposal.add(() => observer.disconnect());
-    const inView = new IntersectionObserver((entries) => {
-      this.#inView = entries.at(-1)?.isIntersecting ?? true;
-      if (this.#inView) this.#draw();
-    }, { rootMargin: "100px" });
+    const inView = new IntersectionObserver(
+      (entries) => {
+        this.#inView = entries.at(-1)?.isIntersecting ?? true;
+        if (this.#inView) this.#draw();
+      },
+      { rootMargin: "100px" },
+    );
     inView.observe(this.#figure);
     disposal.add(() => inView.disconnect());
     disposal.add(palette.watch(() => this.#plot.redraw()));
@@ -119,48 +146,88 @@ export class Chart {
   #fillTable(): void {
     if (!this.#tabular) return;
     const { heads, rows } = this.#options.table();
-    replace(this.#tableBox,
-      h("table", { class: "table table-compact" },
+    replace(
+      this.#tableBox,
+      h(
+        "table",
+        { class: "table table-compact" },
         h("caption", { class: "visually-hidden" }, `${this.#options.title}, in ${this.#options.unit}`),
         h("thead", null, h("tr", null, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-        h("tbody", null, ...rows.map((row) => h("tr", null, ...row.map((cell, i) => (i === 0 ? h("th", { scope: "row" }, cell) : h("td", null, cell))))))));
+        h(
+          "tbody",
+          null,
+          ...rows.map((row) =>
+            h("tr", null, ...row.map((cell, i) => (i === 0 ? h("th", { scope: "row" }, cell) : h("td", null, cell)))),
+          ),
+        ),
+      ),
+    );
   }
 
   #resize(): void {
     const { clientWidth, clientHeight } = this.#box;
-    if (clientWidth > 0 && clientHeight > 0 && (clientWidth !== this.#plot.width || clientHeight !== this.#plot.height)) this.#plot.setSize({ width: clientWidth, height: clientHeight });
+    if (clientWidth > 0 && clientHeight > 0 && (clientWidth !== this.#plot.width || clientHeight !== this.#plot.height))
+      this.#plot.setSize({ width: clientWidth, height: clientHeight });
   }
 
   #make(): uPlot {
     const options = this.#options;
     const isTime = options.x === undefined;
     const axis: uPlot.Axis = {
-      font: FONT, stroke: () => palette.value.muted, gap: 4,
-      grid: { stroke: () => palette.value.line, width: 1 }, ticks: { show: false },
+      font: FONT,
+      stroke: () => palette.value.muted,
+      gap: 4,
+      grid: { stroke: () => palette.value.line, width: 1 },
+      ticks: { show: false },
     };
     const splits = options.splits;
-    const plot = new uPlot({
-      width: 320, height: options.height, padding: [22, 14, 0, 0], legend: { show: false }, ...(isTime ? {} : { ms: 1 as const }),
-      scales: {
-        x: { time: isTime, range: () => options.x?.range() ?? [this.#now_s - span.seconds, this.#now_s] },
-        y: { range: () => [0, options.top()] },
+    const plot = new uPlot(
+      {
+        width: 320,
+        height: options.height,
+        padding: [22, 14, 0, 0],
+        legend: { show: false },
+        ...(isTime ? {} : { ms: 1 as const }),
+        scales: {
+          x: { time: isTime, range: () => options.x?.range() ?? [this.#now_s - span.seconds, this.#now_s] },
+          y: { range: () => [0, options.top()] },
+        },
+        axes: [
+          {
+            ...axis,
+            size: AXIS_X,
+            space: 70,
+            grid: { show: false },
+            values: (_, at) =>
+              at.map((value) => (options.x ? options.x.tick(value) : clock(value * 1000).slice(0, span.seconds > 120 ? 5 : 8))),
+            ...(options.x?.splits ? { splits: () => options.x?.splits?.(options.x.range()) ?? [] } : {}),
+            ...(isTime ? { incrs: [10, 15, 30, 60, 120] } : {}),
+          },
+          {
+            ...axis,
+            size: AXIS_Y,
+            space: 34,
+            values: (_, at) => at.map((value) => options.tick(value)),
+            ...(splits ? { splits: () => splits(options.top()) } : {}),
+          },
+        ],
+        series: [{}, ...options.series],
+        ...(options.bands ? { bands: options.bands } : {}),
+        cursor: {
+          y: false,
+          drag: { setScale: false, x: false, y: false },
+          points: { show: false },
+          ...(isTime ? { sync: { key: "time" } } : {}),
+        },
+        hooks: {
+          ...options.hooks,
+          draw: [...(options.hooks?.draw ?? []), (u) => drawUnit(u, options.unit), ...(isTime ? [drawMarks] : [])],
+          setCursor: [(u) => options.onCursor?.(u.cursor.idx ?? null)],
+        },
       },
-      axes: [
-        { ...axis, size: AXIS_X, space: 70, grid: { show: false }, values: (_, at) => at.map((value) => (options.x ? options.x.tick(value) : clock(value * 1000).slice(0, span.seconds > 120 ? 5 : 8))), ...(options.x?.splits ? { splits: () => options.x?.splits?.(options.x.range()) ?? [] } : {}), ...(isTime ? { incrs: [10, 15, 30, 60, 120] } : {}) },
-        { ...axis, size: AXIS_Y, space: 34, values: (_, at) => at.map((value) => options.tick(value)), ...(splits ? { splits: () => splits(options.top()) } : {}) },
-      ],
-      series: [{}, ...options.series],
-      ...(options.bands ? { bands: options.bands } : {}),
-      cursor: {
-        y: false, drag: { setScale: false, x: false, y: false }, points: { show: false },
-        ...(isTime ? { sync: { key: "time" } } : {}),
-      },
-      hooks: {
-        ...options.hooks,
-        draw: [...(options.hooks?.draw ?? []), (u) => drawUnit(u, options.unit), ...(isTime ? [drawMarks] : [])],
-        setCursor: [(u) => options.onCursor?.(u.cursor.idx ?? null)],
-      },
-    }, [[], ...options.series.map(() => [])] as uPlot.AlignedData, this.#box);
+      [[], ...options.series.map(() => [])] as uPlot.AlignedData,
+      this.#box,
+    );
     if (options.onClick) {
       plot.over.addEventListener("click", (event) => {
         const index = plot.cursor.idx;
@@ -212,5 +279,9 @@ function drawMarks(u: uPlot): void {
 
 /** `#rrggbb` with an opacity from 0 to 1. */
 export function faded(colour: string, opacity: number): string {
-  return colour.startsWith("#") ? `${colour.slice(0, 7)}${Math.round(opacity * 255).toString(16).padStart(2, "0")}` : colour;
+  return colour.startsWith("#")
+    ? `${colour.slice(0, 7)}${Math.round(opacity * 255)
+        .toString(16)
+        .padStart(2, "0")}`
+    : colour;
 }

@@ -3,7 +3,7 @@ import type uPlot from "uplot";
 import type { Frame, TenantFrame } from "../api/types";
 import { palette } from "../colour/theme";
 import { h, replace, type Disposal } from "../dom";
-import { causes, niceCeiling, tenantRows } from "../live/frames";
+import { causes, isBroken, niceCeiling, tenantRows, type Kept } from "../live/frames";
 import { clock } from "../format";
 import { Chart, faded, span } from "./plot";
 
@@ -25,7 +25,7 @@ export interface TenantChartOptions {
   ceiling?: (largest: number, least: number) => number;
   splits?: (top: number) => number[];
   /** Where the promise stands; absent for charts of what is not promised. */
-  kept?: (frame: TenantFrame) => { missed: number | null; cause: string | null } | undefined;
+  kept?: (frame: TenantFrame) => Kept | undefined;
   /** The tenant's own colour. */
   colour: () => string;
 }
@@ -55,18 +55,25 @@ export class TenantChart {
     this.#options = options;
     this.#legend = h("div", { class: "chart-legend" });
     this.#verdict = h("p", { class: "chart-verdict" });
-    this.#chart = new Chart({
-      title: options.title, unit: options.unit, height: options.height, top: () => this.#top, tick: options.tick ?? options.format,
-      ...(options.splits ? { splits: options.splits } : {}),
-      series: options.lines.map((line) => this.#series(line)),
-      hooks: options.kept ? { draw: [(u) => this.#drawBroken(u)] } : {},
-      table: () => this.#table(),
-      summary: () => this.#summary(),
-      onCursor: (index) => {
-        this.#cursor = index;
-        this.#fillLegend();
+    this.#chart = new Chart(
+      {
+        title: options.title,
+        unit: options.unit,
+        height: options.height,
+        top: () => this.#top,
+        tick: options.tick ?? options.format,
+        ...(options.splits ? { splits: options.splits } : {}),
+        series: options.lines.map((line) => this.#series(line)),
+        hooks: options.kept ? { draw: [(u) => this.#drawBroken(u)] } : {},
+        table: () => this.#table(),
+        summary: () => this.#summary(),
+        onCursor: (index) => {
+          this.#cursor = index;
+          this.#fillLegend();
+        },
       },
-    }, disposal);
+      disposal,
+    );
     this.element = this.#chart.element;
     this.element.append(this.#legend);
     if (options.kept) this.element.append(this.#verdict);
@@ -77,7 +84,11 @@ export class TenantChart {
     const last = frames.at(-1);
     if (last === undefined) return;
     this.#shown = frames.filter((frame) => frame.t_ms >= last.t_ms - (span.seconds + 2) * 1000);
-    this.#rows = tenantRows(this.#shown, this.#options.name, this.#options.lines.map((line) => line.of));
+    this.#rows = tenantRows(
+      this.#shown,
+      this.#options.name,
+      this.#options.lines.map((line) => line.of),
+    );
     let largest = 0;
     for (const row of this.#rows.values) for (const value of row) largest = Math.max(largest, value ?? 0);
     this.#top = (this.#options.ceiling ?? niceCeiling)(largest * 1.08, 0);
@@ -98,7 +109,7 @@ export class TenantChart {
     return { label: line.name, points: { show: false }, ...looks[line.look] };
   }
 
-  /** A tick in the lane at the plot's foot for each second in which something was missed. */
+  /** A tick in the lane at the plot's head for each second in which the promise was broken. */
   #drawBroken(u: uPlot): void {
     const { ctx, bbox } = u;
     const ratio = devicePixelRatio;
@@ -106,7 +117,7 @@ export class TenantChart {
     ctx.fillStyle = palette.value.bad;
     for (const frame of this.#shown) {
       const kept = frame.tenant?.name === this.#options.name ? this.#options.kept?.(frame.tenant) : undefined;
-      if (!(Number(kept?.missed) > 0)) continue;
+      if (!isBroken(kept)) continue;
       const x = u.valToPos(frame.t_ms / 1000, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.fillRect(x - 1.25 * ratio, bbox.top, 2.5 * ratio, 5 * ratio);
@@ -120,20 +131,37 @@ export class TenantChart {
   #fillLegend(): void {
     const i = this.#cursor ?? this.#rows.x.length - 1;
     const at = this.#rows.x[i];
-    replace(this.#legend,
+    replace(
+      this.#legend,
       ...this.#options.lines.map((line, row) => {
         const value = this.#rows.values[row]?.[i];
         const swatch = h("i", { class: `swatch swatch-${line.look}` });
         if (line.look === "given" || line.look === "plain") swatch.style.setProperty("--swatch", this.#options.colour());
-        return h("span", { class: "legend-item" }, swatch, h("span", { class: "legend-name" }, line.name), h("span", { class: "legend-value" }, value === null || value === undefined ? "–" : this.#options.format(value)));
+        return h(
+          "span",
+          { class: "legend-item" },
+          swatch,
+          h("span", { class: "legend-name" }, line.name),
+          h("span", { class: "legend-value" }, value === null || value === undefined ? "–" : this.#options.format(value)),
+        );
       }),
-      h("span", { class: "legend-time" }, this.#cursor === null || at === undefined ? "now" : `${clock(at * 1000)}${this.#missedAt(at)}`));
+      h(
+        "span",
+        { class: "legend-time" },
+        this.#cursor === null || at === undefined ? "now" : `${clock(at * 1000)}${this.#missedAt(at)}`,
+      ),
+    );
   }
 
   #missedAt(at: number): string {
     const tenant = this.#shown.find((frame) => frame.t_ms / 1000 === at)?.tenant;
     const kept = tenant ? this.#options.kept?.(tenant) : undefined;
-    return kept && Number(kept.missed) > 0 ? ` · missed ${this.#options.format(Number(kept.missed))}: ${kept.cause ?? "cause unknown"}` : "";
+    return isBroken(kept) ? ` · ${this.#brokenText(kept)}` : "";
+  }
+
+  #brokenText({ missed, cause }: Kept): string {
+    const what = Number(missed) > 0 ? `missed ${this.#options.format(Number(missed))}` : "late";
+    return `${what}: ${cause ?? "cause unknown"}`;
   }
 
   #fillVerdict(): void {
@@ -141,8 +169,14 @@ export class TenantChart {
     if (kept === undefined) return;
     const { seen, broken, by } = causes(this.#shown, this.#options.name, kept);
     this.#verdict.classList.toggle("is-broken", broken > 0);
-    const text = seen === 0 ? "Nothing measured yet" : broken === 0 ? `Kept in all of ${seen} s` : `Broken in ${broken} of ${seen} s: ${by.map(([cause, n]) => `${n} × ${cause} (${causeText(cause)})`).join(", ")}`;
-    if (this.#verdict.textContent !== text) replace(this.#verdict, h("span", { class: "verdict-mark", "aria-hidden": "true" }), text);
+    const text =
+      seen === 0
+        ? "Nothing measured yet"
+        : broken === 0
+          ? `Kept in all of ${seen} s`
+          : `Broken in ${broken} of ${seen} s: ${by.map(([cause, n]) => `${n} × ${cause} (${causeText(cause)})`).join(", ")}`;
+    if (this.#verdict.textContent !== text)
+      replace(this.#verdict, h("span", { class: "verdict-mark", "aria-hidden": "true" }), text);
   }
 
   #table(): { heads: string[]; rows: string[][] } {
@@ -152,13 +186,24 @@ export class TenantChart {
       const x = this.#rows.x[i] ?? 0;
       const tenant = frames.get(x)?.tenant;
       const kept = tenant ? this.#options.kept?.(tenant) : undefined;
-      rows.push([clock(x * 1000), ...this.#rows.values.map((row) => (row[i] === null || row[i] === undefined ? "" : this.#options.format(row[i] as number))), ...(this.#options.kept ? [kept?.missed ? `${this.#options.format(kept.missed)} ${kept.cause ?? ""}` : ""] : [])]);
+      rows.push([
+        clock(x * 1000),
+        ...this.#rows.values.map((row) =>
+          row[i] === null || row[i] === undefined ? "" : this.#options.format(row[i] as number),
+        ),
+        ...(this.#options.kept ? [isBroken(kept) ? this.#brokenText(kept) : ""] : []),
+      ]);
     }
-    return { heads: ["Time", ...this.#options.lines.map((line) => line.name), ...(this.#options.kept ? ["Missed"] : [])], rows };
+    return { heads: ["Time", ...this.#options.lines.map((line) => line.name), ...(this.#options.kept ? ["Broken"] : [])], rows };
   }
   #summary(): string {
     const i = this.#rows.x.length - 1;
-    const now = this.#options.lines.map((line, row) => `${line.name} ${this.#rows.values[row]?.[i] == null ? "unknown" : this.#options.format(this.#rows.values[row]?.[i] as number)}`).join(", ");
+    const now = this.#options.lines
+      .map(
+        (line, row) =>
+          `${line.name} ${this.#rows.values[row]?.[i] == null ? "unknown" : this.#options.format(this.#rows.values[row]?.[i] as number)}`,
+      )
+      .join(", ");
     return `Now: ${now}. ${this.#verdict.textContent ?? ""}`;
   }
 }

@@ -27,8 +27,16 @@ export function preferredPlace(id: number): number {
  * Gives `wanted` (most important first) places, those of `pinned` before all. Who has one keeps it. Who is new gets the preferred place if it is free, else the
  * first free one, else that of whoever was not wanted for longest. Of more than there are places the last of `wanted` get none.
  */
-export function assignPlaces(places: Places, wanted: readonly { id: number; name: string }[], pinned: number | null, now_ms: number): Places {
-  const ranked = [...wanted.filter((tenant) => tenant.id === pinned), ...wanted.filter((tenant) => tenant.id !== pinned)].slice(0, SLOTS);
+export function assignPlaces(
+  places: Places,
+  wanted: readonly { id: number; name: string }[],
+  pinned: number | null,
+  now_ms: number,
+): Places {
+  const ranked = [...wanted.filter((tenant) => tenant.id === pinned), ...wanted.filter((tenant) => tenant.id !== pinned)].slice(
+    0,
+    SLOTS,
+  );
   const next = [...places];
   const isWanted = (holder: Holder | null): boolean => holder !== null && ranked.some((tenant) => tenant.id === holder.id);
   for (const tenant of ranked) {

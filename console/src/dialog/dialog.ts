@@ -21,34 +21,72 @@ export interface ChangeDialog {
 
 export function copyButton(text: () => string): HTMLButtonElement {
   const label = h("span", null, "Copy");
-  const button = h("button", { type: "button", class: "button button-small", onclick: async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      label.textContent = "Copied";
-    } catch {
-      label.textContent = "Not allowed";
-    }
-    setTimeout(() => (label.textContent = "Copy"), 1500);
-  } }, icon("copy"), label);
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "button button-small",
+      onclick: async () => {
+        try {
+          await navigator.clipboard.writeText(text());
+          label.textContent = "Copied";
+        } catch {
+          label.textContent = "Not allowed";
+        }
+        setTimeout(() => (label.textContent = "Copy"), 1500);
+      },
+    },
+    icon("copy"),
+    label,
+  );
   return button;
 }
 
 export function errorBox(error: unknown): HTMLElement {
   const body = error instanceof ApiError ? error.body : null;
-  return h("div", { class: "notice notice-error", role: "alert" }, h("strong", null, body?.code ?? "Error"), h("p", null, body?.message ?? String(error)), body?.detail && h("p", { class: "notice-more" }, body.detail), body?.hint && h("p", { class: "notice-more" }, body.hint));
+  return h(
+    "div",
+    { class: "notice notice-error", role: "alert" },
+    h("strong", null, body?.code ?? "Error"),
+    h("p", null, body?.message ?? String(error)),
+    body?.detail && h("p", { class: "notice-more" }, body.detail),
+    body?.hint && h("p", { class: "notice-more" }, body.hint),
+  );
 }
 
 export function openChange(options: ChangeDialog): void {
   const sql = h("code", { class: "sql", tabindex: "0", "aria-label": "The statement" });
   const outcome = h("div", { class: "dialog-outcome" });
-  const runButton = h("button", { type: "submit", class: `button button-primary${options.danger ? " button-danger" : ""}` }, options.run);
+  const runButton = h(
+    "button",
+    { type: "submit", class: `button button-primary${options.danger ? " button-danger" : ""}` },
+    options.run,
+  );
   const cancel = h("button", { type: "button", class: "button", onclick: () => dialog.close() }, "Cancel");
-  const form = h("form", { method: "dialog", class: "dialog-form" },
-    h("header", { class: "dialog-head" }, h("h2", { id: "dialog-title" }, options.title), h("button", { type: "button", class: "button-icon", "aria-label": "Close", onclick: () => dialog.close() }, icon("close"))),
+  const form = h(
+    "form",
+    { method: "dialog", class: "dialog-form" },
+    h(
+      "header",
+      { class: "dialog-head" },
+      h("h2", { id: "dialog-title" }, options.title),
+      h("button", { type: "button", class: "button-icon", "aria-label": "Close", onclick: () => dialog.close() }, icon("close")),
+    ),
     h("div", { class: "dialog-body" }, options.lead ? h("p", { class: "dialog-lead" }, options.lead) : null, ...options.fields),
-    h("div", { class: "dialog-sql" }, h("div", { class: "dialog-sql-head" }, h("span", null, "SQL that runs"), copyButton(() => sql.textContent ?? "")), sql),
+    h(
+      "div",
+      { class: "dialog-sql" },
+      h(
+        "div",
+        { class: "dialog-sql-head" },
+        h("span", null, "SQL that runs"),
+        copyButton(() => sql.textContent ?? ""),
+      ),
+      sql,
+    ),
     outcome,
-    h("footer", { class: "dialog-foot" }, cancel, runButton));
+    h("footer", { class: "dialog-foot" }, cancel, runButton),
+  );
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "dialog-title" }, form);
 
   let latest = 0;
@@ -98,7 +136,19 @@ export function openChange(options: ChangeDialog): void {
         return;
       }
       sql.textContent = result.sql;
-      replace(outcome, h("div", { class: "notice notice-good", role: "status" }, "Done, and the server has something to say:"), ...notices.map((notice) => h("div", { class: "notice notice-warn", role: "status" }, h("strong", null, notice.severity), h("p", null, notice.message), notice.detail && h("p", { class: "notice-more" }, notice.detail))));
+      replace(
+        outcome,
+        h("div", { class: "notice notice-good", role: "status" }, "Done, and the server has something to say:"),
+        ...notices.map((notice) =>
+          h(
+            "div",
+            { class: "notice notice-warn", role: "status" },
+            h("strong", null, notice.severity),
+            h("p", null, notice.message),
+            notice.detail && h("p", { class: "notice-more" }, notice.detail),
+          ),
+        ),
+      );
       cancel.textContent = "Close";
       runButton.remove();
       cancel.focus();

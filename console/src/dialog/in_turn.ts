@@ -3,7 +3,8 @@ import { ApiError } from "../api/client";
 import type { ChangeResult, Options } from "../api/types";
 
 export function statements(options: Options): Options[] {
-  const part = (reset: boolean): Options => Object.fromEntries(Object.entries(options).filter(([, value]) => (value === null) === reset));
+  const part = (reset: boolean): Options =>
+    Object.fromEntries(Object.entries(options).filter(([, value]) => (value === null) === reset));
   // What is taken back first makes room for what is set: a limit is gone before the promise is above it.
   return [part(true), part(false)].filter((one) => Object.keys(one).length > 0);
 }
@@ -21,7 +22,10 @@ async function sendAll(parts: readonly Options[], send: (part: Options) => Promi
       done.push(await send(part));
     } catch (error) {
       if (done.length === 0 || !(error instanceof ApiError)) throw error;
-      throw new ApiError(error.status, { ...error.body, hint: `This has been done already: ${done.map(({ sql }) => sql).join("; ")}` });
+      throw new ApiError(error.status, {
+        ...error.body,
+        hint: `This has been done already: ${done.map(({ sql }) => sql).join("; ")}`,
+      });
     }
   }
   return { sql: done.map(({ sql }) => sql).join(";\n"), notices: done.flatMap(({ notices }) => notices ?? []) };

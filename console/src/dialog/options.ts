@@ -51,7 +51,13 @@ export function field(label: string, input: HTMLElement, hint = ""): HTMLElement
   const id = `field-${fieldsMade}`;
   input.id = id;
   if (hint !== "") input.setAttribute("aria-describedby", `${id}-hint`);
-  return h("div", { class: "field" }, h("label", { class: "field-label", for: id }, label), input, hint === "" ? null : h("span", { class: "field-hint", id: `${id}-hint` }, hint));
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { class: "field-label", for: id }, label),
+    input,
+    hint === "" ? null : h("span", { class: "field-hint", id: `${id}-hint` }, hint),
+  );
 }
 
 export class OptionFields {
@@ -65,7 +71,13 @@ export class OptionFields {
       const value = this.before[one.key];
       const text = value === null || value === undefined ? "" : String(value);
       const input = one.choices
-        ? h("select", { name: one.key }, ...one.choices.map((choice) => h("option", { value: choice, selected: choice === text }, choice === "" ? "–" : choice)))
+        ? h(
+            "select",
+            { name: one.key },
+            ...one.choices.map((choice) =>
+              h("option", { value: choice, selected: choice === text }, choice === "" ? "–" : choice),
+            ),
+          )
         : h("input", { name: one.key, value: text, autocomplete: "off", spellcheck: "false", placeholder: "–" });
       this.#inputs.set(one.key, { input, before: text });
       return field(one.label, input, one.hint);
@@ -73,6 +85,10 @@ export class OptionFields {
     return h("details", { class: "field-group", open }, h("summary", null, title), h("div", { class: "fields" }, ...all));
   }
 
+  /** Whether there is a field of this option. */
+  has(key: string): boolean {
+    return this.#inputs.has(key);
+  }
   /** What was changed in the fields: text, or null for an option taken back. */
   changes(): Options {
     const options: Options = {};

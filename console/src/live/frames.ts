@@ -85,7 +85,11 @@ export function stacked(values: readonly (number | null)[][]): (number | null)[]
 }
 
 /** One row for each of `pick`, of the frames that say something of the watched tenant. */
-export function tenantRows(frames: readonly Frame[], name: string, pick: readonly ((frame: NonNullable<Frame["tenant"]>) => number | null | undefined)[]): Bands {
+export function tenantRows(
+  frames: readonly Frame[],
+  name: string,
+  pick: readonly ((frame: NonNullable<Frame["tenant"]>) => number | null | undefined)[],
+): Bands {
   const x: number[] = [];
   const values: (number | null)[][] = pick.map(() => []);
   withGaps(frames, (frame, at) => {
@@ -121,8 +125,23 @@ export function byteSplits(top: number): number[] {
   return splits;
 }
 
+/** How a promise was kept in a second. */
+export interface Kept {
+  missed: number | null;
+  cause: string | null;
+}
+
+/** A promise of each request is broken by one that came late, though nothing is missed by the interval's end: then there is a cause alone. */
+export function isBroken(kept: Kept | undefined): kept is Kept {
+  return kept !== undefined && (kept.cause !== null || Number(kept.missed) > 0);
+}
+
 /** How many frames broke a promise, by cause, most first. */
-export function causes(frames: readonly Frame[], name: string, of: (frame: NonNullable<Frame["tenant"]>) => { missed: number | null; cause: string | null } | undefined): { seen: number; broken: number; by: [string, number][] } {
+export function causes(
+  frames: readonly Frame[],
+  name: string,
+  of: (frame: NonNullable<Frame["tenant"]>) => Kept | undefined,
+): { seen: number; broken: number; by: [string, number][] } {
   const by = new Map<string, number>();
   let seen = 0;
   let broken = 0;
@@ -130,7 +149,7 @@ export function causes(frames: readonly Frame[], name: string, of: (frame: NonNu
     if (frame.tenant?.name !== name) continue;
     seen += 1;
     const one = of(frame.tenant);
-    if (one === undefined || !(Number(one.missed) > 0)) continue;
+    if (!isBroken(one)) continue;
     broken += 1;
     const cause = one.cause ?? "unknown";
     by.set(cause, (by.get(cause) ?? 0) + 1);

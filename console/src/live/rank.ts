@@ -25,6 +25,10 @@ export function rankTenants(frames: readonly Frame[], isHeld: (id: number) => bo
       });
     });
   }
-  const share = (id: number, sums: number[]): number => Math.max(...sums.map((sum, resource) => sum / Math.max(1e-9, totals[resource] ?? 0))) * (isHeld(id) ? HELD_FACTOR : 1);
-  return [...use].map(([id, { name, sums }]) => ({ id, name, share: share(id, sums) })).sort((a, b) => b.share - a.share || a.id - b.id).map(({ id, name }) => ({ id, name }));
+  const share = (id: number, sums: number[]): number =>
+    Math.max(...sums.map((sum, resource) => sum / Math.max(1e-9, totals[resource] ?? 0))) * (isHeld(id) ? HELD_FACTOR : 1);
+  return [...use]
+    .map(([id, { name, sums }]) => ({ id, name, share: share(id, sums) }))
+    .sort((a, b) => b.share - a.share || a.id - b.id)
+    .map(({ id, name }) => ({ id, name }));
 }

@@ -74,7 +74,8 @@ export class Stream {
 
   #connect(): void {
     this.#close();
-    if (this.connection.value.state !== "live" && this.connection.value.state !== "lost") this.connection.set({ state: "connecting" });
+    if (this.connection.value.state !== "live" && this.connection.value.state !== "lost")
+      this.connection.set({ state: "connecting" });
     const query = { top: TOP, watch: this.#wanted.watch.join(","), tenant: this.#wanted.tenant, history: 600 };
     const source = new EventSource(`/api/live${queryText(query)}`);
     this.#source = source;
@@ -124,6 +125,7 @@ export class Stream {
 
   #lookForSilence(): void {
     const state = this.connection.value.state;
-    if (state === "live" && Date.now() - this.#last_ms > SILENT_AFTER_MS) this.connection.set({ state: "silent", since_ms: this.#last_ms });
+    if (state === "live" && Date.now() - this.#last_ms > SILENT_AFTER_MS)
+      this.connection.set({ state: "silent", since_ms: this.#last_ms });
   }
 }

@@ -35,16 +35,45 @@ export class LiveCharts {
   readonly #memory: ShareChart;
   readonly #throughput: ShareChart;
   readonly #volumes = new Map<string, ShareChart>();
-  readonly #rows: { button: HTMLButtonElement; row: HTMLElement; swatch: HTMLElement; name: HTMLElement; cells: HTMLElement[] }[] = [];
+  readonly #rows: {
+    button: HTMLButtonElement;
+    row: HTMLElement;
+    swatch: HTMLElement;
+    name: HTMLElement;
+    cells: HTMLElement[];
+  }[] = [];
   readonly #time = h("span", { class: "who-time" }, "now");
   #cursor: number | null = null;
 
   constructor(disposal: Disposal, height: number) {
     this.#disposal = disposal;
     this.#height = height;
-    this.#cpu = this.#share({ title: "CPU", unit: "cores", form: "stacked", series: (frame) => frame.cpu, format: cores, tick: (value) => String(Number(value.toFixed(2))), splits: quarters, toCapacity: true });
-    this.#throughput = this.#share({ title: "Throughput", unit: "statements/s", form: "lines", series: (frame) => frame.throughput, format: (value) => count(Math.round(value)) });
-    this.#memory = this.#share({ title: "Memory", unit: "bytes", form: "stacked", series: (frame) => frame.memory, format: bytes, ceiling: niceBytes, splits: byteSplits, toCapacity: true });
+    this.#cpu = this.#share({
+      title: "CPU",
+      unit: "cores",
+      form: "stacked",
+      series: (frame) => frame.cpu,
+      format: cores,
+      tick: (value) => String(Number(value.toFixed(2))),
+      splits: quarters,
+      toCapacity: true,
+    });
+    this.#throughput = this.#share({
+      title: "Throughput",
+      unit: "statements/s",
+      form: "lines",
+      series: (frame) => frame.throughput,
+      format: (value) => count(Math.round(value)),
+    });
+    this.#memory = this.#share({
+      title: "Memory",
+      unit: "bytes",
+      form: "stacked",
+      series: (frame) => frame.memory,
+      format: bytes,
+      ceiling: niceBytes,
+      splits: byteSplits,
+    });
     this.#rest.append(this.#memory.chart.element);
     this.grid.append(h("div", { class: "chart-row" }, this.#cpu.chart.element, this.#throughput.chart.element), this.#rest);
     this.who = this.#makeWho();
@@ -52,16 +81,25 @@ export class LiveCharts {
 
   start(): void {
     this.#disposal.add(stream.frames.watch((frames) => this.#set(frames)));
-    for (const signal of [picked, places, palette]) this.#disposal.add((signal as { watch(run: () => void): () => void }).watch(() => this.#fillWho()));
+    for (const signal of [picked, places, palette])
+      this.#disposal.add((signal as { watch(run: () => void): () => void }).watch(() => this.#fillWho()));
     this.#set(stream.frames.value);
     this.#fillWho();
   }
 
   #share(options: Omit<ShareOptions, "height" | "onCursor" | "onPick">): ShareChart {
-    return new ShareChart({ ...options, height: this.#height, onPick: pickBand, onCursor: (index) => {
-      this.#cursor = index;
-      this.#fillWho();
-    } }, this.#disposal);
+    return new ShareChart(
+      {
+        ...options,
+        height: this.#height,
+        onPick: pickBand,
+        onCursor: (index) => {
+          this.#cursor = index;
+          this.#fillWho();
+        },
+      },
+      this.#disposal,
+    );
   }
 
   #set(frames: readonly Frame[]): void {
@@ -69,7 +107,13 @@ export class LiveCharts {
     if (last === undefined) return;
     for (const { name } of last.volumes) {
       if (this.#volumes.has(name)) continue;
-      const chart = this.#share({ title: `I/O, ${name}`, unit: "IOPS", form: "stacked", series: (frame) => frame.volumes.find((volume) => volume.name === name), format: (value) => count(Math.round(value)) });
+      const chart = this.#share({
+        title: `I/O, ${name}`,
+        unit: "IOPS",
+        form: "stacked",
+        series: (frame) => frame.volumes.find((volume) => volume.name === name),
+        format: (value) => count(Math.round(value)),
+      });
       this.#volumes.set(name, chart);
       this.#rest.insertBefore(chart.chart.element, this.#memory.chart.element);
     }
@@ -88,10 +132,27 @@ export class LiveCharts {
       this.#rows[band] = { button, row, swatch, name, cells };
       body.append(row);
     }
-    return h("section", { class: "panel who", "aria-label": "Who uses how much" },
+    return h(
+      "section",
+      { class: "panel who", "aria-label": "Who uses how much" },
       h("div", { class: "panel-head" }, h("h2", null, "Who"), h("span", { class: "grow" }), this.#time),
-      h("table", { class: "table who-table" }, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Tenant"), ...["CPU", "IOPS", "Memory", "Stmt/s"].map((head) => h("th", { scope: "col", class: "figure" }, head)))), body),
-      h("p", { class: "who-hint" }, "Click a name or a band to pick a tenant out. The triangles mark changes."));
+      h(
+        "table",
+        { class: "table who-table" },
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            h("th", { scope: "col" }, "Tenant"),
+            ...["CPU", "IOPS", "Memory", "Stmt/s"].map((head) => h("th", { scope: "col", class: "figure" }, head)),
+          ),
+        ),
+        body,
+      ),
+      h("p", { class: "who-hint" }, "Click a name or a band to pick a tenant out. The triangles mark changes."),
+    );
   }
 
   #fillWho(): void {
@@ -112,7 +173,12 @@ export class LiveCharts {
       row.swatch.style.setProperty("--swatch", name === null ? "transparent" : bandColour(band));
       setText(row.name, name ?? "–");
       const io = volumes.length === 0 ? null : volumes.reduce((sum, values) => sum + (values[band] ?? 0), 0);
-      const texts = [cores(cpu[band]), count(io === null ? null : Math.round(io)), bytes(memory[band]), count(throughput[band] == null ? null : Math.round(throughput[band] as number))];
+      const texts = [
+        cores(cpu[band]),
+        count(io === null ? null : Math.round(io)),
+        bytes(memory[band]),
+        count(throughput[band] == null ? null : Math.round(throughput[band] as number)),
+      ];
       texts.forEach((text, i) => setText(row.cells[i] as HTMLElement, name === null ? "" : text));
     });
   }
@@ -136,7 +202,11 @@ function tiles(disposal: Disposal): HTMLElement {
     const value = h("span", { class: "tile-value" }, "–");
     const note = h("span", { class: "tile-note" }, "\u00a0");
     const inside = [h("span", { class: "tile-title" }, title), value, note];
-    return { value, note, element: link ? h("a", { class: "tile", href: link }, ...inside) : h("div", { class: "tile" }, ...inside) };
+    return {
+      value,
+      note,
+      element: link ? h("a", { class: "tile", href: link }, ...inside) : h("div", { class: "tile" }, ...inside),
+    };
   };
   const cpu = tile("CPU");
   const throughput = tile("Throughput");
@@ -145,7 +215,13 @@ function tiles(disposal: Disposal): HTMLElement {
   const sessions = tile("Sessions");
   const broken = tile("Broken promises", href({ page: "ledger", broken: true }));
   const policy = tile("Policy", href({ page: "manage" }));
-  const spanChoice = h("select", { class: "select-small", "aria-label": "Span of time in the charts" }, ...[60, 300, 600].map((choice) => h("option", { value: choice, selected: choice === span.seconds }, `last ${seconds(choice)}`)));
+  const spanChoice = h(
+    "select",
+    { class: "select-small", "aria-label": "Span of time in the charts" },
+    ...[60, 300, 600].map((choice) =>
+      h("option", { value: choice, selected: choice === span.seconds }, `last ${seconds(choice)}`),
+    ),
+  );
   spanChoice.addEventListener("change", () => {
     span.seconds = Number(spanChoice.value);
     stream.frames.tell();
@@ -155,22 +231,32 @@ function tiles(disposal: Disposal): HTMLElement {
     const now = server.value;
     if (frame) {
       const iops = frame.volumes.reduce((sum, volume) => sum + volume.total, 0);
-      setText(cpu.value, frame.cpu.capacity ? `${Math.round((100 * frame.cpu.total) / frame.cpu.capacity)} %` : cores(frame.cpu.total));
+      setText(
+        cpu.value,
+        frame.cpu.capacity ? `${Math.round((100 * frame.cpu.total) / frame.cpu.capacity)} %` : cores(frame.cpu.total),
+      );
       setText(throughput.value, `${count(Math.round(frame.throughput.total))}/s`);
       setText(io.value, `${count(Math.round(iops))} IOPS`);
       setText(memory.value, bytes(frame.memory.total));
       setText(sessions.value, whole(frame.sessions));
-      const parts = ([["CPU", frame.broken.cpu], ["I/O", frame.broken.io], ["memory", frame.broken.memory], ["work memory", frame.broken.work_memory]] as const).filter(([, n]) => n > 0);
+      const parts = (
+        [
+          ["CPU", frame.broken.cpu],
+          ["I/O", frame.broken.io],
+          ["memory", frame.broken.memory],
+          ["work memory", frame.broken.work_memory],
+        ] as const
+      ).filter(([, n]) => n > 0);
       const sum = parts.reduce((all, [, n]) => all + n, 0);
       setText(broken.value, sum === 0 ? "none" : `${sum}`);
       setText(broken.note, sum === 0 ? "in the last interval" : parts.map(([name, n]) => `${n} ${name}`).join(" · "));
       broken.element.classList.toggle("is-bad", sum > 0);
     }
     if (now) {
-      setText(cpu.note, `${cores(now.promised.cpu)} of ${now.cores} cores promised`);
+      setText(cpu.note, `${cores(now.promised.cpu)} cores promised`);
       setText(throughput.note, "of all tenants");
       setText(io.note, `${now.volumes.length} ${now.volumes.length === 1 ? "volume" : "volumes"}`);
-      setText(memory.note, `${bytes(now.promised.memory_bytes)} of ${bytes(now.memory_bytes)} promised`);
+      setText(memory.note, `${bytes(now.promised.memory_bytes)} promised`);
       setText(sessions.note, `${whole(now.tenants)} tenants`);
       setText(policy.value, now.policy.replace("_", " "));
       setText(policy.note, `overbooking: ${now.overbooking}`);
@@ -179,5 +265,16 @@ function tiles(disposal: Disposal): HTMLElement {
   disposal.add(stream.frames.watch(show));
   disposal.add(server.watch(show));
   show();
-  return h("section", { class: "tiles", "aria-label": "The server now" }, cpu.element, throughput.element, io.element, memory.element, sessions.element, broken.element, policy.element, h("div", { class: "tiles-span" }, spanChoice));
+  return h(
+    "section",
+    { class: "tiles", "aria-label": "The server now" },
+    cpu.element,
+    throughput.element,
+    io.element,
+    memory.element,
+    sessions.element,
+    broken.element,
+    policy.element,
+    h("div", { class: "tiles-span" }, spanChoice),
+  );
 }

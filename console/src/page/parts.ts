@@ -11,13 +11,50 @@ export interface TableColumn<T> {
   wide?: boolean;
 }
 
-export function table<T>(label: string, columns: readonly TableColumn<T>[], rows: readonly T[], empty: string, rowClass?: (row: T) => string): HTMLElement {
+export function table<T>(
+  label: string,
+  columns: readonly TableColumn<T>[],
+  rows: readonly T[],
+  empty: string,
+  rowClass?: (row: T) => string,
+): HTMLElement {
   if (rows.length === 0) return h("p", { class: "empty" }, empty);
   const kind = (column: TableColumn<T>): string => `${column.figure ? "figure" : ""} ${column.wide ? "wide" : ""}`.trim();
-  return h("div", { class: "table-scroll", tabindex: "0", role: "group", "aria-label": label },
-    h("table", { class: "table" }, h("caption", { class: "visually-hidden" }, label),
-      h("thead", null, h("tr", null, ...columns.map((column) => h("th", { scope: "col", class: kind(column) }, column.head === "" ? h("span", { class: "visually-hidden" }, "Actions") : column.head)))),
-      h("tbody", null, ...rows.map((row) => h("tr", { class: rowClass?.(row) ?? "" }, ...columns.map((column) => h("td", { class: kind(column) }, column.cell(row))))))));
+  return h(
+    "div",
+    { class: "table-scroll", tabindex: "0", role: "group", "aria-label": label },
+    h(
+      "table",
+      { class: "table" },
+      h("caption", { class: "visually-hidden" }, label),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          ...columns.map((column) =>
+            h(
+              "th",
+              { scope: "col", class: kind(column) },
+              column.head === "" ? h("span", { class: "visually-hidden" }, "Actions") : column.head,
+            ),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        ...rows.map((row) =>
+          h(
+            "tr",
+            { class: rowClass?.(row) ?? "" },
+            ...columns.map((column) => h("td", { class: kind(column) }, column.cell(row))),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 export function panel(title: string, ...children: Child[]): { element: HTMLElement; head: HTMLElement; body: HTMLElement } {
@@ -30,7 +67,13 @@ export function panel(title: string, ...children: Child[]): { element: HTMLEleme
  * Fills `body` with what `load` answers, again every `period_ms` if that is given. While the first answer is out it says so; a failure takes the place of the
  * answer; an interface that the server does not have yet (501) is said as that.
  */
-export function loaded<T>(body: HTMLElement, disposal: Disposal, period_ms: number | null, load: () => Promise<T>, show: (value: T) => Child): { again: () => void } {
+export function loaded<T>(
+  body: HTMLElement,
+  disposal: Disposal,
+  period_ms: number | null,
+  load: () => Promise<T>,
+  show: (value: T) => Child,
+): { again: () => void } {
   let shown = "";
   let running = false;
   replace(body, h("p", { class: "empty is-waiting" }, "Loading"));
@@ -49,8 +92,14 @@ export function loaded<T>(body: HTMLElement, disposal: Disposal, period_ms: numb
     } catch (error) {
       if (disposal.signal.aborted) return;
       shown = "";
-      if (error instanceof ApiError && error.status === 501) replace(body, h("p", { class: "empty" }, "This server does not tell this."));
-      else replace(body, errorBox(error), h("button", { type: "button", class: "button button-small", onclick: () => void again() }, "Try again"));
+      if (error instanceof ApiError && error.status === 501)
+        replace(body, h("p", { class: "empty" }, "This server does not tell this."));
+      else
+        replace(
+          body,
+          errorBox(error),
+          h("button", { type: "button", class: "button button-small", onclick: () => void again() }, "Try again"),
+        );
     } finally {
       running = false;
     }

@@ -26,7 +26,8 @@ export function tenantPage(main: HTMLElement, disposal: Disposal, to: Route): vo
       if (!disposal.signal.aborted) show(body, disposal, detail);
     },
     (error: unknown) => {
-      if (!disposal.signal.aborted) replace(body, h("h1", null, name), errorBox(error), h("a", { class: "button", href: "#/" }, "To the overview"));
+      if (!disposal.signal.aborted)
+        replace(body, h("h1", null, name), errorBox(error), h("a", { class: "button", href: "#/" }, "To the overview"));
     },
   );
 }
@@ -47,14 +48,43 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   const curve = new CurveChart(disposal);
   const waits = panel("Waits since the server's start");
   const fill = (): void => {
-    replace(facts, ...([["Size", detail.size ?? "none"], ["Home", detail.worker === null ? "–" : `worker ${detail.worker}`], ["State", detail.open ? "open" : "closed"], ["Sessions", whole(detail.sessions)], ["On disk", bytes(detail.disk_bytes)], ["Broken, last hour", whole(detail.broken_hour)]] as const).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text))));
+    replace(
+      facts,
+      ...(
+        [
+          ["Size", detail.size ?? "none"],
+          ["Home", detail.worker === null ? "–" : `worker ${detail.worker}`],
+          ["State", detail.open ? "open" : "closed"],
+          ["Sessions", whole(detail.sessions)],
+          ["On disk", bytes(detail.disk_bytes)],
+          ["Broken, last hour", whole(detail.broken_hour)],
+        ] as const
+      ).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text))),
+    );
     const set = Object.entries(detail.options).filter(([, value]) => value !== null);
-    replace(optionsPanel.body, h("dl", { class: "options" }, ...set.map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, option(value))))));
+    replace(
+      optionsPanel.body,
+      h(
+        "dl",
+        { class: "options" },
+        ...set.map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, option(value)))),
+      ),
+    );
     curve.set(detail);
-    replace(waits.body, table("Waits", [
-      { head: "Wait", cell: (row) => row.wait }, { head: "Time", figure: true, cell: (row) => seconds(row.seconds) },
-      { head: "Count", figure: true, cell: (row) => whole(row.count) }, { head: "Each", figure: true, cell: (row) => (row.count === 0 ? "–" : seconds(row.seconds / row.count)) },
-    ], detail.waits, "Nothing waited for yet."));
+    replace(
+      waits.body,
+      table(
+        "Waits",
+        [
+          { head: "Wait", cell: (row) => row.wait },
+          { head: "Time", figure: true, cell: (row) => seconds(row.seconds) },
+          { head: "Count", figure: true, cell: (row) => whole(row.count) },
+          { head: "Each", figure: true, cell: (row) => (row.count === 0 ? "–" : seconds(row.seconds / row.count)) },
+        ],
+        detail.waits,
+        "Nothing waited for yet.",
+      ),
+    );
   };
   fill();
   const refresh = async (): Promise<void> => {
@@ -69,15 +99,29 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   disposal.add(stream.changed.watch((changed) => changed?.what === "tenants" && void refresh()));
 
   const month = new Date().toISOString().slice(0, 7);
-  const actions = h("div", { class: "actions" },
+  const actions = h(
+    "div",
+    { class: "actions" },
     h("a", { class: "button", href: href({ page: "ledger", tenant: name }) }, "Ledger"),
     h("a", { class: "button", href: href({ page: "statement", name, month }) }, "Statement"),
     ...(isAdministrator()
-      ? [button("Alter", () => void alterTenant(name, detail.options, () => void refresh())), button("Move", () => moveTenant(name, detail.worker, () => void refresh())), id === 0 ? null : button("Drop", () => dropTenant(name, () => {
-          picked.set(null);
-          location.hash = "/";
-        }), "button-danger-quiet")]
-      : []));
+      ? [
+          button("Alter", () => void alterTenant(name, detail.options, () => void refresh())),
+          button("Move", () => moveTenant(name, detail.worker, () => void refresh())),
+          id === 0
+            ? null
+            : button(
+                "Drop",
+                () =>
+                  dropTenant(name, () => {
+                    picked.set(null);
+                    location.hash = "/";
+                  }),
+                "button-danger-quiet",
+              ),
+        ]
+      : []),
+  );
 
   const charts = h("div", { class: "chart-grid chart-grid-tenant" });
   const made: TenantChart[] = [];
@@ -86,11 +130,35 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
     made.push(chart);
     charts.append(chart.element);
   };
-  add({ title: "Throughput", unit: "statements/s", format: (value) => count(Math.round(value)), lines: [{ name: "statements", of: (frame) => frame.statements_per_s, look: "given" }] });
-  add({ title: "Latency", unit: "ms", format: millis, tick: (value) => String(Number(value.toPrecision(3))), lines: [{ name: "p99", of: (frame) => frame.p99_ms, look: "plain" }, { name: "p50", of: (frame) => frame.p50_ms, look: "second" }] });
-  add({ title: "CPU", unit: "cores", format: cores, tick: (value) => String(Number(value.toPrecision(3))), kept: (frame) => frame.cpu, lines: [
-    { name: "given", of: (frame) => frame.cpu.given, look: "given" }, { name: "wanted", of: (frame) => frame.cpu.demanded, look: "demanded" },
-    { name: "promised", of: (frame) => frame.cpu.promised, look: "promised" }, { name: "at most", of: (frame) => frame.cpu.max, look: "limit" }] });
+  add({
+    title: "Throughput",
+    unit: "statements/s",
+    format: (value) => count(Math.round(value)),
+    lines: [{ name: "statements", of: (frame) => frame.statements_per_s, look: "given" }],
+  });
+  add({
+    title: "Latency",
+    unit: "ms",
+    format: millis,
+    tick: (value) => String(Number(value.toPrecision(3))),
+    lines: [
+      { name: "p99", of: (frame) => frame.p99_ms, look: "plain" },
+      { name: "p50", of: (frame) => frame.p50_ms, look: "second" },
+    ],
+  });
+  add({
+    title: "CPU",
+    unit: "cores",
+    format: cores,
+    tick: (value) => String(Number(value.toPrecision(3))),
+    kept: (frame) => frame.cpu,
+    lines: [
+      { name: "given", of: (frame) => frame.cpu.given, look: "given" },
+      { name: "wanted", of: (frame) => frame.cpu.demanded, look: "demanded" },
+      { name: "promised", of: (frame) => frame.cpu.promised, look: "promised" },
+      { name: "at most", of: (frame) => frame.cpu.max, look: "limit" },
+    ],
+  });
   const volumes = new Set<string>();
   const update = (): void => {
     const frames = stream.frames.value;
@@ -98,18 +166,46 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
       if (volumes.has(io.volume)) continue;
       volumes.add(io.volume);
       const of = (frame: NonNullable<(typeof frames)[number]["tenant"]>) => frame.io.find((one) => one.volume === io.volume);
-      add({ title: `I/O of volume ${io.volume}`, unit: "IOPS", format: (value) => count(Math.round(value)), kept: of, lines: [
-        { name: "given", of: (frame) => of(frame)?.given, look: "given" }, { name: "wanted", of: (frame) => of(frame)?.demanded, look: "demanded" },
-        { name: "promised", of: (frame) => of(frame)?.promised, look: "promised" }, { name: "at most", of: (frame) => of(frame)?.max, look: "limit" }] });
+      add({
+        title: `I/O of volume ${io.volume}`,
+        unit: "IOPS",
+        format: (value) => count(Math.round(value)),
+        kept: of,
+        lines: [
+          { name: "given", of: (frame) => of(frame)?.given, look: "given" },
+          { name: "wanted", of: (frame) => of(frame)?.demanded, look: "demanded" },
+          { name: "promised", of: (frame) => of(frame)?.promised, look: "promised" },
+          { name: "at most", of: (frame) => of(frame)?.max, look: "limit" },
+        ],
+      });
       if (volumes.size === 1) charts.append(memory);
     }
     for (const chart of made) chart.set(frames);
     const waiting = frames.at(-1)?.tenant?.waits;
-    if (waiting) setText(nowWaits, `This second: ${Object.entries(waiting).filter(([, value]) => value > 0.0005).map(([wait, value]) => `${wait} ${seconds(value)}`).join(" · ") || "nothing"}`);
+    if (waiting)
+      setText(
+        nowWaits,
+        `This second: ${
+          Object.entries(waiting)
+            .filter(([, value]) => value > 0.0005)
+            .map(([wait, value]) => `${wait} ${seconds(value)}`)
+            .join(" · ") || "nothing"
+        }`,
+      );
   };
-  add({ title: "Memory", unit: "bytes", format: bytes, ceiling: niceBytes, splits: byteSplits, kept: (frame) => frame.memory, lines: [
-    { name: "resident", of: (frame) => frame.memory.resident_bytes, look: "given" }, { name: "promised", of: (frame) => frame.memory.promised_bytes, look: "promised" },
-    { name: "at most", of: (frame) => frame.memory.max_bytes, look: "limit" }] });
+  add({
+    title: "Memory",
+    unit: "bytes",
+    format: bytes,
+    ceiling: niceBytes,
+    splits: byteSplits,
+    kept: (frame) => frame.memory,
+    lines: [
+      { name: "resident", of: (frame) => frame.memory.resident_bytes, look: "given" },
+      { name: "promised", of: (frame) => frame.memory.promised_bytes, look: "promised" },
+      { name: "at most", of: (frame) => frame.memory.max_bytes, look: "limit" },
+    ],
+  });
   const memory = made.at(-1)?.element as HTMLElement;
   const nowWaits = h("p", { class: "waits-now" }, "\u00a0");
   waits.element.append(nowWaits);
@@ -117,11 +213,29 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   update();
 
   const { running, statements, locks } = activity(name, disposal);
-  replace(body,
-    h("header", { class: "page-head" }, h("a", { class: "crumb", href: "#/" }, "Overview"), h("h1", null, swatch, name), facts, h("span", { class: "grow" }), actions),
-    charts);
+  replace(
+    body,
+    h(
+      "header",
+      { class: "page-head" },
+      h("a", { class: "crumb", href: "#/" }, "Overview"),
+      h("h1", null, swatch, name),
+      facts,
+      h("span", { class: "grow" }),
+      actions,
+    ),
+    charts,
+  );
   append(body, [
-    h("div", { class: "panels" }, running, statements, h("div", { class: "panels-row" }, locks, waits.element), advisor(name, disposal, () => detail), h("div", { class: "panels-row" }, curve.element, optionsPanel.element)),
+    h(
+      "div",
+      { class: "panels" },
+      running,
+      statements,
+      h("div", { class: "panels-row" }, locks, waits.element),
+      advisor(name, disposal, () => detail),
+      h("div", { class: "panels-row" }, curve.element, optionsPanel.element),
+    ),
   ]);
 }
 
@@ -134,14 +248,36 @@ class CurveChart {
 
   constructor(disposal: Disposal) {
     const points = (): TenantDetail["cache_curve"] => this.#detail?.cache_curve ?? [];
-    this.#chart = new Chart({
-      title: "Cache-size curve", unit: "% of page uses found in memory", height: CHART_PX, top: () => 100, splits: () => [0, 25, 50, 75, 100], tick: (value) => String(value),
-      x: { tick: bytes, range: () => [0, Math.max(1, ...points().map((point) => point.bytes), this.#detail?.memory_promised_bytes ?? 0)], splits: ([, max]) => byteSplits(max), label: "bytes" },
-      series: [{ width: 2, stroke: () => palette.value.accent, points: { show: true, size: 5, fill: () => palette.value.surface, stroke: () => palette.value.accent } }],
-      hooks: { draw: [(u) => this.#drawPresent(u)] },
-      table: () => ({ heads: ["Memory", "Found in memory"], rows: points().map((point) => [bytes(point.bytes), percent(point.hit_ratio)]) }),
-      summary: () => this.#note.textContent ?? "",
-    }, disposal);
+    this.#chart = new Chart(
+      {
+        title: "Cache-size curve",
+        unit: "% of page uses found in memory",
+        height: CHART_PX,
+        top: () => 100,
+        splits: () => [0, 25, 50, 75, 100],
+        tick: (value) => String(value),
+        x: {
+          tick: bytes,
+          range: () => [0, Math.max(1, ...points().map((point) => point.bytes), this.#detail?.memory_promised_bytes ?? 0)],
+          splits: ([, max]) => byteSplits(max),
+          label: "bytes",
+        },
+        series: [
+          {
+            width: 2,
+            stroke: () => palette.value.accent,
+            points: { show: true, size: 5, fill: () => palette.value.surface, stroke: () => palette.value.accent },
+          },
+        ],
+        hooks: { draw: [(u) => this.#drawPresent(u)] },
+        table: () => ({
+          heads: ["Memory", "Found in memory"],
+          rows: points().map((point) => [bytes(point.bytes), percent(point.hit_ratio)]),
+        }),
+        summary: () => this.#note.textContent ?? "",
+      },
+      disposal,
+    );
     this.element = h("section", { class: "panel panel-chart", "aria-label": "Cache-size curve" }, this.#chart.element);
     this.#chart.element.append(this.#note);
     disposal.add(picked.watch(() => this.#chart.redraw()));
@@ -150,7 +286,12 @@ class CurveChart {
   set(detail: TenantDetail): void {
     this.#detail = detail;
     const points = detail.cache_curve;
-    setText(this.#note, points.length === 0 ? "No curve: memory is promised to few, or too few pages were used since." : `The line marks what is promised: ${bytes(detail.memory_promised_bytes)}. Resident now: ${bytes(detail.memory_bytes)}.`);
+    setText(
+      this.#note,
+      points.length === 0
+        ? "No curve: memory is promised to few, or too few pages were used since."
+        : `The line marks what is promised: ${bytes(detail.memory_promised_bytes)}. Resident now: ${bytes(detail.memory_bytes)}.`,
+    );
     this.#chart.set({ x: points.map((point) => point.bytes), values: [points.map((point) => 100 * point.hit_ratio)] }, 0);
   }
 

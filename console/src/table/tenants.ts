@@ -49,7 +49,14 @@ export class TenantTable {
   #said: string | null = null;
 
   constructor(disposal: Disposal) {
-    const search = h("input", { type: "search", class: "search", placeholder: "Search tenants", "aria-label": "Search tenants", autocomplete: "off", spellcheck: "false" });
+    const search = h("input", {
+      type: "search",
+      class: "search",
+      placeholder: "Search tenants",
+      "aria-label": "Search tenants",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     let typing: ReturnType<typeof setTimeout> | undefined;
     search.addEventListener("input", () => {
       clearTimeout(typing);
@@ -57,29 +64,72 @@ export class TenantTable {
     });
     this.#count = h("span", { class: "table-count", role: "status" });
     const heads = COLUMNS.map((column, i) => {
-      const button = h("button", { type: "button", class: "head-button", onclick: () => this.#sortBy(column.key) },
-        h("span", { class: "head-group" }, column.group || "\u00a0"), h("span", { class: "head-label" }, column.label, h("span", { class: "head-order", "aria-hidden": "true" })));
-      const head = h("div", { role: "columnheader", class: `cell head ${i < 2 ? "cell-text" : "cell-figure"} ${i === 0 ? "cell-name" : ""}`, "aria-sort": "none", "aria-colindex": i + 1 }, button);
+      const button = h(
+        "button",
+        { type: "button", class: "head-button", onclick: () => this.#sortBy(column.key) },
+        h("span", { class: "head-group" }, column.group || "\u00a0"),
+        h("span", { class: "head-label" }, column.label, h("span", { class: "head-order", "aria-hidden": "true" })),
+      );
+      const head = h(
+        "div",
+        {
+          role: "columnheader",
+          class: `cell head ${i < 2 ? "cell-text" : "cell-figure"} ${i === 0 ? "cell-name" : ""}`,
+          "aria-sort": "none",
+          "aria-colindex": i + 1,
+        },
+        button,
+      );
       this.#heads.set(column.key, head);
       return head;
     });
     const headRow = h("div", { role: "row", class: "row row-head", "aria-rowindex": "1" }, ...heads);
     this.#body = h("div", { role: "rowgroup", class: "table-body" });
     this.#message = h("div", { class: "table-message", hidden: true });
-    this.#scroller = h("div", { class: "table-scroller", role: "grid", tabindex: "0", "aria-label": "Tenants", "aria-describedby": "tenants-keys", "aria-rowcount": "1", "aria-colcount": COLUMNS.length },
-      h("div", { role: "rowgroup", class: "table-heads" }, headRow), this.#body);
+    this.#scroller = h(
+      "div",
+      {
+        class: "table-scroller",
+        role: "grid",
+        tabindex: "0",
+        "aria-label": "Tenants",
+        "aria-describedby": "tenants-keys",
+        "aria-rowcount": "1",
+        "aria-colcount": COLUMNS.length,
+      },
+      h("div", { role: "rowgroup", class: "table-heads" }, headRow),
+      this.#body,
+    );
     const columns = COLUMNS.map((column, i) => (i === 0 ? "var(--name-width)" : `${column.width}px`)).join(" ");
     this.#scroller.style.setProperty("--columns", columns);
     this.#scroller.style.setProperty("--table-width", `${TABLE_WIDTH}px`);
-    this.element = h("section", { class: "panel tenants", "aria-label": "Tenants" },
-      h("div", { class: "panel-head" }, h("h2", null, "Tenants"), this.#count, h("span", { class: "grow" }), h("label", { class: "search-box" }, icon("search"), search)),
-      h("p", { id: "tenants-keys", class: "visually-hidden" }, "Arrow keys move between tenants, Enter opens one, the space bar picks one out in all charts."),
-      h("div", { class: "table-frame" }, this.#scroller, this.#message));
+    this.element = h(
+      "section",
+      { class: "panel tenants", "aria-label": "Tenants" },
+      h(
+        "div",
+        { class: "panel-head" },
+        h("h2", null, "Tenants"),
+        this.#count,
+        h("span", { class: "grow" }),
+        h("label", { class: "search-box" }, icon("search"), search),
+      ),
+      h(
+        "p",
+        { id: "tenants-keys", class: "visually-hidden" },
+        "Arrow keys move between tenants, Enter opens one, the space bar picks one out in all charts.",
+      ),
+      h("div", { class: "table-frame" }, this.#scroller, this.#message),
+    );
 
-    this.#scroller.addEventListener("scroll", () => {
-      this.#scrolled_ms = performance.now();
-      this.#schedule();
-    }, { passive: true });
+    this.#scroller.addEventListener(
+      "scroll",
+      () => {
+        this.#scrolled_ms = performance.now();
+        this.#schedule();
+      },
+      { passive: true },
+    );
     this.#scroller.addEventListener("keydown", (event) => this.#key(event));
     const observer = new ResizeObserver(() => this.#schedule());
     observer.observe(this.#scroller);
@@ -88,10 +138,13 @@ export class TenantTable {
     disposal.add(() => this.#request.abort());
     disposal.add(() => clearTimeout(this.#later));
     disposal.every(REFRESH_MS, () => this.#refresh());
-    for (const signal of [picked, places, palette]) disposal.add((signal as { watch(run: () => void): () => void }).watch(() => this.#schedule()));
-    disposal.add(stream.changed.watch((changed) => {
-      if (changed?.what === "tenants" || changed?.what === "sizes") this.#refresh(true);
-    }));
+    for (const signal of [picked, places, palette])
+      disposal.add((signal as { watch(run: () => void): () => void }).watch(() => this.#schedule()));
+    disposal.add(
+      stream.changed.watch((changed) => {
+        if (changed?.what === "tenants" || changed?.what === "sizes") this.#refresh(true);
+      }),
+    );
     this.#restart("", this.#sort, this.#order);
   }
 
@@ -110,7 +163,8 @@ export class TenantTable {
     this.#asked_ms = -Infinity;
     this.#active = 0;
     this.#scroller.scrollTop = 0;
-    for (const [key, head] of this.#heads) head.setAttribute("aria-sort", key !== sort ? "none" : order === "asc" ? "ascending" : "descending");
+    for (const [key, head] of this.#heads)
+      head.setAttribute("aria-sort", key !== sort ? "none" : order === "asc" ? "ascending" : "descending");
     this.#schedule();
   }
 
@@ -155,11 +209,20 @@ export class TenantTable {
     this.#loading.add(page);
     const request = this.#request;
     try {
-      const { total, matched, rows } = await client.tenants({ search: this.#search, sort: this.#sort, order: this.#order, offset: page * PAGE_ROWS, limit: PAGE_ROWS }, request.signal);
+      const { total, matched, rows } = await client.tenants(
+        { search: this.#search, sort: this.#sort, order: this.#order, offset: page * PAGE_ROWS, limit: PAGE_ROWS },
+        request.signal,
+      );
       if (request.signal.aborted) return;
       this.#total = total;
       this.#window.put(page, rows, matched);
-      this.#say(matched === 0 ? (this.#search === "" ? "There is no tenant yet. Create one under Manage." : `No tenant's name contains “${this.#search}”.`) : null);
+      this.#say(
+        matched === 0
+          ? this.#search === ""
+            ? "There is no tenant yet. Create one under Manage."
+            : `No tenant's name contains “${this.#search}”.`
+          : null,
+      );
     } catch (error) {
       if (request.signal.aborted) return;
       if (this.#window.matched === null) this.#say(error instanceof ApiError ? error.message : String(error), true);
@@ -173,7 +236,16 @@ export class TenantTable {
     if (text === this.#said) return;
     this.#said = text;
     this.#message.hidden = text === null;
-    replace(this.#message, text === null ? null : h("p", null, text), again && h("button", { type: "button", class: "button", onclick: () => this.#restart(this.#search, this.#sort, this.#order) }, "Try again"));
+    replace(
+      this.#message,
+      text === null ? null : h("p", null, text),
+      again &&
+        h(
+          "button",
+          { type: "button", class: "button", onclick: () => this.#restart(this.#search, this.#sort, this.#order) },
+          "Try again",
+        ),
+    );
   }
 
   #draw(): void {
@@ -181,8 +253,13 @@ export class TenantTable {
     const matched = this.#window.matched;
     const height = (matched ?? Math.ceil(this.#scroller.clientHeight / ROW_PX)) * ROW_PX;
     this.#body.style.height = `${height}px`;
+    // A few tenants take the room of a few.
+    if (matched !== null) this.#scroller.style.setProperty("--rows", String(matched));
     this.#scroller.setAttribute("aria-rowcount", matched === null ? "-1" : String(matched + 1));
-    setText(this.#count, matched === null ? "" : this.#search === "" ? whole(matched) : `${whole(matched)} of ${whole(this.#total)}`);
+    setText(
+      this.#count,
+      matched === null ? "" : this.#search === "" ? whole(matched) : `${whole(matched)} of ${whole(this.#total)}`,
+    );
     const shown = Math.max(0, to - from);
     while (this.#rows.length < shown) this.#rows.push(this.#makeRow());
     // A row of the document shows the same tenant's place while it stays in view: index modulo the number of rows.
@@ -200,11 +277,26 @@ export class TenantTable {
   }
 
   #makeRow(): RowElements {
-    const row: RowElements = { root: h("div", { role: "row", class: "row", id: `tenant-row-${this.#rows.length}` }), swatch: h("button", { type: "button", class: "swatch-button", tabindex: "-1" }, h("i", { class: "swatch" })), link: h("a", { class: "tenant-link", tabindex: "-1" }), cells: [], meters: [], index: -1 };
+    const row: RowElements = {
+      root: h("div", { role: "row", class: "row", id: `tenant-row-${this.#rows.length}` }),
+      swatch: h("button", { type: "button", class: "swatch-button", tabindex: "-1" }, h("i", { class: "swatch" })),
+      link: h("a", { class: "tenant-link", tabindex: "-1" }),
+      cells: [],
+      meters: [],
+      index: -1,
+    };
     COLUMNS.forEach((column, i) => {
       const text = h("span", { class: "cell-value" });
       const meter = column.meter ? h("i", { class: "meter", "aria-hidden": "true" }) : null;
-      const cell = h("div", { role: "gridcell", class: `cell ${i < 2 ? "cell-text" : "cell-figure"} ${i === 0 ? "cell-name" : ""} cell-${column.key}`, "aria-colindex": i + 1 }, ...(i === 0 ? [row.swatch, row.link] : [text, meter]));
+      const cell = h(
+        "div",
+        {
+          role: "gridcell",
+          class: `cell ${i < 2 ? "cell-text" : "cell-figure"} ${i === 0 ? "cell-name" : ""} cell-${column.key}`,
+          "aria-colindex": i + 1,
+        },
+        ...(i === 0 ? [row.swatch, row.link] : [text, meter]),
+      );
       row.cells.push(i === 0 ? row.link : text);
       row.meters.push(meter);
       row.root.append(cell);
@@ -268,7 +360,14 @@ export class TenantTable {
     if (event.target !== this.#scroller) return;
     const page = Math.max(1, Math.floor(this.#scroller.clientHeight / ROW_PX) - 2);
     const last = (this.#window.matched ?? 1) - 1;
-    const steps: Record<string, number> = { ArrowDown: this.#active + 1, ArrowUp: this.#active - 1, PageDown: this.#active + page, PageUp: this.#active - page, Home: 0, End: last };
+    const steps: Record<string, number> = {
+      ArrowDown: this.#active + 1,
+      ArrowUp: this.#active - 1,
+      PageDown: this.#active + page,
+      PageUp: this.#active - page,
+      Home: 0,
+      End: last,
+    };
     const to = steps[event.key];
     if (to !== undefined) {
       event.preventDefault();

@@ -12,10 +12,13 @@ export const test = base.extend<{ tenants: number; mock: Mock; faults: string[] 
     await use(mock);
     await mock.close();
   },
-  faults: [async ({ page, mock }, use) => {
-    const faults = watchPage(page, mock.url);
-    await use(faults);
-    expect(faults).toEqual([]);
-  }, { auto: true }],
+  faults: [
+    async ({ page, mock }, use) => {
+      const faults = watchPage(page, mock.url);
+      await use(faults);
+      expect(faults).toEqual([]);
+    },
+    { auto: true },
+  ],
 });
 export { expect };

@@ -48,7 +48,10 @@ test("an expired session asks to sign in again, and goes on where one was", asyn
 
 test("too many tries to sign in are said", async ({ page, mock }) => {
   await page.goto(mock.url);
-  for (const [status, text] of [[401, "do not match"], [429, "Too many attempts"]] as const) {
+  for (const [status, text] of [
+    [401, "do not match"],
+    [429, "Too many attempts"],
+  ] as const) {
     mock.refuseLogin(status);
     await page.getByLabel("Password").fill("wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -57,7 +60,9 @@ test("too many tries to sign in are said", async ({ page, mock }) => {
 });
 
 test("an interface that the server does not have is said as that", async ({ page, mock }) => {
-  await page.route("**/statements?*", (route) => route.fulfill({ status: 501, json: { error: { code: "0A000", message: "not counted", detail: null, hint: null } } }));
+  await page.route("**/statements?*", (route) =>
+    route.fulfill({ status: 501, json: { error: { code: "0A000", message: "not counted", detail: null, hint: null } } }),
+  );
   await signIn(page, mock.url);
   await visit(page, "#/tenant/acme");
   await expect(page.getByRole("region", { name: "Top statements" })).toContainText("This server does not tell this.");

@@ -15,26 +15,38 @@ test("ten thousand tenants scroll, and what a frame takes is told", async ({ pag
   const developer = await page.context().newCDPSession(page);
   // Of the page's thread alone, so that a machine that does other work does not count: a frame that takes less than a thirtieth of a second of it is in time wherever there is a core to have.
   await developer.send("Performance.enable", { timeDomain: "threadTicks" });
-  const taskSeconds = async (): Promise<number> => (await developer.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN;
+  const taskSeconds = async (): Promise<number> =>
+    (await developer.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN;
   const FRAMES = 240;
   const before = await taskSeconds();
   // Each frame scrolls on by four rows, through pieces that have to be fetched; then to the end at once.
-  const seen = await grid.evaluate((element, frames) => new Promise<number>((resolve) => {
-    const step = 120;
-    let done = 0;
-    let began = 0;
-    const next = (now: number): void => {
-      began ||= now;
-      if (done === frames) return resolve((frames * 1000) / (now - began));
-      done += 1;
-      element.scrollTop = done * step;
-      requestAnimationFrame(next);
-    };
-    requestAnimationFrame(next);
-  }), FRAMES);
+  const seen = await grid.evaluate(
+    (element, frames) =>
+      new Promise<number>((resolve) => {
+        const step = 120;
+        let done = 0;
+        let began = 0;
+        const next = (now: number): void => {
+          began ||= now;
+          if (done === frames) return resolve((frames * 1000) / (now - began));
+          done += 1;
+          element.scrollTop = done * step;
+          requestAnimationFrame(next);
+        };
+        requestAnimationFrame(next);
+      }),
+    FRAMES,
+  );
   const frame_ms = (1000 * ((await taskSeconds()) - before)) / FRAMES;
-  console.log(`${frame_ms.toFixed(2)} ms of the page's thread a frame; ${seen.toFixed(0)} frames a second were seen on this machine`);
-  test.info().annotations.push({ type: "frames a second", description: seen.toFixed(1) }, { type: "ms a frame", description: frame_ms.toFixed(2) });
+  console.log(
+    `${frame_ms.toFixed(2)} ms of the page's thread a frame; ${seen.toFixed(0)} frames a second were seen on this machine`,
+  );
+  test
+    .info()
+    .annotations.push(
+      { type: "frames a second", description: seen.toFixed(1) },
+      { type: "ms a frame", description: frame_ms.toFixed(2) },
+    );
   expect(frame_ms).toBeGreaterThan(0);
   // A floor of speed is for a machine that does nothing else: SPEED=1.
   if (process.env["SPEED"]) expect(frame_ms).toBeLessThan(1000 / 30);
@@ -57,7 +69,9 @@ test("the list is fetched in pieces, only those in view", async ({ page, mock })
   expect(new Set(asked)).toEqual(new Set([0]));
   await grid.evaluate((element, top) => (element.scrollTop = top), 5000 * ROW_PX);
   await expect(grid.locator('[aria-rowindex="5005"] .tenant-link')).not.toBeEmpty();
-  expect([...new Set(asked)].sort((a, b) => a - b).every((offset) => offset === 0 || (offset >= 4900 && offset <= 5100))).toBe(true);
+  expect([...new Set(asked)].sort((a, b) => a - b).every((offset) => offset === 0 || (offset >= 4900 && offset <= 5100))).toBe(
+    true,
+  );
 });
 
 test("search and order go to the server, and an empty answer says so", async ({ page, mock }) => {

@@ -12,5 +12,12 @@ test("each series of the Grafana dashboard is in /metrics", async ({ request, si
   const source = await readFile(fileURLToPath(new URL("../../../crates/server/src/admin/metrics.rs", import.meta.url)), "utf8");
   const metrics = await (await request.get(`${site.url}/metrics`)).text();
   const told = new Set([...metrics.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
-  for (const name of names) expect(told.has(name) || source.includes(`"${name}"`) || source.includes(`${name}{`) || told.has(name.replace(/_(bucket|count|sum)$/, "")), name).toBe(true);
+  for (const name of names)
+    expect(
+      told.has(name) ||
+        source.includes(`"${name}"`) ||
+        source.includes(`${name}{`) ||
+        told.has(name.replace(/_(bucket|count|sum)$/, "")),
+      name,
+    ).toBe(true);
 });

@@ -10,7 +10,8 @@ test("whoever is busy is in the charts, the list and the table", async ({ page, 
   const who = page.getByRole("region", { name: "Who uses how much" });
   for (const name of [...site.busy, site.noisy]) await expect(who.getByRole("button", { name })).toBeVisible();
   await expect(who.getByRole("button", { name: "system" })).toHaveCount(1);
-  for (const title of ["CPU", "Throughput", "Memory", "I/O, default"]) await expect(page.getByRole("img", { name: new RegExp(`^${title}`) })).toBeVisible();
+  for (const title of ["CPU", "Throughput", "Memory", "I/O, default"])
+    await expect(page.getByRole("img", { name: new RegExp(`^${title}`) })).toBeVisible();
   // What a screen reader hears of a chart has figures.
   await expect(page.getByRole("img", { name: /^CPU/ })).toHaveAttribute("aria-label", /Now most: .+ \d/);
   for (const tile of await page.locator(".tile-value").allTextContents()) expect(tile).not.toBe("–");
@@ -18,7 +19,8 @@ test("whoever is busy is in the charts, the list and the table", async ({ page, 
   await grid.getByRole("button", { name: /Statements/ }).click();
   await expect(grid.getByRole("columnheader", { name: /Statements/ })).toHaveAttribute("aria-sort", "descending");
   await expect(grid.locator('[aria-rowindex="2"] .cell-statements_per_s')).not.toHaveText("0");
-  if (site.rowhouse) expect([...site.busy, site.noisy]).toContain(await grid.locator('[aria-rowindex="2"] .tenant-link').textContent());
+  if (site.rowhouse)
+    expect([...site.busy, site.noisy]).toContain(await grid.locator('[aria-rowindex="2"] .tenant-link').textContent());
 });
 
 test("a chart is a table, too", async ({ page }) => {

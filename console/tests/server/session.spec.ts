@@ -2,7 +2,17 @@
 import { signIn } from "../page";
 import { expect, test } from "./site";
 
-const READS = ["/api/session", "/api/server", "/api/tenants", "/api/sizes", "/api/runaway-rules", "/api/ledger", "/api/ledger.csv", "/api/live", "/api/tenants/system"];
+const READS = [
+  "/api/session",
+  "/api/server",
+  "/api/tenants",
+  "/api/sizes",
+  "/api/runaway-rules",
+  "/api/ledger",
+  "/api/ledger.csv",
+  "/api/live",
+  "/api/tenants/system",
+];
 
 test("one signs in with the administrator's password, and out", async ({ page, site }) => {
   await page.goto(site.url);
@@ -25,7 +35,8 @@ test("without a session nothing is told", async ({ request, site }) => {
 
 test("what comes from another site, or lacks the token, changes nothing", async ({ page, site }) => {
   await signIn(page, site.url);
-  const change = (headers: Record<string, string>) => page.request.patch(`${site.url}/api/server`, { data: { options: { policy: "best_effort" } }, headers });
+  const change = (headers: Record<string, string>) =>
+    page.request.patch(`${site.url}/api/server`, { data: { options: { policy: "best_effort" } }, headers });
   expect((await change({})).status()).toBe(403);
   expect((await change({ "x-csrf-token": "wrong" })).status()).toBe(403);
   if (site.rowhouse !== null) {
@@ -50,12 +61,27 @@ test("a role that is no superuser sees all and changes nothing", async ({ page, 
   await page.evaluate(() => (location.hash = "#/manage"));
   await expect(page.getByText("nothing can be changed")).toBeVisible();
   await expect(page.getByRole("region", { name: "Sizes" }).getByRole("row", { name: /small/ })).toBeVisible();
-  for (const name of ["Create a tenant", "Alter", "Create a size", "Create a rule", /^Drop/]) await expect(page.getByRole("button", { name })).toHaveCount(0);
+  for (const name of ["Create a tenant", "Alter", "Create a size", "Create a rule", /^Drop/])
+    await expect(page.getByRole("button", { name })).toHaveCount(0);
   await expect(page.getByRole("group", { name: "Policy" }).getByRole("button", { name: /^Best effort/ })).toBeDisabled();
   await page.evaluate((name) => (location.hash = `#/tenant/${name}`), site.busy[0]);
   await expect(page.getByRole("heading", { level: 1, name: site.busy[0] as string })).toBeVisible();
   await expect(page.getByRole("link", { name: "Statement" })).toBeVisible();
-  for (const name of ["Alter", "Move", "Drop", /^Cancel the statement/, /^End session/]) await expect(page.getByRole("button", { name, exact: true })).toHaveCount(0);
+  for (const name of ["Alter", "Move", "Drop", /^Cancel the statement/, /^End session/])
+    await expect(page.getByRole("button", { name, exact: true })).toHaveCount(0);
   const { csrf } = (await (await page.request.get(`${site.url}/api/session`)).json()) as { csrf: string };
-  expect((await page.request.patch(`${site.url}/api/server`, { data: { options: { policy: "best_effort" } }, headers: { "x-csrf-token": csrf } })).status()).toBe(403);
+  expect(
+    (
+      await page.request.patch(`${site.url}/api/server`, {
+        data: { options: { policy: "best_effort" } },
+        headers: { "x-csrf-token": csrf },
+      })
+    ).status(),
+  ).toBe(403);
+  if (site.rowhouse) {
+    // Its account gone, the session goes within half a minute, whatever page is open.
+    await site.rowhouse.sql("DROP ROLE watcher");
+    await expect(page.getByRole("alert")).toHaveText("Your session has ended.", { timeout: 120_000 });
+    await expect(page.getByRole("button", { name: "Sign in" })).toBeVisible();
+  }
 });

@@ -22,26 +22,49 @@ async function real(binary: string): Promise<Site & { close: () => Promise<void>
   await rowhouse.sql("CREATE TENANT quiet WITH (size = 'small') OWNER quiet PASSWORD 'pw'");
   await rowhouse.load("tpcc", "shop", 3, ["--rate", "4"], ["--scale", "0.01", "--warehouses", "1"]);
   await rowhouse.load("cpuio", "noisy", 1, ["--clients", "2"], ["--rows", "2000"]);
-  for (const name of ["shop1", "shop2", "shop3"]) await rowhouse.sql(`ALTER TENANT ${name} SET (cpu = 0.1, iops = 50, memory = '8MB', penalty = 0.5)`);
-  return { url: rowhouse.url, rowhouse, busy: ["shop1", "shop2", "shop3"], noisy: "noisy1", quiet: "quiet", close: () => rowhouse.stop() };
+  for (const name of ["shop1", "shop2", "shop3"])
+    await rowhouse.sql(`ALTER TENANT ${name} SET (cpu = 0.1, iops = 50, memory = '8MB', penalty = 0.5)`);
+  // Less memory than it uses, so that it has a cache-size curve.
+  await rowhouse.sql("ALTER TENANT noisy1 SET (memory = '512kB', memory_max = '512kB')");
+  return {
+    url: rowhouse.url,
+    rowhouse,
+    busy: ["shop1", "shop2", "shop3"],
+    noisy: "noisy1",
+    quiet: "quiet",
+    close: () => rowhouse.stop(),
+  };
 }
 
 async function pretended(): Promise<Site & { close: () => Promise<void> }> {
   const mock = await serve({ tenants: 60 });
-  return { url: mock.url, rowhouse: null, busy: ["acme", "borealis", "delta"], noisy: "cobalt", quiet: "willow_001", close: () => mock.close() };
+  return {
+    url: mock.url,
+    rowhouse: null,
+    busy: ["acme", "borealis", "delta"],
+    noisy: "cobalt",
+    quiet: "willow_001",
+    close: () => mock.close(),
+  };
 }
 
 export const test = base.extend<{ faults: string[] }, { site: Site }>({
-  site: [async ({}, use) => {
-    const binary = process.env["ROWHOUSE"];
-    const site = binary ? await real(binary) : await pretended();
-    await use(site);
-    await site.close();
-  }, { scope: "worker", timeout: 900_000 }],
-  faults: [async ({ page, site }, use) => {
-    const faults = watchPage(page, site.url);
-    await use(faults);
-    expect(faults).toEqual([]);
-  }, { auto: true }],
+  site: [
+    async ({}, use) => {
+      const binary = process.env["ROWHOUSE"];
+      const site = binary ? await real(binary) : await pretended();
+      await use(site);
+      await site.close();
+    },
+    { scope: "worker", timeout: 900_000 },
+  ],
+  faults: [
+    async ({ page, site }, use) => {
+      const faults = watchPage(page, site.url);
+      await use(faults);
+      expect(faults).toEqual([]);
+    },
+    { auto: true },
+  ],
 });
 export { expect };

@@ -12,7 +12,9 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use sql::session::QueryControl;
@@ -47,7 +49,8 @@ impl PhysicalOptimizerRule for CancelPoints {
                 Node::plan(CancelPoint { input: Arc::clone(input), control })
             };
             let inputs = node.children().into_iter().map(watched).collect();
-            Ok(Transformed::yes(node.with_new_children(inputs)?))
+            let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Ok(Transformed::yes(node.replace_children(inputs, anew)?))
         })
         .data()
     }

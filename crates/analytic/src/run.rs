@@ -134,6 +134,7 @@ fn deliver(
         let mut said = Said::default();
         match attempt(Memory::AsIsFastest, &mut said).await {
             Err(error) if error.state() == SqlState::OUT_OF_MEMORY && !said.rows => {
+                control.run_again();
                 attempt(Memory::Spilling, &mut said).await
             }
             result => result,

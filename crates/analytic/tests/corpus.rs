@@ -1,6 +1,7 @@
 //! What psql 15, SQLAlchemy 2, psycopg 3, asyncpg, the JDBC driver and the migration tools of web frameworks ask of the system
 //! catalogs: every query must run.
 
+#[allow(dead_code, reason = "what only other tests use")]
 mod support;
 
 use support::Sample;

@@ -8,6 +8,7 @@ pub enum IoClass {
     Short,
     /// A scan, spill, backup: one of many.
     Bulk,
-    /// One of many, too, unless room in memory waits for it.
-    Checkpoint,
+    /// What a server does for a tenant by itself: its checkpoint, the replay of its redo, giving back what was dropped. One of many, too, unless
+    /// others wait for it.
+    Upkeep,
 }

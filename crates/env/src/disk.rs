@@ -13,7 +13,7 @@ use base::{ByteCount, IoClass, TenantId};
 use crate::IoAccount;
 use crate::io_buf::IoBuf;
 use crate::reactor::gate::IoPermit;
-use crate::reactor::op::{OpHandle, Request};
+use crate::reactor::op::{Condition, OpHandle, Request, not_started};
 use crate::reactor::{IoCharge, charge_blocking};
 
 /// How a file is opened. All but `Read` give read and write access.
@@ -144,8 +144,15 @@ impl File {
         File { account: Some(account.clone()), ..self }
     }
 
-    /// Charges an operation that blocks, and waits for leave where the thread has to.
-    fn charge(&self, len: usize) -> Option<IoPermit> {
+    /// The same file, charged to nobody: for what was charged already.
+    #[must_use]
+    pub fn uncharged(&self) -> File {
+        File { account: None, ..self.clone() }
+    }
+
+    /// Charges an operation of `len` bytes that blocks, and waits for leave where the thread has to. For an operation that has to do more
+    /// before it starts than wait for that: do it then, on [`File::uncharged`], and drop what is returned at its end.
+    pub fn charge(&self, len: usize) -> Option<IoPermit> {
         charge_blocking(self.account.as_ref()?, ByteCount(len as u64))
     }
 
@@ -155,7 +162,12 @@ impl File {
             class: IoClass::default(),
             members: None,
         };
-        FileFuture { request: Some(request), charge: self.account.as_ref().map(charge), op: None }
+        FileFuture {
+            request: Some(request),
+            charge: self.account.as_ref().map(charge),
+            condition: None,
+            op: None,
+        }
     }
 
     /// Fills `buf` from `offset`, blocking. `UnexpectedEof` if the file ends first.
@@ -239,7 +251,7 @@ impl File {
 
     /// [`File::sync_data_blocking`] through the thread's reactor.
     pub fn sync_data(&self) -> impl Future<Output = io::Result<()>> + Send + 'static + use<> {
-        let operation = self.start(Request::Sync { file: self.ops.clone() }).of_checkpoint();
+        let operation = self.start(Request::Sync { file: self.ops.clone() }).of_class(IoClass::Upkeep);
         async move { operation.await.0 }
     }
 }
@@ -251,23 +263,24 @@ pub struct FileFuture {
     request: Option<Request>,
     /// `None` if nobody pays.
     charge: Option<IoCharge>,
+    condition: Option<Condition>,
     op: Option<OpHandle>,
 }
 
 impl FileFuture {
-    /// As one of many: reads that a short statement of the same tenant waits for go first.
-    pub fn as_bulk(mut self) -> FileFuture {
+    /// In the order of its class, of its own tenant's operations; without, of those that a short statement waits for.
+    pub fn of_class(mut self, class: IoClass) -> FileFuture {
         if let Some(charge) = &mut self.charge {
-            charge.class = IoClass::Bulk;
+            charge.class = class;
         }
         self
     }
 
-    /// As one of a checkpoint's: as one of many, unless room in memory waits for the checkpoint.
-    pub fn of_checkpoint(mut self) -> FileFuture {
-        if let Some(charge) = &mut self.charge {
-            charge.class = IoClass::Checkpoint;
-        }
+    /// Started only if `condition` holds when it is its turn: asked once, on the reactor's thread, after the gate has let it through; it must
+    /// neither wait nor start operations. If it does not hold, the outcome is an error of kind `ResourceBusy`; the operation stays charged,
+    /// and its place at the device is free.
+    pub fn starting_if(mut self, condition: impl FnOnce() -> bool + Send + 'static) -> FileFuture {
+        self.condition = Some(Box::new(condition));
         self
     }
 
@@ -285,9 +298,11 @@ impl Future for FileFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(request) = self.request.take() {
+            let condition = self.condition.take();
             self.op = Some(match self.charge.take() {
-                Some(charge) => OpHandle::start_charged(request, &charge, cx.waker()),
-                None => OpHandle::start(request, cx.waker()),
+                Some(charge) => OpHandle::start_charged(request, &charge, condition, cx.waker()),
+                None if condition.is_none_or(|condition| condition()) => OpHandle::start(request, cx.waker()),
+                None => return Poll::Ready((Err(not_started()), IoBuf::empty())),
             });
         }
         let op = self.op.as_ref().expect("a finished operation is not polled again");

@@ -112,7 +112,9 @@ fn operations_wait_for_their_turn_and_their_end_is_told() {
     let (reactor, told) = gated(&env);
     let began = world.now();
     drive(&reactor, async {
-        let write = |i: u8| file.write_all_at(IoBuf::copy_of(&[i + 1; 512]), 512 * u64::from(i)).as_bulk();
+        let write = |i: u8| {
+            file.write_all_at(IoBuf::copy_of(&[i + 1; 512]), 512 * u64::from(i)).of_class(IoClass::Bulk)
+        };
         let mut writes = [0, 1, 2, 3, 4].map(write);
         for write in &mut writes {
             assert!(poll_once(write).await.is_none());
@@ -164,6 +166,46 @@ fn an_operation_nobody_waits_for_still_happens() {
     assert_eq!(told.borrow().completed, 3);
     let bytes = env.disk.read_small(Path::new("/d/f")).unwrap();
     assert_eq!((bytes[512], bytes[1024]), (2, 3));
+}
+
+#[test]
+fn a_condition_is_asked_when_an_operation_has_its_turn() {
+    let world = World::new(4);
+    let env = world.env();
+    let file = open(&env, &IoAccount::new(TENANT, VOLUME));
+    let (reactor, told) = gated(&env);
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let read = |holds: bool| {
+        let (asked, clock) = (asked.clone(), env.clock.clone());
+        let condition = move || {
+            asked.lock().unwrap().push(clock.now());
+            holds
+        };
+        file.read_exact_at(IoBuf::zeroed(512), 0).starting_if(condition)
+    };
+    let began = drive(&reactor, async {
+        file.write_all_at(IoBuf::copy_of(&[1; 512]), 0).await.0.unwrap();
+        let began = env.clock.now();
+        let mut reads = [true, false, true].map(read);
+        for read in &mut reads {
+            assert!(poll_once(read).await.is_none());
+        }
+        let outcomes = futures::future::join_all(reads).await;
+        let kinds = outcomes.into_iter().map(|(result, _)| result.map_err(|error| error.kind()));
+        let busy = Err(std::io::ErrorKind::ResourceBusy);
+        assert_eq!(kinds.collect::<Vec<_>>(), [Ok(()), busy, Ok(())]);
+        began
+    });
+    let asked = asked.lock().unwrap().clone();
+    assert!(
+        asked.is_sorted() && asked[0] > began && asked[2] - asked[0] >= Nanos(2 * PACE.0),
+        "each in its turn"
+    );
+    assert_eq!(told.borrow().completed, 4, "the place of the one that did not start is free");
+    // At once where nobody pays.
+    let unpaid = file.uncharged().read_exact_at(IoBuf::zeroed(512), 0).starting_if(|| false);
+    assert_eq!(drive(&reactor, unpaid).0.unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(told.borrow().arrived.len(), 4);
 }
 
 #[test]

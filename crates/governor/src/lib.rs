@@ -24,9 +24,10 @@ pub use advisor::{
     Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, TooLittle, advise,
 };
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
-pub use io::{IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
+pub use io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{
-    EvictionTime, MemoryDemand, MemoryPrice, MemoryPricing, MemoryShare, OwnAges, UseTimes, VictimChoice,
+    EvictionTime, HoldPool, MemoryDemand, MemoryPrice, MemoryPricing, MemoryShare, OLDEST_EVERY, OwnAges,
+    RoomLine, RoomStanding, TenantHolds, UseTimes, VictimChoice,
 };
 pub use meter::{
     CURVE, Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval,

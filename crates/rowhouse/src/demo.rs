@@ -1,189 +1,187 @@
-//! `rowhouse demo`: a server in a temporary directory, several tenants under TPC-C over the wire, a live table of who gets what.
+//! `rowhouse demo`: a server in a temporary directory with tenants at work, a live table of who gets what, and scenarios in its console,
+//! until Ctrl-C.
 
 mod table;
 
-use std::sync::Arc;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use scenarios::{Ended, Running, Scenarios};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use workloads::load::{Live, Pace, Plan};
-use workloads::run::Options;
-use workloads::target::Target;
-use workloads::{Error, run, tpcc};
+use workloads::Error;
 
-use table::{Row, Table};
-
-const PASSWORD: &str = "demo";
+use table::{Cpu, Table};
 
 #[derive(Parser)]
 pub(crate) struct Args {
-    /// Tenants, each with one TPC-C warehouse
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=200))]
-    tenants: u16,
-    /// Clients for each tenant
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    clients: u16,
-    /// Part of the specification's population (0 < scale ≤ 1)
-    #[arg(long, default_value_t = 0.1)]
-    scale: f64,
-    /// End by itself after this many seconds; without it Ctrl-C ends the demo
-    #[arg(long)]
+    /// Address of the console; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    admin_listen: SocketAddr,
+    /// Address clients connect to; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Worker threads of the server [default: three quarters of the cores, the others are for the load]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+    /// Begin with this story, as `growing` or `noisy`; `none` leaves it to the console to start one
+    #[arg(long, value_name = "STORY", default_value = "shops")]
+    story: String,
+    /// End by itself so many seconds after its tenants were loaded, with a summary and a check of what clients wrote; without it Ctrl-C ends the demo
+    #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 }
 
 /// Runs the demo to its end.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let scale = tpcc::Scale::new(1, args.scale)?;
-    let folder = tempfile::Builder::new().prefix("rowhouse-demo-").tempdir()?;
-    let mut config = server::ServerConfig::new(folder.path());
-    config.analytic = crate::ANALYTIC;
-    config.listen = ([127, 0, 0, 1], 0).into();
-    config.admin_listen = Some(([127, 0, 0, 1], 0).into());
-    config.admin_password = Some(PASSWORD.to_owned());
     let env = env::Env::real();
     // From here on Ctrl-C ends the demo in order, and its folder with it.
     let interrupt = env.threads.shutdown_signal();
+    let cores = env.threads.cores().len();
+    let workers = args.workers.map_or((cores - cores.div_ceil(4)).max(1), NonZeroUsize::get);
+    let folder = tempfile::Builder::new().prefix("rowhouse-demo-").tempdir()?;
+    let scenarios = Scenarios::new(&env, workers);
+    let config = server::ServerConfig {
+        listen: args.listen,
+        admin_listen: Some(args.admin_listen),
+        workers: Some(workers),
+        analytic: crate::ANALYTIC,
+        console: scenarios.console(),
+        ..server::ServerConfig::new(folder.path())
+    };
     let server = server::Server::start(&env, config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = tokio::task::LocalSet::new();
-    let outcome = local.block_on(&runtime, show(args, scale, &server, &interrupt));
-    // The load's connections are closed before the server is told to end.
-    drop(local);
-    drop(runtime);
+    let outcome = show(args, scenarios, &server, &env, &interrupt);
     server.stop();
     outcome
 }
 
-async fn show(
+fn show(
     args: &Args,
-    scale: tpcc::Scale,
+    scenarios: Scenarios,
     server: &server::Server,
+    env: &env::Env,
     interrupt: &env::ShutdownSignal,
 ) -> Result<(), Error> {
-    let url = format!("postgres://admin:{PASSWORD}@{}/rowhouse", server.address());
-    let target = Target::new(&url, Some(("tenant", usize::from(args.tenants))))?;
-    println!(
-        "Rowhouse on {} (user admin, password {PASSWORD}); its data is in a temporary directory",
-        server.address()
-    );
-    let product = target.product().await?;
-    let interrupted = tokio::select! {
-        made = target.create_databases(&product) => { made?; false }
-        () = interrupt.wait() => true,
-    };
-    let interrupted = interrupted
-        || tokio::select! {
-            loaded = load(&target, scale) => { loaded?; false }
-            () = interrupt.wait() => true,
-        };
-    if interrupted {
-        println!("\ninterrupted");
-        return Ok(());
+    let file = server.admin_password_file().ok_or("the first start generates a password")?;
+    let password = std::fs::read_to_string(file)?;
+    let password = password.trim();
+    let url = format!("postgres://admin:{password}@{}", reached_by(server.address()));
+    // What the workers leave, or one at the least.
+    let threads = env.threads.cores().len().saturating_sub(server.worker_count()).max(1);
+    let running = scenarios.run(&url, threads)?;
+    if args.story != "none"
+        && let Err(error) = running.start_story(&args.story)
+    {
+        running.end();
+        return Err(error.into());
     }
-    let live: Vec<Arc<Live>> = target.databases.iter().map(|_| Arc::new(Live::with_latencies())).collect();
-    let plan = Plan {
-        pace: Pace::Closed,
-        warm_up: Duration::ZERO,
-        // Ctrl-C ends what has no end of its own.
-        run: Duration::from_secs(args.seconds.unwrap_or(365 * 86_400)),
-        transactions: None,
-        series: None,
-        log: false,
-    };
-    let options = Options {
-        clients_per_tenant: usize::from(args.clients),
-        plan,
-        seed: 1,
-        check: args.seconds.is_some(),
-    };
-    println!(
-        "TPC-C by wire: {} tenants x {} clients, {scale}; {}\n",
-        args.tenants,
-        args.clients,
-        if args.seconds.is_some() { "ends by itself" } else { "Ctrl-C ends it" }
-    );
-    let mut table = Table::new(&target.databases);
-    let watch = watch(&mut table, &live, server.admin_address());
-    let workload = workload(scale);
-    let report = tokio::select! {
-        report = run::run(&target, &workload, &options, &live) => Some(report?),
-        () = interrupt.wait() => None,
-        () = watch => unreachable!("the table is shown for ever"),
-    };
-    println!();
-    match report {
-        Some(report) => {
-            print!("{}", report.to_table());
-            if report.violations.is_empty() {
-                println!("all twelve consistency conditions hold for every tenant");
-                Ok(())
-            } else {
-                Err("the consistency conditions do not hold".into())
+    let console = server.admin_address().ok_or("the console listens")?;
+    say(&format!("the console: http://{console}/ (user admin, password {password})"));
+    say(&format!(
+        "clients: {url}/rowhouse ({} workers; the data is in a temporary directory)",
+        server.worker_count()
+    ));
+    say(if args.seconds.is_some() { "it ends by itself\n" } else { "Ctrl-C ends it\n" });
+    let mut table = Table::new(env.now());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let was_interrupted = runtime.block_on(async {
+        let end = async {
+            match args.seconds {
+                Some(seconds) => {
+                    loaded(&running).await;
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                None => std::future::pending().await,
             }
-        }
-        None => {
-            println!("{}", table.summary());
-            Ok(())
-        }
-    }
-}
-
-fn workload(scale: tpcc::Scale) -> tpcc::Tpcc {
-    tpcc::Tpcc { scale, foreign_keys: false }
-}
-
-async fn load(target: &Target, scale: tpcc::Scale) -> Result<(), Error> {
-    let bar = ProgressBar::new(0);
-    bar.set_style(ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} rows, {eta} left")?);
-    for (tenant, database) in target.databases.iter().enumerate() {
-        bar.set_message(format!("loading {database} ({}/{})", tenant + 1, target.databases.len()));
-        let client = target.connect(tenant).await?;
-        let mut progress = |sent, total| {
-            bar.set_length(total);
-            bar.set_position(sent);
         };
-        run::load(&workload(scale), &client, 1 + tenant as u64, &mut progress).await?;
+        tokio::select! {
+            () = interrupt.wait() => true,
+            () = end => false,
+            () = watch(&mut table, &running, env, console) => unreachable!("it watches for ever"),
+        }
+    });
+    let view = running.view();
+    // The load's connections are closed before the server is told to end.
+    let ended = running.end();
+    say(&format!("\n{}", table.summary(&view, env.now())));
+    let outcome = if was_interrupted { Ok(()) } else { runtime.block_on(check(&ended, interrupt)) };
+    say("the demo ended in order");
+    outcome
+}
+
+/// Whoever closed the terminal's other end needs no words.
+fn say(words: &str) {
+    let _ = writeln!(std::io::stdout(), "{words}");
+}
+
+/// Waits until no group is being loaded any more.
+async fn loaded(running: &Running) {
+    while running.is_loading() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    bar.finish_and_clear();
-    Ok(())
 }
 
 /// Redraws the table each second.
-async fn watch(table: &mut Table, live: &[Arc<Live>], admin: Option<std::net::SocketAddr>) {
+async fn watch(table: &mut Table, running: &Running, env: &env::Env, console: SocketAddr) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.tick().await;
     loop {
         second.tick().await;
-        let cpu = match admin {
-            Some(address) => metrics(address).await.unwrap_or_default(),
-            None => String::new(),
-        };
-        let rows: Vec<Row> =
-            live.iter().zip(table.names()).map(|(live, name)| Row::read(live, cpu_of(&cpu, name))).collect();
-        table.update(rows);
+        let cpu = metrics(console).await.map(|text| cpu_by_tenant(&text)).unwrap_or_default();
+        table.update(env.now(), running.view(), cpu);
         table.draw();
     }
 }
 
+/// Checks what clients wrote; Ctrl-C ends that, too.
+async fn check(ended: &Ended, interrupt: &env::ShutdownSignal) -> Result<(), Error> {
+    let bar = ProgressBar::new(ended.tenants() as u64);
+    bar.set_style(ProgressStyle::with_template("checking {pos}/{len} tenants [{bar:40}]")?);
+    let found = tokio::select! {
+        found = ended.check(|checked| bar.set_position(checked as u64)) => found,
+        () = interrupt.wait() => return Ok(()),
+    };
+    bar.finish_and_clear();
+    match found {
+        Ok(found) if found.is_empty() => {
+            say(&format!("the tables of all {} tenants are consistent", ended.tenants()));
+            Ok(())
+        }
+        Ok(found) => Err(format!("the tables are not consistent:\n{}", found.join("\n")).into()),
+        Err(error) => Err(format!("the tables were not checked: {}", workloads::explain(&error)).into()),
+    }
+}
+
 /// The server's metrics as text.
-async fn metrics(address: std::net::SocketAddr) -> std::io::Result<String> {
+async fn metrics(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream
-        .write_all(
-            format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
-        )
-        .await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     Ok(text)
 }
 
-/// CPU seconds of a tenant in the metrics' text.
-fn cpu_of(metrics: &str, tenant: &str) -> Option<f64> {
-    let start = format!("rowhouse_tenant_cpu_seconds_total{{tenant=\"{tenant}\"}} ");
-    metrics.lines().find_map(|line| line.strip_prefix(&start)?.trim().parse().ok())
+/// CPU seconds of each tenant in the metrics' text.
+fn cpu_by_tenant(metrics: &str) -> Cpu {
+    let one = |line: &str| {
+        let rest = line.strip_prefix("rowhouse_tenant_cpu_seconds_total{tenant=\"")?;
+        let (tenant, seconds) = rest.split_once("\"} ")?;
+        Some((tenant.to_owned(), seconds.trim().parse().ok()?))
+    };
+    metrics.lines().filter_map(one).collect()
+}
+
+/// Where the load reaches a server that listens there: by this machine's own address, if it listens on all.
+fn reached_by(listens: SocketAddr) -> SocketAddr {
+    match listens {
+        SocketAddr::V4(at) if at.ip().is_unspecified() => ([127, 0, 0, 1], at.port()).into(),
+        SocketAddr::V6(at) if at.ip().is_unspecified() => (std::net::Ipv6Addr::LOCALHOST, at.port()).into(),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -191,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenants_cpu_is_read_from_the_metrics() {
+    fn tenants_cpu_is_read_from_the_metrics() {
         let text = "rowhouse_tenant_cpu_seconds_total{tenant=\"tenant1\"} 1.5\n\
-                    rowhouse_tenant_cpu_seconds_total{tenant=\"tenant10\"} 9\n";
-        assert_eq!(cpu_of(text, "tenant1"), Some(1.5));
-        assert_eq!(cpu_of(text, "tenant10"), Some(9.0));
-        assert_eq!(cpu_of(text, "tenant2"), None);
+                    rowhouse_tenant_cpu_seconds_total{tenant=\"tenant10\"} 9\n\
+                    rowhouse_tenant_cpu_promised_seconds_total{tenant=\"tenant2\"} 9\n";
+        let cpu = cpu_by_tenant(text);
+        assert_eq!(cpu, Cpu::from([("tenant1".to_owned(), 1.5), ("tenant10".to_owned(), 9.0)]));
     }
 }

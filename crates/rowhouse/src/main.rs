@@ -37,7 +37,7 @@ struct Cli {
 enum Command {
     /// Serve tenants until SIGINT or SIGTERM
     Serve(serve::Args),
-    /// Start a server in a temporary directory and show several tenants at work
+    /// Start a server in a temporary directory whose console has stories of tenants at work
     Demo(demo::Args),
     /// Put a workload on a server (Rowhouse or PostgreSQL) and report throughput and latency
     Bench(bench::Args),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use base::ByteCount;
 use env::Env;
-use server::{DEFAULT_VOLUME, LOG_VOLUME, Server, ServerConfig, Tls, TlsFiles};
+use server::{DEFAULT_VOLUME, IpNetwork, LOG_VOLUME, Server, ServerConfig, Tls, TlsFiles};
 
 /// The environment variable with the first start's password of the administrator.
 const PASSWORD_VARIABLE: &str = "ROWHOUSE_ADMIN_PASSWORD";
@@ -23,6 +23,7 @@ variable ROWHOUSE_ADMIN_PASSWORD, or generated into DIR/admin-password, which on
   psql \"postgres://acme@127.0.0.1:5433/acme\"
 
 SIGINT or SIGTERM ends the server in order: sessions are told, open tenants are checkpointed.
+Systemd is told when clients are served (Type=notify).
 ROWHOUSE_IO=uring|epoll forces a way to the disk and the network, RUST_LOG=info|debug makes the log say more.")]
 pub(crate) struct Args {
     /// Data directory; made if it is not there. One server at a time can use it
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Address of the console, /healthz and /metrics, over HTTP and HTTPS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8433", conflicts_with = "no_admin")]
     admin_listen: SocketAddr,
+    /// Proxy before the console, or a network of them such as 10.0.0.0/8, whose X-Forwarded-For and X-Forwarded-Proto are believed; repeatable [default: none]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_admin")]
+    admin_proxy: Vec<IpNetwork>,
     /// No HTTP at all
     #[arg(long)]
     no_admin: bool,
@@ -99,6 +103,7 @@ impl Args {
             listen: self.listen,
             socket_dir: self.socket_dir.clone(),
             admin_listen: (!self.no_admin).then_some(self.admin_listen),
+            admin_proxies: self.admin_proxy.clone(),
             workers: self.workers.map(usize::from),
             memory: self.memory.max(storage::MEMORY_MIN),
             work_memory: self.work_memory,
@@ -136,6 +141,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     drop(env.threads.spawn("frame-stock", None, Box::new(|| storage::keep_frames_in_stock()))?);
     let server = Server::start(&env, args.config())?;
     announce(&env, &server);
+    if let Err(error) = env::tell_supervisor_ready() {
+        tracing::warn!(%error, "who started the server cannot be told that it is ready");
+    }
     server.wait();
     let _ = writeln!(std::io::stdout(), "rowhouse ended in order");
     Ok(())

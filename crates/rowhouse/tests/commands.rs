@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use common::{PASSWORD, Server, run, said};
 
@@ -54,42 +52,6 @@ fn bench_loads_runs_and_checks_each_workload() {
 }
 
 #[test]
-fn the_demo_ends_by_itself_with_a_summary() {
-    let said = ends_well(&["demo", "--tenants", "2", "--clients", "1", "--scale", "0.01", "--seconds", "2"]);
-    for word in ["tenant", "p50", "p99"] {
-        assert!(said.to_lowercase().contains(word), "no {word} in {said}");
-    }
-}
-
-#[test]
-fn the_demo_ends_in_order_at_ctrl_c() {
-    // Whatever it is doing: as soon as it says that it is there, and somewhere between loading and running.
-    for moment in [0, 4_000] {
-        let mut demo = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-            .args(["demo", "--tenants", "1", "--clients", "1", "--scale", "0.01"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary can be run");
-        let mut words = BufReader::new(demo.stdout.take().expect("a pipe"));
-        let mut first = String::new();
-        words.read_line(&mut first).expect("the demo says where it is");
-        std::thread::sleep(Duration::from_millis(moment));
-        let pid = demo.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill can be run").success());
-        let mut rest = String::new();
-        words.read_to_string(&mut rest).expect("output is UTF-8");
-        let output = demo.wait_with_output().expect("the demo can be waited for");
-        assert!(
-            output.status.success(),
-            "after {moment} ms: {}\n{first}{rest}{}",
-            output.status,
-            said(&output)
-        );
-    }
-}
-
-#[test]
 fn what_cannot_be_done_is_told_with_an_exit_code() {
     for (args, word) in [
         (&["verify", "--data", "/nonexistent/rowhouse"][..], "/nonexistent/rowhouse"),
@@ -98,6 +60,7 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
         (&["serve", "--data", "x", "--memory", "much"], "memory"),
         (&["serve", "--data", "x", "--volume", "log=/tmp"], "every server has"),
         (&["serve"], "--data"),
+        (&["demo", "--story", "nothing"], "there is no story"),
         (&["sleep"], "sleep"),
     ] {
         let output = rowhouse(args);

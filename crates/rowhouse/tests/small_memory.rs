@@ -298,7 +298,12 @@ fn a_tenant_at_its_own_limit_evicts_its_own_pages_alone() {
             assert_eq!(text(&acme, "SELECT count(*) FROM small").await, ROWS.to_string());
         }
         assert_eq!(text(&acme, "SELECT sum(length(pad)) FROM t").await, (ROWS * 7_900).to_string());
-        assert!(counted(&admin, "acme", "resident_bytes").await <= (8 << 20) + (2 << 20));
+        // The evictor may be a few turns behind the end of the scan.
+        let until = Instant::now() + Duration::from_secs(30);
+        while counted(&admin, "acme", "resident_bytes").await > (8 << 20) + (2 << 20) {
+            assert!(Instant::now() < until, "nothing leaves");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         admin.batch_execute("ALTER TENANT acme RESET (memory)").await.expect("altered");
         admin.batch_execute("ALTER TENANT acme SET (memory_max = '1MB')").await.expect("altered");
         let until = Instant::now() + Duration::from_secs(30);

@@ -1,28 +1,28 @@
 //! Threads for analytical queries, a few for each worker, in its run queue as proxies.
 //!
 //! A job waits for its tenant's turn on its worker ([`turns`]); a thread takes it, stands in the run queue for the job's tenant while it
-//! computes and leaves it while it waits. What it has to say goes through a bounded channel to the session's task. A job
-//! whose session is gone, or cancelled it, is told by a flag, which the engine looks at between batches.
+//! computes and leaves it while it waits. What it has to say goes through a bounded [`channel`] to the session's task; while the client does
+//! not read, the thread stands still and others have its place ([`place`]). A job whose session is gone, or cancelled it, is told by a flag,
+//! which the engine looks at between batches.
 
+mod channel;
+mod place;
 mod turns;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use env::{Env, JoinHandle, ThreadControl};
-use futures::task::AtomicWaker;
-use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl, StatementCounts, Taken};
+use env::{Env, JoinHandle};
+use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
+use channel::Channel;
+pub(crate) use channel::{Events, QueryMeter};
+use place::Place;
 use turns::Turns;
 
 use crate::executor::{Background, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
 use crate::work_memory::ServerWorkMemory;
-
-/// Events on their way to a session.
-const EVENTS_MAX: usize = 8;
 
 /// The engine of analytical queries: runs one to its end on the calling thread, telling of every event. It stops when
 /// told `false`, and soon after it is cancelled, and stands still while it is held.
@@ -36,12 +36,23 @@ struct Job {
     request: AnalyticRequest,
     background: Background,
     events: Arc<Channel>,
+    /// Since when it waits for a thread.
+    since: Nanos,
 }
 
-#[derive(Default)]
+/// The queries and threads of one worker.
 struct Queue {
+    env: Env,
+    io: IoGoverning,
+    work_memory: Arc<ServerWorkMemory>,
+    run: AnalyticRun,
+    worker: WorkerHandle,
+    core: Option<usize>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// A place is free that a query may want back.
+    freed: Condvar,
+    threads: Mutex<Vec<JoinHandle>>,
 }
 
 #[derive(Default)]
@@ -52,20 +63,27 @@ struct Waiting {
     closed: bool,
 }
 
-struct OfWorker {
-    worker: WorkerHandle,
-    core: Option<usize>,
-    queue: Arc<Queue>,
+impl Waiting {
+    /// Tells the worker for how many threads more the tenant has work, where that is another number than before: it is runnable as long as
+    /// others have them. Under the lock, so that of two numbers the later one arrives last.
+    fn tell_wanted(&mut self, worker: &WorkerHandle, tenant: TenantId) {
+        if let Some(wanted) = self.jobs.changed_wish(tenant) {
+            worker.set_threads_wanted(tenant, wanted);
+        }
+    }
+
+    /// Whether one more thread is needed, which is counted then: there are as many as ever had a query at a time.
+    fn needs_thread(&mut self) -> bool {
+        let needs = !self.closed && self.idle < self.jobs.startable();
+        self.threads += usize::from(needs);
+        needs
+    }
 }
 
 /// All analytical threads of the server.
 pub(crate) struct AnalyticPool {
-    env: Env,
-    io: IoGoverning,
-    work_memory: Arc<ServerWorkMemory>,
-    run: Option<AnalyticRun>,
-    workers: Vec<OfWorker>,
-    threads: Mutex<Vec<JoinHandle>>,
+    /// By worker; none without an engine.
+    queues: Vec<Arc<Queue>>,
 }
 
 impl AnalyticPool {
@@ -77,18 +95,24 @@ impl AnalyticPool {
         workers: Vec<(WorkerHandle, Option<usize>)>,
         run: Option<AnalyticRun>,
     ) -> AnalyticPool {
-        let of_worker = |(worker, core)| OfWorker { worker, core, queue: Arc::default() };
-        AnalyticPool {
+        let queue = |(worker, core), run| Queue {
             env: env.clone(),
             io: io.clone(),
             work_memory: work_memory.clone(),
             run,
-            workers: workers.into_iter().map(of_worker).collect(),
+            worker,
+            core,
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            freed: Condvar::new(),
             threads: Mutex::default(),
-        }
+        };
+        let queues = run.map(|run| workers.into_iter().map(|of| Arc::new(queue(of, run))).collect());
+        AnalyticPool { queues: queues.unwrap_or_default() }
     }
 
-    /// Queues a query of `tenant`, whose home is `worker`. It is background work while `background` says so.
+    /// Queues a query of `tenant`, whose home is `worker`. It is background work while `background` says so; `is_promised` says whether the tenant
+    /// has a promise of processor time.
     ///
     /// # Errors
     /// 53300-like when too many wait, 58000 when a thread cannot be started.
@@ -96,53 +120,74 @@ impl AnalyticPool {
         &self,
         worker: &WorkerHandle,
         tenant: TenantId,
+        is_promised: bool,
         request: AnalyticRequest,
         background: Background,
     ) -> SqlResult<Events> {
-        let Some(run) = self.run else {
+        let Some(queue) = self.queues.get(usize::from(worker.id().0)) else {
             return Err(SqlError::unsupported(
                 "a query of the analytical path, which this server was built without,",
             ));
         };
-        let of_worker = &self.workers[worker.id().0 as usize];
         let events = Arc::new(Channel::default());
-        let mut waiting = lock(&of_worker.queue.waiting);
+        let mut waiting = lock(&queue.waiting);
         if waiting.closed {
             return Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, "the server is shutting down"));
         }
-        let job = Job { request, background, events: events.clone() };
-        if waiting.jobs.push(tenant, job).is_err() {
+        let since = queue.env.now();
+        events.begin_wait(since);
+        let job = Job { request, background, events: events.clone(), since };
+        if waiting.jobs.push(tenant, is_promised, job).is_err() {
             return Err(SqlError::new(
                 SqlState::CONFIGURATION_LIMIT_EXCEEDED,
                 "too many analytical queries of this database wait for a thread",
             ));
         }
-        // There are as many threads as ever ran at a time.
-        let start_thread = waiting.idle < waiting.jobs.startable();
-        if start_thread {
-            waiting.threads += 1;
-        }
+        let needs_thread = waiting.needs_thread();
+        waiting.tell_wanted(worker, tenant);
         drop(waiting);
-        of_worker.queue.changed.notify_one();
-        if start_thread {
-            self.start_thread(of_worker, run)?;
+        queue.changed.notify_one();
+        if needs_thread {
+            queue.start_thread()?;
         }
         Ok(Events(events))
     }
 
-    fn start_thread(&self, of_worker: &OfWorker, run: AnalyticRun) -> SqlResult<()> {
-        let (env, work_memory) = (self.env.clone(), self.work_memory.clone());
-        let (worker, queue) = (of_worker.worker.clone(), of_worker.queue.clone());
-        let permits = WorkerPermits::new(worker.clone(), self.io.clone());
-        let body = move || work(&env, run, &worker, &work_memory, permits, &queue);
-        let name = format!("analytic-{}", of_worker.worker.id());
-        match self.env.threads.spawn(&name, of_worker.core, Box::new(body)) {
+    /// Ends all threads once their present job ended; blocks until then.
+    pub(crate) fn shut_down(&self) {
+        for queue in &self.queues {
+            let mut waiting = lock(&queue.waiting);
+            waiting.closed = true;
+            for job in waiting.jobs.drain() {
+                job.events.close_producer();
+            }
+            drop(waiting);
+            queue.changed.notify_all();
+        }
+        for queue in &self.queues {
+            // None starts any more.
+            let threads = std::mem::take(&mut *lock(&queue.threads));
+            for handle in threads {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Starts a thread that was counted.
+    fn start_thread(self: &Arc<Queue>) -> SqlResult<()> {
+        let queue = self.clone();
+        let permits = WorkerPermits::new(queue.worker.clone(), queue.io.clone());
+        let name = format!("analytic-{}", queue.worker.id());
+        let body = move || work(&queue, permits);
+        match self.env.threads.spawn(&name, self.core, Box::new(body)) {
             Ok(handle) => {
                 lock(&self.threads).push(handle);
                 Ok(())
             }
             Err(error) => {
-                let mut waiting = lock(&of_worker.queue.waiting);
+                let mut waiting = lock(&self.waiting);
                 waiting.threads -= 1;
                 // Others may serve the queue; only without any thread the job would wait for ever.
                 if waiting.threads > 0 {
@@ -156,33 +201,11 @@ impl AnalyticPool {
             }
         }
     }
-
-    /// Ends all threads once their present job ended; blocks until then.
-    pub(crate) fn shut_down(&self) {
-        for of_worker in &self.workers {
-            let mut waiting = lock(&of_worker.queue.waiting);
-            waiting.closed = true;
-            for job in waiting.jobs.drain() {
-                job.events.close_producer();
-            }
-            drop(waiting);
-            of_worker.queue.changed.notify_all();
-        }
-        for handle in lock(&self.threads).drain(..) {
-            let _ = handle.join();
-        }
-    }
 }
 
 /// Body of an analytical thread.
-fn work(
-    env: &Env,
-    run: AnalyticRun,
-    worker: &WorkerHandle,
-    work_memory: &ServerWorkMemory,
-    permits: WorkerPermits,
-    queue: &Queue,
-) {
+fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
+    let Queue { env, run, work_memory, .. } = &**queue;
     let permits = Rc::new(permits);
     let _permits = env::ask_permits(permits.clone());
     loop {
@@ -190,6 +213,7 @@ fn work(
             let mut waiting = lock(&queue.waiting);
             loop {
                 if let Some(taken) = waiting.jobs.take() {
+                    waiting.tell_wanted(&queue.worker, taken.0);
                     break taken;
                 }
                 if waiting.closed {
@@ -201,17 +225,19 @@ fn work(
                 waiting.idle -= 1;
             }
         };
-        let Job { mut request, background, events } = job;
-        let proxy = Rc::new(Proxy::enter(env, worker, tenant, events.control.held(), &background));
+        let Job { mut request, background, events, since } = job;
+        events.end_wait(env.now() - since);
+        let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, events.control.held(), &background));
         permits.count_for(Some(events.control.clone()));
-        lock(&events.thread).begin(env.threads.current());
+        events.begin_thread(env.threads.current());
+        let place = Place::new(queue, tenant);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
         let meter = work_memory.statement(tenant, env.now());
         request.limits.work_meter = Some(meter.clone());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(request, &events.control, &mut |event| events.send(event, &proxy));
+            run(request, &events.control, &mut |event| events.send(event, &proxy, &place));
         }));
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
@@ -221,167 +247,7 @@ fn work(
         events.end_thread();
         drop(around);
         drop(proxy);
-        lock(&queue.waiting).jobs.ended(tenant);
+        place.end();
         events.close_producer();
-    }
-}
-
-/// A bounded queue of events from one thread to one task.
-#[derive(Default)]
-struct Channel {
-    state: Mutex<ChannelState>,
-    room: Condvar,
-    waker: AtomicWaker,
-    /// Cancelled by the session, when nobody wants the result any more.
-    control: QueryControl,
-    thread: Mutex<QueryThread>,
-}
-
-/// The thread that a query runs on, as far as its processor time goes.
-#[derive(Default)]
-struct QueryThread {
-    /// With its clock when the query began.
-    runs: Option<(ThreadControl, Nanos)>,
-    /// What an ended query took.
-    took: Nanos,
-    /// The session has counted so much of what the query takes, and the rest is to be counted here.
-    given_up: Option<(QueryTaken, Option<Arc<StatementCounts>>)>,
-}
-
-impl QueryThread {
-    fn begin(&mut self, thread: ThreadControl) {
-        let began = thread.cpu_time().unwrap_or_default();
-        self.runs = Some((thread, began));
-    }
-
-    fn took(&self) -> Nanos {
-        match &self.runs {
-            Some((thread, began)) => thread.cpu_time().map_or(self.took, |cpu| cpu - *began),
-            None => self.took,
-        }
-    }
-
-    fn end(&mut self) {
-        self.took = self.took();
-        self.runs = None;
-    }
-}
-
-#[derive(Default)]
-struct ChannelState {
-    events: VecDeque<AnalyticEvent>,
-    done: bool,
-    producer_gone: bool,
-    consumer_gone: bool,
-}
-
-impl Channel {
-    fn send(&self, event: AnalyticEvent, proxy: &Proxy) -> bool {
-        let full = |state: &mut ChannelState| state.events.len() >= EVENTS_MAX && !state.consumer_gone;
-        let mut state = lock(&self.state);
-        if full(&mut state) {
-            drop(state);
-            proxy.blocked(|| {
-                let state = lock(&self.state);
-                drop(self.room.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
-            });
-            // One producer: the room that was found stays.
-            state = lock(&self.state);
-        }
-        if state.consumer_gone {
-            return false;
-        }
-        state.done |= matches!(event, AnalyticEvent::Done(_));
-        state.events.push_back(event);
-        drop(state);
-        self.waker.wake();
-        true
-    }
-
-    fn taken(&self, thread: &QueryThread) -> QueryTaken {
-        QueryTaken { cpu: thread.took(), rows: self.control.rows_read(), io: self.control.ios() }
-    }
-
-    /// The thread has done all for the query.
-    fn end_thread(&self) {
-        let mut thread = lock(&self.thread);
-        thread.end();
-        if let Some((counted, Some(counts))) = thread.given_up.take() {
-            let taken = self.taken(&thread);
-            let ios = taken.io.saturating_sub(counted.io);
-            counts.add_taken(Taken { cpu: taken.cpu - counted.cpu, ios });
-        }
-    }
-
-    fn close_producer(&self) {
-        lock(&self.state).producer_gone = true;
-        self.waker.wake();
-    }
-}
-
-/// What a query has taken so far.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct QueryTaken {
-    pub(crate) cpu: Nanos,
-    pub(crate) rows: u64,
-    pub(crate) io: u64,
-}
-
-/// Tells what a query takes, from any thread.
-#[derive(Clone)]
-pub(crate) struct QueryMeter(Arc<Channel>);
-
-impl QueryMeter {
-    pub(crate) fn taken(&self) -> QueryTaken {
-        self.0.taken(&lock(&self.0.thread))
-    }
-}
-
-/// The listening end of a query. Dropping it tells the query to stop.
-pub(crate) struct Events(Arc<Channel>);
-
-impl Events {
-    pub(crate) fn meter(&self) -> QueryMeter {
-        QueryMeter(self.0.clone())
-    }
-
-    /// What the query took so far. What its thread takes after this goes to `counts`: a query may have told its end before its thread has, or
-    /// go on for a while after it was cancelled.
-    pub(crate) fn give_up(&self, counts: Option<Arc<StatementCounts>>) -> QueryTaken {
-        let mut thread = lock(&self.0.thread);
-        let taken = self.0.taken(&thread);
-        thread.given_up = Some((taken, counts));
-        taken
-    }
-
-    /// The next event; [`AnalyticEvent::Done`] is the last.
-    pub(crate) async fn next(&self) -> AnalyticEvent {
-        std::future::poll_fn(|cx| {
-            self.0.waker.register(cx.waker());
-            let mut state = lock(&self.0.state);
-            if let Some(event) = state.events.pop_front() {
-                drop(state);
-                self.0.room.notify_one();
-                return Poll::Ready(event);
-            }
-            if state.producer_gone {
-                assert!(!state.done, "nothing is awaited after the end");
-                let error = SqlError::internal("the analytical query ended without a result");
-                return Poll::Ready(AnalyticEvent::Done(Err(error)));
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.0.control.cancel();
-        let mut state = lock(&self.0.state);
-        state.consumer_gone = true;
-        state.events.clear();
-        drop(state);
-        self.0.room.notify_one();
     }
 }

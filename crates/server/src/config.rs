@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use base::{ByteCount, Nanos, VolumeNo};
 
 use crate::analytic_pool::AnalyticRun;
-use crate::console::ConsoleExtension;
+use crate::console::{ConsoleExtension, IpNetwork};
 use crate::data_dir::DEFAULT_VOLUME;
 
 /// What the logs' volume is called.
@@ -28,6 +28,8 @@ pub struct ServerConfig {
     pub socket_dir: Option<PathBuf>,
     /// Health, metrics and the console over HTTP, and HTTPS as `tls` says; `None` for none.
     pub admin_listen: Option<SocketAddr>,
+    /// Proxies before the console: their `X-Forwarded-For` and `X-Forwarded-Proto` are believed, nobody else's.
+    pub admin_proxies: Vec<IpNetwork>,
     /// Worker threads; `None` for one a core.
     pub workers: Option<usize>,
     /// Memory for pages of all tenants together; what is above it is evicted. Should be [`storage::MEMORY_MIN`] at least.
@@ -97,6 +99,7 @@ impl ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             socket_dir: None,
             admin_listen: Some(SocketAddr::from(([127, 0, 0, 1], 8433))),
+            admin_proxies: Vec::new(),
             workers: None,
             memory: ByteCount::from_mib(4096),
             work_memory: ByteCount::from_mib(2048),

@@ -35,7 +35,9 @@ mod work_memory;
 
 pub use analytic_pool::AnalyticRun;
 pub use config::{LOG_VOLUME, ServerConfig, Tls, TlsFiles};
-pub use console::{ConsoleEvents, ConsoleExtension};
+pub use console::{
+    ConsoleAnswered, ConsoleEndpoint, ConsoleEvents, ConsoleExtension, ConsoleRefusal, ConsoleSent, IpNetwork,
+};
 pub use data_dir::{DEFAULT_VOLUME, DataDir, tenant_file};
 pub use server::Server;
 pub use start_error::StartError;

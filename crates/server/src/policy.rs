@@ -3,7 +3,7 @@
 //! Truth is the table `rowhouse.server`. The meters are told of their interval and not of the policy: what was promised stays promised, and what a
 //! policy does not keep is on the ledger.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use governor::{Policy, ServerOptions};
 
@@ -11,15 +11,29 @@ use crate::shared::Shared;
 
 /// The policy and the metering interval in force.
 #[derive(Default)]
-pub(crate) struct ServerPolicy(Mutex<ServerOptions>);
+pub(crate) struct ServerPolicy(Mutex<InForce>);
+
+#[derive(Default)]
+struct InForce {
+    options: ServerOptions,
+    /// No promise is kept any more, whatever the options say.
+    is_lifted: bool,
+}
 
 impl ServerPolicy {
     pub(crate) fn get(&self) -> ServerOptions {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().options
     }
 
-    /// Keeps no more promises, and forgets nothing: the server ends, and its last checkpoints are not to wait for anybody's limit.
-    pub(crate) fn lift(shared: &Shared) {
+    fn lock(&self) -> MutexGuard<'_, InForce> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps no more promises from now on, and forgets nothing: the server ends, and what is under way and its last checkpoints are not to wait for
+    /// anybody's limit.
+    pub(crate) fn lift(&self, shared: &Shared) {
+        let mut there = self.lock();
+        there.is_lifted = true;
         put_in_force(shared, Policy::BestEffort);
     }
 
@@ -27,9 +41,11 @@ impl ServerPolicy {
     /// meters, for what is under way too.
     pub(crate) fn set(&self, shared: &Shared, options: ServerOptions) {
         // Told under the lock: of two changes the later one arrives last.
-        let mut there = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *there = options;
-        put_in_force(shared, options.policy());
+        let mut there = self.lock();
+        there.options = options;
+        if !there.is_lifted {
+            put_in_force(shared, options.policy());
+        }
         let interval = options.metering_interval();
         shared.cpu_meters.set_interval(interval);
         shared.memory_meters.set_interval(interval);

@@ -57,6 +57,7 @@ pub struct Server {
     head_start: Option<HeadStartThread>,
     ledger: Option<LedgerThread>,
     placement: Option<PlacementThread>,
+    certificate: Option<tls::CertificateThread>,
     /// Released last.
     _data_dir: DataDir,
 }
@@ -180,6 +181,7 @@ impl Server {
             head_start: Some(head_start),
             ledger: None,
             placement: None,
+            certificate: None,
             _data_dir: data_dir,
         };
         match server.open_doors(listeners, tls, &governing) {
@@ -194,7 +196,7 @@ impl Server {
     fn open_doors(
         &mut self,
         listeners: Vec<env::Listener>,
-        tls: Option<Arc<rustls::ServerConfig>>,
+        tls: Option<tls::Acceptor>,
         governing: &Governing,
     ) -> Result<(), StartError> {
         let shared = &self.shared;
@@ -227,6 +229,10 @@ impl Server {
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::set_memory_prices(shared.clone())).detach();
         self.ledger = Some(LedgerThread::start(shared, governing)?);
         self.placement = Some(PlacementThread::start(shared)?);
+        if let Some(tls) = &tls {
+            self.certificate = Some(tls::CertificateThread::start(env, tls.certificate.clone())?);
+        }
+        let tls = tls.map(|tls| tls.config);
         let reception = Reception {
             env: env.clone(),
             gate: Arc::new(ServerGate(shared.clone())),
@@ -310,14 +316,16 @@ impl Server {
         self.stop.request();
         self.head_start = None;
         self.placement = None;
+        self.certificate = None;
         shared.sessions.shut_down();
+        // Before anybody is waited for whom a limit holds.
+        shared.policy.lift(&shared);
         if let Some(thread) = self.reception.take() {
             let _ = thread.join();
         }
         env::block_on(&shared.env, end_sessions(&shared));
         shared.analytic.shut_down();
         shared.log_dir.stop_waiting_for_space();
-        ServerPolicy::lift(&shared);
         env::block_on(&shared.env, checkpoint_all(&shared));
         if let Some(admin) = self.admin.take() {
             admin.stop();

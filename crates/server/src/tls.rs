@@ -1,42 +1,42 @@
 //! Certificates: the operator's, or a self-signed pair made at the first start.
 
+mod certificate;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use env::Env;
 use rustls::ServerConfig;
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+pub(crate) use self::certificate::{Certificate, CertificateThread};
 use crate::StartError;
 use crate::config::{Tls, TlsFiles};
 
-/// The configuration for accepting TLS; `None` if it is off.
+/// How TLS is accepted.
+pub(crate) struct Acceptor {
+    pub(crate) config: Arc<ServerConfig>,
+    /// What the configuration shows clients.
+    pub(crate) certificate: Arc<Certificate>,
+}
+
+/// How TLS is accepted; `None` if it is off.
 ///
 /// # Errors
 /// The files cannot be read or do not fit each other.
-pub(crate) fn acceptor(
-    env: &Env,
-    tls: &Tls,
-    data_dir: &Path,
-) -> Result<Option<Arc<ServerConfig>>, StartError> {
+pub(crate) fn acceptor(env: &Env, tls: &Tls, data_dir: &Path) -> Result<Option<Acceptor>, StartError> {
     let files = match tls {
         Tls::Files(files) => files.clone(),
         Tls::SelfSigned => self_signed(env, &data_dir.join("tls"))?,
         Tls::Off => return Ok(None),
     };
-    let read = |path: &Path| env.disk.read_small(path).map_err(StartError::io("read", path));
-    let unusable = |path: &Path, reason: String| StartError::Tls { path: path.to_owned(), reason };
-    let chain = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| unusable(&files.certificate, error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|error| unusable(&files.key, error.to_string()))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = Arc::new(Certificate::read(env, files.clone(), provider.clone())?);
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| unusable(&files.certificate, error.to_string()))?;
-    Ok(Some(Arc::new(config)))
+        .map_err(|error| StartError::Tls { path: files.certificate, reason: error.to_string() })?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate.clone());
+    Ok(Some(Acceptor { config: Arc::new(config), certificate }))
 }
 
 fn self_signed(env: &Env, dir: &Path) -> Result<TlsFiles, StartError> {

@@ -7,8 +7,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use base::{Nanos, VolumeNo};
-use governor::{IoCapacity, Policy, VolumeOptions};
+use base::{Nanos, TenantId, VolumeNo};
+use governor::{AwaitedFor, IoCapacity, Policy, VolumeOptions};
 
 use crate::ServerConfig;
 use crate::calibration::VolumeCalibration;
@@ -106,6 +106,19 @@ impl Volumes {
         governed.schedule.set_iops_limit(options.iops_limit);
         governed.meter.set_capacity(volume.io_capacity(&options));
         self.io.wake_all();
+    }
+
+    /// Says whether others wait for a tenant's upkeep on a volume: see [`governor::IoVolume::set_awaited`].
+    pub(crate) fn set_awaited(
+        &self,
+        volume: VolumeNo,
+        tenant: TenantId,
+        for_what: AwaitedFor,
+        is_awaited: bool,
+    ) {
+        if self.io.volumes()[volume.0 as usize].schedule.set_awaited(tenant, for_what, is_awaited) {
+            self.io.wake_all();
+        }
     }
 
     /// Puts a policy in force on all of them.

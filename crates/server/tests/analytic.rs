@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{SqlError, SqlState};
 use pgproto::client;
-use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
+use sql::session::{AnalyticEvent, AnalyticRequest, Field, QueryControl};
 use support::{TestServer, eventually, tcp};
 
 /// A query that no point plan answers.
@@ -147,4 +147,99 @@ fn what_a_client_sends_during_its_query_is_answered_after_it() {
     for expected in ["1", "2", "200000"] {
         assert_eq!(client.answer().rows, [[Some(expected.to_owned())]]);
     }
+}
+
+/// Has [`streams`] send without end.
+const ENDLESS: &str = "SELECT relname FROM pg_class";
+/// Has [`streams`] send one row.
+const SHORT: &str = "SELECT typname FROM pg_type";
+
+/// Queries of [`streams`] that have sent all that fits on the way to a client that does not read.
+static SENT: AtomicUsize = AtomicUsize::new(0);
+
+/// A message of one row with one column.
+fn row(value: &[u8]) -> Vec<u8> {
+    let len = |len: usize| i32::try_from(len).unwrap().to_be_bytes();
+    [&b"D"[..], &len(4 + 2 + 4 + value.len()), &1_i16.to_be_bytes(), &len(value.len()), value].concat()
+}
+
+fn streams(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let field = Field {
+        name: "name".to_owned(),
+        table_oid: 0,
+        attribute: 0,
+        ty: types::PgType::Text,
+        modifier: types::TypeMod::NONE,
+    };
+    say(AnalyticEvent::Columns { parameters: Vec::new(), fields: [field].into() });
+    let is_endless = request.query.to_string() == ENDLESS;
+    let bytes = row(&[b'x'; 64 << 10]);
+    while is_endless {
+        SENT.fetch_add(1, Ordering::SeqCst);
+        if !say(AnalyticEvent::Encoded { rows: 1, bytes: bytes.clone() }) {
+            return;
+        }
+    }
+    say(AnalyticEvent::Encoded { rows: 1, bytes: row(b"short") });
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn a_client_that_does_not_read_keeps_nobody_from_a_thread() {
+    let server = TestServer::with(|config| config.analytic = Some(streams));
+    server.create_tenant("acme");
+    let connect = || server.connect("acme", "acme", "pw").unwrap();
+    // More than a tenant has at a time.
+    let mut slow: Vec<_> = (0..6).map(|_| connect()).collect();
+    slow.iter_mut().for_each(|client| client.start_query(ENDLESS));
+    let mut before = 0;
+    eventually("the end of what is sent without being read", || {
+        std::thread::park_timeout(Duration::from_millis(200));
+        let sent = SENT.load(Ordering::SeqCst);
+        sent > 6 && std::mem::replace(&mut before, sent) == sent
+    });
+    let mut other = connect();
+    assert_eq!(other.ok(SHORT), [[Some("short".to_owned())]]);
+    // One that reads again goes on where it was, beside a new one.
+    let sent = SENT.load(Ordering::SeqCst);
+    let mut messages = (0..400).map(|_| slow[0].message().expect("it goes on").0);
+    assert!(messages.all(|tag| tag == b'T' || tag == b'D'));
+    assert!(SENT.load(Ordering::SeqCst) > sent);
+    assert_eq!(other.ok(SHORT).len(), 1);
+    cancel(&server, &slow[1]);
+    drop(slow);
+    let mut admin = server.admin("rowhouse");
+    eventually("the end of all sessions", || {
+        admin.shown("SHOW TENANTS").value("acme", "sessions") == Some("1")
+    });
+    assert_eq!(other.ok(SHORT).len(), 1);
+}
+
+/// What [`spills`] has written.
+static SPILLED: AtomicUsize = AtomicUsize::new(0);
+const SPILLS: usize = 90;
+
+/// Writes to a temporary file of the tenant's, whatever it is told meanwhile.
+fn spills(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    let file = request.limits.temp.expect("a tenant has some").create().expect("the disk works");
+    for _ in 0..SPILLS {
+        file.append(&[7; 512]).expect("the disk works");
+        SPILLED.fetch_add(1, Ordering::SeqCst);
+    }
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+#[test]
+fn the_end_of_a_server_waits_for_nobodys_limit() {
+    let server = TestServer::with(|config| config.analytic = Some(spills));
+    server.create_tenant("acme");
+    server.admin("rowhouse").ok("ALTER TENANT acme SET (iops_max = 1)");
+    let mut client = server.connect("acme", "acme", "pw").unwrap();
+    client.start_query(ANALYTIC);
+    eventually("the engine's beginning", || SPILLED.load(Ordering::SeqCst) > 0);
+    let begun = std::time::Instant::now();
+    drop(server);
+    assert_eq!(SPILLED.load(Ordering::SeqCst), SPILLS, "its threads are waited for");
+    // With the limit in force it takes a second for each.
+    assert!(begun.elapsed() < Duration::from_secs(SPILLS as u64 / 2), "{:?}", begun.elapsed());
 }

@@ -2,8 +2,9 @@
 
 mod support;
 
+use axum::http::Method;
 use serde_json::{Value, json};
-use server::{ConsoleEvents, ConsoleExtension};
+use server::{ConsoleAnswered, ConsoleEndpoint, ConsoleEvents, ConsoleExtension};
 use support::browser::Browser;
 use support::{Client, TestServer};
 
@@ -103,10 +104,19 @@ fn what_administrators_change_is_told_within_seconds() {
 #[test]
 fn an_embedder_adds_routes_and_events_behind_the_same_login() {
     let events = ConsoleEvents::default();
-    let routes = axum::Router::new()
-        .route("/api/demo", axum::routing::get(|| async { axum::Json(json!({ "stories": [] })) }))
-        .route("/api/demo/start", axum::routing::post(|| async { "started" }));
-    let extension = ConsoleExtension { routes: Some(routes), events: events.clone() };
+    let show = axum::routing::get(|| async { axum::Json(json!({ "stories": [] })) });
+    let start = axum::routing::post(|| async { "started" });
+    let schemas = json!({ "Demo": { "type": "object" }, "Start": { "type": "object" } });
+    let extension = ConsoleExtension {
+        endpoints: vec![
+            ConsoleEndpoint::new(Method::GET, "/api/demo", show)
+                .is("What there is")
+                .answers(ConsoleAnswered::Json("Demo")),
+            ConsoleEndpoint::new(Method::POST, "/api/demo/start", start).is("Start").body("Start"),
+        ],
+        schemas: serde_json::from_value(schemas).expect("an object"),
+        events: events.clone(),
+    };
     let server = TestServer::with(|config| {
         config.admin_listen = Some(([127, 0, 0, 1], 0).into());
         config.console = extension;
@@ -114,6 +124,10 @@ fn an_embedder_adds_routes_and_events_behind_the_same_login() {
     let stranger = Browser::new(&server);
     assert_eq!(stranger.get("/api/demo").status, 401);
     let browser = Browser::admin(&server);
+    let paths = browser.json("/api")["paths"].clone();
+    assert_eq!(paths["/api/demo"]["get"]["summary"], "What there is");
+    let sent = &paths["/api/demo/start"]["post"]["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(sent, &json!({ "$ref": "#/components/schemas/Start" }));
     assert_eq!(browser.json("/api/demo"), json!({ "stories": [] }));
     assert_eq!(browser.json("/api/server")["demo"], true);
     assert_eq!(browser.send("POST", "/api/demo/start", &[], b"").status, 403, "no token");

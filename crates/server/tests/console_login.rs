@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::net::SocketAddr;
+
 use serde_json::json;
-use support::browser::Browser;
+use support::browser::{Browser, Response};
 use support::{ADMIN_PASSWORD, TestServer, trusting};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -170,9 +172,58 @@ fn the_console_speaks_the_servers_tls() {
     assert!(answer.header("set-cookie").expect("a cookie").contains("; Secure"));
     assert_eq!(browser.json("/api/server")["workers"], 2);
     assert_eq!(browser.get("/metrics").status, 200);
-    // A proxy on this machine that speaks HTTPS for us says so.
+}
+
+#[test]
+fn a_proxy_that_was_named_speaks_for_its_clients() {
+    let login = |browser: &Browser, password: &str, headers: &[(&str, &str)]| {
+        let body = json!({ "user": "admin", "password": password }).to_string();
+        let headers: Vec<_> = [JSON].iter().chain(headers).copied().collect();
+        browser.send("POST", "/api/login", &headers, body.as_bytes())
+    };
+    let is_secure = |answer: &Response| answer.header("set-cookie").expect("a cookie").contains("; Secure");
+    let (first, second) = (("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "192.0.2.2"));
+    let https = ("x-forwarded-proto", "https");
+    let server = TestServer::with(|config| {
+        config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.admin_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+    });
+    let browser = Browser::new(&server);
+    let tries = |headers: &[(&str, &str)]| -> Vec<u16> {
+        (0..6).map(|_| login(&browser, "wrong", headers).status).collect()
+    };
+    assert_eq!(tries(&[first, https]), [401, 401, 401, 401, 401, 429], "each client by itself");
+    assert_eq!(tries(&[second, https]), [401, 401, 401, 401, 401, 429]);
+    let forged = ("x-forwarded-for", "203.0.113.1, 192.0.2.2");
+    assert_eq!(
+        login(&browser, "wrong", &[forged, https]).status,
+        429,
+        "what a client writes itself is passed by"
+    );
+    assert!(is_secure(&login(&browser, ADMIN_PASSWORD, &[("x-forwarded-for", "192.0.2.3"), https])));
+    // The client's way to the proxy counts as a way to this server would.
+    for clear in [&[first, ("x-forwarded-proto", "http")][..], &[first]] {
+        assert_eq!(login(&browser, ADMIN_PASSWORD, clear).status, 426);
+    }
+    assert!(!is_secure(&login(&browser, ADMIN_PASSWORD, &[])), "the proxy's machine itself");
+}
+
+#[test]
+fn without_a_proxy_named_nobody_speaks_for_others() {
+    let server = server();
+    let browser = Browser::new(&server);
+    let body = json!({ "user": "admin", "password": "wrong" }).to_string();
+    let answers: Vec<u16> = (0..7)
+        .map(|client| {
+            let forwarded = format!("192.0.2.{client}");
+            let headers = [JSON, ("x-forwarded-for", &*forwarded), ("x-forwarded-proto", "http")];
+            browser.send("POST", "/api/login", &headers, body.as_bytes()).status
+        })
+        .collect();
+    assert_eq!(answers, [401, 401, 401, 401, 401, 429, 429]);
+    let https = [JSON, ("x-forwarded-proto", "https")];
+    let server = TestServer::with_console();
     let body = json!({ "user": "admin", "password": ADMIN_PASSWORD }).to_string();
-    let plain = Browser::new(&server);
-    let answer = plain.send("POST", "/api/login", &[JSON, ("x-forwarded-proto", "https")], body.as_bytes());
-    assert!(answer.header("set-cookie").expect("a cookie").contains("; Secure"));
+    let answer = Browser::new(&server).send("POST", "/api/login", &https, body.as_bytes());
+    assert!(!answer.header("set-cookie").expect("a cookie").contains("; Secure"));
 }

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::net::SocketAddr;
+
+use base::Nanos;
 use serde_json::{Value, json};
 use support::browser::Browser;
 use support::{TestServer, eventually};
@@ -139,6 +142,38 @@ fn the_table_has_the_tenants_that_are_asked_for() {
     eventually("what was broken is counted", || {
         ask("search=acme")["rows"][0]["broken_hour"].as_u64() > Some(0)
     });
+}
+
+#[test]
+fn the_table_follows_who_begins_and_who_stops() {
+    let server = TestServer::with(|config| {
+        config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        config.tenant_close_after = Nanos::from_secs(1);
+    });
+    server.create_tenant("acme");
+    server.admin("rowhouse").ok("ALTER TENANT acme SET (cpu = 0.5, iops = 100)");
+    let browser = Browser::admin(&server);
+    let row = || browser.json("/api/tenants?search=acme")["rows"][0].clone();
+    assert_eq!((&row()["sessions"], &row()["statements_per_s"]), (&json!(0), &json!(0.0)));
+    let mut client = server.connect("acme", "acme", "pw").expect("its owner");
+    eventually("it works", || {
+        client.ok("SELECT 1");
+        let row = row();
+        row["open"] == true && row["sessions"] == 1 && row["statements_per_s"].as_f64() > Some(0.0)
+    });
+    client.ok("CREATE TABLE t (n int)");
+    drop(client);
+    // Sooner than all tenants are looked at again.
+    eventually("it is left alone", || {
+        let row = row();
+        let is_nothing = |of: &str| row[of] == 0.0;
+        let of = ["statements_per_s", "cpu", "cpu_demanded", "iops", "iops_demanded"];
+        row["open"] == false && row["sessions"] == 0 && of.into_iter().all(is_nothing)
+    });
+    let found = browser.json("/api/tenants/acme");
+    for same in ["name", "open", "worker", "cpu_promised", "memory_bytes", "disk_bytes", "p99_ms"] {
+        assert_eq!(row()[same], found[same], "{same}");
+    }
 }
 
 #[test]

@@ -184,6 +184,6 @@ fn health_and_metrics_are_served() {
     let series_of_acme = families.values().flat_map(|family| family.series.keys());
     let series_of_acme =
         series_of_acme.filter(|(_, labels)| labels.get("tenant").is_some_and(|name| name == "acme"));
-    assert!(series_of_acme.count() <= 71 - 16, "without violations of four resources by four causes");
+    assert!(series_of_acme.count() <= 73 - 16, "without violations of four resources by four causes");
     assert_eq!(families["rowhouse_tenant_memory_promised_bytes"].value(&acme), Some(0.0));
 }

@@ -49,6 +49,30 @@ fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
 }
 
 #[test]
+fn records_that_roots_cover_keep_no_log_of_an_earlier_start() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        // Nothing is due before the end.
+        config.log_limit = ByteCount::from_mib(64);
+        config.checkpoint_interval = Nanos::from_secs(100_000);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    for id in 0..80 {
+        acme.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
+    }
+    let log = server.config.log_dir();
+    assert!(len_of(&log) > 8 << 20);
+    // Its end checkpoints everybody.
+    let server = server.restart();
+    // One in use, one ready, two to spare.
+    until("the log keeps what roots cover", || len_of(&log) <= 4 << 20);
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    assert_eq!(acme.ok("SELECT count(*) FROM t"), vec![vec![Some("80".to_owned())]]);
+}
+
+#[test]
 fn the_space_of_a_dropped_table_is_given_back_and_the_file_is_cut() {
     let server = TestServer::with(|config| {
         config.workers = Some(1);

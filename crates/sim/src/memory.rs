@@ -107,7 +107,7 @@ impl Memory {
             if !memory.budget.has_room() {
                 memory.homes().iter().for_each(|home| home.evict_all_if_idle());
                 if !memory.budget.has_room() {
-                    memory.budget.overdraw();
+                    memory.budget.overdraw_next();
                 }
             }
             wait();
@@ -178,8 +178,8 @@ pub(crate) async fn await_memory(home: &Home, wait: WriterWait) -> Result<(), St
     match wait {
         WriterWait::Checkpoint => chores::checkpoint_or_wait(home).await?,
         WriterWait::Room => {
-            let memory = home.memory.as_ref().expect("only a tenant with a budget waits for it");
-            drop(memory.budget.room().await);
+            let asker = home.turn(|home| home.tenant.room_asker());
+            drop(asker.expect("only a tenant with a budget waits for it").room().await);
         }
     }
     Ok(())

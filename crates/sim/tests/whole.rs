@@ -66,3 +66,17 @@ fn promises_of_memory_are_kept_by_a_whole_server_and_the_ledger_says_so() {
     assert!(total.intervals > 5 && total.full > 5, "{total:?}");
     assert!(found(Promised::Memory, [3, 5].into_iter()) > 0);
 }
+
+#[test]
+fn what_one_tenants_statements_hold_is_in_nobodys_way() {
+    let total = kept(Promised::Room, 1..=4);
+    assert!(total.intervals > 400 && total.full > 100, "{total:?}");
+    let unshared = (1..=2).map(|seed| Governed { seed, promised: Promised::Room, keeps_nothing: true });
+    assert!(unshared.filter_map(|world| world.run().err()).any(|failure| failure.what.contains("took")));
+}
+
+#[test]
+fn nobodys_upkeep_waits_for_another_ones_limits() {
+    let total = kept(Promised::Upkeep, 1..=2);
+    assert!(total.intervals > 30 && total.full > 20 && total.limited > 5, "{total:?}");
+}

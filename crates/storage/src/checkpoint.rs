@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{ByteCount, Epoch, PageNo, SlotNo};
+use base::{ByteCount, Epoch, IoClass, PageNo, SlotNo};
 use env::IoBuf;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -210,7 +210,7 @@ impl Checkpoint {
         let mut page = IoBuf::recycled(base::limits::PAGE_SIZE);
         superblock.encode((&mut page[..]).try_into().expect("one page"));
         let at = offset_of(superblock.slot());
-        let (result, _) = self.reader.file.write_all_at_durable(page, at).of_checkpoint().await;
+        let (result, _) = self.reader.file.write_all_at_durable(page, at).of_class(IoClass::Upkeep).await;
         result.map_err(|error| self.reader.io_error_at(at, "writing the superblock", error))?;
         for (i, (version, location)) in written.pages.iter().enumerate() {
             yield_every(i).await;

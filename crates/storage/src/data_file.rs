@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::limits::PAGE_SIZE;
-use base::{ByteCount, CommitNo, Epoch, PageNo, SlotNo, TenantId};
+use base::{ByteCount, CommitNo, Epoch, IoClass, PageNo, SlotNo, TenantId};
 use env::{Env, File, IoBuf, OpenMode};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
@@ -97,7 +97,7 @@ impl DataFile {
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let len = check_len(&reader.file, path)?;
         let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
-        let (result, heads) = reader.file.read_exact_at(heads, 0).await;
+        let (result, heads) = reader.file.read_exact_at(heads, 0).of_class(IoClass::Upkeep).await;
         result.map_err(failed("reading the superblocks"))?;
         let (superblock, _) = choose_superblock(path, &heads, Some(tenant))?;
         check_extent(path, &superblock, len)?;
@@ -107,11 +107,11 @@ impl DataFile {
         let at = offset_of(superblock.slot());
         let mut newest = IoBuf::recycled(PAGE_SIZE);
         newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
-        let written = reader.file.write_all_at_durable(newest, at).await.0;
+        let written = reader.file.write_all_at_durable(newest, at).of_class(IoClass::Upkeep).await.0;
         written.map_err(failed("making the newest root durable"))?;
         let mut used = SlotSet::default();
         let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
-            .map(|location| reader.read_slot(location, None))
+            .map(|location| reader.read_slot(location, None, IoClass::Upkeep))
             .buffered(OPEN_READS_MAX)
             .try_collect()
             .await?;
@@ -264,7 +264,7 @@ struct NodeRead {
 }
 
 async fn read_node(reader: &FileReader, at: NodeAt, slot_count: u32) -> Result<NodeRead, FileError> {
-    let buf = reader.read_slot(at.pointer.location, None).await?;
+    let buf = reader.read_slot(at.pointer.location, None, IoClass::Upkeep).await?;
     let pointers = decode_node(page_of(&buf), at.identity, slot_count).map_err(|bad| {
         let offset = offset_of(at.pointer.location.slot) + bad.at as u64;
         Corrupt::at(&reader.path, offset, bad.what, bad.found, bad.expected)

@@ -2,17 +2,18 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use base::limits::PAGE_SIZE;
-use base::{PageNo, SlotNo, TenantId};
+use base::{IoClass, PageNo, SlotNo, TenantId};
 use env::{File, IoBuf};
 
 use crate::file_error::FileError;
 use crate::frame::Frame;
 use crate::map::PageLocation;
+use crate::memory_budget::lock;
 use crate::version::{Location, PageVersion};
-use crate::{Corrupt, PageBytes, Room};
+use crate::{Corrupt, PageBytes, Room, RoomAsker};
 
 /// Where a slot begins, in bytes from the start of the file.
 pub(crate) fn offset_of(slot: SlotNo) -> u64 {
@@ -47,18 +48,25 @@ impl LoadedPage {
 pub struct PageRun {
     first: PageLocation,
     ahead: Vec<PageLocation>,
+    class: IoClass,
 }
 
 impl PageRun {
     /// The page `first`, and of `ahead` those that lie next to it in the file one after the other.
     pub fn new(first: PageLocation, ahead: impl IntoIterator<Item = PageLocation>) -> PageRun {
-        let mut run = PageRun { first, ahead: Vec::new() };
+        let mut run = PageRun { first, ahead: Vec::new(), class: IoClass::default() };
         for location in ahead {
             if location.location.slot.0 == run.first.location.slot.0 + run.ahead.len() as u32 + 1 {
                 run.ahead.push(location);
             }
         }
         run
+    }
+
+    /// As one that upkeep waits for, and no statement.
+    #[must_use]
+    pub fn for_upkeep(self) -> PageRun {
+        PageRun { class: IoClass::Upkeep, ..self }
     }
 
     /// Keeps only so many of the pages that are read along.
@@ -94,32 +102,93 @@ impl FileReader {
         &self.path
     }
 
-    /// Reads the pages of a run through the calling thread's reactor, into `rooms`, one for each page if its map has a
-    /// budget. Returns only bytes that match their pointers' checksums, the first page at least; hand them to
-    /// [`crate::PageMap::load`].
-    pub async fn read_run(&self, run: PageRun, rooms: Vec<Room>) -> Result<Vec<LoadedPage>, FileError> {
+    /// Reads the pages of a run through the calling thread's reactor. Room for them is asked for when the read has its turn, of `asker`, if the
+    /// map has a budget: for the first page it waits where there is none, the others it leaves out then. Returns only bytes that match
+    /// their pointers' checksums, the first page at least; hand them to [`crate::PageMap::load`].
+    pub async fn read_run(
+        &self,
+        mut run: PageRun,
+        asker: Option<&RoomAsker>,
+    ) -> Result<Vec<LoadedPage>, FileError> {
         let at = offset_of(run.slot());
-        let (result, buf) = self.file.read_exact_at(IoBuf::recycled(run.len()), at).await;
-        if result.is_err() && run.ahead() > 0 {
+        let Some(asker) = asker else {
+            let (result, buf) =
+                self.file.read_exact_at(IoBuf::recycled(run.len()), at).of_class(run.class).await;
+            return self.arrived(run, result, &buf, Vec::new()).await;
+        };
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let read = {
+            let (taken, asker, pages) = (taken.clone(), asker.clone(), 1 + run.ahead());
+            let take = move || {
+                let rooms = asker.rooms_now(pages);
+                let has_some = !rooms.is_empty();
+                *lock(&taken) = rooms;
+                has_some
+            };
+            self.file.read_exact_at(IoBuf::recycled(run.len()), at).of_class(run.class).starting_if(take)
+        };
+        let (result, buf) = read.await;
+        let rooms = std::mem::take(&mut *lock(&taken));
+        if !rooms.is_empty() {
+            run.truncate_ahead(rooms.len() - 1);
+            return self.arrived(run, result, &buf, rooms).await;
+        }
+        // It had its turn and is paid for. It goes on without another one when there is room, so that nobody waits with room for a turn.
+        drop(buf);
+        run.truncate_ahead(0);
+        let rooms = vec![asker.room().await];
+        let (result, buf) = self.file.uncharged().read_exact_at(IoBuf::recycled(run.len()), at).await;
+        self.arrived(run, result, &buf, rooms).await
+    }
+
+    /// What was read of a run, its first `run.len()` bytes.
+    async fn arrived(
+        &self,
+        run: PageRun,
+        result: io::Result<()>,
+        buf: &IoBuf,
+        rooms: Vec<Room>,
+    ) -> Result<Vec<LoadedPage>, FileError> {
+        if result.is_err() && buf.len() > PAGE_SIZE {
             // The failure may lie in what nobody asked for.
-            let first = PageRun::new(run.first, []);
-            return Box::pin(self.read_run(first, rooms)).await;
+            let first = PageRun { ahead: Vec::new(), ..run };
+            let at = offset_of(first.slot());
+            let read = self.file.read_exact_at(IoBuf::recycled(first.len()), at);
+            let (result, buf) = read.of_class(first.class).await;
+            self.read_result(result, first.first.location, Some(first.first.page))?;
+            return self.loaded(first, &buf, rooms);
         }
         self.read_result(result, run.first.location, Some(run.first.page))?;
-        self.loaded(run, &buf, rooms)
+        self.loaded(run, buf, rooms)
     }
 
     /// As [`FileReader::read_run`], blocking the thread.
     pub(crate) fn read_run_blocking(
         &self,
-        run: PageRun,
-        rooms: Vec<Room>,
+        mut run: PageRun,
+        asker: Option<&RoomAsker>,
     ) -> Result<Vec<LoadedPage>, FileError> {
-        let mut buf = IoBuf::recycled(run.len());
-        let result = self.file.read_at(&mut buf, offset_of(run.slot()));
-        if result.is_err() && run.ahead() > 0 {
-            return self.read_run_blocking(PageRun::new(run.first, []), rooms);
+        let mut leave = self.file.charge(run.len());
+        let mut rooms = Vec::new();
+        if let Some(asker) = asker {
+            rooms = asker.rooms_now(1 + run.ahead());
+            if rooms.is_empty() {
+                // Its place at the device is for others meanwhile.
+                drop(leave.take());
+                rooms.push(asker.room_blocking());
+            }
+            run.truncate_ahead(rooms.len() - 1);
         }
+        let file = self.file.uncharged();
+        let mut buf = IoBuf::recycled(run.len());
+        let mut result = file.read_at(&mut buf, offset_of(run.slot()));
+        if result.is_err() && run.ahead() > 0 {
+            // The failure may lie in what nobody asked for.
+            run.truncate_ahead(0);
+            buf = IoBuf::recycled(run.len());
+            result = file.read_at(&mut buf, offset_of(run.slot()));
+        }
+        drop(leave);
         self.read_result(result, run.first.location, Some(run.first.page))?;
         self.loaded(run, &buf, rooms)
     }
@@ -140,8 +209,14 @@ impl FileReader {
         Ok(pages)
     }
 
-    pub(crate) async fn read_slot(&self, from: Location, page: Option<PageNo>) -> Result<IoBuf, FileError> {
-        let (result, buf) = self.file.read_exact_at(IoBuf::recycled(PAGE_SIZE), offset_of(from.slot)).await;
+    pub(crate) async fn read_slot(
+        &self,
+        from: Location,
+        page: Option<PageNo>,
+        class: IoClass,
+    ) -> Result<IoBuf, FileError> {
+        let read = self.file.read_exact_at(IoBuf::recycled(PAGE_SIZE), offset_of(from.slot));
+        let (result, buf) = read.of_class(class).await;
         self.read_result(result, from, page)?;
         self.check(from, page, page_of(&buf))?;
         Ok(buf)

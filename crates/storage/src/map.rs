@@ -24,7 +24,7 @@ use crate::side::Side;
 use crate::snapshot::{fault_of, unreadable};
 use crate::sweep::{Hand, Retired};
 use crate::version::{Location, MapShared, PageVersion};
-use crate::{Ahead, PageBytes, PageFault, ReadPages, Snapshot, WritePages};
+use crate::{Ahead, PageBytes, PageFault, ReadPages, RoomAsker, Snapshot, WritePages};
 
 /// Where a page that is not in memory lies in the data file; what `FileReader::read_page` is asked with. While it lives, what
 /// lies there stays.
@@ -296,6 +296,11 @@ impl PageMap {
         self.shared.budget()
     }
 
+    /// Asks for room in memory for its pages; `None` without a budget.
+    pub fn room_asker(&self) -> Option<RoomAsker> {
+        RoomAsker::of(&self.shared)
+    }
+
     /// What became of its pages so far.
     pub fn tally(&self) -> PageTally {
         self.shared.counts.tally()
@@ -373,10 +378,9 @@ impl PageMap {
         PageRun::new(first, ahead.iter().take(ahead_max).map_while(locate))
     }
 
-    /// Whether misses of this map and of its [`crate::FrozenPages`] are read at once, blocking the thread, instead of being told:
-    /// for what cannot or should not be done once more.
-    pub fn set_reads_in_turn(&mut self, on: bool) {
-        self.shared.set_reads_in_turn(on);
+    /// Has so many misses of this map and of its [`crate::FrozenPages`] be read at once, blocking the thread, before the next one is told.
+    pub fn set_turn_reads(&mut self, pages_max: u32) {
+        self.shared.set_turn_reads(pages_max);
     }
 
     /// Reads page `no` into memory if it is not there, blocking the thread.
@@ -402,7 +406,7 @@ impl PageMap {
         };
         match entry.warm_up() {
             Some(was_ahead) => self.note_use(no, if was_ahead { PageUse::Read } else { PageUse::Found }),
-            None if self.shared.reads_in_turn() => {
+            None if self.shared.take_turn_read() => {
                 version.load_blocking(no, &self.shared).map_err(|error| unreadable(no, error))?;
                 self.note_read(no, version);
             }
@@ -655,8 +659,9 @@ impl WritePages for PageMap {
 
 impl Drop for PageMap {
     fn drop(&mut self) {
-        if let Some(budget) = self.shared.budget() {
-            budget.end_holds(self.held.values().map(|count| *count as usize).sum());
+        if let Some(asker) = self.room_asker() {
+            asker.end_holds(self.held.values().map(|count| *count as usize).sum());
+            asker.forget_promise();
         }
         self.refund_meter();
         self.shared.close();

@@ -1,9 +1,9 @@
 //! The memory that all tenants' pages may take together, who waits for some of it, and who makes room.
 //!
 //! Every map charges its frames, page versions and map nodes here as well as to its own tenant. Nothing that is under way
-//! fails or waits for want of memory: a commit takes what it needs. What waits is what can: a read of a missed page
-//! ([`MemoryBudget::room`]), and a statement that would hold its first page ([`MemoryBudget::hold`]). Evictors, one a worker,
-//! sleep until the charge passes a mark below the limit and evict until it is below a second one.
+//! fails or waits for want of memory: a commit takes what it needs. What waits is what can: a read of a missed page, and a
+//! statement that would hold its first page ([`crate::RoomAsker`]). Evictors, one a worker, sleep until the charge passes a mark below the
+//! limit and evict until it is below a second one.
 //!
 //! Charges come from any thread, threads of low priority among them, so charging takes no lock; the lists of waiting tasks
 //! are locked by workers alone.
@@ -12,12 +12,13 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use base::ByteCount;
 use base::limits::PAGE_SIZE;
 use futures::task::AtomicWaker;
-use governor::EvictionTime;
+use governor::{EvictionTime, HoldPool};
+
+use crate::room::{Line, RoomAsker, Waiter};
 
 /// The least memory a server should be given: below, map nodes and the pages of a few statements do not fit, and loads go over
 /// the limit again and again. A simulation wants just that.
@@ -34,10 +35,7 @@ const HEADROOM_PART: u64 = 16;
 /// The part of the limit that statements may hold pages in while they are run again and again.
 const HELD_PART: u64 = 4;
 
-/// How often a blocked thread looks whether there is room.
-const BLOCKED_LOOK: Duration = Duration::from_millis(1);
-
-const PAGE: u64 = PAGE_SIZE as u64;
+pub(crate) const PAGE: u64 = PAGE_SIZE as u64;
 
 /// What became of a tenant's pages since it was opened.
 #[derive(Default)]
@@ -109,8 +107,8 @@ pub struct MemoryBudget {
     resident: AtomicU64,
     /// The most that ever was resident.
     peak: AtomicU64,
-    /// In pages that statements hold.
-    held: AtomicU64,
+    /// Pages that statements hold.
+    holds: HoldPool,
     /// Pages that may be loaded over the limit, because nothing can be evicted.
     overdraft: AtomicU64,
     overdrafts: AtomicU64,
@@ -121,11 +119,13 @@ pub struct MemoryBudget {
     tenants_pressed: Box<[AtomicBool]>,
     evictors: Box<[AtomicWaker]>,
     /// Loads that found no room and have not found any since.
-    loads_waiting: AtomicU32,
-    waiting: Mutex<Vec<Waker>>,
-    /// Whether `waiting` may have any; read without the lock.
-    are_to_wake: AtomicBool,
-    waiting_to_hold: Mutex<Vec<Waker>>,
+    pub(crate) loads_waiting: AtomicU32,
+    pub(crate) line: Mutex<Line>,
+    /// Of threads that block, on their way to `line`.
+    pub(crate) door: Mutex<Vec<Arc<Waiter>>>,
+    /// Whether `line` or `door` may have any; read without the locks.
+    pub(crate) has_line: AtomicBool,
+    pub(crate) waiting_to_hold: Mutex<Vec<(RoomAsker, Waker)>>,
     /// For each evictor, whether it found nothing to evict when it last looked at everything.
     dry: Box<[AtomicBool]>,
     /// For each evictor, the bytes of changed pages that it last met, and of how many tenants.
@@ -134,33 +134,8 @@ pub struct MemoryBudget {
     drops_unwritten: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Room for one page that is about to be loaded. The loaded page is charged by itself, so drop this after.
-pub struct Room(Arc<MemoryBudget>);
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.0.refund(PAGE);
-    }
-}
-
-/// A load that waits for room.
-struct LoadWaits<'a>(&'a MemoryBudget);
-
-impl LoadWaits<'_> {
-    fn new(budget: &MemoryBudget) -> LoadWaits<'_> {
-        budget.loads_waiting.fetch_add(1, Ordering::SeqCst);
-        LoadWaits(budget)
-    }
-}
-
-impl Drop for LoadWaits<'_> {
-    fn drop(&mut self) {
-        self.0.loads_waiting.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl MemoryBudget {
@@ -172,13 +147,14 @@ impl MemoryBudget {
     pub fn new(limit: ByteCount, read_ahead: usize, evictors: usize) -> Arc<MemoryBudget> {
         let limit = limit.0;
         assert!(limit >= HELD_PART * PAGE, "{limit} bytes of memory for pages");
+        let headroom = (limit / HEADROOM_PART).min(HEADROOM_MAX);
         Arc::new(MemoryBudget {
             limit,
-            headroom: (limit / HEADROOM_PART).min(HEADROOM_MAX),
+            headroom,
             read_ahead: read_ahead.min(READ_AHEAD_MAX),
             resident: AtomicU64::new(0),
             peak: AtomicU64::new(0),
-            held: AtomicU64::new(0),
+            holds: HoldPool::new(limit / HELD_PART / PAGE, ByteCount(limit - 2 * headroom)),
             overdraft: AtomicU64::new(0),
             overdrafts: AtomicU64::new(0),
             evicted: AtomicU32::new(0),
@@ -186,8 +162,9 @@ impl MemoryBudget {
             tenants_pressed: (0..evictors).map(|_| AtomicBool::new(false)).collect(),
             evictors: (0..evictors).map(|_| AtomicWaker::new()).collect(),
             loads_waiting: AtomicU32::new(0),
-            waiting: Mutex::default(),
-            are_to_wake: AtomicBool::new(false),
+            line: Mutex::default(),
+            door: Mutex::default(),
+            has_line: AtomicBool::new(false),
             waiting_to_hold: Mutex::default(),
             dry: (0..evictors).map(|_| AtomicBool::new(true)).collect(),
             dirty: (0..evictors).map(|_| Default::default()).collect(),
@@ -201,6 +178,12 @@ impl MemoryBudget {
     #[cfg(debug_assertions)]
     pub fn drop_unwritten(&self) {
         self.drops_unwritten.store(true, Ordering::Relaxed);
+    }
+
+    /// A mistake for simulations to find, in debug builds alone: from here on the statements of one tenant may hold all that may be held.
+    #[cfg(debug_assertions)]
+    pub fn share_nothing(&self) {
+        self.holds.share_nothing();
     }
 
     #[cfg(debug_assertions)]
@@ -267,7 +250,7 @@ impl MemoryBudget {
         assert!(before >= bytes, "{bytes} bytes are refunded of {before}");
     }
 
-    fn press(&self) {
+    pub(crate) fn press(&self) {
         if !self.pressed.load(Ordering::SeqCst) && !self.pressed.swap(true, Ordering::SeqCst) {
             self.evictors.iter().for_each(AtomicWaker::wake);
         }
@@ -286,15 +269,27 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether there is less room than there should be, or a load waits to be woken.
+    /// Whether there is less room than there should be, or a load waits for some.
     pub fn is_short(&self) -> bool {
-        // A load that was woken looks by itself; until it has run nobody need do anything for it.
-        self.resident.load(Ordering::SeqCst) > self.limit - self.headroom
-            || self.are_to_wake.load(Ordering::SeqCst)
+        self.resident.load(Ordering::SeqCst) > self.limit - self.headroom || self.has_line()
+    }
+
+    /// Whether a load waits for room and has none yet.
+    pub(crate) fn has_line(&self) -> bool {
+        self.has_line.load(Ordering::SeqCst)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn door_len(&self) -> usize {
+        lock(&self.door).len()
+    }
+
+    pub(crate) fn holds(&self) -> &HoldPool {
+        &self.holds
     }
 
     /// Waits, as evictor number `evictor`, until there is something to do: the charge is above the first mark, a
-    /// load waits to be woken, or a tenant may have more than its own limit.
+    /// load waits for room, or a tenant may have more than its own limit.
     pub async fn pressure(&self, evictor: usize) {
         poll_fn(|cx| {
             self.evictors[evictor].register(cx.waker());
@@ -351,7 +346,7 @@ impl MemoryBudget {
         self.resident.load(Ordering::SeqCst) + PAGE <= self.limit
     }
 
-    fn try_reserve(&self) -> bool {
+    pub(crate) fn try_reserve(&self) -> bool {
         let within = |resident: u64| (resident + PAGE <= self.limit).then_some(resident + PAGE);
         if self.resident.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok() {
             self.press_if_above();
@@ -372,52 +367,9 @@ impl MemoryBudget {
         }
     }
 
-    /// Waits until there is room for one page to be loaded, and takes it.
-    pub async fn room(self: &Arc<MemoryBudget>) -> Room {
-        let mut waits = None;
-        poll_fn(|cx| {
-            if self.try_reserve() {
-                return Poll::Ready(());
-            }
-            waits.get_or_insert_with(|| LoadWaits::new(self));
-            lock(&self.waiting).push(cx.waker().clone());
-            self.are_to_wake.store(true, Ordering::SeqCst);
-            self.press();
-            // Room may have come after the first look and before the entry in the list.
-            if self.try_reserve() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        Room(Arc::clone(self))
-    }
-
-    /// As [`MemoryBudget::room`] for a thread that may block. Takes no lock that a worker could wait for.
-    pub fn room_blocking(self: &Arc<MemoryBudget>) -> Room {
-        let mut waits = None;
-        while !self.try_reserve() {
-            waits.get_or_insert_with(|| LoadWaits::new(self));
-            self.press();
-            std::thread::park_timeout(BLOCKED_LOOK);
-        }
-        Room(Arc::clone(self))
-    }
-
-    /// Room for one page now, if there is any.
-    pub fn room_now(self: &Arc<MemoryBudget>) -> Option<Room> {
-        self.try_reserve().then(|| Room(Arc::clone(self)))
-    }
-
     /// Whether a load has found no room, and not found any since, woken or not.
     pub fn has_waiting(&self) -> bool {
         self.loads_waiting.load(Ordering::SeqCst) > 0
-    }
-
-    /// Has the loads that wait look for room again; called by evictors after they made some.
-    pub fn wake_waiting(&self) {
-        if self.are_to_wake.load(Ordering::SeqCst) {
-            let mut waiting = lock(&self.waiting);
-            self.are_to_wake.store(false, Ordering::SeqCst);
-            waiting.drain(..).for_each(Waker::wake);
-        }
     }
 
     /// Notes whether evictor number `evictor` finds nothing to evict; true if none of them does.
@@ -429,35 +381,13 @@ impl MemoryBudget {
     /// Lets one waiting load go over the limit: called by an evictor that went over all pages and could evict none, as when
     /// map nodes and pages being written take all of a small budget. The load makes its statement end, and room comes.
     pub fn overdraw(&self) {
-        self.overdraft.store(1, Ordering::SeqCst);
+        self.overdraw_next();
         self.wake_waiting();
     }
 
-    /// Counts one more page that a statement holds; false if statements hold too many already.
-    pub(crate) fn try_hold(&self) -> bool {
-        let within = |held: u64| (held + PAGE <= self.limit / HELD_PART).then_some(held + PAGE);
-        self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok()
-    }
-
-    pub(crate) fn end_holds(&self, pages: usize) {
-        if pages > 0 {
-            self.held.fetch_sub(pages as u64 * PAGE, Ordering::SeqCst);
-            lock(&self.waiting_to_hold).drain(..).for_each(Waker::wake);
-        }
-    }
-
-    /// Waits until a statement that holds no page may hold its first one. Who holds pages already never waits here, so there
-    /// is always somebody who comes to an end.
-    pub async fn hold_room(&self) {
-        let has_room = || self.held.load(Ordering::SeqCst) + PAGE <= self.limit / HELD_PART;
-        poll_fn(|cx| {
-            if has_room() {
-                return Poll::Ready(());
-            }
-            lock(&self.waiting_to_hold).push(cx.waker().clone());
-            if has_room() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+    /// Lets the next load that looks for room go over the limit, whoever waits: for one that blocks the thread that makes room.
+    pub fn overdraw_next(&self) {
+        self.overdraft.store(1, Ordering::SeqCst);
     }
 }
 
@@ -486,33 +416,6 @@ mod tests {
     }
 
     #[test]
-    fn a_load_waits_at_the_limit_and_rooms_are_given_back() {
-        let budget = MemoryBudget::new(ByteCount::from_mib(8), 0, 1);
-        budget.charge((8 << 20) - PAGE);
-        let room = budget.room_now().expect("for one page");
-        assert!(budget.room_now().is_none());
-        {
-            let mut load = pin!(budget.room());
-            let mut look = || load.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-            assert!(!look() && budget.has_waiting());
-            budget.wake_waiting();
-            assert!(budget.has_waiting(), "it was woken and has no room yet");
-            assert!(is_ready(budget.pressure(0)));
-            drop(room);
-            assert!(look() && !budget.has_waiting());
-        }
-        let _room = budget.room_now().expect("for one page");
-        {
-            let load = pin!(budget.room());
-            assert!(load.poll(&mut Context::from_waker(Waker::noop())).is_pending() && budget.has_waiting());
-        }
-        assert!(!budget.has_waiting(), "it went away");
-        budget.overdraw();
-        assert!(budget.room_now().is_some() && budget.room_now().is_none(), "one page over the limit");
-        assert_eq!(budget.overdrafts(), 1);
-    }
-
-    #[test]
     fn who_has_most_of_the_changed_pages_waits_when_there_are_too_many() {
         let budget = MemoryBudget::new(ByteCount::from_mib(64), 0, 2);
         let mib = ByteCount::from_mib;
@@ -527,16 +430,5 @@ mod tests {
         assert!(!budget.is_too_dirty_together(mib(5)));
         budget.note_dirty(0, ByteCount(0), 0);
         assert!(!budget.is_dirty_together(mib(6)));
-    }
-
-    #[test]
-    fn statements_hold_a_part_of_the_pages() {
-        let budget = MemoryBudget::new(ByteCount::from_mib(8), 0, 1);
-        for _ in 0..256 {
-            assert!(budget.try_hold());
-        }
-        assert!(!budget.try_hold() && !is_ready(budget.hold_room()));
-        budget.end_holds(1);
-        assert!(is_ready(budget.hold_room()) && budget.try_hold());
     }
 }

@@ -118,6 +118,9 @@ impl PageMap {
     pub fn set_memory_terms(&mut self, share: &Arc<MemoryShare>, tally: &Arc<MemoryTally>) {
         let kept = self.shared.metered.share.get_or_init(|| Arc::clone(share));
         assert!(Arc::ptr_eq(kept, share), "a map has one share");
+        if let Some(budget) = self.shared.budget() {
+            budget.holds().set_promised(&self.shared.holds, share.promised());
+        }
         let meter = MemoryMeter::new(share.promised(), Arc::clone(tally));
         let sample = meter.as_ref().map(MemoryMeter::sample);
         let memory = meter.as_ref().map_or(ByteCount(0), MemoryMeter::memory);

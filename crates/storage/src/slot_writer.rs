@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use base::limits::PAGE_SIZE;
-use base::{ByteCount, Nanos, SlotNo};
+use base::{ByteCount, IoClass, Nanos, SlotNo};
 use env::{FileFuture, IoBuf};
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -122,7 +122,7 @@ impl<'a> SlotWriter<'a> {
         }
         self.in_flight += pages;
         let write = self.reader.file.write_all_at(batch, offset_of(self.batch_first));
-        self.writes.push(write.of_checkpoint());
+        self.writes.push(write.of_class(IoClass::Upkeep));
         // An operation starts when it is first polled.
         if let Poll::Ready(Some(written)) = futures::poll!(self.writes.next()) {
             self.note_written(written)?;

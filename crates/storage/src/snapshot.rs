@@ -17,7 +17,7 @@ use crate::file_reader::{LoadedPage, PageRun};
 use crate::map::PageLocation;
 use crate::radix::{Entry, Link};
 use crate::version::{MapShared, PageVersion, PinnedPage};
-use crate::{Ahead, PageBytes, PageFault, PageMap, ReadPages};
+use crate::{Ahead, PageBytes, PageFault, PageMap, ReadPages, RoomAsker};
 
 /// A frozen root of a page map. Clones share it; the last one dropped gives its pages back.
 #[derive(Clone)]
@@ -44,16 +44,11 @@ impl Snapshot {
     fn read_blocking(&self, no: PageNo, ahead: Ahead<'_>, ahead_max: usize) -> Result<(), FileError> {
         let locate = |no| PageLocation::of(no, self.entry(no)).ok().flatten();
         let Some(first) = locate(no) else { return Ok(()) };
-        let mut run = PageRun::new(first, (0..ahead_max).map_while(ahead).map_while(locate));
+        let run = PageRun::new(first, (0..ahead_max).map_while(ahead).map_while(locate));
         let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
         env::blocked(|| {
-            let mut rooms = Vec::new();
-            if let Some(budget) = self.shared.budget() {
-                rooms.push(budget.room_blocking());
-                rooms.extend((0..run.ahead()).map_while(|_| budget.room_now()));
-                run.truncate_ahead(rooms.len() - 1);
-            }
-            reader.read_run_blocking(run, rooms)?.into_iter().for_each(LoadedPage::take_in);
+            let asker = RoomAsker::of(&self.shared);
+            reader.read_run_blocking(run, asker.as_ref())?.into_iter().for_each(LoadedPage::take_in);
             Ok(())
         })
     }
@@ -196,7 +191,7 @@ impl ReadPages for FrozenPages {
                 // it exclusively to do so. The bytes are not written: a snapshot reaches them.
                 Ok(unsafe { data.as_ref() })
             }
-            None if self.0.shared.reads_in_turn() => {
+            None if self.0.shared.take_turn_read() => {
                 version.load_blocking(no, &self.0.shared).map_err(|error| unreadable(no, error))?;
                 self.0.shared.metered.post_use(no, version, true);
                 self.page(no)

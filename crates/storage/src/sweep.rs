@@ -273,9 +273,9 @@ impl PageMap {
     }
 
     /// Keeps page `no` in memory from when it is loaded until `end_holds`, for a statement that waits for it; false if
-    /// statements hold too many pages already.
+    /// the tenant's statements hold too many pages already.
     pub fn hold(&mut self, no: PageNo) -> bool {
-        if self.shared.budget().is_some_and(|budget| !budget.try_hold()) {
+        if self.room_asker().is_some_and(|asker| !asker.try_hold()) {
             return false;
         }
         *self.held.entry(no).or_insert(0) += 1;
@@ -291,8 +291,8 @@ impl PageMap {
                 self.held.remove(no);
             }
         }
-        if let Some(budget) = self.shared.budget() {
-            budget.end_holds(pages.len());
+        if let Some(asker) = self.room_asker() {
+            asker.end_holds(pages.len());
         }
     }
 

@@ -10,12 +10,12 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::limits::PAGE_SIZE;
-use base::{ByteCount, SlotNo};
-use governor::{EvictionTime, UseTimes};
+use base::{ByteCount, SlotNo, TenantId};
+use governor::{EvictionTime, TenantHolds, UseTimes};
 
 use crate::PageBytes;
 use crate::file_reader::FileReader;
@@ -70,8 +70,12 @@ pub(crate) struct MapShared {
     budget: OnceLock<Arc<MemoryBudget>>,
     pub(crate) counts: PageCounts,
     pub(crate) metered: Metered,
-    /// Misses at home are read at once, blocking, instead of being told.
-    reads_in_turn: AtomicBool,
+    /// Pages that the tenant's statements hold.
+    pub(crate) holds: TenantHolds,
+    /// Rooms that its loads have taken.
+    pub(crate) rooms: AtomicU64,
+    /// So many misses at home are read at once, blocking, instead of being told. Used at home alone.
+    turn_reads: AtomicU32,
     /// Page versions that some root holds.
     versions: AtomicU64,
     released: ReleasedSlots,
@@ -82,6 +86,11 @@ pub(crate) struct MapShared {
 impl MapShared {
     pub(crate) fn new(reader: Option<Arc<FileReader>>) -> Arc<MapShared> {
         Arc::new(MapShared { reader, ..MapShared::default() })
+    }
+
+    /// Whose pages they are: only a map with a file reads any.
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.reader.as_ref().map_or(TenantId::SYSTEM, |reader| reader.tenant)
     }
 
     pub(crate) fn charge(&self, bytes: usize) {
@@ -122,12 +131,15 @@ impl MapShared {
         self.budget().map_or(EvictionTime::default(), |budget| budget.eviction_time())
     }
 
-    pub(crate) fn reads_in_turn(&self) -> bool {
-        self.reads_in_turn.load(Ordering::Relaxed)
+    /// Whether the present miss is read at once; then one less is.
+    pub(crate) fn take_turn_read(&self) -> bool {
+        let left = self.turn_reads.load(Ordering::Relaxed);
+        self.turn_reads.store(left.saturating_sub(1), Ordering::Relaxed);
+        left > 0
     }
 
-    pub(crate) fn set_reads_in_turn(&self, on: bool) {
-        self.reads_in_turn.store(on, Ordering::Relaxed);
+    pub(crate) fn set_turn_reads(&self, pages_max: u32) {
+        self.turn_reads.store(pages_max, Ordering::Relaxed);
     }
 
     pub(crate) fn budget(&self) -> Option<&Arc<MemoryBudget>> {

@@ -3,8 +3,9 @@
 //!
 //! A statement that misses a page is taken back, waits for the page, and runs again. The pages it waited for are *held*: they
 //! stay in memory until it is through, so that each run gets further than the one before and two statements cannot evict
-//! each other's pages for ever. Who holds as many as one statement may, or finds that all statements together hold as many as
-//! they may, reads what it still misses within its turn; so a statement that holds pages never waits for another one that does.
+//! each other's pages for ever. Who holds as many as one statement may, or finds that its tenant's statements hold as many as
+//! they may ([`governor::HoldPool`]), reads what it still misses within its turns, some in each, and waits for one page between two of them, in
+//! its turn at the device; so a statement that holds pages never waits for another one that does.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use governor::{EvictionTime, MemoryShare, MemoryTally, VictimChoice};
 use rustc_hash::FxHashMap;
 use storage::{
     FileError, FileReader, LoadedPage, MemoryBudget, PageFault, PageLocation, PageMap, PageRun, PageTally,
-    Swept,
+    RoomAsker, Swept,
 };
 
 use crate::catalog::RecordKind;
@@ -26,8 +27,12 @@ use crate::txn::Txn;
 /// Pages one statement holds at most, 4 MiB: it misses so many before it reads the rest in its turn.
 const HELD_PAGES_MAX: usize = 512;
 
-/// Times one statement waits for pages, and runs again, before it reads the rest in its turn.
+/// Times a statement waits for pages, and runs again, before it is known as one that misses much.
 const WAITS_MAX: usize = 32;
+
+/// Pages that a statement which may hold no more reads in its first turn after that; twice as many in each further one. So what it reads in one
+/// turn is at most half of what it reads so, and it comes to an end whatever is evicted meanwhile.
+const TURN_READS_MIN: u32 = 16;
 
 /// Times in a row that a transaction waits for memory before it goes on without.
 const MEMORY_WAITS_MAX: u32 = 32;
@@ -47,35 +52,35 @@ pub(crate) struct Holds(FxHashMap<TxnId, Hold>);
 struct Hold {
     pages: Vec<PageNo>,
     waits: usize,
-    /// It reads what else it misses within its turn.
-    in_turn: bool,
+    /// Pages that it reads within its next turn at most; 0 while it may hold what it waits for.
+    turn_reads: u32,
+}
+
+impl Hold {
+    fn reads_in_turn(&self) -> bool {
+        self.turn_reads > 0
+    }
 }
 
 /// A page to read from disk after [`crate::Interrupt::Miss`].
 pub struct PageRequest {
     reader: Arc<FileReader>,
     run: PageRun,
-    /// Where to wait for room; `None` for a page that does not wait.
-    budget: Option<Arc<MemoryBudget>>,
-    /// Statements hold too many pages for this one to begin: it waits for the end of one instead of reading.
+    /// Whom to ask for room; `None` for a page that does not wait.
+    asker: Option<RoomAsker>,
+    /// The tenant's statements hold too many pages for this one to begin: it waits for the end of one instead of reading.
     waits_to_hold: bool,
 }
 
 impl PageRequest {
-    /// Waits for room, then reads the page, and what a scan will want next as far as there is room, through the calling
-    /// thread's reactor; hand the pages to [`Tenant::page_loaded`]. There may be none: then the statement is just run again.
-    pub async fn read(mut self) -> Result<Vec<LoadedPage>, FileError> {
-        let mut rooms = Vec::new();
-        if let Some(budget) = &self.budget {
-            if self.waits_to_hold {
-                budget.hold_room().await;
-                return Ok(Vec::new());
-            }
-            rooms.push(budget.room().await);
-            rooms.extend((0..self.run.ahead()).map_while(|_| budget.room_now()));
-            self.run.truncate_ahead(rooms.len() - 1);
+    /// Reads the page, and what a scan will want next as far as there is room, through the calling thread's reactor, and waits for room when
+    /// the read has its turn; hand the pages to [`Tenant::page_loaded`]. There may be none: then the statement is just run again.
+    pub async fn read(self) -> Result<Vec<LoadedPage>, FileError> {
+        if let Some(asker) = self.asker.as_ref().filter(|_| self.waits_to_hold) {
+            asker.hold_room().await;
+            return Ok(Vec::new());
         }
-        self.reader.read_run(self.run, rooms).await
+        self.reader.read_run(self.run, self.asker.as_ref()).await
     }
 
     /// What it costs, as `iops` counts it: one for each started 64 KiB; nothing if it reads nothing.
@@ -111,6 +116,11 @@ impl Tenant {
     /// Charges the tenant's pages to `budget` from here on; call once, before anyone else has the tenant.
     pub fn charge_to(&mut self, budget: &Arc<MemoryBudget>) {
         self.pages.charge_to(budget);
+    }
+
+    /// Asks for room in memory for its pages; `None` without a budget.
+    pub fn room_asker(&self) -> Option<RoomAsker> {
+        self.pages.room_asker()
     }
 
     /// Keeps to its terms of memory, and has its pages metered, from now on: see [`storage::PageMap::set_memory_terms`].
@@ -178,7 +188,7 @@ impl Tenant {
     /// Has a statement that holds pages hold one more, if it may.
     fn hold_too(&mut self, txn: TxnId, page: PageNo) -> bool {
         let Some(hold) = self.holds.0.get_mut(&txn) else { return false };
-        let holds = !hold.in_turn && hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page);
+        let holds = !hold.reads_in_turn() && hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page);
         if holds {
             hold.pages.push(page);
         }
@@ -187,13 +197,13 @@ impl Tenant {
 
     fn request_of(&self, run: PageRun, waits_to_hold: bool) -> PageRequest {
         let reader = self.file.as_ref().expect("only a tenant with a file misses pages").reader();
-        PageRequest { reader, run, budget: self.pages.budget().cloned(), waits_to_hold }
+        PageRequest { reader, run, asker: self.pages.room_asker(), waits_to_hold }
     }
 
-    /// The request for a page that is missed while the tenant is owned across waits: opening and replaying.
+    /// The request for a page that no statement waits for: of opening, replaying, checkpoints and what was dropped.
     pub(crate) fn request(&self, page: PageNo) -> Result<Option<PageRequest>, PageFault> {
         let located = self.pages.locate(page)?;
-        Ok(located.map(|location| self.request_of(PageRun::new(location, []), false)))
+        Ok(located.map(|location| self.request_of(PageRun::new(location, []).for_upkeep(), false)))
     }
 
     /// What to read after [`Tenant::reclaim`] missed `page`; `None` if it has come in meanwhile.
@@ -207,15 +217,15 @@ impl Tenant {
     fn hold(&mut self, txn: TxnId, page: PageNo) -> bool {
         let hold = self.holds.0.entry(txn).or_default();
         hold.waits += 1;
-        if hold.waits <= WAITS_MAX && hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
+        if hold.pages.len() < HELD_PAGES_MAX && self.pages.hold(page) {
             hold.pages.push(page);
             return true;
         }
-        hold.in_turn = !hold.pages.is_empty();
-        if !hold.in_turn {
+        if hold.pages.is_empty() {
             self.holds.0.remove(&txn);
             return false;
         }
+        hold.turn_reads = (hold.turn_reads * 2).clamp(TURN_READS_MIN, u32::MAX / 2);
         true
     }
 
@@ -225,14 +235,18 @@ impl Tenant {
             && let Some(hold) = self.holds.0.remove(&txn.id)
         {
             self.pages.end_holds(&hold.pages);
-            self.set_reads_in_turn(false);
+            self.set_turn_reads(0);
         }
     }
 
-    /// Whether the transaction's statement missed so many pages that it reads further ones within its turn. A query had
-    /// better go where blocking stops nobody.
-    pub fn reads_in_turn(&self, txn: &Txn) -> bool {
-        !self.holds.0.is_empty() && self.holds.0.get(&txn.id).is_some_and(|hold| hold.in_turn)
+    /// Whether the transaction's statement missed so many pages that it had better go where waiting stops nobody, if it can.
+    pub fn misses_much(&self, txn: &Txn) -> bool {
+        let much = |hold: &Hold| hold.reads_in_turn() || hold.waits > WAITS_MAX;
+        !self.holds.0.is_empty() && self.holds.0.get(&txn.id).is_some_and(much)
+    }
+
+    fn turn_reads(&self, txn: &Txn) -> u32 {
+        self.holds.0.get(&txn.id).map_or(0, |hold| hold.turn_reads)
     }
 
     /// Whether any statement holds pages.
@@ -245,15 +259,14 @@ impl Tenant {
     #[inline]
     pub(crate) fn begin_turn(&mut self, txn: &Txn) {
         if !self.holds.0.is_empty() || self.in_turn {
-            let in_turn = self.reads_in_turn(txn);
-            self.set_reads_in_turn(in_turn);
+            self.set_turn_reads(self.turn_reads(txn));
         }
     }
 
-    fn set_reads_in_turn(&mut self, on: bool) {
-        if self.in_turn != on {
-            self.in_turn = on;
-            self.pages.set_reads_in_turn(on);
+    fn set_turn_reads(&mut self, pages_max: u32) {
+        if self.in_turn || pages_max > 0 {
+            self.in_turn = pages_max > 0;
+            self.pages.set_turn_reads(pages_max);
         }
     }
 
@@ -280,7 +293,7 @@ impl Tenant {
     }
 
     fn commit_requests(&mut self, txn: &Txn) -> Result<Vec<PageRequest>, SqlError> {
-        if self.pages.tally().evictions == txn.evictions || self.reads_in_turn(txn) {
+        if self.pages.tally().evictions == txn.evictions || self.turn_reads(txn) > 0 {
             return Ok(Vec::new());
         }
         let missing = self.at_side_of(txn, |tenant| tenant.missing_of(txn.overlay.changes()));
@@ -326,7 +339,7 @@ impl Tenant {
             Ok(()) => Ok(None),
             Err(PageFault::Miss(page)) => {
                 let request = self.request(page).map_err(|fault| self.open_error(fault))?;
-                Ok(request.map(|request| PageRequest { budget: None, ..request }))
+                Ok(request.map(|request| PageRequest { asker: None, ..request }))
             }
             Err(fault) => Err(self.open_error(fault)),
         }
@@ -424,7 +437,7 @@ impl Tenant {
     /// The request, which waits for room only if there is some: nobody else can make any of the pages of a tenant that is owned
     /// across waits, so it goes over the limit, by less than is read between two sheds.
     pub(crate) fn unless_full(&self, mut request: PageRequest) -> PageRequest {
-        request.budget = request.budget.filter(|budget| budget.has_room());
+        request.asker = request.asker.filter(|_| self.pages.budget().is_some_and(|budget| budget.has_room()));
         request
     }
 

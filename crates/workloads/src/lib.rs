@@ -14,6 +14,7 @@ mod random;
 pub mod report;
 pub mod run;
 pub mod series;
+pub mod steered;
 pub mod target;
 pub mod tpcc;
 pub mod tpch;

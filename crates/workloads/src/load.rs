@@ -76,7 +76,13 @@ impl Live {
         Live { latencies: Some(Mutex::default()), ..Live::default() }
     }
 
-    fn record(&self, latency: Duration) {
+    /// Counters that keep latencies as [`Latencies::coarse`].
+    pub fn with_coarse_latencies() -> Live {
+        Live { latencies: Some(Mutex::new(Latencies::coarse())), ..Live::default() }
+    }
+
+    /// Counts a transaction.
+    pub fn record(&self, latency: Duration) {
         self.transactions.fetch_add(1, Ordering::Relaxed);
         if let Some(latencies) = &self.latencies {
             latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
@@ -87,7 +93,7 @@ impl Live {
     pub fn take_latencies(&self) -> Latencies {
         let latencies =
             self.latencies.as_ref().map(|latencies| latencies.lock().unwrap_or_else(PoisonError::into_inner));
-        latencies.map(|mut latencies| std::mem::take(&mut *latencies)).unwrap_or_default()
+        latencies.map(|mut latencies| latencies.take()).unwrap_or_default()
     }
 }
 

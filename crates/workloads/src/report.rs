@@ -30,17 +30,37 @@ pub fn write_log(log: &[Logged], out: &mut impl Write) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Latencies in microseconds up to ten minutes, three significant digits.
+/// Latencies in microseconds up to ten minutes, three significant digits unless they are coarse.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        Latencies(Histogram::new_with_bounds(1, 600_000_000, 3).expect("the bounds are valid"))
+        Latencies::with_digits(3)
     }
 }
 
 impl Latencies {
+    fn with_digits(digits: u8) -> Latencies {
+        Latencies(Histogram::new_with_bounds(1, 600_000_000, digits).expect("the bounds are valid"))
+    }
+
+    /// With two significant digits, in some 25 KB: for one of hundreds that are watched.
+    pub fn coarse() -> Latencies {
+        Latencies::with_digits(2)
+    }
+
+    /// Empties it; what was in it.
+    pub fn take(&mut self) -> Latencies {
+        let empty = Latencies::with_digits(self.0.sigfig());
+        std::mem::replace(self, empty)
+    }
+
+    /// Counts all that others counted, as exactly as the coarser of the two.
+    pub fn add(&mut self, others: &Latencies) {
+        self.0.add(&others.0).expect("all have the same range");
+    }
+
     pub fn record(&mut self, latency: Duration) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.0.saturating_record(us.max(1));

@@ -24,7 +24,7 @@ impl RedoSink for Log {
     }
 }
 
-pub struct Sample {
+pub(crate) struct Sample {
     tenant: Tenant,
     log: Log,
     _directory: tempfile::TempDir,
@@ -48,7 +48,7 @@ fn column(name: &str, ty: PgType, typmod: TypeMod, not_null: bool) -> Column {
 }
 
 impl Sample {
-    pub fn new() -> Sample {
+    pub(crate) fn new() -> Sample {
         let directory = tempfile::tempdir().expect("a directory");
         let env = Env::real();
         let path = directory.path().join("tenant");
@@ -70,7 +70,7 @@ impl Sample {
             let mut ddl = step(view.ddl());
             let labels = ["sad", "ok", "happy"].map(str::to_owned);
             let mood = PgType::Enum(ddl.create_enum(PUBLIC_SCHEMA, "mood", OWNER_ROLE, &labels).unwrap());
-            let mut table = |ddl: &mut tenant::ddl::Ddl<'_>, name: &str, columns: Vec<Column>| -> Oid {
+            let table = |ddl: &mut tenant::ddl::Ddl<'_>, name: &str, columns: Vec<Column>| -> Oid {
                 let new =
                     NewTable { schema: PUBLIC_SCHEMA, name: name.to_owned(), owner: OWNER_ROLE, columns };
                 let oid = ddl.create_table(new).unwrap();
@@ -257,7 +257,7 @@ impl Sample {
     }
 
     /// The events of a query.
-    pub fn request(
+    pub(crate) fn request(
         &mut self,
         sql: &str,
         parameters: Vec<(Datum, PgType)>,
@@ -292,7 +292,7 @@ impl Sample {
     }
 
     /// Columns and rows of a query.
-    pub fn query(&mut self, sql: &str) -> Result<(Vec<Field>, Vec<Row>), SqlError> {
+    pub(crate) fn query(&mut self, sql: &str) -> Result<(Vec<Field>, Vec<Row>), SqlError> {
         let mut columns = Vec::new();
         let mut all = Vec::new();
         for event in self.request(sql, Vec::new(), Deliver::Session)? {
@@ -306,7 +306,7 @@ impl Sample {
     }
 
     /// The rows as `psql -At` prints them.
-    pub fn text(&mut self, sql: &str) -> Result<String, SqlError> {
+    pub(crate) fn text(&mut self, sql: &str) -> Result<String, SqlError> {
         let (fields, rows) = self.query(sql)?;
         let format = Sample::format(self.tenant.catalog());
         let mut out = String::new();

@@ -198,14 +198,34 @@ impl Inner {
 
     /// Starts what the gate lets through. Returns when it wants to be asked again.
     fn pass_gate(&self) -> Option<Nanos> {
-        let mut gate = self.gate.borrow_mut();
-        let gate = gate.as_mut()?;
-        let now = self.clock.now();
-        loop {
-            match gate.step(now) {
-                GateStep::Start(HeldIo(op), ticket) => self.start_held(&op, &mut op.lock(), Some(ticket)),
-                GateStep::Wait(until) => return until,
+        // Woken after every borrow is released, since waking may submit.
+        let mut not_started = Vec::new();
+        let until = {
+            let mut gate = self.gate.borrow_mut();
+            let gate = gate.as_mut()?;
+            let now = self.clock.now();
+            loop {
+                let (op, ticket) = match gate.step(now) {
+                    GateStep::Start(HeldIo(op), ticket) => (op, ticket),
+                    GateStep::Wait(until) => break until,
+                };
+                let mut state = op.lock();
+                if state.may_start() {
+                    self.start_held(&op, &mut state, Some(ticket));
+                } else {
+                    gate.completed(ticket, now);
+                    not_started.extend(state.take_waker());
+                }
             }
+        };
+        not_started.into_iter().for_each(Waker::wake);
+        until
+    }
+
+    /// What the gate let through does not start: its place is free again.
+    fn give_back(&self, ticket: Option<IoTicket>) {
+        if let (Some(ticket), Some(gate)) = (ticket, self.gate.borrow_mut().as_mut()) {
+            gate.completed(ticket, self.clock.now());
         }
     }
 

@@ -82,6 +82,16 @@ pub(crate) struct OpState {
     waker: Option<Waker>,
     /// Of a charged operation in flight.
     ticket: Option<IoTicket>,
+    /// Asked when it is about to start.
+    pub(crate) condition: Option<Condition>,
+}
+
+/// Whether an operation may start after all, asked once, on its reactor's thread. Must neither submit operations nor wait.
+pub(crate) type Condition = Box<dyn FnOnce() -> bool + Send>;
+
+/// The outcome of an operation whose condition did not hold.
+pub(crate) fn not_started() -> io::Error {
+    io::ErrorKind::ResourceBusy.into()
 }
 
 /// What one turn of a driver completed.
@@ -99,6 +109,21 @@ impl OpState {
         assert_eq!(self.phase, Phase::Held, "an operation starts once");
         self.phase = Phase::Submitted;
         self.ticket = ticket;
+    }
+
+    /// Whether it may start after all. If not, it is over, and its waker is to be told.
+    pub(crate) fn may_start(&mut self) -> bool {
+        assert_eq!(self.phase, Phase::Held, "asked before it starts");
+        let may = self.condition.take().is_none_or(|condition| condition());
+        if !may {
+            self.phase = Phase::Done;
+            self.result = Err(not_started());
+        }
+        may
+    }
+
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
     }
 
     /// Records the outcome.
@@ -131,6 +156,7 @@ impl Op {
             result: Ok(0),
             waker: None,
             ticket: None,
+            condition: None,
         }))
     }
 
@@ -161,7 +187,12 @@ impl OpHandle {
     }
 
     /// As [`OpHandle::start`], for an operation that is charged: it starts when the reactor's gate lets it.
-    pub(crate) fn start_charged(request: Request, charge: &IoCharge, waker: &Waker) -> OpHandle {
+    pub(crate) fn start_charged(
+        request: Request,
+        charge: &IoCharge,
+        condition: Option<Condition>,
+        waker: &Waker,
+    ) -> OpHandle {
         with_current(|inner| {
             let spare = inner.spare_ops.borrow_mut().pop();
             let op = spare.unwrap_or_else(|| Arc::new(Op::idle()));
@@ -170,9 +201,12 @@ impl OpHandle {
             let len = request.len();
             state.phase = Phase::Held;
             state.request = request;
+            state.condition = condition;
             state.waker = Some(waker.clone());
             match inner.arrive(charge, len, &op) {
-                Arrived::Started(ticket) => inner.start_held(&op, &mut state, ticket),
+                Arrived::Started(ticket) if state.may_start() => inner.start_held(&op, &mut state, ticket),
+                // Whoever polls finds out at once.
+                Arrived::Started(ticket) => inner.give_back(ticket),
                 Arrived::Held => {}
             }
             drop(state);

@@ -7,6 +7,7 @@ mod epoll;
 mod event_fd;
 mod file_pool;
 mod net;
+mod supervisor;
 mod threads;
 mod uring;
 
@@ -16,6 +17,8 @@ mod tests;
 
 use std::io;
 use std::sync::Arc;
+
+pub use supervisor::tell_supervisor_ready;
 
 use crate::reactor::{Driver, DriverFactory};
 use crate::{Entropy, Env};

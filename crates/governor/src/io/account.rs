@@ -2,7 +2,7 @@
 //!
 //! Shared by all workers. Reading decides, [`Account::charge`] records; see [`super::tag`] for what a race costs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use base::Nanos;
 
@@ -62,6 +62,24 @@ impl Order {
     }
 }
 
+/// What others wait for that a tenant's upkeep is to bring about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AwaitedFor {
+    /// Room in memory, which its changed pages take.
+    Room,
+    /// Segments of the log, which its oldest records keep.
+    Log,
+}
+
+impl AwaitedFor {
+    const fn bit(self) -> u8 {
+        match self {
+            AwaitedFor::Room => 1,
+            AwaitedFor::Log => 2,
+        }
+    }
+}
+
 /// What is in force for a tenant: its promise under the volume's policy. A copy a worker keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
@@ -74,6 +92,8 @@ pub(super) struct Terms {
     dial: u16,
     /// How much later than its due time a request counts in that order: the less, the more missing it costs.
     handicap: Stamp,
+    /// Others wait for its upkeep: that goes first, and no limit of the tenant's holds it.
+    pub(super) is_awaited: bool,
 }
 
 /// By what right a request is issued.
@@ -120,6 +140,8 @@ pub(super) struct Account {
     bandwidth_max: AtomicU64,
     weight: AtomicU64,
     penalty: AtomicU64,
+    /// A bit for each [`AwaitedFor`].
+    awaited_for: AtomicU8,
 }
 
 fn rate(promised: &AtomicU64) -> Rate {
@@ -139,13 +161,15 @@ impl Account {
             bandwidth_max: AtomicU64::new(0),
             weight: AtomicU64::new(0),
             penalty: AtomicU64::new(0),
+            awaited_for: AtomicU8::new(0),
         };
         account.weight.store(u64::from(IoPromise::default().weight.get()), Ordering::Relaxed);
         account
     }
 
     /// Puts a promise in force: what is queued is due and allowed anew from `now`. What the tenant is ahead (a large request,
-    /// a charge after the fact) it stays ahead, in I/Os, not in time.
+    /// a charge after the fact, service beyond its weight) it stays ahead, in I/Os, not in time: a promise that is altered
+    /// again and again gains its tenant nothing.
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, floor: Stamp, now: Nanos) {
         // A limit of nothing would stand for none.
         let limit = |max: Option<u64>| max.map_or(0, |max| max.max(1));
@@ -166,8 +190,30 @@ impl Account {
             }
         }
         self.penalty.store(penalty_micros, Ordering::Relaxed);
-        self.weight.store(u64::from(promise.weight.get()), Ordering::Relaxed);
-        self.rebase_spare(floor);
+        let weight = u64::from(promise.weight.get());
+        let before = self.weight.swap(weight, Ordering::Relaxed);
+        if before != weight {
+            self.spare.advance(|spare| match spare.minus(floor) {
+                Stamp(0) => spare,
+                Stamp(ahead) => floor.plus(Stamp(mul_div(ahead, before, weight))),
+            });
+        }
+    }
+
+    /// Says whether others wait for the tenant's upkeep, for one thing; true if that changes whether they wait at all.
+    pub(super) fn set_awaited(&self, awaited_for: AwaitedFor, is_awaited: bool) -> bool {
+        let bit = awaited_for.bit();
+        let (before, after) = match is_awaited {
+            true => {
+                let before = self.awaited_for.fetch_or(bit, Ordering::Relaxed);
+                (before, before | bit)
+            }
+            false => {
+                let before = self.awaited_for.fetch_and(!bit, Ordering::Relaxed);
+                (before, before & !bit)
+            }
+        };
+        (before == 0) != (after == 0)
     }
 
     /// Whether the promise reserves or limits anything under `policy`.
@@ -177,7 +223,11 @@ impl Account {
     }
 
     pub(super) fn terms(&self, policy: Policy) -> Terms {
-        let mut terms = Terms { weight: self.weight.load(Ordering::Relaxed).max(1), ..Terms::default() };
+        let mut terms = Terms {
+            weight: self.weight.load(Ordering::Relaxed).max(1),
+            is_awaited: self.awaited_for.load(Ordering::Relaxed) != 0,
+            ..Terms::default()
+        };
         if policy.reserves() {
             terms.iops = rate(&self.iops);
             terms.bandwidth = rate(&self.bandwidth);

@@ -114,7 +114,7 @@ impl<T> Group<T> {
         let cost = self.members.iter().map(|(_, share)| *share).sum();
         match turn.right {
             Right::Reserved(order) => volume.note_served(order, self.due[order as usize], cost, now),
-            Right::Spare => volume.raise_floor(turn.key),
+            Right::Spare => volume.note_spare(turn.key, now),
         }
         volume.charge_limit(cost, self.arrival, at);
         for (lane, share) in &self.members {

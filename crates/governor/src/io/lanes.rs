@@ -43,9 +43,9 @@ pub(super) struct Lane {
     pub(super) terms: Terms,
     short: List,
     bulk: List,
-    checkpoint: List,
-    /// Others wait for the room in memory that its checkpoint makes: that goes first, and no limit of the tenant's holds it.
-    makes_room: bool,
+    upkeep: List,
+    /// The end of the last time for which its limit held it.
+    held_until: Stamp,
     /// Short requests that went before another one.
     passed: u32,
     epoch: u32,
@@ -55,20 +55,20 @@ pub(super) struct Lane {
 
 impl Lane {
     fn is_empty(&self) -> bool {
-        self.short.is_empty() && self.bulk.is_empty() && self.checkpoint.is_empty()
+        self.short.is_empty() && self.bulk.is_empty() && self.upkeep.is_empty()
     }
 
     fn list(&mut self, class: IoClass) -> &mut List {
         match class {
             IoClass::Short => &mut self.short,
             IoClass::Bulk => &mut self.bulk,
-            IoClass::Checkpoint => &mut self.checkpoint,
+            IoClass::Upkeep => &mut self.upkeep,
         }
     }
 
     /// Whether its next request is one that no limit of the tenant's holds.
     fn is_urgent(&self) -> bool {
-        self.makes_room && !self.checkpoint.is_empty()
+        self.terms.is_awaited && !self.upkeep.is_empty()
     }
 }
 
@@ -137,8 +137,8 @@ impl<T> Lanes<T> {
             account,
             short: List::default(),
             bulk: List::default(),
-            checkpoint: List::default(),
-            makes_room: false,
+            upkeep: List::default(),
+            held_until: Stamp(0),
             passed: 0,
             epoch: volume.epoch(),
             active_at: 0,
@@ -197,26 +197,16 @@ impl<T> Lanes<T> {
         Some(request.payload)
     }
 
-    /// Says whether others wait for the room that the tenant's checkpoint makes.
-    pub(super) fn set_makes_room(&mut self, tenant: TenantId, makes_room: bool, now: Nanos) {
-        let Some(&lane) = self.by_tenant.get(&tenant) else { return };
-        let state = &mut self.lanes[lane as usize];
-        state.makes_room = makes_room;
-        if !state.is_empty() {
-            self.place(lane, now);
-        }
-    }
-
     /// Which of the lane's requests goes next.
     fn next_class(&self, lane: u32) -> IoClass {
         let state = &self.lanes[lane as usize];
         if state.is_urgent() {
-            return IoClass::Checkpoint;
+            return IoClass::Upkeep;
         }
         let arrived = |list| self.pool.first(list).map_or(Stamp::NEVER, |request| request.arrival);
-        let (bulk, checkpoint) = (arrived(&state.bulk), arrived(&state.checkpoint));
-        let rest = if checkpoint < bulk { IoClass::Checkpoint } else { IoClass::Bulk };
-        let rest_is_empty = state.bulk.is_empty() && state.checkpoint.is_empty();
+        let (bulk, upkeep) = (arrived(&state.bulk), arrived(&state.upkeep));
+        let rest = if upkeep < bulk { IoClass::Upkeep } else { IoClass::Bulk };
+        let rest_is_empty = state.bulk.is_empty() && state.upkeep.is_empty();
         let turn_of_rest = state.short.is_empty() || (state.passed + 1 >= BULK_EVERY && !rest_is_empty);
         if turn_of_rest { rest } else { IoClass::Short }
     }
@@ -228,7 +218,7 @@ impl<T> Lanes<T> {
         let class = self.next_class(turn.lane);
         let state = &mut self.lanes[turn.lane as usize];
         let is_urgent = state.is_urgent();
-        let passes = class == IoClass::Short && !(state.bulk.is_empty() && state.checkpoint.is_empty());
+        let passes = class == IoClass::Short && !(state.bulk.is_empty() && state.upkeep.is_empty());
         state.passed = if passes { state.passed + 1 } else { 0 };
         let request = self.pool.pop_first(state.list(class)).expect("a lane in a heap has a request");
         self.queued -= 1;
@@ -237,7 +227,7 @@ impl<T> Lanes<T> {
                 let due = state.account.due(&state.terms, order, claims_from).min(at);
                 volume.note_served(order, due, request.cost, now);
             }
-            Right::Spare => volume.raise_floor(turn.key),
+            Right::Spare => volume.note_spare(turn.key, now),
         }
         volume.charge_limit(request.cost, arrival, at);
         let issue = Issue { cost: request.cost, right: turn.right, arrival, claims_from, is_urgent };
@@ -295,7 +285,7 @@ impl<T> Lanes<T> {
         self.held.first().map(|(key, _)| Stamp(key))
     }
 
-    /// Reads all active tenants' terms again, after a change of promises or policy.
+    /// Reads all active tenants' terms again, after a change of promises, policy or what others wait for.
     pub(super) fn reread(&mut self, volume: &IoVolume, now: Nanos) {
         let (policy, epoch) = (volume.policy(), volume.epoch());
         for i in 0..self.active.len() {
@@ -316,13 +306,15 @@ impl<T> Lanes<T> {
         true
     }
 
-    /// When the longest queued request arrived, and from when on it claims its turn. Which of them goes first is the
-    /// tenant's own affair.
+    /// When the longest queued request arrived, and from when on it claims its turn: not before
+    /// the tenant's own limit let it, for what that held was not late. Which of them goes first is the tenant's own affair.
     fn claim(&self, lane: u32) -> (Stamp, Stamp) {
         let state = &self.lanes[lane as usize];
-        let firsts = [&state.short, &state.bulk, &state.checkpoint].map(|list| self.pool.first(list));
+        let firsts = [&state.short, &state.bulk, &state.upkeep].map(|list| self.pool.first(list));
         let oldest = firsts.into_iter().flatten().min_by_key(|request| request.arrival);
-        oldest.map_or((Stamp::NEVER, Stamp::NEVER), |request| (request.arrival, request.claims_from))
+        oldest.map_or((Stamp::NEVER, Stamp::NEVER), |request| {
+            (request.arrival, request.claims_from.max(state.held_until))
+        })
     }
 
     /// After a request left: the lane stands where it belongs, or nowhere.
@@ -341,14 +333,18 @@ impl<T> Lanes<T> {
 
     fn place(&mut self, lane: u32, now: Nanos) {
         let at = Stamp::at(now);
-        let state = &self.lanes[lane as usize];
+        let state = &mut self.lanes[lane as usize];
         let opens = state.account.open_from(&state.terms);
         if opens > at && !state.is_urgent() {
+            state.held_until = opens;
             self.heaps().for_each(|heap| heap.remove(lane));
             self.held.set(lane, opens.0);
             return;
         }
+        // Sooner than it seemed, where a limit was lifted.
+        state.held_until = state.held_until.min(at);
         self.held.remove(lane);
+        let state = &self.lanes[lane as usize];
         self.spare.set(lane, state.account.spare().0);
         let claims_from = self.claim(lane).1;
         for order in Order::Spread.then_other() {

@@ -28,6 +28,7 @@ mod queue;
 mod tag;
 mod volume;
 
+pub use account::AwaitedFor;
 pub use cost::IoCost;
 pub(crate) use cost::PARTS;
 pub use lanes::IoToken;

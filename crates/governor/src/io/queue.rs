@@ -179,16 +179,6 @@ impl<T> IoQueue<T> {
         self.group.cancel()
     }
 
-    /// Says whether others wait for the room in memory that `tenant`'s checkpoint makes. While they do, its checkpoint's requests go
-    /// before its others, and no limit of its own holds them; the volume's holds. They are charged, and the limit holds its other
-    /// requests the longer for them, a second at most.
-    pub fn set_makes_room(&mut self, tenant: TenantId, makes_room: bool, now: Nanos) {
-        if makes_room {
-            self.lanes.lane_of(tenant, &self.volume);
-        }
-        self.lanes.set_makes_room(tenant, makes_room, now);
-    }
-
     /// Charges `tenant` for work that was done for it and could not be delayed: a flush that several share and that did not
     /// go through [`IoQueue::submit_group`], an eviction's write under pressure, recovery. It counts against its
     /// reservation, limit and weight: its next requests wait the longer, a second at most. Returns what of the cost

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, CATCH_UP, LAG_MAX, Order};
+use super::account::{Account, AwaitedFor, CATCH_UP, LAG_MAX, Order};
 use super::cost::{IoCost, PARTS};
 use super::post::{self, PATIENCE, Post, Urgency};
 use super::tag::{Rate, Stamp, Tag};
@@ -109,7 +109,7 @@ impl IoVolume {
         let accounts = self.accounts();
         let before = self.policy();
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
-        for account in accounts.values() {
+        for account in accounts.values().filter(|_| before != policy) {
             account.rebase_spare(self.floor());
             if !before.reserves() || before.overbooking() != policy.overbooking() {
                 account.rebase_due(now);
@@ -124,6 +124,21 @@ impl IoVolume {
         let account = accounts.entry(tenant).or_insert_with(|| Arc::new(Account::new()));
         account.set_promise(promise, penalty_micros, self.floor(), now);
         self.reconsider(&accounts);
+    }
+
+    /// Says whether others wait for `tenant`'s upkeep, for one thing. While they do for anything, its requests of [`base::IoClass::Upkeep`] go
+    /// before its others, and no limit of its own holds them; the volume's holds. They are charged, and the limit holds its other requests the
+    /// longer for them, a second at most. In force for what is queued too, on each worker from its next [`super::IoQueue::next`] on.
+    /// Returns whether it changed anything: then the workers are to be woken.
+    pub fn set_awaited(&self, tenant: TenantId, awaited_for: AwaitedFor, is_awaited: bool) -> bool {
+        if !is_awaited && !self.accounts().contains_key(&tenant) {
+            return false;
+        }
+        let has_changed = self.account(tenant).set_awaited(awaited_for, is_awaited);
+        if has_changed {
+            self.changed();
+        }
+        has_changed
     }
 
     /// Forgets a tenant and its promise. Each worker's [`super::IoQueue::forget`] goes before.
@@ -178,9 +193,13 @@ impl IoVolume {
         Stamp(self.floor.load(Ordering::Relaxed))
     }
 
-    pub(super) fn raise_floor(&self, spare: Stamp) {
+    /// Notes that a request goes by its weight, at that virtual time: nothing that is due waits for it, so nothing is late.
+    pub(super) fn note_spare(&self, spare: Stamp, now: Nanos) {
         if spare > self.floor() {
             self.floor.fetch_max(spare.0, Ordering::Relaxed);
+        }
+        if self.lateness(now) > Stamp(0) {
+            self.served.store(Stamp::at(now).0, Ordering::Relaxed);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Which pages leave memory, and at what price those of a tenant with a promise do.
+//! Which pages leave memory, at what price those of a tenant with a promise do, whose loads get room ([`RoomLine`]), and how many pages
+//! the statements of each tenant may hold ([`HoldPool`]).
 //!
 //! Nobody notes the moment of each access: that would cost the resident fast path a store. Whoever sweeps over the pages
 //! finds out at each visit whether a page was used since the visit before, and keeps the times of the last two such visits
@@ -10,12 +11,16 @@
 
 mod ages;
 mod choice;
+mod holds;
 mod price;
+mod room_line;
 mod share;
 mod uses;
 
 pub use ages::OwnAges;
 pub use choice::VictimChoice;
+pub use holds::{HoldPool, TenantHolds};
 pub use price::{MemoryDemand, MemoryPrice, MemoryPricing};
+pub use room_line::{OLDEST_EVERY, RoomLine, RoomStanding};
 pub use share::MemoryShare;
 pub use uses::{EvictionTime, UseTimes};

@@ -44,11 +44,6 @@ impl Peer {
     pub(crate) fn is_encrypted(&self) -> bool {
         self.encrypted.load(Ordering::Relaxed)
     }
-
-    /// Whether it is on this machine.
-    pub(crate) fn is_local(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
-    }
 }
 
 impl Connected<IncomingStream<'_, AdminListener>> for Peer {

@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use base::{Nanos, SqlError, SqlState};
 use serde_json::json;
 
-/// Why a request was not carried out.
+/// Why a request was not carried out, as every answer of the console tells it.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub struct Refusal {
     status: StatusCode,
     error: SqlError,
     retry_after: Option<Nanos>,
@@ -18,12 +18,13 @@ pub(super) struct Refusal {
 pub(super) type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, state: SqlState, message: impl Into<String>) -> Refusal {
+    /// With this status, SQLSTATE and message.
+    pub fn new(status: StatusCode, state: SqlState, message: impl Into<String>) -> Refusal {
         Refusal { status, error: SqlError::new(state, message), retry_after: None }
     }
 
     /// 400: what was sent makes no sense.
-    pub(super) fn bad_input(message: impl Into<String>) -> Refusal {
+    pub fn bad_input(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, SqlState::INVALID_PARAMETER_VALUE, message)
     }
 
@@ -33,7 +34,7 @@ impl Refusal {
     }
 
     /// 404: there is no such thing.
-    pub(super) fn missing(message: impl Into<String>) -> Refusal {
+    pub fn missing(message: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::NOT_FOUND, SqlState::UNDEFINED_OBJECT, message)
     }
 

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use axum::Router;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
+
+use super::endpoint::Endpoint;
 
 /// Events that a live stream may be behind before it misses the oldest.
 const EVENTS_BEHIND_MAX: usize = 16;
@@ -15,7 +17,10 @@ pub struct ConsoleExtension {
     /// Addresses beginning with `/api/`, none of which the server has itself. Whoever is logged in may ask by GET; any other method takes the
     /// administrator and the session's token, as for the server's own. Handlers run on the thread that serves the console and must not
     /// block it. Bodies have 64 KiB at most unless a route sets another `DefaultBodyLimit`.
-    pub routes: Option<Router>,
+    /// They stand in the API's description beside the server's.
+    pub endpoints: Vec<Endpoint>,
+    /// The JSON schemas that `endpoints` name, none of which the server has itself.
+    pub schemas: Map<String, Value>,
     /// What is published here goes to every live stream.
     pub events: ConsoleEvents,
 }

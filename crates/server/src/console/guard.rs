@@ -1,7 +1,7 @@
 //! What every request goes through before it is answered, and what every answer carries.
 //!
 //! * Plain HTTP: the console's password and cookie do not cross a network in the clear. Where the server has a certificate, whoever is not
-//!   on this machine is sent to HTTPS; `/healthz` and `/metrics` are answered either way.
+//!   on this machine is sent to HTTPS, by way of a proxy too; `/healthz` and `/metrics` are answered either way.
 //! * `Host`: a server that listens on this machine alone is called by a name of this machine. A page elsewhere whose name was made to lead
 //!   here (DNS rebinding) is told no.
 //! * Requests that change something come from a page of this server: `Sec-Fetch-Site` says so or, from clients that do not send it,
@@ -19,6 +19,7 @@ use base::SqlState;
 
 use super::Console;
 use super::answer::{Answer, Refusal};
+use super::client::Client;
 use super::logins::{Login, Role};
 use crate::admin::Peer;
 
@@ -33,15 +34,17 @@ const LOGOUT: &str = "/api/logout";
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
-/// For all routes: where from, and what answers carry.
+/// For all routes: where from, and what answers carry. The request carries the [`Client`] on.
 pub(super) async fn guard(
     State(console): State<Arc<Console>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
+    let client = Client::of(&peer, request.headers(), &console.proxies);
+    request.extensions_mut().insert(client);
     let is_api = is_api(request.uri().path());
-    let mut response = match admit(&console, &peer, &request) {
+    let mut response = match admit(&console, &client, &request) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
@@ -67,7 +70,7 @@ fn is_api(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-fn admit(console: &Console, peer: &Peer, request: &Request) -> Answer<()> {
+fn admit(console: &Console, client: &Client, request: &Request) -> Answer<()> {
     if console.is_local_only && !is_called_locally(request.headers()) {
         let message = "this server listens on its own machine and was called by another name";
         return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, SqlState::INSUFFICIENT_PRIVILEGE, message)
@@ -75,7 +78,7 @@ fn admit(console: &Console, peer: &Peer, request: &Request) -> Answer<()> {
                 "Use localhost, 127.0.0.1 or [::1]; behind a proxy, have it pass one of them as Host.",
             ));
     }
-    if console.has_tls && !peer.is_encrypted() && !peer.is_local() {
+    if console.has_tls && !client.is_encrypted && !client.is_local() {
         return Err(Refusal::new(
             StatusCode::UPGRADE_REQUIRED,
             SqlState::INSUFFICIENT_PRIVILEGE,

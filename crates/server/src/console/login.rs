@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use base::limits::IDENTIFIER_LEN_MAX;
@@ -16,11 +16,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Refusal};
+use super::client::Client;
 use super::guard::COOKIE;
 use super::logins::{AGE_MAX, Account, Login, Role};
 use super::sent::Sent;
 use super::{Console, lock};
-use crate::admin::Peer;
 use crate::gate;
 use crate::shared::Shared;
 use crate::tenants::SYSTEM_DATABASE;
@@ -36,8 +36,7 @@ pub(super) struct Credentials {
 
 pub(super) async fn login(
     State(console): State<Arc<Console>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    headers: HeaderMap,
+    Extension(client): Extension<Client>,
     Sent(credentials): Sent<Credentials>,
 ) -> Answer<Response> {
     let shared = console.shared()?;
@@ -45,7 +44,7 @@ pub(super) async fn login(
     if user.len() > IDENTIFIER_LEN_MAX || password.len() > PASSWORD_LEN_MAX {
         return Err(Refusal::bad_input("a user or a password is not that long"));
     }
-    let address = peer.address.ip();
+    let address = client.address;
     lock(&console.throttle).begin(address, console.env.now()).map_err(|wait| {
         let (status, state) = (StatusCode::TOO_MANY_REQUESTS, SqlState::CONFIGURATION_LIMIT_EXCEEDED);
         Refusal::new(status, state, "too many attempts to log in").with_retry_after(wait)
@@ -55,23 +54,17 @@ pub(super) async fn login(
     // Held against something in any case. It takes some milliseconds of this thread, which is why attempts are counted before.
     let is_right = verifier.unwrap_or_else(|| Verifier::mock(&console.mock_secret, &user)).is_of(&password);
     let Some(account) = account.filter(|_| is_right) else {
-        tracing::warn!(peer = %peer.address, "a login to the console failed");
+        tracing::warn!(client = %address, "a login to the console failed");
         let message = format!("password authentication failed for user \"{user}\"");
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, SqlState::INVALID_PASSWORD, message));
     };
-    tracing::info!(peer = %peer.address, user, role = account.role.as_str(), "a login to the console");
+    tracing::info!(client = %address, user, role = account.role.as_str(), "a login to the console");
     lock(&console.throttle).succeeded(address);
     let random = console.env.entropy.bytes();
     let (secret, login) = lock(&console.logins).begin(account, &random, console.env.now());
-    let is_secure = peer.is_encrypted() || is_behind_https(&peer, &headers);
     let age = AGE_MAX.0 / 1_000_000_000;
-    let cookie = cookie(&format!("{COOKIE}={secret}; Max-Age={age}"), is_secure);
+    let cookie = cookie(&format!("{COOKIE}={secret}; Max-Age={age}"), client.is_encrypted);
     Ok(([(header::SET_COOKIE, cookie)], Json(shown(&console, &login))).into_response())
-}
-
-/// Whether a proxy on this machine says that the browser speaks HTTPS with it.
-fn is_behind_https(peer: &Peer, headers: &HeaderMap) -> bool {
-    peer.is_local() && headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https")
 }
 
 fn cookie(pair: &str, is_secure: bool) -> HeaderValue {
@@ -98,11 +91,11 @@ pub(super) async fn session(
 
 pub(super) async fn logout(
     State(console): State<Arc<Console>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    Extension(client): Extension<Client>,
     Extension(login): Extension<Login>,
 ) -> Response {
     lock(&console.logins).end(login.key);
-    let cookie = cookie(&format!("{COOKIE}=; Max-Age=0"), peer.is_encrypted());
+    let cookie = cookie(&format!("{COOKIE}=; Max-Age=0"), client.is_encrypted);
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
 }
 

@@ -11,6 +11,8 @@ mod answer;
 mod aside;
 mod assets;
 mod changes;
+mod client;
+mod endpoint;
 mod extension;
 mod frames;
 mod guard;
@@ -40,8 +42,12 @@ use base::Nanos;
 use env::Env;
 use tokio::sync::Semaphore;
 
+pub use answer::Refusal as ConsoleRefusal;
+pub use client::IpNetwork;
+pub use endpoint::{Answered as ConsoleAnswered, Endpoint as ConsoleEndpoint};
 pub use extension::{ConsoleEvents, ConsoleExtension};
 pub(crate) use routes::router;
+pub use sent::Sent as ConsoleSent;
 
 use self::answer::{Answer, Refusal};
 use self::live::Live;
@@ -60,11 +66,15 @@ pub(crate) struct Console {
     /// The server listens on this machine alone.
     is_local_only: bool,
     has_tls: bool,
+    /// Whose word for whom they speak is taken.
+    proxies: Vec<IpNetwork>,
     /// Makes the verifiers that passwords of unknown users are held against.
     mock_secret: [u8; 32],
     logins: Mutex<Logins>,
     throttle: Mutex<Throttle>,
     extension: ConsoleExtension,
+    /// The API's, as JSON.
+    description: String,
     live: Live,
     /// Places for threads that read.
     aside: Arc<Semaphore>,
@@ -86,10 +96,12 @@ impl Console {
             shared: Arc::downgrade(shared),
             is_local_only: listens_on.ip().to_canonical().is_loopback(),
             has_tls,
+            proxies: shared.config.admin_proxies.clone(),
             mock_secret: env.entropy.bytes(),
             logins: Mutex::default(),
             throttle: Mutex::new(Throttle::new()),
             extension: shared.config.console.clone(),
+            description: openapi::description(&shared.config.console).to_string(),
             live: Live::new(shared),
             aside: Arc::new(Semaphore::new(aside::ASIDE_MAX)),
             tenants: Mutex::default(),

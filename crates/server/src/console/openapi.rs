@@ -1,28 +1,33 @@
-//! The description of the API (OpenAPI 3.1), made of the list of its addresses and of the schemas in `schemas.json`.
+//! The description of the API (OpenAPI 3.1), made of the lists of its addresses, the server's and the embedder's, and of their schemas.
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 
-use axum::Json;
-use axum::http::Method;
+use axum::extract::State;
+use axum::http::{Method, header};
+use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 
+use super::endpoint::{Answered, Endpoint};
 use super::guard::COOKIE;
-use super::routes::{Answered, Endpoint, endpoints};
+use super::routes::endpoints;
+use super::{Console, ConsoleExtension};
 
-static DESCRIPTION: LazyLock<Value> = LazyLock::new(description);
 const SCHEMAS: &str = include_str!("schemas.json");
 
-pub(super) async fn describe() -> Json<&'static Value> {
-    Json(&DESCRIPTION)
+pub(super) async fn describe(State(console): State<Arc<Console>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], console.description.clone())
 }
 
-fn description() -> Value {
-    let schemas: Value = serde_json::from_str(SCHEMAS).expect("schemas.json is JSON");
-    let mut paths = Map::new();
-    for endpoint in endpoints() {
-        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
-        path[endpoint.method.as_str().to_lowercase()] = operation(&endpoint);
+/// # Panics
+/// The embedder describes a schema or an address that the server has itself.
+pub(super) fn description(extension: &ConsoleExtension) -> Value {
+    let mut schemas: Map<String, Value> = serde_json::from_str(SCHEMAS).expect("schemas.json is an object");
+    for (name, schema) in &extension.schemas {
+        assert!(schemas.insert(name.clone(), schema.clone()).is_none(), "the schema {name} is there twice");
     }
+    let mut paths = Map::new();
+    endpoints().iter().for_each(|endpoint| describe_in(&mut paths, endpoint));
+    extension.endpoints.iter().for_each(|endpoint| describe_in(&mut paths, endpoint));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -41,6 +46,12 @@ fn description() -> Value {
     })
 }
 
+fn describe_in<S>(paths: &mut Map<String, Value>, endpoint: &Endpoint<S>) {
+    let path = paths.entry(endpoint.path).or_insert_with(|| json!({})).as_object_mut().expect("methods");
+    let before = path.insert(endpoint.method.as_str().to_lowercase(), operation(endpoint));
+    assert!(before.is_none(), "{} {} is there twice", endpoint.method, endpoint.path);
+}
+
 fn schema(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
@@ -49,7 +60,7 @@ fn content(kind: &str, schema: Value) -> Value {
     json!({ kind: { "schema": schema } })
 }
 
-fn operation(endpoint: &Endpoint) -> Value {
+fn operation<S>(endpoint: &Endpoint<S>) -> Value {
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = in_path
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
@@ -103,29 +114,53 @@ mod tests {
         }
     }
 
+    fn extension() -> ConsoleExtension {
+        let handler = axum::routing::get(|| async {});
+        let schemas = json!({ "Song": { "type": "object" } });
+        ConsoleExtension {
+            endpoints: vec![
+                Endpoint::new(Method::GET, "/api/songs", handler).is("One").answers(Answered::Json("Song")),
+            ],
+            schemas: serde_json::from_value(schemas).expect("an object"),
+            ..ConsoleExtension::default()
+        }
+    }
+
     #[test]
     fn every_schema_is_there_and_used() {
-        let description = description();
-        let mut found = Vec::new();
-        references(&description, &mut found);
-        let schemas = description["components"]["schemas"].as_object().expect("schemas");
-        for name in &found {
-            let name = name.strip_prefix("#/components/schemas/").expect("a schema of this file");
-            assert!(schemas.contains_key(name), "{name}");
-        }
-        for name in schemas.keys() {
-            assert!(found.contains(&format!("#/components/schemas/{name}")), "{name} is not used");
+        for extension in [ConsoleExtension::default(), extension()] {
+            let description = description(&extension);
+            let mut found = Vec::new();
+            references(&description, &mut found);
+            let schemas = description["components"]["schemas"].as_object().expect("schemas");
+            for name in &found {
+                let name = name.strip_prefix("#/components/schemas/").expect("a schema of this file");
+                assert!(schemas.contains_key(name), "{name}");
+            }
+            for name in schemas.keys() {
+                assert!(found.contains(&format!("#/components/schemas/{name}")), "{name} is not used");
+            }
         }
     }
 
     #[test]
     fn every_address_is_described_once() {
-        let description = description();
-        let paths = description["paths"].as_object().expect("paths");
-        let described: usize = paths.values().map(|path| path.as_object().expect("methods").len()).sum();
-        assert_eq!(described, endpoints().len(), "no address and method is there twice");
-        for endpoint in endpoints() {
-            assert!(!endpoint.summary.is_empty(), "{}", endpoint.path);
+        for extension in [ConsoleExtension::default(), extension()] {
+            let description = description(&extension);
+            let paths = description["paths"].as_object().expect("paths");
+            let described: usize = paths.values().map(|path| path.as_object().expect("methods").len()).sum();
+            assert_eq!(described, endpoints().len() + extension.endpoints.len());
+            for path in paths.values().flat_map(|path| path.as_object().expect("methods").values()) {
+                assert_ne!(path["summary"], "", "{path}");
+            }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "is there twice")]
+    fn an_address_of_the_servers_own_is_not_the_embedders() {
+        let handler = axum::routing::get(|| async {});
+        let endpoints = vec![Endpoint::new(Method::GET, "/api/server", handler)];
+        description(&ConsoleExtension { endpoints, ..ConsoleExtension::default() });
     }
 }

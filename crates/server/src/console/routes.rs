@@ -9,77 +9,21 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use super::answer::Refusal;
+use super::endpoint::{Answered, Endpoint, Parameter};
 use super::sent::BODY_LEN_MAX;
 use super::{
     Console, assets, changes, guard, ledger, live, login, openapi, reports, server, tenant, tenants,
 };
 
-/// What an address is answered with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answered {
-    /// JSON of this schema.
-    Json(&'static str),
-    /// 204.
-    Nothing,
-    Csv,
-    /// Server-sent events.
-    Events,
+type Handler = MethodRouter<Arc<Console>>;
+
+fn get_json(path: &'static str, handler: Handler, schema: &'static str) -> Endpoint<Arc<Console>> {
+    Endpoint::new(Method::GET, path, handler).answers(Answered::Json(schema))
 }
 
-/// One address and method.
-pub(super) struct Endpoint {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    handler: MethodRouter<Arc<Console>>,
-    pub(super) summary: &'static str,
-    /// Parameters behind the question mark, each with its schema and what it says.
-    pub(super) query: &'static [Parameter],
-    /// The schema of the JSON that is to be sent.
-    pub(super) body: Option<&'static str>,
-    pub(super) answered: Answered,
-}
-
-/// A parameter: its name, its JSON schema's type, what it says.
-pub(super) type Parameter = (&'static str, &'static str, &'static str);
-
-impl Endpoint {
-    fn new(method: Method, path: &'static str, handler: MethodRouter<Arc<Console>>) -> Endpoint {
-        let answered = Answered::Nothing;
-        Endpoint { method, path, handler, summary: "", query: &[], body: None, answered }
-    }
-
-    fn get(path: &'static str, handler: MethodRouter<Arc<Console>>, schema: &'static str) -> Endpoint {
-        Endpoint { answered: Answered::Json(schema), ..Endpoint::new(Method::GET, path, handler) }
-    }
-
-    /// One statement of the administrator's.
-    fn changes(method: Method, path: &'static str, handler: MethodRouter<Arc<Console>>) -> Endpoint {
-        Endpoint {
-            answered: Answered::Json("Change"),
-            query: DRY_RUN,
-            ..Endpoint::new(method, path, handler)
-        }
-    }
-
-    fn is(mut self, summary: &'static str) -> Endpoint {
-        self.summary = summary;
-        self
-    }
-
-    fn query(mut self, query: &'static [Parameter]) -> Endpoint {
-        self.query = query;
-        self
-    }
-
-    fn body(mut self, schema: &'static str) -> Endpoint {
-        self.body = Some(schema);
-        self
-    }
-
-    fn answers(mut self, answered: Answered) -> Endpoint {
-        self.answered = answered;
-        self
-    }
+/// One statement of the administrator's.
+fn change(method: Method, path: &'static str, handler: Handler) -> Endpoint<Arc<Console>> {
+    Endpoint::new(method, path, handler).answers(Answered::Json("Change")).query(DRY_RUN)
 }
 
 const DRY_RUN: &[Parameter] =
@@ -108,17 +52,17 @@ const LEDGER_PAGE: &[Parameter] = &[
 ];
 
 /// All of them.
-pub(super) fn endpoints() -> Vec<Endpoint> {
+pub(super) fn endpoints() -> Vec<Endpoint<Arc<Console>>> {
     vec![
-        Endpoint::get("/api", get(openapi::describe), "Object").is("This description"),
+        get_json("/api", get(openapi::describe), "Object").is("This description"),
         Endpoint::new(Method::POST, "/api/login", post(login::login))
             .is("Log in; sets the cookie rowhouse_session")
             .body("Credentials")
             .answers(Answered::Json("Session")),
-        Endpoint::get("/api/session", get(login::session), "Session").is("Who is logged in"),
+        get_json("/api/session", get(login::session), "Session").is("Who is logged in"),
         Endpoint::new(Method::POST, "/api/logout", post(login::logout)).is("Log out"),
-        Endpoint::get("/api/server", get(server::server), "Server").is("The server and its volumes"),
-        Endpoint::get("/api/tenants", get(tenants::list), "Tenants")
+        get_json("/api/server", get(server::server), "Server").is("The server and its volumes"),
+        get_json("/api/tenants", get(tenants::list), "Tenants")
             .is("All tenants, a page of them at a time")
             .query(&[
                 ("search", "string", "Part of the name, in upper or lower case"),
@@ -127,7 +71,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                 ("offset", "integer", "Rows to leave out"),
                 ("limit", "integer", "Rows at most, to 500"),
             ]),
-        Endpoint::get("/api/live", get(live::live), "Frame")
+        get_json("/api/live", get(live::live), "Frame")
             .is("Server-sent events: history, frame, changed, expired, and those of the embedder")
             .query(&[
                 ("top", "integer", "Tenants to show by name, those that use the most; to 64"),
@@ -136,66 +80,59 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                 ("history", "integer", "Seconds of frames to begin with, to 600"),
             ])
             .answers(Answered::Events),
-        Endpoint::get("/api/tenants/{name}", get(tenant::detail), "TenantDetail")
+        get_json("/api/tenants/{name}", get(tenant::detail), "TenantDetail")
             .is("A tenant with its options, its cache-size curve and what its tasks waited for"),
-        Endpoint::get("/api/tenants/{name}/sessions", get(tenant::sessions), "Sessions").is("Its sessions"),
-        Endpoint::get("/api/tenants/{name}/statements", get(tenant::statements), "Statements")
+        get_json("/api/tenants/{name}/sessions", get(tenant::sessions), "Sessions").is("Its sessions"),
+        get_json("/api/tenants/{name}/statements", get(tenant::statements), "Statements")
             .is("Its statements that took the most, by their normal texts")
             .query(&[("by", "string", "cpu, io or calls"), ("limit", "integer", "Rows at most, to 500")]),
-        Endpoint::get("/api/tenants/{name}/locks", get(tenant::locks), "Locks")
+        get_json("/api/tenants/{name}/locks", get(tenant::locks), "Locks")
             .is("Locks that its sessions have and wait for"),
-        Endpoint::get("/api/tenants/{name}/advise", get(tenant::advise), "Rows")
+        get_json("/api/tenants/{name}/advise", get(tenant::advise), "Rows")
             .is("What to promise it: the columns of rowhouse.advise")
             .query(&[("p99_ms", "number", "A goal: 99 of 100 statements take no longer")]),
-        Endpoint::changes(Method::POST, "/api/tenants/{name}/sessions/{pid}/cancel", post(tenant::cancel))
+        change(Method::POST, "/api/tenants/{name}/sessions/{pid}/cancel", post(tenant::cancel))
             .is("Cancel what a session runs")
             .query(&[])
             .answers(Answered::Json("Signalled")),
-        Endpoint::changes(
-            Method::POST,
-            "/api/tenants/{name}/sessions/{pid}/terminate",
-            post(tenant::terminate),
-        )
-        .is("End a session")
-        .query(&[])
-        .answers(Answered::Json("Signalled")),
-        Endpoint::get("/api/sizes", get(server::sizes), "Rows").is("SHOW SIZES"),
-        Endpoint::get("/api/runaway-rules", get(server::runaway_rules), "Rows").is("SHOW RUNAWAY RULES"),
-        Endpoint::get("/api/ledger", get(ledger::ledger), "Ledger")
+        change(Method::POST, "/api/tenants/{name}/sessions/{pid}/terminate", post(tenant::terminate))
+            .is("End a session")
+            .query(&[])
+            .answers(Answered::Json("Signalled")),
+        get_json("/api/sizes", get(server::sizes), "Rows").is("SHOW SIZES"),
+        get_json("/api/runaway-rules", get(server::runaway_rules), "Rows").is("SHOW RUNAWAY RULES"),
+        get_json("/api/ledger", get(ledger::ledger), "Ledger")
             .is("The ledger, newest rows first")
             .query(LEDGER_PAGE),
-        Endpoint::get("/api/ledger.csv", get(ledger::csv), "Rows")
+        get_json("/api/ledger.csv", get(ledger::csv), "Rows")
             .is("All rows of the ledger that are wanted, newest first")
             .query(LEDGER)
             .answers(Answered::Csv),
-        Endpoint::get("/api/reports/{name}", get(reports::report), "Report")
+        get_json("/api/reports/{name}", get(reports::report), "Report")
             .is("How a tenant's promises were kept in a month")
             .query(&[("month", "string", "As 2026-11, by UTC")]),
-        Endpoint::changes(Method::POST, "/api/tenants", post(changes::create_tenant))
+        change(Method::POST, "/api/tenants", post(changes::create_tenant))
             .is("CREATE TENANT")
             .body("NewTenant"),
-        Endpoint::changes(Method::PATCH, "/api/tenants/{name}", patch(changes::alter_tenant))
+        change(Method::PATCH, "/api/tenants/{name}", patch(changes::alter_tenant))
             .is("ALTER TENANT: one of options, worker and name")
             .body("ChangedTenant"),
-        Endpoint::changes(Method::DELETE, "/api/tenants/{name}", delete(changes::drop_tenant))
-            .is("DROP TENANT"),
-        Endpoint::changes(Method::POST, "/api/sizes", post(changes::create_size))
-            .is("CREATE SIZE")
-            .body("Named"),
-        Endpoint::changes(Method::PATCH, "/api/sizes/{name}", patch(changes::alter_size))
+        change(Method::DELETE, "/api/tenants/{name}", delete(changes::drop_tenant)).is("DROP TENANT"),
+        change(Method::POST, "/api/sizes", post(changes::create_size)).is("CREATE SIZE").body("Named"),
+        change(Method::PATCH, "/api/sizes/{name}", patch(changes::alter_size))
             .is("ALTER SIZE")
             .body("ChangedOptions"),
-        Endpoint::changes(Method::DELETE, "/api/sizes/{name}", delete(changes::drop_size)).is("DROP SIZE"),
-        Endpoint::changes(Method::PATCH, "/api/server", patch(changes::alter_server))
+        change(Method::DELETE, "/api/sizes/{name}", delete(changes::drop_size)).is("DROP SIZE"),
+        change(Method::PATCH, "/api/server", patch(changes::alter_server))
             .is("ALTER SERVER")
             .body("ChangedOptions"),
-        Endpoint::changes(Method::PATCH, "/api/volumes/{name}", patch(changes::alter_volume))
+        change(Method::PATCH, "/api/volumes/{name}", patch(changes::alter_volume))
             .is("ALTER VOLUME")
             .body("ChangedOptions"),
-        Endpoint::changes(Method::POST, "/api/runaway-rules", post(changes::create_rule))
+        change(Method::POST, "/api/runaway-rules", post(changes::create_rule))
             .is("CREATE RUNAWAY RULE")
             .body("Named"),
-        Endpoint::changes(Method::DELETE, "/api/runaway-rules/{name}", delete(changes::drop_rule))
+        change(Method::DELETE, "/api/runaway-rules/{name}", delete(changes::drop_rule))
             .is("DROP RUNAWAY RULE"),
     ]
 }
@@ -207,8 +144,8 @@ pub(crate) fn router(console: &Arc<Console>) -> Router {
         api = api.route(endpoint.path, endpoint.handler);
     }
     let mut api = api.with_state(console.clone());
-    if let Some(more) = console.extension.routes.clone() {
-        api = api.merge(more);
+    for endpoint in console.extension.endpoints.clone() {
+        api = api.route(endpoint.path, endpoint.handler);
     }
     let api = api
         .route("/api/{*other}", axum::routing::any(unknown))

@@ -16,7 +16,7 @@ use crate::ledger::{Recent, RecentResource};
 use crate::shared::Shared;
 use crate::tenants::{Entry, Home};
 
-/// What is held of a tenant that the meters told of, after so many metering intervals without anything new, is over.
+/// What is held of a tenant's resource that the meters told of, after so many metering intervals without anything new, is over.
 const INTERVALS_HELD: u64 = 2;
 /// And not before this: the meters' thread may be late.
 const HELD_MIN: Nanos = Nanos::from_secs(3);
@@ -31,7 +31,23 @@ pub(super) struct Metered {
     pub(super) statements_per_s: f32,
     pub(super) p50_ms: Option<f32>,
     pub(super) p99_ms: Option<f32>,
-    heard: Nanos,
+    heard: Heard,
+}
+
+/// When the meters told of each resource last.
+#[derive(Clone, Default)]
+struct Heard {
+    cpu: Nanos,
+    io: Box<[Nanos]>,
+    memory: Nanos,
+    work_memory: Nanos,
+}
+
+impl Heard {
+    fn last(&self) -> Nanos {
+        let io = self.io.iter().copied().max().unwrap_or_default();
+        self.cpu.max(self.memory).max(self.work_memory).max(io)
+    }
 }
 
 /// What a tenant used in the last second.
@@ -92,22 +108,45 @@ fn rates(of: &RecentResource, unit: f64) -> Rates {
 impl Metered {
     /// Takes in what came since the last look; what did not come is as it was.
     fn take_in(&mut self, recent: &Recent, volumes: usize, now: Nanos) {
-        self.heard = now;
         if self.io.is_empty() {
             self.io = vec![Rates::default(); volumes].into();
+            self.heard.io = vec![Nanos(0); volumes].into();
         }
         if recent.cpu.time > Nanos(0) {
             self.cpu = rates(&recent.cpu, 1e9);
             self.take_statements(&recent.statements, recent.cpu.time);
+            self.heard.cpu = now;
         }
         for (volume, of) in &recent.io {
             if let Some(io) = self.io.get_mut(*volume as usize) {
                 *io = rates(of, 1.0);
+                self.heard.io[*volume as usize] = now;
             }
         }
-        for (of, to) in [(&recent.memory, &mut self.memory), (&recent.work_memory, &mut self.work_memory)] {
+        let heard = &mut self.heard;
+        for (of, to, heard) in [
+            (&recent.memory, &mut self.memory, &mut heard.memory),
+            (&recent.work_memory, &mut self.work_memory, &mut heard.work_memory),
+        ] {
             if of.time > Nanos(0) {
                 *to = rates(of, 1.0);
+                *heard = now;
+            }
+        }
+    }
+
+    /// Lets go of what was told before `since`: nothing has been used of it since then.
+    fn let_go(&mut self, since: Nanos) {
+        if self.heard.cpu < since {
+            self.cpu = Rates::default();
+            (self.statements_per_s, self.p50_ms, self.p99_ms) = (0.0, None, None);
+        }
+        let of_io = self.io.iter_mut().zip(&self.heard.io);
+        let of_memory =
+            [(&mut self.memory, &self.heard.memory), (&mut self.work_memory, &self.heard.work_memory)];
+        for (rates, heard) in of_io.chain(of_memory) {
+            if *heard < since {
+                *rates = Rates::default();
             }
         }
     }
@@ -147,6 +186,12 @@ impl Sampler {
         Some(Lately { cpu: used.map_or(0.0, |used| used.cpu), metered: metered.cloned().unwrap_or_default() })
     }
 
+    /// The tenants that are open now, and those of which [`Sampler::lately`] has something.
+    pub(super) fn active(&self, shared: &Shared) -> FxHashSet<TenantId> {
+        let known = self.used.keys().chain(self.metered.keys()).copied();
+        open_homes(shared).into_keys().chain(known).collect()
+    }
+
     /// Looks. `watched` are in the frame whatever they do.
     pub(super) fn look(&mut self, shared: &Shared, watched: &FxHashSet<TenantId>) -> Frame {
         let now = shared.env.now();
@@ -183,7 +228,11 @@ impl Sampler {
         }
         let interval = shared.policy.get().metering_interval();
         let held = Nanos(INTERVALS_HELD * interval.0).max(HELD_MIN);
-        self.metered.retain(|_, metered| now - metered.heard <= held);
+        let since = Nanos(now.0.saturating_sub(held.0));
+        self.metered.retain(|_, metered| {
+            metered.let_go(since);
+            metered.heard.last() >= since
+        });
     }
 
     fn look_at(&mut self, shared: &Shared, id: TenantId, home: &Home, seconds: f32) -> Used {
@@ -319,11 +368,11 @@ mod tests {
         let waits = |lock: u64| std::array::from_fn(|at| Nanos::from_millis(if at == 5 { lock } else { 0 }));
         assert_eq!(
             before.waits_since(waits(700), Nanos::from_secs(9)),
-            [0.0; 8],
+            [0.0; 1 + Wait::ALL.len()],
             "nothing to hold it against"
         );
         let since = before.waits_since(waits(1700), Nanos::from_secs(13));
-        assert_eq!(since, [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
+        assert_eq!(since, [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -341,7 +390,7 @@ mod tests {
         }
         metered.take_in(&recent, 2, Nanos(5));
         assert_eq!((metered.cpu.given, metered.io[0].given, metered.io[1].given), (0.5, 0.0, 25.0));
-        assert_eq!((metered.statements_per_s, metered.heard), (6.0, Nanos(5)));
+        assert_eq!((metered.statements_per_s, metered.heard.last()), (6.0, Nanos(5)));
         assert!(
             (2.0..2.2).contains(&metered.p50_ms.unwrap()) && metered.p99_ms == Some(300.0),
             "{:?}",
@@ -352,5 +401,14 @@ mod tests {
         assert_eq!((metered.cpu.given, metered.io[0].given, metered.io[1].given), (0.5, 7.0, 25.0));
         metered.take_in(&Recent { cpu: of(1000, 0), ..Recent::default() }, 2, Nanos(7));
         assert_eq!((metered.cpu.given, metered.statements_per_s, metered.p99_ms), (0.0, 0.0, None));
+        // What nothing more is told of is over, whatever is told of the rest.
+        metered.take_in(&Recent { memory: of(1000, 3), cpu: of(1000, 1), ..Recent::default() }, 2, Nanos(8));
+        metered.let_go(Nanos(6));
+        let given = |metered: &Metered| (metered.io[0].given, metered.io[1].given, metered.memory.given);
+        assert_eq!((given(&metered), metered.heard.last()), ((7.0, 0.0, 3.0), Nanos(8)));
+        metered.let_go(Nanos(8));
+        assert_eq!(given(&metered), (0.0, 0.0, 3.0));
+        metered.let_go(Nanos(9));
+        assert_eq!((given(&metered), metered.cpu), ((0.0, 0.0, 0.0), Rates::default()));
     }
 }

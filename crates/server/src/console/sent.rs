@@ -12,8 +12,8 @@ use super::answer::{Answer, Refusal};
 /// Bytes of a body at most, unless a route says otherwise.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
 
-/// What a request's body says.
-pub(super) struct Sent<T>(pub(super) T);
+/// What a request's body says: JSON, and called so.
+pub struct Sent<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
     type Rejection = Refusal;

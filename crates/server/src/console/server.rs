@@ -14,14 +14,14 @@ use super::Console;
 use super::answer::Answer;
 use crate::session::{Control, POSTGRES_EPOCH_MICROS};
 use crate::shared::Shared;
-use crate::tenants::statements::{self, Reserved};
+use crate::tenants::statements;
 use crate::volumes::Volume;
 
 pub(super) async fn server(State(console): State<Arc<Console>>) -> Answer<Json<Value>> {
     let shared = console.shared()?;
-    let (options, sums) = (shared.policy.get(), Reserved::of(&shared));
+    let (options, sums) = (shared.policy.get(), shared.tenants.reserved());
     let volumes: Vec<Value> =
-        shared.volumes.list().iter().map(|of| volume(&shared, of, sums.on(of.number).iops)).collect();
+        shared.volumes.list().iter().map(|of| volume(&shared, of, sums.iops(of.number))).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "started_ms": console.wall_ms(console.started),
@@ -37,12 +37,12 @@ pub(super) async fn server(State(console): State<Arc<Console>>) -> Answer<Json<V
         "overbooking": options.get(ServerKey::Overbooking),
         "metering_interval_ms": options.metering_interval().0 / 1_000_000,
         "promised": {
-            "cpu": sums.cpu as f64 / 1000.0,
-            "memory_bytes": sums.memory,
-            "work_memory_bytes": sums.work_memory,
+            "cpu": sums.cpu() as f64 / 1000.0,
+            "memory_bytes": sums.memory(),
+            "work_memory_bytes": sums.work_memory(),
         },
         "volumes": volumes,
-        "demo": console.extension.routes.is_some(),
+        "demo": !console.extension.endpoints.is_empty(),
     })))
 }
 

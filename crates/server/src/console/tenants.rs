@@ -1,27 +1,32 @@
 //! The tenants as a table: searched, sorted and a page of it at a time.
 //!
-//! What the table has of every tenant is gathered once a second at most, however many ask: some microseconds a tenant. A request then takes
-//! a search and a sort of it.
+//! What the table has is looked at once a second at most, however many ask: of tenants that are open or of which the meters told, some microseconds each. Of
+//! the others nothing changes but what administrators change, which has all looked at, and where they will live and what the ledger's last hour has of them,
+//! which may be [`WHOLE`] old. A request then takes a search and an order of what it shows.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use base::Nanos;
+use base::{Nanos, TenantId};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::query::Query;
-use super::sampler::{Lately, cpu_bounds, io_bounds, memory_bounds};
+use super::sampler::{Lately, Sampler, cpu_bounds, io_bounds, memory_bounds};
 use super::{Console, lock};
 use crate::administration::AdministeredCounts;
 use crate::shared::Shared;
 use crate::tenants::Entry;
 
-/// How old the table may be.
+/// How old the table may be of a tenant that does something.
 const FRESH: Nanos = Nanos::from_secs(1);
+/// And of the others.
+const WHOLE: Nanos = Nanos::from_secs(30);
 const ROWS_DEFAULT: usize = 100;
 const ROWS_MAX: usize = 500;
 
@@ -143,24 +148,50 @@ impl TenantRow {
 /// All tenants as they were a moment ago.
 #[derive(Default)]
 pub(super) struct TenantTable {
-    rows: Arc<[TenantRow]>,
+    rows: Vec<TenantRow>,
+    /// Where each is among the rows.
+    places: FxHashMap<TenantId, usize>,
+    /// When all were looked at, and what had been changed by then.
     gathered: Option<(Nanos, AdministeredCounts)>,
+    /// When those that may have done something were.
+    looked: Nanos,
+    /// Which those were: what they stopped doing is seen at the next look.
+    active: FxHashSet<TenantId>,
 }
 
 impl TenantTable {
-    fn rows(&mut self, console: &Console, shared: &Shared) -> Arc<[TenantRow]> {
+    fn rows(&mut self, console: &Console, shared: &Shared) -> &[TenantRow] {
         let (now, counts) = (console.env.now(), shared.administered.counts());
         // What was just changed is seen by whoever asks next.
-        let is_fresh = |(at, then): &(Nanos, AdministeredCounts)| now - *at < FRESH && *then == counts;
-        if !self.gathered.as_ref().is_some_and(is_fresh) {
+        let is_whole = |(at, then): &(Nanos, AdministeredCounts)| now - *at < WHOLE && *then == counts;
+        if !self.gathered.as_ref().is_some_and(is_whole) {
             let (sampler, broken_hour) = (lock(&console.live.sampler), shared.ledger.broken_hour());
             let row = |entry: Arc<Entry>| {
                 TenantRow::of(shared, &entry, broken_hour(entry.id), sampler.lately(entry.id))
             };
             self.rows = shared.tenants.entries().into_iter().map(row).collect();
-            self.gathered = Some((now, counts));
+            let places = self.rows.iter().enumerate();
+            self.places = places.map(|(place, row)| (TenantId(row.id), place)).collect();
+            self.active = sampler.active(shared);
+            (self.gathered, self.looked) = (Some((now, counts)), now);
+        } else if now - self.looked >= FRESH {
+            self.look(&lock(&console.live.sampler), shared);
+            self.looked = now;
         }
-        self.rows.clone()
+        &self.rows
+    }
+
+    /// Looks at the tenants that may have done something since the last look.
+    fn look(&mut self, sampler: &Sampler, shared: &Shared) {
+        let broken_hour = shared.ledger.broken_hour();
+        let active = sampler.active(shared);
+        let before = std::mem::take(&mut self.active);
+        for id in before.union(&active) {
+            // One that was just made or dropped is seen with all: its making or dropping is counted.
+            let (Some(place), Some(entry)) = (self.places.get(id), shared.tenants.get(*id)) else { continue };
+            self.rows[*place] = TenantRow::of(shared, &entry, broken_hour(*id), sampler.lately(*id));
+        }
+        self.active = active;
     }
 }
 
@@ -170,30 +201,40 @@ pub(super) async fn list(State(console): State<Arc<Console>>, query: Query) -> A
     let is_descending = query.one_of("order", &[("asc", false), ("desc", true)])?.unwrap_or(false);
     let offset = query.number("offset", 0, usize::MAX)?;
     let limit = query.number("limit", ROWS_DEFAULT, ROWS_MAX)?;
-    let rows = lock(&console.tenants).rows(&console, &shared);
-    let matched = sorted(&rows, query.text("search"), column, is_descending);
-    let page: Vec<&TenantRow> = matched.iter().skip(offset).take(limit).copied().collect();
-    Ok(Json(json!({ "total": rows.len(), "matched": matched.len(), "offset": offset, "rows": page })))
+    let mut table = lock(&console.tenants);
+    let rows = table.rows(&console, &shared);
+    let (matched, page) =
+        sorted(rows, query.text("search"), column, is_descending, offset..offset.saturating_add(limit));
+    Ok(Json(json!({ "total": rows.len(), "matched": matched, "offset": offset, "rows": page })))
 }
 
-/// The tenants with this in their name, by a column and then by name; those of which it is not known last, whichever way.
+/// How many tenants have this in their name, and of those, by a column and then by name, the ones in `wanted`; those of which it is not known last,
+/// whichever way. What comes behind them is not put in order.
 fn sorted<'r>(
     rows: &'r [TenantRow],
     search: Option<&str>,
     column: Column,
     is_descending: bool,
-) -> Vec<&'r TenantRow> {
-    let wanted = search.map(str::to_lowercase);
-    let is_wanted =
-        |row: &&TenantRow| wanted.as_ref().is_none_or(|wanted| row.name.to_lowercase().contains(wanted));
-    let mut matched: Vec<&TenantRow> = rows.iter().filter(is_wanted).collect();
-    matched.sort_unstable_by(|a, b| {
+    wanted: Range<usize>,
+) -> (usize, Vec<&'r TenantRow>) {
+    let search = search.map(str::to_lowercase);
+    let is_found =
+        |row: &&TenantRow| search.as_ref().is_none_or(|search| row.name.to_lowercase().contains(search));
+    let mut found: Vec<&TenantRow> = rows.iter().filter(is_found).collect();
+    let order = |a: &&TenantRow, b: &&TenantRow| {
         let (of_a, of_b) = (column(a), column(b));
         let is_unknown = |key: &SortKey<'_>| matches!(key, SortKey::Unknown);
         let order = if is_descending { of_b.cmp(&of_a) } else { of_a.cmp(&of_b) };
         is_unknown(&of_a).cmp(&is_unknown(&of_b)).then(order).then_with(|| a.name.cmp(&b.name))
-    });
-    matched
+    };
+    let count = found.len();
+    let wanted = wanted.start.min(count)..wanted.end.min(count);
+    if wanted.end < count {
+        found.select_nth_unstable_by(wanted.end, order);
+        found.truncate(wanted.end);
+    }
+    found.sort_unstable_by(order);
+    (count, found.split_off(wanted.start))
 }
 
 /// The row of one tenant as it is now.
@@ -235,7 +276,19 @@ mod tests {
 
     fn names(rows: &[TenantRow], search: Option<&str>, column: &str, is_descending: bool) -> Vec<String> {
         let column = COLUMNS.iter().find(|(name, _)| *name == column).expect("a column").1;
-        sorted(rows, search, column, is_descending).into_iter().map(|row| row.name.clone()).collect()
+        let page = |wanted: Range<usize>| -> Vec<String> {
+            let (count, page) = sorted(rows, search, column, is_descending, wanted);
+            assert!(count <= rows.len());
+            page.into_iter().map(|row| row.name.clone()).collect()
+        };
+        let all = page(0..usize::MAX);
+        for start in 0..=all.len() + 1 {
+            for end in start..=all.len() + 2 {
+                let end_in = end.min(all.len());
+                assert_eq!(page(start..end), all[start.min(end_in)..end_in], "a page is a part of the whole");
+            }
+        }
+        all
     }
 
     #[test]

@@ -36,11 +36,13 @@ pub enum Wait {
     Memory,
     /// The client's next message.
     Client,
+    /// A thread for an analytical query, or a place for it again after its client has read.
+    Thread,
 }
 
 impl Wait {
     /// All of them, in order.
-    pub const ALL: [Wait; 7] = [
+    pub const ALL: [Wait; 8] = [
         Wait::Runnable,
         Wait::OwnCap,
         Wait::PageRead,
@@ -48,6 +50,7 @@ impl Wait {
         Wait::Lock,
         Wait::Memory,
         Wait::Client,
+        Wait::Thread,
     ];
 
     /// As `rowhouse.tenant_waits` says it.
@@ -60,6 +63,7 @@ impl Wait {
             Wait::Lock => "lock",
             Wait::Memory => "memory",
             Wait::Client => "client",
+            Wait::Thread => "thread",
         }
     }
 }

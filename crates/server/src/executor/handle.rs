@@ -73,6 +73,8 @@ pub(super) enum Message {
     Forget(TenantId),
     /// Processor time that a thread which stands in no queue took for a tenant.
     Charge(TenantId, Nanos),
+    /// So many more analytical threads would work for the tenant, if others had not theirs.
+    ThreadsWanted(Account, u32),
     /// An analytical thread waits for leave to read or write.
     AskIo(IoAsked),
     /// What had leave has ended.
@@ -280,6 +282,11 @@ impl WorkerHandle {
     /// promised.
     pub fn set_policy(&self, policy: Policy) {
         self.0.send(Message::SetPolicy(policy));
+    }
+
+    /// Says for how many more analytical threads a tenant has work that wait for others' to end: the meter counts them as runnable.
+    pub(crate) fn set_threads_wanted(&self, tenant: TenantId, threads: u32) {
+        self.0.send(Message::ThreadsWanted(self.0.account(tenant), threads));
     }
 
     /// Forgets a dropped tenant once its tasks have ended; where one still lives its account (some 200 bytes) stays.

@@ -175,17 +175,6 @@ impl WorkerIo {
         self.volumes[volume.0 as usize].queue.opens_at(tenant, now)
     }
 
-    /// Whether others wait for the room that a tenant's checkpoint makes.
-    pub(super) fn set_makes_room(
-        &mut self,
-        tenant: TenantId,
-        volume: VolumeNo,
-        makes_room: bool,
-        now: Nanos,
-    ) {
-        self.volumes[volume.0 as usize].queue.set_makes_room(tenant, makes_room, now);
-    }
-
     /// Tells the meter that a request is issued.
     fn issue(&mut self, volume: usize, waiting: &Waiting, place: IoPlace, now: Nanos) -> IoTicket {
         let meter = &mut self.volumes[volume].meter;

@@ -36,7 +36,7 @@ pub(crate) use residence::Held;
 pub use residence::Residence;
 pub(crate) use task_use::{Noted, TaskUse};
 pub use worker::{TurnReport, Worker, current_tenant, current_worker, poll_elapsed, yield_now};
-pub(crate) use worker::{blocking_ios, io_makes_room, io_opens_at};
+pub(crate) use worker::{blocking_ios, io_opens_at};
 
 #[cfg(test)]
 mod move_tests;

@@ -20,6 +20,8 @@ struct Queue {
     background: VecDeque<Waiting>,
     /// Proxies among both.
     proxies: u32,
+    /// Analytical threads for which it has work, and which others have.
+    threads_wanted: u32,
     /// The scheduler knows that all there is is background work.
     is_background: bool,
     /// Tasks that stand still, in order, while the tenant is held.
@@ -55,12 +57,12 @@ impl Queue {
         if background { &mut self.background } else { &mut self.work }
     }
 
-    /// What could use a core of its own: all tasks together, which one worker runs, and each proxy.
+    /// What could use a core of its own: all tasks together, which one worker runs, each proxy, and what waits for a thread that others have.
     fn demand(&self) -> u32 {
         let waiting = self.ready() as u32 - self.proxies;
         let is_held = self.held.as_ref().is_some_and(|held| !held.is_empty());
         let tasks = u32::from(waiting > 0 || is_held || self.running == Some(Running::Task));
-        tasks + self.proxies + u32::from(self.running == Some(Running::Proxy))
+        tasks + self.proxies + u32::from(self.running == Some(Running::Proxy)) + self.threads_wanted
     }
 }
 
@@ -174,6 +176,7 @@ impl RunQueues {
                 work: VecDeque::new(),
                 background: VecDeque::new(),
                 proxies: 0,
+                threads_wanted: 0,
                 is_background: false,
                 held: None,
                 has_left: false,
@@ -182,6 +185,14 @@ impl RunQueues {
                 polled: Nanos(0),
             }
         })
+    }
+
+    /// So many more analytical threads would work for the tenant, if others had not theirs.
+    pub(super) fn set_threads_wanted(&mut self, account: &Account, threads: u32, now: Nanos) {
+        let queue = self.queue(account);
+        queue.threads_wanted = threads;
+        let demand = queue.demand();
+        self.feed.tasks(account.tenant, demand, now);
     }
 
     /// The next piece of work by the governor's choice. Its tenant counts as runnable until [`RunQueues::settle`]: a

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
+use governor::{CpuPromise, MilliCores};
 
 use super::*;
 
@@ -497,4 +498,39 @@ fn background_work_waits_for_its_tenants_other_work_and_gets_spare_time_last() {
     assert!(of(&behind) - first >= 300, "{} polls", of(&behind) - first);
     never.store(true, Ordering::Relaxed);
     stop_b.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn what_waits_for_a_thread_that_others_have_is_demanded() {
+    let (env, governing) = (Env::real(), governing());
+    let mut worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+    let handle = worker.handle();
+    let meters = governing.cpu.meters().clone();
+    meters.set_interval(Nanos::from_millis(1));
+    let mut audit = governor::CpuAudit::new(meters, 2, env.now());
+    let promise = CpuPromise { reserved: MilliCores(500), ..CpuPromise::default() };
+    handle.set_terms(A, Terms { promise, ..Terms::default() });
+    // What was demanded, and missed, of the intervals until now.
+    let mut demanded = |worker: &mut Worker| {
+        let until = env.now() + Nanos::from_millis(3);
+        while env.now() < until {
+            worker.turn(Some(Nanos::from_millis(1))).unwrap();
+        }
+        let (mut demanded, mut missed) = (0, 0);
+        audit.collect(env.now(), |row| {
+            if row.tenant == A {
+                demanded += row.demanded;
+                missed += row.missed;
+            }
+        });
+        (demanded, missed)
+    };
+    assert_eq!(demanded(&mut worker), (0, 0));
+    handle.set_threads_wanted(A, 1);
+    demanded(&mut worker);
+    let (wanted, missed) = demanded(&mut worker);
+    assert!(wanted > 0 && missed == wanted, "{missed} of {wanted}");
+    handle.set_threads_wanted(A, 0);
+    demanded(&mut worker);
+    assert_eq!(demanded(&mut worker), (0, 0));
 }

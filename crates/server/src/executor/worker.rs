@@ -110,15 +110,6 @@ pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
     })
 }
 
-/// Says on the calling worker whether others wait for the room in memory that a tenant's checkpoint makes: see
-/// [`governor::IoQueue::set_makes_room`]. Nothing happens outside of a turn.
-pub(crate) fn io_makes_room(tenant: TenantId, volume: VolumeNo, makes_room: bool) {
-    CURRENT.with_borrow(|current| {
-        let Some(local) = current.as_ref() else { return };
-        local.io.borrow_mut().set_makes_room(tenant, volume, makes_room, local.env.now());
-    });
-}
-
 /// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid; 0 elsewhere.
 pub(crate) fn blocking_ios() -> u64 {
     CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.io.borrow().blocking()))
@@ -340,6 +331,9 @@ impl Worker {
                         let home = (tenant != TenantId::SYSTEM).then(|| u32::from(self.local.shared.id.0));
                         self.governing.set_terms(tenant, &terms, home, self.local.now.get());
                     }
+                }
+                Message::ThreadsWanted(account, threads) => {
+                    queues.set_threads_wanted(&account, threads, self.local.now.get());
                 }
                 Message::AskIo(asked) => self.io.borrow_mut().ask(asked, self.local.now.get()),
                 Message::IoEnded(ticket) => self.io.borrow_mut().completed(ticket, self.local.now.get()),

@@ -9,7 +9,7 @@ use super::connection::Connection;
 use super::drive::Failed;
 use super::watch::StatementPatience;
 use crate::analytic_pool::Events;
-use crate::executor::TaskUse;
+use crate::executor::{TaskUse, Wait};
 
 /// Output gathered before rows are sent on.
 const OUTPUT_LEN_MAX: usize = 64 << 10;
@@ -46,9 +46,18 @@ impl Connection {
     ) -> Result<(), Failed> {
         request.limits = self.home.query_limits();
         let (worker, background) = (self.home.worker(), self.control.background.clone());
-        let events = self.shared.analytic.start(&worker, self.control.tenant, request, background)?;
+        let is_promised = self.home.has_cpu_promise();
+        let events =
+            self.shared.analytic.start(&worker, self.control.tenant, is_promised, request, background)?;
         let counts = self.session.running_counts().cloned();
         let events = Counting { events, counts, used: self.used.clone() };
+        let outcome = self.follow(&events, patience).await;
+        self.home.add_wait(Wait::Thread, events.waited_for_thread(env::now()));
+        outcome
+    }
+
+    /// Feeds a query's events to the session.
+    async fn follow(&mut self, events: &Counting, patience: &StatementPatience) -> Result<(), Failed> {
         let _watched = self.watch.begin_query(&patience.statement, events.meter());
         loop {
             let event = self.race_with_client(patience, events.next()).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{ByteCount, CommitNo, Lsn, Nanos, SqlError, SqlResult, SqlState};
+use governor::AwaitedFor;
 use storage::Checkpoint;
 
 use super::Home;
@@ -78,7 +79,8 @@ impl Home {
             outcome => outcome,
         };
         if !self.is_checkpointing() {
-            self.set_makes_room(false);
+            self.set_awaited(AwaitedFor::Room, false);
+            self.set_awaited(AwaitedFor::Log, false);
         }
         outcome
     }

@@ -10,6 +10,7 @@
 mod checkpointing;
 mod leaving;
 mod reclaiming;
+mod room;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -38,6 +39,7 @@ use crate::tenants::moving::MoveState;
 use crate::tenants::sink::CountingSink;
 use crate::tenants::statement_times::StatementTimes;
 use crate::tenants::{StatementLimits, StatementTable};
+pub(super) use room::Visit;
 
 const CLOSED: u8 = 0;
 const OPENING: u8 = 1;
@@ -231,6 +233,11 @@ impl Home {
         self.shared().ok()
     }
 
+    /// The volumes that a promise of I/O is for: that of the data file, and the logs'.
+    pub(super) fn volumes(&self) -> [VolumeNo; 2] {
+        [self.data_volume, self.log_volume]
+    }
+
     pub(crate) fn id(&self) -> TenantId {
         self.id
     }
@@ -308,6 +315,12 @@ impl Home {
             }
         }
         self.set_memory_promise(promise);
+    }
+
+    /// Whether it is promised processor time.
+    pub(crate) fn has_cpu_promise(&self) -> bool {
+        let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+        terms.promise.reserved.0 > 0
     }
 
     /// What its statements are held to.

@@ -106,8 +106,9 @@ async fn drive(
             Pause::Host(statement) => session.host_done(carry_out(statement).await),
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();
-                let events =
-                    shared.analytic.start(&home.worker(), home.id(), *request, Background::default())?;
+                let (worker, is_promised) = (home.worker(), home.has_cpu_promise());
+                let background = Background::default();
+                let events = shared.analytic.start(&worker, home.id(), is_promised, *request, background)?;
                 loop {
                     let event = events.next().await;
                     let done = matches!(event, AnalyticEvent::Done(_));

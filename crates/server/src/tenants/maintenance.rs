@@ -1,7 +1,8 @@
-//! What each worker does for its tenants by itself: checkpoints when enough was logged or time passed, closing what is
-//! unused, letting log segments go, and at the end a checkpoint of everything.
+//! What each worker does for its tenants by itself: checkpoints when enough was logged or time passed, giving back the space of what
+//! was dropped, closing what is unused, and at the end a checkpoint of everything.
 //!
-//! One task a worker, once a second; it looks at open tenants only, so closed ones cost nothing.
+//! One task a worker looks at its open tenants once a second, so closed ones cost nothing. What takes more than a look is a task of the tenant,
+//! and those go on side by side: what a tenant may read, write and compute a second holds up its own.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use storage::redo::{RedoError, RedoIndex, recover};
 
 use super::Home;
 use super::checkpoints::Pace;
+use super::side_by_side::SideBySide;
 use crate::shared::Shared;
 
 const TICK: Nanos = Nanos::from_secs(1);
@@ -24,37 +26,29 @@ const READS_OF_LOGS: usize = 5;
 
 /// Looks after the tenants of worker `index` until the worker stops.
 pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
+    let mut tended = SideBySide::default();
     loop {
         env::sleep(TICK).await;
-        let now = env::now();
         for home in shared.workers[index].open_homes() {
             // Who has just moved is looked after where it is now.
-            if home.is_here() && needs_tending(&shared, &home, now) {
-                let (tended, shared) = (home.clone(), shared.clone());
-                home.spawn(async move { tend(&shared, &tended, now).await }).await;
-            }
-        }
-    }
-}
-
-/// Keeps the log short and its next segments ready until the worker stops.
-pub(crate) async fn keep_log(shared: Arc<Shared>) {
-    loop {
-        let _ = env::timeout_at(Some(env::now() + TICK), shared.log_dir.running_short()).await;
-        shared.reserves.iter().for_each(|reserve| reserve.restore());
-        if let Err(error) = trim_log(&shared).await {
-            if error.is_full_disk() && shared.log_reserve().release() {
+            if !home.is_here() {
                 continue;
             }
-            tracing::warn!(%error, "log segments could not be made ready");
-            env::sleep(TICK).await;
+            home.look_at_space();
+            if tended.has(home.id()) || !needs_tending(&shared, &home, env::now()) {
+                continue;
+            }
+            let begin = || {
+                let (tended, shared) = (home.clone(), shared.clone());
+                home.spawn(async move { tend(&shared, &tended).await })
+            };
+            tended.begin(home.id(), begin).await;
         }
     }
 }
 
 /// Looks at a tenant in this turn of its home; true if something takes more than that.
 fn needs_tending(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
-    home.look_at_space();
     home.reclaim_some() || needs_checkpoint(shared, home, now) || may_be_closed(shared, home, now)
 }
 
@@ -71,52 +65,15 @@ fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
 }
 
 /// As a task of the tenant.
-async fn tend(shared: &Shared, home: &Arc<Home>, now: Nanos) {
+async fn tend(shared: &Shared, home: &Arc<Home>) {
     home.reclaim().await;
+    let now = env::now();
     if needs_checkpoint(shared, home, now) {
         // A failure is logged where it happens; the next tick tries again.
         let _ = home.checkpoint(Pace::Spread).await;
     }
     if may_be_closed(shared, home, now) {
         home.close_if_unused(now - shared.config.tenant_close_after).await;
-    }
-}
-
-/// Has the tenants that keep the oldest segments checkpointed, and the next segments made ready.
-async fn trim_log(shared: &Arc<Shared>) -> Result<(), RedoError> {
-    let usage = shared.log_dir.usage();
-    if usage.live > shared.config.log_limit {
-        for (tenant, _) in usage.pinned_oldest {
-            recover_one(shared, tenant).await;
-        }
-    }
-    shared.log_dir.prepare_ahead().await
-}
-
-/// Opens a tenant, which replays its redo, and checkpoints it. From any worker.
-async fn recover_one(shared: &Arc<Shared>, tenant: TenantId) {
-    let Some(entry) = shared.tenants.get(tenant) else {
-        // A CREATE cut short, or a DROP whose records are still there.
-        shared.log_dir.forget(tenant);
-        shared.head_starts.forget(tenant);
-        return;
-    };
-    let home = entry.home.clone();
-    let opened = home.clone();
-    let task = home.spawn(async move {
-        opened.open().await?;
-        opened.checkpoint(Pace::Now).await
-    });
-    if let Some(Err(error)) = task.await {
-        tracing::error!(tenant = tenant.0, %error, "a tenant could not be recovered");
-    }
-}
-
-/// Recovers the tenants that have redo of an earlier start, one after the other, so that its segments become free.
-pub(crate) async fn recover_tails(shared: Arc<Shared>) {
-    let tails: Vec<TenantId> = shared.redo.tenants().into_iter().map(|(tenant, _)| tenant).collect();
-    for tenant in tails {
-        recover_one(&shared, tenant).await;
     }
 }
 
@@ -151,9 +108,8 @@ pub(crate) async fn shut_down(shared: Arc<Shared>, index: usize) {
     for home in shared.workers[index].open_homes() {
         let last = home.clone();
         let task = home.spawn(async move {
-            while last.since_checkpoint().is_none() && last.is_open() {
-                env::sleep(Nanos::from_millis(1)).await;
-            }
+            last.hurry_checkpoint();
+            last.checkpoint_ended().await;
             last.checkpoint(Pace::Now).await
         });
         // Failures are logged where they happen.

@@ -6,6 +6,7 @@ use base::TenantId;
 use governor::{Promise, PromiseOptions};
 use rustc_hash::FxHashMap;
 
+use super::reserved::{Part, Reserved, ReservedSums};
 use super::{Home, SYSTEM_DATABASE, SYSTEM_TENANT};
 
 /// What a tenant's row in the catalogue says.
@@ -25,26 +26,61 @@ pub(crate) struct TenantRow {
 pub(crate) struct Entry {
     pub(crate) id: TenantId,
     pub(crate) home: Arc<Home>,
-    row: Mutex<TenantRow>,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    row: TenantRow,
+    /// Where what it has reserved is counted; `None` while it is not registered.
+    counted_in: Option<Arc<ReservedSums>>,
 }
 
 impl Entry {
     pub(crate) fn new(id: TenantId, home: Arc<Home>, row: TenantRow) -> Arc<Entry> {
         home.set_promise(&row.promise);
-        Arc::new(Entry { id, home, row: Mutex::new(row) })
+        Arc::new(Entry { id, home, kept: Mutex::new(Kept { row, counted_in: None }) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn row(&self) -> TenantRow {
-        self.row.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().row.clone()
+    }
+
+    /// What it adds to the sums of all tenants.
+    fn part(&self, promise: &Promise) -> Part {
+        Part::of(promise, self.id == TenantId::SYSTEM, self.home.volumes())
+    }
+
+    /// Counts what it has reserved, from now on and whenever that changes.
+    fn count_in(&self, sums: &Arc<ReservedSums>) {
+        let mut kept = self.lock();
+        let before = kept.counted_in.replace(sums.clone());
+        assert!(before.is_none(), "a tenant is registered once");
+        sums.exchange(None, Some(self.part(&kept.row.promise)));
+    }
+
+    /// Counts it no more: who still has it and changes it changes no sums.
+    fn count_out(&self) {
+        let mut kept = self.lock();
+        if let Some(sums) = kept.counted_in.take() {
+            sums.exchange(Some(self.part(&kept.row.promise)), None);
+        }
     }
 
     /// Changes its row and puts what it promises in force. For who may change it, see [`super::claims`].
     pub(super) fn change_row(&self, change: impl FnOnce(&mut TenantRow)) {
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = row.promise.cpu.reserved;
-        change(&mut row);
-        self.home.set_promise(&row.promise);
-        if row.promise.cpu.reserved != before
+        let mut kept = self.lock();
+        let before = kept.row.promise.clone();
+        change(&mut kept.row);
+        let after = &kept.row.promise;
+        self.home.set_promise(after);
+        if let Some(sums) = &kept.counted_in {
+            sums.exchange(Some(self.part(&before)), Some(self.part(after)));
+        }
+        if after.cpu.reserved != before.cpu.reserved
             && let Some(shared) = self.home.shared_if_running()
         {
             shared.placement.ask();
@@ -53,7 +89,7 @@ impl Entry {
 
     /// Looks at its row without a copy.
     pub(crate) fn with_row<T>(&self, look: impl FnOnce(&TenantRow) -> T) -> T {
-        look(&self.row.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&self.lock().row)
     }
 }
 
@@ -82,11 +118,14 @@ impl Names {
 
 /// All tenants. Readable from any thread.
 #[derive(Default)]
-pub(crate) struct Tenants(Mutex<Inner>);
+pub(crate) struct Tenants {
+    inner: Mutex<Inner>,
+    reserved: Arc<ReservedSums>,
+}
 
 impl Tenants {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tenant whose database has this name.
@@ -140,6 +179,11 @@ impl Tenants {
         self.lock().by_id.len()
     }
 
+    /// What all tenants have reserved together. Takes no longer for many of them than for few.
+    pub(crate) fn reserved(&self) -> Reserved {
+        self.reserved.get()
+    }
+
     pub(crate) fn insert(&self, entry: Arc<Entry>) {
         let database = match entry.id {
             TenantId::SYSTEM => SYSTEM_DATABASE.to_owned(),
@@ -147,6 +191,7 @@ impl Tenants {
         };
         let mut inner = self.lock();
         inner.version += 1;
+        entry.count_in(&self.reserved);
         inner.by_id.insert(entry.id, entry.clone());
         let before = inner.by_database.insert(database, entry);
         assert!(before.is_none(), "a tenant's name is unique");
@@ -167,6 +212,7 @@ impl Tenants {
         inner.version += 1;
         inner.by_database.remove(&entry.row().name);
         inner.by_id.remove(&entry.id);
+        entry.count_out();
     }
 
     /// Ids at or below this were given out in earlier starts.

@@ -22,7 +22,6 @@ use sql::session::{HostOutcome, HostStatement, OptionChange};
 use types::Datum;
 
 use self::overbooking::Grown;
-pub(crate) use self::overbooking::Reserved;
 pub(crate) use self::placed::place;
 pub(crate) use self::show::fields;
 use super::promises::{self, Beginnings};

@@ -399,7 +399,7 @@ impl Session {
         };
         if matches!(pause, Pause::Pages(_))
             && limits.rows_examined_max.is_some()
-            && home.tenant.reads_in_turn(&open.txn)
+            && home.tenant.misses_much(&open.txn)
         {
             // A query that misses so much does so on a thread that may block.
             home.tenant.release_pages(&open.txn);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use base::{ByteCount, SlotNo, TenantId};
+use base::{ByteCount, IoClass, SlotNo, TenantId};
 use env::{Env, FileFuture, IoBuf, OpenMode};
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -67,7 +67,7 @@ impl ImageFile {
         while self.writes.len() >= WRITES_MAX {
             self.wait_one().await?;
         }
-        self.writes.push(self.reader.file.write_all_at(bytes, at).as_bulk());
+        self.writes.push(self.reader.file.write_all_at(bytes, at).of_class(IoClass::Bulk));
         // An operation starts when it is first polled.
         match futures::poll!(self.writes.next()) {
             std::task::Poll::Ready(Some((result, _))) => self.written(result),

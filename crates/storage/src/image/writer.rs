@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use base::limits::PAGE_SIZE;
-use base::{ByteCount, PageNo, SlotNo, TenantId};
+use base::{ByteCount, IoClass, PageNo, SlotNo, TenantId};
 use env::IoBuf;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use rustc_hash::FxHashMap;
@@ -115,7 +115,7 @@ impl ImageWriter {
         let mut reads = stream::iter(misses)
             .map(|(i, no, from)| {
                 let reader = &reader;
-                async move { Ok::<_, FileError>((i, reader.read_slot(from, Some(no)).await?)) }
+                async move { Ok::<_, FileError>((i, reader.read_slot(from, Some(no), IoClass::Bulk).await?)) }
             })
             .buffer_unordered(PIECE_SLOTS);
         while let Some((i, bytes)) = reads.try_next().await? {

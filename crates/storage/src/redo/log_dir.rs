@@ -1,12 +1,12 @@
 //! The directory of segments that all workers' logs share: which are in use and by what they are kept, which are free.
 //!
 //! Segments of one log are freed in order, oldest first, so those left always follow each other and a missing one is
-//! seen. What keeps the oldest is told by [`LogDir::usage`]; checkpointing those tenants frees it.
+//! seen. Who keeps the oldest is told by [`LogDir::kept_beyond`]; checkpointing those tenants frees it.
 //!
 //! When no further segment fits the disk, the directory is *full* until one does: commits are refused once their log's
 //! segment has no room ([`LogWriter::admit`]), and what was appended before waits. Nothing fails for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,8 +49,6 @@ pub struct LogUsage {
     /// Bytes of all segments that are free.
     pub free: ByteCount,
     pub live_segments: usize,
-    /// What keeps the oldest segment of each log: tenants, and the commit their root must cover to let go of it.
-    pub pinned_oldest: Vec<(TenantId, CommitNo)>,
 }
 
 struct LiveSegment {
@@ -188,19 +186,39 @@ impl LogDir {
         self.release_through(tenant, CommitNo(u64::MAX));
     }
 
-    /// What the segments are used for, and what keeps them.
+    /// What the segments are used for.
     pub fn usage(&self) -> LogUsage {
         let state = self.state();
-        let mut usage = LogUsage { live_segments: state.live.len(), ..LogUsage::default() };
-        let mut log = None;
+        LogUsage {
+            live: ByteCount(state.live.values().map(|live| live.segment.len).sum()),
+            free: ByteCount(state.free.iter().map(|segment| segment.len).sum()),
+            live_segments: state.live.len(),
+        }
+    }
+
+    /// Who keeps the logs longer than `target` together: the tenants, by number, with records that their roots do not cover in the oldest
+    /// segments that would have to go. Each log may have an equal part of it: of two with 1 and 5 segments where 4 may be in use, those in
+    /// the oldest 3 of the second. A segment that is still written to stays, whoever is in it. Nobody where the logs are as short.
+    pub fn kept_beyond(&self, target: ByteCount) -> Vec<TenantId> {
+        let state = self.state();
+        let mut len_of: BTreeMap<u64, u64> = BTreeMap::new();
         for (id, live) in &state.live {
-            usage.live += ByteCount(live.segment.len);
-            if log.replace(id.log) != Some(id.log) {
-                usage.pinned_oldest.extend(live.pins.iter().map(|(tenant, commit)| (*tenant, *commit)));
+            *len_of.entry(id.log).or_default() += live.segment.len;
+        }
+        if len_of.values().sum::<u64>() <= target.0 {
+            return Vec::new();
+        }
+        // All together are longer than the target, so some log is longer than this.
+        let part = target.0 / len_of.len() as u64;
+        let mut keepers = BTreeSet::new();
+        for (id, live) in state.live.iter().filter(|(_, live)| !live.open) {
+            let left = len_of.get_mut(&id.log).expect("counted above");
+            if *left > part {
+                *left -= live.segment.len;
+                keepers.extend(live.pins.keys().copied());
             }
         }
-        usage.free = ByteCount(state.free.iter().map(|segment| segment.len).sum());
-        usage
+        keepers.into_iter().collect()
     }
 
     /// Ends when fewer segments are ready than there are logs: time for [`LogDir::prepare_ahead`]. One waiter at a time.

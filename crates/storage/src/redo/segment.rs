@@ -3,14 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base::IoClass;
 use env::{Env, File, IoBuf, OpenMode};
 
 use super::error::RedoError;
 use super::format::{BLOCK_LEN, SegmentId, write_segment_header};
 
 const SUFFIX: &str = ".redo";
-/// Bytes of zeros written at a time while a new segment is filled.
-const ZERO_LEN: usize = 1 << 20;
+/// Bytes of zeros written at a time while a new segment is filled: as many as a checkpoint writes at once. On a volume with a limit all
+/// others wait for as many I/Os as the largest request has.
+const ZERO_LEN: usize = 256 << 10;
 
 /// An open segment.
 #[derive(Clone)]
@@ -69,7 +71,7 @@ impl SegmentFile {
         let mut offset = 0;
         while offset < self.len {
             zeros.set_len(ZERO_LEN.min((self.len - offset) as usize));
-            let (result, back) = self.file.write_all_at(zeros, offset).as_bulk().await;
+            let (result, back) = self.file.write_all_at(zeros, offset).of_class(IoClass::Bulk).await;
             result?;
             zeros = back;
             offset += zeros.len() as u64;

@@ -429,6 +429,41 @@ fn record_in_parts_lets_others_pass_and_is_nothing_without_its_commit() {
 }
 
 #[test]
+fn who_keeps_the_log_is_who_is_in_the_oldest_segments_that_have_to_go() {
+    let env = World::new(13).env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let mut of_two = [logs.writer(), logs.writer()];
+    let segment = SMALL.segment_len;
+    // A tenant a segment: 10 and up in the first log, 20 and up in the second. The last of each is still written to.
+    let bytes = vec![7; 250_000];
+    let per_segment = segment.0 / bytes.len() as u64;
+    for (at, segments) in [(0, 2), (1, 5)] {
+        let (log, flusher) = &mut of_two[at];
+        for record in 0..segments * per_segment {
+            let tenant = TenantId(10 * (at as u64 + 1) + record / per_segment);
+            log.append(tenant, CommitNo(1 + record % per_segment), &bytes);
+            flush_all(&env, flusher);
+        }
+    }
+    assert_eq!(logs.usage().live, ByteCount(7 * segment.0));
+    let kept = |segments: u64| {
+        let ids = logs.kept_beyond(ByteCount(segments * segment.0)).into_iter().map(|tenant| tenant.0);
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(kept(7), [] as [u64; 0]);
+    assert_eq!(kept(6), [20, 21], "the first log has less than its part");
+    assert_eq!(kept(4), [20, 21, 22]);
+    assert_eq!(kept(2), [10, 20, 21, 22, 23]);
+    assert_eq!(kept(0), [10, 20, 21, 22, 23], "what is written to stays");
+    // Records that a root covers keep nothing, and segments behind them are still in line.
+    logs.release_through(TenantId(20), CommitNo(per_segment));
+    assert_eq!(kept(4), [21, 22]);
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(kept(4), [21, 22]);
+    assert_eq!(kept(6), [] as [u64; 0]);
+}
+
+#[test]
 fn segments_are_reused_and_their_old_bytes_never_look_alive() {
     let world = World::new(6);
     let env = world.env();

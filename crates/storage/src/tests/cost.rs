@@ -55,7 +55,7 @@ fn cost_of_checkpoints_on_a_real_disk() {
         for no in pages.iter().step_by(10) {
             let from = map.locate(*no).expect("known").expect("absent");
             let run = map.run_from(from, 0);
-            map.load(file.reader().read_run(run, Vec::new()).await.expect("reads"));
+            map.load(file.reader().read_run(run, None).await.expect("reads"));
             map.page(*no).expect("resident");
         }
     });

@@ -152,7 +152,7 @@ fn scans_read_ahead_what_lies_next_to_each_other() {
     let first = store.map.locate(pages[10]).expect("a page").expect("not in memory");
     let run = store.map.run_from(first, 3);
     assert_eq!(run.ahead(), 3);
-    let loaded = block_on(&store.env, store.file.reader().read_run(run, Vec::new())).expect("readable");
+    let loaded = block_on(&store.env, store.file.reader().read_run(run, None)).expect("readable");
     store.map.load(loaded);
     assert!(pages[10..14].iter().all(|no| store.map.page(*no).is_ok()));
     assert!(store.map.page(pages[14]).is_err());
@@ -179,11 +179,13 @@ fn misses_are_read_at_once_where_that_is_asked_for() {
     let snapshot = store.map.snapshot();
     store.map.evict_all();
     assert!(matches!(store.map.page(pages[3]), Err(PageFault::Miss(_))));
-    store.map.set_reads_in_turn(true);
+    store.map.set_turn_reads(2);
     assert_eq!(store.map.page(pages[3]).map(stamp_of), Ok(Some(3)));
     assert_eq!(store.map.frozen(&snapshot).page(pages[4]).map(stamp_of), Ok(Some(4)));
-    store.map.set_reads_in_turn(false);
-    assert!(matches!(store.map.page(pages[5]), Err(PageFault::Miss(_))));
+    assert!(matches!(store.map.page(pages[5]), Err(PageFault::Miss(_))), "as many as that");
+    store.map.set_turn_reads(7);
+    store.map.set_turn_reads(0);
+    assert!(matches!(store.map.page(pages[6]), Err(PageFault::Miss(_))));
     assert_eq!(store.map.tally().reads, 2);
 }
 

@@ -59,7 +59,7 @@ pub(super) fn fetch(env: &Env, map: &mut PageMap, file: &DataFile, no: PageNo) -
         let from = map.locate(no).expect("a known page").expect("not in memory");
         let loaded = {
             let run = map.run_from(from, 0);
-            block_on(env, file.reader().read_run(run, Vec::new()))?
+            block_on(env, file.reader().read_run(run, None))?
         };
         map.load(loaded);
     }

@@ -187,7 +187,7 @@ fn pages_read_ahead_are_read_when_they_are_used() {
     assert!(matches!(map.page_of_scan(pages[3], &|n| pages.get(4 + n).copied()), Err(PageFault::Miss(_))));
     let run = map.run_from(map.locate(pages[3]).expect("a page").expect("not in memory"), 5);
     let read = metered.store.file.reader();
-    let loaded = block_on(&metered.store.env, read.read_run(run, Vec::new())).expect("readable");
+    let loaded = block_on(&metered.store.env, read.read_run(run, None)).expect("readable");
     map.load(loaded);
     for (used, so_far) in [(3, 1), (4, 2), (4, 2), (6, 3)] {
         assert!(map.page(pages[used]).is_ok());

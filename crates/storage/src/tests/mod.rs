@@ -10,5 +10,6 @@ mod image;
 mod journal_disk;
 mod metering;
 mod model;
+mod rooms;
 mod rot;
 mod simulated;

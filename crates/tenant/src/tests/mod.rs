@@ -7,11 +7,13 @@ mod ddl;
 mod interrupts;
 mod isolation;
 mod locking;
+mod misses;
 mod model;
 mod recovery;
 mod repair;
 mod room;
 mod space;
+mod upkeep;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ const LEVELS: &[(&str, u32)] = &[
     ("server", 60),
     ("workloads", 70),
     ("lab", 80),
+    ("scenarios", 80),
     ("rowhouse", 90),
     ("sim", 100),
     ("xtask", 100),

@@ -9,48 +9,58 @@ use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id}
 use crate::io::post::Urgency;
 use crate::io::tag::Stamp;
 use crate::io::volume::Pass;
-use crate::io::{IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
 use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
 use base::IoClass;
 
-const ONE: IoCost = IoCost::of(ByteCount(8192));
+pub(super) const ONE: IoCost = IoCost::of(ByteCount(8192));
 const FOUR: IoCost = IoCost::of(ByteCount::from_kib(256));
 
-fn ms(ms: u64) -> Nanos {
+pub(super) fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn promise(iops: u64) -> IoPromise {
+pub(super) fn promise(iops: u64) -> IoPromise {
     IoPromise { iops, ..IoPromise::default() }
 }
 
-fn limit(iops_max: u64) -> IoPromise {
+pub(super) fn limit(iops_max: u64) -> IoPromise {
     IoPromise { iops_max: Some(iops_max), ..IoPromise::default() }
 }
 
-fn volume(depth: u32) -> (Arc<IoVolume>, IoQueue<u32>) {
+pub(super) fn volume(depth: u32) -> (Arc<IoVolume>, IoQueue<u32>) {
     let volume = IoVolume::new(2);
     volume.set_depth(NonZeroU32::new(depth));
     let queue = IoQueue::new(&volume, 0);
     (volume, queue)
 }
 
-fn submit(queue: &mut IoQueue<u32>, tenant: TenantId, payload: u32, now: Nanos) -> Option<IoPlace> {
+pub(super) fn submit(
+    queue: &mut IoQueue<u32>,
+    tenant: TenantId,
+    payload: u32,
+    now: Nanos,
+) -> Option<IoPlace> {
     match queue.submit(tenant, IoClass::Short, ONE, payload, now) {
         Submitted::Issue(_, place) => Some(place),
         Submitted::Queued(_) => None,
     }
 }
 
-fn queue_up(queue: &mut IoQueue<u32>, tenant: TenantId, payloads: std::ops::Range<u32>, now: Nanos) {
+pub(super) fn queue_up(
+    queue: &mut IoQueue<u32>,
+    tenant: TenantId,
+    payloads: std::ops::Range<u32>,
+    now: Nanos,
+) {
     for payload in payloads {
         assert!(submit(queue, tenant, payload, now).is_none(), "it is queued");
     }
 }
 
 /// What is issued at `now`, each completed at once.
-fn issue_all(queue: &mut IoQueue<u32>, now: Nanos) -> Vec<u32> {
+pub(super) fn issue_all(queue: &mut IoQueue<u32>, now: Nanos) -> Vec<u32> {
     let mut all = Vec::new();
     while let Next::Issue(payload, place) = queue.next(now) {
         all.push(payload);
@@ -123,11 +133,11 @@ fn short_statements_go_before_scans_and_scans_go_on() {
 }
 
 #[test]
-fn a_checkpoint_is_one_of_the_others_unless_room_waits_for_it() {
+fn upkeep_is_one_of_the_others_unless_somebody_waits_for_it() {
     let (volume, mut queue) = volume(1);
     let place = submit(&mut queue, tenant_id(1), 999, ms(0)).unwrap();
     for n in 0..10 {
-        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 200 + n, ms(0));
+        queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 200 + n, ms(0));
         queue.submit(tenant_id(0), IoClass::Bulk, ONE, 100 + n, ms(1));
     }
     for n in 0..40 {
@@ -142,38 +152,64 @@ fn a_checkpoint_is_one_of_the_others_unless_room_waits_for_it() {
         queue.completed(place);
     }
     assert_eq!((order[7], order[15]), (200, 201), "those that came first");
-    queue.set_makes_room(tenant_id(0), true, ms(3));
+    volume.set_awaited(tenant_id(0), AwaitedFor::Room, true);
     assert_eq!(issue_all(&mut queue, ms(3))[..8], [202, 203, 204, 205, 206, 207, 208, 209]);
 }
 
 #[test]
-fn no_limit_of_its_own_holds_a_checkpoint_that_makes_room() {
+fn no_limit_of_its_own_holds_upkeep_that_others_wait_for() {
     let (volume, mut queue) = volume(8);
     volume.set_promise(tenant_id(0), &limit(10), 0, ms(0));
     for n in 0..30 {
-        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, n, ms(0));
+        queue.submit(tenant_id(0), IoClass::Upkeep, ONE, n, ms(0));
     }
     queue_up(&mut queue, tenant_id(0), 100..102, ms(0));
     assert_eq!(issue_all(&mut queue, ms(0)), [100], "the limit holds");
-    queue.set_makes_room(tenant_id(0), true, ms(1));
+    volume.set_awaited(tenant_id(0), AwaitedFor::Room, true);
     assert_eq!(issue_all(&mut queue, ms(1)), (0..30).collect::<Vec<_>>());
     assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(1001)), "what it took is paid for, a second at most");
     // What comes while it lasts goes at once, and is not held once it has ended.
-    queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 30, ms(2));
+    queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 30, ms(2));
     assert_eq!(issue_all(&mut queue, ms(2)), [30]);
-    queue.set_makes_room(tenant_id(0), false, ms(3));
-    queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 31, ms(3));
+    volume.set_awaited(tenant_id(0), AwaitedFor::Room, false);
+    queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 31, ms(3));
     assert_eq!(issue_all(&mut queue, ms(900)), []);
     assert_eq!(issue_all(&mut queue, ms(1002)), [101]);
     assert_eq!(issue_all(&mut queue, ms(2000)), [31]);
     // The volume's own limit is everybody's.
     volume.set_iops_limit(NonZeroU64::new(10));
-    queue.set_makes_room(tenant_id(0), true, ms(3000));
+    volume.set_awaited(tenant_id(0), AwaitedFor::Room, true);
     for n in 0..5 {
-        queue.submit(tenant_id(0), IoClass::Checkpoint, ONE, 40 + n, ms(3000));
+        queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 40 + n, ms(3000));
     }
     assert_eq!(issue_all(&mut queue, ms(3000)), [40]);
     assert_eq!(issue_all(&mut queue, ms(3100)), [41]);
+}
+
+#[test]
+fn upkeep_that_a_limit_holds_goes_when_others_begin_to_wait_and_as_long_as_anybody_does() {
+    let (volume, mut queue) = volume(8);
+    let mut elsewhere = IoQueue::new(&volume, 1);
+    volume.set_promise(tenant_id(0), &limit(10), 0, ms(0));
+    for n in 0..15 {
+        queue.submit(tenant_id(0), IoClass::Upkeep, ONE, n, ms(0));
+        elsewhere.submit(tenant_id(0), IoClass::Upkeep, ONE, 100 + n, ms(0));
+    }
+    assert_eq!(issue_all(&mut queue, ms(0)), [0]);
+    assert_eq!(issue_all(&mut elsewhere, ms(0)), [], "one limit for both");
+    assert_eq!(queue.next(ms(50)), Next::WaitUntil(ms(100)));
+    assert!(volume.set_awaited(tenant_id(0), AwaitedFor::Log, true), "the workers are to be woken");
+    assert!(!volume.set_awaited(tenant_id(0), AwaitedFor::Room, true));
+    assert!(!volume.set_awaited(tenant_id(1), AwaitedFor::Room, false), "nobody waited");
+    assert_eq!(issue_all(&mut queue, ms(51)), (1..15).collect::<Vec<_>>());
+    assert_eq!(issue_all(&mut elsewhere, ms(51)), (100..115).collect::<Vec<_>>());
+    assert!(!volume.set_awaited(tenant_id(0), AwaitedFor::Log, false), "others still wait for room");
+    queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 50, ms(52));
+    assert_eq!(issue_all(&mut queue, ms(52)), [50]);
+    assert!(volume.set_awaited(tenant_id(0), AwaitedFor::Room, false));
+    queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 51, ms(53));
+    assert_eq!(issue_all(&mut queue, ms(53)), []);
+    assert_eq!(queue.next(ms(54)), Next::WaitUntil(ms(1052)), "a second of its future is taken");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Facts about the scheduler, in virtual time.
 
+mod altered;
 mod facts;
 mod figure_4;
 mod properties;

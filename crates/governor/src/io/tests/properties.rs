@@ -3,7 +3,9 @@
 use base::{ByteCount, Nanos};
 use proptest::prelude::*;
 
-use crate::fixture::{Arrivals, DevicePlan, Draws, TenantPlan, What, World, tenant_id};
+use crate::fixture::{Arrivals, DevicePlan, Draws, TenantPlan, WAKE, What, World, tenant_id};
+use crate::io::IoCost;
+use crate::io::account::CATCH_UP;
 use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
 
@@ -85,19 +87,74 @@ fn check_limits(world: &World, workers: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// I/Os of the largest request.
+fn largest(plan: &TenantPlan) -> f64 {
+    IoCost::of(ByteCount(plan.bytes_max)).ios()
+}
+
+/// For how long a due request of the tenant may wait for its place, in seconds: the bound of `docs/decisions/0011-io-tags-at-issue.md`.
+fn wait_max(world: &World, device: &DevicePlan, workers: usize, tenant: usize) -> f64 {
+    // Of a place, by an I/O; a worker may have to be woken for it.
+    let of_one = device.service.as_secs_f64() + if workers > 1 { WAKE.as_secs_f64() } else { 0.0 };
+    let dial = match world.volume.policy() {
+        Policy::Reservations(dial) => dial,
+        policy => panic!("{policy:?} keeps no reservations"),
+    };
+    let plans = &world.plans;
+    let longest = plans.iter().map(largest).fold(0.0, f64::max) * of_one;
+    let all_places = f64::from(device.depth);
+    // What the others may have due at once, and in each second.
+    let others = |goes_before: &dyn Fn(&TenantPlan) -> bool| {
+        let others = plans.iter().enumerate().filter(|(other, _)| *other != tenant).map(|(_, plan)| plan);
+        let others: Vec<_> = others.filter(|plan| plan.promise.iops > 0 && goes_before(plan)).collect();
+        let at_once = others.iter().map(|plan| largest(plan)).sum::<f64>() * of_one / all_places;
+        let rate = others.iter().map(|plan| plan.promise.iops as f64).sum::<f64>() * of_one / all_places;
+        (at_once, rate)
+    };
+    match dial {
+        Overbooking::SPREAD => longest + others(&|_| true).0,
+        Overbooking::LEAST_PENALTY => {
+            let (at_once, rate) = others(&|plan| plan.penalty >= plans[tenant].penalty);
+            (longest + at_once) / (1.0 - rate)
+        }
+        _ => {
+            // Two due times of each, its own too.
+            let (at_once, rate) = others(&|_| true);
+            let own_rate = plans[tenant].promise.iops as f64 * of_one / all_places;
+            let own = 2.0 * largest(&plans[tenant]) * of_one / all_places;
+            (longest + own + 2.0 * at_once) / (1.0 - rate - own_rate)
+        }
+    }
+}
+
+/// Whether what comes due in a wait is more than the tenant's own limit makes up for.
+fn limit_decides(plan: &TenantPlan, wait: f64) -> bool {
+    let due = plan.promise.iops as f64 * wait;
+    let makes_up = |max: u64| max as f64 * CATCH_UP.nanos().as_secs_f64();
+    let by_ios = plan.promise.iops_max.is_some_and(|max| due > makes_up(max));
+    let bytes = due * plan.bytes_max as f64 / largest(plan);
+    by_ios || plan.promise.bandwidth_max.is_some_and(|max| bytes > makes_up(max.0))
+}
+
 fn check_promises(world: &World, device: &DevicePlan, workers: usize) -> Result<(), TestCaseError> {
-    // A due request waits for the place of one that was issued before it was due, at most; the largest takes five times the
-    // time of one. A worker may have to be woken.
-    let longest = (device.service.0 * 5) as f64 / 1e9 + 0.002 * (workers - 1) as f64;
-    for (second, rows) in world.rows.iter().enumerate() {
-        for row in rows {
-            let allowed = 1.0 + row.ledger.promised as f64 * longest + 5.0;
+    for (tenant, plan) in world.plans.iter().enumerate() {
+        // What came due while the last one waited, and a whole request.
+        let wait = wait_max(world, device, workers, tenant);
+        if limit_decides(plan, wait) {
+            continue;
+        }
+        let allowed = plan.promise.iops as f64 * wait + largest(plan);
+        let id = tenant_id(tenant);
+        for (second, row) in
+            world.rows.iter().enumerate().flat_map(|(second, rows)| rows.iter().map(move |row| (second, row)))
+        {
             prop_assert!(
-                row.usage.missed.ios() <= allowed,
-                "second {}: missed {} of {:?}",
+                row.ledger.tenant != id || row.usage.missed.ios() <= allowed,
+                "second {}: missed {} of {:?}, {} allowed",
                 second,
                 row.usage.missed.ios(),
-                row
+                row.ledger,
+                allowed
             );
         }
     }

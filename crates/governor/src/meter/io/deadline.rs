@@ -17,7 +17,7 @@ const TICKS: u64 = 64;
 pub(super) const NO_DEADLINE: Ticks = u64::MAX;
 /// Work charged after the fact moves later deadlines by at most so much.
 const DEBT_MAX: Ticks = 1_000_000_000 * TICKS;
-/// What a limit lets a tenant make up for that something else held up.
+/// What a limit lets a tenant make up for that something else held up while it waited.
 const CATCH_UP: Ticks = 10_000_000 * TICKS;
 
 pub(super) fn ticks(at: Nanos) -> Ticks {
@@ -44,11 +44,6 @@ fn time_of_ios(cost: IoCost, rate: u64) -> Ticks {
 struct Pace {
     rate: AtomicU64,
     next: AtomicU64,
-    /// The time that the largest request takes that had a deadline, in this interval and in the one before.
-    reach: AtomicU64,
-    reach_before: AtomicU64,
-    /// What was charged after the fact keeps the next request until then.
-    debt: AtomicU64,
 }
 
 impl Pace {
@@ -62,6 +57,42 @@ impl Pace {
 
     fn advance(&self, to: impl Fn(Ticks) -> Ticks) {
         let _ = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(to(next)));
+    }
+
+    /// Work that takes so long was done without having been asked for; it keeps the next request until `end` at most.
+    fn charge_done(&self, time: Ticks, now: Ticks, end: Ticks) {
+        self.advance(|next| next.max(next.max(now).saturating_add(time).min(end)));
+    }
+}
+
+impl AsRef<Pace> for Pace {
+    fn as_ref(&self) -> &Pace {
+        self
+    }
+}
+
+/// A rate that is reserved: what is issued before it is due leaves later intervals their deadlines.
+#[derive(Debug, Default)]
+struct Reservation {
+    pace: Pace,
+    /// The time that the largest request takes that had a deadline, in this interval and in the one before.
+    reach: AtomicU64,
+    reach_before: AtomicU64,
+    /// What was charged after the fact keeps the next request until then.
+    debt: AtomicU64,
+}
+
+impl AsRef<Pace> for Reservation {
+    fn as_ref(&self) -> &Pace {
+        &self.pace
+    }
+}
+
+impl Reservation {
+    fn charge_done(&self, time: Ticks, now: Ticks, end: Ticks) {
+        self.pace.charge_done(time, now, end);
+        let owed = self.debt.load(Ordering::Relaxed).max(now).saturating_add(time).min(end);
+        self.debt.fetch_max(owed, Ordering::Relaxed);
     }
 
     /// The latest deadline with which an interval that begins at `from` may begin: what was issued before it was due leaves later
@@ -82,8 +113,8 @@ pub(super) struct Rates {
 /// A tenant as the meters of all workers share it.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    iops: Pace,
-    bandwidth: Pace,
+    iops: Reservation,
+    bandwidth: Reservation,
     iops_max: Pace,
     bandwidth_max: Pace,
     is_average: AtomicU32,
@@ -94,9 +125,9 @@ pub(super) struct Standing {
     /// When the promise last changed, and how often it has.
     changed_at: AtomicU64,
     changes: AtomicU32,
-    /// The end of the interval whose misses last postponed its deadlines, of the one that last brought them forward, and of the last one.
-    postponed_at: AtomicU64,
-    brought_forward_at: AtomicU64,
+    /// The ends of the intervals that last made its deadlines later, and earlier.
+    shifted_at: [AtomicU64; 2],
+    /// The end of the last interval.
     ended_at: AtomicU64,
     /// Workers on which it did something in the interval that they are in.
     active_on: AtomicU32,
@@ -107,8 +138,8 @@ impl Standing {
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
         self.penalty_micros.store(penalty_micros, Ordering::Relaxed);
         let rates = [
-            (&self.iops, promise.iops),
-            (&self.bandwidth, promise.bandwidth.0),
+            (&self.iops.pace, promise.iops),
+            (&self.bandwidth.pace, promise.bandwidth.0),
             (&self.iops_max, promise.iops_max.unwrap_or(0)),
             (&self.bandwidth_max, promise.bandwidth_max.map_or(0, |max| max.0)),
         ];
@@ -134,7 +165,7 @@ impl Standing {
 
     /// What is reserved.
     pub(super) fn reserved(&self) -> Rates {
-        Rates { iops: self.iops.rate(), bandwidth: ByteCount(self.bandwidth.rate()) }
+        Rates { iops: self.iops.pace.rate(), bandwidth: ByteCount(self.bandwidth.pace.rate()) }
     }
 
     /// What is the most; 0: no limit.
@@ -156,11 +187,11 @@ impl Standing {
 
     /// The deadline of a request that arrives at `arrival`: `max(D' + 1/r, arrival)`; of two reservations the earlier one's.
     pub(super) fn next_deadline(&self, cost: IoCost, arrival: Ticks) -> Ticks {
-        let deadlines = self.reservations(cost).map(|(pace, _)| pace.next().max(arrival));
+        let deadlines = self.reservations(cost).map(|(reserved, _)| reserved.pace.next().max(arrival));
         let deadline = deadlines.min().unwrap_or(NO_DEADLINE);
-        for (pace, time) in self.reservations(cost) {
-            pace.advance(|next| next.max(arrival).min(deadline).saturating_add(time));
-            pace.reach.fetch_max(time, Ordering::Relaxed);
+        for (reserved, time) in self.reservations(cost) {
+            reserved.pace.advance(|next| next.max(arrival).min(deadline).saturating_add(time));
+            reserved.reach.fetch_max(time, Ordering::Relaxed);
         }
         deadline
     }
@@ -170,9 +201,9 @@ impl Standing {
         self.reservations(cost).map(|(_, time)| time).min().unwrap_or(0)
     }
 
-    /// Counts what was issued towards the tenant's own limits.
-    pub(super) fn count_issued(&self, cost: IoCost, now: Nanos) {
-        let floor = ticks(now).saturating_sub(CATCH_UP);
+    /// Counts what was issued towards the tenant's own limits. It had waited since `arrival`: time without a request is not made up for.
+    pub(super) fn count_issued(&self, cost: IoCost, arrival: Ticks, now: Nanos) {
+        let floor = ticks(now).saturating_sub(CATCH_UP).max(arrival);
         for (pace, time) in self.limits(cost) {
             // What no limit held takes a second of the future at most, unless it is longer by itself.
             let end = ticks(now).saturating_add(DEBT_MAX).max(floor.saturating_add(time));
@@ -191,11 +222,8 @@ impl Standing {
     /// Work done for the tenant without having been asked for: its next deadlines are the later for it.
     pub(super) fn charge_done(&self, cost: IoCost, now: Nanos) {
         let end = ticks(now).saturating_add(DEBT_MAX);
-        for (pace, time) in self.reservations(cost).chain(self.limits(cost)) {
-            pace.advance(|next| next.max(next.max(ticks(now)).saturating_add(time).min(end)));
-            let owed = pace.debt.load(Ordering::Relaxed).max(ticks(now)).saturating_add(time).min(end);
-            pace.debt.fetch_max(owed, Ordering::Relaxed);
-        }
+        self.reservations(cost).for_each(|(reserved, time)| reserved.charge_done(time, ticks(now), end));
+        self.limits(cost).for_each(|(pace, time)| pace.charge_done(time, ticks(now), end));
     }
 
     /// A worker's interval has something of the tenant from `from` on. If none else's has and nothing waits, what was issued
@@ -204,16 +232,16 @@ impl Standing {
         if self.active_on.fetch_add(1, Ordering::Relaxed) > 0 || self.pending.count() > 0 {
             return;
         }
-        for pace in [&self.iops, &self.bandwidth] {
-            pace.advance(|next| next.min(pace.latest_at(from)));
+        for reserved in [&self.iops, &self.bandwidth] {
+            reserved.pace.advance(|next| next.min(reserved.latest_at(from)));
         }
     }
 
-    /// An interval in which the tenant did something ends at `end`, on one worker of several. After [`Standing::bring_forward`].
+    /// An interval in which the tenant did something ends at `end`, on one worker of several. After [`Standing::shift`].
     pub(super) fn note_end(&self, end: Nanos) {
         if self.ended_at.swap(end.0, Ordering::Relaxed) != end.0 {
-            for pace in [&self.iops, &self.bandwidth] {
-                pace.reach_before.store(pace.reach.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            for reserved in [&self.iops, &self.bandwidth] {
+                reserved.reach_before.store(reserved.reach.swap(0, Ordering::Relaxed), Ordering::Relaxed);
             }
         }
     }
@@ -225,33 +253,23 @@ impl Standing {
 
     /// How much too late `due`, the first deadline of what waits at an interval's end, is for the next one.
     pub(super) fn lead(&self, due: Ticks, end: Ticks) -> Ticks {
-        let in_force = [&self.iops, &self.bandwidth].into_iter().filter(|pace| pace.rate() > 0);
-        let latest = in_force.map(|pace| pace.latest_at(end)).min();
+        let in_force = [&self.iops, &self.bandwidth].into_iter().filter(|reserved| reserved.pace.rate() > 0);
+        let latest = in_force.map(|reserved| reserved.latest_at(end)).min();
         latest.map_or(0, |latest| due.saturating_sub(latest))
     }
 
-    /// The deadlines of what waits at `end` are so much earlier for the next interval. Of several workers one says by how much.
-    pub(super) fn bring_forward(&self, by: Ticks, end: Nanos) {
-        if self.brought_forward_at.swap(end.0, Ordering::Relaxed) == end.0 {
+    /// The next deadlines are so much later after the interval that ends at `end`, because those missed in it begin anew, or earlier, because of
+    /// what was issued before it was due. Of several workers that find them too early, or too late, one says by how much.
+    pub(super) fn shift(&self, by: i64, end: Nanos) {
+        if self.shifted_at[usize::from(by < 0)].swap(end.0, Ordering::Relaxed) == end.0 {
             return;
         }
-        for pace in [&self.iops, &self.bandwidth] {
-            pace.advance(|next| next.saturating_sub(by));
+        for reserved in [&self.iops, &self.bandwidth] {
+            reserved.pace.advance(|next| next.saturating_add_signed(by));
         }
     }
 
-    /// Deadlines missed in the interval that ends at `end` begin anew: the next ones are so much later. Of several workers
-    /// that miss some, one says by how much.
-    pub(super) fn postpone(&self, by: Ticks, end: Nanos) {
-        if self.postponed_at.swap(end.0, Ordering::Relaxed) == end.0 {
-            return;
-        }
-        for pace in [&self.iops, &self.bandwidth] {
-            pace.advance(|next| next.saturating_add(by));
-        }
-    }
-
-    fn reservations(&self, cost: IoCost) -> impl Iterator<Item = (&Pace, Ticks)> {
+    fn reservations(&self, cost: IoCost) -> impl Iterator<Item = (&Reservation, Ticks)> {
         priced(&self.iops, &self.bandwidth, cost)
     }
 
@@ -261,9 +279,14 @@ impl Standing {
 }
 
 /// Those of two paces that are in force, each with the time the cost takes at it.
-fn priced<'a>(ios: &'a Pace, bytes: &'a Pace, cost: IoCost) -> impl Iterator<Item = (&'a Pace, Ticks)> {
-    let by_ios = Some(ios.rate()).filter(|rate| *rate > 0).map(|rate| (ios, time_of_ios(cost, rate)));
-    let by_bytes = Some(bytes.rate()).filter(|rate| *rate > 0);
+fn priced<'a, P: AsRef<Pace>>(
+    ios: &'a P,
+    bytes: &'a P,
+    cost: IoCost,
+) -> impl Iterator<Item = (&'a P, Ticks)> {
+    let in_force = |pace: &P| Some(pace.as_ref().rate()).filter(|rate| *rate > 0);
+    let (by_ios, by_bytes) = (in_force(ios), in_force(bytes));
+    let by_ios = by_ios.map(|rate| (ios, time_of_ios(cost, rate)));
     by_ios.into_iter().chain(by_bytes.map(|rate| (bytes, time_of(u128::from(cost.bytes), rate))))
 }
 

@@ -117,7 +117,7 @@ impl IoInterval {
     /// The ledger's rows, by tenant, of the interval from `from` to `to`, once all workers have closed it. Call it for each interval in
     /// turn: it takes the shared times. Promises are those in force at its end.
     pub fn judge(self, volume: &IoMeterVolume, from: Nanos, to: Nanos) -> Vec<IoRow> {
-        let cause = self.cause(volume, to - from, to);
+        let cause = self.cause(volume, from, to);
         let judge = |(tenant, usage)| judge_tenant(volume, tenant, usage, cause, (from, to));
         let mut rows: Vec<IoRow> = self.usages.into_iter().map(judge).collect();
         rows.sort_by_key(|row| row.ledger.tenant);
@@ -125,7 +125,8 @@ impl IoInterval {
     }
 
     /// Why somebody's promise was broken, if somebody's was.
-    fn cause(&self, volume: &IoMeterVolume, length: Nanos, end: Nanos) -> Cause {
+    fn cause(&self, volume: &IoMeterVolume, from: Nanos, end: Nanos) -> Cause {
+        let length = end - from;
         let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * u128::from(PARTS);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
             u128::from(usage.demanded(volume.standing(*tenant).reserved(), length).parts)
@@ -134,7 +135,7 @@ impl IoInterval {
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
             return Cause::Overbooked;
         }
-        let at_depth = volume.in_flight.take_time(volume.depth(), end);
+        let at_depth = volume.in_flight.take_time(volume.depth(), from, end);
         let expected = parts_of(volume.calibrated_iops(), at_depth) * u128::from(DEVICE_SLOW_PERCENT) / 100;
         if u128::from(self.completed_at_depth) < expected {
             return Cause::Device;
@@ -173,7 +174,7 @@ fn judge_tenant(
         given: whole(usage.given.parts as f64),
         missed,
         over: over(&standing, &usage, from, to),
-        active: standing.pending.take_time(1, to),
+        active: standing.pending.take_time(1, from, to),
         cause: (!is_kept).then_some(cause),
         delays: (reserved != Rates::default() || usage.delays.count() > 0).then(|| usage.delays.figures()),
         owed_micros: LedgerRow::price(resource, missed, standing.penalty_micros()),

@@ -43,6 +43,7 @@ pub use volume::{IoCapacity, IoMeterVolume};
 /// What is pending of a request, as they arrived.
 struct Pending {
     deadline: Ticks,
+    arrival: Ticks,
     cost: IoCost,
 }
 
@@ -103,7 +104,7 @@ impl IoMeter {
         let deadline = lane.standing.next_deadline(cost, ticks(now));
         // The shared deadlines are shifted too.
         let deadline = unshifted(deadline, lane.shift);
-        self.pending.push(&mut lane.pending, Pending { deadline, cost });
+        self.pending.push(&mut lane.pending, Pending { deadline, arrival: ticks(now), cost });
         lane.requests += 1;
         lane.standing.pending.enter(1, now);
     }
@@ -116,7 +117,7 @@ impl IoMeter {
         let index = self.lane(tenant);
         self.follow_promise(index);
         let usage = self.open_usage(index, tenant, now);
-        let deadline = self.meet_deadlines(index, cost);
+        let met = self.meet_deadlines(index, cost);
         let lane = &mut self.lanes[index];
         assert!(lane.requests > 0, "what is issued has arrived");
         lane.requests -= 1;
@@ -124,20 +125,21 @@ impl IoMeter {
         let usage = &mut self.usages[usage];
         usage.given += cost;
         usage.requests += 1;
-        if deadline != NO_DEADLINE {
+        if let Some((deadline, _)) = met.filter(|(deadline, _)| *deadline != NO_DEADLINE) {
             let deadline = deadline.saturating_add_signed(lane.shift).max(lane.standing.opening().at());
             usage.delays.record(nanos(ticks(now).saturating_sub(deadline)));
         }
-        lane.standing.count_issued(cost, now);
+        let arrival = met.map_or(ticks(now), |(_, arrival)| arrival);
+        lane.standing.count_issued(cost, arrival, now);
     }
 
-    /// Takes so many I/Os off the front of what is pending and returns the deadline of the first of them.
-    fn meet_deadlines(&mut self, index: usize, cost: IoCost) -> Ticks {
+    /// Takes so many I/Os off the front of what is pending and returns the deadline of the first of them and when it arrived.
+    fn meet_deadlines(&mut self, index: usize, cost: IoCost) -> Option<(Ticks, Ticks)> {
         let lane = &mut self.lanes[index];
         let mut left = cost;
         let mut first = None;
         while let Some(front) = self.pending.first(&lane.pending) {
-            first.get_or_insert(front.deadline);
+            first.get_or_insert((front.deadline, front.arrival));
             if front.cost.parts > left.parts {
                 break;
             }
@@ -152,7 +154,7 @@ impl IoMeter {
                 false
             });
         }
-        first.unwrap_or(NO_DEADLINE)
+        first
     }
 
     /// A request that had arrived will not be issued: nobody waits for it any more.
@@ -234,19 +236,16 @@ impl IoMeter {
             if let Some(missed) = first_missed {
                 usage.delays.note_lasting(nanos(ticks(end) - missed));
             }
-            if let Some(due) = first_due {
-                let late = ticks(end) - due;
-                lane.shift += late.cast_signed();
-                lane.standing.postpone(late, end);
-            } else if let Some(due) = first_later
-                // What waits on other workers has its place among these deadlines.
-                && lane.standing.pending.count() == u64::from(lane.requests)
-            {
-                let lead = lane.standing.lead(due, ticks(end));
-                if lead > 0 {
-                    lane.shift -= lead.cast_signed();
-                    lane.standing.bring_forward(lead, end);
-                }
+            // What waits on other workers has its place among these deadlines.
+            let is_alone = lane.standing.pending.count() == u64::from(lane.requests);
+            let by = match (first_due, first_later.filter(|_| is_alone)) {
+                (Some(due), _) => (ticks(end) - due).cast_signed(),
+                (None, Some(due)) => -lane.standing.lead(due, ticks(end)).cast_signed(),
+                (None, None) => 0,
+            };
+            if by != 0 {
+                lane.shift += by;
+                lane.standing.shift(by, end);
             }
             lane.standing.note_end(end);
             interval.add(tenant, usage);

@@ -44,17 +44,19 @@ impl Occupancy {
         self.0.load(Ordering::Relaxed) & COUNT_MASK
     }
 
-    /// The time since the last call for which the count was at the threshold or above.
-    pub(super) fn take_time(&self, threshold: u64, until: Nanos) -> Nanos {
-        let mut taken = 0;
+    /// The time from `from`, that of the last call, until `until` for which the count was at the threshold or above. What was told of
+    /// a later time is left for the next call.
+    pub(super) fn take_time(&self, threshold: u64, from: Nanos, until: Nanos) -> Nanos {
+        let (mut taken, most) = (0, (until - from).0.div_ceil(STEP));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
             let (count, sum) = (word & COUNT_MASK, word >> COUNT_BITS);
             let until = if count >= threshold { until.0 / STEP } else { 0 };
             taken = sum.wrapping_add(until) & (u64::MAX >> COUNT_BITS);
-            Some(0u64.wrapping_sub(until) << COUNT_BITS | count)
+            let left = if is_negative(taken) { 0 } else { taken.saturating_sub(most) };
+            Some(left.wrapping_sub(until) << COUNT_BITS | count)
         });
         // A time that would be negative: the interval was closed a moment before a crossing was told.
-        if taken > u64::MAX >> (COUNT_BITS + 1) { Nanos(0) } else { Nanos(taken * STEP) }
+        if is_negative(taken) { Nanos(0) } else { Nanos(taken.min(most) * STEP).min(until - from) }
     }
 
     fn change(&self, step: impl Fn(u64) -> (u64, bool, bool), now: Nanos) -> u64 {
@@ -74,6 +76,10 @@ impl Occupancy {
     }
 }
 
+fn is_negative(time: u64) -> bool {
+    time > u64::MAX >> (COUNT_BITS + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,13 +90,25 @@ mod tests {
         let ms = Nanos::from_millis;
         let about = |time: Nanos, wanted: u64| assert!(time.0.abs_diff(ms(wanted).0) <= 2 * STEP, "{time:?}");
         occupancy.enter(2, ms(10));
-        about(occupancy.take_time(2, ms(20)), 0);
+        about(occupancy.take_time(2, ms(0), ms(20)), 0);
         occupancy.enter(2, ms(30));
-        about(occupancy.take_time(2, ms(45)), 15);
+        about(occupancy.take_time(2, ms(20), ms(45)), 15);
         occupancy.enter(2, ms(50));
         occupancy.leave(2, ms(60));
         occupancy.leave(2, ms(65));
-        about(occupancy.take_time(2, ms(100)), 20);
-        about(occupancy.take_time(2, ms(200)), 0);
+        about(occupancy.take_time(2, ms(45), ms(100)), 20);
+        about(occupancy.take_time(2, ms(100), ms(200)), 0);
+    }
+
+    #[test]
+    fn an_interval_has_no_more_time_than_it_is_long() {
+        let occupancy = Occupancy::default();
+        let ms = Nanos::from_millis;
+        occupancy.enter(1, ms(0));
+        occupancy.leave(1, ms(1066));
+        // Asked late: the end came after the interval's.
+        assert_eq!(occupancy.take_time(1, ms(0), ms(1000)), ms(1000));
+        let next = occupancy.take_time(1, ms(1000), ms(2000));
+        assert!(next.0.abs_diff(ms(66).0) <= 2 * STEP, "{next:?}");
     }
 }

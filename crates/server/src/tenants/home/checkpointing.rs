@@ -3,10 +3,10 @@
 use std::task::{Poll, Waker};
 
 use base::{ByteCount, SqlError, SqlResult, SqlState};
+use governor::AwaitedFor;
 use storage::Hurry;
 
 use super::Home;
-use crate::executor::io_makes_room;
 use crate::tenants::checkpoints::Begun;
 
 impl Home {
@@ -52,6 +52,8 @@ impl Home {
             let began = env::now();
             if state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0) {
                 state.checkpointed_at = began;
+                // The root has all commits, and records of an earlier start may not know it.
+                state.log.writer().release_through(self.id, tenant.committed());
                 return Ok(None);
             }
             let (commit, wait_for) = (tenant.committed(), tenant.newest_pending());
@@ -91,9 +93,12 @@ impl Home {
         self.cell.with(|state| state.hurry.iter().for_each(Hurry::ask));
     }
 
-    /// Whether others wait for the room that its checkpoint makes: then it is not held by the tenant's limits. At home only.
-    pub(in crate::tenants) fn set_makes_room(&self, makes_room: bool) {
-        io_makes_room(self.id, self.data_volume, makes_room);
+    /// Says whether others wait for the tenant's upkeep, its checkpoint and the replay before it, for one thing: while they do for anything, no
+    /// limit of the tenant's holds that. The end of a checkpoint takes it back: who still waits says so again. From any thread.
+    pub(in crate::tenants) fn set_awaited(&self, awaited_for: AwaitedFor, is_awaited: bool) {
+        if let Some(shared) = self.shared_if_running() {
+            shared.volumes.set_awaited(self.data_volume, self.id, awaited_for, is_awaited);
+        }
     }
 
     /// Whether a checkpoint is under way. At home only.

@@ -1,9 +1,9 @@
 //! What the administrator is told when more is reserved than there is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use base::{ByteCount, Severity, SqlError, SqlState, TenantId, VolumeNo};
+use base::{ByteCount, Severity, SqlError, SqlState, VolumeNo};
 use governor::{MilliCores, Promise};
 
 use super::super::SYSTEM_TENANT;
@@ -35,37 +35,37 @@ impl Grown {
         self.io.insert(volume);
     }
 
-    /// The warnings for what is overbooked and was not, or not as much. Looks at all tenants if anything has grown.
+    /// The warnings for what is overbooked and was not, or not as much.
     pub(super) fn warnings(&self, shared: &Shared) -> Vec<SqlError> {
         if *self == Grown::default() {
             return Vec::new();
         }
-        let sums = Reserved::of(shared);
+        let sums = shared.tenants.reserved();
         let cores = u64::from(1000 * shared.workers.len() as u32);
         let mut warnings = Vec::new();
-        if self.cpu && sums.cpu > cores {
+        if self.cpu && sums.cpu() > cores {
             let of_system = format!(
                 "{} of them {} of tenant \"{SYSTEM_TENANT}\".",
-                Cores(sums.system_cpu),
-                if sums.system_cpu == 1000 { "is" } else { "are" }
+                Cores(sums.system_cpu()),
+                if sums.system_cpu() == 1000 { "is" } else { "are" }
             );
-            let (reserved, there) = (Cores(sums.cpu), Cores(cores));
+            let (reserved, there) = (Cores(sums.cpu()), Cores(cores));
             let message = format!("processor time is overbooked: {reserved} of {there} cores are reserved");
             warnings.push(warning(message).with_detail(of_system));
         }
         let budget = shared.config.memory;
-        if self.memory && sums.memory > budget.0 {
-            let reserved = ByteCount(sums.memory);
+        if self.memory && sums.memory() > budget.0 {
+            let reserved = ByteCount(sums.memory());
             warnings.push(warning(format!("memory is overbooked: {reserved} of {budget} are reserved")));
         }
         let capacity = shared.work_memory.capacity();
-        if self.work_memory && sums.work_memory > capacity.0 {
-            let reserved = ByteCount(sums.work_memory);
+        if self.work_memory && sums.work_memory() > capacity.0 {
+            let reserved = ByteCount(sums.work_memory());
             let message = format!("working memory is overbooked: {reserved} of {capacity} are reserved");
             warnings.push(warning(message));
         }
         for volume in shared.volumes.list().iter().filter(|volume| self.io.contains(&volume.number)) {
-            let reserved = sums.on(volume.number).iops;
+            let reserved = sums.iops(volume.number);
             if let Some(there) = volume.capacity().filter(|there| reserved > *there) {
                 let name = &volume.name;
                 let message = format!(
@@ -97,52 +97,6 @@ impl fmt::Display for Cores {
 fn volumes_of(shared: &Shared, volume: &str) -> [VolumeNo; 2] {
     let of_log = shared.config.log_volume();
     [shared.config.volume_no(volume).unwrap_or(of_log), of_log]
-}
-
-/// What all tenants have reserved together.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Reserved {
-    /// In thousandths of a core.
-    pub(crate) cpu: u64,
-    system_cpu: u64,
-    pub(crate) memory: u64,
-    pub(crate) work_memory: u64,
-    io: BTreeMap<VolumeNo, ReservedIo>,
-}
-
-/// On one volume, each second.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct ReservedIo {
-    pub(crate) iops: u64,
-    pub(crate) bandwidth: u64,
-}
-
-impl Reserved {
-    pub(crate) fn of(shared: &Shared) -> Reserved {
-        let mut sums = Reserved::default();
-        for (_, entry) in shared.tenants.list() {
-            entry.with_row(|row| {
-                let promise = &row.promise;
-                let cpu = u64::from(promise.cpu.reserved.0);
-                sums.cpu += cpu;
-                if entry.id == TenantId::SYSTEM {
-                    sums.system_cpu = cpu;
-                }
-                sums.memory = sums.memory.saturating_add(promise.memory.memory.0);
-                sums.work_memory = sums.work_memory.saturating_add(promise.memory.work_memory.0);
-                for volume in BTreeSet::from(volumes_of(shared, &row.volume)) {
-                    let io = sums.io.entry(volume).or_default();
-                    io.iops = io.iops.saturating_add(promise.io.iops);
-                    io.bandwidth = io.bandwidth.saturating_add(promise.io.bandwidth.0);
-                }
-            });
-        }
-        sums
-    }
-
-    pub(crate) fn on(&self, volume: VolumeNo) -> ReservedIo {
-        self.io.get(&volume).copied().unwrap_or_default()
-    }
 }
 
 #[cfg(test)]

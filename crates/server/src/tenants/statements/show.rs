@@ -6,7 +6,7 @@ use sql::session::{Field, HostOutcome, HostStatement};
 use types::{Datum, PgType, Row, TypeMod};
 
 use super::super::RuleFigures;
-use super::overbooking::{Cores, Reserved};
+use super::overbooking::Cores;
 use crate::calibration::VolumeCalibration;
 use crate::shared::Shared;
 
@@ -161,14 +161,14 @@ fn rule_row(figures: &RuleFigures, tenant: Datum) -> Row {
 }
 
 pub(super) fn server(shared: &Shared) -> Vec<Row> {
-    let (options, sums) = (shared.policy.get(), Reserved::of(shared));
+    let (options, sums) = (shared.policy.get(), shared.tenants.reserved());
     let mut row: Row = ServerKey::ALL.iter().map(|&key| Datum::Text(options.get(key).into())).collect();
     row.push(Datum::Int4(shared.workers.len() as i32));
-    row.push(Datum::Text(Cores(sums.cpu).to_string().into()));
+    row.push(Datum::Text(Cores(sums.cpu()).to_string().into()));
     row.push(Datum::Text(shared.config.memory.to_string().into()));
-    row.push(Datum::Text(ByteCount(sums.memory).to_string().into()));
+    row.push(Datum::Text(ByteCount(sums.memory()).to_string().into()));
     row.push(Datum::Text(shared.work_memory.capacity().to_string().into()));
-    row.push(Datum::Text(ByteCount(sums.work_memory).to_string().into()));
+    row.push(Datum::Text(ByteCount(sums.work_memory()).to_string().into()));
     vec![row]
 }
 
@@ -194,17 +194,17 @@ fn calibration_of(volume: &VolumeCalibration, now: i64) -> Vec<Datum> {
 }
 
 pub(super) fn volumes(shared: &Shared) -> Vec<Row> {
-    let sums = Reserved::of(shared);
+    let sums = shared.tenants.reserved();
     let mut rows = Vec::new();
     for volume in shared.volumes.list() {
-        let (options, reserved) = (volume.options(), sums.on(volume.number));
+        let options = volume.options();
         let mut row: Row = vec![
             Datum::Text(volume.name.as_str().into()),
             Datum::Text(volume.path.display().to_string().into()),
         ];
         row.extend(VolumeKey::ALL.iter().map(|&key| Datum::Text(options.get(key).into())));
-        row.push(Datum::Int8(reserved.iops as i64));
-        row.push(Datum::Text(ByteCount(reserved.bandwidth).to_string().into()));
+        row.push(Datum::Int8(i64::try_from(sums.iops(volume.number)).unwrap_or(i64::MAX)));
+        row.push(Datum::Text(ByteCount(sums.bandwidth(volume.number)).to_string().into()));
         row.extend(calibration_of(&volume.calibration, shared.env.clock.unix_micros()));
         rows.push(row);
     }

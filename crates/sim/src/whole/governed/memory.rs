@@ -2,14 +2,13 @@
 //! change more than there is.
 //!
 //! The promises fit the memory. Of every interval that was judged from a while after the promise on: what the tenant read beyond a
-//! cache of its own is a twentieth at most of what that would have spared it. And memory is full all the while, so that it is short.
+//! cache of its own is a twentieth at most of what that would have spared it. And memory is short: as many pages have to leave it meanwhile as are promised at least.
 
 use base::{ByteCount, Nanos, TenantId};
 use env::sim::{Latency, Speeds};
-use futures::future::join_all;
 use governor::{LedgerRow, Resource};
 
-use super::load::{Load, client};
+use super::load::{Load, READ, WRITE, clients, table_of, work};
 use super::{Kept, SETTLING, Stage};
 use crate::{Dice, Stop, require};
 
@@ -29,8 +28,6 @@ const ROWS_A_PAGE: u64 = 2;
 const ROWS_GREEDY: u64 = 1_200;
 /// Of what a cache of its own would have spared a tenant.
 const EXCESS_PART: u64 = 20;
-const READ: &str = "select n from t where n = $1::int4";
-const WRITE: &str = "update t set m = m + 1 where n = $1::int4";
 
 /// Which rows a tenant reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,40 +97,36 @@ impl<'a> Run<'a> {
         // Far clients, so that there are not more statements than it takes.
         let network = Latency { min: Nanos::from_micros(300), max: Nanos::from_micros(900) };
         world.set_speeds(Speeds { network, ..world.speeds() });
-        let began = world.now();
+        let (began, evicted_before) = (world.now(), server.memory().eviction_time());
         env::block_on(&env, self.work(began + WORK))?;
-        let ended = world.now();
-        let resident = server.memory().resident();
+        let (ended, evicted) =
+            (world.now(), server.memory().eviction_time().0.wrapping_sub(evicted_before.0));
         env::block_on(&env, env::sleep(SETTLING));
         let rows = server.ledger();
         stage.end(server)?;
-        require!(resident.0 * 10 >= MEMORY.0 * 8, "{resident:?} of {MEMORY:?}: memory was never short");
+        let least = PROMISED_MIN.0 / base::limits::PAGE_SIZE as u64;
+        require!(
+            u64::from(evicted) >= least,
+            "{evicted} pages left memory: it was never short of {:?}",
+            self.tenants
+        );
         self.judge(&rows, began + GRACE, ended)
     }
 
     async fn found(&mut self) -> Result<(), Stop> {
-        for tenant in &self.tenants {
-            let mut script = vec!["create table t (n int primary key, m int not null, pad text)".to_owned()];
-            let numbers: Vec<u64> = (0..tenant.rows).collect();
-            script.extend(numbers.chunks(20).map(|some| {
-                let rows: Vec<String> = some.iter().map(|n| format!("({n}, 0, repeat('x', 3000))")).collect();
-                format!("insert into t values {}", rows.join(", "))
-            }));
-            self.stage.found(&tenant.name, &format!("memory = {}", tenant.promised.0), &script).await?;
-        }
-        let shown = self.stage.shown().await?;
-        for tenant in &mut self.tenants {
-            tenant.id = shown[&tenant.name].0;
-        }
+        let promise = |tenant: &Tenant| format!("memory = {}", tenant.promised.0);
+        let found = self.tenants.iter().map(|tenant| (&*tenant.name, promise(tenant), table_of(tenant.rows)));
+        let found: Vec<_> = found.collect();
+        let ids = self.stage.found(&found).await?;
+        self.tenants.iter_mut().zip(ids).for_each(|(tenant, id)| tenant.id = id);
         Ok(())
     }
 
     async fn work(&self, end: Nanos) -> Result<(), Stop> {
-        let mut clients = Vec::new();
-        for tenant in &self.tenants {
-            clients.extend((0..tenant.clients).map(|n| {
+        let clients = self.tenants.iter().flat_map(|tenant| {
+            let next = move |n| {
                 let mut at = tenant.rows * n / tenant.clients;
-                let next = move || {
+                move || {
                     at += 1;
                     let row = match tenant.pattern {
                         Pattern::Random => self.dice.below(tenant.rows),
@@ -143,12 +136,11 @@ impl<'a> Run<'a> {
                     };
                     let sql = if self.dice.percent(tenant.writes) { WRITE } else { READ };
                     (sql, row.to_string())
-                };
-                let busy = Load::Busy(tenant.clients);
-                client(self.stage, &self.dice, &tenant.name, busy, end, next)
-            }));
-        }
-        join_all(clients).await.into_iter().collect()
+                }
+            };
+            clients(self.stage, &self.dice, &tenant.name, Load::Busy(tenant.clients), end, next)
+        });
+        work(self.stage, clients.collect(), None).await
     }
 
     fn judge(&self, rows: &[LedgerRow], from: Nanos, to: Nanos) -> Result<Kept, Stop> {

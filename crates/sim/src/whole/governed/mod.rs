@@ -8,6 +8,8 @@ mod io;
 mod load;
 mod memory;
 mod processor;
+mod room;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,6 +35,10 @@ pub enum Promised {
     Processor,
     Io,
     Memory,
+    /// That what a tenant's statements hold is in nobody else's way.
+    Room,
+    /// That nobody's upkeep waits for another one's limits.
+    Upkeep,
 }
 
 /// A seed's world.
@@ -91,6 +97,8 @@ impl Governed {
                 Promised::Processor => processor::Run::new(&stage).run(),
                 Promised::Io => io::Run::new(&stage).run(),
                 Promised::Memory => memory::Run::new(&stage).run(),
+                Promised::Room => room::Run::new(&stage).run(),
+                Promised::Upkeep => upkeep::Run::new(&stage).run(),
             }?;
             Ok(())
         });
@@ -147,14 +155,18 @@ impl Stage<'_> {
         client.script(sql, &[]).await.map(|answer| answer.rows).map_err(surely)
     }
 
-    /// Makes a tenant and what it has.
-    async fn found(&self, name: &str, options: &str, script: &[String]) -> Result<(), Stop> {
-        self.administer(&format!("create tenant {name} with ({options}) owner owner password 'pw'")).await?;
-        let mut owner = self.owner(name);
-        for sql in script {
-            owner.script(sql, &[]).await.map_err(surely)?;
+    /// Makes tenants by their names and options, each with what its script makes. Returns their ids.
+    async fn found(&self, tenants: &[(&str, String, Vec<String>)]) -> Result<Vec<TenantId>, Stop> {
+        for (name, options, script) in tenants {
+            self.administer(&format!("create tenant {name} with ({options}) owner owner password 'pw'"))
+                .await?;
+            let mut owner = self.owner(name);
+            for sql in script {
+                owner.script(sql, &[]).await.map_err(surely)?;
+            }
         }
-        Ok(())
+        let shown = self.shown().await?;
+        Ok(tenants.iter().map(|(name, ..)| shown[*name].0).collect())
     }
 
     /// From here on promises count, unless this is the canary's world.

@@ -13,10 +13,9 @@ use std::collections::BTreeMap;
 
 use base::{Nanos, TenantId};
 use env::sim::{Latency, Speeds};
-use futures::future::join_all;
 use governor::{LedgerRow, Resource};
 
-use super::load::{Load, client};
+use super::load::{Load, READ, clients, work};
 use super::{Kept, SECOND, SETTLING, Stage};
 use crate::{Dice, Stop, require};
 
@@ -28,7 +27,6 @@ const HALF: Nanos = Nanos::from_millis(3_200);
 const TICKS_A_POLL: u64 = 3;
 /// What a limit lets through at once: what it comes to in so long.
 const BURST: Nanos = Nanos::from_millis(20);
-const QUERY: &str = "select n from t where n = $1::int4";
 
 #[derive(Clone, Debug)]
 struct Tenant {
@@ -98,16 +96,16 @@ impl<'a> Run<'a> {
     }
 
     async fn found(&mut self) -> Result<(), Stop> {
-        let table = ["create table t (n int primary key); insert into t values (1)".to_owned()];
-        for Tenant { name, reserved, max, .. } in &self.tenants {
+        let table = "create table t (n int primary key); insert into t values (1)";
+        let options = |Tenant { reserved, max, .. }: &Tenant| {
             let max = max.filter(|max| *max < 1_000).map(|max| format!(", cpu_max = '0.{max:03}'"));
-            let options = format!("cpu = '0.{reserved:03}'{}", max.unwrap_or_default());
-            self.stage.found(name, &options, &table).await?;
-        }
-        let shown = self.stage.shown().await?;
-        for tenant in &mut self.tenants {
-            tenant.id = shown[&tenant.name].0;
-        }
+            format!("cpu = '0.{reserved:03}'{}", max.unwrap_or_default())
+        };
+        let found =
+            self.tenants.iter().map(|tenant| (&*tenant.name, options(tenant), vec![table.to_owned()]));
+        let found: Vec<_> = found.collect();
+        let ids = self.stage.found(&found).await?;
+        self.tenants.iter_mut().zip(ids).for_each(|(tenant, id)| tenant.id = id);
         Ok(())
     }
 
@@ -117,25 +115,15 @@ impl<'a> Run<'a> {
 
     /// All clients, and the change in the middle.
     async fn work(&self, began: Nanos) -> Result<(), Stop> {
-        let end = began + HALF + HALF;
-        let mut clients = Vec::new();
-        for Tenant { name, load, .. } in &self.tenants {
-            let next = || (QUERY, "1".to_owned());
-            clients
-                .extend((0..load.clients()).map(|_| client(self.stage, &self.dice, name, *load, end, next)));
-        }
-        let alter = async {
-            env::sleep(HALF).await;
-            for tenant in &self.tenants {
-                let Some(reserved) = tenant.altered else { continue };
-                let alter = format!("alter tenant {} set (cpu = '0.{reserved:03}')", tenant.name);
-                self.stage.administer(&alter).await?;
-            }
-            Ok::<_, Stop>(())
+        let clients = self.tenants.iter().flat_map(|tenant| {
+            let next = |_| || (READ, "1".to_owned());
+            clients(self.stage, &self.dice, &tenant.name, tenant.load, began + HALF + HALF, next)
+        });
+        let alter = |tenant: &Tenant| {
+            let reserved = tenant.altered?;
+            Some((HALF, format!("alter tenant {} set (cpu = '0.{reserved:03}')", tenant.name)))
         };
-        let (clients, altered) = futures::join!(join_all(clients), alter);
-        altered?;
-        clients.into_iter().collect()
+        work(self.stage, clients.collect(), self.tenants.iter().find_map(alter)).await
     }
 
     fn judge(

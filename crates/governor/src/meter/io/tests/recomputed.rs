@@ -30,7 +30,8 @@ fn time(parts: u64, iops: u64) -> u128 {
 fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
     let ticks = |at: Nanos| u128::from(at.0) * 64;
     let mut seconds = vec![Expected::default()];
-    let mut deadlines: VecDeque<(u128, u64)> = VecDeque::new();
+    // When due, of how many parts, when it arrived.
+    let mut deadlines: VecDeque<(u128, u64, u128)> = VecDeque::new();
     let (mut next_due, mut next_open) = (0u128, 0u128);
     // The largest request of this second, and of the last one with any.
     let mut reach = [0u128; 2];
@@ -54,7 +55,7 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
             if event.what == What::Arrived {
                 pending += 1;
                 let due = if promise.iops == 0 { u128::MAX } else { next_due.max(now) };
-                deadlines.push_back((due, event.cost.parts));
+                deadlines.push_back((due, event.cost.parts, now));
                 if promise.iops > 0 {
                     let takes = time(event.cost.parts, promise.iops);
                     reach[0] = reach[0].max(takes);
@@ -64,7 +65,7 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
             }
             pending -= 1;
             // So many I/Os of those that arrived first, be they of one request or of several.
-            let (due, mut left) = (deadlines[0].0, event.cost.parts);
+            let (mut left, (due, _, arrived)) = (event.cost.parts, deadlines[0]);
             while left > 0 {
                 let front = &mut deadlines[0];
                 let met = left.min(front.1);
@@ -82,7 +83,9 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
                 row.delay_max = row.delay_max.max((now.saturating_sub(due) / 64) as u64);
             }
             if let Some(max) = promise.iops_max {
-                let (floor, time) = (now.saturating_sub(640_000_000), time(event.cost.parts, max));
+                // Time without a request is not made up for.
+                let (floor, time) =
+                    (arrived.max(now.saturating_sub(640_000_000)), time(event.cost.parts, max));
                 let end = (now + 64_000_000_000).max(floor + time);
                 next_open = next_open.max((next_open.max(floor) + time).min(end));
             }
@@ -94,8 +97,8 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         // What is due by now, by the promise and by the limit, and still here.
         let (end, mut open) = (ticks(end), next_open);
         let is_late = |due: u128| due != u128::MAX && due + ticks(TICK) < end;
-        let first = deadlines.front().map_or(u128::MAX, |(due, _)| *due);
-        for (due, parts) in deadlines.iter().take_while(|(due, _)| is_late(*due)) {
+        let first = deadlines.front().map_or(u128::MAX, |(due, ..)| *due);
+        for (due, parts, _) in deadlines.iter().take_while(|(due, ..)| is_late(*due)) {
             let due = (*due).max(open);
             if !is_late(due) {
                 break;
@@ -106,11 +109,11 @@ fn recompute(trace: &[Trace], promise: &IoPromise) -> Vec<Expected> {
         }
         row.demanded = (row.given + row.missed).min(promise.iops << 16);
         if is_late(first) {
-            deadlines.iter_mut().for_each(|(due, _)| *due += end - first);
+            deadlines.iter_mut().for_each(|(due, ..)| *due += end - first);
             next_due += end - first;
         } else if first != u128::MAX && first > end + reach[0].max(reach[1]) {
             let lead = first - (end + reach[0].max(reach[1]));
-            deadlines.iter_mut().for_each(|(due, _)| *due -= lead);
+            deadlines.iter_mut().for_each(|(due, ..)| *due -= lead);
             next_due -= lead;
         }
         if row.seen {

@@ -3,7 +3,7 @@
 use base::{ByteCount, Nanos};
 
 use super::super::{IoInterval, IoMeter, IoMeterVolume, IoRow};
-use crate::fixture::{TICK, tenant_id};
+use crate::fixture::{Arrivals, DevicePlan, TICK, TenantPlan, World, tenant_id};
 use crate::io::IoCost;
 use crate::meter::{Cause, Resource};
 use crate::promise::{IoPromise, IoPromiseKind};
@@ -81,4 +81,25 @@ fn over_is_what_went_beyond_the_limit_where_it_is_known() {
         volume.set_promise(tenant_id(0), &limited(40), 0, Nanos::from_millis(900));
     };
     assert_eq!(second(&limited(60), PAGE, 50, changed).ledger.over, 0, "most of the time it was 60");
+}
+
+#[test]
+fn what_its_own_limit_holds_is_no_fault_of_the_servers() {
+    // More promised than its limit lets through; twenty at once, ever so often.
+    let promise = IoPromise { iops: 400, iops_max: Some(100), ..IoPromise::default() };
+    let plan = TenantPlan {
+        promise,
+        penalty: 0,
+        arrivals: Arrivals::Burst { count: 20, every: Nanos::from_millis(450) },
+        active: (Nanos(0), Nanos::from_secs(5)),
+        bytes_max: PAGE.0,
+        worker: Some(0),
+    };
+    let mut world = World::new(3, 1, DevicePlan::steady(4, 10_000), vec![plan]);
+    world.run_until(Nanos::from_secs(4));
+    let rows: Vec<_> = world.rows.iter().flatten().collect();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert!(row.average_kept && row.each_kept, "{:?}", row.ledger);
+    }
 }

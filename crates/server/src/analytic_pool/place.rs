@@ -1,0 +1,89 @@
+//! A query's place among those that advance, which others have while its client does not read.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use base::{Nanos, TenantId};
+
+use super::channel::Channel;
+use super::turns::Parked;
+use super::{Queue, lock};
+
+/// How often a thread that waits for a place looks whether anybody still wants the result.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a query keeps its place while its client does not read and others want one, where too many have left theirs for that.
+const KEPT_MAX: Nanos = Nanos::from_secs(10);
+
+/// Of the query that the calling thread runs.
+pub(super) struct Place<'a> {
+    queue: &'a Arc<Queue>,
+    tenant: TenantId,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(queue: &'a Arc<Queue>, tenant: TenantId) -> Place<'a> {
+        Place { queue, tenant }
+    }
+
+    /// Waits until the session has taken an event. The place is others' meanwhile, and is waited for after that. False if the query is to end:
+    /// more than may have left their places for this, and others wait for one.
+    pub(super) fn while_client_reads(&self, events: &Channel) -> bool {
+        if !self.leave() {
+            return self.keep(events);
+        }
+        events.await_room(None);
+        let began = self.queue.env.now();
+        self.come_back(events);
+        events.end_wait(self.queue.env.now() - began);
+        true
+    }
+
+    fn leave(&self) -> bool {
+        let mut waiting = lock(&self.queue.waiting);
+        if waiting.jobs.park(self.tenant) == Parked::TooMany {
+            return false;
+        }
+        waiting.tell_wanted(&self.queue.worker, self.tenant);
+        let needs_thread = waiting.needs_thread();
+        drop(waiting);
+        self.queue.freed.notify_all();
+        self.queue.changed.notify_one();
+        if needs_thread && let Err(error) = self.queue.start_thread() {
+            tracing::warn!(%error, "queries wait for another one's thread");
+        }
+        true
+    }
+
+    fn keep(&self, events: &Channel) -> bool {
+        let began = self.queue.env.now();
+        while !events.await_room(Some(LOOK)) {
+            let is_long = self.queue.env.now() - began > KEPT_MAX;
+            if is_long && lock(&self.queue.waiting).jobs.are_kept_waiting() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has the place again, at once if nobody wants the result: then the query ends.
+    fn come_back(&self, events: &Channel) {
+        let mut waiting = lock(&self.queue.waiting);
+        waiting.jobs.ask_back(self.tenant);
+        waiting.tell_wanted(&self.queue.worker, self.tenant);
+        while !waiting.jobs.come_back(self.tenant, events.is_given_up()) {
+            let waited = self.queue.freed.wait_timeout(waiting, LOOK);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        waiting.tell_wanted(&self.queue.worker, self.tenant);
+    }
+
+    /// The query has ended.
+    pub(super) fn end(self) {
+        let mut waiting = lock(&self.queue.waiting);
+        waiting.jobs.ended(self.tenant);
+        waiting.tell_wanted(&self.queue.worker, self.tenant);
+        drop(waiting);
+        self.queue.freed.notify_all();
+    }
+}

@@ -1,0 +1,131 @@
+//! Keeping the log short: its next segments ready, and the tenants checkpointed, or recovered, that keep it long.
+//!
+//! The log *waits* for a tenant, once all segments in use are longer than the limit and until they are an eighth shorter, while records of
+//! the tenant are in the oldest segments that have to go ([`storage::redo::LogDir::kept_beyond`]). All tenants of a log wait then: so no limit of the
+//! tenant's own holds what it takes, replay and checkpoint, and it is charged for that ([`AwaitedFor`]). Nobody is waited for here: a look
+//! begins what can be begun, and the next one finds what came of it.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use base::{ByteCount, Nanos, SqlResult, TenantId};
+use futures::future::select;
+use governor::AwaitedFor;
+
+use super::Home;
+use super::side_by_side::SideBySide;
+use crate::shared::Shared;
+
+/// Between two looks at the log, and between two tries with one tenant.
+const TICK: Nanos = Nanos::from_secs(1);
+
+/// Once over its limit, the log is too long until it is shorter than that by one part of so many.
+const SLACK_PART: u64 = 8;
+
+/// Keeps the log short and its next segments ready until the worker stops.
+pub(crate) async fn keep_log(shared: Arc<Shared>) {
+    let mut keeper = LogKeeper::default();
+    loop {
+        keeper.wait(&shared).await;
+        shared.reserves.iter().for_each(|reserve| reserve.restore());
+        let prepared = shared.log_dir.prepare_ahead().await;
+        keeper.look(&shared).await;
+        if let Err(error) = prepared {
+            if error.is_full_disk() && shared.log_reserve().release() {
+                continue;
+            }
+            tracing::warn!(%error, "log segments could not be made ready");
+            env::sleep(TICK).await;
+        }
+    }
+}
+
+/// Recovers the tenants that have redo of an earlier start, so that its segments become free.
+pub(crate) async fn recover_tails(shared: Arc<Shared>) {
+    let mut recoveries = SideBySide::default();
+    for (tenant, _) in shared.redo.tenants() {
+        if let Some(home) = home_of(&shared, tenant) {
+            recoveries.begin(tenant, || recover(home)).await;
+        }
+    }
+    recoveries.all_ended().await;
+}
+
+/// A tenant that the log waits for.
+struct Awaited {
+    home: Arc<Home>,
+    tried_at: Option<Nanos>,
+}
+
+#[derive(Default)]
+struct LogKeeper {
+    /// The log was longer than its limit, and is not shorter than it by enough yet.
+    is_over: bool,
+    awaited: BTreeMap<TenantId, Awaited>,
+    recoveries: SideBySide,
+}
+
+impl LogKeeper {
+    /// Until there is something to look at.
+    async fn wait(&mut self, shared: &Shared) {
+        let short = pin!(env::timeout_at(Some(env::now() + TICK), shared.log_dir.running_short()));
+        select(short, pin!(self.recoveries.ended())).await;
+    }
+
+    /// Has those checkpointed that the log waits for, as far as it can be begun now.
+    async fn look(&mut self, shared: &Arc<Shared>) {
+        let keepers = self.keepers(shared);
+        self.awaited.retain(|tenant, awaited| {
+            let is_awaited = keepers.contains(tenant);
+            if !is_awaited {
+                awaited.home.set_awaited(AwaitedFor::Log, false);
+            }
+            is_awaited
+        });
+        for tenant in keepers {
+            let Some(home) = home_of(shared, tenant) else { continue };
+            // Again where the end of a checkpoint that came too early for these records has taken it back.
+            home.set_awaited(AwaitedFor::Log, true);
+            let awaited = self.awaited.entry(tenant).or_insert(Awaited { home, tried_at: None });
+            let now = env::now();
+            let is_tried = awaited.tried_at.is_some_and(|at| now - at < TICK) || self.recoveries.has(tenant);
+            if !is_tried && self.recoveries.has_place() {
+                awaited.tried_at = Some(now);
+                let home = awaited.home.clone();
+                self.recoveries.begin(tenant, || recover(home)).await;
+            }
+        }
+    }
+
+    fn keepers(&mut self, shared: &Shared) -> Vec<TenantId> {
+        let limit = shared.config.log_limit;
+        let short = ByteCount(limit.0 - limit.0 / SLACK_PART);
+        let live = shared.log_dir.usage().live;
+        self.is_over = live > if self.is_over { short } else { limit };
+        if self.is_over { shared.log_dir.kept_beyond(short) } else { Vec::new() }
+    }
+}
+
+/// Whose records are in a log. `None` of a CREATE cut short, or a DROP whose records are still there: they are forgotten.
+fn home_of(shared: &Shared, tenant: TenantId) -> Option<Arc<Home>> {
+    let entry = shared.tenants.get(tenant);
+    if entry.is_none() {
+        shared.log_dir.forget(tenant);
+        shared.head_starts.forget(tenant);
+    }
+    entry.map(|entry| entry.home.clone())
+}
+
+/// Opens a tenant, which replays its redo, and checkpoints it. From any worker.
+async fn recover(home: Arc<Home>) {
+    let opened = home.clone();
+    let task = home.spawn(async move {
+        opened.open().await?;
+        opened.checkpoint_or_wait().await
+    });
+    let outcome: Option<SqlResult<()>> = task.await;
+    if let Some(Err(error)) = outcome {
+        tracing::error!(tenant = home.id().0, %error, "a tenant could not be recovered");
+    }
+}
