@@ -50,13 +50,15 @@ def main():
     parser = servers.parser(__doc__, tenants=200, seconds=3.0)
     parser.add_argument("--tenants", type=int, default=10_000)
     parser.add_argument("--connections", type=int, default=8, help="connections that create tenants")
+    parser.add_argument("--promise", default="cpu = 0.001, iops = 1, memory = '64kB'", help="of each tenant; empty for none")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long the idle server is watched")
     arguments = servers.parse(parser)
     with servers.folder("idle-tenants") as folder:
         server = servers.Rowhouse(folder)
         with servers.running(server):
             say(f"creating {arguments.tenants} tenants")
-            rate = create(server, arguments.tenants, arguments.connections)
+            options = f"with ({arguments.promise})" if arguments.promise else ""
+            rate = create(server, arguments.tenants, arguments.connections, options=options)
             say(f"  {rate:,.0f} tenants/s; stopping")
         with servers.running(server):
             server.kill()
@@ -70,7 +72,7 @@ def main():
         cpu, switches = idle(server, arguments.seconds)
         resident = servers.resident_kib(server.pid)
         server.stop()
-    result = {"tenants": arguments.tenants, "created_per_second": rate, "start_seconds": started,
+    result = {"tenants": arguments.tenants, "promise": arguments.promise, "created_per_second": rate, "start_seconds": started,
               "start_after_kill_seconds": after_kill, "idle_core_share": cpu, "idle_context_switches_per_second": switches,
               "resident_kib": resident}
     rows = [
@@ -81,7 +83,7 @@ def main():
         ["idle context switches", f"{switches:,.0f} /s", ""],
         ["resident", f"{resident / 1024:,.0f} MiB, {resident / arguments.tenants:.2f} KiB a tenant", ""],
     ]
-    servers.finish(arguments, result, servers.table([f"{arguments.tenants:,} idle tenants", "measured", "at most"], rows))
+    servers.finish(arguments, result, servers.table([f"{arguments.tenants:,} idle tenants with {arguments.promise or 'no promise'}", "measured", "at most"], rows))
 
 
 if __name__ == "__main__":

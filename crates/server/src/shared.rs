@@ -13,7 +13,7 @@ use storage::redo::{LogDir, LogWriter, RedoIndex};
 use crate::ServerConfig;
 use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
-use crate::executor::{TenantAccount, WorkerHandle};
+use crate::executor::{Spent, TenantAccount, Wait, WorkerHandle};
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger};
 use crate::pauses::Pauses;
@@ -126,6 +126,22 @@ impl Shared {
     /// What the workers have counted of a tenant, each for the time it was there: processor time, polls and waits.
     pub(crate) fn accounts_of(&self, tenant: TenantId) -> impl Iterator<Item = Arc<TenantAccount>> {
         self.workers.iter().filter_map(move |seat| seat.handle.account_if_known(tenant))
+    }
+
+    /// How a tenant's tasks spent their time, on all workers.
+    pub(crate) fn spent_by(&self, tenant: TenantId) -> Spent {
+        let mut spent = Spent::default();
+        for account in self.accounts_of(tenant) {
+            let add = |(time, count): &mut (Nanos, u64), (more, times): (Nanos, u64)| {
+                *time += more;
+                *count += times;
+            };
+            add(&mut spent.running, (account.used(), account.polls()));
+            for (sum, wait) in spent.waits.iter_mut().zip(Wait::ALL) {
+                add(sum, account.waited(wait));
+            }
+        }
+        spent
     }
 
     /// Charges the server's own tenant for processor time that a thread took which is no worker.

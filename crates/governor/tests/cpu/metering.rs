@@ -157,6 +157,31 @@ fn tenants_have_intervals_of_their_own() {
 }
 
 #[test]
+fn intervals_of_one_length_end_together() {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    let made_at = [0, 300 * MS, 600 * MS];
+    for (tenant, at) in (0..).zip(made_at) {
+        meters.set_terms(id(tenant), terms(100), Nanos(at));
+        feed.tasks(id(tenant), 1, Nanos(at));
+    }
+    let spans = |rows: &[LedgerRow]| rows.iter().map(|row| (row.from.0, row.to.0)).collect::<Vec<_>>();
+    assert_eq!(audit.next_end(), Some(Nanos(SECOND)));
+    // Late, and each interval as long as it was.
+    let late = SECOND + 20 * MS;
+    assert_eq!(spans(&collect(&mut audit, late)), [(0, late), (300 * MS, late)]);
+    assert_eq!(audit.next_end(), Some(Nanos(2 * SECOND)));
+    let rows = collect(&mut audit, 2 * SECOND);
+    assert_eq!(spans(&rows), [(late, 2 * SECOND), (late, 2 * SECOND), (600 * MS, 2 * SECOND)]);
+    assert!(
+        rows.iter().all(|row| row.demanded == (row.to - row.from).0 / 10),
+        "nothing is lost between them"
+    );
+    assert_eq!(audit.next_end(), Some(Nanos(3 * SECOND)));
+}
+
+#[test]
 fn a_changed_interval_is_that_of_what_is_under_way() {
     let meters = CpuMeters::new();
     let mut audit = CpuAudit::new(meters.clone(), 1, Nanos(0));
@@ -175,8 +200,8 @@ fn a_changed_interval_is_that_of_what_is_under_way() {
     assert_eq!(audit.next_end(), Some(Nanos(200 * MS)), "which has passed");
     let row = collect(&mut audit, SECOND + 100 * MS)[0];
     assert_eq!((row.tenant, row.from, row.demanded), (id(0), Nanos(0), 110 * MS));
-    assert_eq!(audit.next_end(), Some(Nanos(SECOND + 300 * MS)));
-    assert_eq!(collect(&mut audit, SECOND + 300 * MS)[0].demanded, 20 * MS);
+    assert_eq!(audit.next_end(), Some(Nanos(SECOND + 200 * MS)));
+    assert_eq!(collect(&mut audit, SECOND + 200 * MS)[0].demanded, 10 * MS);
 }
 
 #[test]

@@ -61,14 +61,15 @@ impl TenantFigures {
 
 /// Every chosen tenant's figures by name, then those of the others together, if there are any.
 pub(super) fn gather(shared: &Shared, chosen: &mut Chosen) -> Vec<TenantFigures> {
-    let of_ledger = shared.ledger.figures();
+    let totals = shared.ledger.totals();
     let mut all = FxHashMap::default();
     for (name, entry) in shared.tenants.list() {
         let (resident, pages) = entry.home.page_figures();
+        let spent = shared.spent_by(entry.id);
         let figures = TenantFigures {
             name,
-            cpu_seconds: shared.used_by(entry.id).as_secs_f64(),
-            ledger: of_ledger(entry.id),
+            cpu_seconds: spent.running.0.as_secs_f64(),
+            ledger: LedgerFigures { totals: totals(entry.id), waits: spent.waits },
             commits: entry.home.commits(),
             sessions: shared.sessions.count_of(entry.id),
             open: usize::from(entry.home.is_open()),

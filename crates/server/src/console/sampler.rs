@@ -284,7 +284,7 @@ impl Sampler {
         let metered = self.metered.get(&id).cloned().unwrap_or_default();
         let (name, promise) = entry.with_row(|row| (Arc::from(row.name.as_str()), row.promise.clone()));
         let before = self.before.entry(id).or_default();
-        let waits = before.waits_since(waited(shared, id), self.last);
+        let waits = before.waits_since(shared.spent_by(id).named().map(|(_, (time, _))| time), self.last);
         let io = (0..self.volumes).map(|volume| metered.io.get(volume).map_or(0.0, |of| of.given));
         TenantSample {
             id,
@@ -344,18 +344,6 @@ fn open_homes(shared: &Shared) -> FxHashMap<TenantId, Arc<Home>> {
         homes.insert(TenantId::SYSTEM, system.home.clone());
     }
     homes
-}
-
-/// Time its tasks ran, then waited by [`Wait`], since the server's start.
-fn waited(shared: &Shared, tenant: TenantId) -> [Nanos; 1 + Wait::ALL.len()] {
-    let mut waited = [Nanos(0); 1 + Wait::ALL.len()];
-    for account in shared.accounts_of(tenant) {
-        waited[0] += account.used();
-        for (at, wait) in Wait::ALL.into_iter().enumerate() {
-            waited[1 + at] += account.waited(wait).0;
-        }
-    }
-    waited
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use super::Console;
 use super::answer::{Answer, Refusal};
 use super::query::Query;
 use super::tenants::row_of;
-use crate::executor::Wait;
 use crate::session::POSTGRES_EPOCH_MICROS;
 use crate::shared::Shared;
 use crate::tenants::{Entry, administer, statements as administration};
@@ -75,18 +74,8 @@ fn options(entry: &Entry) -> Value {
 }
 
 fn waits(shared: &Shared, tenant: TenantId) -> Value {
-    let mut waits = vec![("running", Nanos(0), 0)];
-    waits.extend(Wait::ALL.map(|wait| (wait.as_str(), Nanos(0), 0)));
-    for account in shared.accounts_of(tenant) {
-        let each = Wait::ALL.into_iter().map(|wait| account.waited(wait));
-        let all = std::iter::once((account.used(), account.polls())).chain(each);
-        for ((_, time, count), (more, times)) in waits.iter_mut().zip(all) {
-            *time += more;
-            *count += times;
-        }
-    }
-    let json = |(wait, time, count): (&str, Nanos, u64)| json!({ "wait": wait, "seconds": time.as_secs_f64(), "count": count });
-    waits.into_iter().map(json).collect()
+    let json = |(wait, (time, count)): (&str, (Nanos, u64))| json!({ "wait": wait, "seconds": time.as_secs_f64(), "count": count });
+    shared.spent_by(tenant).named().into_iter().map(json).collect()
 }
 
 pub(super) async fn sessions(

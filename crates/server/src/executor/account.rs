@@ -68,6 +68,24 @@ impl Wait {
     }
 }
 
+/// How tasks spent their time since the server's start: for how long, and how often.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Spent {
+    pub running: (Nanos, u64),
+    /// By [`Wait`].
+    pub waits: [(Nanos, u64); Wait::ALL.len()],
+}
+
+impl Spent {
+    /// As `rowhouse.tenant_waits` names it: `running`, then the waits.
+    pub fn named(&self) -> [(&'static str, (Nanos, u64)); 1 + Wait::ALL.len()] {
+        std::array::from_fn(|at| match at {
+            0 => ("running", self.running),
+            wait => (Wait::ALL[wait - 1].as_str(), self.waits[wait - 1]),
+        })
+    }
+}
+
 /// Written by the worker's thread alone, read by any.
 #[derive(Default)]
 struct WaitTotals {

@@ -23,7 +23,7 @@ mod run_queues;
 mod task_use;
 mod worker;
 
-pub use account::{TenantAccount, Wait};
+pub use account::{Spent, TenantAccount, Wait};
 pub use background::Background;
 pub(crate) use governing::system_cpu;
 pub use governing::{CpuGoverning, Governing, Terms};

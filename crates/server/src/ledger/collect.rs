@@ -12,12 +12,11 @@ use governor::{
 };
 use rustc_hash::FxHashMap;
 
-use super::Totals;
 use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
-use super::published::{Known, Published};
+use super::published::{Account, Published};
 use crate::StartError;
-use crate::executor::{Governing, TenantAccount, Wait};
+use crate::executor::Governing;
 use crate::shared::Shared;
 use crate::tenants::Names;
 use crate::work_memory::WorkMemoryAudit;
@@ -28,8 +27,8 @@ const KEPT_FOR: Nanos = Nanos::from_secs(3600);
 /// Rows kept at most, some 40 MB: the oldest go first.
 const ROWS_MAX: usize = 250_000;
 
-/// Between two collections, at least, as a part of the metering interval: tenants' intervals end all at different times, and are that much
-/// longer at most.
+/// Between two collections, at least, as a part of the metering interval: the meters' intervals end at different times, and are that much longer
+/// at most.
 const PAUSE_MIN_PART: u64 = 10;
 
 /// Between two collections, at most: another metering interval is found in force by then.
@@ -91,7 +90,8 @@ struct Collector {
     work_memory: WorkMemoryAudit,
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
-    tenants: FxHashMap<TenantId, Account>,
+    /// Of each tenant that did anything and is there. Shared with what was published: one that changes is copied first.
+    tenants: FxHashMap<TenantId, Arc<Account>>,
     rollup: RollUp,
     /// `None` before it is opened, and if it cannot be written: the operator was told.
     history: Option<HistoryWriter>,
@@ -99,16 +99,6 @@ struct Collector {
     pause_min: Nanos,
     names: Arc<Names>,
     volumes: Arc<[String]>,
-}
-
-/// What is remembered of a tenant that did anything.
-#[derive(Clone, Copy, Default)]
-struct Account {
-    /// Its last row of processor time.
-    cpu: Option<LedgerRow>,
-    totals: Totals,
-    /// Of its rows that are kept, those in which a promise was broken.
-    broken_hour: u64,
 }
 
 /// Bytes of pages that the server's own tenant has beyond its promise.
@@ -156,12 +146,22 @@ impl Collector {
         let shared = self.shared.upgrade()?;
         let interval = shared.policy.get().metering_interval();
         self.pause_min = Nanos(interval.0 / PAUSE_MIN_PART).min(PAUSE_MAX);
+        let names = shared.tenants.names_by_id(&self.names);
+        let are_names_new = !Arc::ptr_eq(&names, &self.names);
+        if are_names_new {
+            self.tenants.retain(|tenant, _| names.get(*tenant).is_some());
+            self.names = names;
+        }
         let mut ended = Vec::new();
-        self.cpu.collect(now, |row| ended.push(row));
+        if self.cpu.next_end().is_none_or(|end| end <= now) {
+            self.cpu.collect(now, |row| ended.push(row));
+        }
         let mut of_io = Vec::new();
         self.io.collect(&shared, now, &mut of_io);
         for row in of_io {
-            self.tenants.entry(row.ledger.tenant).or_default().totals.io_bytes += row.usage.given.bytes().0;
+            if let Some(account) = self.account(row.ledger.tenant) {
+                account.totals.io_bytes += row.usage.given.bytes().0;
+            }
             ended.push(row.ledger);
         }
         self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
@@ -170,33 +170,29 @@ impl Collector {
             self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
             ended.push(row.ledger);
         }
-        let names = shared.tenants.names_by_id(&self.names);
-        let mut is_news = !ended.is_empty() || !Arc::ptr_eq(&names, &self.names);
-        self.names = names;
+        let mut is_news = !ended.is_empty() || are_names_new;
         self.add(&shared, ended);
         is_news |= self.forget_old(now);
         let minute = minute_of(&self.env, now);
         let over = self.rollup.take_ended(minute);
         self.write(&over, minute);
-        // Where nobody does anything, nothing is looked up.
         if is_news {
-            self.publish(&shared);
+            shared.ledger.publish(Published {
+                rows: self.rows.iter().cloned().collect(),
+                tenants: self.tenants.clone(),
+                volumes: self.volumes.clone(),
+                names: self.names.clone(),
+            });
         }
         let cpu_end = self.cpu.next_end().unwrap_or(now + interval);
         let memory_end = self.memory.next_end().unwrap_or(cpu_end);
         Some(cpu_end.min(memory_end).min(self.io.next_end(now)).min(self.work_memory.next_end(interval)))
     }
 
-    fn publish(&mut self, shared: &Shared) {
-        let known = self.known(shared);
-        // Whose rows came after its drop is forgotten here.
-        self.tenants.retain(|tenant, _| known.contains_key(tenant));
-        shared.ledger.publish(Published {
-            rows: self.rows.iter().cloned().collect(),
-            tenants: known,
-            volumes: self.volumes.clone(),
-            names: self.names.clone(),
-        });
+    /// What is remembered of a tenant, to be changed; `None` of one that is gone.
+    fn account(&mut self, tenant: TenantId) -> Option<&mut Account> {
+        self.names.get(tenant)?;
+        Some(Arc::make_mut(self.tenants.entry(tenant).or_default()))
     }
 
     fn write(&mut self, ended: &RollUpBlock, now: WallMinute) {
@@ -220,7 +216,7 @@ impl Collector {
         for row in &ended {
             let minute = minute_of(&self.env, row.to);
             self.rollup.add(row, minute);
-            let account = self.tenants.entry(row.tenant).or_default();
+            let Some(account) = self.account(row.tenant) else { continue };
             account.totals.count(row);
             account.broken_hour += u64::from(!row.is_kept());
             if row.resource == Resource::Cpu {
@@ -228,9 +224,9 @@ impl Collector {
                 // Who ran a statement used processor time.
                 if let Some(entry) = shared.tenants.get(row.tenant) {
                     let (times, time) = entry.home.statement_times().take();
+                    account.totals.statements.count(&times, time);
                     self.rollup.add_samples(row.tenant, Sampled::StatementTime, &times, minute);
                     shared.ledger.recent().add_statements(row.tenant, &times);
-                    account.totals.statements.count(&times, time);
                 }
             }
         }
@@ -252,39 +248,11 @@ impl Collector {
             for row in gone.iter().filter(|row| !row.is_kept()) {
                 // A tenant that was dropped is not remembered.
                 if let Some(account) = self.tenants.get_mut(&row.tenant) {
+                    let account = Arc::make_mut(account);
                     account.broken_hour = account.broken_hour.saturating_sub(1);
                 }
             }
         }
         self.row_count < before
-    }
-
-    /// The tenants that did anything and are still there.
-    fn known(&self, shared: &Shared) -> FxHashMap<TenantId, Arc<Known>> {
-        let known = |(tenant, account): (&TenantId, &Account)| {
-            let entry = shared.tenants.get(*tenant)?;
-            let row = entry.row();
-            let (resident, pages) = entry.home.page_figures();
-            let on_workers: Vec<_> = shared.accounts_of(*tenant).collect();
-            let sum = |(time, count): (Nanos, u64), (more, times): (Nanos, u64)| (time + more, count + times);
-            let counted = |each: &dyn Fn(&TenantAccount) -> (Nanos, u64)| {
-                on_workers.iter().fold((Nanos(0), 0), |so_far, account| sum(so_far, each(account)))
-            };
-            let known = Known {
-                name: row.name,
-                promise: row.promise,
-                cpu: account.cpu,
-                totals: account.totals,
-                broken_hour: account.broken_hour,
-                resident: resident.0,
-                page_reads: pages.reads,
-                page_writes: pages.write_backs,
-                sessions: shared.sessions.count_of(*tenant) as u64,
-                running: counted(&|account| (account.used(), account.polls())),
-                waits: Wait::ALL.map(|wait| counted(&|account| account.waited(wait))),
-            };
-            Some((*tenant, Arc::new(known)))
-        };
-        self.tenants.iter().filter_map(known).collect()
     }
 }

@@ -89,8 +89,8 @@ impl Ledger {
     }
 
     /// Every tenant's sums, for `/metrics`.
-    pub(crate) fn figures(&self) -> impl Fn(TenantId) -> LedgerFigures + use<> {
+    pub(crate) fn totals(&self) -> impl Fn(TenantId) -> Totals + use<> {
         let published = self.published();
-        move |tenant| published.figures(tenant)
+        move |tenant| published.tenants.get(&tenant).map(|known| known.totals).unwrap_or_default()
     }
 }

@@ -4,37 +4,28 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, SqlError, SqlResult, SqlState, TenantId};
-use governor::{Cause, LedgerRow, Promise, Resource, RollUpRow};
+use governor::{Cause, LedgerRow, Resource, RollUpRow};
 use rustc_hash::FxHashMap;
 use sql::session::{
     AdviceEntry, HistoryEntry, LedgerEntry, LedgerRows, StatementFigures, StatementRow, UsageEntry, WaitEntry,
 };
 
 use super::advice::Candidates;
-use super::{History, LedgerFigures, Totals};
-use crate::executor::Wait;
+use super::{History, Totals};
 use crate::shared::Shared;
 use crate::tenants::{Entry, Names};
 
 /// A tenant of which nothing was heard for so many metering intervals uses nothing now.
 const USAGE_AGE_MAX: u64 = 2;
 
-/// One tenant as it was when the ledger was made known.
-pub(super) struct Known {
-    pub(super) name: String,
-    pub(super) promise: Promise,
+/// What the ledger remembers of a tenant that did anything.
+#[derive(Clone, Default)]
+pub(super) struct Account {
     /// Its last row of processor time.
     pub(super) cpu: Option<LedgerRow>,
     pub(super) totals: Totals,
-    /// Rows of the last hour in which a promise was broken.
+    /// Of its rows that are kept, those in which a promise was broken.
     pub(super) broken_hour: u64,
-    pub(super) resident: u64,
-    pub(super) page_reads: u64,
-    pub(super) page_writes: u64,
-    pub(super) sessions: u64,
-    /// Processor time, then by [`Wait`].
-    pub(super) running: (Nanos, u64),
-    pub(super) waits: [(Nanos, u64); Wait::ALL.len()],
 }
 
 /// Never changed once it is made known.
@@ -43,18 +34,11 @@ pub(super) struct Published {
     /// Oldest first; rows that one collection brought are together.
     pub(super) rows: Vec<Arc<[LedgerRow]>>,
     /// Every tenant that did anything and is there.
-    pub(super) tenants: FxHashMap<TenantId, Arc<Known>>,
+    pub(super) tenants: FxHashMap<TenantId, Arc<Account>>,
     /// The volumes' names, by number.
     pub(super) volumes: Arc<[String]>,
     /// Of all tenants there are.
     pub(super) names: Arc<Names>,
-}
-
-impl Published {
-    pub(super) fn figures(&self, tenant: TenantId) -> LedgerFigures {
-        let of = |known: &Arc<Known>| LedgerFigures { totals: known.totals, waits: known.waits };
-        self.tenants.get(&tenant).map(of).unwrap_or_default()
-    }
 }
 
 /// From the server's monotonic time to the wall's.
@@ -70,7 +54,8 @@ impl WallClock {
     }
 }
 
-/// The ledger as one session may see it, taken at one instant.
+/// The ledger as one session may see it, taken at one instant. What is not the ledger's, as a tenant's memory and its waits, is looked up when it is asked for, and by who asks: to
+/// keep it ready for all tenants would cost as many look-ups each second.
 pub(crate) struct View {
     published: Arc<Published>,
     history: History,
@@ -93,6 +78,49 @@ impl View {
 
     fn shows(&self, tenant: TenantId) -> bool {
         self.of.is_none_or(|of| tenant == of)
+    }
+
+    /// The tenants that are shown, did anything and are there, by name.
+    fn known(&self, shared: &Shared) -> Vec<(Arc<Entry>, &Account)> {
+        let shown = self.published.tenants.iter().filter(|(tenant, _)| self.shows(**tenant));
+        let mut known: Vec<_> = shown
+            .filter_map(|(tenant, account)| {
+                let entry = shared.tenants.get(*tenant)?;
+                Some((entry.row().name, entry, &**account))
+            })
+            .collect();
+        known.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        known.into_iter().map(|(_, entry, account)| (entry, account)).collect()
+    }
+
+    fn usage_of(&self, shared: &Shared, entry: &Entry, account: &Account) -> UsageEntry {
+        let rate = |of: fn(&LedgerRow) -> u64| match &account.cpu {
+            Some(row) if self.clock.now - row.to <= self.usage_age_max => {
+                Nanos(of(row)).as_secs_f64() / (row.to - row.from).as_secs_f64()
+            }
+            _ => 0.0,
+        };
+        let (row, totals) = (entry.row(), &account.totals);
+        let (resident, pages) = entry.home.page_figures();
+        UsageEntry {
+            tenant: row.name,
+            cpu: rate(|row| row.given),
+            cpu_demanded: rate(|row| row.demanded),
+            cpu_promised: f64::from(row.promise.cpu.reserved.0) / 1000.0,
+            cpu_max: row.promise.cpu.max.map(|max| f64::from(max.0) / 1000.0),
+            cpu_seconds: Nanos(totals.cpu.given).as_secs_f64(),
+            cpu_demanded_seconds: Nanos(totals.cpu.demanded).as_secs_f64(),
+            cpu_missed_seconds: Nanos(totals.cpu.missed).as_secs_f64(),
+            io: totals.io.given,
+            io_demanded: totals.io.demanded,
+            io_missed: totals.io.missed,
+            io_bytes: totals.io_bytes,
+            owed: totals.owed_micros as f64 / 1e6,
+            resident_bytes: resident.0,
+            page_reads: pages.reads,
+            page_writes: pages.write_backs,
+            sessions: shared.sessions.count_of(entry.id) as u64,
+        }
     }
 
     /// The rows of the last hour, oldest first.
@@ -128,18 +156,17 @@ impl LedgerRows for View {
     fn ledger(&self) -> Vec<LedgerEntry> {
         let rows = self.published.rows.iter().flat_map(|rows| rows.iter());
         let entry = |row: &LedgerRow| {
-            let known = self.published.tenants.get(&row.tenant)?;
-            Some(entry_of(row, &known.name, &self.published.volumes, &self.clock))
+            self.published.tenants.get(&row.tenant)?;
+            let name = self.published.names.get(row.tenant)?;
+            Some(entry_of(row, name, &self.published.volumes, &self.clock))
         };
         rows.filter(|row| self.shows(row.tenant)).filter_map(entry).collect()
     }
 
     fn tenant_usage(&self) -> Vec<UsageEntry> {
-        let shown = self.published.tenants.iter().filter(|(tenant, _)| self.shows(**tenant));
-        let mut entries: Vec<UsageEntry> =
-            shown.map(|(_, known)| usage_of(known, self.clock.now, self.usage_age_max)).collect();
-        entries.sort_by(|a, b| a.tenant.cmp(&b.tenant));
-        entries
+        let Some(shared) = self.shared.upgrade() else { return Vec::new() };
+        let known = self.known(&shared).into_iter();
+        known.map(|(entry, account)| self.usage_of(&shared, &entry, account)).collect()
     }
 
     fn history(&self) -> SqlResult<Vec<HistoryEntry>> {
@@ -169,15 +196,9 @@ impl LedgerRows for View {
     }
 
     fn tenant_waits(&self) -> Vec<WaitEntry> {
-        let mut shown: Vec<&Known> = self
-            .published
-            .tenants
-            .iter()
-            .filter(|(tenant, _)| self.shows(**tenant))
-            .map(|(_, known)| &**known)
-            .collect();
-        shown.sort_by(|a, b| a.name.cmp(&b.name));
-        shown.into_iter().flat_map(waits_of).collect()
+        let Some(shared) = self.shared.upgrade() else { return Vec::new() };
+        let known = self.known(&shared).into_iter();
+        known.flat_map(|(entry, _)| waits_of(&shared, &entry)).collect()
     }
 }
 
@@ -199,10 +220,10 @@ fn unreadable(error: std::io::Error) -> SqlError {
     SqlError::new(SqlState::IO_ERROR, format!("the ledger's history cannot be read: {error}"))
 }
 
-fn waits_of(known: &Known) -> impl Iterator<Item = WaitEntry> {
-    let waits = Wait::ALL.iter().map(|wait| wait.as_str()).zip(known.waits);
-    std::iter::once(("running", known.running)).chain(waits).map(|(wait, (time, count))| WaitEntry {
-        tenant: known.name.clone(),
+fn waits_of(shared: &Shared, entry: &Entry) -> impl Iterator<Item = WaitEntry> + use<> {
+    let name = entry.row().name;
+    shared.spent_by(entry.id).named().into_iter().map(move |(wait, (time, count))| WaitEntry {
+        tenant: name.clone(),
         wait,
         seconds: time.as_secs_f64(),
         count,
@@ -264,34 +285,5 @@ fn entry_of(row: &LedgerRow, tenant: &str, volumes: &[String], clock: &WallClock
         delay_p99: row.delays.map(|delays| delays.p99.as_secs_f64()),
         delay_max: row.delays.map(|delays| delays.max.as_secs_f64()),
         owed: row.owed_micros as f64 / 1e6,
-    }
-}
-
-fn usage_of(known: &Known, now: Nanos, age_max: Nanos) -> UsageEntry {
-    let rate = |of: fn(&LedgerRow) -> u64| match &known.cpu {
-        Some(row) if now - row.to <= age_max => {
-            Nanos(of(row)).as_secs_f64() / (row.to - row.from).as_secs_f64()
-        }
-        _ => 0.0,
-    };
-    let (cpu, io) = (&known.promise.cpu, &known.totals.io);
-    UsageEntry {
-        tenant: known.name.clone(),
-        cpu: rate(|row| row.given),
-        cpu_demanded: rate(|row| row.demanded),
-        cpu_promised: f64::from(cpu.reserved.0) / 1000.0,
-        cpu_max: cpu.max.map(|max| f64::from(max.0) / 1000.0),
-        cpu_seconds: Nanos(known.totals.cpu.given).as_secs_f64(),
-        cpu_demanded_seconds: Nanos(known.totals.cpu.demanded).as_secs_f64(),
-        cpu_missed_seconds: Nanos(known.totals.cpu.missed).as_secs_f64(),
-        io: io.given,
-        io_demanded: io.demanded,
-        io_missed: io.missed,
-        io_bytes: known.totals.io_bytes,
-        owed: known.totals.owed_micros as f64 / 1e6,
-        resident_bytes: known.resident,
-        page_reads: known.page_reads,
-        page_writes: known.page_writes,
-        sessions: known.sessions,
     }
 }

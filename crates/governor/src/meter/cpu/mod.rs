@@ -118,7 +118,7 @@ impl TenantMeter {
 /// All tenants' meters. One a server.
 pub struct CpuMeters {
     by_tenant: Mutex<FxHashMap<TenantId, Arc<TenantMeter>>>,
-    /// Changes with the set of tenants.
+    /// Changes with the set of tenants and with the length of an interval.
     version: AtomicU64,
     /// Of tenants whose terms have none, in nanoseconds.
     interval: AtomicU64,
@@ -140,10 +140,12 @@ impl CpuMeters {
         Arc::default()
     }
 
-    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends once it has lasted as long.
+    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends at the next multiple of it.
     pub fn set_interval(&self, interval: Nanos) {
         assert!(interval.0 > 0, "an interval has a length");
-        self.interval.store(interval.0, Ordering::Relaxed);
+        if self.interval.swap(interval.0, Ordering::Relaxed) != interval.0 {
+            self.version.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn interval_of(&self, terms: &CpuTerms) -> Nanos {
@@ -157,7 +159,10 @@ impl CpuMeters {
         let mut in_force = meter.in_force();
         in_force.advance(now);
         meter.tally.set_reserved(terms.reserved, now);
-        in_force.terms = terms;
+        let before = std::mem::replace(&mut in_force.terms, terms);
+        if before.interval != terms.interval {
+            self.version.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The tenant is gone. Its last row comes with the next collection.
