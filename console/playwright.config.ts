@@ -5,6 +5,8 @@ export default defineConfig({
   // Every test has its own server or shares one that it does not change; one at a time, since all of them draw.
   workers: 1,
   forbidOnly: true,
+  // A browser on two shared cores: what passes at the second try only is listed as flaky.
+  retries: process.env["CI"] ? 1 : 0,
   // Machines that run tests stand still at times: these only end what hangs.
   timeout: 240_000,
   expect: { timeout: 30_000 },
