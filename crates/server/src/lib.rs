@@ -18,6 +18,7 @@ pub mod executor;
 mod gate;
 mod io_accounts;
 mod ledger;
+mod overseer;
 mod pauses;
 mod placement;
 mod policy;

@@ -25,8 +25,9 @@ use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
 use crate::ledger::{History, Ledger, LedgerThread};
+use crate::overseer::Overseer;
 use crate::pauses::Pauses;
-use crate::placement::{Placement, PlacementThread};
+use crate::placement::Placement;
 use crate::policy::ServerPolicy;
 use crate::reception::{Reception, ReceptionCounts};
 use crate::session::Sessions;
@@ -56,7 +57,7 @@ pub struct Server {
     priority: bool,
     head_start: Option<HeadStartThread>,
     ledger: Option<LedgerThread>,
-    placement: Option<PlacementThread>,
+    overseer: Option<Overseer>,
     certificate: Option<tls::CertificateThread>,
     /// Released last.
     _data_dir: DataDir,
@@ -180,7 +181,7 @@ impl Server {
             priority,
             head_start: Some(head_start),
             ledger: None,
-            placement: None,
+            overseer: None,
             certificate: None,
             _data_dir: data_dir,
         };
@@ -226,9 +227,8 @@ impl Server {
         }
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::keep_log(shared.clone())).detach();
         shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::recover_tails(shared.clone())).detach();
-        shared.workers[0].handle.spawn(TenantId::SYSTEM, tenants::set_memory_prices(shared.clone())).detach();
         self.ledger = Some(LedgerThread::start(shared, governing)?);
-        self.placement = Some(PlacementThread::start(shared)?);
+        self.overseer = Some(Overseer::start(shared)?);
         if let Some(tls) = &tls {
             self.certificate = Some(tls::CertificateThread::start(env, tls.certificate.clone())?);
         }
@@ -315,7 +315,7 @@ impl Server {
         let shared = self.shared.clone();
         self.stop.request();
         self.head_start = None;
-        self.placement = None;
+        self.overseer = None;
         self.certificate = None;
         shared.sessions.shut_down();
         // Before anybody is waited for whom a limit holds.

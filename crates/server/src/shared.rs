@@ -1,7 +1,9 @@
 //! What all parts of the server share.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::{Nanos, TenantId, WorkerId};
 use env::Env;
@@ -164,4 +166,19 @@ impl Shared {
     pub(crate) fn used_by(&self, tenant: TenantId) -> Nanos {
         self.accounts_of(tenant).fold(Nanos(0), |sum, account| sum + account.used())
     }
+}
+
+/// `work`, on a thread that does nothing else: the server's own tenant is charged for what it takes.
+pub(crate) async fn charged<T>(shared: Weak<Shared>, env: Env, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let mut until = env.clock.thread_cpu();
+    poll_fn(|context| {
+        let outcome = work.as_mut().poll(context);
+        if let Some(shared) = shared.upgrade() {
+            let used = env.clock.thread_cpu();
+            shared.charge_system(used - std::mem::replace(&mut until, used));
+        }
+        outcome
+    })
+    .await
 }

@@ -17,7 +17,7 @@ use super::io_audit::IoAudit;
 use super::published::{Account, Published};
 use crate::StartError;
 use crate::executor::Governing;
-use crate::shared::Shared;
+use crate::shared::{Shared, charged};
 use crate::tenants::Names;
 use crate::work_memory::WorkMemoryAudit;
 
@@ -47,8 +47,9 @@ impl LedgerThread {
         let stop = ShutdownSignal::default();
         let (env, stopped) = (shared.env.clone(), stop.clone());
         let mut collector = Collector::new(shared, governing);
+        let of = Arc::downgrade(shared);
         let body = move || {
-            env::block_on(&env, async move {
+            let collected = charged(of, env.clone(), async move {
                 let mut stopped = pin!(stopped.wait());
                 // Here, since it reads all there is: a start does not wait for it.
                 collector.open_history();
@@ -60,6 +61,7 @@ impl LedgerThread {
                 }
                 collector.finish();
             });
+            env::block_on(&env, collected);
         };
         let thread = shared.env.threads.spawn("ledger", None, Box::new(body));
         let thread = thread.map_err(|error| StartError::System { what: "start a thread", error })?;

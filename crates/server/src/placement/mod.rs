@@ -1,6 +1,6 @@
 //! Which worker is whose home. `governor::PlacementPlan` says; this asks it and carries out what it says.
 //!
-//! A new tenant gets the worker on which its reservation fits and that has least to do. A thread of its own looks at all tenants every
+//! A new tenant gets the worker on which its reservation fits and that has least to do. The [`crate::overseer`]'s thread looks at all tenants every
 //! [`pass::INTERVAL`], and at once when a promise changes, and moves them one after the other (`tenants::moving`). Homes are not remembered: a start packs anew.
 //! Who was moved by hand stays until reservations fit nowhere else.
 
@@ -15,7 +15,7 @@ use base::{Nanos, SqlResult, TenantId, WorkerId};
 use futures::task::AtomicWaker;
 use governor::{MilliCores, Occupancy, PlacementPlan, PlacementPolicy, Promise, Resident};
 
-pub(crate) use self::pass::PlacementThread;
+pub(crate) use self::pass::pass_on;
 use crate::shared::Shared;
 use crate::tenants::{Home, TenantRow};
 

@@ -1,15 +1,13 @@
-//! The thread that looks at the homes and moves tenants.
+//! Looks at the homes and moves tenants.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, TenantId};
-use env::{JoinHandle, ShutdownSignal};
 use futures::future::select;
 use governor::{MoveReason, Occupancy, PlacementPlan, PlacementPolicy, Resident};
 
 use super::load::Loads;
-use crate::StartError;
 use crate::shared::Shared;
 use crate::tenants::Entry;
 
@@ -18,42 +16,8 @@ const INTERVAL: Nanos = Nanos::from_secs(2);
 /// How long a move is tried before the next pass is left to find a better moment.
 const TRIED_FOR: Nanos = Nanos::from_secs(1);
 
-/// Its own thread, since a plan may take a tenth of a second, which no worker has.
-pub(crate) struct PlacementThread {
-    stop: ShutdownSignal,
-    thread: Option<JoinHandle>,
-}
-
-impl PlacementThread {
-    /// # Errors
-    /// No thread can be had.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<PlacementThread, StartError> {
-        let stop = ShutdownSignal::default();
-        let (env, stopped) = (shared.env.clone(), stop.clone());
-        let shared_later = Arc::downgrade(shared);
-        let body = move || {
-            env::block_on(&env, async move {
-                let passes = pin!(pass_on(shared_later));
-                // A move that is cut off was none.
-                select(pin!(stopped.wait()), passes).await;
-            });
-        };
-        let thread = shared.env.threads.spawn("placement", None, Box::new(body));
-        let thread = thread.map_err(|error| StartError::System { what: "start a thread", error })?;
-        Ok(PlacementThread { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for PlacementThread {
-    fn drop(&mut self) {
-        self.stop.request();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn pass_on(shared: Weak<Shared>) {
+/// Goes on until the server is gone. A move that is cut off was none.
+pub(crate) async fn pass_on(shared: Weak<Shared>) {
     let mut loads = Loads::default();
     let Some(placement) = shared.upgrade().map(|shared| shared.placement.clone()) else { return };
     loop {

@@ -1,6 +1,6 @@
 //! A tenant's promise of buffer memory: from the statement that makes it to its pages, and the prices that keep it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use base::Nanos;
 use governor::{MemoryDemand, MemoryPricing, MemoryTerms, Promise};
@@ -39,11 +39,12 @@ impl Home {
     }
 }
 
-/// Sets the prices of promised memory until the worker stops.
-pub(crate) async fn set_memory_prices(shared: Arc<Shared>) {
+/// Sets the prices of promised memory until the server is gone.
+pub(crate) async fn set_memory_prices(shared: Weak<Shared>) {
     let mut pricing = MemoryPricing::default();
     loop {
         env::sleep(EPOCH).await;
+        let Some(shared) = shared.upgrade() else { return };
         let mut demands = Vec::new();
         shared.memory_meters.for_each(|tenant, terms, counts| {
             let (promised, penalty_micros) = (terms.promised, terms.penalty_micros);
