@@ -26,16 +26,16 @@ pub use advisor::{
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
 pub use io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
 pub use memory::{
-    EvictionTime, HoldPool, MemoryDemand, MemoryPrice, MemoryPricing, MemoryShare, OLDEST_EVERY, OwnAges,
-    RoomLine, RoomStanding, TenantHolds, UseTimes, VictimChoice,
+    EvictionTime, HoldPool, MemoryPrice, MemoryPricing, MemoryShare, OLDEST_EVERY, OwnAges, RoomLine,
+    RoomStanding, TenantHolds, UseTimes, VictimChoice,
 };
 pub use meter::{
     CURVE, Cause, CpuAudit, CpuFeed, CpuMeters, CpuTerms, DelayHistogram, Delays, IoCapacity, IoInterval,
     IoMeter, IoMeterVolume, IoRow, IoUsage, LedgerRow, MemoryAudit, MemoryCounts, MemoryMeter, MemoryMeters,
-    MemoryRow, MemoryTally, MemoryTerms, OperatorWorkMeter, PageIo, PageSample, PageUse, Resource, Retention,
-    RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep, SampleRow, Sampled,
-    SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow, WorkMemoryTerms,
-    WriteCause,
+    MemoryReader, MemoryReading, MemoryRow, MemoryTally, MemoryTerms, OperatorWorkMeter, PageIo, PageSample,
+    PageUse, Resource, Retention, RollUp, RollUpBlock, RollUpError, RollUpRow, RollUpSegment, RollUpStep,
+    SampleRow, Sampled, SparseHistogram, StatementWorkMeter, WallMinute, WorkMemoryMeter, WorkMemoryRow,
+    WorkMemoryTerms, WriteCause,
 };
 pub use option::{OptionError, duration_text};
 pub use placement::{

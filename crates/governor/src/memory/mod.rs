@@ -20,7 +20,7 @@ mod uses;
 pub use ages::OwnAges;
 pub use choice::VictimChoice;
 pub use holds::{HoldPool, TenantHolds};
-pub use price::{MemoryDemand, MemoryPrice, MemoryPricing};
+pub use price::{MemoryPrice, MemoryPricing};
 pub use room_line::{OLDEST_EVERY, RoomLine, RoomStanding};
 pub use share::MemoryShare;
 pub use uses::{EvictionTime, UseTimes};

@@ -10,10 +10,12 @@
 //! without a use: memory that is not used is lent. It is back at the most with the first uses, since waiting for evidence would take
 //! longer than reading the pages again does. Prices are powers of two.
 
-use base::{ByteCount, TenantId};
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
-use crate::meter::{EVIDENCE_MIN, MemoryCounts};
+use base::{ByteCount, TenantId};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::meter::{EVIDENCE_MIN, MemoryCounts, MemoryMeters, MemoryReader, MemoryReading};
 use crate::policy::{Overbooking, Policy};
 
 /// A tenant's price, 1 to 1,024: how many times as many evictions as others' its pages take to age.
@@ -60,34 +62,36 @@ const FALL_PART: u64 = 8;
 /// A judgement lowers the price where the actual I/O is so much of the baseline's at most.
 const SLACK_PERCENT: u64 = 90;
 
-/// What the prices of an epoch are made of, for each tenant that is promised memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryDemand {
-    pub tenant: TenantId,
-    pub promised: ByteCount,
-    /// Price of an excess I/O, in millionths.
-    pub penalty_micros: u64,
-    /// Since the server's start.
-    pub counts: MemoryCounts,
-}
-
 #[derive(Clone, Copy)]
 struct Standing {
     price: MemoryPrice,
+    promised: ByteCount,
+    /// Price of an excess I/O, in millionths.
+    penalty_micros: u64,
+    /// As read last.
+    counts: MemoryCounts,
     /// At the end of the last epoch.
     seen: MemoryCounts,
     /// At the last judgement.
     judged: MemoryCounts,
     is_idle: bool,
-    epoch: u64,
 }
 
 impl Standing {
-    fn new(counts: MemoryCounts) -> Standing {
-        Standing { price: MemoryPrice::MOST, seen: counts, judged: counts, is_idle: false, epoch: 0 }
+    fn new(reading: &MemoryReading) -> Standing {
+        Standing {
+            price: MemoryPrice::MOST,
+            promised: reading.terms.promised,
+            penalty_micros: reading.terms.penalty_micros,
+            counts: reading.counts,
+            seen: reading.counts,
+            judged: reading.counts,
+            is_idle: false,
+        }
     }
 
-    fn end_epoch(&mut self, counts: MemoryCounts) {
+    fn end_epoch(&mut self) {
+        let counts = self.counts;
         let was_idle = std::mem::replace(&mut self.is_idle, counts.told == self.seen.told);
         self.seen = counts;
         if self.is_idle {
@@ -104,45 +108,84 @@ impl Standing {
             self.price = if has_slack { self.price.halved() } else { MemoryPrice::MOST };
         }
     }
+
+    /// Its price stays as it is until something is counted.
+    fn is_settled(&self) -> bool {
+        self.is_idle && self.price == MemoryPrice::LEAST
+    }
 }
 
 /// Sets the prices anew at the end of each epoch, a second. One a server; used by one thread.
-#[derive(Default)]
 pub struct MemoryPricing {
+    reader: MemoryReader,
+    /// Of who is promised memory.
     tenants: FxHashMap<TenantId, Standing>,
-    epoch: u64,
+    /// Whose price may change: those that are not settled.
+    unsettled: FxHashSet<TenantId>,
+    /// Those there are, each once, in order.
+    penalties: Vec<u64>,
 }
 
 impl MemoryPricing {
-    /// Ends an epoch: gives `set` the price of each tenant in `demands`, which are all that are promised memory. Where those that use
+    /// Prices by what `meters` count.
+    pub fn new(meters: Arc<MemoryMeters>) -> MemoryPricing {
+        MemoryPricing {
+            reader: MemoryReader::new(meters),
+            tenants: FxHashMap::default(),
+            unsettled: FxHashSet::default(),
+            penalties: Vec::new(),
+        }
+    }
+
+    /// Ends an epoch: gives `set` the price of each tenant that is promised memory, but of those that have done nothing for so long that theirs is the least since. Where those that use
     /// it are promised more than `promisable` together, `policy` says whose pages stay: `spread`, all are as dear as each
     /// other; `least_penalty`, the lower a tenant's penalty in the order of all, the lower its price, but above everybody's.
     pub fn end_epoch(
         &mut self,
         policy: Policy,
         promisable: ByteCount,
-        demands: &[MemoryDemand],
         mut set: impl FnMut(TenantId, MemoryPrice),
     ) {
-        self.epoch += 1;
+        self.read();
         let mut demanded = 0;
-        for demand in demands {
-            let standing = self.tenants.entry(demand.tenant).or_insert_with(|| Standing::new(demand.counts));
-            standing.end_epoch(demand.counts);
-            standing.epoch = self.epoch;
-            demanded += if standing.is_idle { 0 } else { demand.promised.0 };
+        for tenant in &self.unsettled {
+            let standing = self.tenants.get_mut(tenant).expect("whoever is unsettled has a standing");
+            standing.end_epoch();
+            demanded += if standing.is_idle { 0 } else { standing.promised.0 };
         }
-        let epoch = self.epoch;
-        self.tenants.retain(|_, standing| standing.epoch == epoch);
         let dial = if demanded > promisable.0 { policy.overbooking() } else { Overbooking::SPREAD };
-        let mut penalties: Vec<u64> = demands.iter().map(|demand| demand.penalty_micros).collect();
-        penalties.sort_unstable();
-        penalties.dedup();
-        for demand in demands {
-            let price = self.tenants[&demand.tenant].price;
-            let dearer = penalties.len() - 1 - penalties.partition_point(|p| *p < demand.penalty_micros);
+        let (tenants, penalties) = (&self.tenants, &self.penalties);
+        self.unsettled.retain(|tenant| {
+            let standing = &tenants[tenant];
+            let dearer = penalties.len() - penalties.partition_point(|p| *p <= standing.penalty_micros);
             let ceiling = ceiling(dial, dearer, penalties.len());
-            set(demand.tenant, if policy.reserves() { price.min(ceiling) } else { MemoryPrice::LEAST });
+            let price = if policy.reserves() { standing.price.min(ceiling) } else { MemoryPrice::LEAST };
+            set(*tenant, price);
+            !standing.is_settled()
+        });
+    }
+
+    fn read(&mut self) {
+        let (tenants, unsettled) = (&mut self.tenants, &mut self.unsettled);
+        let are_others = self.reader.read(|reading| {
+            if reading.terms.promised.0 == 0 {
+                tenants.remove(&reading.tenant);
+                unsettled.remove(&reading.tenant);
+                return;
+            }
+            let standing = tenants.entry(reading.tenant).or_insert_with(|| Standing::new(&reading));
+            standing.promised = reading.terms.promised;
+            standing.penalty_micros = reading.terms.penalty_micros;
+            standing.counts = reading.counts;
+            unsettled.insert(reading.tenant);
+        });
+        if are_others {
+            tenants.retain(|tenant, _| self.reader.knows(*tenant));
+            unsettled.retain(|tenant| tenants.contains_key(tenant));
+            let promised = self.reader.terms().filter(|terms| terms.promised.0 > 0);
+            self.penalties = promised.map(|terms| terms.penalty_micros).collect();
+            self.penalties.sort_unstable();
+            self.penalties.dedup();
         }
     }
 }
@@ -153,4 +196,53 @@ fn ceiling(dial: Overbooking, dearer: usize, penalties: usize) -> MemoryPrice {
     let down = range * u64::from(dial.permille()) * dearer as u64
         / (u64::from(Overbooking::LEAST_PENALTY.permille()) * (penalties as u64 - 1).max(1));
     MemoryPrice(MemoryPrice::DOUBLINGS_MAX - u8::try_from(down).expect("at most the range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::limits::PAGE_SIZE;
+    use base::{Nanos, PageNo};
+
+    use super::*;
+    use crate::meter::{MemoryMeter, MemoryTerms, PageUse};
+
+    const TENANT: TenantId = TenantId(16);
+
+    fn epoch(pricing: &mut MemoryPricing) -> Vec<(TenantId, u8)> {
+        let mut told = Vec::new();
+        let policy = Policy::Reservations(Overbooking::SPREAD);
+        pricing.end_epoch(policy, ByteCount::from_mib(1), |tenant, price| {
+            told.push((tenant, price.doublings()));
+        });
+        told
+    }
+
+    #[test]
+    fn who_does_nothing_is_told_no_price_once_it_is_the_least() {
+        let (meters, promised) = (MemoryMeters::new(), ByteCount(16 * PAGE_SIZE as u64));
+        let terms = |promised| MemoryTerms { promised, ..MemoryTerms::default() };
+        let tally = meters.set_terms(TENANT, terms(promised), Nanos(0));
+        let mut meter = MemoryMeter::new(promised, tally).expect("eight pages at least");
+        let mut pricing = MemoryPricing::new(meters.clone());
+        let settle = |pricing: &mut MemoryPricing| {
+            for doublings in (0..MemoryPrice::DOUBLINGS_MAX).rev() {
+                assert_eq!(epoch(pricing), [(TENANT, doublings)]);
+            }
+            assert_eq!(epoch(pricing), []);
+        };
+        settle(&mut pricing);
+        for no in (1..=8).cycle().take(1000) {
+            meter.used(PageNo(no), PageUse::Found, |_| {});
+        }
+        assert_eq!(epoch(&mut pricing), [(TENANT, MemoryPrice::DOUBLINGS_MAX)]);
+        settle(&mut pricing);
+        // Whoever made the promise anew gave its pages a price of their own.
+        meters.set_terms(TENANT, terms(ByteCount(0)), Nanos(1));
+        meters.set_terms(TENANT, terms(promised), Nanos(1));
+        assert_eq!((epoch(&mut pricing), epoch(&mut pricing)), (vec![(TENANT, 0)], vec![]));
+        meters.set_terms(TENANT, terms(ByteCount(0)), Nanos(2));
+        assert_eq!(epoch(&mut pricing), []);
+        meters.set_terms(TENANT, terms(promised), Nanos(3));
+        settle(&mut pricing);
+    }
 }

@@ -4,8 +4,8 @@
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, Nanos, PageNo, TenantId};
 use governor::{
-    EvictionTime, MemoryAudit, MemoryDemand, MemoryMeter, MemoryMeters, MemoryPrice, MemoryPricing,
-    MemoryRow, MemoryTerms, Overbooking, OwnAges, PageUse, Policy, UseTimes, VictimChoice, WriteCause,
+    EvictionTime, MemoryAudit, MemoryMeter, MemoryMeters, MemoryPrice, MemoryPricing, MemoryRow, MemoryTerms,
+    Overbooking, OwnAges, PageUse, Policy, UseTimes, VictimChoice, WriteCause,
 };
 
 /// A cheap sequence without visible order.
@@ -122,7 +122,6 @@ pub(crate) struct World {
     next: usize,
     pub(crate) policy: Policy,
     pub(crate) fault: Fault,
-    meters: std::sync::Arc<MemoryMeters>,
     audit: MemoryAudit,
     pricing: MemoryPricing,
     tick: u64,
@@ -181,8 +180,7 @@ impl World {
             policy: Policy::Reservations(Overbooking::SPREAD),
             fault: Fault::None,
             audit: MemoryAudit::new(meters.clone(), promisable, Nanos(0)),
-            meters,
-            pricing: MemoryPricing::default(),
+            pricing: MemoryPricing::new(meters),
             tick: 0,
             rows: Vec::new(),
             overdrafts: 0,
@@ -228,14 +226,10 @@ impl World {
         for tenant in &mut self.tenants {
             tenant.reads_by_second.push(tenant.reads);
         }
-        let (now, mut demands) = (self.now(), Vec::new());
-        self.meters.for_each(|tenant, terms, counts| {
-            let (promised, penalty_micros) = (terms.promised, terms.penalty_micros);
-            demands.push(MemoryDemand { tenant, promised, penalty_micros, counts: *counts });
-        });
+        let now = self.now();
         let promisable = ByteCount((self.limit - 2 * self.headroom) * PAGE_SIZE as u64);
         let (tenants, fault) = (&mut self.tenants, self.fault);
-        self.pricing.end_epoch(self.policy, promisable, &demands, |id, price| {
+        self.pricing.end_epoch(self.policy, promisable, |id, price| {
             let index = (id.0 - TenantId::FIRST_USER.0) as usize;
             let is_faulty = index == 0 && fault == Fault::NoPrice;
             tenants[index].price = if is_faulty { MemoryPrice::LEAST } else { price };

@@ -12,13 +12,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frames::{Bounds, Frame, KEPT_MAX, Rates, Sums, TenantSample, weight};
 use crate::executor::Wait;
-use crate::ledger::{Recent, RecentResource};
+use crate::ledger::{Judged, Recent, RecentResource};
 use crate::shared::Shared;
 use crate::tenants::{Entry, Home};
 
-/// What is held of a tenant's resource that the meters told of, after so many metering intervals without anything new, is over.
+/// What is held of a tenant's resource is over after so many metering intervals in which the meters told nothing new of it, of anybody: their thread is late.
 const INTERVALS_HELD: u64 = 2;
-/// And not before this: the meters' thread may be late.
+/// And not before this.
 const HELD_MIN: Nanos = Nanos::from_secs(3);
 
 /// What a tenant did in its last metering intervals.
@@ -48,6 +48,14 @@ impl Heard {
         let io = self.io.iter().copied().max().unwrap_or_default();
         self.cpu.max(self.memory).max(self.work_memory).max(io)
     }
+}
+
+/// What was told before is not held any more.
+struct HeldSince {
+    cpu: Nanos,
+    io: Nanos,
+    /// Of pages and of statements.
+    memory: Nanos,
 }
 
 /// What a tenant used in the last second.
@@ -83,6 +91,7 @@ impl Before {
 /// The state between two looks.
 pub(super) struct Sampler {
     last: Nanos,
+    judged: Judged,
     volumes: usize,
     metered: FxHashMap<TenantId, Metered>,
     before: FxHashMap<TenantId, Before>,
@@ -135,16 +144,16 @@ impl Metered {
         }
     }
 
-    /// Lets go of what was told before `since`: nothing has been used of it since then.
-    fn let_go(&mut self, since: Nanos) {
-        if self.heard.cpu < since {
+    /// Lets go of what was told before these instants: nothing has been used of it since then.
+    fn let_go(&mut self, since: &HeldSince) {
+        if self.heard.cpu < since.cpu {
             self.cpu = Rates::default();
             (self.statements_per_s, self.p50_ms, self.p99_ms) = (0.0, None, None);
         }
-        let of_io = self.io.iter_mut().zip(&self.heard.io);
+        let of_io = self.io.iter_mut().zip(&self.heard.io).map(|of| (of, since.io));
         let of_memory =
             [(&mut self.memory, &self.heard.memory), (&mut self.work_memory, &self.heard.work_memory)];
-        for (rates, heard) in of_io.chain(of_memory) {
+        for ((rates, heard), since) in of_io.chain(of_memory.map(|of| (of, since.memory))) {
             if *heard < since {
                 *rates = Rates::default();
             }
@@ -170,6 +179,7 @@ impl Sampler {
     pub(super) fn new(shared: &Shared) -> Sampler {
         Sampler {
             last: shared.env.now(),
+            judged: Judged::default(),
             volumes: shared.volumes.list().len(),
             metered: FxHashMap::default(),
             before: FxHashMap::default(),
@@ -223,14 +233,23 @@ impl Sampler {
     }
 
     fn hear(&mut self, shared: &Shared, now: Nanos) {
-        for (tenant, recent) in shared.ledger.recent().take() {
+        let heard = shared.ledger.recent().take();
+        for (tenant, recent) in heard.tenants {
             self.metered.entry(tenant).or_default().take_in(&recent, self.volumes, now);
         }
+        let before = std::mem::replace(&mut self.judged, heard.judged);
         let interval = shared.policy.get().metering_interval();
         let held = Nanos(INTERVALS_HELD * interval.0).max(HELD_MIN);
         let since = Nanos(now.0.saturating_sub(held.0));
+        // Who has no row of an interval that was judged since the last look did nothing in it.
+        let held_since = |before: Nanos, judged: Nanos| if judged > before { now } else { since };
+        let held = HeldSince {
+            cpu: held_since(before.cpu, heard.judged.cpu),
+            io: held_since(before.io, heard.judged.io),
+            memory: since,
+        };
         self.metered.retain(|_, metered| {
-            metered.let_go(since);
+            metered.let_go(&held);
             metered.heard.last() >= since
         });
     }
@@ -391,12 +410,13 @@ mod tests {
         assert_eq!((metered.cpu.given, metered.statements_per_s, metered.p99_ms), (0.0, 0.0, None));
         // What nothing more is told of is over, whatever is told of the rest.
         metered.take_in(&Recent { memory: of(1000, 3), cpu: of(1000, 1), ..Recent::default() }, 2, Nanos(8));
-        metered.let_go(Nanos(6));
+        let held = |cpu, io, memory| HeldSince { cpu: Nanos(cpu), io: Nanos(io), memory: Nanos(memory) };
+        metered.let_go(&held(8, 6, 6));
         let given = |metered: &Metered| (metered.io[0].given, metered.io[1].given, metered.memory.given);
         assert_eq!((given(&metered), metered.heard.last()), ((7.0, 0.0, 3.0), Nanos(8)));
-        metered.let_go(Nanos(8));
-        assert_eq!(given(&metered), (0.0, 0.0, 3.0));
-        metered.let_go(Nanos(9));
+        metered.let_go(&held(8, 8, 6));
+        assert_eq!((given(&metered), metered.cpu.given), ((0.0, 0.0, 3.0), 1e-9));
+        metered.let_go(&held(9, 8, 9));
         assert_eq!((given(&metered), metered.cpu), ((0.0, 0.0, 0.0), Rates::default()));
     }
 }

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::history::HistoryWriter;
 use super::io_audit::IoAudit;
 use super::published::{Account, Published};
+use super::recent::Judged;
 use crate::StartError;
 use crate::executor::Governing;
 use crate::shared::{Shared, charged};
@@ -90,6 +91,7 @@ struct Collector {
     io: IoAudit,
     memory: MemoryAudit,
     work_memory: WorkMemoryAudit,
+    judged: Judged,
     rows: VecDeque<Arc<[LedgerRow]>>,
     row_count: usize,
     /// Of each tenant that did anything and is there. Shared with what was published: one that changes is copied first.
@@ -120,6 +122,7 @@ impl Collector {
             io: IoAudit::new(&governing.io, shared.env.now()),
             memory: MemoryAudit::new(meters, promisable, shared.env.now()),
             work_memory: WorkMemoryAudit::new(shared.env.now()),
+            judged: Judged::default(),
             rows: VecDeque::new(),
             row_count: 0,
             tenants: FxHashMap::default(),
@@ -157,16 +160,20 @@ impl Collector {
         let mut ended = Vec::new();
         if self.cpu.next_end().is_none_or(|end| end <= now) {
             self.cpu.collect(now, |row| ended.push(row));
+            self.judged.cpu = now;
         }
         let mut of_io = Vec::new();
         self.io.collect(&shared, now, &mut of_io);
+        self.judged.io = self.io.judged_through();
         for row in of_io {
             if let Some(account) = self.account(row.ledger.tenant) {
                 account.totals.io_bytes += row.usage.given.bytes().0;
             }
             ended.push(row.ledger);
         }
-        self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
+        if self.memory.next_end().is_none_or(|end| end <= now) {
+            self.memory.collect(now, system_over(&shared), |row| ended.push(row.ledger));
+        }
         for row in self.work_memory.collect(&shared.work_memory, interval, now) {
             let minute = minute_of(&self.env, now);
             self.rollup.add_samples(row.ledger.tenant, Sampled::WorkMemory, &row.needs, minute);
@@ -214,7 +221,7 @@ impl Collector {
     }
 
     fn add(&mut self, shared: &Shared, ended: Vec<LedgerRow>) {
-        shared.ledger.recent().add(&ended);
+        shared.ledger.recent().add(&ended, self.judged);
         for row in &ended {
             let minute = minute_of(&self.env, row.to);
             self.rollup.add(row, minute);

@@ -48,6 +48,11 @@ impl IoAudit {
         }
     }
 
+    /// Intervals up to here have their rows.
+    pub(super) fn judged_through(&self) -> Nanos {
+        self.judged_through
+    }
+
     /// When to collect next.
     pub(super) fn next_end(&self, now: Nanos) -> Nanos {
         let next = self.governing.intervals().end_after(self.judged_through) + GRACE;

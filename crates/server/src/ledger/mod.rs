@@ -27,7 +27,7 @@ pub(crate) use collect::LedgerThread;
 pub(crate) use history::History;
 use published::Published;
 pub(crate) use published::View;
-pub(crate) use recent::{Recent, RecentIntervals, RecentResource};
+pub(crate) use recent::{Judged, Recent, RecentIntervals, RecentResource};
 pub(crate) use statement_totals::{BOUNDS as STATEMENT_BOUNDS, StatementTotals};
 pub(crate) use totals::{LedgerFigures, ResourceTotals, Totals};
 

@@ -66,40 +66,58 @@ impl Recent {
     }
 }
 
+/// Until when all intervals are judged: a tenant that has no row of the last one did nothing in it. Not so of memory, whose intervals go on until there is evidence.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Judged {
+    pub(crate) cpu: Nanos,
+    pub(crate) io: Nanos,
+}
+
+/// What came since the last look.
+#[derive(Default)]
+pub(crate) struct Heard {
+    /// Those that had an interval.
+    pub(crate) tenants: FxHashMap<TenantId, Recent>,
+    pub(crate) judged: Judged,
+}
+
 /// Of all tenants that had an interval.
 #[derive(Default)]
 pub(crate) struct RecentIntervals {
     is_looked_at: AtomicBool,
-    tenants: Mutex<FxHashMap<TenantId, Recent>>,
+    heard: Mutex<Heard>,
 }
 
 impl RecentIntervals {
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<TenantId, Recent>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the rows of one collection.
-    pub(super) fn add(&self, rows: &[LedgerRow]) {
-        if rows.is_empty() || !self.is_looked_at.load(Ordering::Relaxed) {
+    /// Adds the rows of one collection, and until when there are all.
+    pub(super) fn add(&self, rows: &[LedgerRow], judged: Judged) {
+        if !self.is_looked_at.load(Ordering::Relaxed) {
             return;
         }
-        let mut tenants = self.lock();
+        let mut heard = self.lock();
+        heard.judged = judged;
         for row in rows {
-            tenants.entry(row.tenant).or_default().of_resource(row.resource).add(row);
+            heard.tenants.entry(row.tenant).or_default().of_resource(row.resource).add(row);
         }
     }
 
     /// Adds how long statements took in an interval of processor time.
     pub(super) fn add_statements(&self, tenant: TenantId, times: &SparseHistogram) {
         if times.count() > 0 && self.is_looked_at.load(Ordering::Relaxed) {
-            self.lock().entry(tenant).or_default().statements.merge(times);
+            self.lock().tenants.entry(tenant).or_default().statements.merge(times);
         }
     }
 
     /// What came since the call before; nothing at the first call, from which on it is kept.
-    pub(crate) fn take(&self) -> FxHashMap<TenantId, Recent> {
+    pub(crate) fn take(&self) -> Heard {
         self.is_looked_at.store(true, Ordering::Relaxed);
-        std::mem::take(&mut *self.lock())
+        let mut heard = self.lock();
+        let judged = heard.judged;
+        Heard { tenants: std::mem::take(&mut heard.tenants), judged }
     }
 }
 
@@ -128,18 +146,23 @@ mod tests {
     #[test]
     fn intervals_add_up_until_somebody_looks() {
         let recent = RecentIntervals::default();
-        recent.add(&[row(Resource::Cpu, 0, 5, 0)]);
-        assert!(recent.take().is_empty(), "nobody had looked");
+        let judged = |cpu, io| Judged { cpu: Nanos(cpu), io: Nanos(io) };
+        recent.add(&[row(Resource::Cpu, 0, 5, 0)], judged(5, 5));
+        assert!(recent.take().tenants.is_empty(), "nobody had looked");
         let io = |volume| Resource::Io { volume };
-        recent.add(&[row(Resource::Cpu, 5, 15, 4), row(Resource::Cpu, 15, 20, 0), row(io(1), 0, 7, 0)]);
-        recent.add(&[row(io(0), 0, 7, 2), row(io(1), 7, 9, 3), row(Resource::Memory, 0, 1, 1)]);
+        recent.add(
+            &[row(Resource::Cpu, 5, 15, 4), row(Resource::Cpu, 15, 20, 0), row(io(1), 0, 7, 0)],
+            judged(20, 7),
+        );
+        let later = [row(io(0), 0, 7, 2), row(io(1), 7, 9, 3), row(Resource::Memory, 0, 1, 1)];
+        recent.add(&later, judged(20, 9));
         let mut times = SparseHistogram::default();
         times.record(7);
         recent.add_statements(TenantId(16), &times);
         recent.add_statements(TenantId(17), &SparseHistogram::default());
         let taken = recent.take();
-        assert_eq!(taken.len(), 1);
-        let of = &taken[&TenantId(16)];
+        assert_eq!((taken.tenants.len(), taken.judged), (1, judged(20, 9)));
+        let of = &taken.tenants[&TenantId(16)];
         let cpu = RecentResource {
             time: Nanos(15),
             promised: 20,
@@ -154,6 +177,8 @@ mod tests {
         assert_eq!(of_io, [(1, 9, 3), (0, 7, 2)]);
         assert_eq!((of.io[0].1.cause, of.memory.missed), (Some(Cause::Neighbour), 1));
         assert_eq!((of.work_memory.time, of.statements.count()), (Nanos(0), 1));
-        assert!(recent.take().is_empty());
+        recent.add(&[], judged(25, 9));
+        let taken = recent.take();
+        assert!(taken.tenants.is_empty() && taken.judged == judged(25, 9));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use base::Nanos;
-use governor::{MemoryDemand, MemoryPricing, MemoryTerms, Promise};
+use governor::{MemoryPricing, MemoryTerms, Promise};
 use tenant::Tenant;
 
 use super::Home;
@@ -41,24 +41,15 @@ impl Home {
 
 /// Sets the prices of promised memory until the server is gone.
 pub(crate) async fn set_memory_prices(shared: Weak<Shared>) {
-    let mut pricing = MemoryPricing::default();
+    let Some(meters) = shared.upgrade().map(|shared| shared.memory_meters.clone()) else { return };
+    let mut pricing = MemoryPricing::new(meters);
     loop {
         env::sleep(EPOCH).await;
         let Some(shared) = shared.upgrade() else { return };
-        let mut demands = Vec::new();
-        shared.memory_meters.for_each(|tenant, terms, counts| {
-            let (promised, penalty_micros) = (terms.promised, terms.penalty_micros);
-            demands.push(MemoryDemand { tenant, promised, penalty_micros, counts: *counts });
+        pricing.end_epoch(shared.policy.get().policy(), shared.memory.promisable(), |tenant, price| {
+            if let Some(entry) = shared.tenants.get(tenant) {
+                entry.home.memory_share().set_price(price);
+            }
         });
-        pricing.end_epoch(
-            shared.policy.get().policy(),
-            shared.memory.promisable(),
-            &demands,
-            |tenant, price| {
-                if let Some(entry) = shared.tenants.get(tenant) {
-                    entry.home.memory_share().set_price(price);
-                }
-            },
-        );
     }
 }

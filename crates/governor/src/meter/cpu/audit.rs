@@ -7,7 +7,7 @@ use base::{Nanos, TenantId};
 
 use super::tally::Totals;
 use super::{CpuMeters, CpuTerms, InForce, MilliCoreNanos, TenantMeter, milli_core_nanos};
-use crate::meter::{Cause, LedgerRow, Resource};
+use crate::meter::{Cause, LedgerRow, Resource, end_of_interval};
 use crate::promise::MilliCores;
 
 const ONE_CORE: MilliCores = MilliCores(1000);
@@ -85,14 +85,6 @@ impl Demand {
             Cause::Neighbour
         }
     }
-}
-
-/// When an interval that began at `from` is over: at a multiple of its length, the first that leaves it half of that at least. So the intervals of all tenants with
-/// the same length end together, whenever the tenants were made.
-///
-/// Example: a length of 1 s. From 3.0 s or (a late collection) from 3.02 s: at 4 s. From 3.6 s: at 5 s.
-fn end_of_interval(from: Nanos, interval: Nanos) -> Nanos {
-    Nanos((from.0 + interval.0 / 2).div_ceil(interval.0).max(1) * interval.0)
 }
 
 fn to_nanos(cores: MilliCoreNanos) -> u64 {

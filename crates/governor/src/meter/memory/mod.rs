@@ -17,6 +17,8 @@
 mod audit;
 mod cache;
 mod index;
+mod meters;
+mod reader;
 mod sample;
 mod tally;
 #[cfg(test)]
@@ -27,8 +29,10 @@ use std::sync::Arc;
 use base::limits::PAGE_SIZE;
 use base::{ByteCount, PageNo};
 
-pub use audit::{MemoryAudit, MemoryMeters, MemoryRow, MemoryTerms};
+pub use audit::{MemoryAudit, MemoryRow};
 use cache::GhostCache;
+pub use meters::{MemoryMeters, MemoryTerms};
+pub use reader::{MemoryReader, MemoryReading};
 pub use sample::PageSample;
 use tally::CURVE_LEN;
 pub(crate) use tally::EVIDENCE_MIN;

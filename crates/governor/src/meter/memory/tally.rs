@@ -88,6 +88,11 @@ pub struct MemoryTally {
 }
 
 impl MemoryTally {
+    /// Another one after each change of the counts.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// The counts at one moment; `None` if they are being written just now, as they are for some nanoseconds.
     pub fn read(&self) -> Option<MemoryCounts> {
         let version = self.version.load(Ordering::Acquire);
