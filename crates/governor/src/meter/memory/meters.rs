@@ -81,7 +81,7 @@ impl MemoryMeters {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends once it has lasted as long.
+    /// Sets the metering interval of all tenants whose terms have none of their own. An interval under way ends at the next multiple of it.
     pub fn set_interval(&self, interval: Nanos) {
         assert!(interval.0 > 0, "an interval has a length");
         self.interval.store(interval.0, Ordering::Relaxed);

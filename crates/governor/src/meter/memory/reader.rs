@@ -24,6 +24,8 @@ pub struct MemoryReader {
     version: Option<u64>,
     /// By tenant.
     followed: Vec<Followed>,
+    /// Taken over since the last call of [`MemoryReader::read`].
+    are_others: bool,
     interval_min: Option<Nanos>,
 }
 
@@ -40,13 +42,13 @@ struct Followed {
 impl MemoryReader {
     /// A reader that has read nothing yet.
     pub fn new(meters: Arc<MemoryMeters>) -> MemoryReader {
-        MemoryReader { meters, version: None, followed: Vec::new(), interval_min: None }
+        MemoryReader { meters, version: None, followed: Vec::new(), are_others: false, interval_min: None }
     }
 
     /// Gives `each`, in order, the tenants whose counts are others than at the last call, whose terms were set since, to whatever, or that are new. One whose counts are being written
     /// just now comes with the next call. Whether terms were set or tenants came or went: ask [`MemoryReader::knows`] for these.
     pub fn read(&mut self, mut each: impl FnMut(MemoryReading)) -> bool {
-        let are_others = self.follow();
+        self.follow();
         for followed in &mut self.followed {
             let version = followed.tally.version();
             if followed.read == Some(version) {
@@ -58,7 +60,7 @@ impl MemoryReader {
             let (tenant, terms, since) = (followed.tenant, followed.terms, followed.since);
             each(MemoryReading { tenant, terms, since, counts });
         }
-        are_others
+        std::mem::take(&mut self.are_others)
     }
 
     /// Whether there was such a tenant at the last call of [`MemoryReader::read`].
@@ -82,9 +84,9 @@ impl MemoryReader {
     }
 
     /// Takes over who there is and the terms, if any changed.
-    fn follow(&mut self) -> bool {
+    fn follow(&mut self) {
         if self.version == Some(self.meters.version()) {
-            return false;
+            return;
         }
         let known = self.meters.lock();
         self.version = Some(self.meters.version());
@@ -109,7 +111,7 @@ impl MemoryReader {
         self.followed.sort_unstable_by_key(|followed| followed.tenant);
         let promised = self.terms().filter(|terms| terms.promised.0 > 0);
         self.interval_min = promised.map(|terms| self.meters.interval_of(terms)).min();
-        true
+        self.are_others = true;
     }
 }
 
@@ -149,6 +151,10 @@ mod tests {
         meters.set_terms(id(2), terms(8), Nanos(1));
         assert_eq!(read(&mut reader), (vec![(2, 0)], true));
         meters.forget(id(1));
+        assert!(
+            reader.interval_min().is_some(),
+            "which takes over that one went, and does not keep it to itself"
+        );
         assert_eq!(read(&mut reader), (vec![], true));
         assert!(reader.knows(id(0)) && !reader.knows(id(1)));
         // One of the same name is another.
