@@ -408,6 +408,7 @@ impl Tenant {
         self.branch = None;
         self.pages.drop_branch();
         txn.built.clear();
+        txn.pieces.clear();
         self.locks.release_many(txn.session);
         txn.branched = false;
     }

@@ -331,6 +331,17 @@ impl Tenant {
         }
     }
 
+    /// What is in the tree `from` is in the tree `to` from now on, which was empty.
+    pub(crate) fn rename_tree(&mut self, from: TreeId, to: TreeId) {
+        if from == to {
+            return;
+        }
+        let state = self.trees.remove(from).unwrap_or_default();
+        assert!(self.trees.root(to).0.is_none(), "the tree is new");
+        self.gone_trees.push(from);
+        self.trees.set(to, TreeState { dirty: true, ..state });
+    }
+
     /// Releases up to about `pages_max` pages of dropped trees; true if there is more to do. Call it in turns of its own
     /// until it says false. After `Err(Miss)` have the page read ([`Tenant::page_to_reclaim`]) and call again; a tree with a
     /// page that cannot be read is left as it is.
@@ -369,16 +380,16 @@ impl Tenant {
     // ---- going back ----
 
     /// Takes a statement back, so that it can be run again after a wait or the transaction can go on without it. Locks
-    /// gained stay.
+    /// gained stay, and so does what a next run of it goes on with ([`crate::kept`]).
     pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
         self.flush_deferred(txn);
         txn.overlay.undo_to(mark.overlay);
         txn.checks.clear();
         txn.catalog.clone_from(&mark.catalog);
         txn.wrote_catalog = txn.catalog.is_some();
-        for build in txn.built.split_off(mark.built) {
-            self.at_side_of(txn, |tenant| tenant.drop_tree(build.tree()));
-        }
+        // What they filled is kept for the statement's next run.
+        txn.built.truncate(mark.built);
+        txn.pieces.keep_from(mark.pieces);
         txn.dropped_trees.truncate(mark.dropped_trees);
         txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
     }
@@ -388,6 +399,7 @@ impl Tenant {
         self.release_pages(txn);
         self.settle_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
+        self.drop_kept_at_side_of(txn);
         txn.tables.clear();
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);
@@ -414,6 +426,7 @@ impl Tenant {
     }
 
     fn end(&mut self, mut txn: Txn) {
+        self.drop_kept(&mut txn);
         self.release_pages(&txn);
         self.settle_wait(&mut txn);
         for (tag, modes) in &txn.held {

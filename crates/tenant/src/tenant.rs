@@ -23,6 +23,7 @@ use crate::catalog::{
 };
 use crate::history::History;
 use crate::interrupt::Step;
+use crate::kept::Pieces;
 use crate::locks::{LockRecord, LockTable};
 use crate::memory::Holds;
 use crate::pending::Pending;
@@ -492,6 +493,7 @@ impl Tenant {
             frozen: None,
             reads: Vec::new(),
             built: Vec::new(),
+            pieces: Pieces::default(),
             dropped_trees: Vec::new(),
             sequences: FxHashMap::default(),
             checks: Vec::new(),

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::foreign_key::PendingCheck;
+use crate::kept::Pieces;
 use crate::locks::{LockMode, LockTag};
 use crate::overlay::{Overlay, OverlayMark};
 use crate::row::keys::{Key, KeyRange};
@@ -45,6 +46,8 @@ pub struct Txn {
     pub(crate) reads: Vec<(TreeId, KeyRange)>,
     /// Trees filled by this transaction's DDL, in order; nobody else knows them yet.
     pub(crate) built: Vec<Build>,
+    /// What its statements did with whole tables, and what one that is to be run again goes on with.
+    pub(crate) pieces: Pieces,
     /// Trees that its DDL gave up, to be released at commit.
     pub(crate) dropped_trees: Vec<TreeId>,
     /// Sequences it made or restarted: their state until commit.
@@ -99,6 +102,7 @@ pub struct Mark {
     pub(crate) overlay: OverlayMark,
     pub(crate) catalog: Option<Arc<Catalog>>,
     pub(crate) built: usize,
+    pub(crate) pieces: usize,
     pub(crate) dropped_trees: usize,
     pub(crate) sequences: Option<Box<FxHashMap<Oid, SequenceState>>>,
 }
@@ -178,6 +182,7 @@ impl Txn {
             overlay: self.overlay.mark(),
             catalog: self.catalog.clone(),
             built: self.built.len(),
+            pieces: self.pieces.done(),
             dropped_trees: self.dropped_trees.len(),
             sequences: (!self.sequences.is_empty()).then(|| Box::new(self.sequences.clone())),
         }

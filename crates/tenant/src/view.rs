@@ -116,6 +116,15 @@ impl<'a> View<'a> {
         if self.unasked == 0 { self.ask() } else { Ok(()) }
     }
 
+    /// Ends a turn of a statement that goes on in another one; the session is told of the steps since it was last asked.
+    pub(crate) fn end_turn(&mut self) -> Interrupt {
+        let steps = self.unasked_of - self.unasked;
+        if let Some(session) = self.session {
+            (session.asked_to_end)(steps);
+        }
+        Interrupt::Asked
+    }
+
     #[cold]
     fn ask(&mut self) -> Step<()> {
         let steps = self.unasked_of;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use base::{Oid, SqlError};
 use sqlparser::ast;
-use tenant::row::keys::KeyRange;
-use tenant::{Access, Direction, Interrupt, Step, View};
+use tenant::{Interrupt, Step, View};
 use types::{Datum, Row};
 
 use super::analytic::AnalyticState;
@@ -48,6 +47,10 @@ impl Session {
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let outcome =
             act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end));
+        if matches!(outcome, Err(Interrupt::Asked)) {
+            // What it read is not read again.
+            self.progress.end_part(asked.examined.get());
+        }
         outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
@@ -59,22 +62,23 @@ impl Session {
         each: &mut dyn FnMut(&EvalCtx<'_>) -> EvalResult<()>,
     ) -> Result<(), Pause> {
         self.evaluating(home, &mut |view, statement| {
-            let (table, mut scan) = {
+            let mut look = {
                 let mut view = view.borrow_mut();
                 let table = view.table(table).map_err(|error| Halt::Interrupt(error.into()))?;
-                let scan = view.scan_newest(&table, Access::Table, KeyRange::all(), Direction::Forward);
-                (table, scan)
+                view.look_through(&table)
             };
-            let columns: Vec<usize> = (0..table.columns.len()).collect();
-            let mut row = Vec::new();
-            loop {
-                row.clear();
-                let next = view.borrow_mut().next_columns(&mut scan, &columns, &mut row);
-                if next.map_err(Halt::Interrupt)?.is_none() {
-                    return Ok(());
+            let outcome = loop {
+                let row = match look.next_row(&mut view.borrow_mut()) {
+                    Ok(Some(row)) => row,
+                    Ok(None) => break Ok(()),
+                    Err(interrupt) => break Err(Halt::Interrupt(interrupt)),
+                };
+                if let Err(error) = each(&EvalCtx::new(statement, &row)) {
+                    break Err(Halt::Expression(error));
                 }
-                each(&EvalCtx::new(statement, &row)).map_err(Halt::Expression)?;
-            }
+            };
+            look.stop(&mut view.borrow_mut());
+            outcome
         })
     }
 
@@ -129,6 +133,9 @@ impl Session {
             Ok(()) => return Ok(()),
             Err(halt) => halt,
         };
+        if matches!(halt, Halt::Interrupt(Interrupt::Asked)) {
+            self.progress.end_part(asked.examined.get());
+        }
         Err(match (halt, stopped) {
             (Halt::Expression(EvalError::Sql(error)), _) => error.into(),
             (Halt::Interrupt(interrupt), _) | (_, Some(Stopped::Interrupt(interrupt))) => {

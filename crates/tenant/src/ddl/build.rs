@@ -1,24 +1,27 @@
 //! Filling trees outside the overlay: an index from its table's rows, a table under a new key. The new tree is live pages
 //! that nobody knows of until commit; abort releases them.
+//!
+//! It takes as many turns as it needs ([`crate::kept`]), and others run in between; the sorting is [`super::filling`]'s.
 
 use std::sync::Arc;
 
 use base::{SqlError, SqlState};
 use btree::{Cursor, Seek};
-use smallvec::SmallVec;
+use storage::yield_now;
 use types::Datum;
 
 use crate::catalog::{Catalog, Index, Table};
 use crate::cursor::Direction;
 use crate::interrupt::{Interrupt, Step};
-use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key};
+use crate::kept::{Piece, TURN_STEPS, Work, range_after};
+use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key, table_key_of_entry};
 use crate::row::{RowRef, decode_row, read_column};
 use crate::tenant::{OpenError, Tenant};
-use crate::trees::TreeState;
 use crate::txn::{Build, Isolation};
-use crate::view::{Access, State};
+use crate::view::{Access, State, View, disagreement};
 
 use super::Ddl;
+use super::filling::{Filling, Stuck};
 
 impl Ddl<'_> {
     /// Fills the tree of `index` from the rows of its table, the transaction's own included.
@@ -26,14 +29,26 @@ impl Ddl<'_> {
     /// Errors: 23505 where two rows have the same key in a unique index.
     pub(super) fn build_index(&mut self, table: &Arc<Table>, index: &Index) -> Step<()> {
         let build = Build::Index { table: table.oid, index: index.oid, tree: index.tree };
-        self.fill(build, table, |_, row, entries| {
+        let outcome = self.fill(build, Piece::index(table.oid, index), table, |_, row| {
             let entry = index_entry_of_bytes(table, index, row.bytes(), row.key())?;
-            entries.push((entry.key, entry.value.to_vec()));
-            Ok(())
-        })
-        .map_err(|failure| match failure {
+            Ok((entry.key, entry.value.to_vec()))
+        });
+        outcome.map_err(|failure| match failure {
             Failure::Step(interrupt) => interrupt,
-            Failure::Duplicate(bytes) => duplicate(self, table, index, &bytes).into(),
+            Failure::Duplicate(key, value) => {
+                let Some(of_row) = table_key_of_entry(&key, &value).map(Key::from_slice) else {
+                    return disagreement(table, index).into();
+                };
+                match self
+                    .view
+                    .read(table.tree, &of_row, State::Newest)
+                    .map(|row| row.map(|row| row.into_owned()))
+                {
+                    Ok(Some(row)) => duplicate(self, table, index, &row).into(),
+                    Ok(None) => disagreement(table, index).into(),
+                    Err(interrupt) => interrupt,
+                }
+            }
         })
     }
 
@@ -42,28 +57,28 @@ impl Ddl<'_> {
     /// Errors: 23505 for duplicates, 23502 for NULLs in the key.
     pub(super) fn cluster(&mut self, old: &Arc<Table>, table: &Arc<Table>) -> Step<()> {
         let build = Build::Cluster { table: table.oid, from: old.tree, tree: table.tree };
-        self.fill(build, old, |count, row, entries| {
-            let key = clustered_key(table, row.bytes(), count)?;
-            entries.push((key, row.bytes().to_vec()));
-            Ok(())
-        })
-        .map_err(|failure| match failure {
+        let key = table.primary_index().map(|index| index.column_positions().collect()).unwrap_or_default();
+        let piece = Piece::Cluster { table: table.oid, key };
+        let outcome = self.fill(build, piece, old, |count, row| {
+            Ok((clustered_key(table, row.bytes(), count)?, row.bytes().to_vec()))
+        });
+        outcome.map_err(|failure| match failure {
             Failure::Step(interrupt) => interrupt,
-            Failure::Duplicate(bytes) => {
+            Failure::Duplicate(_, row) => {
                 let index = table.primary_index().expect("row ids are unique");
-                duplicate(self, table, index, &bytes).into()
+                duplicate(self, table, index, &row).into()
             }
         })
     }
 
-    /// Scans `source` and puts what `entry` makes of each row into the build's tree.
+    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into the build's tree.
     fn fill(
         &mut self,
         build: Build,
+        piece: Piece,
         source: &Arc<Table>,
-        mut entry: impl FnMut(u64, &RowRef<'_>, &mut SmallVec<[(Key, Vec<u8>); 1]>) -> Step<()>,
+        entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
     ) -> Result<(), Failure> {
-        let tree = build.tree();
         let view = &mut self.view;
         if view.txn.isolation != Isolation::ReadCommitted && view.txn.frozen.is_some() {
             // The live rows are what the tree must hold; a snapshot that lacks some would build a wrong index.
@@ -73,46 +88,98 @@ impl Ddl<'_> {
                 return Err(Failure::Step(crate::row_lock::serialization_failure().into()));
             }
         }
-        let mut scan =
-            view.scan_state(source, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
-        let mut state = TreeState::default();
-        let mut entries = SmallVec::new();
-        let mut count = 0;
-        let result = loop {
-            match view.next(&mut scan) {
-                Err(interrupt) => break Err(Failure::Step(interrupt)),
-                Ok(None) => break Ok(()),
-                Ok(Some(row)) => {
-                    count += 1;
-                    if let Err(interrupt) = entry(count, &row, &mut entries) {
-                        break Err(Failure::Step(interrupt));
-                    }
-                    let bytes = row.bytes().to_vec();
-                    let (key, value) = entries.pop().expect("one entry a row");
-                    match btree::insert_new(&mut view.tenant.pages, &mut state.root, &key, &value) {
-                        Ok(true) => state.entries += 1,
-                        Ok(false) => break Err(Failure::Duplicate(bytes)),
-                        Err(fault) => break Err(Failure::Step(fault.into())),
-                    }
+        let filled = match view.resume(&piece) {
+            Some(Work::Filled(tree)) => tree,
+            work => {
+                let mut filler = match work {
+                    Some(Work::Filling { filling, after, rows }) => Filler { filling, after, rows },
+                    _ => Filler {
+                        filling: Box::new(Filling::new(view.tenant.next_tree())),
+                        after: None,
+                        rows: 0,
+                    },
+                };
+                if let Err(failure) = filler.take_turn(view, source, entry) {
+                    let Filler { filling, after, rows } = filler;
+                    view.keep(piece, Work::Filling { filling, after, rows });
+                    return Err(failure);
                 }
+                filler.filling.finish(&mut view.tenant)
             }
         };
-        // Registered whatever the outcome, so that taking the statement back releases its pages.
-        state.dirty = true;
-        view.tenant.trees.set(tree, state);
+        let tree = build.tree();
+        view.tenant.rename_tree(filled, tree);
         view.tenant.forget_frozen();
+        view.tenant.row_ids.remove(&tree);
         view.txn.built.push(build);
-        if state.entries > 0 {
-            view.tenant.row_ids.remove(&tree);
+        view.note_done(piece, Work::Filled(tree));
+        Ok(())
+    }
+}
+
+/// A tree that is being filled with the rows of another one.
+struct Filler {
+    filling: Box<Filling>,
+    /// The last row that was taken in, and how many were.
+    after: Option<Key>,
+    rows: u64,
+}
+
+impl Filler {
+    /// Goes on until the tree is filled, the turn is over, or something stands in the way.
+    fn take_turn(
+        &mut self,
+        view: &mut View<'_>,
+        source: &Arc<Table>,
+        mut entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
+    ) -> Result<(), Failure> {
+        let mut left = if view.takes_turns() { TURN_STEPS } else { u32::MAX };
+        let range = range_after(self.after.as_ref());
+        let mut scan = view.scan_state(source, Access::Table, range, Direction::Forward, State::Newest);
+        loop {
+            if self.filling.is_full() || self.filling.is_whole() {
+                if !self.filling.settle(&mut view.tenant, &mut left)? {
+                    return Err(Failure::Step(view.end_turn()));
+                }
+                if self.filling.is_whole() {
+                    return Ok(());
+                }
+            }
+            if left == 0 {
+                return Err(Failure::Step(view.end_turn()));
+            }
+            left -= 1;
+            let Some(row) = view.next(&mut scan)? else {
+                self.filling.end();
+                continue;
+            };
+            let (key, value) = entry(self.rows + 1, &row)?;
+            self.filling.add(key, value)?;
+            self.after = Some(Key::from_slice(row.key()));
+            self.rows += 1;
         }
-        result
     }
 }
 
 enum Failure {
     Step(Interrupt),
-    /// The row whose key another one has.
-    Duplicate(Vec<u8>),
+    /// An entry whose key another one has.
+    Duplicate(Key, Vec<u8>),
+}
+
+impl From<Interrupt> for Failure {
+    fn from(interrupt: Interrupt) -> Failure {
+        Failure::Step(interrupt)
+    }
+}
+
+impl From<Stuck> for Failure {
+    fn from(stuck: Stuck) -> Failure {
+        match stuck {
+            Stuck::Fault(fault) => Failure::Step(fault.into()),
+            Stuck::Duplicate(key, value) => Failure::Duplicate(key, value),
+        }
+    }
 }
 
 /// The key of a row in a table that is being rewritten; `count` counts its rows from 1.
@@ -171,13 +238,17 @@ impl Tenant {
         let catalog: Arc<Catalog> = Arc::clone(&self.catalog);
         let table = catalog.table(table).ok_or(BuildFailed::Rows)?;
         let source = from.unwrap_or(table.tree);
-        let mut state = TreeState { dirty: true, ..TreeState::default() };
+        let mut filling = Filling::new(self.next_tree());
         let mut cursor = Cursor::new(self.trees.root(source), Seek::Start);
         let mut last: Option<Key> = None;
         let mut count = 0;
-        loop {
+        while !filling.is_whole() {
             let row = match cursor.next(&self.pages) {
-                Ok(None) => break,
+                Ok(None) => {
+                    filling.end();
+                    self.settle_filling(&mut filling).await?;
+                    continue;
+                }
                 Ok(Some(entry)) => match entry.value.read(&self.pages) {
                     Ok(bytes) => Ok((Key::from_slice(entry.key), bytes.into_owned())),
                     Err(fault) => Err(fault),
@@ -197,26 +268,38 @@ impl Tenant {
             let (entry, value) = match build {
                 Build::Index { index, .. } => {
                     let index = table.index(*index).ok_or(BuildFailed::Rows)?;
-                    let entry = index_entry_of_bytes(table, index, &bytes, &key)?;
+                    let entry = index_entry_of_bytes(&table, index, &bytes, &key)?;
                     (entry.key, entry.value.to_vec())
                 }
-                Build::Cluster { .. } => match clustered_key(table, &bytes, count) {
+                Build::Cluster { .. } => match clustered_key(&table, &bytes, count) {
                     Ok(clustered) => (clustered, bytes),
                     Err(_) => return Err(BuildFailed::Rows),
                 },
             };
-            loop {
-                match btree::insert_new(&mut self.pages, &mut state.root, &entry, &value) {
-                    Ok(true) => break,
-                    Ok(false) => return Err(BuildFailed::Rows),
-                    // New pages, which may have left memory since.
-                    Err(fault) => self.load_fault(fault).await.map_err(BuildFailed::Open)?,
-                }
+            filling.add(entry, value).map_err(|_| BuildFailed::Rows)?;
+            if filling.is_full() {
+                self.settle_filling(&mut filling).await?;
             }
-            state.entries += 1;
             last = Some(key);
         }
-        self.trees.set(build.tree(), state);
+        let filled = filling.finish(self);
+        self.rename_tree(filled, build.tree());
         Ok(())
+    }
+
+    /// Moves all that was gathered to where it is to go next.
+    async fn settle_filling(&mut self, filling: &mut Filling) -> Result<(), BuildFailed> {
+        loop {
+            match filling.settle(self, &mut { TURN_STEPS }) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    // New pages, and room for more of them.
+                    self.shed();
+                    yield_now().await;
+                }
+                Err(Stuck::Fault(fault)) => self.load_fault(fault).await.map_err(BuildFailed::Open)?,
+                Err(Stuck::Duplicate(..)) => return Err(BuildFailed::Rows),
+            }
+        }
     }
 }

@@ -200,13 +200,10 @@ impl Ddl<'_> {
     /// `SET NOT NULL`. Errors: 23502 where a row has NULL there.
     pub fn set_not_null(&mut self, table: Oid, position: usize) -> Step<()> {
         let mut table = Arc::new(self.open_table(table)?);
-        let mut scan =
-            self.view.scan_state(&table, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
-        while let Some(row) = self.view.next(&mut scan)? {
-            if row.column(position)?.is_null() {
-                return Err(super::build::contains_nulls(&table, position).into());
-            }
-        }
+        self.look_at_each(&table, |_, row| match row[position].is_null() {
+            true => Err(super::build::contains_nulls(&table, position).into()),
+            false => Ok(()),
+        })?;
         Arc::make_mut(&mut table).columns[position].not_null = true;
         self.edit().put_table(Arc::unwrap_or_clone(table));
         Ok(())

@@ -10,11 +10,8 @@ use crate::catalog::{
     CheckConstraint, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
     ReferentialAction, Table,
 };
-use crate::cursor::Direction;
 use crate::interrupt::Step;
-use crate::row::keys::KeyRange;
 use crate::txn::Build;
-use crate::view::{Access, State};
 
 /// A primary key or unique constraint to add.
 #[derive(Clone, Debug)]
@@ -226,16 +223,10 @@ impl Ddl<'_> {
         let key = table.foreign_key(constraint).expect("just added").clone();
         let mut only_this = (*table).clone();
         only_this.foreign_keys = vec![key];
-        let mut scan =
-            self.view.scan_state(&table, Access::Table, KeyRange::all(), Direction::Forward, State::Newest);
-        loop {
-            let row = match self.view.next(&mut scan)? {
-                Some(row) => row.to_row()?,
-                None => return Ok(()),
-            };
-            self.view.check_references_later(&only_this, &row, None);
-            self.view.finish_statement()?;
-        }
+        self.look_at_each(&table, |ddl, row| {
+            ddl.view.check_references_later(&only_this, &row, None);
+            ddl.view.finish_statement()
+        })
     }
 
     /// Drops a constraint by name.

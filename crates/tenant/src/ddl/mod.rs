@@ -7,6 +7,7 @@ mod build;
 mod columns;
 mod constraints;
 mod drop;
+mod filling;
 mod indexes;
 mod schemas;
 mod sequences;
@@ -17,6 +18,7 @@ mod users;
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState, TreeId};
+use types::Row;
 
 use crate::catalog::{Catalog, Table};
 use crate::interrupt::Step;
@@ -26,6 +28,7 @@ use crate::view::View;
 pub(crate) use build::BuildFailed;
 pub use constraints::{NewForeignKey, NewUnique};
 pub use drop::Dropped;
+pub(crate) use filling::Filling;
 pub use indexes::NewIndex;
 pub use tables::NewTable;
 pub use types_and_views::LabelSide;
@@ -82,6 +85,25 @@ impl<'a> Ddl<'a> {
     /// The transaction's own copy, to change.
     pub(crate) fn edit(&mut self) -> &mut Catalog {
         Arc::make_mut(self.view.txn.catalog.as_mut().expect("made by `View::ddl`"))
+    }
+
+    /// Calls `each` for every row of a table that is locked against changes, in as many turns as that takes.
+    pub(crate) fn look_at_each(
+        &mut self,
+        table: &Arc<Table>,
+        mut each: impl FnMut(&mut Ddl<'_>, Row) -> Step<()>,
+    ) -> Step<()> {
+        let mut look = self.view.look_through(table);
+        let outcome = loop {
+            let next = look.next_row(&mut self.view);
+            match next.and_then(|row| row.map(|row| each(self, row)).transpose()) {
+                Ok(Some(())) => {}
+                Ok(None) => break Ok(()),
+                Err(interrupt) => break Err(interrupt),
+            }
+        };
+        look.stop(&mut self.view);
+        outcome
     }
 
     pub(crate) fn new_oid(&mut self) -> Oid {

@@ -10,7 +10,7 @@ use crate::ddl::{NewForeignKey, NewIndex};
 
 const ROWS: i32 = 2000;
 
-/// Runs a statement whose end is asked for at the second look.
+/// Runs a statement whose end is asked for at the second look, if its turn is not over before.
 fn interrupted<T: std::fmt::Debug>(
     fixture: &mut Fixture,
     statement: impl FnOnce(&mut View<'_>) -> Result<T, Interrupt>,
@@ -24,7 +24,7 @@ fn interrupted<T: std::fmt::Debug>(
         statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))
     };
     assert!(matches!(outcome, Err(Interrupt::Asked)), "{outcome:?}");
-    assert_eq!(looks.get(), 2);
+    assert!((1..=2).contains(&looks.get()), "{} looks", looks.get());
     fixture.tenant.rollback_statement(&mut txn, &mark);
     fixture.tenant.abort(txn);
 }

@@ -6,6 +6,7 @@ mod constraints;
 mod ddl;
 mod interrupts;
 mod isolation;
+mod kept;
 mod locking;
 mod misses;
 mod model;

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""What CREATE INDEX on a large table takes, with memory for all of it and for a part, and what it does to a neighbour.
+
+A table of --rows rows, its second column in no order, lies in one database; another database, here another tenant on the same
+worker, is read by `pgbench-select` at a fixed rate, its latency counted from the intended start. The reads go on for --seconds
+alone; then one session makes an index on the second column, and drops it, until --least seconds are over. Here and on PostgreSQL, with
+the same memory for pages, on each of --memories; runs of the two servers alternate, the other one standing still; medians of runs.
+
+The floor: the neighbour's p99 with at most twice that without.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import servers
+import wire
+from servers import say
+
+FLOOR = 2.0
+ROWS_A_STATEMENT = 5_000
+
+
+def load(server, rows):
+    """The table, by INSERTs of a few thousand rows each."""
+    with wire.Connection(server.url(), 600.0) as connection:
+        connection.query(server.create("large"))
+    with wire.Connection(server.url("large"), 600.0) as connection:
+        connection.query("create table large (id int primary key, n int not null, filler text not null)")
+        filler = "a hundred bytes of text that nobody looks at, as the rows of real tables have them, in all of the rows"
+        for first in range(1, rows + 1, ROWS_A_STATEMENT):
+            ids = range(first, min(first + ROWS_A_STATEMENT, rows + 1))
+            values = ", ".join(f"({i}, {i * 7919 % rows}, '{filler}')" for i in ids)
+            connection.query("insert into large values " + values)
+
+
+def measure(server, arguments, reads):
+    """Latencies of the neighbour in ms without and with the statement, and how long one took."""
+    with tempfile.NamedTemporaryFile() as log_file, wire.Connection(server.url("large"), 3600.0) as connection:
+        run = [*reads, "--no-load", "--no-check", "--rate", arguments.rate, "--warm-up", arguments.warm_up,
+               "--seconds", arguments.seconds + arguments.longest, "--latency-log", log_file.name]
+        process = servers.start_bench(server, *run)
+        time.sleep(arguments.warm_up + arguments.seconds)
+        began, took, spans = time.time(), [], []
+        while not took or time.time() - began < arguments.least:
+            before = time.time()
+            connection.query("create index of_n on large (n)")
+            spans.append((before, time.time()))
+            took.append(spans[-1][1] - before)
+            connection.query("drop index of_n")
+            if process.poll() is not None:
+                break
+        ended = time.time()
+        report = servers.finish_bench(process, server, *run)
+        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
+    if ended - began > arguments.longest:
+        say(f"  the statement outlasted the load of {arguments.longest:g} s (--longest)")
+    first = report["measured_from_us"]
+    without = [latency / 1000 for end, latency in log if first <= end - latency and end < began * 1e6]
+    beside = [latency / 1000 for end, latency in log
+              if any(end >= since * 1e6 and end - latency <= until * 1e6 for since, until in spans)]
+    at = lambda found: {what: servers.percentile(found, part) for what, part in (("p50", .5), ("p99", .99), ("max", 1))}
+    return {"without": at(without), "with": at(beside), "index_s": servers.median(took)}
+
+
+def compare(arguments, memory):
+    """Runs of both servers with so much memory, by name."""
+    reads = ["pgbench-select", "--tenants", 1, "--prefix", "neighbour", "--clients", arguments.clients, "--scale", 1]
+    runs = {}
+    ours = servers.Rowhouse(arguments.folder, ["--memory", memory, "--workers", "1"])
+    with servers.running(ours), servers.running(servers.Postgres(arguments.folder, memory=memory.replace("iB", "B"))) as theirs:
+        both = [ours, theirs]
+        for server in both:
+            servers.put_to_sleep(server)
+        for server in both:
+            with servers.awake(server):
+                say(f"  {memory}: loading on {server.name}")
+                servers.bench(server, *reads, "--load-only")
+                load(server, arguments.rows)
+                runs[server.name] = []
+        for number in range(arguments.runs):
+            for server in both if number % 2 == 0 else both[::-1]:
+                with servers.awake(server):
+                    run = measure(server, arguments, reads)
+                    runs[server.name].append(run)
+                    say(f"  {memory}, run {number + 1}, {server.name}: the index {run['index_s']:.2f} s; reads' p99 "
+                        f"{run['without']['p99']:.2f} ms without, {run['with']['p99']:.2f} ms with it, longest {run['with']['max']:.1f} ms")
+    return runs
+
+
+def main():
+    parser = servers.parser(__doc__, runs=1, seconds=2.0, warm_up=1.0, rows=20_000, rate=50.0, least=0.5, longest=5.0)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--memories", default="1GiB,64MiB", help="memory for pages, one after the other")
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=250.0, help="reads a second of each client")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of reads without the statement in each run")
+    parser.add_argument("--least", type=float, default=4.0, help="seconds in which statements are begun")
+    parser.add_argument("--longest", type=float, default=40.0, help="seconds of reads kept up for the statement")
+    parser.add_argument("--warm-up", type=float, default=3.0)
+    arguments = servers.parse(parser)
+    runs, rows = {}, []
+    for memory in arguments.memories.split(","):
+        with servers.folder("index-build") as folder:
+            arguments.folder = folder
+            found = runs[memory] = compare(arguments, memory)
+        names = list(found)
+        middle = lambda name, pick: servers.median([pick(run) for run in found[name]])
+        rows.append([f"{memory}: the index", *(f"{middle(name, lambda run: run['index_s']):.2f} s" for name in names), ""])
+        for what, words in (("p50", "p50"), ("p99", "p99"), ("max", "longest")):
+            rows += [[f"{memory}: reads' {words} {when} it",
+                      *(f"{middle(name, lambda run: run[when][what]):.2f} ms" for name in names), ""]
+                     for when in ("without", "with")]
+        ratio = {name: middle(name, lambda run: run["with"]["p99"] / run["without"]["p99"]) for name in names}
+        rows.append([f"{memory}: p99 with / without", f"{ratio['Rowhouse']:.2f}{servers.met(ratio['Rowhouse'], FLOOR)}",
+                     f"{ratio['PostgreSQL']:.2f}", f"{FLOOR:g}"])
+    del arguments.folder
+    head = [f"CREATE INDEX on {arguments.rows:,} rows beside {arguments.rate * arguments.clients:g} reads/s of another database, "
+            f"medians of {arguments.runs}", "Rowhouse", "PostgreSQL", "at most"]
+    servers.finish(arguments, {"runs": runs}, servers.table(head, rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+//! Filling a tree with entries that come in no order: a merge sort in the tenant's own pages.
+//!
+//! What is gathered in memory is kept in order. Whenever that is [`GATHERED_MAX`], it becomes a *run*, a tree that is only appended to;
+//! at the end the runs are merged into the tree that was to be filled, which is only appended to as well. So a tree far larger than
+//! memory is written twice and read once, front to back, where inserting in the order of arrival would read a page for each entry.
+//! What fits into memory at once needs no run.
+//!
+//! All of it goes in steps of as many entries as the caller wants, stops at any page that is not in memory, and goes on from there.
+//! Between steps the trees stand among the tenant's, where a checkpoint finds them, and no catalog names them: after a crash they are
+//! orphans and their pages go.
+
+use std::cmp::Ordering;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use base::TreeId;
+use btree::{Cursor, Seek};
+use storage::{PageFault, PageMap};
+
+use crate::row::keys::Key;
+use crate::tenant::Tenant;
+use crate::trees::TreeState;
+
+/// Bytes of entries in memory at most, and one entry.
+const GATHERED_MAX: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+
+/// Bytes that an entry takes in memory beside its value.
+const ENTRY_COST: usize = 96;
+
+/// A tree that is being filled.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    tree: TreeId,
+    gathered: BTreeMap<Key, Vec<u8>>,
+    gathered_bytes: usize,
+    /// The run that what was gathered is being moved to.
+    pouring: Option<TreeId>,
+    runs: Vec<Run>,
+    /// The next entry of each run, the smallest key first.
+    heads: BinaryHeap<Head>,
+    /// Runs whose next entry is yet to be fetched.
+    headless: Vec<usize>,
+    /// All entries have come.
+    is_whole: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    tree: TreeId,
+    cursor: Cursor,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+struct Head {
+    key: Key,
+    run: usize,
+    value: Vec<u8>,
+}
+
+/// The one with the smallest key is the greatest, as a heap has it; of equal keys that of the earlier run.
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> Ordering {
+        (&other.key, other.run).cmp(&(&self.key, self.run))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Why a step did not end well. The same step can be done again.
+#[derive(Debug)]
+pub(crate) enum Stuck {
+    Fault(PageFault),
+    /// Two entries have this key; the value is one's.
+    Duplicate(Key, Vec<u8>),
+}
+
+impl From<PageFault> for Stuck {
+    fn from(fault: PageFault) -> Stuck {
+        Stuck::Fault(fault)
+    }
+}
+
+impl Filling {
+    /// Of a tree that is empty and in no catalog.
+    pub(crate) fn new(tree: TreeId) -> Filling {
+        Filling {
+            tree,
+            gathered: BTreeMap::new(),
+            gathered_bytes: 0,
+            pouring: None,
+            runs: Vec::new(),
+            heads: BinaryHeap::new(),
+            headless: Vec::new(),
+            is_whole: false,
+        }
+    }
+
+    /// The trees it has: one that is given up is given up with all of them.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> {
+        let runs = self.runs.iter().map(|run| run.tree);
+        [self.tree].into_iter().chain(self.pouring).chain(runs)
+    }
+
+    /// Whether no more can be added before [`Filling::settle`] has moved what was gathered.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pouring.is_some() || self.gathered_bytes >= GATHERED_MAX
+    }
+
+    /// Takes in an entry.
+    ///
+    /// # Errors
+    /// The entry, if another one of those gathered has its key.
+    pub(crate) fn add(&mut self, key: Key, value: Vec<u8>) -> Result<(), Stuck> {
+        debug_assert!(!self.is_full() && !self.is_whole, "entries are added where there is room");
+        match self.gathered.entry(key) {
+            Entry::Occupied(other) => Err(Stuck::Duplicate(other.key().clone(), value)),
+            Entry::Vacant(place) => {
+                self.gathered_bytes += ENTRY_COST + value.len();
+                place.insert(value);
+                Ok(())
+            }
+        }
+    }
+
+    /// All entries have come: now [`Filling::settle`] fills the tree.
+    pub(crate) fn end(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// Whether all entries have come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Moves up to `entries_max` entries on to where they are to go next, and takes them off that number. True if nothing is left
+    /// to move: there is room for more entries or, once all have come, the tree is filled.
+    ///
+    /// # Errors
+    /// A page that is not in memory or cannot be read, or two entries with the same key. Again, from where it stopped, with the next call.
+    pub(crate) fn settle(&mut self, tenant: &mut Tenant, entries_max: &mut u32) -> Result<bool, Stuck> {
+        let is_last_run = self.is_whole && !self.runs.is_empty() && !self.gathered.is_empty();
+        if self.pouring.is_none() && (self.is_full() || is_last_run) {
+            self.pouring = Some(tenant.next_tree());
+        }
+        if let Some(run) = self.pouring {
+            if !self.pour(tenant, run, entries_max)? {
+                return Ok(false);
+            }
+            self.pouring = None;
+            self.headless.push(self.runs.len());
+            let cursor = Cursor::new(tenant.trees.root(run), Seek::Start);
+            self.runs.push(Run { tree: run, cursor });
+        }
+        if !self.is_whole {
+            return Ok(true);
+        }
+        if self.runs.is_empty() {
+            return self.pour(tenant, self.tree, entries_max);
+        }
+        let mut state = tenant.trees.get(self.tree);
+        let outcome = self.merge(&mut tenant.pages, &mut state, entries_max);
+        tenant.trees.set(self.tree, TreeState { dirty: true, ..state });
+        outcome
+    }
+
+    /// Gives up the runs once the tree is filled, and says which tree that is.
+    pub(crate) fn finish(self, tenant: &mut Tenant) -> TreeId {
+        assert!(self.gathered.is_empty() && self.heads.is_empty(), "every entry is in the tree");
+        for run in self.runs {
+            tenant.drop_tree(run.tree);
+        }
+        self.tree
+    }
+
+    /// Moves what was gathered behind all that is in the tree `to`.
+    fn pour(&mut self, tenant: &mut Tenant, to: TreeId, entries_max: &mut u32) -> Result<bool, Stuck> {
+        let mut state = tenant.trees.get(to);
+        let outcome = loop {
+            if *entries_max == 0 {
+                break Ok(false);
+            }
+            let Some(entry) = self.gathered.first_entry() else {
+                self.gathered_bytes = 0;
+                break Ok(true);
+            };
+            match btree::insert_new(&mut tenant.pages, &mut state.root, entry.key(), entry.get()) {
+                Ok(is_new) => assert!(is_new, "gathered keys differ"),
+                Err(fault) => break Err(fault.into()),
+            }
+            state.entries += 1;
+            *entries_max -= 1;
+            entry.remove();
+        };
+        tenant.trees.set(to, TreeState { dirty: true, ..state });
+        outcome
+    }
+
+    fn merge(
+        &mut self,
+        pages: &mut PageMap,
+        state: &mut TreeState,
+        entries_max: &mut u32,
+    ) -> Result<bool, Stuck> {
+        loop {
+            while let Some(run) = self.headless.last().copied() {
+                if let Some((key, value)) = self.runs[run].next(pages)? {
+                    self.heads.push(Head { key, run, value });
+                }
+                self.headless.pop();
+            }
+            if *entries_max == 0 {
+                return Ok(false);
+            }
+            let Some(head) = self.heads.peek() else { return Ok(true) };
+            if !btree::insert_new(pages, &mut state.root, &head.key, &head.value)? {
+                return Err(Stuck::Duplicate(head.key.clone(), head.value.clone()));
+            }
+            state.entries += 1;
+            *entries_max -= 1;
+            let head = self.heads.pop().expect("looked at above");
+            self.headless.push(head.run);
+        }
+    }
+}
+
+impl Run {
+    /// Its next entry; after an error the same again.
+    fn next(&mut self, pages: &PageMap) -> Result<Option<(Key, Vec<u8>)>, PageFault> {
+        let Some(entry) = self.cursor.next(pages)? else { return Ok(None) };
+        let key = Key::from_slice(entry.key);
+        match entry.value.read(pages) {
+            Ok(value) => Ok(Some((key, value.into_owned()))),
+            Err(fault) => {
+                // The cursor has moved past the entry whose long value is not there.
+                self.cursor.seek(Seek::Before(&key));
+                Err(fault)
+            }
+        }
+    }
+}
