@@ -153,6 +153,11 @@ impl Shared {
         }
     }
 
+    /// The processor time charged to all tenants together, on all workers, what was taken back later included.
+    pub(crate) fn charged_to_all(&self) -> Nanos {
+        self.workers.iter().fold(Nanos(0), |sum, seat| sum + seat.handle.charged())
+    }
+
     /// The processor time of each tenant that has had any, on all workers.
     pub(crate) fn used_by_tenant(&self) -> FxHashMap<TenantId, Nanos> {
         let mut used: FxHashMap<TenantId, Nanos> = FxHashMap::default();

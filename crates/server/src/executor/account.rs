@@ -141,6 +141,7 @@ impl TenantAccount {
 
     pub(super) fn add(&self, used: Nanos) {
         self.used.store(self.used.load(Ordering::Relaxed) + used.0, Ordering::Relaxed);
+        self.worker.count_charged(used);
     }
 
     pub(super) fn take_back(&self, unused: Nanos) {

@@ -96,6 +96,8 @@ pub(super) struct Shared {
     /// Whether the inbox may hold something; spares the worker a lock each turn.
     has_mail: AtomicBool,
     stop: AtomicBool,
+    /// Processor time charged to all tenants so far, in nanoseconds. Written by the worker's thread alone; what is taken back stays counted.
+    charged: AtomicU64,
     accounts: Mutex<Accounts>,
     /// Wakers of all unfinished tasks, by which a worker that ends cancels them.
     unfinished: Mutex<Unfinished>,
@@ -127,9 +129,19 @@ impl Shared {
             inbox: Mutex::default(),
             has_mail: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            charged: AtomicU64::new(0),
             accounts: Mutex::default(),
             unfinished: Mutex::default(),
         }
+    }
+
+    /// Counts processor time charged to a tenant. On the worker's thread.
+    pub(super) fn count_charged(&self, used: Nanos) {
+        self.charged.store(self.charged.load(Ordering::Relaxed) + used.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn charged(&self) -> Nanos {
+        Nanos(self.charged.load(Ordering::Relaxed))
     }
 
     /// Leaves a message from any thread. After the worker's end it is dropped.
@@ -297,6 +309,11 @@ impl WorkerHandle {
     /// Charges a tenant for processor time that a thread took for it which stands in none of this worker's queues.
     pub(crate) fn charge(&self, tenant: TenantId, used: Nanos) {
         self.0.send(Message::Charge(tenant, used));
+    }
+
+    /// Processor time charged so far to all tenants together, what was taken back later included. O(1), from any thread.
+    pub fn charged(&self) -> Nanos {
+        self.0.charged()
     }
 
     /// The tenant's account on this worker, made if needed: what it used, readable at any time.

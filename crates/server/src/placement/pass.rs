@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use base::{Nanos, TenantId};
-use futures::future::select;
+use futures::future::{Either, select};
 use governor::{MoveReason, Occupancy, PlacementPlan, PlacementPolicy, Resident};
 
 use super::load::Loads;
@@ -16,27 +16,59 @@ const INTERVAL: Nanos = Nanos::from_secs(2);
 /// How long a move is tried before the next pass is left to find a better moment.
 const TRIED_FOR: Nanos = Nanos::from_secs(1);
 
+/// Thousandths of a core that all tenants together take on a server at rest: no load of theirs is a reason to move anybody.
+const AT_REST: u64 = 50;
+
 /// Goes on until the server is gone. A move that is cut off was none.
 pub(crate) async fn pass_on(shared: Weak<Shared>) {
-    let mut loads = Loads::default();
+    let mut looked = Looked::default();
     let Some(placement) = shared.upgrade().map(|shared| shared.placement.clone()) else { return };
     loop {
-        select(pin!(placement.asked()), pin!(env::sleep(INTERVAL))).await;
+        let asked =
+            matches!(select(pin!(placement.asked()), pin!(env::sleep(INTERVAL))).await, Either::Left(_));
         let Some(shared) = shared.upgrade() else { return };
-        pass(&shared, &mut loads).await;
+        if asked || looked.is_outdated(shared.tenants.version(), shared.charged_to_all(), env::now()) {
+            pass(&shared, &mut looked).await;
+        }
+    }
+}
+
+/// What the last look at all tenants found.
+#[derive(Default)]
+struct Looked {
+    loads: Loads,
+    /// When, and what all tenants had been charged by then; `None`: never, or somebody had yet to move.
+    settled: Option<(Nanos, Nanos)>,
+    /// The set of tenants that was looked at.
+    version: u64,
+}
+
+impl Looked {
+    /// Whether another look may find anything else: not on a server at rest whose tenants are the same and which was at rest before. There each look
+    /// would cost as much as there are tenants.
+    fn is_outdated(&self, version: u64, charged: Nanos, now: Nanos) -> bool {
+        let Some((at, charged_then)) = self.settled else { return true };
+        self.version != version || (charged - charged_then).0 * 1000 > (now - at).0 * AT_REST
     }
 }
 
 /// Looks at all tenants, and moves those that had better live elsewhere.
-async fn pass(shared: &Arc<Shared>, loads: &mut Loads) {
+async fn pass(shared: &Arc<Shared>, looked: &mut Looked) {
     let now = env::now();
-    loads.take_in(&shared.used_by_tenant(), now);
-    let (entries, residents) = residents(shared, loads, now);
+    let charged = shared.charged_to_all();
+    looked.version = shared.tenants.version();
+    looked.loads.take_in(&shared.used_by_tenant(), now);
+    let (entries, residents) = residents(shared, &looked.loads, now);
+    let load: u64 = residents.iter().map(|resident| u64::from(resident.load.0)).sum();
+    looked.settled = (load < AT_REST).then_some((now, charged));
     // One worker has them all.
     if shared.workers.len() == 1 {
         return;
     }
     let plan = PlacementPlan::new(&residents, shared.workers.len(), &PlacementPolicy::default(), now);
+    if !plan.moves.is_empty() {
+        looked.settled = None;
+    }
     for step in &plan.moves {
         let at = residents.iter().position(|resident| resident.tenant == step.tenant);
         let home = &entries[at.expect("only residents move")].home;
@@ -77,4 +109,26 @@ fn residents(shared: &Shared, loads: &Loads, now: Nanos) -> (Vec<Arc<Entry>>, Ve
     }
     *shared.placement.occupied() = occupied;
     (entries, residents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_at_rest_is_looked_at_when_its_tenants_change_or_work() {
+        let at = Nanos::from_secs(10);
+        let charged = Nanos::from_secs(3);
+        let mut looked = Looked::default();
+        assert!(looked.is_outdated(0, charged, at), "nobody has looked yet");
+        looked.version = 7;
+        looked.settled = Some((at, charged));
+        let later = at + Nanos::from_secs(2);
+        assert!(
+            !looked.is_outdated(7, charged + Nanos::from_millis(99), later),
+            "a twentieth of a core is rest"
+        );
+        assert!(looked.is_outdated(7, charged + Nanos::from_millis(101), later));
+        assert!(looked.is_outdated(8, charged, later), "a tenant came or went");
+    }
 }

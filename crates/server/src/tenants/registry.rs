@@ -175,6 +175,11 @@ impl Tenants {
         Arc::new(Names { by_id, version: inner.version })
     }
 
+    /// How often tenants came, went or were renamed.
+    pub(crate) fn version(&self) -> u64 {
+        self.lock().version
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.lock().by_id.len()
     }

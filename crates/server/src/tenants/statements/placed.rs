@@ -34,6 +34,7 @@ pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>)
     home.set_kept(true);
     home.move_to(shared, WorkerId(to), None).await;
     home.set_kept(true);
+    shared.placement.ask();
     shared.administered.note(Administered::Tenants);
     Ok(())
 }
