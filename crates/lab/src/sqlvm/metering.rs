@@ -206,21 +206,20 @@ fn section(observed: &Observed, memory: &str, gap: Duration) -> Section {
         ),
         ..Section::default()
     };
-    let shown = [0, 1, 3];
     let marks: Vec<Mark> = observed.arrivals.iter().map(|x| Mark { x: *x, name: String::new() }).collect();
     let seconds = (observed.ended_us - observed.began_us) / 1_000_000;
     let plot = |title: &str, value: fn(&ledger::Row) -> f64| Plot {
         title: title.into(),
         x_label: "seconds; a tenant arrives at each dotted line".into(),
         y_label: "I/Os a second".into(),
-        series: shown
+        series: (0..TENANTS)
             .map(|tenant| Series {
                 name: observed.label(tenant),
                 x_first: 1.0,
                 x_step: 1.0,
                 values: observed.series(tenant, value),
             })
-            .into(),
+            .collect(),
         promised: vec![Level {
             name: "promised to each".into(),
             y: f64::from(PROMISED),
@@ -234,7 +233,7 @@ fn section(observed: &Observed, memory: &str, gap: Duration) -> Section {
     violated.promised.clear();
     section.plots = vec![plot("Figure 6: I/Os given", |row| row.given), violated];
     verdicts(observed, &mut section);
-    section.tables = vec![tenants(observed), causes(observed)];
+    section.tables = vec![tenants(observed), stages(observed), causes(observed)];
     section.notes = observed.failures.iter().map(|why| format!("Clients ended early: {why}")).collect();
     section.notes.push(format!(
         "Recomputed: of {PROMISED} promised and g pages read a second by the storage layer's count, max(0, {PROMISED} - g), but no \
@@ -352,6 +351,33 @@ fn tenants(observed: &Observed) -> Table {
             mean(found.iter().map(|window| window.missed(f64::from(PROMISED))).collect()),
             mean(found.iter().map(|window| window.issued).collect()),
         ]);
+    }
+    table
+}
+
+/// Each tenant from one arrival to the next, the server's own work beside them.
+fn stages(observed: &Observed) -> Table {
+    let system = "system";
+    let mut head = vec!["tenants there".to_owned(), "all: given, missed".to_owned()];
+    head.extend((0..TENANTS).map(|tenant| observed.label(tenant)));
+    head.push(system.into());
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut table = Table::new("From each arrival to the next, a second: given, missed", &head);
+    let names = observed.names.iter().map(String::as_str).chain([system]);
+    for there in 1..=TENANTS {
+        let at_us = |index: usize| {
+            let arrival = observed.arrivals.get(index).map(|at| observed.began_us + (at * 1e6) as u64);
+            arrival.unwrap_or(observed.ended_us)
+        };
+        let (from_us, to_us) = (at_us(there - 1), at_us(there));
+        let mean = |name: &str, value: fn(&ledger::Row) -> f64| {
+            stats::summary(&ledger::series(&observed.rows, name, from_us, to_us, value)).mean
+        };
+        let found: Vec<(f64, f64)> =
+            names.clone().map(|name| (mean(name, |row| row.given), mean(name, |row| row.missed))).collect();
+        let all = found.iter().fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let cell = |(given, missed): &(f64, f64)| format!("{}, {}", figure(*given), figure(*missed));
+        table.row([there.to_string(), cell(&all)].into_iter().chain(found.iter().map(cell)).collect());
     }
     table
 }
