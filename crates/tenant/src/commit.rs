@@ -320,15 +320,19 @@ impl Tenant {
 
     /// Gives up a tree: its pages are released, now or bit by bit.
     pub(crate) fn drop_tree(&mut self, tree: TreeId) {
-        self.row_ids.remove(&tree);
-        self.gone_trees.push(tree);
-        if let Some(state) = self.trees.remove(tree)
-            && state.root.0.is_some()
-        {
-            self.garbage.push((tree, state));
+        if self.give_up_tree(tree) {
             // What is not in memory is left to a caller that can wait.
             let _ = self.reclaim(DROP_PAGES_AT_COMMIT);
         }
+    }
+
+    /// Gives up a tree: its pages are released bit by bit. Whether it had any. Takes no longer for many pages than for few.
+    pub(crate) fn give_up_tree(&mut self, tree: TreeId) -> bool {
+        self.row_ids.remove(&tree);
+        self.gone_trees.push(tree);
+        let state = self.trees.remove(tree).filter(|state| state.root.0.is_some());
+        self.garbage.extend(state.map(|state| (tree, state)));
+        state.is_some()
     }
 
     /// What is in the tree `from` is in the tree `to` from now on, which was empty.
@@ -389,7 +393,9 @@ impl Tenant {
         txn.wrote_catalog = txn.catalog.is_some();
         // What they filled is kept for the statement's next run.
         txn.built.truncate(mark.built);
-        txn.pieces.keep_from(mark.pieces);
+        for tree in txn.pieces.keep_from(mark.pieces) {
+            self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
+        }
         txn.dropped_trees.truncate(mark.dropped_trees);
         txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
     }
@@ -399,7 +405,7 @@ impl Tenant {
         self.release_pages(txn);
         self.settle_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
-        self.drop_kept_at_side_of(txn);
+        self.give_up_kept(txn);
         txn.tables.clear();
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);
@@ -426,7 +432,7 @@ impl Tenant {
     }
 
     fn end(&mut self, mut txn: Txn) {
-        self.drop_kept(&mut txn);
+        self.give_up_kept(&mut txn);
         self.release_pages(&txn);
         self.settle_wait(&mut txn);
         for (tag, modes) in &txn.held {

@@ -3,7 +3,8 @@
 //! A statement that looks at every row of a table, to build an index or to check a constraint, stops whenever its turn is over or a page
 //! is missing, and is run again from its start. What it has done by then of such a *piece* stays with the transaction, and the next run
 //! goes on with it: pieces come in the same order in each run. The table's lock keeps its rows as they are meanwhile, and a piece counts
-//! only while the transaction has the same changes of its own as when it was kept.
+//! only while the transaction has the same changes of its own as when it was kept. Behind changes of the same statement nothing is kept: those are made
+//! anew by each run, and need not be the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use types::Row;
 use crate::catalog::{Index, IndexColumn, Table};
 use crate::cursor::{Direction, Scan};
 use crate::ddl::Filling;
-use crate::interrupt::{Interrupt, Step};
+use crate::interrupt::Step;
 use crate::overlay::OverlayMark;
 use crate::row::keys::{Key, KeyRange};
 use crate::tenant::Tenant;
@@ -59,12 +60,22 @@ pub(crate) enum Work {
     LookedAtAll,
 }
 
-/// A piece of work, and the transaction's own changes that it goes by.
+/// A piece of work, and the transaction's own changes that it goes by; `None`: it does not outlive this run of its statement.
 #[derive(Debug)]
 pub(crate) struct Kept {
     piece: Piece,
-    changes: OverlayMark,
+    changes: Option<OverlayMark>,
     work: Work,
+}
+
+impl Kept {
+    fn trees(&self) -> Vec<TreeId> {
+        match &self.work {
+            Work::Filling { filling, .. } => filling.trees().collect(),
+            Work::Filled(tree) => vec![*tree],
+            Work::Looked(_) | Work::LookedAtAll => Vec::new(),
+        }
+    }
 }
 
 /// Pieces of a transaction's statements.
@@ -82,24 +93,21 @@ impl Pieces {
         self.done.len()
     }
 
-    /// A statement is taken back to where so many were done: what it did since is kept for its next run.
-    pub(crate) fn keep_from(&mut self, done: usize) {
+    /// A statement is taken back to where so many were done: what it did since is kept for its next run. The trees of what is not.
+    pub(crate) fn keep_from(&mut self, done: usize) -> Vec<TreeId> {
+        let mut lost = Vec::new();
         for kept in self.done.drain(done..).rev() {
-            self.kept.push_front(kept);
+            match kept.changes {
+                Some(_) => self.kept.push_front(kept),
+                None => lost.extend(kept.trees()),
+            }
         }
+        lost
     }
 
     /// The trees of all that is kept, which is kept no more.
     fn take_kept(&mut self) -> Vec<TreeId> {
-        let mut trees = Vec::new();
-        for kept in self.kept.drain(..) {
-            match kept.work {
-                Work::Filling { filling, .. } => trees.extend(filling.trees()),
-                Work::Filled(tree) => trees.push(tree),
-                Work::Looked(_) | Work::LookedAtAll => {}
-            }
-        }
-        trees
+        self.kept.drain(..).flat_map(|kept| kept.trees()).collect()
     }
 
     /// Forgets everything: the transaction has ended.
@@ -109,50 +117,65 @@ impl Pieces {
     }
 }
 
-impl Tenant {
-    /// Gives up what is kept of a statement that will not be run again. At the transaction's side of the tenant.
-    pub(crate) fn drop_kept(&mut self, txn: &mut Txn) {
-        for tree in txn.pieces.take_kept() {
-            self.drop_tree(tree);
-        }
+impl Txn {
+    /// Whether a statement of it that is run again goes on with what it did.
+    pub fn keeps_work(&self) -> bool {
+        !self.pieces.kept.is_empty()
     }
+}
 
-    /// The same between turns.
-    pub(crate) fn drop_kept_at_side_of(&mut self, txn: &mut Txn) {
+impl Tenant {
+    /// Gives up what is kept of a statement that will not be run again. Between turns.
+    pub fn give_up_kept(&mut self, txn: &mut Txn) {
         for tree in txn.pieces.take_kept() {
-            self.at_side_of(txn, |tenant| tenant.drop_tree(tree));
+            self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
         }
     }
 }
 
 impl View<'_> {
+    /// What the transaction changed before this statement, if the statement has changed nothing yet.
+    fn changes_before(&mut self) -> Option<OverlayMark> {
+        let changes = self.txn.overlay.mark();
+        Some(changes).filter(|changes| self.txn.begun_at == *changes)
+    }
+
     /// What an earlier run of the statement did of this piece.
     pub(crate) fn resume(&mut self, piece: &Piece) -> Option<Work> {
-        let changes = self.txn.overlay.mark();
+        let changes = self.changes_before();
         let first = self.txn.pieces.kept.front()?;
         if first.piece == *piece && first.changes == changes {
             return self.txn.pieces.kept.pop_front().map(|kept| kept.work);
         }
         // Of a statement that ended otherwise.
-        self.tenant.drop_kept(self.txn);
+        for tree in self.txn.pieces.take_kept() {
+            self.tenant.give_up_tree(tree);
+        }
         None
     }
 
     /// Keeps a piece that is not done, for the statement's next run.
     pub(crate) fn keep(&mut self, piece: Piece, work: Work) {
-        let changes = self.txn.overlay.mark();
-        self.txn.pieces.kept.push_front(Kept { piece, changes, work });
+        let kept = Kept { piece, changes: self.changes_before(), work };
+        if kept.changes.is_some() {
+            self.txn.pieces.kept.push_front(kept);
+            return;
+        }
+        for tree in kept.trees() {
+            self.tenant.give_up_tree(tree);
+        }
     }
 
     /// The piece is done.
     pub(crate) fn note_done(&mut self, piece: Piece, work: Work) {
-        let changes = self.txn.overlay.mark();
+        let changes = self.changes_before();
         self.txn.pieces.done.push(Kept { piece, changes, work });
     }
 
-    /// Whether others run between two turns of the statement. Without a session nobody would run it again.
-    pub(crate) fn takes_turns(&self) -> bool {
-        self.session.is_some()
+    /// Whether others run between two turns of the statement: not where it would change all again that it has changed before it came here.
+    /// Without a session nobody would run it again.
+    pub(crate) fn takes_turns(&mut self) -> bool {
+        self.session.is_some() && self.changes_before().is_some()
     }
 
     /// A look at every row of a table, the newest committed ones with the transaction's own. The table is locked against changes.

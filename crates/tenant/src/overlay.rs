@@ -46,7 +46,7 @@ struct Undo {
 }
 
 /// A place in the overlay's life to go back to: the journal's length, or `None` where there was no change yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct OverlayMark(Option<usize>);
 
 impl Changes {

@@ -26,6 +26,7 @@ use crate::interrupt::Step;
 use crate::kept::Pieces;
 use crate::locks::{LockRecord, LockTable};
 use crate::memory::Holds;
+use crate::overlay::OverlayMark;
 use crate::pending::Pending;
 use crate::sequence::SequenceState;
 use crate::snapshot_view::{Frozen, SnapshotView};
@@ -494,6 +495,7 @@ impl Tenant {
             reads: Vec::new(),
             built: Vec::new(),
             pieces: Pieces::default(),
+            begun_at: OverlayMark::default(),
             dropped_trees: Vec::new(),
             sequences: FxHashMap::default(),
             checks: Vec::new(),
@@ -694,19 +696,20 @@ impl Tenant {
         Root { commit: self.committed, payload: self.payload() }
     }
 
-    /// A replay may have made a tree anew under the number of one that was begun before: each has a record of its own.
+    /// A replay may have made a tree anew under the number of one that was begun before, also of one given up: each has a record of its own.
     fn renumber_garbage(&mut self) {
-        let alike = |(tree, _): &(TreeId, TreeState)| self.trees.contains(*tree);
-        if self.garbage.iter().chain(&self.spoiled).any(alike) {
-            let (garbage, spoiled) = (std::mem::take(&mut self.garbage), std::mem::take(&mut self.spoiled));
-            let mut anew = |(tree, state)| match self.trees.contains(tree) {
-                true => (self.next_tree(), state),
-                false => (tree, state),
-            };
-            let garbage = garbage.into_iter().map(&mut anew).collect();
-            let spoiled = spoiled.into_iter().map(&mut anew).collect();
-            (self.garbage, self.spoiled) = (garbage, spoiled);
+        if self.garbage.is_empty() && self.spoiled.is_empty() {
+            return;
         }
+        let (garbage, spoiled) = (std::mem::take(&mut self.garbage), std::mem::take(&mut self.spoiled));
+        let mut taken = FxHashSet::default();
+        let mut anew = |(tree, state)| match self.trees.contains(tree) || !taken.insert(tree) {
+            true => (self.next_tree(), state),
+            false => (tree, state),
+        };
+        let garbage = garbage.into_iter().map(&mut anew).collect();
+        let spoiled = spoiled.into_iter().map(&mut anew).collect();
+        (self.garbage, self.spoiled) = (garbage, spoiled);
     }
 
     /// Ends a checkpoint, whatever its outcome; true if its root was published. Then redo through the commit at which it

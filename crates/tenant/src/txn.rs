@@ -48,6 +48,8 @@ pub struct Txn {
     pub(crate) built: Vec<Build>,
     /// What its statements did with whole tables, and what one that is to be run again goes on with.
     pub(crate) pieces: Pieces,
+    /// Its changes when the statement under way began.
+    pub(crate) begun_at: OverlayMark,
     /// Trees that its DDL gave up, to be released at commit.
     pub(crate) dropped_trees: Vec<TreeId>,
     /// Sequences it made or restarted: their state until commit.
@@ -178,8 +180,9 @@ impl Txn {
 
     /// Where the statement that begins now can be taken back to with [`crate::Tenant::rollback_statement`].
     pub fn mark(&mut self) -> Mark {
+        self.begun_at = self.overlay.mark();
         Mark {
-            overlay: self.overlay.mark(),
+            overlay: self.begun_at,
             catalog: self.catalog.clone(),
             built: self.built.len(),
             pieces: self.pieces.done(),

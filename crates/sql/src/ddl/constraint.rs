@@ -318,7 +318,7 @@ fn add_check(
     }
     let mut broken = false;
     session
-        .for_each_row(home, table.oid, &mut |row| {
+        .check_each_row(home, table.oid, &mut |row| {
             broken = eval_bool(&bound, row)? == Some(false);
             // The scan is over as soon as one row breaks it.
             if broken { Err(EvalError::Sql(violated(table, ""))) } else { Ok(()) }

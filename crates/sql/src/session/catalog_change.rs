@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use base::{Oid, SqlError};
 use sqlparser::ast;
-use tenant::{Interrupt, Step, View};
+use tenant::row::keys::KeyRange;
+use tenant::{Access, Direction, Interrupt, Step, View};
 use types::{Datum, Row};
 
 use super::analytic::AnalyticState;
@@ -47,19 +48,49 @@ impl Session {
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let outcome =
             act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end));
-        if matches!(outcome, Err(Interrupt::Asked)) {
-            // What it read is not read again.
+        if outcome.is_err() && open.txn.keeps_work() {
+            // What it read is not read again, and pages that it waited for are used.
             self.progress.end_part(asked.examined.get());
+            home.tenant.release_pages(&open.txn);
         }
         outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
     }
 
-    /// Calls `each` for every row of a table, committed or the transaction's own.
+    /// Calls `each` for every row of a table, committed or the transaction's own, in one turn: for what is gathered of them anew whenever the
+    /// statement is run again.
     pub(crate) fn for_each_row(
         &mut self,
         home: &mut Home<'_>,
         table: Oid,
         each: &mut dyn FnMut(&EvalCtx<'_>) -> EvalResult<()>,
+    ) -> Result<(), Pause> {
+        self.evaluating(home, &mut |view, statement| {
+            let (table, mut scan) = {
+                let mut view = view.borrow_mut();
+                let table = view.table(table).map_err(|error| Halt::Interrupt(error.into()))?;
+                let scan = view.scan_newest(&table, Access::Table, KeyRange::all(), Direction::Forward);
+                (table, scan)
+            };
+            let columns: Vec<usize> = (0..table.columns.len()).collect();
+            let mut row = Vec::new();
+            loop {
+                row.clear();
+                let next = view.borrow_mut().next_columns(&mut scan, &columns, &mut row);
+                if next.map_err(Halt::Interrupt)?.is_none() {
+                    return Ok(());
+                }
+                each(&EvalCtx::new(statement, &row)).map_err(Halt::Expression)?;
+            }
+        })
+    }
+
+    /// Calls `check` for every row of a table that the transaction has locked against changes, in as many turns as that takes: a row that has
+    /// passed is not shown again when the statement is run again.
+    pub(crate) fn check_each_row(
+        &mut self,
+        home: &mut Home<'_>,
+        table: Oid,
+        check: &mut dyn FnMut(&EvalCtx<'_>) -> EvalResult<()>,
     ) -> Result<(), Pause> {
         self.evaluating(home, &mut |view, statement| {
             let mut look = {
@@ -73,7 +104,7 @@ impl Session {
                     Ok(None) => break Ok(()),
                     Err(interrupt) => break Err(Halt::Interrupt(interrupt)),
                 };
-                if let Err(error) = each(&EvalCtx::new(statement, &row)) {
+                if let Err(error) = check(&EvalCtx::new(statement, &row)) {
                     break Err(Halt::Expression(error));
                 }
             };
@@ -133,8 +164,9 @@ impl Session {
             Ok(()) => return Ok(()),
             Err(halt) => halt,
         };
-        if matches!(halt, Halt::Interrupt(Interrupt::Asked)) {
+        if open.txn.keeps_work() {
             self.progress.end_part(asked.examined.get());
+            home.tenant.release_pages(&open.txn);
         }
         Err(match (halt, stopped) {
             (Halt::Expression(EvalError::Sql(error)), _) => error.into(),

@@ -76,12 +76,21 @@ impl Bench {
 
     /// Runs a script that must succeed.
     pub(crate) fn run(&mut self, session: &mut Session, sql: &str) -> Answer {
-        match self.try_run(session, sql) {
-            Ok(answer) => answer,
-            Err(Pause::Error(error)) => {
-                panic!("{sql}\n{} {} {:?}", error.state(), error.message(), error.detail())
+        self.run_in_turns(session, sql).0
+    }
+
+    /// The same, and how many turns it took.
+    pub(crate) fn run_in_turns(&mut self, session: &mut Session, sql: &str) -> (Answer, u32) {
+        let mut turns = 1;
+        loop {
+            match self.try_run(session, sql) {
+                Ok(answer) => return (answer, turns),
+                Err(Pause::Yield) => turns += 1,
+                Err(Pause::Error(error)) => {
+                    panic!("{sql}\n{} {} {:?}", error.state(), error.message(), error.detail())
+                }
+                Err(pause) => panic!("{sql}\n{pause:?}"),
             }
-            Err(pause) => panic!("{sql}\n{pause:?}"),
         }
     }
 

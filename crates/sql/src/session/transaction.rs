@@ -199,9 +199,10 @@ impl Session {
         self.progress.end();
         self.slicing = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
-            Transaction::Block(open) => {
+            Transaction::Block(mut open) => {
                 home.tenant.end_statement(&open.txn);
                 home.tenant.release_pages(&open.txn);
+                home.tenant.give_up_kept(&mut open.txn);
                 self.transaction = Transaction::Failed(open);
             }
             other => {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlState};
+use base::{SqlError, SqlState, TreeId};
 use btree::{Cursor, Seek};
 use storage::yield_now;
 use types::Datum;
@@ -24,11 +24,11 @@ use super::Ddl;
 use super::filling::{Filling, Stuck};
 
 impl Ddl<'_> {
-    /// Fills the tree of `index` from the rows of its table, the transaction's own included.
+    /// Fills a tree with the entries of `index` from the rows of its table, the transaction's own included, and says which.
     ///
     /// Errors: 23505 where two rows have the same key in a unique index.
-    pub(super) fn build_index(&mut self, table: &Arc<Table>, index: &Index) -> Step<()> {
-        let build = Build::Index { table: table.oid, index: index.oid, tree: index.tree };
+    pub(super) fn build_index(&mut self, table: &Arc<Table>, index: &Index) -> Step<TreeId> {
+        let build = |tree| Build::Index { table: table.oid, index: index.oid, tree };
         let outcome = self.fill(build, Piece::index(table.oid, index), table, |_, row| {
             let entry = index_entry_of_bytes(table, index, row.bytes(), row.key())?;
             Ok((entry.key, entry.value.to_vec()))
@@ -52,11 +52,11 @@ impl Ddl<'_> {
         })
     }
 
-    /// Fills `table.tree` with the rows of `from`, under the keys the table's definition now says.
+    /// Fills a tree with the rows of `old`, under the keys that the definition of `table` says, and says which.
     ///
     /// Errors: 23505 for duplicates, 23502 for NULLs in the key.
-    pub(super) fn cluster(&mut self, old: &Arc<Table>, table: &Arc<Table>) -> Step<()> {
-        let build = Build::Cluster { table: table.oid, from: old.tree, tree: table.tree };
+    pub(super) fn cluster(&mut self, old: &Arc<Table>, table: &Table) -> Step<TreeId> {
+        let build = |tree| Build::Cluster { table: table.oid, from: old.tree, tree };
         let key = table.primary_index().map(|index| index.column_positions().collect()).unwrap_or_default();
         let piece = Piece::Cluster { table: table.oid, key };
         let outcome = self.fill(build, piece, old, |count, row| {
@@ -71,33 +71,21 @@ impl Ddl<'_> {
         })
     }
 
-    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into the build's tree.
+    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into a tree.
     fn fill(
         &mut self,
-        build: Build,
+        build: impl FnOnce(TreeId) -> Build,
         piece: Piece,
         source: &Arc<Table>,
         entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<TreeId, Failure> {
         let view = &mut self.view;
-        if view.txn.isolation != Isolation::ReadCommitted && view.txn.frozen.is_some() {
-            // The live rows are what the tree must hold; a snapshot that lacks some would build a wrong index.
-            let snapshot = view.txn.snapshot_commit().expect("just looked");
-            let range = KeyRange::all();
-            if view.tenant.history.range_changed_since(source.tree, &range, snapshot) {
-                return Err(Failure::Step(crate::row_lock::serialization_failure().into()));
-            }
-        }
-        let filled = match view.resume(&piece) {
+        let tree = match view.resume(&piece) {
             Some(Work::Filled(tree)) => tree,
             work => {
                 let mut filler = match work {
                     Some(Work::Filling { filling, after, rows }) => Filler { filling, after, rows },
-                    _ => Filler {
-                        filling: Box::new(Filling::new(view.tenant.next_tree())),
-                        after: None,
-                        rows: 0,
-                    },
+                    _ => Filler::begin(view, source)?,
                 };
                 if let Err(failure) = filler.take_turn(view, source, entry) {
                     let Filler { filling, after, rows } = filler;
@@ -107,13 +95,11 @@ impl Ddl<'_> {
                 filler.filling.finish(&mut view.tenant)
             }
         };
-        let tree = build.tree();
-        view.tenant.rename_tree(filled, tree);
         view.tenant.forget_frozen();
         view.tenant.row_ids.remove(&tree);
-        view.txn.built.push(build);
+        view.txn.built.push(build(tree));
         view.note_done(piece, Work::Filled(tree));
-        Ok(())
+        Ok(tree)
     }
 }
 
@@ -126,6 +112,18 @@ struct Filler {
 }
 
 impl Filler {
+    fn begin(view: &mut View<'_>, source: &Table) -> Step<Filler> {
+        if view.txn.isolation != Isolation::ReadCommitted && view.txn.frozen.is_some() {
+            // The live rows are what the tree must hold; a snapshot that lacks some would build a wrong index. From here on the table is locked.
+            let snapshot = view.txn.snapshot_commit().expect("just looked");
+            if view.tenant.history.range_changed_since(source.tree, &KeyRange::all(), snapshot) {
+                return Err(crate::row_lock::serialization_failure().into());
+            }
+        }
+        let filling = Box::new(Filling::new(view.tenant.next_tree()));
+        Ok(Filler { filling, after: None, rows: 0 })
+    }
+
     /// Goes on until the tree is filled, the turn is over, or something stands in the way.
     fn take_turn(
         &mut self,
@@ -279,6 +277,9 @@ impl Tenant {
             filling.add(entry, value).map_err(|_| BuildFailed::Rows)?;
             if filling.is_full() {
                 self.settle_filling(&mut filling).await?;
+            } else if count % u64::from(TURN_STEPS) == 0 {
+                self.shed();
+                yield_now().await;
             }
             last = Some(key);
         }

@@ -95,25 +95,25 @@ impl Ddl<'_> {
                 SqlError::unsupported("changing a table's primary key twice in one transaction").into()
             );
         }
-        let tree = self.new_tree();
+        table.refresh_layout();
+        table.tree = self.cluster(old, &table)?;
+        self.view.txn.dropped_trees.push(old.tree);
         for index in &mut table.indexes {
             if index.is_primary() {
-                index.tree = tree;
+                index.tree = table.tree;
             } else {
                 self.view.txn.dropped_trees.push(index.tree);
-                index.tree = self.view.tenant.next_tree();
             }
         }
-        table.tree = tree;
-        table.refresh_layout();
-        let table = Arc::new(table);
-        self.cluster(old, &table)?;
-        self.view.txn.dropped_trees.push(old.tree);
         // The new tree has to be read through the new definition while the indexes are filled.
-        self.edit().put_table((*table).clone());
-        for index in table.secondary_indexes() {
-            self.build_index(&table, index)?;
+        let read = Arc::new(table.clone());
+        self.edit().put_table(table.clone());
+        for (index, filled) in
+            read.indexes.iter().zip(&mut table.indexes).filter(|(index, _)| !index.is_primary())
+        {
+            filled.tree = self.build_index(&read, index)?;
         }
+        self.edit().put_table(table);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use crate::trees::TreeState;
 /// Bytes of entries in memory at most, and one entry.
 const GATHERED_MAX: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 
-/// Bytes that an entry takes in memory beside its value.
+/// Bytes that an entry takes in memory beside its key and value.
 const ENTRY_COST: usize = 96;
 
 /// A tree that is being filled.
@@ -116,10 +116,11 @@ impl Filling {
     /// The entry, if another one of those gathered has its key.
     pub(crate) fn add(&mut self, key: Key, value: Vec<u8>) -> Result<(), Stuck> {
         debug_assert!(!self.is_full() && !self.is_whole, "entries are added where there is room");
+        let bytes = ENTRY_COST + key.len() + value.len();
         match self.gathered.entry(key) {
             Entry::Occupied(other) => Err(Stuck::Duplicate(other.key().clone(), value)),
             Entry::Vacant(place) => {
-                self.gathered_bytes += ENTRY_COST + value.len();
+                self.gathered_bytes += bytes;
                 place.insert(value);
                 Ok(())
             }
@@ -171,7 +172,7 @@ impl Filling {
     pub(crate) fn finish(self, tenant: &mut Tenant) -> TreeId {
         assert!(self.gathered.is_empty() && self.heads.is_empty(), "every entry is in the tree");
         for run in self.runs {
-            tenant.drop_tree(run.tree);
+            tenant.give_up_tree(run.tree);
         }
         self.tree
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::limits::INDEX_COLUMNS_MAX;
-use base::{Oid, SqlError, SqlState};
+use base::{Oid, SqlError, SqlState, TreeId};
 
 use super::drop::still_needed;
 use super::{Behavior, Ddl, Dropped};
@@ -66,13 +66,16 @@ impl Ddl<'_> {
             unique: new.unique,
             nulls_not_distinct: new.nulls_not_distinct,
             constraint,
-            tree: self.new_tree(),
+            // Which one, its build says.
+            tree: TreeId(0),
         };
         table.indexes.push(index.clone());
         table.refresh_layout();
         let shared = Arc::new(table);
-        self.build_index(&shared, &index)?;
-        self.edit().put_table(Arc::unwrap_or_clone(shared));
+        let tree = self.build_index(&shared, &index)?;
+        let mut table = Arc::unwrap_or_clone(shared);
+        table.indexes.last_mut().expect("just added").tree = tree;
+        self.edit().put_table(table);
         Ok(index.oid)
     }
 

@@ -5,6 +5,7 @@ mod copies;
 mod errors;
 mod objects;
 mod scripts;
+mod turns;
 
 use crate::session::Session;
 use crate::session::testing::Bench;

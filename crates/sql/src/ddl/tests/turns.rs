@@ -1,0 +1,91 @@
+//! DDL on tables of more rows than a turn looks at: what runs in turns, what does not, and that both come out right.
+
+use super::after;
+use crate::session::Session;
+use crate::session::testing::Bench;
+
+const ROWS: i32 = 1000;
+
+/// A table `t` of `ROWS` rows.
+fn large() -> (Bench, Session) {
+    let (mut bench, mut session) = after(
+        "create table t (id int primary key, v int not null, w int); create table p (v int primary key)",
+    );
+    for from in (0..ROWS).step_by(250) {
+        let ids = from..from + 250;
+        let rows: Vec<String> = ids.clone().map(|id| format!("({id}, {}, {id})", id * 7 % ROWS)).collect();
+        let keys: Vec<String> = ids.map(|id| format!("({id})")).collect();
+        bench.run(&mut session, &format!("insert into t values {}", rows.join(", ")));
+        bench.run(&mut session, &format!("insert into p values {}", keys.join(", ")));
+    }
+    (bench, session)
+}
+
+/// One value of a query.
+fn value(bench: &mut Bench, session: &mut Session, query: &str) -> String {
+    bench.run(session, query).lines().join(",")
+}
+
+#[test]
+fn indexes_keys_and_checks_take_turns() {
+    let (mut bench, mut session) = large();
+    for sql in [
+        "create unique index by_v on t (v)",
+        "alter table t add check (v >= 0)",
+        "alter table t alter column w set not null",
+        "alter table t add foreign key (v) references p",
+        "alter table t add check (w < 100000), add unique (w), add foreign key (w) references p (v)",
+        "alter table t drop constraint t_pkey",
+        "alter table t add primary key (v)",
+    ] {
+        let (_, turns) = bench.run_in_turns(&mut session, sql);
+        assert!(turns > 3, "{sql}: {turns} turns");
+    }
+    assert_eq!(value(&mut bench, &mut session, "select id from t where v = 7"), "1");
+    assert_eq!(value(&mut bench, &mut session, "select id from t where w = 500"), "500");
+    assert_eq!(bench.run(&mut session, "select v from t").lines().len(), ROWS as usize);
+    let error = loop {
+        match bench.try_run(&mut session, "alter table t add check (id <> 900)") {
+            Err(crate::session::Pause::Yield) => {}
+            Err(crate::session::Pause::Error(error)) => break error,
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    };
+    assert_eq!(error.state().as_str(), "23514");
+}
+
+#[test]
+fn what_is_gathered_of_all_rows_is_gathered_of_all() {
+    let (mut bench, mut session) = large();
+    bench.run(&mut session, "alter table t add column r double precision default random()");
+    assert_eq!(value(&mut bench, &mut session, "select id from t where r is null"), "");
+    bench.run(&mut session, "alter table t add column s serial");
+    assert_eq!(
+        bench.run(&mut session, "select s from t where s between 1 and 1000").lines().len(),
+        ROWS as usize
+    );
+    bench.run(&mut session, "alter table t alter column w type text");
+    assert_eq!(value(&mut bench, &mut session, "select id from t where w = '999'"), "999");
+    bench.run(&mut session, "analyze t");
+    let t = bench.catalog().tables().find(|table| table.name == "t").expect("made").oid;
+    assert_eq!(bench.catalog().statistics(t).expect("analyzed").rows, ROWS as u64);
+}
+
+#[test]
+fn an_index_on_values_of_its_own_statement_has_those_that_stay() {
+    let (mut bench, mut session) = large();
+    bench.run(&mut session, "alter table t add column u uuid default gen_random_uuid() unique");
+    let rows = bench.run(&mut session, "select id, u from t where id % 100 = 0 order by id").lines();
+    assert_eq!(rows.len(), 10);
+    for row in rows {
+        let (id, u) = row.split_once('|').expect("two columns");
+        assert_eq!(value(&mut bench, &mut session, &format!("select id from t where u = '{u}'")), id);
+    }
+    bench.run(&mut session, "create table q as select id, v from t");
+    bench.run(&mut session, "alter table q add column n bigserial primary key");
+    assert_eq!(
+        bench.run(&mut session, "select n from q where n between 1 and 1000").lines().len(),
+        ROWS as usize
+    );
+    assert_eq!(bench.run(&mut session, "select id from q where n = 1").lines().len(), 1);
+}
