@@ -35,7 +35,7 @@ pub(crate) use identity::add_identity;
 pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};
 pub(crate) use sequence::{alter_sequence, create_sequence};
-pub(crate) use statistics::analyze;
+pub(crate) use statistics::{Analysis, analyze};
 
 /// Runs a statement that is neither a query nor DML; its command tag.
 ///

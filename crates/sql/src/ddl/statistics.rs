@@ -1,11 +1,15 @@
 //! ANALYZE: reads a table once and keeps what planners want to know of its columns.
+//!
+//! It locks nothing and takes as many turns as it needs: what was gathered by the end of one stays with the session ([`Analysis`]).
 
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use base::{Oid, SqlError, SqlState};
+use base::{SqlError, SqlState};
 use rustc_hash::FxHasher;
 use tenant::catalog::{ColumnStatistics, Relation, Table, TableStatistics};
+use tenant::row::keys::{Key, KeyRange};
+use tenant::{Access, Direction};
 use types::{Datum, PgType};
 
 use super::names::split_parts;
@@ -52,15 +56,21 @@ pub(crate) fn analyze(
         return Ok(());
     }
     session.require_writable(home, "ANALYZE")?;
-    for table in found {
-        let statistics = gather(session, home, &table)?;
-        let oid: Oid = table.oid;
+    let mut analysis = session.take_analysis();
+    // The catalog is others' to change while rows are read.
+    let outcome = found.iter().try_for_each(|table| analysis.gather(session, home, table)).and_then(|()| {
         session.ddl(home, |ddl| {
-            ddl.set_statistics(oid, statistics);
+            for table in &found {
+                let statistics = analysis.of(table).expect("gathered just now");
+                ddl.set_statistics(table.oid, statistics.clone());
+            }
             Ok(())
-        })?;
+        })
+    });
+    if !matches!(outcome, Ok(()) | Err(Pause::Error(_))) {
+        session.keep_analysis(analysis);
     }
-    Ok(())
+    outcome
 }
 
 fn warn(message: &str, out: &mut dyn Reply) {
@@ -68,21 +78,101 @@ fn warn(message: &str, out: &mut dyn Reply) {
     out.notice(&warning);
 }
 
-fn gather(session: &mut Session, home: &mut Home<'_>, table: &Table) -> Result<TableStatistics, Pause> {
-    let mut columns: Vec<Option<Column>> =
-        table.columns.iter().map(|column| (!column.dropped).then(|| Column::new(column.ty))).collect();
-    let mut rows = 0;
-    session.for_each_row(home, table.oid, &mut |row| {
-        rows += 1;
-        for (column, value) in columns.iter_mut().zip(row.row) {
-            if let Some(column) = column {
-                column.add(value);
-            }
+/// What an ANALYZE that is run again goes on with.
+#[derive(Default)]
+pub(crate) struct Analysis {
+    /// By table as it was defined then.
+    done: Vec<(Arc<Table>, TableStatistics)>,
+    gathering: Option<Gathering>,
+}
+
+impl Analysis {
+    fn of(&self, table: &Arc<Table>) -> Option<&TableStatistics> {
+        self.done.iter().find(|(done, _)| Arc::ptr_eq(done, table)).map(|(_, statistics)| statistics)
+    }
+
+    /// Gathers the statistics of a table, if that is not done.
+    ///
+    /// # Errors
+    /// A pause where it takes further turns.
+    fn gather(
+        &mut self,
+        session: &mut Session,
+        home: &mut Home<'_>,
+        table: &Arc<Table>,
+    ) -> Result<(), Pause> {
+        if self.of(table).is_some() {
+            return Ok(());
         }
-        Ok(())
-    })?;
-    let columns = columns.into_iter().map(|column| column.map(|column| column.finish(rows))).collect();
-    Ok(TableStatistics { rows, columns })
+        let begun = self.gathering.take().filter(|gathering| Arc::ptr_eq(&gathering.table, table));
+        let mut gathering = begun.unwrap_or_else(|| Gathering::new(table));
+        let outcome = gathering.take_turn(session, home);
+        if let Ok(true) = outcome {
+            self.done.push((Arc::clone(table), gathering.finish()));
+            return Ok(());
+        }
+        self.gathering = Some(gathering);
+        outcome.and(Err(Pause::Yield))
+    }
+}
+
+/// Rows read in a turn: some 250 us.
+const TURN_ROWS: u64 = 256;
+
+/// The rows of a table that were read so far.
+struct Gathering {
+    table: Arc<Table>,
+    after: Option<Key>,
+    rows: u64,
+    /// By position; `None` where one was dropped.
+    columns: Vec<Option<Column>>,
+}
+
+impl Gathering {
+    fn new(table: &Arc<Table>) -> Gathering {
+        let column = |column: &tenant::catalog::Column| (!column.dropped).then(|| Column::new(column.ty));
+        Gathering {
+            table: Arc::clone(table),
+            after: None,
+            rows: 0,
+            columns: table.columns.iter().map(column).collect(),
+        }
+    }
+
+    /// Reads some rows; whether those were the last ones.
+    fn take_turn(&mut self, session: &mut Session, home: &mut Home<'_>) -> Result<bool, Pause> {
+        let before = self.rows;
+        let outcome = session.with_view(home, |view| {
+            let mut range = KeyRange::all();
+            if let Some(after) = &self.after {
+                range.from.clone_from(after);
+                range.from.push(0);
+            }
+            let mut scan = view.scan_newest(&self.table, Access::Table, range, Direction::Forward);
+            let positions: Vec<usize> = (0..self.table.columns.len()).collect();
+            let mut row = Vec::new();
+            while self.rows - before < TURN_ROWS {
+                row.clear();
+                let Some(key) = view.next_columns(&mut scan, &positions, &mut row)? else { return Ok(true) };
+                for (column, value) in self.columns.iter_mut().zip(&row) {
+                    if let Some(column) = column {
+                        column.add(value);
+                    }
+                }
+                self.after = Some(key);
+                self.rows += 1;
+            }
+            Ok(false)
+        });
+        session.end_part(home, self.rows - before);
+        outcome
+    }
+
+    fn finish(self) -> TableStatistics {
+        let rows = self.rows;
+        let columns = self.columns.into_iter().map(|column| column.map(|column| column.finish(rows)));
+        TableStatistics { rows, columns: columns.collect() }
+    }
 }
 
 /// Values of one column so far.

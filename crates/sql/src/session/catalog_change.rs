@@ -13,7 +13,7 @@ use super::analytic::AnalyticState;
 use super::context::{SessionParts, StatementHost, Stopped};
 use super::run::{Asked, pause};
 use super::{Field, Home, Pause, Session};
-use crate::ddl::Names;
+use crate::ddl::{Analysis, Names};
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
 
 /// Why evaluation over rows stopped.
@@ -54,6 +54,24 @@ impl Session {
             home.tenant.release_pages(&open.txn);
         }
         outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+    }
+
+    /// A part of the statement that read so many rows is done and will not be done again: pages that it waited for are used.
+    pub(crate) fn end_part(&mut self, home: &mut Home<'_>, rows: u64) {
+        self.progress.end_part(rows);
+        if let Some(open) = self.transaction.open() {
+            home.tenant.release_pages(&open.txn);
+        }
+    }
+
+    /// What an earlier run of an ANALYZE has gathered, until [`Session::keep_analysis`].
+    pub(crate) fn take_analysis(&mut self) -> Analysis {
+        self.analysis.take().unwrap_or_default()
+    }
+
+    /// Keeps what an ANALYZE has gathered for its next run.
+    pub(crate) fn keep_analysis(&mut self, analysis: Analysis) {
+        self.analysis = Some(analysis);
     }
 
     /// Calls `each` for every row of a table, committed or the transaction's own, in one turn: for what is gathered of them anew whenever the

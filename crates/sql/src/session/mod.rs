@@ -210,6 +210,8 @@ pub struct Session {
     copy_in: Option<CopyIn>,
     /// The statement under way, if it runs in slices.
     slicing: Option<Slicing>,
+    /// What the ANALYZE under way has gathered.
+    analysis: Option<crate::ddl::Analysis>,
     /// A COPY whose data the server takes in itself: the command tag at its end.
     host_copy: Option<&'static str>,
     observed: Option<Lsn>,
@@ -262,6 +264,7 @@ impl Session {
             host_outcome: None,
             copy_in: None,
             slicing: None,
+            analysis: None,
             host_copy: None,
             observed: None,
             sequences: RefCell::default(),

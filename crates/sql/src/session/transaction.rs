@@ -198,6 +198,7 @@ impl Session {
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.progress.end();
         self.slicing = None;
+        self.analysis = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(mut open) => {
                 home.tenant.end_statement(&open.txn);
