@@ -10,9 +10,7 @@ are latencies enough. Runs of the two servers alternate, the other one standing 
 The floor: p99 with at most twice that without.
 """
 
-import tempfile
 import time
-from pathlib import Path
 
 import servers
 import wire
@@ -34,31 +32,14 @@ def load_bulk(server, database, rows):
 
 def measure(server, arguments, load):
     """Latencies in ms without and with the statement, and how long one took."""
-    with tempfile.NamedTemporaryFile() as log_file, wire.Connection(server.url("bulk1"), 3600.0) as connection:
-        length = arguments.seconds + arguments.longest
-        run = [*load, "--no-load", "--no-check", "--rate", arguments.rate, "--warm-up", arguments.warm_up,
-               "--seconds", length, "--latency-log", log_file.name]
-        process = servers.start_bench(server, *run)
-        time.sleep(arguments.warm_up + arguments.seconds)
-        began, took = time.time(), []
-        while not took or time.time() - began < arguments.least:
-            before = time.monotonic()
+    with wire.Connection(server.url("bulk1"), 3600.0) as connection:
+
+        def update():
+            before = time.time()
             connection.query("update bulk set n = n + 1")
-            took.append(time.monotonic() - before)
-            if process.poll() is not None:
-                break
-        ended = time.time()
-        report = servers.finish_bench(process, server, *run)
-        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
-    if ended - began > arguments.longest:
-        say(f"  the statement outlasted the load of {arguments.longest:g} s (--longest)")
-    began_us, ended_us = int(began * 1e6), int(ended * 1e6)
-    first = report["measured_from_us"]
-    without = [latency / 1000 for end, latency in log if first <= end - latency and end < began_us]
-    beside = [latency / 1000 for end, latency in log if end >= began_us and end - latency <= ended_us]
-    return {"without": {q: servers.percentile(without, part) for q, part in (("p50", .5), ("p99", .99), ("max", 1))},
-            "with": {q: servers.percentile(beside, part) for q, part in (("p50", .5), ("p99", .99), ("max", 1))},
-            "transactions_without": len(without), "transactions_with": len(beside), "update_s": servers.median(took)}
+            return before, time.time()
+
+        return servers.latencies_beside(server, load, arguments, update)
 
 
 def main():
@@ -95,7 +76,7 @@ def main():
                 with servers.awake(server):
                     run = measure(server, arguments, load)
                     runs[server.name].append(run)
-                    say(f"  run {number + 1}, {server.name}: the statement {run['update_s']:.2f} s; TPC-C p99 "
+                    say(f"  run {number + 1}, {server.name}: the statement {run['took_s']:.2f} s; TPC-C p99 "
                         f"{run['without']['p99']:.1f} ms without, {run['with']['p99']:.1f} ms with it, longest "
                         f"{run['with']['max']:.0f} ms")
         for server in both:
@@ -104,7 +85,7 @@ def main():
     middle = lambda name, when, what: servers.median([run[when][what] for run in runs[name]])
     ratio = {name: servers.median([run["with"]["p99"] / run["without"]["p99"] for run in runs[name]]) for name in runs}
     names = list(runs)
-    rows = [["the statement", *(f"{servers.median([run['update_s'] for run in runs[name]]):.2f} s" for name in names), ""]]
+    rows = [["the statement", *(f"{servers.median([run['took_s'] for run in runs[name]]):.2f} s" for name in names), ""]]
     for what, words in (("p50", "p50"), ("p99", "p99"), ("max", "longest")):
         rows += [[f"TPC-C {words} {when} it", *(f"{middle(name, when, what):.1f} ms" for name in names), ""]
                  for when in ("without", "with")]

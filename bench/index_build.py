@@ -9,9 +9,7 @@ the same memory for pages, on each of --memories; runs of the two servers altern
 The floor: the neighbour's p99 with at most twice that without.
 """
 
-import tempfile
 import time
-from pathlib import Path
 
 import servers
 import wire
@@ -36,31 +34,16 @@ def load(server, rows):
 
 def measure(server, arguments, reads):
     """Latencies of the neighbour in ms without and with the statement, and how long one took."""
-    with tempfile.NamedTemporaryFile() as log_file, wire.Connection(server.url("large"), 3600.0) as connection:
-        run = [*reads, "--no-load", "--no-check", "--rate", arguments.rate, "--warm-up", arguments.warm_up,
-               "--seconds", arguments.seconds + arguments.longest, "--latency-log", log_file.name]
-        process = servers.start_bench(server, *run)
-        time.sleep(arguments.warm_up + arguments.seconds)
-        began, took, spans = time.time(), [], []
-        while not took or time.time() - began < arguments.least:
+    with wire.Connection(server.url("large"), 3600.0) as connection:
+
+        def create_index():
             before = time.time()
             connection.query("create index of_n on large (n)")
-            spans.append((before, time.time()))
-            took.append(spans[-1][1] - before)
+            after = time.time()
             connection.query("drop index of_n")
-            if process.poll() is not None:
-                break
-        ended = time.time()
-        report = servers.finish_bench(process, server, *run)
-        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
-    if ended - began > arguments.longest:
-        say(f"  the statement outlasted the load of {arguments.longest:g} s (--longest)")
-    first = report["measured_from_us"]
-    without = [latency / 1000 for end, latency in log if first <= end - latency and end < began * 1e6]
-    beside = [latency / 1000 for end, latency in log
-              if any(end >= since * 1e6 and end - latency <= until * 1e6 for since, until in spans)]
-    at = lambda found: {what: servers.percentile(found, part) for what, part in (("p50", .5), ("p99", .99), ("max", 1))}
-    return {"without": at(without), "with": at(beside), "index_s": servers.median(took)}
+            return before, after
+
+        return servers.latencies_beside(server, reads, arguments, create_index)
 
 
 def compare(arguments, memory):
@@ -83,7 +66,7 @@ def compare(arguments, memory):
                 with servers.awake(server):
                     run = measure(server, arguments, reads)
                     runs[server.name].append(run)
-                    say(f"  {memory}, run {number + 1}, {server.name}: the index {run['index_s']:.2f} s; reads' p99 "
+                    say(f"  {memory}, run {number + 1}, {server.name}: the index {run['took_s']:.2f} s; reads' p99 "
                         f"{run['without']['p99']:.2f} ms without, {run['with']['p99']:.2f} ms with it, longest {run['with']['max']:.1f} ms")
     return runs
 
@@ -107,7 +90,7 @@ def main():
             found = runs[memory] = compare(arguments, memory)
         names = list(found)
         middle = lambda name, pick: servers.median([pick(run) for run in found[name]])
-        rows.append([f"{memory}: the index", *(f"{middle(name, lambda run: run['index_s']):.2f} s" for name in names), ""])
+        rows.append([f"{memory}: the index", *(f"{middle(name, lambda run: run['took_s']):.2f} s" for name in names), ""])
         for what, words in (("p50", "p50"), ("p99", "p99"), ("max", "longest")):
             rows += [[f"{memory}: reads' {words} {when} it",
                       *(f"{middle(name, lambda run: run[when][what]):.2f} ms" for name in names), ""]

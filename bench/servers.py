@@ -297,6 +297,35 @@ def bench(server, *options):
     return finish_bench(start_bench(server, *options), server, *options)
 
 
+def latencies_beside(server, load, arguments, statement):
+    """Latencies of a load, in ms, without `statement` and while it was under way, and how long the statement took, in seconds.
+
+    The load goes on for `arguments.seconds` alone. Then `statement()`, which says from when to when it ran, is called again and again until
+    `arguments.least` seconds are over.
+    """
+    with tempfile.NamedTemporaryFile() as log_file:
+        run = [*load, "--no-load", "--no-check", "--rate", arguments.rate, "--warm-up", arguments.warm_up,
+               "--seconds", arguments.seconds + arguments.longest, "--latency-log", log_file.name]
+        process = start_bench(server, *run)
+        time.sleep(arguments.warm_up + arguments.seconds)
+        began, spans = time.time(), []
+        while not spans or time.time() - began < arguments.least:
+            spans.append(statement())
+            if process.poll() is not None:
+                break
+        if time.time() - began > arguments.longest:
+            say(f"  the statement outlasted the load of {arguments.longest:g} s (--longest)")
+        report = finish_bench(process, server, *run)
+        log = [tuple(map(int, line.split())) for line in Path(log_file.name).read_text().splitlines()]
+    first = report["measured_from_us"]
+    without = [latency / 1000 for end, latency in log if first <= end - latency and end < began * 1e6]
+    beside = [latency / 1000 for end, latency in log
+              if any(end >= since * 1e6 and end - latency <= until * 1e6 for since, until in spans)]
+    at = lambda found: {what: percentile(found, part) for what, part in (("p50", .5), ("p99", .99), ("max", 1))}
+    return {"without": at(without), "with": at(beside), "transactions_without": len(without), "transactions_with": len(beside),
+            "took_s": median([until - since for since, until in spans])}
+
+
 def bench_with_cpu(server, *options, warm_up, seconds, cpu=cpu_seconds):
     """As `bench`, and `cpu_us`: the server's CPU a transaction over the measured seconds."""
     options = [*options, "--warm-up", warm_up, "--seconds", seconds]
