@@ -187,20 +187,10 @@ impl View<'_> {
             Some(Work::Filling { .. } | Work::Filled(_)) => unreachable!("rows are only looked at"),
             None => (None, false),
         };
-        let range = range_after(after.as_ref());
+        let range = KeyRange::behind(after.as_ref());
         let scan = self.scan_state(table, Access::Table, range, Direction::Forward, State::Newest);
         Look { scan, piece, after, at: Key::new(), is_over, left: TURN_STEPS }
     }
-}
-
-/// Keys behind this one; all for none.
-pub(crate) fn range_after(after: Option<&Key>) -> KeyRange {
-    let mut range = KeyRange::all();
-    if let Some(after) = after {
-        range.from.clone_from(after);
-        range.from.push(0);
-    }
-    range
 }
 
 /// A look at every row of a table, which the statement goes on with when it is run again.

@@ -143,11 +143,7 @@ impl Gathering {
     fn take_turn(&mut self, session: &mut Session, home: &mut Home<'_>) -> Result<bool, Pause> {
         let before = self.rows;
         let outcome = session.with_view(home, |view| {
-            let mut range = KeyRange::all();
-            if let Some(after) = &self.after {
-                range.from.clone_from(after);
-                range.from.push(0);
-            }
+            let range = KeyRange::behind(self.after.as_ref());
             let mut scan = view.scan_newest(&self.table, Access::Table, range, Direction::Forward);
             let positions: Vec<usize> = (0..self.table.columns.len()).collect();
             let mut row = Vec::new();
@@ -164,7 +160,7 @@ impl Gathering {
             }
             Ok(false)
         });
-        session.end_part(home, self.rows - before);
+        session.end_part(home, self.rows - before, outcome.is_ok());
         outcome
     }
 

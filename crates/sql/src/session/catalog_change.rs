@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError};
 use sqlparser::ast;
 use tenant::row::keys::KeyRange;
-use tenant::{Access, Direction, Interrupt, Step, View};
+use tenant::{Access, Direction, Interrupt, Step, Tenant, Txn, View};
 use types::{Datum, Row};
 
 use super::analytic::AnalyticState;
@@ -20,6 +20,15 @@ use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, State
 enum Halt {
     Interrupt(Interrupt),
     Expression(EvalError),
+}
+
+/// As [`Session::end_part`], of a statement whose transaction keeps what it did. At a miss it goes on holding pages: what it reads ahead grows with
+/// the misses of a turn.
+fn end_part(asked: &Asked<'_>, is_turn_over: bool, tenant: &mut Tenant, txn: &Txn) {
+    asked.end_part();
+    if is_turn_over {
+        tenant.release_pages(txn);
+    }
 }
 
 impl Session {
@@ -48,18 +57,18 @@ impl Session {
         let open = self.transaction.open().expect("a statement runs in a transaction");
         let outcome =
             act(&mut home.tenant.view(&mut open.txn, home.redo).in_session(&self.format, &is_to_end));
-        if outcome.is_err() && open.txn.keeps_work() {
-            // What it read is not read again, and pages that it waited for are used.
-            self.progress.end_part(asked.examined.get());
-            home.tenant.release_pages(&open.txn);
-        }
-        outcome.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+        outcome.map_err(|interrupt| {
+            if open.txn.keeps_work() {
+                end_part(&asked, matches!(interrupt, Interrupt::Asked), home.tenant, &open.txn);
+            }
+            pause(interrupt, home.tenant, &open.txn)
+        })
     }
 
-    /// A part of the statement that read so many rows is done and will not be done again: pages that it waited for are used.
-    pub(crate) fn end_part(&mut self, home: &mut Home<'_>, rows: u64) {
+    /// A part of the statement that read so many rows is done and will not be done again. At its turn's end the pages that it waited for are used.
+    pub(crate) fn end_part(&mut self, home: &mut Home<'_>, rows: u64, is_turn_over: bool) {
         self.progress.end_part(rows);
-        if let Some(open) = self.transaction.open() {
+        if is_turn_over && let Some(open) = self.transaction.open() {
             home.tenant.release_pages(&open.txn);
         }
     }
@@ -183,8 +192,8 @@ impl Session {
             Err(halt) => halt,
         };
         if open.txn.keeps_work() {
-            self.progress.end_part(asked.examined.get());
-            home.tenant.release_pages(&open.txn);
+            let is_turn_over = matches!(halt, Halt::Interrupt(Interrupt::Asked));
+            end_part(&asked, is_turn_over, home.tenant, &open.txn);
         }
         Err(match (halt, stopped) {
             (Halt::Expression(EvalError::Sql(error)), _) => error.into(),

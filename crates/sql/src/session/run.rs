@@ -105,6 +105,11 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// What was read so far is not read again.
+    pub(super) fn end_part(&self) {
+        self.progress.end_part(self.examined.get());
+    }
+
     fn is_to_end(&self) -> bool {
         self.progress.note_read(self.examined.get());
         self.host.is_to_end(&self.progress.now(self.host, self.timeout))

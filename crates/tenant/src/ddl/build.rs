@@ -13,7 +13,7 @@ use types::Datum;
 use crate::catalog::{Catalog, Index, Table};
 use crate::cursor::Direction;
 use crate::interrupt::{Interrupt, Step};
-use crate::kept::{Piece, TURN_STEPS, Work, range_after};
+use crate::kept::{Piece, TURN_STEPS, Work};
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key, table_key_of_entry};
 use crate::row::{RowRef, decode_row, read_column};
 use crate::tenant::{OpenError, Tenant};
@@ -132,7 +132,7 @@ impl Filler {
         mut entry: impl FnMut(u64, &RowRef<'_>) -> Step<(Key, Vec<u8>)>,
     ) -> Result<(), Failure> {
         let mut left = if view.takes_turns() { TURN_STEPS } else { u32::MAX };
-        let range = range_after(self.after.as_ref());
+        let range = KeyRange::behind(self.after.as_ref());
         let mut scan = view.scan_state(source, Access::Table, range, Direction::Forward, State::Newest);
         loop {
             if self.filling.is_full() || self.filling.is_whole() {

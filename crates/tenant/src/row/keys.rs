@@ -38,6 +38,16 @@ impl KeyRange {
         KeyRange::default()
     }
 
+    /// The keys behind this one; every key for none.
+    pub fn behind(key: Option<&Key>) -> KeyRange {
+        let mut range = KeyRange::all();
+        if let Some(key) = key {
+            range.from.clone_from(key);
+            range.from.push(0);
+        }
+        range
+    }
+
     /// The keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
         KeyRange { from: Key::from_slice(prefix), to: successor(prefix) }
