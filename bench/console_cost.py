@@ -9,7 +9,6 @@ server gathers it anew. Processor time, not the wall's: what else the machine do
 
 import http.client
 import itertools
-import json
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import urlencode, urlparse
 
 import idle_tenants
 import servers
+from console_client import ConsoleClient
 from servers import PASSWORD, say
 
 TABLE_EVERY = 2.0
@@ -24,6 +24,7 @@ SERVER_EVERY = 10.0
 GATHERED_EVERY = 1.05
 ROWS = 100
 TOP = 9
+LINES = 256
 HISTORY = 600
 HTTP_THREADS = ("admin", "console-read")
 
@@ -32,52 +33,30 @@ class Page:
     """What a browser with the overview open asks for, until it is closed."""
 
     def __init__(self, server, table_every):
-        self.address, self.table_every = urlparse(server.metrics_url).netloc, table_every
+        self.client, self.table_every = ConsoleClient(urlparse(server.metrics_url).netloc, PASSWORD), table_every
         self.over, self.frames, self.tables, self.bytes = threading.Event(), 0, 0, 0
-        connection = self.connect()
-        body = json.dumps({"user": "admin", "password": PASSWORD})
-        connection.request("POST", "/api/login", body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-        self.headers = {"Cookie": answer.getheader("Set-Cookie").split(";")[0]}
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self.listen, self.ask)]
         for thread in self.threads:
             thread.start()
 
-    def connect(self):
-        return http.client.HTTPConnection(self.address, timeout=60)
-
     def listen(self):
-        connection = self.connect()
-        connection.request("GET", "/api/live?" + urlencode({"top": TOP, "history": HISTORY}), headers=self.headers)
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-        while not self.over.is_set():
-            line = answer.readline()
-            assert line, "the stream ended"
+        for line in self.client.listen("/api/live?" + urlencode({"top": TOP, "lines": LINES, "history": HISTORY})):
             self.frames += line == b"event: frame\n"
             self.bytes += len(line)
-        connection.close()
-
-    def get(self, connection, path):
-        connection.request("GET", path, headers=self.headers)
-        answer = connection.getresponse()
-        body = answer.read()
-        assert answer.status == 200, body
-        return json.loads(body)
+            if self.over.is_set():
+                return
+        raise AssertionError("the stream ended")
 
     def ask(self):
-        connection = self.connect()
         query = urlencode({"sort": "cpu", "order": "desc", "offset": 0, "limit": ROWS})
         next_server = 0.0
         while not self.over.wait(self.table_every):
-            found = self.get(connection, f"/api/tenants?{query}")
+            found = self.client.get(f"/api/tenants?{query}")
             self.tables, self.total = self.tables + 1, found["total"]
             if time.monotonic() >= next_server:
                 next_server = time.monotonic() + SERVER_EVERY
-                self.get(connection, "/api/server")
+                self.client.get("/api/server")
             assert len(found["rows"]) == min(ROWS, found["total"]), found["matched"]
-        connection.close()
 
     def close(self):
         self.over.set()

@@ -77,6 +77,8 @@ export async function serve({
     if (url.pathname === "/api/live") {
       answer.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
       const stream = { answer, query: url.searchParams };
+      const named = [...world.tenants.values()].filter((one) => one.busy > 0).map((one) => [one.id, one.name]);
+      send(answer, "names", { tenants: named });
       send(answer, "history", { frames: world.history.map((frame) => world.framed(frame, url.searchParams)) });
       if (demo) send(answer, "demo", world.demo());
       streams.add(stream);

@@ -281,6 +281,11 @@ export class World {
       ],
       memory: of("memory", totals.memory, MEMORY),
       throughput: of("statements", totals.statements, null),
+      lines: ranked
+        .filter((one) => one.statements > 0)
+        .sort((a, b) => b.statements - a.statements)
+        .slice(0, Number(query.get("lines") ?? 0))
+        .map((one) => [one.id, one.statements]),
       sessions: step.sessions,
       broken: step.broken,
       ...(name === null ? {} : { tenant: step.active.find((/** @type {any} */ one) => one.name === name)?.now ?? null }),

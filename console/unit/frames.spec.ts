@@ -10,10 +10,12 @@ import {
   byteSplits,
   causes,
   FRAMES_MAX_S,
+  linesOf,
   niceBytes,
   niceCeiling,
   stacked,
   tenantRows,
+  thinned,
 } from "../src/live/frames";
 import { rankTenants } from "../src/live/rank";
 
@@ -33,6 +35,7 @@ function frame(
     volumes: [{ name: "default", ...series }],
     memory: series,
     throughput: series,
+    lines: [],
     sessions: 0,
     broken: { cpu: 0, io: 0, memory: 0, work_memory: 0 },
     ...(tenant
@@ -67,6 +70,58 @@ test("frames are kept as long as the server keeps them, in order, each once", ()
   appendFrame(frames, frame(5000, []));
   expect(frames).toHaveLength(FRAMES_MAX_S + 1);
   expect(frames.every((one, i) => i === 0 || one.t_ms > (frames[i - 1] as Frame).t_ms)).toBe(true);
+});
+
+test("every tenant has a line, by a colour or without", () => {
+  const frames = [
+    {
+      ...frame(0, [
+        [0, 9],
+        [1, 5],
+        [3, 2],
+      ]),
+      lines: [
+        [1, 5],
+        [3, 2],
+        [4, 1],
+      ],
+    },
+    {
+      ...frame(1000, [[0, 9]]),
+      lines: [
+        [2, 7],
+        [4, 0.5],
+      ],
+    },
+    // A gap.
+    { ...frame(9000, [[2, 3]]), lines: [[2, 3]] },
+  ] as Frame[];
+  const { x, values, rest } = linesOf(frames, place([1, 2]));
+  expect(x).toEqual([0, 1, 2, 9]);
+  const row = (id: number) => values[bandOfPlace(placeOf(place([1, 2]), id) as number)];
+  expect(row(1)).toEqual([5, null, null, null]);
+  // What the lines say of it, where it is not among the busiest.
+  expect(row(2)).toEqual([null, 7, null, 3]);
+  expect(values[BAND_SYSTEM]).toEqual([9, 9, null, null]);
+  expect([...rest.keys()].sort()).toEqual([3, 4]);
+  expect(rest.get(3)).toEqual([2, 0, null, 0]);
+  expect(rest.get(4)).toEqual([1, 0.5, null, 0]);
+});
+
+test("a line of many points keeps its peaks and its gaps", () => {
+  expect(thinned([1, 9, 2, 3, 4], 3)).toEqual([
+    { at: 1, value: 9 },
+    { at: 3, value: 3 },
+    { at: 4, value: 4 },
+  ]);
+  expect(thinned([1, null, 2, 3], 2)).toEqual([
+    { at: 1, value: null },
+    { at: 3, value: 3 },
+  ]);
+  expect(thinned([1, 2], 600)).toEqual([
+    { at: 0, value: 1 },
+    { at: 1, value: 2 },
+  ]);
 });
 
 test("the bands' sum is the total, whoever has a place", () => {

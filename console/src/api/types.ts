@@ -225,6 +225,8 @@ export interface Frame {
   volumes: (FrameSeries & { name: string })[];
   memory: FrameSeries;
   throughput: FrameSeries;
+  /** Statements a second of every tenant that ran some, most first, as far as the server tells them. */
+  lines: [id: number, rate: number][];
   sessions: number;
   broken: Record<Resource, number>;
   tenant?: TenantFrame | null;

@@ -1,5 +1,5 @@
-/** Who uses how much of a resource: areas upon each other, one for each place of the palette; and the same as lines. */
-import type uPlot from "uplot";
+/** Who uses how much of a resource: areas upon each other, one for each place of the palette; and every tenant's throughput as a line. */
+import uPlot from "uplot";
 import type { Frame } from "../api/types";
 import { palette } from "../colour/theme";
 import type { Disposal } from "../dom";
@@ -10,10 +10,12 @@ import {
   BAND_SYSTEM,
   bandOfPlace,
   bandsOf,
+  linesOf,
   niceCeiling,
   stacked,
   SYSTEM,
-  type Bands,
+  thinned,
+  type Lines,
   type SeriesOf,
 } from "../live/frames";
 import { picked, places } from "../store";
@@ -23,6 +25,7 @@ export interface ShareOptions {
   title: string;
   unit: string;
   height: number;
+  /** Lines are of throughput. */
   form: "stacked" | "lines";
   series: SeriesOf;
   format: (value: number) => string;
@@ -33,6 +36,8 @@ export interface ShareOptions {
   toCapacity?: boolean;
   onCursor: (index: number | null) => void;
   onPick: (band: number) => void;
+  /** A tenant without a band, by its number. */
+  onPickOther?: (id: number) => void;
 }
 
 export function bandColour(band: number): string {
@@ -60,7 +65,7 @@ const BAND_ORDER = Array.from({ length: BANDS }, (_, band) => band);
 
 export class ShareChart {
   readonly chart: Chart;
-  #rows: Bands = { x: [], values: [] };
+  #rows: Lines = { x: [], values: [], rest: new Map() };
   #stacked: (number | null)[][] = [];
   #top = 1;
   readonly #options: ShareOptions;
@@ -84,7 +89,7 @@ export class ShareChart {
           points: { show: false },
         })),
         ...(isStacked ? { bands: BAND_ORDER.slice(1).map((band) => ({ series: [band + 1, band] as [number, number] })) } : {}),
-        hooks: isStacked ? {} : { draw: [(u) => this.#emphasise(u)] },
+        hooks: isStacked ? {} : { drawAxes: [(u) => this.#drawRest(u)], draw: [(u) => this.#emphasise(u)] },
         table: () => this.#table(),
         summary: () => this.#summary(),
         onCursor: options.onCursor,
@@ -100,13 +105,17 @@ export class ShareChart {
     if (last === undefined) return;
     const from = last.t_ms - (span.seconds + 2) * 1000;
     const shown = frames.filter((frame) => frame.t_ms >= from);
-    this.#rows = bandsOf(shown, places.value, this.#options.series, this.#options.form === "stacked" ? 0 : null);
-    this.#stacked = stacked(this.#rows.values);
-    const drawn = this.#options.form === "stacked" ? this.#stacked : this.#rows.values.filter((_, band) => band !== BAND_OTHERS);
+    const isStacked = this.#options.form === "stacked";
+    this.#rows = isStacked
+      ? { ...bandsOf(shown, places.value, this.#options.series, 0), rest: new Map() }
+      : linesOf(shown, places.value);
+    this.#stacked = isStacked ? stacked(this.#rows.values) : [];
+    const drawn = isStacked
+      ? this.#stacked.slice(-1)
+      : [...this.#rows.values.filter((_, band) => band !== BAND_OTHERS), ...this.#rows.rest.values()];
     const now = this.#options.series(last);
     let largest = 0;
-    for (const row of this.#options.form === "stacked" ? drawn.slice(-1) : drawn)
-      for (const value of row) largest = Math.max(largest, value ?? 0);
+    for (const row of drawn) for (const value of row) largest = Math.max(largest, value ?? 0);
     const capacity = now?.capacity ?? null;
     this.#top =
       this.#options.toCapacity && capacity !== null
@@ -124,10 +133,9 @@ export class ShareChart {
           ? `${format(now.total)} ${unitOf(format(now.total), unit)}`
           : `${format(now.total)} of ${tick(capacity)} ${unitOf(tick(capacity), unit)}`,
     );
-    const values =
-      this.#options.form === "stacked"
-        ? this.#stacked
-        : this.#rows.values.map((row, band) => (band === BAND_OTHERS ? row.map(() => null) : row));
+    const values = isStacked
+      ? this.#stacked
+      : this.#rows.values.map((row, band) => (band === BAND_OTHERS ? row.map(() => null) : row));
     this.chart.set({ x: this.#rows.x, values }, last.t_ms / 1000);
   }
 
@@ -145,26 +153,35 @@ export class ShareChart {
     const lit = pickedBand();
     const row = lit === null ? undefined : this.#rows.values[lit];
     if (lit === null || row === undefined) return;
+    this.#drawLines(u, [row], 2.75, bandColour(lit));
+  }
+
+  /** Draws those who have no colour of their own, under all others. */
+  #drawRest(u: uPlot): void {
+    this.#drawLines(u, this.#rows.rest.values(), 1, faded(palette.value.others, pickedBand() === null ? 0.6 : 0.3));
+  }
+
+  #drawLines(u: uPlot, rows: Iterable<readonly (number | null)[]>, width: number, colour: string): void {
     const { ctx, bbox } = u;
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
     ctx.beginPath();
-    let pen = false;
-    row.forEach((value, i) => {
-      if (value === null) {
-        pen = false;
-        return;
+    for (const row of rows) {
+      let pen = false;
+      for (const { at, value } of thinned(row, bbox.width / uPlot.pxRatio)) {
+        if (value !== null) {
+          const point = [u.valToPos(this.#rows.x[at] ?? 0, "x", true), u.valToPos(value, "y", true)] as const;
+          if (pen) ctx.lineTo(...point);
+          else ctx.moveTo(...point);
+        }
+        pen = value !== null;
       }
-      const at = [u.valToPos(this.#rows.x[i] ?? 0, "x", true), u.valToPos(value, "y", true)] as const;
-      if (pen) ctx.lineTo(...at);
-      else ctx.moveTo(...at);
-      pen = true;
-    });
+    }
     ctx.lineJoin = "round";
-    ctx.lineWidth = 2.75 * devicePixelRatio;
-    ctx.strokeStyle = bandColour(lit);
+    ctx.lineWidth = width * uPlot.pxRatio;
+    ctx.strokeStyle = colour;
     ctx.stroke();
     ctx.restore();
   }
@@ -185,13 +202,17 @@ export class ShareChart {
       if (band >= 0) this.#options.onPick(band);
       return;
     }
-    let nearest = -1;
+    let nearest: (() => void) | null = null;
     let least = this.#top / 12;
-    this.#rows.values.forEach((row, band) => {
+    const look = (row: readonly (number | null)[], pick: () => void): void => {
       const distance = Math.abs((row[index] ?? Infinity) - value);
-      if (band !== BAND_OTHERS && distance < least) [nearest, least] = [band, distance];
+      if (distance < least) [nearest, least] = [pick, distance];
+    };
+    this.#rows.values.forEach((row, band) => {
+      if (band !== BAND_OTHERS) look(row, () => this.#options.onPick(band));
     });
-    if (nearest >= 0) this.#options.onPick(nearest);
+    for (const [id, row] of this.#rows.rest) look(row, () => this.#options.onPickOther?.(id));
+    (nearest as (() => void) | null)?.();
   }
 
   #shownBands(): number[] {
@@ -217,7 +238,8 @@ export class ShareChart {
       .map((band) => [bandName(band) ?? "", now[band] ?? 0] as const)
       .sort((a, b) => b[1] - a[1])
       .slice(0, 4);
-    return `Now most: ${named.map(([name, value]) => `${name} ${this.#options.format(value)}`).join(", ")}.`;
+    const rest = this.#rows.rest.size === 0 ? "" : ` ${this.#rows.rest.size} more tenants have lines without a name.`;
+    return `Now most: ${named.map(([name, value]) => `${name} ${this.#options.format(value)}`).join(", ")}.${rest}`;
   }
 }
 

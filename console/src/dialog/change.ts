@@ -35,6 +35,12 @@ export async function createTenant(done: Done): Promise<void> {
   const name = textInput({ name: "name", required: "", maxlength: "63" });
   const template = textInput({ name: "template", placeholder: "empty: a new, empty tenant" });
   const password = textInput({ name: "password", type: "password", autocomplete: "new-password" });
+  // A copy has its template's roles and their passwords: the server refuses one that is given with it.
+  const exclude = (): void => {
+    password.disabled = template.value.trim() !== "";
+    template.disabled = password.value !== "";
+  };
+  for (const input of [template, password]) input.addEventListener("input", exclude);
   const size = await sizeChoices(null, "none");
   const fields = new OptionFields();
   const request = (dry: boolean) => {
@@ -61,8 +67,8 @@ export async function createTenant(done: Done): Promise<void> {
         { class: "fields" },
         field("Name", name),
         field("Size", size, "options in common with others"),
-        field("Owner's password", password, "of the role of the same name"),
-        field("Copy of tenant", template, "as it is now, while it goes on working"),
+        field("Owner's password", password, "of the role of the same name; not for a copy"),
+        field("Copy of tenant", template, "as it is now, with its roles and their passwords; not with a password given here"),
       ),
       fields.group("Promised, beyond the size", PROMISED, false),
       fields.group("At most", LIMITS, false),

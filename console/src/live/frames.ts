@@ -74,6 +74,56 @@ export function bandsOf(frames: readonly Frame[], places: Places, series: Series
   return { x, values };
 }
 
+/** Every tenant's throughput. */
+export interface Lines extends Bands {
+  /** A row for each tenant without a place, by its number. */
+  rest: Map<number, (number | null)[]>;
+}
+
+/** The bands' lines, and one for each tenant that has no place. Whom a frame does not name ran nothing in it. */
+export function linesOf(frames: readonly Frame[], places: Places): Lines {
+  const bands = bandsOf(frames, places, (frame) => frame.throughput, null);
+  const nothing: (number | null)[] = [];
+  withGaps(frames, (frame) => nothing.push(frame === null ? null : 0));
+  const rowOfId = new Map<number, (number | null)[]>();
+  places.forEach((holder, place) => {
+    const row = bands.values[bandOfPlace(place)];
+    if (holder !== null && row !== undefined) rowOfId.set(holder.id, row);
+  });
+  const rest = new Map<number, (number | null)[]>();
+  let at = 0;
+  withGaps(frames, (frame) => {
+    const set = (id: number, value: number): void => {
+      let row = rowOfId.get(id) ?? rest.get(id);
+      if (row === undefined) rest.set(id, (row = [...nothing]));
+      row[at] = value;
+    };
+    for (const [id, rate] of frame?.lines ?? []) set(id, rate);
+    frame?.tenants.forEach(([id, name], i) => {
+      if (name !== SYSTEM) set(id, frame.throughput.values[i] ?? 0);
+    });
+    at += 1;
+  });
+  return { ...bands, rest };
+}
+
+/** The largest values of as many stretches as `max`, of which the last may be shorter: what a line of so many points is drawn by. */
+export function thinned(row: readonly (number | null)[], max: number): { at: number; value: number | null }[] {
+  const stretch = Math.max(1, Math.ceil(row.length / Math.max(1, max)));
+  const points: { at: number; value: number | null }[] = [];
+  for (let from = 0; from < row.length; from += stretch) {
+    let point: { at: number; value: number | null } = { at: from, value: row[from] ?? null };
+    for (let at = from + 1; at < Math.min(row.length, from + stretch); at += 1) {
+      const value = row[at] ?? null;
+      // A gap stays one.
+      if (value === null || point.value === null) point = { at: point.value === null ? point.at : at, value: null };
+      else if (value > point.value) point = { at, value };
+    }
+    points.push(point);
+  }
+  return points;
+}
+
 /** Sums from the first row on, as areas upon each other are drawn. */
 export function stacked(values: readonly (number | null)[][]): (number | null)[][] {
   const sums: (number | null)[][] = [];

@@ -23,11 +23,15 @@ export interface Wanted {
 
 const SILENT_AFTER_MS = 4000;
 const TOP = 9;
+/** Tenants whose throughput is drawn: as many as the server tells. */
+const LINES = 256;
 
 export class Stream {
   readonly connection = new Signal<Connection>({ state: "off" });
   readonly frames = new Signal<Frame[]>([]);
   readonly changed = new Signal<{ what: ChangedWhat } | null>(null);
+  /** Of the tenants in the frames' lines. */
+  readonly names = new Map<number, string>();
   readonly demo = new Signal<Demo | null>(null);
   /** Asked when a connection ends; false: the session is over, and there is no use in trying again. */
   stillSignedIn: () => Promise<boolean> = () => Promise.resolve(true);
@@ -54,6 +58,7 @@ export class Stream {
     this.#watchdog = undefined;
     this.#close();
     this.frames.set([]);
+    this.names.clear();
     this.demo.set(null);
     this.connection.set({ state: "off" });
   }
@@ -76,7 +81,7 @@ export class Stream {
     this.#close();
     if (this.connection.value.state !== "live" && this.connection.value.state !== "lost")
       this.connection.set({ state: "connecting" });
-    const query = { top: TOP, watch: this.#wanted.watch.join(","), tenant: this.#wanted.tenant, history: 600 };
+    const query = { top: TOP, lines: LINES, watch: this.#wanted.watch.join(","), tenant: this.#wanted.tenant, history: 600 };
     const source = new EventSource(`/api/live${queryText(query)}`);
     this.#source = source;
     const on = <T>(event: string, run: (body: T) => void): void => {
@@ -87,6 +92,9 @@ export class Stream {
     on<{ frames: Frame[] }>("history", ({ frames }) => {
       this.#arrived();
       this.frames.set(frames);
+    });
+    on<{ tenants: [id: number, name: string][] }>("names", ({ tenants }) => {
+      for (const [id, name] of tenants) this.names.set(id, name);
     });
     on<Frame>("frame", (frame) => {
       this.#arrived();

@@ -3,7 +3,7 @@ import { ApiError } from "../api/client";
 import type { StatementOrder, TenantSession } from "../api/types";
 import { h, type Disposal } from "../dom";
 import { count, instant, millis, NONE, seconds } from "../format";
-import { client, isAdministrator } from "../store";
+import { client, isAdministrator, ran } from "../store";
 import { toast } from "../toast";
 import { button, loaded, panel, table } from "./parts";
 
@@ -23,6 +23,8 @@ function runningPanel(name: string, disposal: Disposal): HTMLElement {
   const end = async (pid: number, how: "cancel" | "terminate"): Promise<void> => {
     try {
       const { sql, done } = await client.endSession(name, pid, how);
+      // It ran, whether or not the session was still there.
+      ran(sql);
       toast(done === false ? `Session ${pid} had ended already` : sql);
       list.again();
     } catch (error) {

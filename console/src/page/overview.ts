@@ -4,8 +4,8 @@ import { bandColour, bandName, pickedBand, ShareChart, type ShareOptions } from 
 import { span } from "../chart/plot";
 import { palette } from "../colour/theme";
 import { append, h, setText, type Disposal } from "../dom";
-import { bytes, clock, cores, count, seconds, whole } from "../format";
-import { BAND_OTHERS, BAND_SYSTEM, BANDS, byteSplits, niceBytes } from "../live/frames";
+import { bytes, clock, cores, count, NONE, seconds, whole } from "../format";
+import { BAND_OTHERS, BAND_SYSTEM, BANDS, byteSplits, niceBytes, SYSTEM } from "../live/frames";
 import { href } from "../router";
 import { picked, places, server, stream, systemTenant } from "../store";
 import { TenantTable } from "../table/tenants";
@@ -87,12 +87,13 @@ export class LiveCharts {
     this.#fillWho();
   }
 
-  #share(options: Omit<ShareOptions, "height" | "onCursor" | "onPick">): ShareChart {
+  #share(options: Omit<ShareOptions, "height" | "onCursor" | "onPick" | "onPickOther">): ShareChart {
     return new ShareChart(
       {
         ...options,
         height: this.#height,
         onPick: pickBand,
+        onPickOther: pickOther,
         onCursor: (index) => {
           this.#cursor = index;
           this.#fillWho();
@@ -151,7 +152,7 @@ export class LiveCharts {
         ),
         body,
       ),
-      h("p", { class: "who-hint" }, "Click a name or a band to pick a tenant out. The triangles mark changes."),
+      h("p", { class: "who-hint" }, "Click a name, a band or a line to pick a tenant out. The triangles mark changes."),
     );
   }
 
@@ -163,6 +164,14 @@ export class LiveCharts {
     const [cpu, memory, throughput] = [this.#cpu.at(use), this.#memory.at(use), this.#throughput.at(use)];
     const volumes = [...this.#volumes.values()].map((chart) => chart.at(use));
     const lit = pickedBand();
+    const frames = stream.frames.value;
+    const frame = use === null ? frames.at(-1) : frames.find(({ t_ms }) => t_ms === Math.round(at ?? 0));
+    // Whom the frame does not name is among its others: what it used is not known.
+    const isNamed = (band: number): boolean => {
+      if (band === BAND_OTHERS) return true;
+      const named = places.value[band - 1]?.id;
+      return frame?.tenants.some(([id, name]) => (band === BAND_SYSTEM ? name === SYSTEM : id === named)) ?? false;
+    };
     this.#rows.forEach((row, band) => {
       const name = bandName(band);
       row.row.classList.toggle("is-empty", name === null);
@@ -173,10 +182,11 @@ export class LiveCharts {
       row.swatch.style.setProperty("--swatch", name === null ? "transparent" : bandColour(band));
       setText(row.name, name ?? "–");
       const io = volumes.length === 0 ? null : volumes.reduce((sum, values) => sum + (values[band] ?? 0), 0);
+      const known = isNamed(band);
       const texts = [
-        cores(cpu[band]),
-        count(io === null ? null : Math.round(io)),
-        bytes(memory[band]),
+        known ? cores(cpu[band]) : NONE,
+        known ? count(io === null ? null : Math.round(io)) : NONE,
+        known ? bytes(memory[band]) : NONE,
         count(throughput[band] == null ? null : Math.round(throughput[band] as number)),
       ];
       texts.forEach((text, i) => setText(row.cells[i] as HTMLElement, name === null ? "" : text));
@@ -194,6 +204,11 @@ function pickBand(band: number): void {
   const holder = band === BAND_SYSTEM ? systemTenant() : places.value[band - 1];
   if (!holder) return;
   picked.set(picked.value?.id === holder.id ? null : { id: holder.id, name: holder.name });
+}
+
+function pickOther(id: number): void {
+  const name = stream.names.get(id);
+  if (name !== undefined) picked.set({ id, name });
 }
 
 /** The figures of the whole server in a row. */

@@ -16,7 +16,6 @@ export function storyCards(demo: Demo, may: boolean): HTMLElement {
       const start = {
         type: "button",
         class: "button button-small button-primary",
-        disabled: !may,
         "aria-label": `Start ${story.title}`,
         onclick: () => void steer(() => client.startStory(story.id)),
       } as const;
@@ -30,7 +29,7 @@ export function storyCards(demo: Demo, may: boolean): HTMLElement {
           null,
           h("span", { class: "quiet" }, `${story.minutes} min`),
           h("span", { class: "grow" }),
-          isRunning ? h("span", { class: "state state-active" }, "runs") : h("button", start, icon("scenarios"), "Start"),
+          isRunning ? h("span", { class: "state state-active" }, "runs") : may && h("button", start, icon("scenarios"), "Start"),
         ),
       );
     }),

@@ -178,7 +178,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
           { name: "at most", of: (frame) => of(frame)?.max, look: "limit" },
         ],
       });
-      if (volumes.size === 1) charts.append(memory);
+      charts.append(...ofMemory);
     }
     for (const chart of made) chart.set(frames);
     const waiting = frames.at(-1)?.tenant?.waits;
@@ -206,7 +206,29 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
       { name: "at most", of: (frame) => frame.memory.max_bytes, look: "limit" },
     ],
   });
-  const memory = made.at(-1)?.element as HTMLElement;
+  add({
+    title: "Page I/O that memory spared",
+    unit: "I/Os a second",
+    format: (value) => count(Math.round(value)),
+    kept: (frame) => frame.memory,
+    lines: [
+      { name: "spared", of: (frame) => frame.memory.given, look: "given" },
+      { name: "by what is promised", of: (frame) => frame.memory.demanded, look: "promised" },
+    ],
+  });
+  add({
+    title: "Working memory",
+    unit: "bytes",
+    format: bytes,
+    ceiling: niceBytes,
+    splits: byteSplits,
+    kept: (frame) => frame.work_memory,
+    lines: [
+      { name: "used", of: (frame) => frame.work_memory.used_bytes, look: "given" },
+      { name: "promised", of: (frame) => frame.work_memory.promised_bytes, look: "promised" },
+    ],
+  });
+  const ofMemory = made.slice(-3).map((chart) => chart.element);
   const nowWaits = h("p", { class: "waits-now" }, "\u00a0");
   waits.element.append(nowWaits);
   disposal.add(stream.frames.watch(update));

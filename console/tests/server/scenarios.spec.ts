@@ -104,6 +104,54 @@ test("a story runs, switches the policy for all to see, is steered, and leaves n
       .toBe(0);
 });
 
+interface Told {
+  stories: { id: string; title: string }[];
+  running: { story: string; is_loading: boolean; steps: { text: string }[] } | null;
+  groups: { name: string; state: string }[];
+}
+
+test("every story begins with what it tells first, and leaves nothing", async ({ page, demo }) => {
+  // What is being loaded as a story is stopped is loaded to its end, and dropped then.
+  test.slow();
+  await open(page, demo);
+  const told = () => asked<Told>(page, demo, "/api/demo");
+  const { stories } = await told();
+  expect(stories.length).toBeGreaterThan(1);
+  const running = page.getByRole("region", { name: "The story that runs" });
+  const groups = page.getByRole("region", { name: "Client groups" }).first();
+  for (const { id, title } of stories)
+    await test.step(title, async () => {
+      await page.getByRole("button", { name: `Start ${title}`, exact: true }).click();
+      await expect(running.getByRole("heading", { name: title, exact: true })).toBeVisible();
+      // Its tenants take their time: that they are being made is enough here, the story above is one whose tenants work.
+      await expect.poll(async () => (await told()).groups.length).toBeGreaterThan(0);
+      const now = await told();
+      expect(now.running?.story).toBe(id);
+      await expect(running.locator(".running-now")).toHaveText(now.running?.steps[0]?.text ?? "");
+      await expect(running.locator(".story-steps li").first()).toHaveAttribute("aria-current", "step");
+      await expect(running.locator(".story-steps li")).toHaveCount(now.running?.steps.length ?? 0);
+      const rows = groups.locator("tbody tr");
+      await expect(rows).toHaveCount(now.groups.length);
+      for (const { name } of now.groups) {
+        const row = rows.filter({ has: page.getByText(name, { exact: true }) });
+        await expect(row.locator(".state")).toHaveText(/^(loading|running|stopped)$/);
+      }
+      await running.getByRole("button", { name: "Stop" }).click();
+      await expect(running).toBeHidden();
+      await expect(groups.getByText("No clients.")).toBeVisible();
+      expect(await told()).toMatchObject({ running: null, groups: [] });
+    });
+  // What they set of the server is taken back, and of their tenants only what further ones are copied from stays.
+  await expect.poll(() => policyOf(page, demo), LOADING).toBe("reservations");
+  await expect
+    .poll(async () => (await asked<{ overbooking: string }>(page, demo, "/api/server")).overbooking, LOADING)
+    .toBe("spread");
+  const tenants = async () => (await asked<{ rows: { name: string }[] }>(page, demo, "/api/tenants?limit=500")).rows;
+  await expect
+    .poll(async () => (await tenants()).map(({ name }) => name).filter((name) => !/^(model_|system$)/.test(name)), LOADING)
+    .toEqual([]);
+});
+
 test("client groups are added, changed, saved, removed and loaded while they work", async ({ page, demo }) => {
   await open(page, demo);
   const groups = page.getByRole("region", { name: "Client groups" }).first();
@@ -170,8 +218,21 @@ test("a viewer watches the scenarios and steers nothing", async ({ page, demo })
   await demo.sql("CREATE ROLE watcher LOGIN PASSWORD 'secret'");
   await signIn(page, demo.url, "watcher");
   await visit(page, "#/scenarios");
-  for (const start of await page.getByRole("button", { name: /^Start / }).all()) await expect(start).toBeDisabled();
+  const { stories } = await asked<Told>(page, demo, "/api/demo");
+  await expect(page.locator(".story")).toHaveCount(stories.length);
+  await expect(page.getByRole("button", { name: /^Start / })).toHaveCount(0);
   await expect(page.getByRole("button", { name: "Add a group" })).toHaveCount(0);
   await expect(page.locator("#groups-file")).toHaveCount(0);
   await expect(page.getByRole("link", { name: "Save" })).toBeVisible();
+  // Past the page, with all that a request needs but the right.
+  const { csrf } = await asked<{ csrf: string }>(page, demo, "/api/session");
+  const refused = await page.request.post(`${demo.url}/api/demo/start`, {
+    data: { story: stories[0]?.id },
+    headers: { "x-csrf-token": csrf },
+  });
+  expect(refused.status()).toBe(403);
+  expect(await refused.json()).toMatchObject({
+    error: { code: "42501", message: '"watcher" sees everything and changes nothing' },
+  });
+  expect((await asked<Told>(page, demo, "/api/demo")).running).toBeNull();
 });

@@ -67,6 +67,9 @@ test("a role that is no superuser sees all and changes nothing", async ({ page, 
   await page.evaluate((name) => (location.hash = `#/tenant/${name}`), site.busy[0]);
   await expect(page.getByRole("heading", { level: 1, name: site.busy[0] as string })).toBeVisible();
   await expect(page.getByRole("link", { name: "Statement" })).toBeVisible();
+  // Sessions are there, and nothing to end them by.
+  const sessions = page.getByRole("region", { name: "Sessions and what they run" });
+  await expect(sessions.getByRole("row").nth(1)).toBeVisible();
   for (const name of ["Alter", "Move", "Drop", /^Cancel the statement/, /^End session/])
     await expect(page.getByRole("button", { name, exact: true })).toHaveCount(0);
   const { csrf } = (await (await page.request.get(`${site.url}/api/session`)).json()) as { csrf: string };

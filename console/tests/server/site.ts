@@ -48,6 +48,35 @@ async function pretended(): Promise<Site & { close: () => Promise<void> }> {
   };
 }
 
+/** Takes processor time, nothing else, and has no end. */
+const ENDLESS = "select count(*) from generate_series(1, 1000000000000) as i where i % 2 = 0";
+
+/**
+ * Promises `noisy` and `quiet` nine tenths of a core each, of the one that there is, and has both want all of it all the time, so that whatever they miss is missed
+ * because it was promised twice. Returns once some intervals of that are in the ledger; what it returns ends it.
+ */
+export async function overbook({ rowhouse, noisy, quiet }: Site): Promise<() => Promise<void>> {
+  if (rowhouse === null) throw new Error("the development server keeps no promise");
+  const rows = async (sql: string): Promise<number> => Number(await rowhouse.sql(`SELECT count(*) FROM ${sql}`));
+  const missed = () => rows(`rowhouse.violations WHERE tenant = '${noisy}' AND resource = 'cpu' AND cause = 'overbooked'`);
+  const before = await missed();
+  const endless = [noisy, quiet].map((name) => rowhouse.session(`${ENDLESS};`, name));
+  const end = async (): Promise<void> => {
+    for (const session of endless) session.kill("SIGKILL");
+    for (const name of [noisy, quiet]) await rowhouse.sql(`ALTER TENANT ${name} RESET (cpu, penalty)`);
+    // Who hangs up is found out a little later.
+    await expect.poll(() => rows(`pg_stat_activity WHERE query LIKE '${ENDLESS.replaceAll("%", "_")}%'`)).toBe(0);
+  };
+  try {
+    for (const name of [noisy, quiet]) await rowhouse.sql(`ALTER TENANT ${name} SET (cpu = 0.9, penalty = 2)`);
+    await expect.poll(missed, { timeout: 120_000 }).toBeGreaterThan(before + 5);
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return end;
+}
+
 export const test = base.extend<{ faults: string[] }, { site: Site }>({
   site: [
     async ({}, use) => {

@@ -158,7 +158,7 @@ impl Board {
 
     /// Lets time pass up to `now_s`, on any clock that only goes on: the story's next steps are done.
     ///
-    /// A story's time stands still while one of its groups is loading, and while it is paused.
+    /// A story's time stands still while one of its groups is loading, and while it is paused; for the shapes of its groups too.
     pub(crate) fn tick(&mut self, now_s: f64) {
         let passed_s =
             self.looked_s.replace(now_s).map_or(0.0, |before| (now_s - before).clamp(0.0, TICK_MAX_S));
@@ -173,7 +173,9 @@ impl Board {
             due = Some((run.story, run.done, run.at_s));
         }
         for group in self.groups.iter_mut().filter(|group| group.has_begun) {
-            group.age_s += passed_s * speed;
+            if !(is_loading && group.is_of_story) {
+                group.age_s += passed_s * speed;
+            }
         }
         if let Some((story, done, at_s)) = due {
             let come = self.stories[story].come(at_s);

@@ -81,7 +81,7 @@ fn growing(workers: f64) -> Story {
     Story {
         id: "growing",
         title: "One grows, fifty do not notice",
-        text: "Fifty shops take orders at their usual rate. Another one doubles its clients, and again, until it wants all there is. The throughput and latency of the fifty stay where they were.",
+        text: "Fifty shops take orders at their usual rate. Another one has four times as many clients every half minute, until it wants all there is. The throughput and latency of the fifty stay where they were.",
         steps: vec![
             step(
                 0.0,
@@ -95,7 +95,11 @@ fn growing(workers: f64) -> Story {
             ),
             step(50.0, "It has four clients", vec![grower(4)]),
             step(80.0, "Sixteen", vec![grower(16)]),
-            step(110.0, "Sixty-four: it takes whatever is to spare, and only that", vec![grower(64)]),
+            step(
+                110.0,
+                "Sixty-four: it takes whatever its worker has to spare, and only that",
+                vec![grower(64)],
+            ),
             step(150.0, "It closes. The fifty go on as before", vec![Change::Leave("the one that grows")]),
         ],
         last_s: 30.0,
@@ -104,7 +108,7 @@ fn growing(workers: f64) -> Story {
 
 fn noisy(workers: f64) -> Story {
     // For each worker two quiet tenants, which take about a quarter of it, and twelve noisy ones, which together may take four fifths.
-    let pairs = (workers as u32).min(8);
+    let pairs = (workers as u32).min(64);
     let quiet = GroupSpec {
         clients: 8,
         ..orders("the quiet ones", "quiet", 2 * pairs, 600.0, workers, share(workers, 0.6, 2 * pairs))
@@ -171,8 +175,8 @@ fn overbooking(workers: f64) -> Story {
                 vec![
                     Change::Server("overbooking", "spread"),
                     Change::Group(gold),
-                    Change::Group(asleep(of("silver", "silver", 3))),
-                    Change::Group(of("bronze", "bronze", 1)),
+                    Change::Group(of("silver", "silver", 3)),
+                    Change::Group(asleep(of("bronze", "bronze", 1))),
                 ],
             ),
             step(30.0, "All are awake: each falls short in proportion to its promise", vec![]),
@@ -255,14 +259,18 @@ fn whole(workers: f64) -> Story {
     Story {
         id: "whole",
         title: "One big tenant has the whole server",
-        text: "A big tenant among twenty small ones gets its promise and what is to spare. When the others leave, everything is its own; nothing is kept back for who is not there. When they return they have their promises at once.",
+        text: "A big tenant among twenty small ones gets its promise and what is to spare. When the others leave, everything is its own; nothing is kept back for who is not there. When they return they have their promises at once. Its transactions are one worker's: of a server with several it uses that one.",
         steps: vec![
             step(
                 0.0,
                 "Twenty small tenants, and a big one that takes what it can get",
                 vec![others(250.0), Change::Group(big)],
             ),
-            step(40.0, "The small ones do half as much: the big one has the other half", vec![others(125.0)]),
+            step(
+                40.0,
+                "The small ones do half as much: the big one has what they leave",
+                vec![others(125.0)],
+            ),
             step(
                 70.0,
                 "They leave. The big one has the server for itself",
@@ -312,6 +320,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The one that a story says sleeps is the one that does, and has the least penalty.
+    #[test]
+    fn bronze_sleeps() {
+        let story = overbooking(1.0);
+        let of_shape = |kind| story.groups().filter(move |spec| spec.shape.kind == kind);
+        let asleep: Vec<&str> = of_shape(shape::Kind::Step).map(|spec| spec.name.as_str()).collect();
+        assert_eq!(asleep, ["bronze"]);
+        let penalty = |spec: &GroupSpec| spec.promises["penalty"].as_i64().expect("a number");
+        let least = story.groups().min_by_key(|spec| penalty(spec)).expect("groups");
+        assert_eq!(least.name, "bronze");
+        assert!(story.steps[0].text.contains("Bronze sleeps"));
     }
 
     #[test]

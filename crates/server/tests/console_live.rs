@@ -80,6 +80,46 @@ fn each_second_tells_who_uses_what() {
 }
 
 #[test]
+fn the_throughput_of_every_tenant_is_told_and_whose_it_is() {
+    let server = TestServer::with_console();
+    let mut clients = ["acme", "bolt", "cork"].map(|tenant| busy(&server, tenant));
+    let browser = Browser::admin(&server);
+    let mut events = browser.events("/api/live?top=0&lines=256");
+    let mut names = Vec::new();
+    let lines = loop {
+        for client in &mut clients {
+            client.ok("SELECT count(*) FROM t");
+        }
+        match events.next().expect("an event") {
+            (name, data) if name == "names" => {
+                names.extend(data["tenants"].as_array().expect("tenants").clone());
+            }
+            (name, frame) if name == "frame" => {
+                assert_eq!(frame["tenants"], json!([]));
+                let lines = frame["lines"].as_array().expect("lines").clone();
+                if lines.len() >= 3 {
+                    break lines;
+                }
+            }
+            _ => {}
+        }
+    };
+    for tenant in ["acme", "bolt", "cork"] {
+        let id = &names.iter().find(|of| of[1] == tenant).expect("its name was told before")[0];
+        let line = lines.iter().find(|line| line[0] == *id).expect("it ran statements");
+        assert!(line[1].as_f64().expect("a number") > 0.0);
+    }
+    let rates: Vec<f64> = lines.iter().map(|line| line[1].as_f64().unwrap()).collect();
+    assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
+    // What a stream begins with has names too, and no more lines than were asked for.
+    let mut again = browser.events("/api/live?lines=2&history=600");
+    assert_eq!(again.next().expect("an event").0, "names");
+    let history = again.wait_for("history", |_| true);
+    let lines = |frame: &Value| frame["lines"].as_array().expect("lines").len();
+    assert_eq!(history["frames"].as_array().unwrap().iter().map(lines).max(), Some(2));
+}
+
+#[test]
 fn what_administrators_change_is_told_within_seconds() {
     let server = TestServer::with_console();
     let browser = Browser::admin(&server);
@@ -147,7 +187,7 @@ fn streams_make_way_for_others_when_they_end() {
     assert_eq!(browser.get("/api/live").status, 503);
     drop(open);
     support::eventually("a place is free again", || browser.try_events("/api/live").is_ok());
-    for bad in ["top=65", "top=-1", "history=601", "top=x"] {
+    for bad in ["top=65", "top=-1", "lines=257", "history=601", "top=x"] {
         assert_eq!(browser.get(&format!("/api/live?{bad}")).status, 400, "{bad}");
     }
     assert_eq!(browser.get("/api/live?tenant=nobody").status, 404);

@@ -61,6 +61,23 @@ fn a_story_does_its_steps_in_their_time_and_clears_up_at_its_end() {
 }
 
 #[test]
+fn while_a_group_loads_the_shapes_of_the_story_wait_with_its_steps() {
+    let mut board = board();
+    board.add(spec("mine", "m")).expect("a group");
+    board.start("one", 0).expect("there is one");
+    play(&mut board, 0.0, 9.5);
+    let ages = |board: &Board| -> Vec<f64> { board.groups.iter().map(|group| group.age_s).collect() };
+    let before = ages(&board);
+    // Another group of the story comes, and is not loaded yet.
+    board.tick(10.0);
+    assert_eq!(names(&board), ["mine", "a", "b"]);
+    let (at_s, after) = (at(&board).0, ages(&board));
+    board.tick(10.5);
+    assert_eq!(at(&board).0, at_s);
+    assert_eq!(ages(&board), [after[0] + 0.5, after[1], 0.0], "what one added oneself goes on: {before:?}");
+}
+
+#[test]
 fn speed_and_pause_are_the_storys_and_its_shapes() {
     let mut board = board();
     assert!(matches!(board.steer(Some(2.0), None), Err(Problem::InUse(_))), "none runs");

@@ -1,8 +1,8 @@
 //! What the console keeps of the last ten minutes: a frame a second.
 //!
-//! A frame has the server's sums, and the tenants that used the most, by name; the others are the rest of the sums. It is bounded:
-//! [`FRAMES_MAX`] frames of [`KEPT_MAX`] tenants, and those that somebody watches, with some 350 bytes each, are 13 MiB at most, however many
-//! tenants there are.
+//! A frame has the server's sums, and the tenants that used the most, by name; the others are the rest of the sums. Of many more it has the
+//! throughput alone. It is bounded: [`FRAMES_MAX`] frames of [`KEPT_MAX`] tenants, and those that somebody watches, with some 350 bytes each,
+//! and of [`LINES_MAX`] with 16 are 16 MiB at most, however many tenants there are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use crate::executor::Wait;
 pub(super) const FRAMES_MAX: usize = 600;
 /// Tenants of a frame, those that are watched not counted.
 pub(super) const KEPT_MAX: usize = 64;
+/// Tenants whose throughput a frame has, whatever else they use.
+pub(super) const LINES_MAX: usize = 256;
 /// A tenant that is shown stays for so long after it was last among those that use the most, so that bands do not come and go.
 const STAY: Nanos = Nanos::from_secs(10);
 
@@ -79,6 +81,8 @@ pub(super) struct Sums {
 pub(super) struct Frame {
     pub(super) at: Nanos,
     pub(super) tenants: Box<[TenantSample]>,
+    /// Statements a second of the tenants that ran the most, most first, those of `tenants` among them; the server's own is not.
+    pub(super) lines: Box<[(TenantId, f32)]>,
     pub(super) sums: Sums,
     /// Cores, bytes of pages, I/Os a second of each volume where they are known.
     pub(super) cpu_capacity: f64,
@@ -92,6 +96,11 @@ pub(super) struct Frame {
 impl Frame {
     pub(super) fn tenant(&self, id: TenantId) -> Option<&TenantSample> {
         self.tenants.iter().find(|sample| sample.id == id)
+    }
+
+    /// The first so many of the lines.
+    pub(super) fn lines(&self, max: usize) -> &[(TenantId, f32)] {
+        &self.lines[..max.min(self.lines.len())]
     }
 }
 
@@ -232,6 +241,7 @@ mod tests {
         // Two volumes.
         let boxes = 2 * (size_of::<f32>() + size_of::<Rates>());
         assert!(inline + boxes <= 360, "{inline} + {boxes}");
-        assert!(FRAMES_MAX * KEPT_MAX * (inline + boxes) <= 14 << 20);
+        let lines = LINES_MAX * size_of::<(TenantId, f32)>();
+        assert!(FRAMES_MAX * (KEPT_MAX * (inline + boxes) + lines) <= 16 << 20);
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::answer::{Answer, Refusal};
 use super::extension::ConsoleEvent;
-use super::frames::{FRAMES_MAX, Frame, KEPT_MAX, Ring, Shown};
+use super::frames::{FRAMES_MAX, Frame, KEPT_MAX, LINES_MAX, Ring, Shown};
 use super::logins::{Key, Login};
 use super::query::Query;
 use super::sampler::Sampler;
@@ -138,6 +138,10 @@ struct Listener {
     listening: Listening,
     key: Key,
     shown: Shown,
+    /// Tenants whose throughput is told of a frame, at most.
+    lines: usize,
+    /// Those whose names were told with that, unless they may have others by now.
+    named: FxHashSet<TenantId>,
     /// Told of in full.
     tenant: Option<TenantId>,
     frames: broadcast::Receiver<Arc<Frame>>,
@@ -155,6 +159,7 @@ pub(super) async fn live(
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let shared = console.shared()?;
     let top = query.number("top", TOP_DEFAULT, KEPT_MAX)?;
+    let lines = query.number("lines", 0, LINES_MAX)?;
     let seconds = query.number("history", 0, FRAMES_MAX)?;
     let find = |name: &str| shared.tenants.named(name).map(|entry| entry.id);
     let tenant = match query.text("tenant") {
@@ -178,6 +183,8 @@ pub(super) async fn live(
         listening,
         key: login.key,
         shown: Shown::new(top, shown),
+        lines,
+        named: FxHashSet::default(),
         tenant,
         // Subscribed before the history is taken, on the thread that makes the frames: none is missed and none is there twice.
         frames: live.frames.subscribe(),
@@ -189,6 +196,8 @@ pub(super) async fn live(
     let past = lock(&live.ring).last(seconds);
     let frames: Vec<Value> = past.iter().map(|frame| listener.json(frame)).collect();
     if query.text("history").is_some() {
+        let names = past.iter().filter_map(|frame| listener.new_names(frame)).collect::<Vec<_>>();
+        listener.ready.extend(names);
         listener.ready.push_back(event("history", &json!({ "frames": frames }).to_string()));
     }
     let stream = futures::stream::unfold(listener, |mut listener| async move {
@@ -208,11 +217,26 @@ impl Listener {
         let Ok(shared) = console.shared() else { return Value::Null };
         let volumes = shared.volumes.list();
         let shown = self.shown.next(frame);
-        let mut json = frame_json(frame, &shown, volumes, console.wall_ms(frame.at));
+        let mut json = frame_json(frame, &shown, self.lines, volumes, console.wall_ms(frame.at));
         if let Some(id) = self.tenant {
             json["tenant"] = frame.tenant(id).map_or(Value::Null, |sample| tenant_json(sample, volumes));
         }
         json
+    }
+
+    /// Tells the names of the tenants that have lines in a frame, once of each.
+    fn new_names(&mut self, frame: &Frame) -> Option<Event> {
+        let shared = self.listening.console.shared().ok()?;
+        let mut names = Vec::new();
+        for (id, _) in frame.lines(self.lines) {
+            if !self.named.contains(id)
+                && let Some(entry) = shared.tenants.get(*id)
+            {
+                names.push(json!([id.0, entry.with_row(|row| row.name.clone())]));
+                self.named.insert(*id);
+            }
+        }
+        (!names.is_empty()).then(|| event("names", &json!({ "tenants": names }).to_string()))
     }
 
     /// The next event; `None` at the end.
@@ -239,10 +263,17 @@ impl Listener {
                         self.has_ended = true;
                         return Some(event("expired", "{}"));
                     }
-                    let json = self.json(&frame).to_string();
-                    return Some(event("frame", &json));
+                    let names = self.new_names(&frame);
+                    let frame = event("frame", &self.json(&frame).to_string());
+                    self.ready.push_back(frame);
+                    if let Some(names) = names {
+                        self.ready.push_front(names);
+                    }
                 }
                 Next::Changed(what) => {
+                    if what == Administered::Tenants {
+                        self.named.clear();
+                    }
                     return Some(event("changed", &json!({ "what": what.as_str() }).to_string()));
                 }
                 Next::Event(more) => return Some(event(more.name, &more.json)),

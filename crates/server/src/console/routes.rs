@@ -72,11 +72,16 @@ pub(super) fn endpoints() -> Vec<Endpoint<Arc<Console>>> {
                 ("limit", "integer", "Rows at most, to 500"),
             ]),
         get_json("/api/live", get(live::live), "Frame")
-            .is("Server-sent events: history, frame, changed, expired, and those of the embedder")
+            .is("Server-sent events: history, frame, names, changed, expired, and those of the embedder")
             .query(&[
                 ("top", "integer", "Tenants to show by name, those that use the most; to 64"),
                 ("watch", "string", "Tenants to show whatever they use, separated by commas; to 16"),
                 ("tenant", "string", "One to tell all of"),
+                (
+                    "lines",
+                    "integer",
+                    "Tenants whose throughput is told beside, those that run the most; to 256",
+                ),
                 ("history", "integer", "Seconds of frames to begin with, to 600"),
             ])
             .answers(Answered::Events),

@@ -10,7 +10,7 @@ use base::{Nanos, TenantId};
 use governor::{Promise, SparseHistogram};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frames::{Bounds, Frame, KEPT_MAX, Rates, Sums, TenantSample, weight};
+use super::frames::{Bounds, Frame, KEPT_MAX, LINES_MAX, Rates, Sums, TenantSample, weight};
 use crate::executor::Wait;
 use crate::ledger::{Judged, Recent, RecentResource};
 use crate::shared::Shared;
@@ -223,6 +223,7 @@ impl Sampler {
         Frame {
             at: now,
             tenants,
+            lines: lines(&self.metered),
             sums,
             cpu_capacity: shared.workers.len() as f64,
             memory_capacity: shared.memory.limit().0 as f64,
@@ -339,6 +340,21 @@ impl Sampler {
     }
 }
 
+/// Statements a second of those that ran the most, most first.
+fn lines(metered: &FxHashMap<TenantId, Metered>) -> Box<[(TenantId, f32)]> {
+    let mut lines: Vec<(TenantId, f32)> = metered
+        .iter()
+        .filter(|(id, of)| of.statements_per_s > 0.0 && **id != TenantId::SYSTEM)
+        .map(|(id, of)| (*id, of.statements_per_s))
+        .collect();
+    if lines.len() > LINES_MAX {
+        lines.select_nth_unstable_by(LINES_MAX, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        lines.truncate(LINES_MAX);
+    }
+    lines.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    lines.into()
+}
+
 pub(super) fn cpu_bounds(promise: &Promise) -> Bounds {
     let cores = |cpu: governor::MilliCores| f64::from(cpu.0) / 1000.0;
     Bounds { promised: cores(promise.cpu.reserved), max: promise.cpu.max.map(cores) }
@@ -380,6 +396,18 @@ mod tests {
         );
         let since = before.waits_since(waits(1700), Nanos::from_secs(13));
         assert_eq!(since, [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn lines_are_of_those_that_run_the_most() {
+        let of = |statements_per_s| Metered { statements_per_s, ..Metered::default() };
+        let many = (1..=LINES_MAX as u64 + 9).map(|id| (TenantId(id), of(id as f32)));
+        let mut metered: FxHashMap<TenantId, Metered> = many.collect();
+        metered.insert(TenantId(1000), of(0.0));
+        metered.insert(TenantId::SYSTEM, of(1e6));
+        let most: Vec<(TenantId, f32)> =
+            (10..=LINES_MAX as u64 + 9).rev().map(|id| (TenantId(id), id as f32)).collect();
+        assert_eq!(lines(&metered).into_vec(), most);
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! A frame as a live stream writes it.
 
+use base::TenantId;
 use serde_json::{Map, Value, json};
 
 use super::frames::{Bounds, Frame, Rates, TenantSample};
 use crate::executor::Wait;
 use crate::volumes::Volume;
 
-/// A frame with these tenants by name, and the rest as `others`.
-pub(super) fn frame_json(frame: &Frame, shown: &[&TenantSample], volumes: &[Volume], t_ms: i64) -> Value {
+/// A frame with these tenants by name, and the rest as `others`; and so many lines.
+pub(super) fn frame_json(
+    frame: &Frame,
+    shown: &[&TenantSample],
+    lines: usize,
+    volumes: &[Volume],
+    t_ms: i64,
+) -> Value {
     let band = |capacity: Option<f64>, total: f64, of: &dyn Fn(&TenantSample) -> f64| {
         let values: Vec<f64> = shown.iter().map(|sample| of(sample)).collect();
         // The sum of parts that were rounded may be more than the whole.
@@ -24,6 +31,8 @@ pub(super) fn frame_json(frame: &Frame, shown: &[&TenantSample], volumes: &[Volu
     let mut throughput =
         band(None, frame.sums.statements_per_s, &|sample| f64::from(sample.statements_per_s));
     throughput.as_object_mut().expect("an object").shift_remove("capacity");
+    // A tenth of a statement is as exact as anybody draws it.
+    let line = |(id, rate): &(TenantId, f32)| json!([id.0, f64::from((rate * 10.0).round()) / 10.0]);
     let [cpu, io, memory, work_memory] = frame.broken;
     json!({
         "t_ms": t_ms,
@@ -32,6 +41,7 @@ pub(super) fn frame_json(frame: &Frame, shown: &[&TenantSample], volumes: &[Volu
         "volumes": volumes.iter().enumerate().map(of_volume).collect::<Vec<_>>(),
         "memory": band(Some(frame.memory_capacity), frame.sums.resident, &|sample| sample.resident as f64),
         "throughput": throughput,
+        "lines": frame.lines(lines).iter().map(line).collect::<Vec<_>>(),
         "sessions": frame.sessions,
         "broken": { "cpu": cpu, "io": io, "memory": memory, "work_memory": work_memory },
     })
