@@ -25,6 +25,10 @@ from servers import say
 
 SETTLE_SECONDS = 5.0
 SAMPLE_EVERY = 0.5
+# A tenant that is dropped takes its rows of the ledger with it.
+LEDGER_EVERY = 4.0
+LEDGER_WAIT = 3.0
+LEDGER_BACK_MS = 8000
 LOAD_SECONDS_MAX = 600
 # Of a group, steps (from 0) whose throughput is held against that of its first.
 KEPT = {"growing": ("the fifty", (1, 2, 3, 4, 5)), "noisy": ("the quiet ones", (1, 4)), "analytics": ("order entry", (1, 2, 3))}
@@ -55,7 +59,7 @@ class Demo:
 
     def ledger(self, from_ms):
         text = self.client.ask("GET", f"/api/ledger.csv?resource=cpu&granularity=interval&from_ms={from_ms}")
-        return list(csv.DictReader(io.StringIO(text)))
+        return {(row["tenant"], row["began_ms"]): row for row in csv.DictReader(io.StringIO(text))}
 
 
 def tell(demo, story):
@@ -63,6 +67,7 @@ def tell(demo, story):
     now = demo.client.send("POST", "/api/demo/start", {"story": story})
     texts = [step["text"] for step in now["running"]["steps"]]
     steps = [{"text": text, "from_ms": None, "to_ms": None, "samples": []} for text in texts]
+    rows, ledger_at = {}, time.monotonic()
     deadline = time.monotonic() + LOAD_SECONDS_MAX
     while True:
         time.sleep(SAMPLE_EVERY)
@@ -79,13 +84,16 @@ def tell(demo, story):
         step["to_ms"] = now_ms
         if now_ms >= step["from_ms"] + SETTLE_SECONDS * 1000:
             step["samples"].append({group["name"]: (group["throughput"], group["p99_ms"], group["tenant_prefix"]) for group in now["groups"]})
+        if time.monotonic() >= ledger_at + LEDGER_EVERY:
+            ledger_at = time.monotonic()
+            rows.update(demo.ledger(now_ms - LEDGER_BACK_MS))
         if running["at_s"] >= running["length_s"]:
             break
     # The meters tell of an interval once it is over.
-    time.sleep(3)
-    rows = demo.ledger(min(step["from_ms"] for step in steps))
+    time.sleep(LEDGER_WAIT)
+    rows.update(demo.ledger(now_ms - LEDGER_BACK_MS))
     demo.client.send("POST", "/api/demo/stop", {})
-    return [{"text": step["text"], "groups": groups_of(step, rows)} for step in steps]
+    return [{"text": step["text"], "groups": groups_of(step, rows.values())} for step in steps]
 
 
 def groups_of(step, rows):
@@ -102,7 +110,7 @@ def groups_of(step, rows):
         found[name] = {
             "per_second": statistics.fmean(rates) if rates else 0.0,
             "p99_ms": statistics.median(p99s) if p99s else None,
-            "missed": sum(float(row["missed"]) for row in within) / owed if owed else 0.0,
+            "missed": sum(float(row["missed"]) for row in within) / owed if owed else None,
             "given_cores": sum(float(row["given"]) for row in within) / max(1e-9, (step["to_ms"] - step["from_ms"]) / 1000 - SETTLE_SECONDS),
         }
     return found
@@ -116,8 +124,9 @@ def rows_of(story, steps):
             if name == kept_name and number in kept_steps:
                 part = group["per_second"] / steps[0]["groups"][name]["per_second"]
                 demand, mark = f"{AT_LEAST} of step 1", f" ({part:.2f} of step 1){'' if part >= AT_LEAST else ' **missed**'}"
+            missed = "" if group["missed"] is None else f"{group['missed']:.1%}"
             p99 = "" if group["p99_ms"] is None else f"{group['p99_ms']:.1f} ms"
-            yield [f"{story} {number + 1}: {step['text']}", name, f"{group['per_second']:,.0f}{mark}", p99, f"{group['given_cores']:.3f}", f"{group['missed']:.1%}", demand]
+            yield [f"{story} {number + 1}: {step['text']}", name, f"{group['per_second']:,.0f}{mark}", p99, f"{group['given_cores']:.3f}", missed, demand]
 
 
 def main():

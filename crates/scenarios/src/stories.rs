@@ -109,8 +109,10 @@ fn growing(workers: f64) -> Story {
 fn noisy(workers: f64) -> Story {
     // For each worker two quiet tenants, which take about a quarter of it, and twelve noisy ones, which together may take four fifths.
     let pairs = (workers as u32).min(64);
+    // A warehouse for each client, else they wait for each other's rows as much as for anything.
     let quiet = GroupSpec {
         clients: 8,
+        options: options(json!({ "warehouses": 8 })),
         ..orders("the quiet ones", "quiet", 2 * pairs, 600.0, workers, share(workers, 0.6, 2 * pairs))
     };
     let noise = GroupSpec {

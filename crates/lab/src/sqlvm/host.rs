@@ -12,6 +12,7 @@ use super::actors::Actor;
 use super::stage::Stage;
 use crate::Result;
 use crate::world::cgroups::{Groups, Limits};
+use crate::world::ledger;
 use crate::world::metrics::Metrics;
 use crate::world::sampler::Sampler;
 use crate::world::{Postgres, Rowhouse, process, rowhouse};
@@ -295,6 +296,19 @@ impl Host {
             Kind::Rowhouse(server) => Ok(server),
             Kind::Postgres(..) => Err("PostgreSQL has nothing of the kind".into()),
         }
+    }
+
+    /// What a tenant missed of the processor and of the I/O that it was owed between two moments, by the ledger, as parts of
+    /// that; waits until the ledger has it. `None` of what it was owed nothing of; PostgreSQL owes nobody anything.
+    pub(super) async fn missed(&self, name: &str, from_us: u64, to_us: u64) -> Result<[Option<f64>; 2]> {
+        let mut missed = [None; 2];
+        let Kind::Rowhouse(_) = &self.server else { return Ok(missed) };
+        tokio::time::sleep(LEDGER_WAIT).await;
+        for (part, resource) in missed.iter_mut().zip(["cpu", "io"]) {
+            let rows = ledger::rows(&self.admin, "ledger", resource, from_us, to_us).await?;
+            *part = ledger::missed_part(&rows, name);
+        }
+        Ok(missed)
     }
 
     /// Drops a tenant's pages from memory.

@@ -44,6 +44,8 @@ pub(super) struct Performance {
     pub(super) cpu: Vec<f64>,
     /// T1's cores over the measured time.
     pub(super) share: f64,
+    /// What T1 missed over the measured time of the processor and of the I/O that it was owed, by the ledger, as parts of that.
+    pub(super) missed: [Option<f64>; 2],
     /// Cores that the server used over the measured time.
     pub(super) server_cpu: f64,
     /// Seconds from the beginning at which neighbours arrived.
@@ -124,11 +126,13 @@ impl Script {
         }
         let from_us = ended_us - measured_us;
         let per_second = watched.await?;
+        let missed = host.missed(T1, from_us, ended_us).await?;
         Ok(Performance {
             report,
             per_second,
             cpu: samples.tenant_series(T1, began_us, ended_us, |counts| counts.cpu_seconds),
             share: samples.tenant_rate(T1, from_us, ended_us, |counts| counts.cpu_seconds).unwrap_or(0.0),
+            missed,
             server_cpu: samples.rate(from_us, ended_us, |sample| sample.server_cpu_seconds).unwrap_or(0.0),
             arrivals,
             failures,

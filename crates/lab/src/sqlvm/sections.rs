@@ -140,6 +140,12 @@ fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: boo
             .unless(t1_failed.or(idle))
             .beside(if with_share { "49 % of 50 %" } else { "" }),
     );
+    if let Some(cpu) = kept.missed[0] {
+        let demand =
+            "With reservations T1 missed at most 0.05 of the processor that it was owed, by the ledger";
+        let measured = percent(cpu, false);
+        section.verdicts.push(Verdict::of(demand, measured, cpu <= 1.0 - KEPT).unless(idle));
+    }
 }
 
 /// T1's throughput over time under each policy; nothing where there are no runs.
@@ -203,6 +209,8 @@ pub(super) fn throughput_table(title: &str, columns: &[Column], paper: Option<&[
         "T1's transactions/s",
         "± of seconds",
         "T1's processor",
+        "T1 missed of what it was owed: processor",
+        "I/O",
         "the server's processor",
         "the paper's T1",
     ];
@@ -211,11 +219,14 @@ pub(super) fn throughput_table(title: &str, columns: &[Column], paper: Option<&[
         let run = column.median();
         let measured = run.per_second.len().saturating_sub(run.report.seconds as usize);
         let last = stats::summary(&run.per_second[measured..]);
+        let missed = |of: usize| run.missed[of].map_or("–".into(), |missed| percent(missed, false));
         table.row(vec![
             column.name.clone(),
             rates(&column.runs),
             figure(last.deviation),
             percent(run.share, false),
+            missed(0),
+            missed(1),
             percent(run.server_cpu, false),
             paper
                 .and_then(|paper| paper.get(index))

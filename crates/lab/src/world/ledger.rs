@@ -79,6 +79,15 @@ pub fn series(rows: &[Row], tenant: &str, from_us: u64, to_us: u64, value: impl 
     values
 }
 
+/// What a tenant missed, as a part of what it was owed: what it wanted of what was promised. `None` where it was owed nothing.
+pub fn missed_part(rows: &[Row], tenant: &str) -> Option<f64> {
+    let (missed, owed) = rows
+        .iter()
+        .filter(|row| row.tenant == tenant)
+        .fold((0.0, 0.0), |(missed, owed), row| (missed + row.missed, owed + row.demanded.min(row.promised)));
+    (owed > 0.0).then_some(missed / owed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +104,15 @@ mod tests {
             missed: 0.0,
             cause: String::new(),
         }
+    }
+
+    #[test]
+    fn what_is_missed_is_a_part_of_what_is_owed() {
+        let short = Row { demanded: 100.0, missed: 40.0, ..row("t1", 0, 40.0) };
+        // It wanted 20 of 80.
+        let rows = [short, row("t1", INTERVAL_US, 20.0), row("t2", 0, 7.0)];
+        assert_eq!(missed_part(&rows, "t1"), Some(0.4));
+        assert_eq!((missed_part(&rows, "t2"), missed_part(&rows, "t3")), (Some(0.0), None));
     }
 
     #[test]
