@@ -21,7 +21,7 @@ class ConsoleClient:
         if not hasattr(self.local, "connection"):
             self.local.connection = self.connect()
         connection = self.local.connection
-        connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json", **self.headers})
+        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **self.headers})
         answer = connection.getresponse()
         text = answer.read().decode()
         assert answer.status == 200, f"{method} {path}: {answer.status} {text}"

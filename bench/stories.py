@@ -92,7 +92,7 @@ def tell(demo, story):
     # The meters tell of an interval once it is over.
     time.sleep(LEDGER_WAIT)
     rows.update(demo.ledger(now_ms - LEDGER_BACK_MS))
-    demo.client.send("POST", "/api/demo/stop", {})
+    demo.client.send("POST", "/api/demo/stop", None)
     return [{"text": step["text"], "groups": groups_of(step, rows.values())} for step in steps]
 
 

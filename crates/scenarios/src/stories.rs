@@ -81,7 +81,7 @@ fn growing(workers: f64) -> Story {
     Story {
         id: "growing",
         title: "One grows, fifty do not notice",
-        text: "Fifty shops take orders at their usual rate. Another one has four times as many clients every half minute, until it wants all there is. The throughput and latency of the fifty stay where they were.",
+        text: "Fifty shops take orders at their usual rate. Another one has four times as many clients every half minute, until it wants all there is. The fifty go on taking as many orders as before.",
         steps: vec![
             step(
                 0.0,
@@ -131,7 +131,7 @@ fn noisy(workers: f64) -> Story {
             ),
             step(
                 20.0,
-                "The noise begins. Promises are kept: the quiet ones do not notice",
+                "The noise begins. Promises are kept: the quiet ones take as many orders as before",
                 vec![Change::Group(noise)],
             ),
             step(
@@ -207,7 +207,7 @@ fn analytics(workers: f64) -> Story {
     Story {
         id: "analytics",
         title: "An analytical query beside TPC-C",
-        text: "A tenant runs TPC-H's queries beside eight that take orders. The queries get what is to spare; the orders' latency stays where it was.",
+        text: "A tenant runs TPC-H's queries beside eight that take orders. The queries get what is to spare; as many orders are taken as before.",
         steps: vec![
             step(0.0, "Eight shops take orders", vec![Change::Group(shops)]),
             step(20.0, "A stream of TPC-H queries begins in another tenant", vec![reports(1)]),
