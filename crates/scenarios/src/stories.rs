@@ -268,11 +268,7 @@ fn whole(workers: f64) -> Story {
                 "Twenty small tenants, and a big one that takes what it can get",
                 vec![others(250.0), Change::Group(big)],
             ),
-            step(
-                40.0,
-                "The small ones do half as much: the big one has what they leave",
-                vec![others(125.0)],
-            ),
+            step(40.0, "The small ones do half as much", vec![others(125.0)]),
             step(
                 70.0,
                 "They leave. The big one has the server for itself",
