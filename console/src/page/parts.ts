@@ -76,8 +76,11 @@ export function loaded<T>(
 ): { again: () => void } {
   let shown = "";
   let running = false;
+  let asked = false;
   replace(body, h("p", { class: "empty is-waiting" }, "Loading"));
   const again = async (): Promise<void> => {
+    // What was asked before may be about something else.
+    asked = running;
     if (running) return;
     running = true;
     try {
@@ -102,10 +105,11 @@ export function loaded<T>(
         );
     } finally {
       running = false;
+      if (asked && !disposal.signal.aborted) void again();
     }
   };
   void again();
-  if (period_ms !== null) disposal.every(period_ms, () => !document.hidden && void again());
+  if (period_ms !== null) disposal.every(period_ms, () => !document.hidden && !running && void again());
   return { again: () => void again() };
 }
 

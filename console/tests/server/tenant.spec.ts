@@ -143,6 +143,22 @@ test("the cache-size curve has points, which are a table, too", async ({ page, s
   await expect(rows.nth(1)).toContainText("%");
 });
 
+test("a goal that is set while advice is on its way counts", async ({ page, site }) => {
+  let held = 0;
+  await page.route("**/advise*", async (route) => {
+    held += 1;
+    if (held === 1) await new Promise((done) => setTimeout(done, 2000));
+    await route.continue();
+  });
+  await visit(page, `#/tenant/${site.busy[1]}`);
+  const goal = page.getByRole("region", { name: "Advisor" }).getByLabel(/^Goal for the 99th percentile/);
+  const asked = page.waitForRequest((request) => request.url().includes("p99_ms=50"));
+  await goal.fill("50");
+  await goal.press("Enter");
+  await asked;
+  await expect.poll(() => held).toBe(2);
+});
+
 test("the advisor's proposal becomes a change that one sees first", async ({ page, site }) => {
   // A minute is on record once it is over.
   const candidates = async () =>
