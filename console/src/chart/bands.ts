@@ -168,16 +168,22 @@ export class ShareChart {
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
     ctx.beginPath();
+    // There may be hundreds of lines: both axes are straight, so each is asked for once.
+    const xs = this.#rows.x.map((x) => u.valToPos(x, "x", true));
+    const zero = u.valToPos(0, "y", true);
+    const one = u.valToPos(1, "y", true) - zero;
+    const points_max = bbox.width / uPlot.pxRatio;
     for (const row of rows) {
       let pen = false;
-      for (const { at, value } of thinned(row, bbox.width / uPlot.pxRatio)) {
+      const point = (at: number, value: number | null): void => {
         if (value !== null) {
-          const point = [u.valToPos(this.#rows.x[at] ?? 0, "x", true), u.valToPos(value, "y", true)] as const;
-          if (pen) ctx.lineTo(...point);
-          else ctx.moveTo(...point);
+          if (pen) ctx.lineTo(xs[at] as number, zero + one * value);
+          else ctx.moveTo(xs[at] as number, zero + one * value);
         }
         pen = value !== null;
-      }
+      };
+      if (row.length <= points_max) row.forEach((value, at) => point(at, value));
+      else for (const { at, value } of thinned(row, points_max)) point(at, value);
     }
     ctx.lineJoin = "round";
     ctx.lineWidth = width * uPlot.pxRatio;
