@@ -172,10 +172,9 @@ impl Board {
             }
             due = Some((run.story, run.done, run.at_s));
         }
-        for group in self.groups.iter_mut().filter(|group| group.has_begun) {
-            if !(is_loading && group.is_of_story) {
-                group.age_s += passed_s * speed;
-            }
+        let goes_on = |group: &&mut Group| group.has_begun && !(is_loading && group.is_of_story);
+        for group in self.groups.iter_mut().filter(goes_on) {
+            group.age_s += passed_s * speed;
         }
         if let Some((story, done, at_s)) = due {
             let come = self.stories[story].come(at_s);

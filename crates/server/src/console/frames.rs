@@ -4,6 +4,7 @@
 //! throughput alone. It is bounded: [`FRAMES_MAX`] frames of [`KEPT_MAX`] tenants, and those that somebody watches, with some 350 bytes each,
 //! and of [`LINES_MAX`] with 16 are 16 MiB at most, however many tenants there are.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -114,6 +115,19 @@ pub(super) fn weight(cpu: f32, io: &[f32], resident: u64, statements_per_s: f32,
         + part(f64::from(statements_per_s), sums.statements_per_s)
 }
 
+/// The order of what tenants use: most first, of equals the older tenant.
+pub(super) fn most_first(a: &(f64, TenantId), b: &(f64, TenantId)) -> Ordering {
+    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+}
+
+/// Leaves those that use the most, so many at most, in no order.
+pub(super) fn keep_most(ranked: &mut Vec<(f64, TenantId)>, max: usize) {
+    if ranked.len() > max {
+        ranked.select_nth_unstable_by(max, most_first);
+        ranked.truncate(max);
+    }
+}
+
 /// The last frames, oldest first.
 #[derive(Default)]
 pub(super) struct Ring(VecDeque<Arc<Frame>>);
@@ -154,7 +168,7 @@ impl Shown {
             .map(|of| (weight(of.cpu, &of.io, of.resident, of.statements_per_s, &frame.sums), of.id))
             .filter(|(weight, id)| *weight > 0.0 && !self.watched.contains(id))
             .collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        ranked.sort_by(most_first);
         ranked.truncate(self.top);
         let is_top = |id: TenantId| ranked.iter().any(|(_, one)| *one == id);
         for (id, last) in &mut self.members {

@@ -265,10 +265,8 @@ impl Listener {
                     }
                     let names = self.new_names(&frame);
                     let frame = event("frame", &self.json(&frame).to_string());
+                    self.ready.extend(names);
                     self.ready.push_back(frame);
-                    if let Some(names) = names {
-                        self.ready.push_front(names);
-                    }
                 }
                 Next::Changed(what) => {
                     if what == Administered::Tenants {

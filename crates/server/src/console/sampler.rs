@@ -10,7 +10,9 @@ use base::{Nanos, TenantId};
 use governor::{Promise, SparseHistogram};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frames::{Bounds, Frame, KEPT_MAX, LINES_MAX, Rates, Sums, TenantSample, weight};
+use super::frames::{
+    Bounds, Frame, KEPT_MAX, LINES_MAX, Rates, Sums, TenantSample, keep_most, most_first, weight,
+};
 use crate::executor::Wait;
 use crate::ledger::{Judged, Recent, RecentResource};
 use crate::shared::Shared;
@@ -291,10 +293,7 @@ impl Sampler {
                 (weight(used.cpu, &io, used.resident, metered.statements_per_s, sums), *id)
             })
             .collect();
-        if ranked.len() > KEPT_MAX {
-            ranked.select_nth_unstable_by(KEPT_MAX, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            ranked.truncate(KEPT_MAX);
-        }
+        keep_most(&mut ranked, KEPT_MAX);
         ranked.into_iter().map(|(_, id)| id).chain(watched.iter().copied()).collect()
     }
 
@@ -342,17 +341,14 @@ impl Sampler {
 
 /// Statements a second of those that ran the most, most first.
 fn lines(metered: &FxHashMap<TenantId, Metered>) -> Box<[(TenantId, f32)]> {
-    let mut lines: Vec<(TenantId, f32)> = metered
+    let mut ranked: Vec<(f64, TenantId)> = metered
         .iter()
         .filter(|(id, of)| of.statements_per_s > 0.0 && **id != TenantId::SYSTEM)
-        .map(|(id, of)| (*id, of.statements_per_s))
+        .map(|(id, of)| (f64::from(of.statements_per_s), *id))
         .collect();
-    if lines.len() > LINES_MAX {
-        lines.select_nth_unstable_by(LINES_MAX, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        lines.truncate(LINES_MAX);
-    }
-    lines.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    lines.into()
+    keep_most(&mut ranked, LINES_MAX);
+    ranked.sort_unstable_by(most_first);
+    ranked.into_iter().map(|(rate, id)| (id, rate as f32)).collect()
 }
 
 pub(super) fn cpu_bounds(promise: &Promise) -> Bounds {
