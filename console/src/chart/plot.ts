@@ -5,10 +5,14 @@
 import uPlot from "uplot";
 import { palette } from "../colour/theme";
 import { h, icon, replace, setText, type Disposal } from "../dom";
-import { clock } from "../format";
+import { bytes, clock } from "../format";
+import { byteSplits, niceBytes } from "../live/frames";
 import { marks } from "../store";
 
 export type Rows = (number | null)[][];
+
+/** What charts of bytes have in common. */
+export const IN_BYTES = { unit: "bytes", format: bytes, ceiling: niceBytes, splits: byteSplits } as const;
 
 export interface ChartOptions {
   title: string;

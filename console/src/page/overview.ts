@@ -1,11 +1,11 @@
 /** Who uses the machine now, what is promised, and every tenant in a table. */
 import type { Frame } from "../api/types";
 import { bandColour, bandName, pickedBand, ShareChart, type ShareOptions } from "../chart/bands";
-import { span } from "../chart/plot";
+import { IN_BYTES, span } from "../chart/plot";
 import { palette } from "../colour/theme";
 import { append, h, setText, type Disposal } from "../dom";
 import { bytes, clock, cores, count, NONE, seconds, whole } from "../format";
-import { BAND_OTHERS, BAND_SYSTEM, BANDS, byteSplits, niceBytes, SYSTEM } from "../live/frames";
+import { BAND_OTHERS, BAND_SYSTEM, BANDS, SYSTEM } from "../live/frames";
 import { href } from "../router";
 import { picked, places, server, stream, systemTenant } from "../store";
 import { TenantTable } from "../table/tenants";
@@ -67,12 +67,9 @@ export class LiveCharts {
     });
     this.#memory = this.#share({
       title: "Memory",
-      unit: "bytes",
+      ...IN_BYTES,
       form: "stacked",
       series: (frame) => frame.memory,
-      format: bytes,
-      ceiling: niceBytes,
-      splits: byteSplits,
     });
     this.#rest.append(this.#memory.chart.element);
     this.grid.append(h("div", { class: "chart-row" }, this.#cpu.chart.element, this.#throughput.chart.element), this.#rest);

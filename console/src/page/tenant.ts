@@ -1,13 +1,13 @@
 /** A tenant: what it does, what it was promised and got, and why not. */
 import type { TenantDetail } from "../api/types";
-import { Chart } from "../chart/plot";
+import { Chart, IN_BYTES } from "../chart/plot";
 import { TenantChart, type TenantChartOptions } from "../chart/promise";
 import { palette } from "../colour/theme";
 import { alterTenant, dropTenant, moveTenant } from "../dialog/change";
 import { errorBox } from "../dialog/dialog";
 import { append, h, replace, setText, type Disposal } from "../dom";
 import { bytes, cores, count, millis, option, percent, seconds, whole } from "../format";
-import { byteSplits, niceBytes } from "../live/frames";
+import { byteSplits } from "../live/frames";
 import { href, type Route } from "../router";
 import { client, colourOf, isAdministrator, picked, places, stream } from "../store";
 import { button, panel, table } from "./parts";
@@ -195,10 +195,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   };
   add({
     title: "Memory",
-    unit: "bytes",
-    format: bytes,
-    ceiling: niceBytes,
-    splits: byteSplits,
+    ...IN_BYTES,
     kept: (frame) => frame.memory,
     lines: [
       { name: "resident", of: (frame) => frame.memory.resident_bytes, look: "given" },
@@ -218,10 +215,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   });
   add({
     title: "Working memory",
-    unit: "bytes",
-    format: bytes,
-    ceiling: niceBytes,
-    splits: byteSplits,
+    ...IN_BYTES,
     kept: (frame) => frame.work_memory,
     lines: [
       { name: "used", of: (frame) => frame.work_memory.used_bytes, look: "given" },
