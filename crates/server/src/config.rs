@@ -8,6 +8,7 @@ use base::{ByteCount, Nanos, VolumeNo};
 use crate::analytic_pool::AnalyticRun;
 use crate::console::{ConsoleExtension, IpNetwork};
 use crate::data_dir::DEFAULT_VOLUME;
+use crate::executor::TURN_MAX;
 
 /// What the logs' volume is called.
 pub const LOG_VOLUME: &str = "log";
@@ -70,6 +71,9 @@ pub struct ServerConfig {
     pub log_segment_len: ByteCount,
     /// A tenant with as much in the logs of earlier starts is replayed while they are still being read. Default 16 MiB.
     pub head_start_min: ByteCount,
+    /// A statement that has kept its worker for so long, and the others of the turn before it, is suspended for others to have their turns. Default 250 us;
+    /// with 0 wherever it can be, for tests.
+    pub turn_max: Nanos,
 }
 
 /// How clients may encrypt.
@@ -119,6 +123,7 @@ impl ServerConfig {
             console: ConsoleExtension::default(),
             log_segment_len: base::limits::LOG_SEGMENT_LEN,
             head_start_min: ByteCount::from_mib(16),
+            turn_max: TURN_MAX,
         }
     }
 

@@ -13,7 +13,7 @@ use base::{Nanos, TenantId, WorkerId};
 use env::{Env, JoinHandle, ShutdownSignal};
 use governor::{MemoryMeters, VictimChoice};
 use storage::MemoryBudget;
-use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
+use storage::redo::{Flushed, LogDir, LogFailed, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use crate::admin;
 use crate::administration::AdministeredCounter;
@@ -119,7 +119,12 @@ impl Server {
         // What the workers' flushers need once it is there.
         let later = Arc::new(OnceLock::new());
         let governing = Governing::new(workers, config.volume_names().count(), env.now());
-        let started = start_workers(env, workers, &governing, &log_dir, &later)?;
+        let governing = Governing { turn_max: config.turn_max, ..governing };
+        let log_writes = Arc::new(Pauses::default());
+        let started = start_workers(env, workers, &governing, || {
+            let (log, flusher) = log_dir.writer();
+            (log, Flushing { flusher, writes: log_writes.clone(), shared: later.clone() })
+        })?;
         let seat = |s: &Started| (s.seat.handle.clone(), s.seat.core);
         let work_memory = Arc::new(ServerWorkMemory::new(config.work_memory));
         let workers_of_it = started.iter().map(seat).collect();
@@ -163,6 +168,7 @@ impl Server {
             checkpoints: AtomicU64::new(0),
             snapshot_pauses: Pauses::default(),
             move_pauses: Arc::default(),
+            log_writes,
             placement: Arc::new(Placement::new(workers.len())),
             ledger: Ledger::default(),
             history,
@@ -368,8 +374,7 @@ fn start_workers(
     env: &Env,
     count: usize,
     governing: &Governing,
-    log_dir: &LogDir,
-    later: &Arc<OnceLock<Weak<Shared>>>,
+    log: impl Fn() -> (LogWriter, Flushing),
 ) -> Result<Vec<Started>, StartError> {
     let cores = env.threads.cores();
     let mut started = Vec::with_capacity(count);
@@ -377,7 +382,7 @@ fn start_workers(
         // More workers than cores share them; pinning them would only take the choice from the system.
         let core = (count <= cores.len()).then(|| cores[index]);
         let id = WorkerId(u16::try_from(index).expect("fewer than 65,536 workers"));
-        started.push(start_worker(env, id, core, governing, log_dir, later)?);
+        started.push(start_worker(env, id, core, governing, log())?);
     }
     Ok(started)
 }
@@ -387,19 +392,16 @@ fn start_worker(
     id: WorkerId,
     core: Option<usize>,
     governing: &Governing,
-    log_dir: &LogDir,
-    later: &Arc<OnceLock<Weak<Shared>>>,
+    (log, flushing): (LogWriter, Flushing),
 ) -> Result<Started, StartError> {
-    let (log, flusher) = log_dir.writer();
     let (tell, told) = mpsc::sync_channel(1);
     let worker_env = env.clone();
     let governing = governing.clone();
     let worker_log = log.clone();
-    let worker_later = later.clone();
-    let flusher = Mutex::new(Some(flusher));
+    let flushing = Mutex::new(Some(flushing));
     let body = Box::new(move || {
-        let flusher = flusher.lock().ok().and_then(|mut flusher| flusher.take()).expect("started once");
-        run_worker(&worker_env, id, &governing, &worker_log, flusher, worker_later.clone(), &tell);
+        let flushing = flushing.lock().ok().and_then(|mut flushing| flushing.take()).expect("started once");
+        run_worker(&worker_env, id, &governing, &worker_log, flushing, &tell);
     });
     let refused = |error| StartError::System { what: "start a worker", error };
     let thread = env.threads.spawn(&format!("worker-{id}"), core, body).map_err(refused)?;
@@ -410,32 +412,55 @@ fn start_worker(
 
 type Told = std::io::Result<(WorkerHandle, bool)>;
 
-/// Flushes a worker's log for good. After a failure its tenants only read, until the disk writes again; then they are
-/// forgotten, to be opened again as their roots and what of the log is durable have them, and the log goes on.
-async fn keep_flushing(worker: WorkerId, mut flusher: LogFlusher, shared: Arc<OnceLock<Weak<Shared>>>) {
-    loop {
-        let failed = flusher.run().await;
-        tracing::error!(
-            worker = worker.0, error = %failed,
-            "the redo log failed: this worker's tenants commit nothing until it can be written again"
-        );
+/// How a worker's log becomes durable.
+struct Flushing {
+    flusher: LogFlusher,
+    /// How long the writes took.
+    writes: Arc<Pauses>,
+    shared: Arc<OnceLock<Weak<Shared>>>,
+}
+
+impl Flushing {
+    /// Flushes for good. After a failure the worker's tenants only read, until the disk writes again; then they are
+    /// forgotten, to be opened again as their roots and what of the log is durable have them, and the log goes on.
+    async fn run(mut self, worker: WorkerId) {
         loop {
-            env::sleep(LOG_RETRY).await;
-            let Some(shared) = shared.get().and_then(Weak::upgrade) else { return };
-            let forgotten = match flusher.seal().await {
-                Ok(()) => tenants::forget_lost(&shared, worker),
-                Err(error) => Err(error),
-            };
-            match forgotten {
-                // No turn has passed to others since.
-                Ok(()) => flusher.resume(),
-                Err(error) => {
-                    tracing::debug!(worker = worker.0, %error, "the redo log still fails");
-                    continue;
+            let failed = self.flush().await;
+            tracing::error!(
+                worker = worker.0, error = %failed,
+                "the redo log failed: this worker's tenants commit nothing until it can be written again"
+            );
+            loop {
+                env::sleep(LOG_RETRY).await;
+                let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return };
+                let forgotten = match self.flusher.seal().await {
+                    Ok(()) => tenants::forget_lost(&shared, worker),
+                    Err(error) => Err(error),
+                };
+                match forgotten {
+                    // No turn has passed to others since.
+                    Ok(()) => self.flusher.resume(),
+                    Err(error) => {
+                        tracing::debug!(worker = worker.0, %error, "the redo log still fails");
+                        continue;
+                    }
                 }
+                tracing::warn!(worker = worker.0, "the redo log can be written again");
+                break;
             }
-            tracing::warn!(worker = worker.0, "the redo log can be written again");
-            break;
+        }
+    }
+
+    /// Flushes whatever is appended, until the log fails.
+    async fn flush(&mut self) -> LogFailed {
+        loop {
+            self.flusher.gathered().await;
+            let began = env::now();
+            match self.flusher.flush_once().await {
+                Ok(Flushed::Nothing) => {}
+                Ok(Flushed::Group(_)) => self.writes.record(env::now() - began),
+                Err(failed) => return failed,
+            }
         }
     }
 }
@@ -446,8 +471,7 @@ fn run_worker(
     id: WorkerId,
     governing: &Governing,
     log: &LogWriter,
-    flusher: LogFlusher,
-    later: Arc<OnceLock<Weak<Shared>>>,
+    flushing: Flushing,
     tell: &mpsc::SyncSender<Told>,
 ) {
     let mut worker = match Worker::new(env, id, governing) {
@@ -459,10 +483,9 @@ fn run_worker(
     };
     let priority = worker.claim_priority().is_ok();
     let handle = worker.handle();
-    handle.spawn(TenantId::SYSTEM, keep_flushing(id, flusher, later)).detach();
     log.gather_by_turns();
     let log = log.clone();
-    worker.set_before_wait(move || log.end_turn());
+    worker.set_flusher(move || log.end_turn(), flushing.run(id));
     let _ = tell.send(Ok((handle, priority)));
     if let Err(error) = worker.run() {
         // Its sockets and files are of no use any more, and what its tenants wait for there will never end.

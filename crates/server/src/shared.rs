@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) snapshot_pauses: Pauses,
     /// Of tenants that moved.
     pub(crate) move_pauses: Arc<Pauses>,
+    /// From handing a group of a log to the system to learning that it is durable.
+    pub(crate) log_writes: Arc<Pauses>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) ledger: Ledger,
     pub(crate) history: History,

@@ -1,7 +1,7 @@
 //! SQL for transactions: parse, bind, plan and execute on the *point path*, the session's statements, DDL and COPY.
 //!
 //! Level 5. What the point path does not take is handed out as an [`session::AnalyticRequest`] for the analytical path; this
-//! crate does not know who runs it. Every call is synchronous and runs within one turn of the tenant's home worker; what must
+//! crate does not know who runs it. Every call is synchronous and runs at the tenant's home worker without another of the tenant in between; what must
 //! wait returns a [`session::Pause`], and the caller awaits it and calls again.
 //!
 //! Folders: `session` (what a connection owns), `ddl`, `expr` (bound expressions), `plan`, `exec`, `system` (names of the

@@ -235,6 +235,11 @@ fn whole_server(shared: &Shared, out: &mut Exposition) {
         "Time a tenant's tasks stood still to move to another worker.",
         out,
     );
+    shared.log_writes.render(
+        "rowhouse_log_write_seconds",
+        "Time until a worker learned that what it had given to the disk of the log was durable.",
+        out,
+    );
 }
 
 fn workers(shared: &Shared, out: &mut Exposition) {

@@ -15,6 +15,9 @@ const SYSTEM_RESERVED: u32 = 200;
 /// have 100 each by default.
 const SYSTEM_WEIGHT: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
+/// [`Governing::turn_max`], unless somebody says otherwise.
+pub const TURN_MAX: Nanos = Nanos::from_micros(250);
+
 /// What the server's own tasks have unless they are altered, on so many workers.
 pub(crate) fn system_cpu(workers: u32) -> CpuPromise {
     let reserved = MilliCores(SYSTEM_RESERVED * workers);
@@ -26,12 +29,18 @@ pub(crate) fn system_cpu(workers: u32) -> CpuPromise {
 pub struct Governing {
     pub cpu: CpuGoverning,
     pub io: IoGoverning,
+    /// After so much polling in a turn a long call is suspended, for others to have their turns; with 0 wherever it can be.
+    pub turn_max: Nanos,
 }
 
 impl Governing {
     /// For so many workers and volumes, the log's counted, none of which knows a tenant yet. `now` is the present.
     pub fn new(workers: usize, volumes: usize, now: Nanos) -> Governing {
-        Governing { cpu: CpuGoverning::new(workers, now), io: IoGoverning::new(volumes, workers) }
+        Governing {
+            cpu: CpuGoverning::new(workers, now),
+            io: IoGoverning::new(volumes, workers),
+            turn_max: TURN_MAX,
+        }
     }
 
     /// Puts a tenant's terms in force in the meters, and for I/O in the schedule. `home` is the number of its worker; `None` for a

@@ -391,14 +391,19 @@ impl<F: Future> Future for Supervised<F> {
         this.registration.follow(cx.waker());
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        match std::panic::catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
-            Ok(poll) => poll.map(Some),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                tracing::error!(tenant = tenant.0, panic = text.as_deref().unwrap_or("?"), "a task panicked");
-                Poll::Ready(None)
-            }
+        supervise(tenant, || future.poll(cx))
+    }
+}
+
+/// Polls; a panic ends what is polled as `None` and is logged.
+pub(super) fn supervise<T>(tenant: TenantId, poll: impl FnOnce() -> Poll<T>) -> Poll<Option<T>> {
+    match std::panic::catch_unwind(AssertUnwindSafe(poll)) {
+        Ok(poll) => poll.map(Some),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            tracing::error!(tenant = tenant.0, panic = text.as_deref().unwrap_or("?"), "a task panicked");
+            Poll::Ready(None)
         }
     }
 }

@@ -43,7 +43,7 @@ impl Workers {
         let (residence, to) = (residence.clone(), self.handles[to].clone());
         let from = residence.worker();
         let moved = from.spawn(TenantId::SYSTEM, async move {
-            let held = residence.hold(env::now());
+            let held = residence.hold();
             yield_now().await;
             held.move_to(&to, Terms::default(), &Arc::new(Pauses::default()), env::now());
         });
@@ -128,7 +128,7 @@ fn held_tasks_stand_still_and_go_on_when_nothing_came_of_the_move() {
         while seen.load(Ordering::Relaxed) == 0 {
             yield_now().await;
         }
-        let held = home.hold(env::now());
+        let held = home.hold();
         let before = seen.load(Ordering::Relaxed);
         env::sleep(Nanos::from_millis(5)).await;
         assert_eq!(seen.load(Ordering::Relaxed), before);
@@ -149,7 +149,7 @@ fn nobody_moves_while_its_state_is_in_use() {
     let cell = HomeCell::new(&residence, 1);
     let (home, to) = (residence.clone(), workers.handles[1].clone());
     let moved = workers.handles[0].spawn(TenantId::SYSTEM, async move {
-        let held = home.hold(env::now());
+        let held = home.hold();
         cell.with(|_| held.move_to(&to, Terms::default(), &Arc::new(Pauses::default()), env::now()));
     });
     assert_eq!(env::block_on(&workers.env, moved), None, "it panics");

@@ -8,7 +8,7 @@
 //! [`super::HomeCell`]s before is seen by the thread that next finds itself at home.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use base::{Nanos, TenantId};
@@ -17,7 +17,7 @@ use super::account::{TenantAccount, Wait};
 use super::background::Background;
 use super::governing::Terms;
 use super::handle::{Account, Arrival, Message, TaskHandle, Work, WorkerHandle};
-use super::worker::{current_serial, schedule_at_home, with_queues};
+use super::worker::{current_serial, finish_suspended, schedule_at_home, with_queues};
 use crate::pauses::Pauses;
 
 /// Where one tenant is at home. Shared by its tasks, its state and whoever looks for it.
@@ -27,6 +27,8 @@ pub struct Residence {
     home: AtomicU64,
     /// Uses of the tenant's cells on the stack of the home's thread, which alone reads and writes it.
     uses: AtomicU32,
+    /// A call that uses them is suspended. As `uses`.
+    has_suspended: AtomicBool,
     seat: RwLock<Seat>,
 }
 
@@ -54,6 +56,7 @@ impl Residence {
             tenant,
             home: AtomicU64::new(worker.0.serial),
             uses: AtomicU32::new(0),
+            has_suspended: AtomicBool::new(false),
             seat: RwLock::new(seat),
         })
     }
@@ -79,9 +82,34 @@ impl Residence {
     /// On another thread than the home worker's.
     pub(super) fn enter(&self) -> InUse<'_> {
         assert!(self.is_here(), "a worker's state was used away from it");
+        if self.has_suspended() {
+            self.finish_suspended();
+        }
         // One thread at a time writes it, so a plain load and store.
         self.uses.store(self.uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         InUse(self)
+    }
+
+    /// Whose home it is.
+    pub(super) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// Whether a call that uses the tenant's state is suspended: then it is in its middle, and looking at it ends the call first. On the home's thread.
+    pub(crate) fn has_suspended(&self) -> bool {
+        self.has_suspended.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a call that uses the tenant's state is suspended. On the home's thread.
+    pub(super) fn set_suspended(&self, is_suspended: bool) {
+        self.has_suspended.store(is_suspended, Ordering::Relaxed);
+    }
+
+    /// Runs a suspended call to its end, charged to the tenant.
+    #[cold]
+    fn finish_suspended(&self) {
+        self.set_suspended(false);
+        finish_suspended(self.tenant, &self.account());
     }
 
     /// The tenant's account at home.
@@ -128,9 +156,12 @@ impl Residence {
     }
 
     /// Has none of the tenant's tasks polled until what is returned is dropped. At home only, and not by one of those tasks. One at a time.
-    pub(crate) fn hold(self: &Arc<Residence>, now: Nanos) -> Held {
+    pub(crate) fn hold(self: &Arc<Residence>) -> Held {
         assert!(self.is_here(), "a tenant's tasks were held away from its home");
-        let account = self.account();
+        if self.has_suspended() {
+            self.finish_suspended();
+        }
+        let (account, now) = (self.account(), env::now());
         with_queues(|queues| queues.hold(&account, now));
         Held { residence: self.clone(), since: now, is_ended: false }
     }

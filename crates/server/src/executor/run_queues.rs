@@ -15,6 +15,7 @@ use super::handle::{Account, Work};
 
 struct Queue {
     account: Account,
+    /// What goes before background work; a call that was suspended first of all, whatever it is.
     work: VecDeque<Waiting>,
     /// Background work, which waits for all of `work`.
     background: VecDeque<Waiting>,
@@ -137,7 +138,8 @@ impl RunQueues {
         self.proxies > 0
     }
 
-    pub(super) fn push(&mut self, account: &Account, work: Work, now: Nanos) {
+    /// Queues work, last or first of its tenant's.
+    pub(super) fn push(&mut self, account: &Account, work: Work, is_first: bool, now: Nanos) {
         let is_proxy = work.is_proxy();
         let index = account.queue;
         let over_limit = self.scheduler.over_limit(account.tenant);
@@ -148,7 +150,13 @@ impl RunQueues {
             self.feed.tasks(account.tenant, demand, now);
             return;
         }
-        queue.line(work.is_background()).push_back(Waiting { work, since: now, over_limit });
+        let line = queue.line(work.is_background());
+        let waiting = Waiting { work, since: now, over_limit };
+        if is_first {
+            line.push_front(waiting)
+        } else {
+            line.push_back(waiting)
+        }
         queue.proxies += u32::from(is_proxy);
         let was_empty = queue.ready() == 1;
         let demand = queue.demand();
@@ -244,7 +252,11 @@ impl RunQueues {
     /// Tells the scheduler whether all that a tenant has ready is background work. Not while some of it runs: that is charged as what it was picked as.
     fn rank(&mut self, index: usize, now: Nanos) {
         let queue = self.queues[index].as_mut().expect("a queue with work exists");
-        let is_background = queue.work.is_empty();
+        // What is background work stands first there alone, and others behind it have it go on as theirs.
+        let is_background = match queue.work.front() {
+            None => true,
+            Some(first) => queue.work.len() == 1 && first.work.is_background(),
+        };
         if queue.is_background != is_background && queue.running.is_none() {
             queue.is_background = is_background;
             self.scheduler.set_background(queue.account.tenant, is_background, now);
@@ -266,6 +278,12 @@ impl RunQueues {
         queue.account.add_poll(used);
         self.feed.used(queue.account.tenant, used, now);
         self.scheduler.charge(queue.account.tenant, used, now);
+    }
+
+    /// Charges time of the worker's thread that was no poll of what was popped.
+    pub(super) fn charge_beside(&mut self, account: &Account, used: Nanos, now: Nanos) {
+        self.queue(account);
+        self.charge_poll(account.queue, used, now);
     }
 
     /// Counts the running of a proxy among the polls that share the worker's own work.

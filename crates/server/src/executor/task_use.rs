@@ -40,11 +40,11 @@ impl TaskUse {
         (Nanos(self.cpu.load(Ordering::Relaxed)) + cpu, self.ios.load(Ordering::Relaxed) + blocked)
     }
 
-    fn poll_begins(&self) {
+    pub(super) fn poll_begins(&self) {
         self.blocked_before.store(blocking_ios(), Ordering::Relaxed);
     }
 
-    fn poll_ends(&self) {
+    pub(super) fn poll_ends(&self) {
         let (cpu, ios) = self.taken();
         self.cpu.store(cpu.0, Ordering::Relaxed);
         self.ios.store(ios, Ordering::Relaxed);

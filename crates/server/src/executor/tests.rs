@@ -209,7 +209,10 @@ fn hook_runs_between_polling_and_waiting() {
     let polled = Arc::new(AtomicU64::new(0));
     let seen = Arc::new(AtomicU64::new(0));
     let (counter, copy) = (polled.clone(), (polled.clone(), seen.clone()));
-    worker.set_before_wait(move || copy.1.store(copy.0.load(Ordering::Relaxed), Ordering::Relaxed));
+    worker.set_flusher(
+        move || copy.1.store(copy.0.load(Ordering::Relaxed), Ordering::Relaxed),
+        std::future::pending(),
+    );
     let task = handle.spawn(A, async move {
         counter.fetch_add(1, Ordering::Relaxed);
     });
@@ -235,7 +238,7 @@ fn flush_is_started_before_a_proxy_gets_its_quantum() {
     let thread = env.threads.spawn("analytic", None, Box::new(body)).unwrap();
     turn_until(&mut worker, || handle.account(B).used() > Nanos(0));
     let hook = (unflushed.clone(), env.clone());
-    worker.set_before_wait(move || hook.0.store(0, Ordering::Relaxed));
+    worker.set_flusher(move || hook.0.store(0, Ordering::Relaxed), std::future::pending());
     let (log, late) = (unflushed.clone(), unflushed.clone());
     let task = handle.spawn(A, async move {
         for _ in 0..50 {

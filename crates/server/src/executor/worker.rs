@@ -10,14 +10,18 @@ use std::task::Poll;
 use base::{Nanos, TenantId, VolumeNo, WorkerId};
 use env::{Env, Priority, Reactor, Ticks};
 
-use super::governing::Governing;
+use super::duty::Duty;
+use super::governing::{Governing, TURN_MAX};
 use super::handle::{Account, Arrival, Message, Shared, Work, WorkerHandle};
 use super::io_gate::{Gate, WorkerIo};
+use super::preempt::{Preemption, suspend};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
 use super::run_queues::RunQueues;
 
-/// Longest time of polling between two looks at the ring.
-const POLL_BUDGET: Nanos = Nanos::from_micros(250);
+/// A call that is suspended has run for so long at least since it began or went on.
+const SLICE_MIN: Nanos = Nanos::from_micros(100);
+/// Polls that took longer have kept what they gathered waiting long enough: the flush of it does not wait for the end of the next ones.
+const LONG_TURN: Nanos = Nanos::from_micros(400);
 /// How often charges are held against the thread's own clock.
 const RECONCILE_INTERVAL: Nanos = Nanos::from_millis(1);
 /// How long after it last raised a proxy a worker keeps its own raised priority.
@@ -42,7 +46,9 @@ pub struct Worker {
     system: Account,
     local: Rc<Local>,
     mail: Vec<Message>,
-    before_wait: Option<Box<dyn FnMut()>>,
+    duty: Option<Duty>,
+    /// How long the last turn polled tasks.
+    polled: Nanos,
     raised: Option<Arc<ProxyState>>,
     /// Whether the system lets the worker raise itself.
     may_raise_itself: bool,
@@ -59,8 +65,17 @@ struct Local {
     queues: RefCell<RunQueues>,
     /// When this turn began.
     now: Cell<Nanos>,
+    /// Since when this turn polls.
+    turn_began: Cell<Ticks>,
+    /// See [`Governing::turn_max`].
+    turn_max: Nanos,
     /// Whose task is being polled, and since when.
     polling: Cell<Option<(TenantId, Ticks)>>,
+    /// Time of the present poll that was charged already, to others.
+    charged_to_others: Cell<Nanos>,
+    /// I/Os by which the thread was blocked in that time, ever.
+    blocked_for_others: Cell<u64>,
+    preemption: Preemption,
     /// The thread's own clock when charges were last held against it.
     reconciled_cpu: Cell<Nanos>,
     io: Rc<RefCell<WorkerIo>>,
@@ -110,9 +125,16 @@ pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
     })
 }
 
-/// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid; 0 elsewhere.
+impl Local {
+    fn blocking_ios(&self) -> u64 {
+        self.io.borrow().blocking() - self.blocked_for_others.get()
+    }
+}
+
+/// I/Os, as `iops` counts them, that the calling worker's thread has done so far by blocking, whoever paid, but for what it did in others' polls to end a
+/// call of theirs; 0 elsewhere.
 pub(crate) fn blocking_ios() -> u64 {
-    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.io.borrow().blocking()))
+    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.blocking_ios()))
 }
 
 /// How long the present poll has run; zero outside one. About 20 ns: check it every few rows, not each.
@@ -138,7 +160,7 @@ pub(super) fn poll_use() -> (Nanos, u64) {
         } else {
             elapsed.min(clock.thread_cpu() - local.reconciled_cpu.get())
         };
-        (cpu, local.io.borrow().blocking())
+        (cpu - local.charged_to_others.get(), local.blocking_ios())
     })
 }
 
@@ -162,6 +184,63 @@ pub(super) fn with_queues<R>(body: impl FnOnce(&mut RunQueues) -> R) -> R {
     })
 }
 
+fn current() -> Option<Rc<Local>> {
+    // While a thread ends its locals may be gone.
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Runs `body` with what the worker whose turn the caller is in keeps of preemption, if it is in one.
+pub(super) fn try_with_preemption<R>(body: impl FnOnce(&Preemption) -> R) -> Option<R> {
+    current().map(|local| body(&local.preemption))
+}
+
+/// As [`try_with_preemption`] within a turn.
+pub(super) fn with_preemption<R>(body: impl FnOnce(&Preemption) -> R) -> R {
+    try_with_preemption(body).expect("the caller is in a worker's turn")
+}
+
+/// Differs between two points of a call if it was suspended between them.
+pub(crate) fn suspensions() -> u64 {
+    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |local| local.preemption.suspensions()))
+}
+
+/// Runs the suspended call of `tenant` to its end, charged to it and not to whoever is polled.
+pub(super) fn finish_suspended(tenant: TenantId, account: &Account) {
+    let local = current().expect("the caller is in a worker's turn");
+    let clock = &local.env.clock;
+    let begin = clock.ticks();
+    let (polled, ios) = (local.polling.replace(Some((tenant, begin))), local.blocking_ios());
+    let before = local.charged_to_others.replace(Nanos(0));
+    local.preemption.finish(tenant);
+    local.polling.set(polled);
+    let lasted = clock.ticks_between(begin, clock.ticks());
+    let used = lasted - local.charged_to_others.get();
+    local.charged_to_others.set(before + lasted);
+    local.blocked_for_others.set(local.blocked_for_others.get() + local.blocking_ios() - ios);
+    local.queues.borrow_mut().charge_beside(account, used, local.env.now());
+}
+
+/// Whether the call that runs can be suspended and has had its turn while others may wait. Two readings of the clock.
+fn is_turn_over(local: &Local) -> bool {
+    let Some((_, since)) = local.polling.get().filter(|_| local.preemption.can_suspend()) else {
+        return false;
+    };
+    let clock = &local.env.clock;
+    let (now, turn_max) = (clock.ticks(), local.turn_max);
+    clock.ticks_between(local.turn_began.get(), now) >= turn_max
+        && clock.ticks_between(since, now) >= turn_max.min(SLICE_MIN)
+}
+
+/// A point at which a [`super::Preemptible`] call may be suspended: there it has nothing locked that tasks of other tenants may want. `passing` is
+/// called before it is and `going_on` after, in the poll in which it goes on. Not within a use of another tenant's state.
+pub(crate) fn preemption_point(passing: impl FnOnce(), going_on: impl FnOnce()) {
+    if CURRENT.with_borrow(|current| current.as_deref().is_some_and(is_turn_over)) {
+        passing();
+        suspend();
+        going_on();
+    }
+}
+
 /// Queues work directly if the caller is its worker's thread, else by the inbox.
 pub(super) fn schedule_at_home(account: &Account, work: Work) {
     // While a thread ends its locals may be gone; then the inbox takes it.
@@ -173,8 +252,9 @@ pub(super) fn schedule_at_home(account: &Account, work: Work) {
             && let Ok(mut queues) = local.queues.try_borrow_mut()
             && let Some(work) = work.take()
         {
+            let is_first = local.preemption.take_is_first();
             // Not the turn's beginning: the turn may have waited since.
-            queues.push(account, work, local.env.now());
+            queues.push(account, work, is_first, local.env.now());
         }
     });
     if let Some(work) = work {
@@ -198,7 +278,12 @@ impl Worker {
             shared: shared.clone(),
             queues: RefCell::new(queues),
             now: Cell::new(env.now()),
+            turn_began: Cell::new(env.clock.ticks()),
+            turn_max: governing.turn_max,
             polling: Cell::new(None),
+            charged_to_others: Cell::new(Nanos(0)),
+            blocked_for_others: Cell::new(0),
+            preemption: Preemption::new(),
             reconciled_cpu: Cell::new(reactor.enter(|| env.clock.thread_cpu())),
             io: io.clone(),
             env: env.clone(),
@@ -210,7 +295,8 @@ impl Worker {
             handle,
             local: Rc::new(local),
             mail: Vec::new(),
-            before_wait: None,
+            duty: None,
+            polled: Nanos(0),
             raised: None,
             may_raise_itself: false,
             raised_itself: None,
@@ -238,10 +324,16 @@ impl Worker {
         thread.set_priority(Priority::Normal)
     }
 
-    /// Has `hook` called in each turn between polling and waiting: the place to start a log flush of what the polls
-    /// gathered. It may spawn and wake tasks, and must be cheap when there is nothing to do.
-    pub fn set_before_wait(&mut self, hook: impl FnMut() + 'static) {
-        self.before_wait = Some(Box::new(hook));
+    /// Gives the worker a duty to all of its tenants: `flush`, which stands in no queue and is charged to `system`. `end_turn` is called in each turn
+    /// between polling and looking at the ring: the time to start the flush of what the polls gathered; and again before the next polls if those were long.
+    /// It may wake `flush`, and must be cheap when there is nothing to do.
+    pub fn set_flusher(
+        &mut self,
+        end_turn: impl FnMut() + 'static,
+        flush: impl Future<Output = ()> + 'static,
+    ) {
+        let shared = &self.local.shared;
+        self.duty = Some(Duty::new(shared.serial, shared.waker.clone(), end_turn, flush));
     }
 
     /// Runs `body` as if inside a turn: tasks may be spawned, operations started, home cells used.
@@ -258,7 +350,7 @@ impl Worker {
         Ok(())
     }
 
-    /// One round: takes in the inbox, polls what is ready for at most 250 µs, calls the hook, and looks at the ring,
+    /// One round: takes in the inbox, polls what is ready for at most 250 µs, flushes what it gathered, and looks at the ring,
     /// waiting there at most `wait_max` (`None`: without bound) if nothing is ready.
     pub fn turn(&mut self, wait_max: Option<Nanos>) -> io::Result<TurnReport> {
         let local = self.local.clone();
@@ -268,14 +360,15 @@ impl Worker {
         local.now.set(self.env.now());
         self.io.borrow_mut().keep_time(local.now.get());
         self.read_mail();
+        report.completions += self.see_to_duty(&local)?;
         report.polls = self.poll_ready(&local, &mut report.completions)?;
-        if let Some(mut hook) = self.before_wait.take() {
-            hook();
-            self.before_wait = Some(hook);
-        }
-        let ready = |local: &Local| local.queues.borrow().has_work() || local.shared.has_mail();
+        self.end_polls(&local);
+        let ready = |worker: &Worker| {
+            let is_woken = worker.duty.as_ref().is_some_and(Duty::is_woken);
+            is_woken || local.queues.borrow().has_work() || local.shared.has_mail()
+        };
         let wait = match local.queues.borrow().not_before() {
-            _ if ready(&local) || local.shared.is_stopping() => Some(Nanos(0)),
+            _ if ready(self) || local.shared.is_stopping() => Some(Nanos(0)),
             // Tenants over their limits wait for the refill.
             Some(until) => {
                 local.queues.borrow().hold_proxies();
@@ -289,8 +382,50 @@ impl Worker {
         }
         report.completions += self.reactor.turn(wait)?;
         self.reconcile(&local);
-        report.more = ready(&local);
+        report.more = ready(self);
         Ok(report)
+    }
+
+    /// What the duty was woken for, before anybody else is polled. After long polls the next flush starts at once, else with what this turn will gather.
+    /// Returns how many operations completed.
+    fn see_to_duty(&mut self, local: &Local) -> io::Result<usize> {
+        let Some(duty) = &mut self.duty else { return Ok(0) };
+        if !duty.is_woken() {
+            return Ok(0);
+        }
+        Worker::poll_duty(duty, &self.env, &self.system, local);
+        if self.polled < LONG_TURN {
+            return Ok(0);
+        }
+        duty.end_turn();
+        if duty.is_woken() {
+            Worker::poll_duty(duty, &self.env, &self.system, local);
+        }
+        self.reactor.turn(Some(Nanos(0)))
+    }
+
+    /// Starts the flush of what the polls gathered; the look at the ring submits it.
+    fn end_polls(&mut self, local: &Local) {
+        let Some(duty) = &mut self.duty else { return };
+        // The flush before may have ended in the middle of the turn.
+        if duty.is_woken() {
+            Worker::poll_duty(duty, &self.env, &self.system, local);
+        }
+        duty.end_turn();
+        if duty.is_woken() {
+            Worker::poll_duty(duty, &self.env, &self.system, local);
+        }
+    }
+
+    fn poll_duty(duty: &mut Duty, env: &Env, system: &Account, local: &Local) {
+        let begin = env.clock.ticks();
+        local.polling.set(Some((system.tenant, begin)));
+        local.charged_to_others.set(Nanos(0));
+        duty.poll();
+        local.polling.set(None);
+        let lasted = env.clock.ticks_between(begin, env.clock.ticks());
+        let used = lasted - local.charged_to_others.get();
+        local.queues.borrow_mut().charge_beside(system, used, env.now());
     }
 
     /// When the next timer is due.
@@ -309,7 +444,7 @@ impl Worker {
                     drop(queues);
                     work.reschedule();
                 }
-                Message::Ready(account, work) => queues.push(&account, work, self.local.now.get()),
+                Message::Ready(account, work) => queues.push(&account, work, false, self.local.now.get()),
                 Message::Arrive(arrival) => {
                     let Arrival { account, terms, held_since, pauses } = *arrival;
                     // Not the turn's beginning: the tenant may have been held after it.
@@ -358,10 +493,12 @@ impl Worker {
         let mut polls = 0;
         let start = local.now.get();
         let begin = self.env.clock.ticks();
+        local.turn_began.set(begin);
         let mut mark = begin;
         loop {
-            let now = start + self.env.clock.ticks_between(begin, mark);
-            if now - start >= POLL_BUDGET {
+            self.polled = self.env.clock.ticks_between(begin, mark);
+            let now = start + self.polled;
+            if now - start >= TURN_MAX {
                 return Ok(polls);
             }
             let Some((index, work)) = local.queues.borrow_mut().pop(now) else { return Ok(polls) };
@@ -370,15 +507,20 @@ impl Worker {
                 Work::Task(runnable, _) | Work::Resident(runnable, _) => {
                     let tenant = local.queues.borrow().tenant_of(index);
                     local.polling.set(Some((tenant, mark)));
+                    local.charged_to_others.set(Nanos(0));
                     runnable.run();
                     local.polling.set(None);
+                    // A task that was cancelled meanwhile is not woken any more.
+                    local.preemption.take_is_first();
                     // The end of one poll is the beginning of the next: picking is charged to whom it picks.
                     let end = self.env.clock.ticks();
-                    let used = self.env.clock.ticks_between(mark, end);
+                    let lasted = self.env.clock.ticks_between(mark, end);
+                    let used = lasted - local.charged_to_others.get();
+                    let now = now + lasted;
                     mark = end;
                     let mut queues = local.queues.borrow_mut();
-                    queues.charge_poll(index, used, now + used);
-                    queues.settle(index, now + used);
+                    queues.charge_poll(index, used, now);
+                    queues.settle(index, now);
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
                 Work::Proxy(proxy) if polls > 1 => {
@@ -391,7 +533,7 @@ impl Worker {
                     queues.count_proxy_run(index);
                     if proxy.wants_to_run() || proxy.leave_queue() {
                         let account = proxy.account.clone();
-                        queues.push(&account, Work::Proxy(proxy), now);
+                        queues.push(&account, Work::Proxy(proxy), false, now);
                     }
                     queues.settle(index, now);
                     // The wait for a proxy is long enough to have brought work.
@@ -465,9 +607,9 @@ impl Drop for Worker {
     /// Drops every task of this worker, finished or not.
     fn drop(&mut self) {
         self.lower();
-        self.before_wait = None;
-        let local = self.local.clone();
+        let (local, duty) = (self.local.clone(), self.duty.take());
         self.enter(|| {
+            drop(duty);
             // Dropping a task may wake another; the round that finds nothing is the last.
             loop {
                 local.shared.wake_unfinished();

@@ -195,7 +195,7 @@ impl Connection {
                     self.control.begin_statement();
                 }
                 if let Some(message) = self.decode(message)? {
-                    match self.handle_now(&message, true)? {
+                    match self.handle_now(&message, true).await? {
                         Left::Nothing => {}
                         left => self.handle(&message, left).await?,
                     }

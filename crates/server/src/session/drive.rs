@@ -46,12 +46,29 @@ impl Connection {
         &mut self,
         call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
     ) -> Result<Result<T, Pause>, End> {
-        let (session, output) = (&mut self.session, &mut self.output);
-        let watched = self.watch.begin_turn(|| self.shared.env.now());
-        let outcome = self.home.with_opening(self.incarnation, |home| call(session, home, output));
-        if watched {
-            self.watch.end_turn(self.session.running().as_ref(), self.shared.env.now());
-        }
+        let Connection { session, output, watch, shared, home, incarnation, .. } = self;
+        Ok(home.with_opening(*incarnation, |home| {
+            watch.turn(&shared.env, session, |session| call(session, home, output))
+        })?)
+    }
+
+    /// As [`Connection::turn`] for what may be long: then it lasts several turns, and nobody else sees the tenant between them.
+    pub(super) async fn long_turn<T: Send + 'static>(
+        &mut self,
+        call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
+    ) -> Result<Result<T, Pause>, End> {
+        let Connection { session, output, watch, shared, home, incarnation, used, .. } = self;
+        let call = |home: &mut Home<'_>| {
+            let before = executor::suspensions();
+            let outcome = watch.turn(&shared.env, session, |session| call(session, home, output));
+            // Its task may not be the next of the tenant's to have a turn.
+            if executor::suspensions() != before && session.is_between_messages() {
+                session.pass_turn(home);
+            }
+            outcome
+        };
+        // SAFETY: what the call borrows is the connection's, which is a part of the task's future, as this one is: a task is never leaked.
+        let outcome = unsafe { home.with_opening_at_length(*incarnation, used, call) }.await;
         Ok(outcome?)
     }
 

@@ -10,7 +10,7 @@ use sql::session::{
 
 use super::control::Control;
 use super::watch::Watch;
-use crate::executor::TaskUse;
+use crate::executor::{self, TaskUse};
 use crate::shared::Shared;
 use crate::tenants::{StatementTable, statements};
 
@@ -124,6 +124,10 @@ impl SessionHost for Host {
         self.other(pid).map(|control| control.terminate()).is_some()
     }
     fn is_to_end(&self, statement: &Underway) -> bool {
+        // What others do meanwhile is not the statement's.
+        let passing = || self.watch.pass_turn(statement, self.now());
+        let going_on = || self.watch.begin_turn(|| self.now());
+        executor::preemption_point(passing, going_on);
         self.control.is_pending() || self.watch.is_over(statement, || self.now())
     }
     fn is_watching(&self) -> bool {

@@ -141,7 +141,7 @@ impl Judged {
 /// Processor time and blocking I/Os of a statement in the turn it is in.
 fn of_turn(turn: (Nanos, u64), statement: &Underway, now: Nanos, blocking_ios: u64) -> (Nanos, u64) {
     let (began, ios) = turn;
-    (now - began.max(statement.began), blocking_ios - ios)
+    (now - began.max(statement.began), blocking_ios.saturating_sub(ios))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What each message of the client does.
 //!
-//! Most messages are answered within one turn of the home: [`Connection::handle_now`] does that without any future. Only
+//! Most messages are answered within one turn of the home: [`Connection::handle_now`] does that, in one poll unless they are long. Only
 //! what pauses goes on in [`Connection::handle`].
 
 use base::SqlError;
@@ -38,7 +38,7 @@ impl Connection {
                 Left::Nothing => return Ok(()),
                 Left::Query(sql) => {
                     let message = Frontend::Query(&sql);
-                    let left = self.handle_now(&message, false)?;
+                    let left = self.handle_now(&message, false).await?;
                     return Box::pin(self.handle(&message, left)).await;
                 }
                 Left::Restore => {
@@ -57,27 +57,28 @@ impl Connection {
                     }
                 }
             }
-            left = self.handle_now(message, false)?;
+            left = self.handle_now(message, false).await?;
         }
     }
 
-    /// Handles a message as far as it goes in one turn. `first`: not called again after a pause.
+    /// Handles a message as far as it goes without waiting. `first`: not called again after a pause.
     #[inline]
-    pub(super) fn handle_now(&mut self, message: &Frontend<'_>, first: bool) -> Result<Left, End> {
+    pub(super) async fn handle_now(&mut self, message: &Frontend<'_>, first: bool) -> Result<Left, End> {
         if let Some(more) = self.restore_now(message) {
             return Ok(if more { Left::Restore } else { Left::Nothing });
         }
         let called = match message {
             Frontend::Query(sql) => {
                 self.stopwatch.executes(first);
-                let called = self.called(message, |session, home, out| {
+                let outcome = self.long_turn(|session, home, out| {
                     let executed = session.query(home, sql, out);
                     assert!(
                         !cfg!(debug_assertions) || *sql != PANIC_IN_QUERY,
                         "the client asked for a panic"
                     );
                     executed
-                })?;
+                });
+                let called = outcome.await.map(|outcome| self.told_of(message, outcome))?;
                 called.map(|done| done.map(|executed| self.queried(executed, sql)))
             }
             Frontend::Parse(parse) => {
@@ -95,9 +96,10 @@ impl Connection {
             }
             Frontend::Execute(execute) => {
                 self.stopwatch.executes(first);
-                let called = self.called(message, |session, home, out| {
+                let outcome = self.long_turn(|session, home, out| {
                     session.execute(home, execute.portal, execute.rows_max, out)
-                })?;
+                });
+                let called = outcome.await.map(|outcome| self.told_of(message, outcome))?;
                 called.map(|done| done.map(|executed| self.executed(executed)))
             }
             Frontend::Sync => {
@@ -162,14 +164,21 @@ impl Connection {
         message: &Frontend<'_>,
         call: impl FnOnce(&mut Session, &mut Home<'_>, &mut Output) -> Result<T, Pause>,
     ) -> Result<Called<T>, End> {
-        Ok(match self.turn(call)? {
+        let outcome = self.turn(call)?;
+        Ok(self.told_of(message, outcome))
+    }
+
+    /// What a call came to, its error told to the client.
+    #[inline]
+    fn told_of<T>(&mut self, message: &Frontend<'_>, outcome: Result<T, Pause>) -> Called<T> {
+        match outcome {
             Ok(value) => Ok(Some(value)),
             Err(Pause::Error(error)) => {
                 self.told(message, &error);
                 Ok(None)
             }
             Err(pause) => Err(pause),
-        })
+        }
     }
 
     /// Tells the client that a message failed.

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Nanos, SqlError, SqlState};
+use env::Env;
 use governor::{RunawayAction, RunawayVerdict};
-use sql::session::Underway;
+use sql::session::{Session, Underway};
 
 use super::control::{Control, Interruption, Patience};
 use super::judged::Judged;
@@ -213,19 +214,41 @@ impl Watch {
         }
     }
 
-    /// A turn of the session begins; whether [`Watch::end_turn`] wants to know of its end.
+    /// Runs a call of the session, at its home, as a turn of it.
     #[inline]
-    pub(super) fn begin_turn(&self, now: impl FnOnce() -> Nanos) -> bool {
-        if !self.has_rules() {
-            return false;
+    pub(super) fn turn<T>(
+        &self,
+        env: &Env,
+        session: &mut Session,
+        call: impl FnOnce(&mut Session) -> T,
+    ) -> T {
+        self.begin_turn(|| env.now());
+        let outcome = call(session);
+        // The rules may be younger than the turn.
+        if self.has_rules() {
+            self.end_turn(session.running().as_ref(), env.now());
         }
-        self.judged().begin_turn(now(), blocking_ios());
-        true
+        outcome
+    }
+
+    /// A turn of the session begins, or the rest of one that was suspended.
+    #[inline]
+    pub(super) fn begin_turn(&self, now: impl FnOnce() -> Nanos) {
+        if self.has_rules() {
+            self.judged().begin_turn(now(), blocking_ios());
+        }
     }
 
     #[cold]
-    pub(super) fn end_turn(&self, statement: Option<&Underway>, now: Nanos) {
+    fn end_turn(&self, statement: Option<&Underway>, now: Nanos) {
         self.judged().end_turn(statement, now, blocking_ios());
+    }
+
+    /// The turn ends in the middle of a statement; the next one begins as any other.
+    pub(super) fn pass_turn(&self, statement: &Underway, now: Nanos) {
+        if self.has_rules() {
+            self.end_turn(Some(statement), now);
+        }
     }
 
     /// The statement waits for so many I/Os.

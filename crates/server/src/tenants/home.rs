@@ -29,7 +29,9 @@ use tenant::{PageRequest, Tenant};
 
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
-use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle};
+use crate::executor::{
+    self, Background, HomeCell, Residence, TaskHandle, TaskUse, Terms, Wait, WorkerHandle,
+};
 use crate::shared::Shared;
 use crate::space_reserve::SpaceReserve;
 use crate::tenants::checkpoints::Pace;
@@ -464,6 +466,27 @@ impl Home {
         self.cell.with(|state| {
             if state.incarnation == incarnation { self.with_state(state, body) } else { Err(crashed()) }
         })
+    }
+
+    /// As [`Home::with_opening`] for a call of a task that `used` counts, which may be long: where it looks whether it is to end others have their turns, and
+    /// the future's poll ends.
+    ///
+    /// # Safety
+    /// As for [`executor::preemptible`].
+    pub(crate) async unsafe fn with_opening_at_length<R: Send + 'static>(
+        &self,
+        incarnation: u64,
+        used: &Arc<TaskUse>,
+        body: impl FnOnce(&mut session::Home<'_>) -> R,
+    ) -> SqlResult<R> {
+        let call = || self.with_opening(incarnation, body);
+        // SAFETY: as the caller has promised.
+        unsafe { executor::preemptible(&self.residence, used, call) }.await
+    }
+
+    /// Whether a call of the tenant is suspended: whoever looks at its state now runs it to its end first. At home only.
+    pub(super) fn is_in_a_call(&self) -> bool {
+        self.residence.has_suspended()
     }
 
     fn with_state<R>(

@@ -30,8 +30,8 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     loop {
         env::sleep(TICK).await;
         for home in shared.workers[index].open_homes() {
-            // Who has just moved is looked after where it is now.
-            if !home.is_here() {
+            // Who has just moved is looked after where it is now, and a long call is not run to its end for this: there is a next time.
+            if !home.is_here() || home.is_in_a_call() {
                 continue;
             }
             home.look_at_space();

@@ -97,7 +97,8 @@ impl Home {
         let Some(_under_way) = self.moving.begin() else { return false };
         let target = shared.seat(to);
         // A log that fails takes no commits, and a tenant must not be refused because it moved.
-        if !self.is_here() || target.log.failure().is_some() {
+        // A long call is not run to its end for an attempt.
+        if !self.is_here() || self.is_in_a_call() || target.log.failure().is_some() {
             return false;
         }
         // What there is already, while the tenant goes on: little is left to wait for then.
@@ -109,7 +110,7 @@ impl Home {
         {
             return false;
         }
-        let held = self.residence().hold(env::now());
+        let held = self.residence().hold();
         let Some((log, through)) = self.may_leave() else { return false };
         let deadline = Some(env::now() + HELD_MAX);
         if !matches!(env::timeout_at(deadline, log.wait_durable(through)).await, Ok(Ok(()))) {

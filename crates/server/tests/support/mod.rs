@@ -50,6 +50,7 @@ impl TestServer {
             admin_password: Some(ADMIN_PASSWORD.to_owned()),
             log_segment_len: base::ByteCount::from_mib(1),
             head_start_min: base::ByteCount(1),
+            turn_max: base::Nanos(0),
             ..ServerConfig::new(dir.path())
         };
         change(&mut config);

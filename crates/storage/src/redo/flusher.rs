@@ -118,16 +118,6 @@ impl LogFlusher {
         self.log.resume();
     }
 
-    /// Flushes whatever is appended, until the log fails.
-    pub async fn run(&mut self) -> LogFailed {
-        loop {
-            self.gathered().await;
-            if let Err(failed) = self.flush_once().await {
-                return failed;
-            }
-        }
-    }
-
     /// The log's current segment, or its next one if the group does not fit. Waits while the disk has no room for that one.
     async fn segment_with_room(&mut self, len: usize) -> Result<(SegmentFile, u64), LogFailed> {
         if let Some((segment, offset)) = self.segment.take() {

@@ -123,11 +123,18 @@ pub(super) struct State {
     flusher: Option<Waker>,
     /// The flusher is told at the end of a turn, not at each record.
     in_turns: bool,
+    /// It was told.
+    turn_ended: bool,
 }
 
 impl State {
     fn has_records(&self) -> bool {
         !self.sealed.is_empty() || !self.gathering.is_empty()
+    }
+
+    /// Whether a group may go out: it is full, or no more are to join it.
+    fn has_due_group(&self) -> bool {
+        !self.sealed.is_empty() || !self.gathering.is_empty() && (self.turn_ended || !self.in_turns)
     }
 }
 
@@ -166,6 +173,7 @@ impl LogWriter {
                 next_fragment_set: 1,
                 flusher: None,
                 in_turns: false,
+                turn_ended: false,
             }),
         }))
     }
@@ -281,12 +289,13 @@ impl LogWriter {
         self.state().in_turns = true;
     }
 
-    /// Starts the flush of what the turn appended, if no flush is under way. One uncontended lock.
+    /// Starts the flush of what was appended, if none is under way; else nothing happens, and a later turn's end starts it. One uncontended lock.
     pub fn end_turn(&self) {
         let mut state = self.state();
         if state.has_records()
             && let Some(waker) = state.flusher.take()
         {
+            state.turn_ended = true;
             drop(state);
             waker.wake();
         }
@@ -342,6 +351,7 @@ impl LogWriter {
             return Ok(None);
         }
         let next = Group::new(state.gathering.end());
+        state.turn_ended = false;
         Ok(Some(std::mem::replace(&mut state.gathering, next)))
     }
 
@@ -405,11 +415,11 @@ impl LogWriter {
         self.state().lost.last().map(|(_, to, failed)| (*to, failed.clone()))
     }
 
-    /// Ends when there is something to flush, or the log has failed.
+    /// Ends when a group is to be flushed, or the log has failed.
     pub(super) async fn gathered(&self) {
         poll_fn(|cx| {
             let mut state = self.state();
-            if state.failed.is_some() || state.has_records() {
+            if state.failed.is_some() || state.has_due_group() {
                 return Poll::Ready(());
             }
             state.flusher = Some(cx.waker().clone());
