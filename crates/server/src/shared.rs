@@ -98,7 +98,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot_pauses: Pauses,
     /// Of tenants that moved.
     pub(crate) move_pauses: Arc<Pauses>,
-    /// From handing a group of a log to the system to learning that it is durable.
+    /// Writes of groups of the logs, from taking what was gathered to knowing it durable; where a segment is opened for one, that too.
     pub(crate) log_writes: Arc<Pauses>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) ledger: Ledger,

@@ -237,7 +237,7 @@ fn whole_server(shared: &Shared, out: &mut Exposition) {
     );
     shared.log_writes.render(
         "rowhouse_log_write_seconds",
-        "Time until a worker learned that what it had given to the disk of the log was durable.",
+        "Time from the beginning of a log write, a new segment opened for it included, until its worker knew it durable.",
         out,
     );
 }

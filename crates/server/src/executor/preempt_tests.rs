@@ -26,8 +26,9 @@ fn spin(duration: Duration) {
 }
 
 async fn at_length<R: Send + 'static>(residence: &Residence, body: impl FnOnce() -> R) -> R {
+    let used = Arc::default();
     // SAFETY: the tests' tasks are not leaked.
-    unsafe { preemptible(residence, &Arc::default(), body) }.await
+    unsafe { preemptible(residence, &used, body) }.await
 }
 
 struct Stage {

@@ -489,6 +489,14 @@ impl Home {
         self.residence.has_suspended()
     }
 
+    /// Ends when the call has ended that is suspended now; the next one may have begun. At home only.
+    pub(super) async fn calls_end(&self) {
+        if self.is_in_a_call() {
+            // A task of the tenant's has its turn behind the call.
+            self.spawn(async {}).await;
+        }
+    }
+
     fn with_state<R>(
         &self,
         state: &mut State,

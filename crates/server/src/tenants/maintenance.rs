@@ -30,17 +30,29 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
     loop {
         env::sleep(TICK).await;
         for home in shared.workers[index].open_homes() {
-            // Who has just moved is looked after where it is now, and a long call is not run to its end for this: there is a next time.
-            if !home.is_here() || home.is_in_a_call() {
+            // Who has just moved is looked after where it is now.
+            if !home.is_here() {
                 continue;
             }
-            home.look_at_space();
-            if tended.has(home.id()) || !needs_tending(&shared, &home, env::now()) {
+            // A long call is not run to its end for this: a task of the tenant's own looks when it has ended.
+            let is_later = home.is_in_a_call();
+            if !is_later {
+                home.look_at_space();
+            }
+            if tended.has(home.id()) || !is_later && !needs_tending(&shared, &home, env::now()) {
                 continue;
             }
             let begin = || {
                 let (tended, shared) = (home.clone(), shared.clone());
-                home.spawn(async move { tend(&shared, &tended).await })
+                home.spawn(async move {
+                    if is_later {
+                        tended.look_at_space();
+                        if !needs_tending(&shared, &tended, env::now()) {
+                            return;
+                        }
+                    }
+                    tend(&shared, &tended).await;
+                })
             };
             tended.begin(home.id(), begin).await;
         }

@@ -97,8 +97,12 @@ impl Home {
         let Some(_under_way) = self.moving.begin() else { return false };
         let target = shared.seat(to);
         // A log that fails takes no commits, and a tenant must not be refused because it moved.
+        if !self.is_here() || target.log.failure().is_some() {
+            return false;
+        }
         // A long call is not run to its end for an attempt.
-        if !self.is_here() || self.is_in_a_call() || target.log.failure().is_some() {
+        let deadline = Some(env::now() + LOG_WAIT_MAX);
+        if env::timeout_at(deadline, self.calls_end()).await.is_err() || !self.is_here() {
             return false;
         }
         // What there is already, while the tenant goes on: little is left to wait for then.
