@@ -10,6 +10,7 @@ use base::limits::{INLINE_VALUE_LEN_MAX, KEY_LEN_MAX, PAGE_SIZE};
 use proptest::prelude::*;
 use storage::{PageBytes, PageFault, ReadPages, WritePages};
 
+use crate::node::{Node, SLOT_LEN};
 use crate::{
     Applied, Cleared, Cursor, Put, Seek, TreeRoot, Value, apply_sorted, check, clear, get, get_many,
     insert_new, put, remove,
@@ -427,6 +428,54 @@ fn damaged_pages_are_reported() {
         assert!(matches!(check(&test.pages, test.root), Err(PageFault::Corrupt(_))), "{no:?}");
         *test.pages.pages.get_mut(&no).expect("listed") = sound;
     }
+    assert!(check(&test.pages, test.root).is_ok());
+}
+
+/// What the check says of the tree with page `no` changed so, and of which page it says it.
+fn defect_of(test: &Test, no: PageNo, change: impl FnOnce(&mut PageBytes)) -> (&'static str, Option<PageNo>) {
+    let mut pages = test.pages.clone();
+    let page: &mut PageBytes = pages.pages.get_mut(&no).expect("a page of the tree");
+    change(page);
+    match check(&pages, test.root) {
+        Err(PageFault::Corrupt(corrupt)) => (corrupt.what, corrupt.page),
+        other => panic!("{no:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn keys_in_the_wrong_order_or_node_are_reported() {
+    let mut test = Test::default();
+    for i in 0u32..2000 {
+        test.put(i.to_be_bytes().to_vec(), vec![7; 50]);
+    }
+    let root = test.root.0.expect("a tree with entries");
+    let top = Node(&test.pages.pages[&root]);
+    let children: Vec<PageNo> = (0..=top.count()).map(|i| top.child(i)).collect();
+    assert!(top.level() == 1 && children.len() > 3, "{} children", children.len());
+
+    // Two keys exchanged, in a leaf and in the root.
+    let mut exchanged = 0;
+    for (no, bytes) in &test.pages.pages {
+        let node = Node(bytes);
+        if node.count() > 1 {
+            let (first, second) = (node.slot_at(0), node.slot_at(1));
+            let exchange =
+                |page: &mut PageBytes| (0..SLOT_LEN).for_each(|i| page.swap(first + i, second + i));
+            assert_eq!(defect_of(&test, *no, exchange), ("order of keys in the node", Some(*no)));
+            exchanged += 1;
+        }
+    }
+    assert!(exchanged >= children.len(), "the root and all leaves but perhaps the last");
+
+    // A leaf in the place of its neighbour: its keys are ordered, and all of them behind or before what belongs there.
+    for (place, other) in [(0, 1), (1, 0), (2, 1), (1, 2)] {
+        let other = &test.pages.pages[&children[other]];
+        let defect = defect_of(&test, children[place], |page| *page = **other);
+        assert_eq!(defect, ("keys outside the node's range", Some(children[place])));
+    }
+    // The root in the place of a leaf, which it would lead to for ever.
+    let defect = defect_of(&test, children[0], |page| *page = *test.pages.pages[&root]);
+    assert_eq!(defect, ("level of a tree node", Some(children[0])));
     assert!(check(&test.pages, test.root).is_ok());
 }
 

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use base::{Oid, SqlError, SqlState};
+use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{CastContext, Datum, FormatContext};
 
-use crate::catalog::{ForeignKey, Index, MatchType, ReferentialAction, Table};
+use crate::catalog::{Column, ForeignKey, Index, MatchType, ReferentialAction, Table};
 use crate::cursor::Direction;
 use crate::interrupt::Step;
+use crate::key_types::{is_one_to_one, referenced_value, referencing_value};
 use crate::locks::{LockMode, LockTag, RowLock, TableLock, WaitPolicy};
 use crate::row::keys::{ColumnRange, Key, KeyRange};
 use crate::view::{Access, State, View};
@@ -96,7 +97,9 @@ impl View<'_> {
         if values.iter().any(Datum::is_null) {
             return Err(mixed_nulls(&table, key).into());
         }
-        let wanted = cast_values(values, (&table, &key.columns), (&referenced, &key.referenced_columns))?;
+        let format = self.session.map(|session| session.format);
+        let pairs = Pairs { key, referencing: &table, referenced: &referenced, format };
+        let wanted = pairs.referenced_values(values);
         let found = match &wanted {
             Some(wanted) => self.find_referenced(&referenced, key, wanted)?,
             None => None,
@@ -159,12 +162,9 @@ impl View<'_> {
         if action == ReferentialAction::NoAction && there_again(self)? {
             return Ok(());
         }
-        let Some(values) = cast_values(old, (&table, &key.referenced_columns), (&referencing, &key.columns))?
-        else {
-            return Ok(());
-        };
-        let rows = self.referencing_rows(&referencing, key, &values, action)?;
-        for row in rows {
+        let format = self.session.map(|session| session.format);
+        let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };
+        for row in self.referencing_rows(&referencing, &pairs, old, action)? {
             match (action, new) {
                 (ReferentialAction::NoAction | ReferentialAction::Restrict, _) => {
                     return Err(self.still_referenced(&table, &referencing, key, old).into());
@@ -173,10 +173,7 @@ impl View<'_> {
                     self.delete(&referencing, &row)?;
                 }
                 (ReferentialAction::Cascade, Some(new)) => {
-                    let new =
-                        cast_values(new, (&table, &key.referenced_columns), (&referencing, &key.columns))?;
-                    let new =
-                        new.ok_or_else(|| SqlError::internal("a referenced value has no counterpart"))?;
+                    let new = pairs.assigned(new)?;
                     self.set_columns(&referencing, &row, &key.columns, &new)?;
                 }
                 (ReferentialAction::SetNull, _) => {
@@ -195,13 +192,21 @@ impl View<'_> {
     fn referencing_rows(
         &mut self,
         referencing: &Arc<Table>,
-        key: &ForeignKey,
-        values: &[Datum],
+        pairs: &Pairs<'_>,
+        referenced: &[Datum],
         action: ReferentialAction,
     ) -> Step<Vec<Key>> {
         let any = matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
-        let (access, range) = match index_of(referencing, &key.columns) {
-            Some((index, order)) => {
+        let columns = &pairs.key.columns;
+        let values = match pairs.are_one_to_one() {
+            true => match pairs.referencing_values(referenced) {
+                None => return Ok(Vec::new()),
+                values => values,
+            },
+            false => None,
+        };
+        let (access, range) = match values.as_ref().zip(index_of(referencing, columns)) {
+            Some((values, (index, order))) => {
                 let ordered: Vec<Datum> = order.iter().map(|i| values[*i].clone()).collect();
                 (Access::Index(index), ColumnRange::equal(&ordered).key_range(&index.columns))
             }
@@ -211,9 +216,13 @@ impl View<'_> {
         let mut found = Vec::new();
         while let Some(row) = self.next(&mut scan)? {
             let mut equal = true;
-            for (column, value) in key.columns.iter().zip(values) {
-                let have = row.column(*column)?;
-                equal &= !have.is_null() && types::compare(&have, value).is_eq();
+            for (at, column) in columns.iter().enumerate() {
+                let own = row.column(*column)?;
+                equal &= !own.is_null()
+                    && match &values {
+                        Some(values) => types::equal(&own, &values[at]),
+                        None => pairs.references(at, &own, &referenced[at]),
+                    };
             }
             if equal {
                 found.push(Key::from_slice(row.key()));
@@ -274,28 +283,54 @@ fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<u
     })
 }
 
-/// Values of one table's columns as values of another's; `None` where one of them has no counterpart in its type, so that
-/// nothing can equal it.
-fn cast_values(
-    values: &[Datum],
-    (from, from_columns): (&Table, &[usize]),
-    (to, to_columns): (&Table, &[usize]),
-) -> Step<Option<Vec<Datum>>> {
-    let mut out = Vec::with_capacity(values.len());
-    for ((value, from_column), to_column) in values.iter().zip(from_columns).zip(to_columns) {
-        let (from_type, to_type) = (from.columns[*from_column].ty, to.columns[*to_column].ty);
-        if from_type == to_type || value.is_null() {
-            out.push(value.clone());
-            continue;
-        }
-        let typmod = types::TypeMod::NONE;
-        let format = FormatContext::default();
-        match types::cast(value.clone(), from_type, to_type, typmod, CastContext::Assignment, &format) {
-            Ok(cast) => out.push(cast),
-            Err(_) => return Ok(None),
-        }
+/// The columns of a foreign key side by side with those that they reference.
+struct Pairs<'a> {
+    key: &'a ForeignKey,
+    referencing: &'a Table,
+    referenced: &'a Table,
+    format: Option<&'a FormatContext>,
+}
+
+impl<'a> Pairs<'a> {
+    /// Each referencing column and the one it references.
+    fn columns(&self) -> impl Iterator<Item = (&'a Column, &'a Column)> {
+        let (referencing, referenced) = (self.referencing, self.referenced);
+        let positions = self.key.columns.iter().zip(&self.key.referenced_columns);
+        positions.map(move |(own, other)| (&referencing.columns[*own], &referenced.columns[*other]))
     }
-    Ok(Some(out))
+
+    /// Whether at most one referencing row's values stand for those of a referenced row.
+    fn are_one_to_one(&self) -> bool {
+        self.columns().all(|(own, other)| is_one_to_one(own.ty, other.ty))
+    }
+
+    /// What a referencing row's values stand for; `None` where no row can have that.
+    fn referenced_values(&self, values: &[Datum]) -> Option<Vec<Datum>> {
+        let pairs = values.iter().zip(self.columns());
+        pairs.map(|(value, (own, other))| referenced_value(value, own, other, self.format)).collect()
+    }
+
+    /// Whether a value of the referencing column at this place stands for that of the referenced one.
+    fn references(&self, at: usize, value: &Datum, referenced: &Datum) -> bool {
+        let (own, other) = self.columns().nth(at).expect("the key has the column");
+        referenced_value(value, own, other, self.format).is_some_and(|found| types::equal(&found, referenced))
+    }
+
+    /// Which values stand for those of a referenced row; `None` where none can.
+    fn referencing_values(&self, values: &[Datum]) -> Option<Vec<Datum>> {
+        let pairs = values.iter().zip(self.columns());
+        pairs.map(|(value, (own, other))| referencing_value(value, own, other, self.format)).collect()
+    }
+
+    /// A referenced row's new values as ON UPDATE CASCADE assigns them, which may round. Errors: those of the casts.
+    fn assigned(&self, values: &[Datum]) -> SqlResult<Vec<Datum>> {
+        let default = FormatContext::default();
+        let format = self.format.unwrap_or(&default);
+        let assign = |(value, (own, other)): (&Datum, (&Column, &Column))| {
+            types::cast(value.clone(), other.ty, own.ty, own.typmod, CastContext::Assignment, format)
+        };
+        values.iter().zip(self.columns()).map(assign).collect()
+    }
 }
 
 fn mixed_nulls(table: &Table, key: &ForeignKey) -> SqlError {

@@ -19,6 +19,7 @@ mod foreign_key;
 mod history;
 mod interrupt;
 mod kept;
+mod key_types;
 pub mod locks;
 mod memory;
 mod overlay;

@@ -92,8 +92,9 @@ fn exhausted(sequence: &Sequence) -> SqlError {
 impl View<'_> {
     /// Gives out the next value. Not undone by a rollback; the reply must wait for [`crate::Txn::observed`], as always.
     ///
-    /// Errors: 42P01 for an unknown sequence, 2200H at its end.
+    /// Errors: 25006 in a read-only transaction, 42P01 for an unknown sequence, 2200H at its end.
     pub fn nextval(&mut self, sequence: Oid) -> Step<i64> {
+        self.require_writable("nextval()")?;
         let sequence = self.sequence(sequence)?;
         if let Some(state) = self.txn.sequences.get_mut(&sequence.oid) {
             let next = state.next(&sequence)?;
@@ -120,8 +121,9 @@ impl View<'_> {
 
     /// Sets the current value; `is_called` says whether `nextval` continues behind it or gives it out.
     ///
-    /// Errors: 42P01, and 22003 for a value out of the sequence's bounds.
+    /// Errors: 25006, 42P01, and 22003 for a value out of the sequence's bounds.
     pub fn setval(&mut self, sequence: Oid, value: i64, is_called: bool) -> Step<()> {
+        self.require_writable("setval()")?;
         let sequence = self.sequence(sequence)?;
         if value < sequence.min || value > sequence.max {
             return Err(SqlError::new(

@@ -160,7 +160,10 @@ impl Tenant {
         });
         let builds = txn.built.iter().any(|build| !txn.dropped_trees.contains(&build.tree()));
         let defines = txn.wrote_catalog && txn.dropped_trees.is_empty();
-        if puts || builds || defines || !txn.sequences.is_empty() { Demand::Grows } else { Demand::Shrinks }
+        // Those that TRUNCATE starts anew have their records already.
+        let is_new = |sequence| self.catalog.sequence(sequence).is_none();
+        let counts = txn.sequences.keys().any(|sequence| txn.dropped_trees.is_empty() || is_new(*sequence));
+        if puts || builds || defines || counts { Demand::Grows } else { Demand::Shrinks }
     }
 }
 

@@ -99,7 +99,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks one tree's shape and shows its entries, up to the first that has a defect; false if a page of it cannot be read.
+    /// Checks one tree's shape and shows its entries, up to the first that has a defect; false if not all were shown, for that
+    /// or because a page of it cannot be read.
     fn tree(
         &mut self,
         tree: TreeId,
@@ -118,6 +119,7 @@ impl Check<'_> {
             }
             Ok(())
         });
+        let all_shown = defect.is_none();
         if let Some(what) = defect {
             self.defect(what);
         }
@@ -129,9 +131,9 @@ impl Check<'_> {
                 false
             }
             Ok(report) => {
-                if entries.is_some_and(|entries| entries != report.entries) {
+                if let Some(counted) = entries.filter(|counted| *counted != report.entries) {
                     self.defect(format!(
-                        "{name} has {} entries, not the {entries:?} it counts",
+                        "{name} has {} entries, not the {counted} it counts",
                         report.entries
                     ));
                 }
@@ -141,7 +143,7 @@ impl Check<'_> {
                         self.defect(format!("page {page} is in {other} and in {name}"));
                     }
                 }
-                true
+                all_shown
             }
         }
     }

@@ -248,7 +248,7 @@ impl View<'_> {
         btree::contains(&self.tenant.pages, self.tenant.trees.root(tree), key).map(drop)
     }
 
-    /// Errors: 25006 in a read-only transaction; `command` is the statement's tag.
+    /// Errors: 25006 in a read-only transaction; `command` is the statement's tag or the function's name.
     pub fn require_writable(&self, command: &str) -> SqlResult<()> {
         if self.txn.read_only {
             return Err(SqlError::new(

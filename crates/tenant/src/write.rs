@@ -51,7 +51,8 @@ impl View<'_> {
         }
     }
 
-    /// As [`View::insert`], but a row that conflicts on `arbiter` is told, and nothing changed. For ON CONFLICT.
+    /// As [`View::insert`], but a row that conflicts on `arbiter` is told, and nothing changed, before any other constraint but
+    /// NOT NULL is looked at. For ON CONFLICT.
     ///
     /// Errors also: 40001 where the conflicting row is newer than the transaction's snapshot.
     pub fn insert_or_conflict(&mut self, table: &Table, row: &[Datum], arbiter: Arbiter) -> Step<Inserted> {
@@ -60,6 +61,11 @@ impl View<'_> {
 
     fn insert_with(&mut self, table: &Table, row: &[Datum], arbiter: Option<Arbiter>) -> Step<Inserted> {
         self.require_not_null(table, row)?;
+        if let Some(Arbiter::Index(arbiter)) = arbiter
+            && let Some(owner) = self.conflict_in(table, arbiter, row)?
+        {
+            return Ok(Inserted::Conflict(owner));
+        }
         let key = match table_key(table, row)? {
             Some(key) => {
                 let index = table.primary_index().expect("the key is the primary key's");
@@ -86,7 +92,7 @@ impl View<'_> {
             if entry.exclusive {
                 self.lock_key(index.tree, &entry.key)?;
                 if let Some(owner) = self.unique_owner(index, &entry.key, State::Newest)? {
-                    if arbiter.is_some_and(|a| a == Arbiter::Any || a == Arbiter::Index(index.oid)) {
+                    if arbiter == Some(Arbiter::Any) {
                         self.require_unchanged(table.tree, &owner)?;
                         return Ok(Inserted::Conflict(owner));
                     }
@@ -106,6 +112,25 @@ impl View<'_> {
         }
         self.check_references_later(table, row, None);
         Ok(Inserted::Row(key))
+    }
+
+    /// The row that has the same value in the secondary index that arbitrates; the primary key is looked at first anyway. What
+    /// else the new row conflicts with does not matter if there is one.
+    fn conflict_in(&mut self, table: &Table, arbiter: base::Oid, row: &[Datum]) -> Step<Option<Key>> {
+        let Some(index) = table.secondary_indexes().find(|index| index.oid == arbiter) else {
+            return Ok(None);
+        };
+        // A key that ends with the row's own is nobody else's.
+        let entry = index_entry(index, row, &[])?;
+        if !entry.exclusive {
+            return Ok(None);
+        }
+        self.lock_key(index.tree, &entry.key)?;
+        let owner = self.unique_owner(index, &entry.key, State::Newest)?;
+        if let Some(owner) = &owner {
+            self.require_unchanged(table.tree, owner)?;
+        }
+        Ok(owner)
     }
 
     /// Replaces the row with this key by `row`, complete as for [`View::insert`].

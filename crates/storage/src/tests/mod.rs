@@ -10,6 +10,7 @@ mod image;
 mod journal_disk;
 mod metering;
 mod model;
+mod planted;
 mod rooms;
 mod rot;
 mod simulated;

@@ -114,14 +114,16 @@ impl Catalog {
         self.schemas.get(&oid).map_or("", |s| &s.name)
     }
 
-    /// The schemas to search, in order: those of `names` that exist (`$user` stands for the user's name), with
-    /// `pg_catalog` first unless it is named.
+    /// The schemas to search, in order: those of `names` that exist (`$user` stands for the user's name) and that the user may use, with
+    /// `pg_catalog` first unless it is named. A user that is no role here is the administrator, who may use all.
     pub fn search_path<'a>(&self, names: impl IntoIterator<Item = &'a str>, user: &str) -> Vec<Oid> {
+        let role = self.role_named(user).map(|role| role.oid);
         let mut path = Vec::new();
         for name in names {
             let name = if name == "$user" { user } else { name };
             if let Some(schema) = self.schema_named(name)
                 && !path.contains(&schema.oid)
+                && role.is_none_or(|role| self.may_use_schema(role, schema))
             {
                 path.push(schema.oid);
             }
@@ -284,6 +286,11 @@ impl Catalog {
             None => roles.contains(&owner),
             Some(acl) => acl.of(&roles).contains(wanted),
         }
+    }
+    /// Whether `role` may name what is in a schema: with USAGE, or as one that owns it.
+    pub fn may_use_schema(&self, role: Oid, schema: &Schema) -> bool {
+        self.has_privileges(role, schema.owner, None, Privileges::USAGE)
+            || self.has_privileges(role, schema.owner, schema.acl.as_ref(), Privileges::USAGE)
     }
     pub fn comment(&self, object: Oid, column: Option<usize>) -> Option<&str> {
         self.comments.get(&(object, column)).map(|text| &**text)

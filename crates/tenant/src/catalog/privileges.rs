@@ -107,6 +107,16 @@ impl Acl {
         self.0.retain(|i| !i.privileges.is_empty());
     }
 
+    /// What the owner had and gave, the new owner has and gives.
+    pub fn change_owner(&mut self, from: Oid, to: Oid) {
+        for item in std::mem::take(&mut self.0) {
+            let renamed = |role: Oid| if role == from { to } else { role };
+            let (grantee, grantor) = (renamed(item.grantee), renamed(item.grantor));
+            self.grant(grantee, grantor, item.privileges, false);
+            self.grant(grantee, grantor, item.grant_options, true);
+        }
+    }
+
     /// The union of what the list gives to any of `roles` and to everybody.
     pub fn of(&self, roles: &[Oid]) -> Privileges {
         let mut all = Privileges::NONE;
@@ -136,5 +146,18 @@ mod tests {
         acl.revoke(reader, Privileges::SELECT, false);
         assert!(!acl.of(&[reader]).contains(Privileges::SELECT));
         assert_eq!(acl.0.len(), 2);
+    }
+
+    #[test]
+    fn a_new_owner_has_what_the_old_one_had() {
+        let (old, new, reader) = (Oid(10), Oid(11), Oid(20));
+        let mut acl = Acl::owner_default(old, Privileges::TABLE);
+        acl.grant(reader, old, Privileges::SELECT, true);
+        acl.grant(new, old, Privileges::SELECT, false);
+        acl.change_owner(old, new);
+        assert_eq!((acl.of(&[new]), acl.of(&[old])), (Privileges::TABLE, Privileges::NONE));
+        assert_eq!(acl.0.len(), 2, "the new owner's two are one");
+        assert!(acl.0.iter().all(|item| item.grantor == new));
+        assert!(acl.0.iter().any(|item| item.grantee == reader && item.grant_options == Privileges::SELECT));
     }
 }

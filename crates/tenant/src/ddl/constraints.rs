@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use types::CastContext;
+use types::{CatalogNames, TypeMod};
 
 use super::{Behavior, Ddl, Dropped, NewIndex};
 use crate::catalog::{
@@ -11,6 +11,7 @@ use crate::catalog::{
     ReferentialAction, Table,
 };
 use crate::interrupt::Step;
+use crate::key_types::may_reference;
 use crate::txn::Build;
 
 /// A primary key or unique constraint to add.
@@ -190,7 +191,8 @@ impl Ddl<'_> {
             Some(name) => self.constraint_name(&referencing, Some(name.clone()), "")?,
             None => self.free_name(&default, |name| referencing.has_constraint(name)),
         };
-        let (columns, index) = match_columns(&referencing, &referenced, &new, &name)?;
+        let names = self.view.session.and_then(|session| session.format.names.as_deref());
+        let (columns, index) = match_columns(&referencing, &referenced, &new, &name, names)?;
         let oid = self.new_oid();
         referencing.foreign_keys.push(ForeignKey {
             oid,
@@ -298,6 +300,7 @@ fn match_columns(
     referenced: &Table,
     new: &NewForeignKey,
     name: &str,
+    names: Option<&dyn CatalogNames>,
 ) -> SqlResult<(Vec<(usize, usize)>, Oid)> {
     let wanted = match &new.referenced_columns {
         Some(columns) => columns.clone(),
@@ -336,10 +339,8 @@ fn match_columns(
     for column in index.column_positions() {
         let at = wanted.iter().position(|w| *w == column).expect("the index has just these columns");
         let (from, to) = (&referencing.columns[new.columns[at]], &referenced.columns[column]);
-        let comparable = from.ty == to.ty
-            || types::cast_allowed(from.ty, to.ty) == Some(CastContext::Implicit)
-            || types::cast_allowed(to.ty, from.ty) == Some(CastContext::Implicit);
-        if !comparable {
+        if !may_reference(from.ty, to.ty) {
+            let shown = |ty| types::format_type_in(ty, TypeMod::NONE, names);
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!("foreign key constraint \"{name}\" cannot be implemented"),
@@ -348,8 +349,8 @@ fn match_columns(
                 "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
                 from.name,
                 to.name,
-                from.ty.name(),
-                to.ty.name()
+                shown(from.ty),
+                shown(to.ty)
             )));
         }
         pairs.push((new.columns[at], column));

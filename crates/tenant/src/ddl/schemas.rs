@@ -70,9 +70,10 @@ impl Ddl<'_> {
         let followers = self.catalog().sequences().filter(|s| s.owned_by.is_some_and(|(t, _)| t == object));
         let followers: Vec<Oid> = followers.map(|s| s.oid).collect();
         for object in followers.into_iter().chain([object]) {
+            let mut before = owner;
             self.change_object(object, |part| match part {
-                Part::Owner(slot) => *slot = owner,
-                Part::Acl(_) => {}
+                Part::Owner(slot) => before = std::mem::replace(slot, owner),
+                Part::Acl(slot) => slot.iter_mut().for_each(|acl| acl.change_owner(before, owner)),
             })?;
         }
         Ok(())
@@ -82,20 +83,20 @@ impl Ddl<'_> {
         match self.catalog().relation(object).cloned() {
             Some(Relation::Table(table)) => {
                 let mut table = (*table).clone();
-                change(Part::Acl(&mut table.acl));
                 change(Part::Owner(&mut table.owner));
+                change(Part::Acl(&mut table.acl));
                 self.edit().put_table(table);
             }
             Some(Relation::View(view)) => {
                 let mut view = (*view).clone();
-                change(Part::Acl(&mut view.acl));
                 change(Part::Owner(&mut view.owner));
+                change(Part::Acl(&mut view.acl));
                 self.edit().put_view(view);
             }
             Some(Relation::Sequence(sequence)) => {
                 let mut sequence = (*sequence).clone();
-                change(Part::Acl(&mut sequence.acl));
                 change(Part::Owner(&mut sequence.owner));
+                change(Part::Acl(&mut sequence.acl));
                 self.edit().put_sequence(sequence);
             }
             Some(Relation::Index(..)) => {
@@ -103,14 +104,14 @@ impl Ddl<'_> {
             }
             None if let Some(ty) = self.catalog().enum_type(object).cloned() => {
                 let mut ty = (*ty).clone();
-                change(Part::Acl(&mut ty.acl));
                 change(Part::Owner(&mut ty.owner));
+                change(Part::Acl(&mut ty.acl));
                 self.edit().put_enum(ty);
             }
             None => {
                 let mut schema = self.schema(object)?;
-                change(Part::Acl(&mut schema.acl));
                 change(Part::Owner(&mut schema.owner));
+                change(Part::Acl(&mut schema.acl));
                 self.edit().put_schema(schema);
             }
         }

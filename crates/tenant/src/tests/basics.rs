@@ -149,6 +149,20 @@ fn sequences_skip_at_most_what_was_logged_ahead_and_never_repeat() {
 }
 
 #[test]
+fn sequences_stand_still_in_a_read_only_transaction() {
+    let mut fixture = Fixture::new();
+    let s = fixture.sequence(100);
+    let mut txn = fixture.tenant.begin(SessionId(1), Isolation::ReadCommitted, true, false);
+    let error = error_of(fixture.run(&mut txn, |view| view.nextval(s)));
+    assert_eq!(error.state().as_str(), "25006");
+    assert_eq!(error.message(), "cannot execute nextval() in a read-only transaction");
+    let error = error_of(fixture.run(&mut txn, |view| view.setval(s, 7, true)));
+    assert_eq!(error.message(), "cannot execute setval() in a read-only transaction");
+    assert!(!fixture.run(&mut txn, |view| view.sequence_value(s)).unwrap().is_called);
+    fixture.commit(txn).unwrap();
+}
+
+#[test]
 fn long_rows_and_snapshots_go_through_overflow_pages() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);

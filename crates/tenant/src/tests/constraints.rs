@@ -1,8 +1,9 @@
 //! NOT NULL, uniqueness and foreign keys, with PostgreSQL's words.
 
 use super::*;
-use crate::catalog::{MatchType, ReferentialAction};
-use crate::ddl::NewForeignKey;
+use crate::catalog::{IndexColumn, MatchType, ReferentialAction};
+use crate::ddl::{NewForeignKey, NewIndex};
+use crate::{Arbiter, Inserted};
 
 fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
     NewForeignKey {
@@ -45,6 +46,67 @@ fn duplicate_keys_are_reported_as_postgresql_does() {
     fixture.insert(t, vec![int(4), Datum::Null]).unwrap();
 }
 
+/// A table with a unique column beside its key, and the row (1, 'a').
+fn two_keys() -> (Fixture, Oid, Arbiter) {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("k", PgType::Text)], 1);
+    let unique = NewUnique { name: None, columns: vec![1], nulls_not_distinct: false };
+    let index = fixture.ddl(|ddl| ddl.add_unique(t, unique)).unwrap();
+    fixture.insert(t, vec![int(1), text("a")]).unwrap();
+    (fixture, t, Arbiter::Index(index))
+}
+
+fn offer(view: &mut View<'_>, t: Oid, row: [Datum; 2], arbiter: Arbiter) -> Result<bool, Interrupt> {
+    let table = view.table(t)?;
+    Ok(matches!(view.insert_or_conflict(&table, &row, arbiter)?, Inserted::Row(_)))
+}
+
+#[test]
+fn the_arbiter_decides_before_any_other_key() {
+    let (mut fixture, t, by_k) = two_keys();
+    let by_id = Arbiter::Index(fixture.table(t).primary_index().unwrap().oid);
+    let mut offered = |id, k: &str, arbiter| {
+        let outcome = fixture.auto(|view| offer(view, t, [int(id), text(k)], arbiter));
+        outcome.map_err(|error| error.message().to_owned())
+    };
+    let duplicate = |name: &str| Err(format!("duplicate key value violates unique constraint \"{name}\""));
+    assert_eq!(offered(1, "a", by_k), Ok(false));
+    assert_eq!(offered(2, "a", by_k), Ok(false));
+    assert_eq!(offered(1, "b", by_k), duplicate("t_pkey"));
+    assert_eq!(offered(1, "b", by_id), Ok(false));
+    assert_eq!(offered(2, "a", by_id), duplicate("t_k_key"));
+    assert_eq!(offered(1, "b", Arbiter::Any), Ok(false));
+    assert_eq!(offered(2, "a", Arbiter::Any), Ok(false));
+    assert_eq!(offered(2, "b", by_k), Ok(true));
+}
+
+#[test]
+fn what_arbitrates_waits_for_who_may_have_the_same_value() {
+    let (mut fixture, t, by_k) = two_keys();
+    let mut inserting = fixture.begin(1, Isolation::ReadCommitted);
+    fixture
+        .run(&mut inserting, |view| {
+            let table = view.table(t)?;
+            view.insert(&table, &[int(2), text("b")])
+        })
+        .unwrap();
+    let mut offering = fixture.begin(2, Isolation::ReadCommitted);
+    // What its own key is does not matter, nor who has that.
+    assert!(!fixture.run(&mut offering, |view| offer(view, t, [int(2), text("a")], by_k)).unwrap());
+    let wait = wait_of(fixture.run(&mut offering, |view| offer(view, t, [int(3), text("b")], by_k)));
+    fixture.commit(inserting).unwrap();
+    assert!(wait.is_over());
+    assert!(!fixture.run(&mut offering, |view| offer(view, t, [int(3), text("b")], by_k)).unwrap());
+    fixture.commit(offering).unwrap();
+
+    let mut older = fixture.begin(3, Isolation::RepeatableRead);
+    assert_eq!(fixture.run(&mut older, |view| all_rows(view, t)).unwrap().len(), 2);
+    fixture.insert(t, vec![int(4), text("d")]).unwrap();
+    let error = error_of(fixture.run(&mut older, |view| offer(view, t, [int(5), text("d")], by_k)));
+    assert_eq!(error.state().as_str(), "40001");
+    fixture.tenant.abort(older);
+}
+
 #[test]
 fn null_in_a_not_null_column_shows_the_failing_row() {
     let mut fixture = Fixture::new();
@@ -73,6 +135,79 @@ fn a_reference_needs_its_target() {
     );
     assert_eq!(error.detail(), Some("Key (id)=(1) is still referenced from table \"child\"."));
     fixture.auto(|view| delete(view, parent, &[int(2)])).unwrap();
+}
+
+#[test]
+fn a_reference_that_does_not_fit_its_targets_type_is_to_nothing() {
+    let (mut fixture, parent, child) = family(ReferentialAction::Cascade);
+    let beyond = (1 << 32) + 1;
+    let error = fixture.insert(child, vec![int(11), Datum::Int8(beyond)]).unwrap_err();
+    assert_eq!(error.state().as_str(), "23503");
+    assert_eq!(error.detail(), Some("Key (parent_id)=(4294967297) is not present in table \"parent\"."));
+    let rounded = fixture.create("rounded", &[("id", PgType::Int4), ("parent_id", PgType::Numeric)], 1);
+    let key = reference(parent, ReferentialAction::NoAction);
+    let error = fixture.ddl(|ddl| ddl.add_foreign_key(rounded, key)).unwrap_err();
+    assert_eq!(error.state().as_str(), "42804");
+    assert_eq!(error.message(), "foreign key constraint \"rounded_parent_id_fkey\" cannot be implemented");
+    assert_eq!(
+        error.detail(),
+        Some("Key columns \"parent_id\" and \"id\" are of incompatible types: numeric and integer.")
+    );
+}
+
+#[test]
+fn all_that_stand_for_a_float_go_with_it() {
+    let mut fixture = Fixture::new();
+    let parent = fixture.create("parent", &[("id", PgType::Float8)], 1);
+    let child = fixture.create("child", &[("id", PgType::Int4), ("parent_id", PgType::Numeric)], 1);
+    let index = NewIndex {
+        name: None,
+        columns: vec![IndexColumn::ascending(1)],
+        unique: false,
+        nulls_not_distinct: false,
+    };
+    fixture.ddl(|ddl| ddl.create_index(child, index)).unwrap();
+    fixture.ddl(|ddl| ddl.add_foreign_key(child, reference(parent, ReferentialAction::Cascade))).unwrap();
+    let numeric = |text: &str| Datum::Numeric(text.parse().expect("a number"));
+    fixture.insert(parent, vec![Datum::Float8(0.1)]).unwrap();
+    fixture.insert(parent, vec![Datum::Float8(2.0)]).unwrap();
+    for (id, value) in [(1, "0.1"), (2, "0.1000000000000000000001"), (3, "2")] {
+        fixture.insert(child, vec![int(id), numeric(value)]).unwrap();
+    }
+    assert_eq!(fixture.insert(child, vec![int(4), numeric("0.11")]).unwrap_err().state().as_str(), "23503");
+    fixture.auto(|view| delete(view, parent, &[Datum::Float8(0.1)])).unwrap();
+    assert_eq!(fixture.rows(child), vec![vec![int(3), numeric("2")]]);
+}
+
+#[test]
+fn a_char_references_another_of_any_length() {
+    let mut fixture = Fixture::new();
+    let made = |fixture: &mut Fixture, name: &str, columns: Vec<Column>| {
+        fixture
+            .ddl(|ddl| {
+                let name = name.to_owned();
+                let table = NewTable { schema: PUBLIC_SCHEMA, name, owner: OWNER_ROLE, columns };
+                let oid = ddl.create_table(table)?;
+                ddl.add_primary_key(
+                    oid,
+                    NewUnique { name: None, columns: vec![0], nulls_not_distinct: false },
+                )?;
+                Ok(oid)
+            })
+            .unwrap()
+    };
+    let char_of = |name: &str, n| Column::new(name, PgType::Bpchar, TypeMod::length(n));
+    let parent = made(&mut fixture, "parent", vec![char_of("id", 3)]);
+    let id = Column::new("id", PgType::Int4, TypeMod::NONE);
+    let child = made(&mut fixture, "child", vec![id, char_of("parent_id", 5)]);
+    fixture.ddl(|ddl| ddl.add_foreign_key(child, reference(parent, ReferentialAction::SetNull))).unwrap();
+    fixture.insert(parent, vec![text("a  ")]).unwrap();
+    fixture.insert(child, vec![int(1), text("a    ")]).unwrap();
+    assert!(fixture.insert(child, vec![int(2), text("abcd ")]).is_err());
+    fixture.auto(|view| update(view, parent, &[text("a  ")], vec![text("b  ")])).unwrap();
+    assert_eq!(fixture.rows(child), vec![vec![int(1), text("b    ")]]);
+    fixture.auto(|view| delete(view, parent, &[text("b  ")])).unwrap();
+    assert_eq!(fixture.rows(child), vec![vec![int(1), Datum::Null]]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod kept;
 mod locking;
 mod misses;
 mod model;
+mod planted;
 mod recovery;
 mod repair;
 mod room;

@@ -49,6 +49,44 @@ fn a_tenant_at_its_limit_reads_and_deletes_its_way_out() {
 }
 
 #[test]
+fn a_tenant_at_its_limit_truncates_with_its_sequences_started_anew() {
+    let (mut fixture, t) = filled();
+    let s = fixture.sequence(1000);
+    fixture
+        .ddl(|ddl| {
+            let mut sequence = (**ddl.catalog().sequence(s).expect("it was just made")).clone();
+            sequence.owned_by = Some((t, 0));
+            ddl.alter_sequence(sequence);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 1);
+    limit(&mut fixture, -1);
+    let mut refused = |ddl: &mut dyn FnMut(&mut Ddl<'_>) -> Result<(), Interrupt>| {
+        fixture.ddl(ddl).is_err_and(|error| error.state() == SqlState::DISK_FULL)
+    };
+    assert!(
+        refused(&mut |ddl| {
+            ddl.restart_sequence(s, 1);
+            Ok(())
+        }),
+        "a restart alone makes no room"
+    );
+    assert!(refused(&mut |ddl| {
+        ddl.truncate(&[t], false)?;
+        let mut other = (**ddl.catalog().sequence(s).expect("it is there")).clone();
+        other.name = "other".into();
+        Ok(ddl.create_sequence(other).map(drop)?)
+    }));
+    fixture.ddl(|ddl| ddl.truncate(&[t], true)).unwrap();
+    while fixture.tenant.reclaim(100).unwrap() {}
+    fixture.tenant.set_storage_max(None);
+    assert!(fixture.rows(t).is_empty());
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 1);
+    assert_eq!(fixture.replayed().auto(|view| view.sequence_value(s)).unwrap().last_value, 33);
+}
+
+#[test]
 fn a_limit_changes_live_and_none_is_none() {
     let (mut fixture, t) = filled();
     limit(&mut fixture, -1);
