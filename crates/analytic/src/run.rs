@@ -15,8 +15,8 @@ use datafusion::prelude::SessionConfig;
 use futures::TryStreamExt;
 use sql::expr::ParamTypes;
 use sql::session::{
-    AnalyticEvent, AnalyticRequest, Deliver, Field, Formats, QueryContext, QueryControl, QueryLimits,
-    encode_row,
+    AnalyticEvent, AnalyticRequest, CopyEncoder, CopyOptions, Deliver, Field, Formats, QueryContext,
+    QueryControl, QueryLimits, encode_row,
 };
 use sqlparser::ast;
 use tenant::catalog::Catalog;
@@ -123,6 +123,7 @@ fn deliver(
         let say = &mut |event| said.pass_on(event, say);
         match &request.deliver {
             Deliver::Client(formats) => job.to_client(formats, say).await,
+            Deliver::Copy(options) => job.to_copy(options, say).await,
             Deliver::Session => job.to_session(say).await,
             Deliver::Explain { analyze, verbose } => {
                 job.explain(&request.reason, *analyze, *verbose, say).await
@@ -309,17 +310,49 @@ impl Job {
     ) -> SqlResult<()> {
         let fields = fields(&self.relation);
         formats.require_columns(fields.len())?;
-        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields: fields.clone() }) {
+        let format = &self.shared.context.format;
+        let mut encode = |row: &Row, out: &mut Vec<u8>| encode_row(row, &fields, formats, format, out);
+        self.to_client_as(fields.clone(), &mut Vec::new(), &mut encode, say).await
+    }
+
+    async fn to_copy(
+        &self,
+        options: &CopyOptions,
+        say: &mut dyn FnMut(AnalyticEvent) -> bool,
+    ) -> SqlResult<()> {
+        let fields = fields(&self.relation);
+        let mut bytes = Vec::new();
+        let mut encoder = CopyEncoder::begin(&fields, options, &mut bytes)?;
+        let format = &self.shared.context.format;
+        let mut encode = |row: &Row, out: &mut Vec<u8>| encoder.row(row, format, out);
+        self.to_client_as(fields, &mut bytes, &mut encode, say).await?;
+        // What stands before the first row is still there if there was none.
+        encoder.end(&mut bytes);
+        if !bytes.is_empty() {
+            say(AnalyticEvent::Encoded { rows: 0, bytes });
+        }
+        Ok(())
+    }
+
+    /// Says the rows as `encode` appends them. What `before` has goes out with the first ones, since a query of which rows were said is not tried again.
+    async fn to_client_as(
+        &self,
+        fields: Arc<[Field]>,
+        before: &mut Vec<u8>,
+        encode: &mut dyn FnMut(&Row, &mut Vec<u8>),
+        say: &mut dyn FnMut(AnalyticEvent) -> bool,
+    ) -> SqlResult<()> {
+        if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields }) {
             return Ok(());
         }
         let mut row = Row::new();
         self.each_batch(&mut |batch| {
             for start in (0..batch.num_rows()).step_by(EVENT_ROWS) {
                 let end = batch.num_rows().min(start + EVENT_ROWS);
-                let mut bytes = Vec::new();
+                let mut bytes = std::mem::take(before);
                 for i in start..end {
                     self.row(batch, i, &mut row)?;
-                    encode_row(&row, &fields, formats, &self.shared.context.format, &mut bytes);
+                    encode(&row, &mut bytes);
                 }
                 if !say(AnalyticEvent::Encoded { rows: (end - start) as u64, bytes }) {
                     return Ok(false);

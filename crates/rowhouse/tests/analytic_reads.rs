@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::time::Instant;
+
 use common::{Server, run, state, text};
-use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// Sums a table on the analytical path.
 const SUM: &str = "SELECT sum(n) FROM (SELECT n, row_number() OVER (ORDER BY n) FROM t) AS numbered";
@@ -129,5 +131,78 @@ fn a_long_chain_of_unions_is_answered() {
             let found = text(&client, &format!("SELECT count(*) FROM ({query}) AS chain")).await;
             assert_eq!(found, rows, "{query}");
         }
+    });
+}
+
+/// The lines of an EXPLAIN, and the milliseconds that its client waited for them.
+async fn explained(client: &Client, explain: &str) -> (Vec<String>, f64) {
+    let begun = Instant::now();
+    let messages = client.simple_query(explain).await.unwrap_or_else(|error| panic!("{explain}: {error:?}"));
+    let waited = begun.elapsed().as_secs_f64() * 1e3;
+    let line = |message: SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    (messages.into_iter().filter_map(line).collect(), waited)
+}
+
+/// What stands behind `label` in these lines up to one of `ends`, once for each time that it is there.
+fn behind<'a>(lines: &'a [String], label: &str, ends: &[char]) -> Vec<&'a str> {
+    let pieces = lines.iter().flat_map(|line| line.split(label).skip(1));
+    pieces.map(|rest| rest.split(ends).next().unwrap_or(rest)).collect()
+}
+
+/// Milliseconds of a duration as DataFusion writes it: `1.50ms`, `12.30µs`, `900ns`.
+fn milliseconds(duration: &str) -> f64 {
+    let unit = duration.find(|c: char| c != '.' && !c.is_ascii_digit()).expect("a unit");
+    let number: f64 = duration[..unit].parse().expect("a number");
+    number
+        * match &duration[unit..] {
+            "s" => 1e3,
+            "ms" => 1.0,
+            "ns" => 1e-6,
+            _ => 1e-3,
+        }
+}
+
+#[test]
+fn an_analyzed_plan_tells_how_long_it_really_took_on_both_paths() {
+    let server = Server::with_acme();
+    run(async {
+        let client = server.owner("acme").await;
+        client
+            .batch_execute(
+                "CREATE TABLE t (id int PRIMARY KEY, n int);
+                 INSERT INTO t SELECT g, g % 7 FROM generate_series(1, 900) AS s(g)",
+            )
+            .await
+            .expect("rows");
+        let update = "UPDATE t SET n = n + 1 WHERE id > 0";
+        let (lines, waited) = explained(&client, &format!("EXPLAIN ANALYZE {update}")).await;
+        assert!(lines[0].starts_with("Point path"), "{lines:#?}");
+        let number = |text: &&str| text.parse::<f64>().unwrap_or_else(|_| panic!("{text} in {lines:#?}"));
+        let [planning, execution] = ["Planning Time: ", "Execution Time: "].map(|label| {
+            let found = behind(&lines, label, &[' ']);
+            assert_eq!(found.len(), 1, "{lines:#?}");
+            number(&found[0])
+        });
+        assert!(planning > 0.0 && execution > 0.0, "{lines:#?}");
+        assert!(planning + execution <= waited, "{waited} ms: {lines:#?}");
+        let nodes: Vec<f64> = behind(&lines, "(actual time=", &[' ']).iter().map(number).collect();
+        // Each is rounded to a microsecond.
+        assert!(nodes.iter().all(|time| *time > 0.0 && *time <= execution + 0.001), "{lines:#?}");
+        assert!(!nodes.is_empty() && behind(&lines, " rows=", &[' ']).contains(&"900"), "{lines:#?}");
+        let (lines, _) = explained(&client, &format!("EXPLAIN (ANALYZE, TIMING OFF) {update}")).await;
+        assert!(lines.iter().any(|line| line.contains("(actual rows=900")), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("ime")), "{lines:#?}");
+        assert_eq!(text(&client, "SELECT sum(n) - sum(id % 7) FROM t").await, "1800", "both were run");
+
+        let (lines, waited) = explained(&client, &format!("EXPLAIN ANALYZE {SUM}")).await;
+        assert!(lines[0].starts_with("Analytical path: "), "{lines:#?}");
+        let nodes: Vec<f64> =
+            behind(&lines, "elapsed_compute=", &[',', ']']).into_iter().map(milliseconds).collect();
+        assert!(nodes.iter().any(|time| *time > 0.0), "{lines:#?}");
+        assert!(nodes.iter().all(|time| *time <= waited), "{waited} ms: {lines:#?}");
+        assert_eq!(lines.last().map(String::as_str), Some("Rows: 1"));
     });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Server, run, state, text};
-use futures::SinkExt;
+use futures::{SinkExt, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -194,6 +194,80 @@ fn a_copy_larger_than_memory_is_atomic_and_others_go_on() {
     run(async {
         let owner = server.owner("acme").await;
         assert_eq!(number(&owner, "SELECT sum(n) FROM t").await, 2 * ROWS + 1);
+    });
+    assert!(server.terminate().success());
+}
+
+/// The most memory that the process has had since this was called last, or now if it is more.
+fn peak(server: &Server) -> u64 {
+    let folder = format!("/proc/{}", server.pid());
+    let status = std::fs::read_to_string(format!("{folder}/status")).expect("the server's status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+    std::fs::write(format!("{folder}/clear_refs"), "5").expect("the peak can be set back");
+    kib << 10
+}
+
+/// Gives `f` the data of a COPY as they come.
+async fn copied_out(client: &Client, statement: &str, mut f: impl FnMut(&[u8])) {
+    let mut data =
+        pin!(client.copy_out(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}")));
+    while let Some(piece) = data.try_next().await.expect("it goes on") {
+        f(&piece);
+    }
+}
+
+#[test]
+fn a_copy_to_the_client_holds_a_few_rows_in_memory_and_others_go_on() {
+    const LEN: u64 = 500;
+    let rows = 2 * ROWS as u64;
+    let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let (owner, other) = (server.owner("acme").await, server.owner("acme").await);
+        owner
+            .batch_execute(&format!(
+                "CREATE TABLE t (id int PRIMARY KEY, pad text NOT NULL);
+                 INSERT INTO t SELECT g, repeat('y', {LEN}) FROM generate_series(1, {rows}) g"
+            ))
+            .await
+            .expect("rows");
+        // What threads and buffers take once.
+        copied_out(&owner, &format!("COPY (SELECT * FROM t WHERE id <= {ROWS}) TO STDOUT"), |_| ()).await;
+        peak(&server);
+        let before = peak(&server);
+        let (mut lines, mut sum) = (0, 0);
+        let copy = copied_out(&owner, "COPY t TO STDOUT", |piece| {
+            let line = std::str::from_utf8(piece).expect("text");
+            let (id, pad) = line.trim_end().split_once('\t').expect("two columns");
+            assert_eq!(pad.len() as u64, LEN);
+            (lines, sum) = (lines + 1, sum + id.parse::<u64>().expect("a number"));
+        });
+        let beside =
+            async |round| assert_eq!(number(&other, "SELECT id FROM t WHERE id = 7").await, 7, "{round}");
+        let (_, rounds) = with_others(copy, beside).await;
+        assert_eq!((lines, sum), (rows, rows * (rows + 1) / 2), "each once");
+        assert!(rounds > 3, "others had {rounds} rounds");
+        let grown = peak(&server).saturating_sub(before);
+        assert!(grown < rows * LEN / 3, "{grown} bytes more for {} of rows", rows * LEN);
+        // In its other forms, whose first and last bytes are not rows'.
+        let mut csv = Vec::new();
+        copied_out(&owner, "COPY t TO STDOUT (FORMAT csv, HEADER)", |piece| csv.extend_from_slice(piece))
+            .await;
+        assert!(csv.starts_with(b"id,pad\n1,y"));
+        assert_eq!(csv.iter().filter(|byte| **byte == b'\n').count() as u64, rows + 1);
+        let mut binary = Vec::new();
+        let statement = "COPY t TO STDOUT (FORMAT binary)";
+        copied_out(&owner, statement, |piece| binary.extend_from_slice(piece)).await;
+        assert!(binary.starts_with(b"PGCOPY\n\xff\r\n\0") && binary.ends_with(b"\xff\xff"));
+        // Two columns, an integer and a text, with their lengths; a header and a trailer.
+        assert_eq!(binary.len() as u64, 19 + rows * (2 + 4 + 4 + 4 + LEN) + 2);
+        let mut nothing = Vec::new();
+        let statement = "COPY (SELECT * FROM t WHERE pad = 'n') TO STDOUT (FORMAT binary)";
+        copied_out(&owner, statement, |piece| nothing.extend_from_slice(piece)).await;
+        assert_eq!(nothing.len(), 19 + 2);
+        let refused = owner.copy_out("COPY t TO STDOUT (FORMAT csv, FORCE_QUOTE (other))").await;
+        assert_eq!(state(refused.map(|_| ())), SqlState::INVALID_COLUMN_REFERENCE);
     });
     assert!(server.terminate().success());
 }

@@ -118,6 +118,9 @@ fn a_limit_of_log_writes_holds_up_its_own_tenants_commits_alone() {
         }
         let limited = began.elapsed().as_secs_f64();
         assert!(limited >= 1.3, "{limited} s for 30 commits at 20 writes a second");
+        let waited = "SELECT seconds FROM rowhouse.tenant_waits WHERE wait = 'own cap'";
+        let waited: f64 = acme.query_one(waited, &[]).await.expect("a row").get(0);
+        assert!(waited >= 1.0, "{waited} s of {limited} are waits for its own limit");
         // In blocks too, and another tenant of the same log goes on meanwhile.
         let commits = async {
             for i in 0..20 {

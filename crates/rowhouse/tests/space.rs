@@ -68,30 +68,77 @@ fn a_tenant_at_its_storage_max_is_refused_alone_and_deletes_its_way_out() {
 }
 
 #[test]
+fn a_tenant_at_its_storage_max_truncates_and_drops() {
+    let server = Server::with_acme();
+    run(async {
+        let acme = server.owner("acme").await;
+        for table in ["a", "b", "c"] {
+            let made = format!(
+                "CREATE TABLE {table} (id serial PRIMARY KEY, v text);
+                 INSERT INTO {table} (v) SELECT repeat('x', 1000) FROM generate_series(1, 2000)"
+            );
+            acme.batch_execute(&made).await.expect("there is no limit yet");
+        }
+        set(&server, "storage_max = '1MB'").await;
+        assert_eq!(state(acme.batch_execute("UPDATE c SET v = 'y' WHERE id = 1").await), SqlState::DISK_FULL);
+        for statement in ["TRUNCATE a", "TRUNCATE b RESTART IDENTITY", "DROP TABLE c"] {
+            acme.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        }
+        assert_eq!(text(&acme, "SELECT last_value FROM a_id_seq").await, "2000");
+        assert_eq!(text(&acme, "SELECT last_value FROM b_id_seq").await, "1");
+        assert_eq!(text(&acme, "SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b)").await, "0");
+    });
+}
+
+/// A round of a neighbour, nothing of which may fail: a change of all rows, and reads of them as they are and as its own
+/// open snapshot has them.
+async fn work(neighbour: &Client, snapshot: &Client, letter: char) {
+    let change = format!("UPDATE t SET v = repeat('{letter}', 1000)");
+    neighbour.batch_execute(&change).await.expect("a neighbour is not refused");
+    for (client, letter) in [(neighbour, letter), (snapshot, 'x')] {
+        let rows = format!("SELECT count(*) FROM t WHERE v = repeat('{letter}', 1000)");
+        assert_eq!(text(client, &rows).await, "1000");
+    }
+}
+
+#[test]
 fn a_forgotten_snapshot_costs_its_own_tenant_and_fails_first() {
     let mut server = Server::with_acme();
     server.expect_warnings();
     run(async {
-        let acme = filled(&server, "acme").await;
+        server.create_tenant("other").await;
+        let (acme, other) = (filled(&server, "acme").await, filled(&server, "other").await);
+        let snapshot = server.owner("other").await;
+        snapshot
+            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")
+            .await
+            .expect("a snapshot");
         let forgotten = server.owner("acme").await;
         forgotten
             .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")
             .await
             .expect("a snapshot");
         set(&server, "storage_max = '6MB'").await;
-        for round in 0..12 {
-            let change = format!("UPDATE t SET v = repeat('{}', 1000)", char::from(b'a' + round));
+        for letter in 'a'..='l' {
+            let change = format!("UPDATE t SET v = repeat('{letter}', 1000)");
             let begun = std::time::Instant::now();
             // Its redo counts until it is checkpointed, which may be while the next change waits.
             while let Err(error) = acme.batch_execute(&change).await {
                 assert_eq!(error.code(), Some(&SqlState::DISK_FULL));
                 assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{error:?}");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                work(&other, &snapshot, letter).await;
             }
+            work(&other, &snapshot, letter).await;
         }
         let error = forgotten.batch_execute("SELECT count(*) FROM t").await.expect_err("it was revoked");
         assert_eq!(error.code().map(SqlState::code), Some("72000"), "{error:?}");
         forgotten.batch_execute("ROLLBACK").await.expect("the session goes on");
         assert_eq!(text(&forgotten, "SELECT count(*) FROM t").await, "1000");
+        // Below what its rows take: refused whatever a checkpoint frees.
+        set(&server, "storage_max = '1MB'").await;
+        assert_eq!(state(acme.batch_execute("UPDATE t SET v = 'y'").await), SqlState::DISK_FULL);
+        work(&other, &snapshot, 'm').await;
+        snapshot.batch_execute("COMMIT").await.expect("it was never revoked");
     });
 }

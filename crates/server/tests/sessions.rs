@@ -214,6 +214,59 @@ fn after_an_extended_error_messages_are_skipped_until_sync() {
     assert_eq!(session.answer().rows, [[Some("1".to_owned())]]);
 }
 
+/// A statement by the messages of the extended protocol, up to a Sync.
+fn extended(session: &mut support::Client, sql: &str) -> support::Answer {
+    let mut out = Vec::new();
+    client::parse(&mut out, "", sql, &[]);
+    client::bind(&mut out, "", "", &[], &[], &[]);
+    client::execute(&mut out, "", 0);
+    client::sync(&mut out);
+    session.send(&out);
+    session.answer()
+}
+
+#[test]
+fn each_answer_ends_with_whether_a_block_is_open_or_has_failed() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    session.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    let simple = |session: &mut support::Client, sql: &str| session.query(sql);
+    for (protocol, run) in [
+        ("simple", simple as fn(&mut support::Client, &str) -> support::Answer),
+        ("extended", extended as fn(&mut support::Client, &str) -> support::Answer),
+    ] {
+        let mut run = |sql: &str| {
+            let answer = run(&mut session, sql);
+            (answer.error.map(|error| error.state), answer.tags, answer.status)
+        };
+        // The statement fails while it runs, when it is bound to the catalog, and when it is parsed.
+        for fault in ["INSERT INTO t VALUES (1), (1)", "SELECT id FROM nowhere", "SELEC 1"] {
+            assert_eq!(run("BEGIN"), (None, vec!["BEGIN".to_owned()], b'T'), "{protocol}");
+            assert_eq!(run("INSERT INTO t VALUES (2)").2, b'T', "{protocol}");
+            let (error, tags, status) = run(fault);
+            assert!(error.is_some() && tags.is_empty(), "{protocol}: {fault}: {error:?} {tags:?}");
+            assert_eq!(status, b'E', "{protocol}: {fault}");
+            let refused = (Some(SqlState::IN_FAILED_SQL_TRANSACTION), vec![], b'E');
+            assert_eq!(run("SELECT 1"), refused, "{protocol}: {fault}");
+            assert_eq!(run("COMMIT"), (None, vec!["ROLLBACK".to_owned()], b'I'), "{protocol}: {fault}");
+
+            // A savepoint mends it.
+            assert_eq!(
+                (run("BEGIN").2, run("SAVEPOINT a").2, run(fault).2),
+                (b'T', b'T', b'E'),
+                "{protocol}"
+            );
+            assert_eq!((run("ROLLBACK TO a").2, run("SELECT 1").2), (b'T', b'T'), "{protocol}: {fault}");
+            assert_eq!(run("COMMIT"), (None, vec!["COMMIT".to_owned()], b'I'), "{protocol}: {fault}");
+
+            // Without a block there is none to fail.
+            let (error, _, status) = run(fault);
+            assert_eq!((error.is_some(), status), (true, b'I'), "{protocol}: {fault}");
+        }
+        assert_eq!(run("SELECT id FROM t").1, ["SELECT 0"], "{protocol}: nothing was committed");
+    }
+}
+
 #[test]
 fn a_function_call_message_is_refused() {
     let server = TestServer::start();

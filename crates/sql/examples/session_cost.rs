@@ -63,7 +63,6 @@ impl Reply for Wire {
     fn parameter_status(&mut self, _: &str, _: &str) {}
     fn copy_in(&mut self, _: CopyShape) {}
     fn copy_out(&mut self, _: CopyShape) {}
-    fn copy_data(&mut self, _: &[u8]) {}
     fn copy_done(&mut self) {}
     fn mark(&self) -> usize {
         self.bytes.len()

@@ -217,10 +217,10 @@ fn encryption(out: &mut Rows<'_>) {
     }
 }
 
-/// The ledger, or of it what was missed.
+/// The ledger, or of it the broken promises.
 fn ledger(out: &mut Rows<'_>, broken_only: bool) {
     let entries = out.shared.context.ledger.ledger();
-    for entry in entries.into_iter().filter(|entry| !broken_only || entry.missed > 0.0) {
+    for entry in entries.into_iter().filter(|entry| !broken_only || entry.cause.is_some()) {
         out.add(vec![
             ("tenant", text(entry.tenant)),
             ("resource", text(entry.resource)),
@@ -237,6 +237,7 @@ fn ledger(out: &mut Rows<'_>, broken_only: bool) {
             ("delay_p99", entry.delay_p99.map_or(Datum::Null, Datum::Float8)),
             ("delay_max", entry.delay_max.map_or(Datum::Null, Datum::Float8)),
             ("owed", Datum::Float8(entry.owed)),
+            ("broken", Datum::Bool(entry.cause.is_some())),
         ]);
     }
 }

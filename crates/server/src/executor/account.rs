@@ -24,7 +24,7 @@ pub struct TenantAccount {
 pub enum Wait {
     /// Its turn on the worker, others running.
     Runnable,
-    /// The end of what the tenant is over its limit of processor time.
+    /// The end of what the tenant is over its limit: of processor time, or of log writes at a commit.
     OwnCap,
     /// Pages to be read.
     PageRead,

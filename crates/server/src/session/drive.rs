@@ -115,6 +115,7 @@ impl Connection {
             Pause::Lock(_) => Some(Wait::Lock),
             Pause::Pages(_) => Some(Wait::PageRead),
             Pause::Memory(_) => Some(Wait::Memory),
+            Pause::OwnCap(_) => Some(Wait::OwnCap),
             Pause::Slice(_) => Some(Wait::LogFlush),
             _ => None,
         };
@@ -137,6 +138,7 @@ impl Connection {
             Pause::Slice(_) => ("IO", "WALSync"),
             Pause::Memory(_) => ("IPC", "PageMemory"),
             Pause::Sleep(_) => ("Timeout", "PgSleep"),
+            Pause::OwnCap(_) => ("Timeout", "OwnCap"),
             // They are at work elsewhere, or at once again.
             Pause::Analytic(_) | Pause::Host(_) | Pause::Yield | Pause::Error(_) => {
                 return self.await_end(pause, patience).await;
@@ -156,7 +158,9 @@ impl Connection {
             }
             Pause::Pages(requests) => self.control.race(&patience, self.home.load_pages(requests)).await??,
             Pause::Memory(wait) => self.control.race(&patience, self.home.await_memory(wait)).await??,
-            Pause::Sleep(time) => self.race_with_client(&patience, env::sleep(time)).await?,
+            Pause::Sleep(time) | Pause::OwnCap(time) => {
+                self.race_with_client(&patience, env::sleep(time)).await?
+            }
             Pause::Analytic(request) => self.analytic(*request, &patience).await?,
             Pause::Host(statement) => self.host_statement(statement, &patience).await?,
             Pause::Yield | Pause::Slice(_) => {

@@ -135,9 +135,6 @@ impl Reply for Output {
     fn copy_out(&mut self, shape: CopyShape) {
         backend::copy_out_response(&mut self.buf, wire(shape.format), shape.columns as usize);
     }
-    fn copy_data(&mut self, data: &[u8]) {
-        backend::copy_data(&mut self.buf, |out| out.extend_from_slice(data));
-    }
     fn copy_done(&mut self) {
         backend::copy_done(&mut self.buf);
     }

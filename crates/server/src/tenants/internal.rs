@@ -100,7 +100,7 @@ async fn drive(
             Pause::Lock(wait) => wait.await,
             Pause::Pages(requests) => home.load_pages(requests).await?,
             Pause::Memory(wait) => home.await_memory(wait).await?,
-            Pause::Sleep(time) => env::sleep(time).await,
+            Pause::Sleep(time) | Pause::OwnCap(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,
             Pause::Slice(end) => home.wait_durable(end).await?,
             Pause::Host(statement) => session.host_done(carry_out(statement).await),

@@ -3,12 +3,14 @@
 
 mod binary;
 mod csv;
+mod encoder;
 mod reader;
 mod text;
 mod writer;
 
+pub use encoder::CopyEncoder;
 pub(crate) use reader::CopyReader;
-pub(crate) use writer::CopyWriter;
+use writer::CopyWriter;
 
 use types::{PgType, TypeMod};
 

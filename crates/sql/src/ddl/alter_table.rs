@@ -41,7 +41,7 @@ pub(super) fn run(
     let (schema, own) = split(name)?;
     if let Err(error) = names.require_schema(schema.as_deref()) {
         if *if_exists {
-            skip_missing("relation", &own, out);
+            skip_missing(session, "relation", &own, out);
             return Ok(());
         }
         return Err(error.into());
@@ -49,7 +49,7 @@ pub(super) fn run(
     let relation = match names.catalog.find_relation(schema.as_deref(), &own, &names.path) {
         Some(relation) => relation.clone(),
         None if *if_exists => {
-            skip_missing("relation", &own, out);
+            skip_missing(session, "relation", &own, out);
             return Ok(());
         }
         None => {
@@ -133,11 +133,11 @@ fn one(
                         "column \"{column}\" of relation \"{}\" does not exist, skipping",
                         table.name
                     );
-                    notice(SqlState::SUCCESSFUL_COMPLETION, message, out);
+                    notice(session, SqlState::SUCCESSFUL_COMPLETION, message, out);
                     continue;
                 }
                 let dropped = session.ddl(home, |ddl| ddl.drop_column(oid, &column, behavior))?;
-                tell_cascade(&dropped, out);
+                tell_cascade(session, &dropped, out);
             }
             Ok(())
         }
@@ -167,12 +167,12 @@ fn one(
             if *if_exists && !table.has_constraint(&name) {
                 let message =
                     format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
-                notice(SqlState::SUCCESSFUL_COMPLETION, message, out);
+                notice(session, SqlState::SUCCESSFUL_COMPLETION, message, out);
                 return Ok(());
             }
             let behavior = behavior(drop_behavior.as_ref());
             let dropped = session.ddl(home, |ddl| ddl.drop_constraint(oid, &name, behavior))?;
-            tell_cascade(&dropped, out);
+            tell_cascade(session, &dropped, out);
             Ok(())
         }
         Op::AlterColumn { column_name, op } => {
@@ -240,7 +240,7 @@ fn add_column(
         let (name, table) = (&column.name, &table.name);
         let message = format!("column \"{name}\" of relation \"{table}\" already exists");
         if if_not_exists {
-            notice(SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
+            notice(session, SqlState::DUPLICATE_COLUMN, format!("{message}, skipping"), out);
             return Ok(());
         }
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());

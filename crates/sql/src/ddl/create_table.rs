@@ -27,7 +27,8 @@ pub(super) fn run(
     let (schema, name) = split(&create.name)?;
     let schema = names.creation_schema(session, schema.as_deref())?;
     if create.if_not_exists && names.catalog.relation_in(schema, &name).is_some() {
-        notice(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists, skipping"), out);
+        let message = format!("relation \"{name}\" already exists, skipping");
+        notice(session, SqlState::DUPLICATE_TABLE, message, out);
         return Ok(if create.query.is_some() { "CREATE TABLE AS" } else { "CREATE TABLE" }.into());
     }
     if let Some(query) = &create.query {

@@ -47,12 +47,12 @@ pub(super) fn run(
         ObjectType::Type => drop_types(session, home, names, *if_exists, behavior, out)?,
         kind => drop_relations(session, home, kind, names, *if_exists, behavior, out)?,
     };
-    tell_cascade(&dropped, out);
+    tell_cascade(session, &dropped, out);
     Ok(())
 }
 
 /// NOTICE of what went along.
-pub(super) fn tell_cascade(dropped: &Dropped, out: &mut dyn Reply) {
+pub(super) fn tell_cascade(session: &Session, dropped: &Dropped, out: &mut dyn Reply) {
     let notice = match dropped.cascaded.as_slice() {
         [] => return,
         [one] => SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("drop cascades to {one}")),
@@ -62,7 +62,7 @@ pub(super) fn tell_cascade(dropped: &Dropped, out: &mut dyn Reply) {
             SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message).with_detail(lines.join("\n"))
         }
     };
-    out.notice(&notice.with_severity(base::Severity::Notice));
+    session.notice(&notice.with_severity(base::Severity::Notice), out);
 }
 
 fn drop_relations(
@@ -86,14 +86,14 @@ fn drop_relations(
         let (schema, name) = split(object)?;
         if let Err(error) = names.require_schema(schema.as_deref()) {
             if if_exists {
-                skip_missing("schema", schema.as_deref().unwrap_or_default(), out);
+                skip_missing(session, "schema", schema.as_deref().unwrap_or_default(), out);
                 continue;
             }
             return Err(error.into());
         }
         let Some(relation) = names.catalog.find_relation(schema.as_deref(), &name, &names.path) else {
             if if_exists {
-                skip_missing(kind, &name, out);
+                skip_missing(session, kind, &name, out);
                 continue;
             }
             return Err(missing(kind, &name).into());
@@ -150,7 +150,7 @@ fn drop_schemas(
         };
         let Some(schema) = names.catalog.schema_named(&name) else {
             if if_exists {
-                skip_missing("schema", &name, out);
+                skip_missing(session, "schema", &name, out);
                 continue;
             }
             return Err(missing("schema", &name).into());
@@ -183,7 +183,7 @@ fn drop_types(
         let (schema, name) = split(object)?;
         let Some(ty) = names.catalog.find_enum(schema.as_deref(), &name, &names.path) else {
             if if_exists {
-                skip_missing("type", &name, out);
+                skip_missing(session, "type", &name, out);
                 continue;
             }
             return Err(missing("type", &name).into());

@@ -79,7 +79,7 @@ pub(super) fn alter(
             let label = label_of(value)?;
             if *if_not_exists && ty.order_of(&label).is_some() {
                 let message = format!("enum label \"{label}\" already exists, skipping");
-                notice(SqlState::DUPLICATE_OBJECT, message, out);
+                notice(session, SqlState::DUPLICATE_OBJECT, message, out);
                 return Ok(());
             }
             let neighbour = position.as_ref().map(|position| match position {

@@ -22,7 +22,7 @@ pub(crate) fn add_identity(
     let names = session.names(home);
     let (schema, name) = split_parts(statement.table.clone())?;
     if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
-        skip_missing("relation", &name, out);
+        skip_missing(session, "relation", &name, out);
         return Ok(TAG.into());
     }
     names.require_schema(schema.as_deref())?;

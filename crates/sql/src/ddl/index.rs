@@ -70,7 +70,7 @@ pub(super) fn create(
             };
             if *if_not_exists && names.catalog.relation_in(table.schema, &name).is_some() {
                 let message = format!("relation \"{name}\" already exists, skipping");
-                notice(SqlState::DUPLICATE_TABLE, message, out);
+                notice(session, SqlState::DUPLICATE_TABLE, message, out);
                 return Ok(());
             }
             Some(name)

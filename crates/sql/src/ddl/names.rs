@@ -68,13 +68,14 @@ pub(super) fn missing(kind: &str, name: &str) -> SqlError {
 }
 
 /// Tells that IF EXISTS had nothing to do.
-pub(super) fn skip_missing(kind: &str, name: &str, out: &mut dyn Reply) {
-    notice(SqlState::SUCCESSFUL_COMPLETION, format!("{kind} \"{name}\" does not exist, skipping"), out);
+pub(super) fn skip_missing(session: &Session, kind: &str, name: &str, out: &mut dyn Reply) {
+    let message = format!("{kind} \"{name}\" does not exist, skipping");
+    notice(session, SqlState::SUCCESSFUL_COMPLETION, message, out);
 }
 
 /// Sends a NOTICE.
-pub(super) fn notice(state: SqlState, message: String, out: &mut dyn Reply) {
-    out.notice(&SqlError::new(state, message).with_severity(base::Severity::Notice));
+pub(super) fn notice(session: &Session, state: SqlState, message: String, out: &mut dyn Reply) {
+    session.notice(&SqlError::new(state, message).with_severity(base::Severity::Notice), out);
 }
 
 impl Names {

@@ -73,6 +73,7 @@ fn word(kind: ObjectKind) -> &'static str {
 /// # Errors
 /// 42P01, 42704, 3F000 where it is missing; 42809 for another kind; 0A000 for databases and the like.
 fn find(
+    session: &Session,
     names: &Names,
     kind: ObjectKind,
     parts: &[String],
@@ -102,7 +103,7 @@ fn find(
         };
         let full = schema.map_or(name.clone(), |schema| format!("{schema}.{name}"));
         if if_exists {
-            skip_missing(kind, &name, out);
+            skip_missing(session, kind, &name, out);
             return Ok(None);
         }
         return Err(missing(kind, &full));
@@ -133,7 +134,7 @@ pub(crate) fn rename(
     let tag = alter_tag(kind);
     session.require_writable(home, &tag)?;
     let names = session.names(home);
-    let Some(found) = find(&names, kind, parts, if_exists, out)? else { return Ok(tag) };
+    let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     match found {
         Named::Relation(relation) => rename_relation(session, home, &names, relation.oid(), to)?,
@@ -283,7 +284,7 @@ pub(crate) fn set_schema(
     let tag = alter_tag(kind);
     session.require_writable(home, &tag)?;
     let names = session.names(home);
-    let Some(found) = find(&names, kind, parts, if_exists, out)? else { return Ok(tag) };
+    let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     let target = names.creation_schema(session, Some(schema))?;
     match found {
@@ -318,7 +319,7 @@ pub(crate) fn set_owner(
     let tag = alter_tag(kind);
     session.require_writable(home, &tag)?;
     let names = session.names(home);
-    let Some(found) = find(&names, kind, parts, if_exists, out)? else { return Ok(tag) };
+    let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     let owner = session.role_to_own(&names.catalog, owner)?;
     if let Named::Relation(Relation::Sequence(sequence)) = &found
@@ -419,7 +420,7 @@ pub(crate) fn comment(
         }
         ObjectKind::Database => return Err(SqlError::unsupported("a comment on a database").into()),
         kind => {
-            let found = find(&names, kind, parts, false, out)?.expect("missing objects are errors");
+            let found = find(session, &names, kind, parts, false, out)?.expect("missing objects are errors");
             if kind == ObjectKind::Table && found.kind() != "table" {
                 let message = format!("\"{}\" is not a table", found.name());
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());

@@ -36,7 +36,8 @@ pub(super) fn create(
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
     }
     if *if_not_exists && names.catalog.schema_named(&name).is_some() {
-        notice(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists, skipping"), out);
+        let message = format!("schema \"{name}\" already exists, skipping");
+        notice(session, SqlState::DUPLICATE_SCHEMA, message, out);
         return Ok(());
     }
     session.ddl(home, |ddl| Ok(ddl.create_schema(&name, owner)?))?;

@@ -198,7 +198,8 @@ pub(crate) fn create_sequence(
     let (schema, name) = split_parts(create.name.clone())?;
     let schema = names.creation_schema(session, schema.as_deref())?;
     if create.if_not_exists && names.catalog.relation_in(schema, &name).is_some() {
-        notice(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists, skipping"), out);
+        let message = format!("relation \"{name}\" already exists, skipping");
+        notice(session, SqlState::DUPLICATE_TABLE, message, out);
         return Ok(TAG.into());
     }
     let ty = match &create.ty {
@@ -235,7 +236,7 @@ pub(crate) fn alter_sequence(
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
         }
         None if alter.if_exists => {
-            skip_missing("relation", &name, out);
+            skip_missing(session, "relation", &name, out);
             return Ok(TAG.into());
         }
         None => return Err(missing("relation", &name).into()),

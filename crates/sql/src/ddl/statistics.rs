@@ -37,14 +37,14 @@ pub(crate) fn analyze(
             Relation::Table(table) => {
                 let message =
                     format!("skipping \"{}\" --- only table or database owner can {command} it", table.name);
-                warn(&message, out);
+                warn(session, &message, out);
             }
             other => {
                 let message = format!(
                     "skipping \"{}\" --- cannot {command} non-tables or special system tables",
                     other.name()
                 );
-                warn(&message, out);
+                warn(session, &message, out);
             }
         }
     }
@@ -73,9 +73,9 @@ pub(crate) fn analyze(
     outcome
 }
 
-fn warn(message: &str, out: &mut dyn Reply) {
+fn warn(session: &Session, message: &str, out: &mut dyn Reply) {
     let warning = SqlError::new(SqlState::WARNING, message).with_severity(base::Severity::Warning);
-    out.notice(&warning);
+    session.notice(&warning, out);
 }
 
 /// What an ANALYZE that is run again goes on with.

@@ -34,7 +34,7 @@ pub(super) fn run(
                 if !tables.contains(&by.table) {
                     let name = names.catalog.table(by.table).map_or("", |table| &table.name);
                     let message = format!("truncate cascades to table \"{name}\"");
-                    notice(base::SqlState::SUCCESSFUL_COMPLETION, message, out);
+                    notice(session, base::SqlState::SUCCESSFUL_COMPLETION, message, out);
                     tables.push(by.table);
                 }
             }

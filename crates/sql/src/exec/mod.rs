@@ -32,7 +32,7 @@ pub use slice::{Position, Slice};
 
 use self::missed::Missed;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
-use crate::plan::{NodeId, PointPlan, PointStatement, TableUse};
+use crate::plan::{LockStrength, NodeId, PointPlan, PointStatement, TableUse};
 
 /// What a sink says to a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,7 +159,7 @@ pub type Key = SmallVec<[u8; 24]>;
 /// after an error the caller rolls the statement back.
 ///
 /// # Errors
-/// See [`ExecError`].
+/// See [`ExecError`]; 25006 for row locks in a read-only transaction.
 pub fn run(
     plan: &PointPlan,
     params: &[Datum],
@@ -174,7 +174,10 @@ pub fn run(
         for (table, what) in &plan.tables {
             let mode = match what {
                 TableUse::Read => TableLock::AccessShare,
-                TableUse::LockRows => TableLock::RowShare,
+                TableUse::LockRows => {
+                    view.require_writable(locking_tag(plan))?;
+                    TableLock::RowShare
+                }
                 TableUse::Write => TableLock::RowExclusive,
             };
             view.lock_table(*table, mode, WaitPolicy::Wait)?;
@@ -218,6 +221,20 @@ pub fn run(
         view.borrow_mut().finish_statement()?;
     }
     Ok(ExecDone { rows, examined: run.examined.get() })
+}
+
+/// What PostgreSQL calls a query that locks rows where it refuses it.
+fn locking_tag(plan: &PointPlan) -> &'static str {
+    let strength = match &plan.statement {
+        PointStatement::Select(select) => select.locks.first().map(|lock| lock.strength),
+        _ => None,
+    };
+    match strength {
+        Some(LockStrength::KeyShare) => "SELECT FOR KEY SHARE",
+        Some(LockStrength::Share) => "SELECT FOR SHARE",
+        Some(LockStrength::NoKeyUpdate) => "SELECT FOR NO KEY UPDATE",
+        Some(LockStrength::Update) | None => "SELECT FOR UPDATE",
+    }
 }
 
 /// One execution of one plan.

@@ -39,8 +39,12 @@ pub trait SessionContext {
     fn setting(&self, name: &str) -> Option<String>;
     /// Changes a setting, for the transaction if `local`; answers its new value.
     fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String>;
-    /// Advances a sequence.
+    /// Advances a sequence; 42501 if the role may not.
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64>;
+    /// Advances the sequence of an identity column, which whoever inserts a row may.
+    fn identity_next(&self, sequence: u32) -> EvalResult<i64> {
+        self.sequence_next(sequence)
+    }
     /// The value this session last got from a sequence; 55000 if none.
     fn sequence_current(&self, sequence: u32) -> EvalResult<i64>;
     /// The value this session last got from any sequence; 55000 if none.

@@ -34,7 +34,7 @@ pub use eval_context::{
 };
 pub use fold::{NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};
-pub(crate) use functions::{IS_CALLED, LAST_VALUE};
+pub(crate) use functions::{IS_CALLED, LAST_VALUE, identity_value};
 pub use output_name::output_name;
 pub use scope::{
     ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, at_ident, at_name, missing_from_entry,

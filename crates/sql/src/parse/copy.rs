@@ -148,9 +148,9 @@ fn option(tokens: &mut Tokens<'_>, options: &mut CopyOptions) -> SqlResult<()> {
     } else if tokens.take_word("FORCE_QUOTE") {
         options.force_quote = Some(columns_or_star(tokens)?);
     } else if tokens.take_word("FORCE_NOT_NULL") {
-        options.force_not_null = columns_or_star(tokens)?;
+        options.force_not_null = columns(tokens, "force_not_null")?;
     } else if tokens.take_word("FORCE_NULL") {
-        options.force_null = columns_or_star(tokens)?;
+        options.force_null = columns(tokens, "force_null")?;
     } else if tokens.take_word("FREEZE") {
         // Rows have no visibility to freeze; it would change nothing.
         boolean(tokens)?;
@@ -227,8 +227,14 @@ fn header(tokens: &mut Tokens<'_>) -> SqlResult<(bool, bool)> {
 }
 
 fn columns_or_star(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {
+    if tokens.take(&Token::Mul) { Ok(Vec::new()) } else { columns(tokens, "force_quote") }
+}
+
+/// `(name [, …])`; `*` stands for no list of an `option` that is here.
+fn columns(tokens: &mut Tokens<'_>, option: &str) -> SqlResult<Vec<String>> {
     if tokens.take(&Token::Mul) {
-        return Ok(Vec::new());
+        let message = format!("argument to option \"{option}\" must be a list of column names");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
     tokens.expect(&Token::LParen)?;
     let names = tokens.names()?;

@@ -30,6 +30,7 @@ pub enum GrantStatement {
         grantees: Vec<String>,
         /// WITH GRANT OPTION, or GRANT OPTION FOR.
         grant_option: bool,
+        granted_by: Option<String>,
         cascade: bool,
     },
     Membership(RoleStatement),
@@ -64,15 +65,23 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>
     let target = target(tokens)?;
     tokens.expect_word(if grant { "TO" } else { "FROM" })?;
     let grantees = grantees(tokens)?;
-    let grant_option = only_option || tokens.take_words(&["WITH", "GRANT", "OPTION"]);
-    granted_by(tokens)?;
+    let grant_option = only_option || grant && tokens.take_words(&["WITH", "GRANT", "OPTION"]);
+    let granted_by = granted_by(tokens)?;
     let cascade = tokens.take_word("CASCADE");
     if !cascade {
         tokens.take_word("RESTRICT");
     }
     let privileges =
         if words == ["all"] { Vec::new() } else { words.iter().map(|word| word.to_uppercase()).collect() };
-    Ok(Some(GrantStatement::Privileges { grant, privileges, target, grantees, grant_option, cascade }))
+    Ok(Some(GrantStatement::Privileges {
+        grant,
+        privileges,
+        target,
+        grantees,
+        grant_option,
+        granted_by,
+        cascade,
+    }))
 }
 
 fn membership(
@@ -83,23 +92,21 @@ fn membership(
 ) -> SqlResult<RoleStatement> {
     tokens.expect_word(if grant { "TO" } else { "FROM" })?;
     let members = grantees(tokens)?;
-    let admin_option = tokens.take_words(&["WITH", "ADMIN", "OPTION"]);
-    granted_by(tokens)?;
+    let admin_option = grant && tokens.take_words(&["WITH", "ADMIN", "OPTION"]);
+    let granted_by = granted_by(tokens)?;
     if !tokens.take_word("CASCADE") {
         tokens.take_word("RESTRICT");
     }
     Ok(if grant {
-        RoleStatement::GrantMembership { roles, members, admin_option }
+        RoleStatement::GrantMembership { roles, members, admin_option, granted_by }
     } else {
-        RoleStatement::RevokeMembership { roles, members, only_admin_option }
+        RoleStatement::RevokeMembership { roles, members, only_admin_option, granted_by }
     })
 }
 
-fn granted_by(tokens: &mut Tokens<'_>) -> SqlResult<()> {
-    if tokens.take_words(&["GRANTED", "BY"]) {
-        tokens.name()?;
-    }
-    Ok(())
+/// The role of GRANTED BY.
+fn granted_by(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
+    if tokens.take_words(&["GRANTED", "BY"]) { tokens.name().map(Some) } else { Ok(None) }
 }
 
 fn grantees(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {

@@ -21,6 +21,8 @@ pub enum RoleOption {
     InRole(Vec<String>),
     /// Roles that become members of the new one.
     Members(Vec<String>),
+    /// The same, and may pass membership on.
+    Admins(Vec<String>),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +47,10 @@ pub enum RoleStatement {
         setting: String,
         value: Option<String>,
     },
+    /// `ALTER ROLE name RESET ALL`.
+    ResetAll {
+        name: String,
+    },
     Drop {
         names: Vec<String>,
         if_exists: bool,
@@ -53,11 +59,13 @@ pub enum RoleStatement {
         roles: Vec<String>,
         members: Vec<String>,
         admin_option: bool,
+        granted_by: Option<String>,
     },
     RevokeMembership {
         roles: Vec<String>,
         members: Vec<String>,
         only_admin_option: bool,
+        granted_by: Option<String>,
     },
 }
 
@@ -68,7 +76,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<RoleStatement>>
         if tokens.take_words(&["CREATE", kind]) {
             let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
             let name = tokens.name()?;
-            let mut options = options(tokens)?;
+            let mut options = options(tokens, true)?;
             if kind == "USER" {
                 options.insert(0, RoleOption::Login(true));
             }
@@ -112,24 +120,38 @@ fn alter(tokens: &mut Tokens<'_>) -> SqlResult<RoleStatement> {
         }
         return Ok(RoleStatement::Set { name, setting, value: Some(values.join(", ")) });
     }
+    if tokens.take_words(&["RESET", "ALL"]) {
+        return Ok(RoleStatement::ResetAll { name });
+    }
     if tokens.take_word("RESET") {
         let setting = tokens.object_name()?.join(".").to_lowercase();
         return Ok(RoleStatement::Set { name, setting, value: None });
     }
     if tokens.take_words(&["ADD", "USER"]) {
         let members = tokens.names()?;
-        return Ok(RoleStatement::GrantMembership { roles: vec![name], members, admin_option: false });
+        return Ok(RoleStatement::GrantMembership {
+            roles: vec![name],
+            members,
+            admin_option: false,
+            granted_by: None,
+        });
     }
     if tokens.take_words(&["DROP", "USER"]) {
         let members = tokens.names()?;
-        return Ok(RoleStatement::RevokeMembership { roles: vec![name], members, only_admin_option: false });
+        return Ok(RoleStatement::RevokeMembership {
+            roles: vec![name],
+            members,
+            only_admin_option: false,
+            granted_by: None,
+        });
     }
-    Ok(RoleStatement::Alter { name, options: options(tokens)? })
+    Ok(RoleStatement::Alter { name, options: options(tokens, false)? })
 }
 
-fn options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<RoleOption>> {
+/// `new`: of CREATE, which alone has those on membership.
+fn options(tokens: &mut Tokens<'_>, new: bool) -> SqlResult<Vec<RoleOption>> {
     use RoleOption::{
-        BypassRls, ConnectionLimit, CreateDb, CreateRole, InRole, Inherit, Login, Members, Password,
+        Admins, BypassRls, ConnectionLimit, CreateDb, CreateRole, InRole, Inherit, Login, Members, Password,
         Replication, Superuser, ValidUntil,
     };
     const FLAGS: [(&str, &str, fn(bool) -> RoleOption); 7] = [
@@ -163,11 +185,13 @@ fn options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<RoleOption>> {
             options.push(Password(password));
         } else if tokens.take_words(&["VALID", "UNTIL"]) {
             options.push(ValidUntil(tokens.string()?));
-        } else if tokens.take_words(&["IN", "ROLE"]) || tokens.take_words(&["IN", "GROUP"]) {
+        } else if new && (tokens.take_words(&["IN", "ROLE"]) || tokens.take_words(&["IN", "GROUP"])) {
             options.push(InRole(tokens.names()?));
-        } else if tokens.take_word("ROLE") || tokens.take_word("USER") || tokens.take_word("ADMIN") {
+        } else if new && (tokens.take_word("ROLE") || tokens.take_word("USER")) {
             options.push(Members(tokens.names()?));
-        } else if tokens.take_word("SYSID") {
+        } else if new && tokens.take_word("ADMIN") {
+            options.push(Admins(tokens.names()?));
+        } else if new && tokens.take_word("SYSID") {
             tokens.integer()?;
         } else {
             return Err(tokens.unexpected());

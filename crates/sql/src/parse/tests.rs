@@ -232,6 +232,8 @@ fn copy_is_read_in_both_forms() {
     assert_eq!(copy.options.delimiter, Some(b';'));
     assert!(matches!(&copy.source, CopySource::Query { sql, .. } if sql == "select 1, ')'"));
     assert_eq!(error("copy t from '/etc/passwd'").state(), SqlState::INSUFFICIENT_PRIVILEGE);
+    let all = error("copy t from stdin (format csv, force_null *)");
+    assert_eq!(all.message(), "argument to option \"force_null\" must be a list of column names");
 }
 
 #[test]
@@ -260,6 +262,41 @@ fn privileges_and_memberships_are_told_apart() {
     assert!(matches!(
         one("revoke r from m"),
         ParsedStatement::Grant(GrantStatement::Membership(RoleStatement::RevokeMembership { .. }))
+    ));
+    assert!(matches!(
+        one("grant r to m with admin option granted by g"),
+        ParsedStatement::Grant(GrantStatement::Membership(RoleStatement::GrantMembership {
+            admin_option: true,
+            granted_by: Some(_),
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn a_role_is_made_with_members_and_altered_without() {
+    let ParsedStatement::Role(RoleStatement::Create { options, .. }) =
+        one("create role r in role a role b, c admin d")
+    else {
+        panic!("not a CREATE ROLE");
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = [
+        RoleOption::InRole(names(&["a"])),
+        RoleOption::Members(names(&["b", "c"])),
+        RoleOption::Admins(names(&["d"])),
+    ];
+    assert_eq!(options, expected);
+    for option in ["in role a", "role a", "user a", "admin a", "sysid 1"] {
+        assert_eq!(error(&format!("alter role r {option}")).state(), SqlState::SYNTAX_ERROR, "{option}");
+    }
+    assert!(matches!(
+        one("alter role r reset all"),
+        ParsedStatement::Role(RoleStatement::ResetAll { name }) if name == "r"
+    ));
+    assert!(matches!(
+        one("alter role r reset \"all\""),
+        ParsedStatement::Role(RoleStatement::Set { value: None, .. })
     ));
 }
 

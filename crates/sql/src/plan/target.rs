@@ -11,7 +11,7 @@ use super::binder::{Binder, NamedRelation, object_name};
 use super::point_plan::{CheckPlan, TableUse};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, TableScope, bind_expr, bind_sql_text,
-    coerce_assignment, coerce_condition,
+    coerce_assignment, coerce_condition, identity_value,
 };
 
 impl Binder<'_> {
@@ -78,12 +78,11 @@ impl Binder<'_> {
             return Ok(BoundExpr::constant(Datum::Null, column.ty));
         }
         let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "DEFAULT expressions");
-        let text = match (&column.default, column.identity, column.sequence) {
-            (Some(text), _, _) => text.to_string(),
-            (None, Some(_), Some(sequence)) => format!("nextval('{}'::regclass)", sequence.0),
+        let bound = match (&column.default, column.identity, column.sequence) {
+            (Some(text), _, _) => bind_sql_text(text, &EmptyScope, &ctx)?,
+            (None, Some(_), Some(sequence)) => identity_value(sequence.0),
             _ => return Ok(BoundExpr::new(column.ty, TypeMod::NONE, ExprKind::Const(Datum::Null))),
         };
-        let bound = bind_sql_text(&text, &EmptyScope, &ctx)?;
         coerce_assignment(bound, &column.name, column.ty, column.typmod, &ctx)
     }
 

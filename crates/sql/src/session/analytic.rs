@@ -8,13 +8,16 @@ use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType, Row};
 
-use super::{BackendRow, Field, Formats, LedgerRows, LockRow, TempSpace};
+use super::{BackendRow, CopyShape, Field, Format, Formats, LedgerRows, LockRow, TempSpace};
+use crate::parse::CopyOptions;
 
 /// Where the rows of a request go.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deliver {
     /// To the client, encoded on the analytical thread in these formats.
     Client(Formats),
+    /// To the client, as the data of a COPY with these options.
+    Copy(CopyOptions),
     /// Back to the session as values: cursors, row-limited portals, sources of INSERT, UPDATE and DELETE.
     Session,
     /// Only the columns and parameter types are wanted; nothing runs.
@@ -94,7 +97,7 @@ pub struct PreparedRow {
 pub enum AnalyticEvent {
     /// Parameter types as inferred, and the columns of the result.
     Columns { parameters: Vec<PgType>, fields: Arc<[Field]> },
-    /// Whole DataRow messages (for [`Deliver::Client`]).
+    /// Whole DataRow messages (for [`Deliver::Client`]) or CopyData (for [`Deliver::Copy`]).
     Encoded { rows: u64, bytes: Vec<u8> },
     /// Rows as values (for [`Deliver::Session`] and [`Deliver::Explain`]).
     Rows(Vec<Row>),
@@ -113,9 +116,9 @@ pub(super) enum AnalyticState {
         parameters: Vec<PgType>,
         fields: Arc<[Field]>,
     },
-    /// Rows go to the client as they come; the description goes first if the protocol asks for one.
+    /// Rows go to the client as they come.
     Streaming {
-        describe: Option<Formats>,
+        announce: Announce,
         rows: u64,
     },
     /// Rows are gathered.
@@ -133,6 +136,27 @@ pub(super) enum AnalyticState {
         rows: Vec<Row>,
     },
     Failed(SqlError),
+}
+
+/// What the client is told before the first row.
+#[derive(Debug, Default)]
+pub(super) enum Announce {
+    #[default]
+    Nothing,
+    /// The columns of a query, in these formats.
+    Rows(Formats),
+    /// That data of a COPY come, and in which format.
+    Copy(Format),
+}
+
+impl Announce {
+    pub(super) fn tell(&self, fields: &[Field], out: &mut dyn super::Reply) {
+        match self {
+            Announce::Nothing => {}
+            Announce::Rows(formats) => out.row_description(fields, formats),
+            Announce::Copy(format) => out.copy_out(CopyShape::new(*format, fields.len())),
+        }
+    }
 }
 
 impl AnalyticState {
@@ -153,18 +177,16 @@ impl super::Session {
             (AnalyticState::Describing, AnalyticEvent::Columns { parameters, fields }) => {
                 AnalyticState::Described { parameters, fields }
             }
-            (AnalyticState::Streaming { describe, rows }, AnalyticEvent::Columns { fields, .. }) => {
-                if let Some(formats) = &describe {
-                    out.row_description(&fields, formats);
-                }
-                AnalyticState::Streaming { describe: None, rows }
+            (AnalyticState::Streaming { announce, rows }, AnalyticEvent::Columns { fields, .. }) => {
+                announce.tell(&fields, out);
+                AnalyticState::Streaming { announce: Announce::Nothing, rows }
             }
             (AnalyticState::Gathering { rows, .. }, AnalyticEvent::Columns { fields, .. }) => {
                 AnalyticState::Gathering { fields, rows }
             }
-            (AnalyticState::Streaming { describe, rows }, AnalyticEvent::Encoded { rows: more, bytes }) => {
+            (AnalyticState::Streaming { announce, rows }, AnalyticEvent::Encoded { rows: more, bytes }) => {
                 out.encoded_rows(&bytes);
-                AnalyticState::Streaming { describe, rows: rows + more }
+                AnalyticState::Streaming { announce, rows: rows + more }
             }
             (AnalyticState::Gathering { fields, mut rows }, AnalyticEvent::Rows(more)) => {
                 rows.extend(more);

@@ -4,14 +4,18 @@ use std::cell::{Cell, RefCell};
 
 use base::{Nanos, Oid, SessionId, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
-use tenant::catalog::{Catalog, OWNER_ROLE};
+use tenant::catalog::{Catalog, OWNER_ROLE, PUBLIC, Privileges};
 use tenant::locks::{AdvisoryKey as LockKey, WaitPolicy};
 use tenant::{Interrupt, Step, View};
 
 use super::SessionStart;
 use super::names::qualified_name;
+use super::privilege::denied;
 use super::setting::{Lasting, SERVER_VERSION, Settings};
 use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
+
+/// What `currval` and `lastval` need one of.
+const READ: [Privileges; 2] = [Privileges::USAGE, Privileges::SELECT];
 
 /// What `currval` and `lastval` answer.
 #[derive(Debug, Default)]
@@ -49,6 +53,8 @@ pub(super) struct StatementHost<'a, 'v> {
     /// Why the statement must stop, while the reason passes through an expression.
     interrupt: RefCell<Option<Interrupt>>,
     asleep: Cell<Option<Nanos>>,
+    /// The sequence that the role was last found to have the right to advance: asked once, not for every row.
+    advances: Cell<Option<u32>>,
 }
 
 /// What a stopped statement waits for.
@@ -60,7 +66,13 @@ pub(super) enum Stopped {
 
 impl<'a, 'v> StatementHost<'a, 'v> {
     pub(super) fn new(parts: SessionParts<'a>, view: &'a RefCell<View<'v>>) -> StatementHost<'a, 'v> {
-        StatementHost { parts, view, interrupt: RefCell::default(), asleep: Cell::default() }
+        StatementHost {
+            parts,
+            view,
+            interrupt: RefCell::default(),
+            asleep: Cell::default(),
+            advances: Cell::default(),
+        }
     }
 
     /// What a function stopped the statement for.
@@ -96,6 +108,24 @@ impl<'a, 'v> StatementHost<'a, 'v> {
 
     fn search_path(&self) -> Vec<String> {
         self.parts.settings.borrow().search_path(self.parts.role)
+    }
+
+    /// 42501 unless the role has one of the privileges on a sequence, or owns it.
+    fn check_sequence(&self, sequence: u32, suffice: &[Privileges]) -> EvalResult<()> {
+        if self.parts.start.administrator {
+            return Ok(());
+        }
+        let view = self.view.borrow();
+        let catalog = view.catalog();
+        // One that is gone has an error of its own.
+        let Some(found) = catalog.sequence(Oid(sequence)) else { return Ok(()) };
+        // A role that is gone has what everybody has.
+        let role = catalog.role_named(self.parts.role).map_or(PUBLIC, |role| role.oid);
+        let has = |acl, privilege: &Privileges| catalog.has_privileges(role, found.owner, acl, *privilege);
+        if has(None, &Privileges::SEQUENCE) || suffice.iter().any(|one| has(found.acl.as_ref(), one)) {
+            return Ok(());
+        }
+        Err(denied("sequence", &found.name).into())
     }
 }
 
@@ -133,8 +163,13 @@ impl SessionContext for StatementHost<'_, '_> {
     fn current_schemas(&self, implicit: bool) -> Vec<String> {
         let view = self.view.borrow();
         let catalog = view.catalog();
-        let mut schemas: Vec<String> =
-            self.search_path().into_iter().filter(|name| catalog.schema_named(name).is_some()).collect();
+        let role = catalog.role_named(self.parts.role).map(|role| role.oid);
+        let is_searched = |name: &String| {
+            catalog
+                .schema_named(name)
+                .is_some_and(|schema| role.is_none_or(|role| catalog.may_use_schema(role, schema)))
+        };
+        let mut schemas: Vec<String> = self.search_path().into_iter().filter(is_searched).collect();
         if implicit && !schemas.iter().any(|name| name == "pg_catalog") {
             schemas.insert(0, "pg_catalog".into());
         }
@@ -162,12 +197,21 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64> {
+        if self.advances.get() != Some(sequence) {
+            self.check_sequence(sequence, &[Privileges::USAGE, Privileges::UPDATE])?;
+            self.advances.set(Some(sequence));
+        }
+        self.identity_next(sequence)
+    }
+
+    fn identity_next(&self, sequence: u32) -> EvalResult<i64> {
         let value = self.keep(self.view.borrow_mut().nextval(Oid(sequence)))?;
         self.parts.sequences.borrow_mut().note(sequence, value);
         Ok(value)
     }
 
     fn sequence_current(&self, sequence: u32) -> EvalResult<i64> {
+        self.check_sequence(sequence, &READ)?;
         let last = self.parts.sequences.borrow().last.get(&sequence).copied();
         last.ok_or_else(|| {
             let view = self.view.borrow();
@@ -179,10 +223,13 @@ impl SessionContext for StatementHost<'_, '_> {
 
     fn sequence_last(&self) -> EvalResult<i64> {
         let sequences = self.parts.sequences.borrow();
-        sequences.newest.and_then(|newest| sequences.last.get(&newest).copied()).ok_or_else(|| {
+        let newest = sequences.newest.and_then(|newest| sequences.last.get_key_value(&newest));
+        let Some((&sequence, &value)) = newest else {
             let message = "lastval is not yet defined in this session";
-            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into()
-        })
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+        };
+        self.check_sequence(sequence, &READ)?;
+        Ok(value)
     }
 
     fn sequence_state(&self, sequence: u32) -> EvalResult<(i64, bool)> {
@@ -191,6 +238,7 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn sequence_set(&self, sequence: u32, value: i64, called: bool) -> EvalResult<i64> {
+        self.check_sequence(sequence, &[Privileges::UPDATE])?;
         self.keep(self.view.borrow_mut().setval(Oid(sequence), value, called))?;
         if called {
             self.parts.sequences.borrow_mut().note(sequence, value);

@@ -8,15 +8,16 @@ use sqlparser::ast;
 use tenant::catalog::{Catalog, Privileges, Table};
 use types::{Datum, PgType, Row};
 
+use super::analytic::{Announce, Deliver};
 use super::counting::Outcome;
 use super::prepared::Planned;
-use super::reply::{CopyShape, Field, Format};
+use super::reply::{CopyShape, Format};
 use super::run::Ran;
 use super::transaction::Transaction;
 use super::{Home, Pause, Reply, Session};
-use crate::copy::{CopyColumn, CopyReader, CopyWriter};
+use crate::copy::{CopyColumn, CopyEncoder, CopyReader};
 use crate::exec::{self, Flow, RowSink};
-use crate::parse::{CopyDirection, CopySource, CopyStatement, CopyTextFormat, ParsedStatement};
+use crate::parse::{CopyDirection, CopyOptions, CopySource, CopyStatement, CopyTextFormat, ParsedStatement};
 use crate::plan::{self, IdentityValues};
 
 /// A `COPY … FROM STDIN` under way.
@@ -32,23 +33,19 @@ pub(super) struct CopyIn {
 
 /// Rows on their way out, in COPY's form.
 struct CopyRows<'a> {
-    writer: CopyWriter,
-    context: std::sync::Arc<types::FormatContext>,
+    encoder: CopyEncoder,
+    context: Arc<types::FormatContext>,
     buffer: Vec<u8>,
     out: &'a mut dyn Reply,
 }
 
 impl RowSink for CopyRows<'_> {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
-        self.writer.row(row, &self.context, &mut self.buffer);
-        self.out.copy_data(&self.buffer);
+        self.encoder.row(row, &self.context, &mut self.buffer);
+        self.out.encoded_rows(&self.buffer);
         self.buffer.clear();
         Ok(Flow::More)
     }
-}
-
-fn column_of(field: &Field) -> CopyColumn {
-    CopyColumn { name: field.name.clone(), ty: field.ty, modifier: field.modifier }
 }
 
 impl Session {
@@ -76,45 +73,51 @@ impl Session {
         };
         let parsed = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query))));
         let planned = self.planned(home, &parsed, &[], None)?.expect("a query is planned");
-        // An analytical source is gathered first; a point plan streams.
-        let analytic = matches!(planned.bound.kind, plan::PlanKind::Analytic { .. });
-        let gathered = if analytic { Some(self.keep_rows(home, &planned, &[])?) } else { None };
         self.check_access(home, &planned)?;
-        let fields = match &gathered {
-            Some((fields, _, _)) => fields.clone(),
-            None => planned.fields.clone().unwrap_or_default(),
+        let is_point = matches!(planned.bound.kind, plan::PlanKind::Point(_));
+        let copied = if is_point && !self.analytic.is_streaming() {
+            self.copy_by_point_plan(home, &planned, &statement.options, out)?
+        } else {
+            None
         };
-        let columns: Vec<CopyColumn> = fields.iter().map(column_of).collect();
-        let writer = CopyWriter::new(columns, &statement.options)?;
-        out.copy_out(shape(statement, fields.len()));
-        let mut buffer = Vec::new();
-        writer.begin(&mut buffer);
-        // A binary header goes out with the first row, as PostgreSQL's does: drivers expect a row in each message.
-        if !buffer.is_empty() && statement.options.format != CopyTextFormat::Binary {
-            out.copy_data(&buffer);
-            buffer.clear();
-        }
-        let context = self.format_for(home);
-        let mut sink = CopyRows { writer, context, buffer, out };
-        let count = match gathered {
-            Some((_, rows, _)) => {
-                for row in &rows {
-                    sink.row(row)?;
-                }
-                rows.len() as u64
-            }
+        let count = match copied {
+            Some(count) => count,
             None => {
-                let done = self.run_point(home, &planned, &[], &mut sink, exec::ExecLimits::default())?;
-                done.map_or(0, |done| done.rows)
+                let announce = Announce::Copy(format_of(&statement.options));
+                let deliver = Deliver::Copy(statement.options.clone());
+                self.stream_analytic(home, &planned, &[], deliver, announce)?
             }
         };
-        let CopyRows { writer, mut buffer, out, .. } = sink;
-        writer.end(&mut buffer);
-        if !buffer.is_empty() {
-            out.copy_data(&buffer);
-        }
         out.copy_done();
         Ok(Ran::Tag(format_compact!("COPY {count}")))
+    }
+
+    /// `None` where it turned out to be one for the analytical path; then nothing was written.
+    fn copy_by_point_plan(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        options: &CopyOptions,
+        out: &mut dyn Reply,
+    ) -> Result<Option<u64>, Pause> {
+        let mark = out.mark();
+        let fields = planned.fields.as_deref().unwrap_or_default();
+        let mut buffer = Vec::new();
+        let encoder = CopyEncoder::begin(fields, options, &mut buffer)?;
+        Announce::Copy(format_of(options)).tell(fields, out);
+        out.encoded_rows(&buffer);
+        buffer.clear();
+        let context = self.format_for(home);
+        let mut sink = CopyRows { encoder, context, buffer, out };
+        let done = self.run_point(home, planned, &[], &mut sink, self.limits_of_point_path(planned))?;
+        let CopyRows { encoder, mut buffer, out, .. } = sink;
+        let Some(done) = done else {
+            out.rewind(mark);
+            return Ok(None);
+        };
+        encoder.end(&mut buffer);
+        out.encoded_rows(&buffer);
+        Ok(Some(done.rows))
     }
 
     fn copy_from_client(
@@ -147,7 +150,7 @@ impl Session {
                 .map_err(SqlError::without_location)?,
         );
         let reader = CopyReader::new(name, copied, statement.options.clone())?;
-        out.copy_in(shape(statement, count));
+        out.copy_in(CopyShape::new(format_of(&statement.options), count));
         self.copy_in = Some(CopyIn { reader, insert, rows: 0, waiting: None, finished: false });
         Ok(Ran::CopyIn)
     }
@@ -309,12 +312,8 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn shape(statement: &CopyStatement, columns: usize) -> CopyShape {
-    let binary = statement.options.format == CopyTextFormat::Binary;
-    CopyShape {
-        format: if binary { Format::Binary } else { Format::Text },
-        columns: u16::try_from(columns).expect("columns fit the protocol"),
-    }
+fn format_of(options: &CopyOptions) -> Format {
+    if options.format == CopyTextFormat::Binary { Format::Binary } else { Format::Text }
 }
 
 /// Positions of the columns copied: those named, or all.

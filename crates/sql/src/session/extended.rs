@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use compact_str::CompactString;
 use tenant::catalog::Catalog;
 use types::PgType;
 
@@ -267,7 +268,7 @@ impl Session {
         if portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
             self.count_prepared(&portal.sql);
         }
-        let outcome = self.execute_portal(home, &mut portal, rows_max, out);
+        let outcome = self.execute_portal(home, name, &mut portal, rows_max, out);
         if matches!(&outcome, Err(Pause::Error(_))) {
             self.count_end(Outcome::Failed);
         }
@@ -286,6 +287,7 @@ impl Session {
     fn execute_portal(
         &mut self,
         home: &mut Home<'_>,
+        name: &str,
         portal: &mut Portal,
         rows_max: Option<u32>,
         out: &mut dyn Reply,
@@ -295,8 +297,10 @@ impl Session {
             return Ok(Executed::Complete);
         };
         if matches!(portal.rows, PortalRows::Done) {
-            let message = "portal cannot be run anymore";
-            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).into());
+            let tag = self.tag_at_end(name, portal).map_err(Pause::from);
+            out.command_complete(&self.failing(home, tag)?);
+            self.count_end(Outcome::Part);
+            return Ok(Executed::Complete);
         }
         // A plan bound before the catalog changed is bound again; the parameters keep their types.
         if let Some(known) = &portal.plan
@@ -308,10 +312,10 @@ impl Session {
             let renewed = renewed.map_err(Pause::from);
             portal.plan = self.failing(home, renewed)?;
         }
-        if rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)) {
-            if portal.running_plan().is_some() {
-                return self.execute_in_parts(home, portal, &statement, rows_max, out);
-            }
+        if (rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)))
+            && portal.running_plan().is_some_and(|plan| plan.yields_rows())
+        {
+            return self.execute_in_parts(home, portal, &statement, rows_max, out);
         }
         let run = Run {
             statement: &statement,
@@ -330,6 +334,23 @@ impl Session {
         }
         portal.rows = PortalRows::Done;
         Ok(executed)
+    }
+
+    /// The command tag of an Execute of a portal that has run to its end: it yields no more rows, as often as it is asked.
+    ///
+    /// # Errors
+    /// 25P02 in a failed block; 55000 of a statement that yields no rows.
+    fn tag_at_end(&self, name: &str, portal: &Portal) -> SqlResult<CompactString> {
+        if matches!(self.transaction, Transaction::Failed(_)) {
+            return Err(failed_block());
+        }
+        match portal.running_plan() {
+            Some(plan) if plan.yields_rows() => Ok(plan.bound.command.tag(0)),
+            _ => {
+                let message = format!("portal \"{name}\" cannot be run");
+                Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+            }
+        }
     }
 
     /// Runs a portal to its end in memory the first time, and gives out the next part of it each time.

@@ -18,6 +18,7 @@ mod host;
 #[cfg(test)]
 mod message_tests;
 mod names;
+mod notice;
 mod planning;
 mod portals;
 mod prepared;
@@ -49,7 +50,8 @@ use rustc_hash::FxHashMap;
 use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
-pub use crate::parse::{HostStatement, OptionChange};
+pub use crate::copy::CopyEncoder;
+pub use crate::parse::{CopyOptions, HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
     AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
@@ -57,6 +59,7 @@ pub use host::{
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
+pub(crate) use reply::message;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use setting::SERVER_VERSION;
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
@@ -88,6 +91,8 @@ pub enum Pause {
     Analytic(Box<AnalyticRequest>),
     /// `pg_sleep`: await this long.
     Sleep(Nanos),
+    /// The tenant is over a limit of its own: await this long.
+    OwnCap(Nanos),
     /// Run this for the session at the server (tenants' administration), then give its outcome to
     /// [`Session::host_done`].
     Host(HostStatement),
@@ -109,6 +114,7 @@ impl std::fmt::Debug for Pause {
             Pause::Memory(wait) => f.debug_tuple("Memory").field(wait).finish(),
             Pause::Analytic(request) => f.debug_tuple("Analytic").field(request).finish(),
             Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),
+            Pause::OwnCap(time) => f.debug_tuple("OwnCap").field(time).finish(),
             Pause::Host(statement) => f.debug_tuple("Host").field(statement).finish(),
             Pause::Yield => f.write_str("Yield"),
             Pause::Slice(end) => f.debug_tuple("Slice").field(end).finish(),
@@ -282,6 +288,11 @@ impl Session {
     /// The settings a client is told at start-up (`server_version`, `TimeZone`, …) in order.
     pub fn parameter_statuses(&self) -> Vec<(&'static str, String)> {
         self.settings.borrow().reported()
+    }
+
+    /// Whether the open transaction has parts of a long statement in the log.
+    pub fn has_branch(&self) -> bool {
+        self.transaction.peek().is_some_and(|open| open.txn.has_branch())
     }
 
     /// `I` idle, `T` in a transaction, `E` in a failed one.

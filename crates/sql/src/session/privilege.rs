@@ -46,6 +46,12 @@ impl Session {
         }
         let catalog = self.catalog(home);
         for access in &planned.bound.accesses {
+            // What stands in a view was named by who made it.
+            if access.as_role.is_none()
+                && let Some(relation) = catalog.relation(access.relation)
+            {
+                self.check_usage(&catalog, relation.schema())?;
+            }
             let role = access.as_role.unwrap_or(self.role);
             if !self.may(&catalog, role, access.relation, access.privileges) {
                 let relation = catalog.relation(access.relation);
@@ -72,17 +78,27 @@ impl Session {
         }
     }
 
-    /// 42501 unless the role has the privileges on a relation.
+    /// 42501 unless the role may name what is in a schema. Of a name without a schema it always may: the search path has no other.
+    pub(super) fn check_usage(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
+        let Some(found) = catalog.schema(schema) else { return Ok(()) };
+        let may = self.start.administrator || catalog.may_use_schema(self.role, found);
+        if may { Ok(()) } else { Err(denied("schema", &found.name)) }
+    }
+
+    /// 42501 unless the role has the privileges on a relation, and may name it.
     pub(crate) fn check_privilege(
         &self,
         catalog: &Catalog,
         relation: Oid,
         privileges: Privileges,
     ) -> SqlResult<()> {
+        let found = catalog.relation(relation);
+        if let Some(found) = found {
+            self.check_usage(catalog, found.schema())?;
+        }
         if self.may(catalog, self.role, relation, privileges) {
             return Ok(());
         }
-        let found = catalog.relation(relation);
         Err(denied(found.map_or("relation", Relation::kind), found.map_or("", Relation::name)))
     }
 
@@ -119,13 +135,29 @@ impl Session {
         home: &mut Home<'_>,
         statement: &GrantStatement,
     ) -> Result<String, Pause> {
-        let (grant, privileges, target, grantees, grant_option) = match statement {
+        let (grant, privileges, target, grantees, grant_option, granted_by) = match statement {
             GrantStatement::Membership(membership) => return self.role_statement(home, membership),
-            GrantStatement::Privileges { grant, privileges, target, grantees, grant_option, cascade: _ } => {
-                (*grant, privileges, target, grantees, *grant_option)
-            }
+            // CASCADE has nothing to do: nothing depends on a privilege that nobody can pass on.
+            GrantStatement::Privileges {
+                grant,
+                privileges,
+                target,
+                grantees,
+                grant_option,
+                granted_by,
+                cascade: _,
+            } => (*grant, privileges, target, grantees, *grant_option, granted_by),
         };
+        if grant && grant_option {
+            return Err(SqlError::unsupported("WITH GRANT OPTION")
+                .with_hint("An object's owner and the members of that role grant privileges on it.")
+                .into());
+        }
         let catalog = self.catalog(home);
+        if self.grantor(&catalog, granted_by.as_deref())? != self.role {
+            let message = "grantor must be current user";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
         let grantees = grantee_oids(&catalog, grantees, &self.role_name)?;
         for (object, kind, name, all) in self.targets(&catalog, target)? {
             let wanted = named_privileges(privileges, all, kind)?;

@@ -104,6 +104,12 @@ pub struct CopyShape {
     pub columns: u16,
 }
 
+impl CopyShape {
+    pub(super) fn new(format: Format, columns: usize) -> CopyShape {
+        CopyShape { format, columns: u16::try_from(columns).expect("columns fit the protocol") }
+    }
+}
+
 /// The client's side of a session. Calls append to a buffer and never block.
 pub trait Reply {
     fn row_description(&mut self, fields: &[Field], formats: &Formats);
@@ -115,7 +121,7 @@ pub trait Reply {
     /// Opens a row of `columns` values; write them with [`write_value`], then call [`Reply::end_row`].
     fn begin_row(&mut self, columns: usize) -> &mut Vec<u8>;
     fn end_row(&mut self);
-    /// Rows already encoded by [`encode_row`], as an analytical thread sends them.
+    /// Rows already encoded by [`encode_row`] or a [`super::CopyEncoder`].
     fn encoded_rows(&mut self, rows: &[u8]);
     fn command_complete(&mut self, tag: &str);
     fn empty_query(&mut self);
@@ -124,7 +130,6 @@ pub trait Reply {
     fn parameter_status(&mut self, name: &str, value: &str);
     fn copy_in(&mut self, shape: CopyShape);
     fn copy_out(&mut self, shape: CopyShape);
-    fn copy_data(&mut self, data: &[u8]);
     fn copy_done(&mut self);
     /// A point to return to with [`Reply::rewind`].
     fn mark(&self) -> usize;
@@ -159,12 +164,19 @@ pub fn encode_row(
     out: &mut Vec<u8>,
 ) {
     assert_eq!(row.len(), fields.len(), "a row has the columns that were described");
+    message(b'D', out, |out| {
+        out.extend_from_slice(&u16::try_from(row.len()).expect("columns fit the protocol").to_be_bytes());
+        for (i, (value, field)) in row.iter().zip(fields).enumerate() {
+            write_value(value, field.ty, formats.of(i), context, out);
+        }
+    });
+}
+
+/// Appends a message of the type `kind` with what `write` appends.
+pub(crate) fn message(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
-    out.extend_from_slice(b"D\0\0\0\0");
-    out.extend_from_slice(&u16::try_from(row.len()).expect("columns fit the protocol").to_be_bytes());
-    for (i, (value, field)) in row.iter().zip(fields).enumerate() {
-        write_value(value, field.ty, formats.of(i), context, out);
-    }
+    out.extend_from_slice(&[kind, 0, 0, 0, 0]);
+    write(out);
     let len = i32::try_from(out.len() - at - 1).expect("a row is shorter than ROW_LEN_MAX");
     out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
 }

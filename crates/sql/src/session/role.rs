@@ -2,7 +2,7 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::Tenant;
-use tenant::catalog::{Membership, OWNER_ROLE, Role, RoleAttributes};
+use tenant::catalog::{Catalog, Membership, OWNER_ROLE, Role, RoleAttributes};
 
 use super::{Home, Pause, Session, SessionStart};
 use crate::parse::{RoleOption, RoleStatement};
@@ -96,7 +96,7 @@ impl Session {
         Ok(())
     }
 
-    fn become_role(&mut self, catalog: &tenant::catalog::Catalog, role: Oid) {
+    fn become_role(&mut self, catalog: &Catalog, role: Oid) {
         self.role = role;
         if let Some(found) = catalog.role(role) {
             self.role_name = found.name.to_string();
@@ -115,7 +115,7 @@ impl Session {
         let catalog = self.catalog(home);
         match statement {
             RoleStatement::Create { name, options, if_not_exists } => {
-                self.need_create_role(&catalog, "create role")?;
+                self.check_create(&catalog, options)?;
                 if *if_not_exists && catalog.role_named(name).is_some() {
                     return Ok("CREATE ROLE".into());
                 }
@@ -133,8 +133,8 @@ impl Session {
                 let grantor = self.role;
                 self.ddl(home, |ddl| {
                     let oid = ddl.create_role(role)?;
-                    for member in members {
-                        ddl.grant_membership(member, Membership { role: oid, grantor, admin_option: false })?;
+                    for (member, admin_option) in members {
+                        ddl.grant_membership(member, Membership { role: oid, grantor, admin_option })?;
                     }
                     Ok(())
                 })?;
@@ -142,27 +142,31 @@ impl Session {
             }
             RoleStatement::Alter { name, options } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
-                let own_password =
-                    role.oid == self.role && options.iter().all(|o| matches!(o, RoleOption::Password(_)));
-                if !own_password {
-                    self.need_create_role(&catalog, "alter role")?;
-                }
+                self.check_alter(&catalog, &role, options)?;
                 self.apply_options(&catalog, &mut role, options)?;
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
             RoleStatement::Rename { name, to } => {
-                self.need_create_role(&catalog, "rename role")?;
                 let mut role = (**catalog.resolve_role(name)?).clone();
+                // A session goes by its role's name.
+                for (own, what) in [(self.session_role, "session"), (self.role, "current")] {
+                    if role.oid == own {
+                        let message = format!("{what} user cannot be renamed");
+                        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+                    }
+                }
+                if role.attributes.superuser {
+                    self.need_superuser(&catalog, "must be superuser to rename superusers")?;
+                }
+                self.need_create_role(&catalog, "permission denied to rename role")?;
                 role.name = to.as_str().into();
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
             RoleStatement::Set { name, setting, value } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
-                if role.oid != self.role {
-                    self.need_create_role(&catalog, "alter role")?;
-                }
+                self.check_set(&catalog, &role)?;
                 // Refuses what no session could start with.
                 if let Some(value) = value {
                     super::Settings::new().set_initial(setting, value)?;
@@ -174,8 +178,15 @@ impl Session {
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok("ALTER ROLE".into())
             }
+            RoleStatement::ResetAll { name } => {
+                let mut role = (**catalog.resolve_role(name)?).clone();
+                self.check_set(&catalog, &role)?;
+                role.settings.clear();
+                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
+                Ok("ALTER ROLE".into())
+            }
             RoleStatement::Drop { names, if_exists } => {
-                self.need_create_role(&catalog, "drop role")?;
+                self.need_create_role(&catalog, "permission denied to drop role")?;
                 for name in names {
                     let Some(role) = catalog.role_named(name) else {
                         if *if_exists {
@@ -183,45 +194,55 @@ impl Session {
                         }
                         return Err(catalog.resolve_role(name).map(|_| ()).unwrap_err().into());
                     };
-                    if role.oid == self.session_role || role.oid == self.role {
-                        let message = "current user cannot be dropped";
-                        return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
+                    for (own, what) in [(self.role, "current"), (self.session_role, "session")] {
+                        if role.oid == own {
+                            let message = format!("{what} user cannot be dropped");
+                            return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
+                        }
+                    }
+                    if role.attributes.superuser {
+                        self.need_superuser(&catalog, "must be superuser to drop superusers")?;
                     }
                     let oid = role.oid;
                     self.ddl(home, |ddl| ddl.drop_role(oid).map_err(Into::into))?;
                 }
                 Ok("DROP ROLE".into())
             }
-            RoleStatement::GrantMembership { roles, members, admin_option } => {
-                self.need_create_role(&catalog, "grant role")?;
-                let grantor = self.role;
+            RoleStatement::GrantMembership { roles, members, admin_option, granted_by } => {
+                let grantor = self.grantor(&catalog, granted_by.as_deref())?;
                 for role in roles {
-                    let role = catalog.resolve_role(role)?.oid;
+                    let role = catalog.resolve_role(role)?;
+                    self.check_administers(&catalog, role)?;
+                    if grantor != self.role {
+                        self.need_superuser(&catalog, "must be superuser to set grantor")?;
+                    }
                     for member in members {
                         let member = catalog.resolve_role(member)?;
-                        if catalog.roles_of(role, false).contains(&member.oid) {
-                            let message = format!(
-                                "role \"{}\" is a member of role \"{}\"",
-                                catalog.role(role).map_or("", |r| &r.name),
-                                member.name
-                            );
+                        if catalog.roles_of(role.oid, false).contains(&member.oid) {
+                            let message =
+                                format!("role \"{}\" is a member of role \"{}\"", role.name, member.name);
                             return Err(SqlError::new(SqlState(*b"0LP01"), message).into());
                         }
-                        let (member, admin_option) = (member.oid, *admin_option);
-                        self.ddl(home, |ddl| {
-                            let membership = Membership { role, grantor, admin_option };
-                            ddl.grant_membership(member, membership).map_err(Into::into)
-                        })?;
+                        let known = member.member_of.iter().find(|known| known.role == role.oid);
+                        if known.is_some_and(|known| known.admin_option || !*admin_option) {
+                            // It has as much already.
+                            continue;
+                        }
+                        let membership = Membership { role: role.oid, grantor, admin_option: *admin_option };
+                        let member = member.oid;
+                        self.ddl(home, |ddl| ddl.grant_membership(member, membership).map_err(Into::into))?;
                     }
                 }
                 Ok("GRANT ROLE".into())
             }
-            RoleStatement::RevokeMembership { roles, members, only_admin_option } => {
-                self.need_create_role(&catalog, "revoke role")?;
+            RoleStatement::RevokeMembership { roles, members, only_admin_option, granted_by } => {
+                // A membership is one, whoever granted it: as in PostgreSQL 15 the clause must only name a role.
+                self.grantor(&catalog, granted_by.as_deref())?;
                 for role in roles {
-                    let role = catalog.resolve_role(role)?.oid;
+                    let role = catalog.resolve_role(role)?;
+                    self.check_administers(&catalog, role)?;
                     for member in members {
-                        let member = catalog.resolve_role(member)?.oid;
+                        let (role, member) = (role.oid, catalog.resolve_role(member)?.oid);
                         let only = *only_admin_option;
                         self.ddl(home, |ddl| Ok(ddl.revoke_membership(member, role, only)?))?;
                     }
@@ -231,40 +252,128 @@ impl Session {
         }
     }
 
-    fn need_create_role(&self, catalog: &tenant::catalog::Catalog, what: &str) -> SqlResult<()> {
-        let attributes = catalog.role(self.role).map(|role| role.attributes).unwrap_or_default();
-        if self.start.administrator || attributes.superuser || attributes.create_role {
-            return Ok(());
-        }
-        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied to {what}")))
+    /// Whether the role may do everything, to other superusers too.
+    fn is_superuser(&self, catalog: &Catalog) -> bool {
+        self.start.administrator || catalog.role(self.role).is_some_and(|role| role.attributes.superuser)
     }
 
-    /// Applies options to a role; the roles that become members of it.
+    /// 42501 with `message` for others than superusers.
+    fn need_superuser(&self, catalog: &Catalog, message: &str) -> SqlResult<()> {
+        if self.is_superuser(catalog) { Ok(()) } else { Err(refused(message)) }
+    }
+
+    fn has_create_role(&self, catalog: &Catalog) -> bool {
+        self.is_superuser(catalog) || catalog.role(self.role).is_some_and(|role| role.attributes.create_role)
+    }
+
+    /// 42501 with `message` for roles without CREATEROLE.
+    fn need_create_role(&self, catalog: &Catalog, message: &str) -> SqlResult<()> {
+        if self.has_create_role(catalog) { Ok(()) } else { Err(refused(message)) }
+    }
+
+    /// 42501 unless the role may make one with these options.
+    fn check_create(&self, catalog: &Catalog, options: &[RoleOption]) -> SqlResult<()> {
+        for (option, message) in [
+            (RoleOption::Superuser(true), "must be superuser to create superusers"),
+            (RoleOption::Replication(true), "must be superuser to create replication users"),
+            (RoleOption::BypassRls(true), "must be superuser to create bypassrls users"),
+        ] {
+            if options.contains(&option) {
+                return self.need_superuser(catalog, message);
+            }
+        }
+        self.need_create_role(catalog, "permission denied to create role")
+    }
+
+    /// 42501 unless the role may give that one these options. Everybody may change its own password, but for PostgreSQL's roles for
+    /// replication.
+    fn check_alter(&self, catalog: &Catalog, role: &Role, options: &[RoleOption]) -> SqlResult<()> {
+        use RoleOption::{BypassRls, Password, Replication, Superuser};
+        if self.is_superuser(catalog) {
+            return Ok(());
+        }
+        let attributes = role.attributes;
+        if attributes.superuser || options.iter().any(|option| matches!(option, Superuser(_))) {
+            let message = "must be superuser to alter superuser roles or change superuser attribute";
+            return Err(refused(message));
+        }
+        if attributes.replication || options.iter().any(|option| matches!(option, Replication(_))) {
+            let message = "must be superuser to alter replication roles or change replication attribute";
+            return Err(refused(message));
+        }
+        if options.iter().any(|option| matches!(option, BypassRls(_))) {
+            return Err(refused("must be superuser to change bypassrls attribute"));
+        }
+        if role.oid == self.role && matches!(options, [Password(_)]) {
+            return Ok(());
+        }
+        self.need_create_role(catalog, "permission denied")
+    }
+
+    /// 42501 unless the role may change the settings that sessions of that one start with. Everybody may change its own.
+    fn check_set(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
+        if role.attributes.superuser {
+            return self.need_superuser(catalog, "must be superuser to alter superusers");
+        }
+        if role.oid == self.role {
+            return Ok(());
+        }
+        self.need_create_role(catalog, "permission denied")
+    }
+
+    /// 42501 unless the role may make others members of that one and end memberships in it.
+    fn check_administers(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
+        if role.attributes.superuser {
+            return self.need_superuser(catalog, "must be superuser to alter superusers");
+        }
+        let administers = |own: &Oid| {
+            let member_of = catalog.role(*own).map_or(&[][..], |own| &own.member_of);
+            member_of.iter().any(|membership| membership.role == role.oid && membership.admin_option)
+        };
+        if self.has_create_role(catalog) || catalog.roles_of(self.role, false).iter().any(administers) {
+            return Ok(());
+        }
+        Err(refused(format!("must have admin option on role \"{}\"", role.name)))
+    }
+
+    /// The role of GRANTED BY; the current one where nothing is said.
+    ///
+    /// # Errors
+    /// 42704.
+    pub(super) fn grantor(&self, catalog: &Catalog, named: Option<&str>) -> SqlResult<Oid> {
+        match named {
+            None | Some("current_user" | "current_role") => Ok(self.role),
+            Some("session_user") => Ok(self.session_role),
+            Some(name) => Ok(catalog.resolve_role(name)?.oid),
+        }
+    }
+
+    /// Applies options that the role may use; the roles that become members, and whether they may pass membership on.
     fn apply_options(
         &self,
-        catalog: &tenant::catalog::Catalog,
+        catalog: &Catalog,
         role: &mut Role,
         options: &[RoleOption],
-    ) -> SqlResult<Vec<Oid>> {
+    ) -> SqlResult<Vec<(Oid, bool)>> {
         let mut members = Vec::new();
-        let superuser =
-            self.start.administrator || catalog.role(self.role).is_some_and(|role| role.attributes.superuser);
         for option in options {
             match option {
-                RoleOption::Superuser(on) => {
-                    if *on && !superuser {
-                        let message = "must be superuser to create superusers";
-                        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-                    }
-                    role.attributes.superuser = *on;
-                }
+                RoleOption::Superuser(on) => role.attributes.superuser = *on,
                 RoleOption::CreateDb(on) => role.attributes.create_db = *on,
                 RoleOption::CreateRole(on) => role.attributes.create_role = *on,
                 RoleOption::Inherit(on) => role.attributes.inherit = *on,
                 RoleOption::Login(on) => role.attributes.login = *on,
                 RoleOption::Replication(on) => role.attributes.replication = *on,
                 RoleOption::BypassRls(on) => role.attributes.bypass_rls = *on,
-                RoleOption::ConnectionLimit(limit) => role.connection_limit = u32::try_from(*limit).ok(),
+                RoleOption::ConnectionLimit(-1) => role.connection_limit = None,
+                RoleOption::ConnectionLimit(limit) if *limit < -1 => {
+                    let message = format!("invalid connection limit: {limit}");
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                }
+                RoleOption::ConnectionLimit(_) => {
+                    return Err(SqlError::unsupported("CONNECTION LIMIT of a role")
+                        .with_hint("A tenant's option connections_max limits its sessions."));
+                }
                 RoleOption::Password(None) => role.scram_verifier = None,
                 RoleOption::Password(Some(password)) => {
                     role.scram_verifier = Some(self.start.host.password_verifier(password).into());
@@ -283,17 +392,31 @@ impl Session {
                 }
                 RoleOption::InRole(names) => {
                     for name in names {
-                        let of = catalog.resolve_role(name)?.oid;
-                        role.member_of.push(Membership { role: of, grantor: self.role, admin_option: false });
+                        let of = catalog.resolve_role(name)?;
+                        self.check_administers(catalog, of)?;
+                        let membership = Membership { role: of.oid, grantor: self.role, admin_option: false };
+                        role.member_of.push(membership);
                     }
                 }
                 RoleOption::Members(names) => {
                     for name in names {
-                        members.push(catalog.resolve_role(name)?.oid);
+                        members.push((catalog.resolve_role(name)?.oid, false));
+                    }
+                }
+                RoleOption::Admins(names) => {
+                    for name in names {
+                        members.push((catalog.resolve_role(name)?.oid, true));
                     }
                 }
             }
         }
+        // Who is named as both may pass it on: what is granted last counts.
+        members.sort_by_key(|(_, admin_option)| *admin_option);
         Ok(members)
     }
+}
+
+/// 42501 with PostgreSQL's words for it.
+fn refused(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
 use types::{Datum, PgType, Row};
 
-use super::analytic::{AnalyticState, Deliver};
+use super::analytic::{AnalyticState, Announce, Deliver};
 use super::context::{SessionParts, StatementHost, Stopped};
 use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
@@ -285,7 +285,7 @@ impl Session {
         self.check_access(home, planned)?;
         match &planned.bound.kind {
             // Already sent out, because it outgrew the point path.
-            PlanKind::Point(_) if self.analytic.is_streaming() => self.stream_analytic(home, planned, run),
+            PlanKind::Point(_) if self.analytic.is_streaming() => self.stream_rows(home, planned, run),
             PlanKind::Point(_) => {
                 let fields = planned.fields.as_deref().unwrap_or_default();
                 let mark = out.mark();
@@ -297,19 +297,23 @@ impl Session {
                     let done = self.run_in_slices(home, planned, run.parameters, &mut sink)?;
                     return Ok(Ran::Tag(planned.bound.command.tag(done.rows)));
                 }
-                let may_leave = planned.query.is_some() && self.start.host.has_analytic_path();
-                let rows_examined_max = may_leave.then_some(ROWS_EXAMINED_MAX);
-                let limits = ExecLimits { rows_examined_max, ..ExecLimits::default() };
+                let limits = self.limits_of_point_path(planned);
                 match self.run_point(home, planned, run.parameters, &mut sink, limits)? {
                     Some(done) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
                     None => {
                         out.rewind(mark);
-                        self.stream_analytic(home, planned, run)
+                        self.stream_rows(home, planned, run)
                     }
                 }
             }
-            PlanKind::Analytic { .. } => self.stream_analytic(home, planned, run),
+            PlanKind::Analytic { .. } => self.stream_rows(home, planned, run),
         }
+    }
+
+    /// How many rows a plan may look at here: one that may go to the analytical path does so beyond them.
+    pub(super) fn limits_of_point_path(&self, planned: &Planned) -> ExecLimits<'static> {
+        let may_leave = planned.query.is_some() && self.start.host.has_analytic_path();
+        ExecLimits { rows_examined_max: may_leave.then_some(ROWS_EXAMINED_MAX), ..ExecLimits::default() }
     }
 
     /// The form of values now.
@@ -413,21 +417,33 @@ impl Session {
         Err(pause)
     }
 
-    /// Sends a query to the analytical path, its rows straight to the client; ends once they have gone.
-    fn stream_analytic(
+    fn stream_rows(
         &mut self,
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         run: &Run<'_>,
     ) -> Result<Ran, Pause> {
+        let announce = if run.describe { Announce::Rows(run.formats.clone()) } else { Announce::Nothing };
+        let deliver = Deliver::Client(run.formats.clone());
+        let rows = self.stream_analytic(home, planned, run.parameters, deliver, announce)?;
+        Ok(Ran::Tag(Command::Select.tag(rows)))
+    }
+
+    /// Sends a query to the analytical path, its rows straight to the client; ends once they have gone, with how many there were.
+    pub(super) fn stream_analytic(
+        &mut self,
+        home: &mut Home<'_>,
+        planned: &Arc<Planned>,
+        parameters: &[Datum],
+        deliver: Deliver,
+        announce: Announce,
+    ) -> Result<u64, Pause> {
         match std::mem::take(&mut self.analytic) {
-            AnalyticState::Streamed { rows } => Ok(Ran::Tag(Command::Select.tag(rows))),
+            AnalyticState::Streamed { rows } => Ok(rows),
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
-                let deliver = Deliver::Client(run.formats.clone());
-                let request = self.analytic_request(home, planned, run.parameters.to_vec(), deliver)?;
-                self.analytic =
-                    AnalyticState::Streaming { describe: run.describe.then(|| run.formats.clone()), rows: 0 };
+                let request = self.analytic_request(home, planned, parameters.to_vec(), deliver)?;
+                self.analytic = AnalyticState::Streaming { announce, rows: 0 };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }

@@ -55,7 +55,7 @@ const fn read_only(mut definition: Definition) -> Definition {
 const ISOLATION: Kind =
     Kind::OneOf(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
 const MESSAGE_LEVELS: Kind = Kind::OneOf(&[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "info", "notice", "warning", "error",
 ]);
 
 /// The PostgreSQL release whose behaviour we take as the measure.

@@ -151,7 +151,7 @@ impl Session {
             return Ok(());
         }
         home.tenant.keep_locks(&mut open.txn);
-        Err(Pause::Sleep(wait))
+        Err(Pause::OwnCap(wait))
     }
 
     /// Commits the open transaction and ends it; on an error it has been rolled back.
@@ -284,10 +284,8 @@ impl Session {
             }
             block => {
                 self.transaction = block;
-                out.notice(&warning(
-                    SqlState::ACTIVE_SQL_TRANSACTION,
-                    "there is already a transaction in progress",
-                ));
+                let message = "there is already a transaction in progress";
+                self.notice(&warning(SqlState::ACTIVE_SQL_TRANSACTION, message), out);
             }
         }
         Ok(())
@@ -312,7 +310,8 @@ impl Session {
                 let message = format!("{word} AND CHAIN can only be used in transaction blocks");
                 return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
             }
-            out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"));
+            let message = "there is no transaction in progress";
+            self.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message), out);
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
             self.before_commit(home)?;
@@ -380,7 +379,7 @@ impl Session {
         }
         let Transaction::Block(open) = &mut self.transaction else {
             let message = "SET TRANSACTION can only be used in transaction blocks";
-            out.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
+            self.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message), out);
             return Ok(());
         };
         let current = open.txn.isolation();

@@ -110,7 +110,9 @@ impl Session {
             None => Err(Pause::Host(statement.clone())),
             Some(Err(error)) => Err(error.into()),
             Some(Ok(HostOutcome::Done { tag, notices })) => {
-                notices.iter().for_each(|notice| out.notice(notice));
+                for notice in &notices {
+                    self.notice(notice, out);
+                }
                 Ok(Ran::Tag(tag.into()))
             }
             Some(Ok(HostOutcome::CopyIn(tag))) => {
@@ -193,7 +195,10 @@ impl Session {
         for parts in tables {
             let (schema, name) = super::privilege::split_name(parts)?;
             let oid = match names.catalog.resolve_relation(schema, name, &names.path)? {
-                Relation::Table(table) => table.oid,
+                Relation::Table(table) => {
+                    self.check_usage(&names.catalog, table.schema)?;
+                    table.oid
+                }
                 Relation::View(_) => return Err(SqlError::unsupported("LOCK TABLE on a view").into()),
                 Relation::Index(..) | Relation::Sequence(_) => {
                     let message = format!("\"{name}\" is not a table or view");

@@ -142,7 +142,6 @@ fn create_table(database: &mut Database, create: &ast::CreateTable) -> SqlResult
             other => panic!("{other} in CREATE TABLE"),
         }
     }
-    let catalog = database.catalog();
     with_ddl(database, |ddl| {
         for (name, _) in &sequences {
             ddl.create_sequence(sequence(name))?;
@@ -177,26 +176,31 @@ fn create_table(database: &mut Database, create: &ast::CreateTable) -> SqlResult
             ddl.add_check(table, name.clone(), text, named)?;
         }
         for (columns, key) in &references {
-            let parent = catalog.resolve_table(None, &key.foreign_table.to_string(), &[PUBLIC_SCHEMA])?;
+            let parent = key.foreign_table.to_string();
+            let parent = ddl.catalog().resolve_table(None, &parent, &[PUBLIC_SCHEMA])?.clone();
+            let referenced = key.referred_columns.iter();
+            let referenced = referenced.map(|c| parent.column(&fold_ident(c)).expect("a column").0);
             let action = |a: Option<ast::ReferentialAction>| match a {
                 Some(ast::ReferentialAction::Cascade) => ReferentialAction::Cascade,
                 Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
                 Some(ast::ReferentialAction::Restrict) => ReferentialAction::Restrict,
                 _ => ReferentialAction::NoAction,
             };
-            ddl.add_foreign_key(
-                table,
-                NewForeignKey {
-                    name: None,
-                    columns: columns.iter().map(position).collect(),
-                    referenced_table: parent.oid,
-                    referenced_columns: None,
-                    on_delete: action(key.on_delete),
-                    on_update: action(key.on_update),
-                    match_type: MatchType::Simple,
-                    validate: true,
-                },
-            )?;
+            let match_type = match key.match_kind {
+                Some(ast::ConstraintReferenceMatchKind::Full) => MatchType::Full,
+                _ => MatchType::Simple,
+            };
+            let new = NewForeignKey {
+                name: None,
+                columns: columns.iter().map(position).collect(),
+                referenced_table: parent.oid,
+                referenced_columns: (!key.referred_columns.is_empty()).then(|| referenced.collect()),
+                on_delete: action(key.on_delete),
+                on_update: action(key.on_update),
+                match_type,
+                validate: true,
+            };
+            ddl.add_foreign_key(table, new)?;
         }
         Ok(())
     })

@@ -108,3 +108,13 @@ fn changes_answer_as_postgresql() {
 fn errors_read_as_postgresql() {
     check("errors");
 }
+
+#[test]
+fn conflicts_are_decided_as_in_postgresql() {
+    check("conflict");
+}
+
+#[test]
+fn references_are_kept_as_in_postgresql() {
+    check("reference");
+}

@@ -141,6 +141,27 @@ fn read_only_transactions_change_nothing() {
         format!("{} {}", error.state(), error.message()),
         "25006 cannot execute ALTER TABLE in a read-only transaction"
     );
+    bench.run(&mut session, "rollback");
+    bench.run(&mut session, "create table t (a int); create sequence s");
+    bench.run(&mut session, "begin read only; select * from t");
+    for (statement, refused) in [
+        ("select nextval('s')", "nextval()"),
+        ("select setval('s', 7)", "setval()"),
+        ("select * from t for update", "SELECT FOR UPDATE"),
+        ("select * from t for no key update", "SELECT FOR NO KEY UPDATE"),
+        ("select * from t where a = 1 for share", "SELECT FOR SHARE"),
+        ("select * from t for key share", "SELECT FOR KEY SHARE"),
+        ("explain analyze select * from t for update", "SELECT FOR UPDATE"),
+    ] {
+        let error = bench.fail(&mut session, statement);
+        assert_eq!(
+            format!("{} {}", error.state(), error.message()),
+            format!("25006 cannot execute {refused} in a read-only transaction"),
+            "{statement}"
+        );
+        bench.run(&mut session, "rollback; begin read only");
+    }
+    bench.run(&mut session, "explain select * from t for update");
 }
 
 #[test]

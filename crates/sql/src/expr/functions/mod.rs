@@ -21,7 +21,7 @@ use types::{Datum, Numeric, PgType};
 use super::eval_context::{EvalError, EvalResult};
 use super::function::{ArgType, FunctionDef};
 
-pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS};
+pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, identity_value};
 
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
 

@@ -1,10 +1,11 @@
 //! Functions that ask the session: who, where, settings, sequences, advisory locks, other backends.
 
 use base::{SqlError, SqlState};
-use types::{Datum, ElementType};
+use types::{Datum, ElementType, TypeMod};
 
 use super::*;
 use crate::expr::eval_context::{AdvisoryKey, EvalCtx};
+use crate::expr::tree::{BoundExpr, ExprKind, FunctionRef};
 
 macro_rules! advisory {
     ($name:literal, $result:expr, $f:ident, $shared:literal, $transaction:literal, $wait:literal) => {
@@ -136,6 +137,19 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &{
     }
     out
 };
+
+/// `nextval` as an identity column calls it. In no table of names, since it asks for no privilege.
+static IDENTITY_NEXT: FunctionDef = FunctionDef::new("nextval", &[REGCLASS], INT8, |a, c| {
+    Ok(Datum::Int8(c.stmt.session.identity_next(oid(&a[0])?)?))
+})
+.volatile();
+
+/// The value of an identity column with this sequence.
+pub(crate) fn identity_value(sequence: u32) -> BoundExpr {
+    let args = vec![BoundExpr::constant(Datum::Oid(sequence), PgType::Regclass)];
+    let call = ExprKind::Call { function: FunctionRef(&IDENTITY_NEXT), args };
+    BoundExpr::new(PgType::Int8, TypeMod::NONE, call)
+}
 
 fn oid(d: &Datum) -> EvalResult<u32> {
     match d {

@@ -1,0 +1,323 @@
+//! What roles may do to each other, and what needs a privilege: sequences, schemas, membership.
+
+mod common;
+
+use common::{Server, connect, run, state, text};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+/// SQLSTATE and message of a statement that must fail.
+async fn refused(client: &Client, statement: &str) -> String {
+    match client.simple_query(statement).await {
+        Ok(_) => panic!("{statement} should have been refused"),
+        Err(error) => {
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}"));
+            format!("{} {}", error.code().code(), error.message())
+        }
+    }
+}
+
+async fn done(client: &Client, script: &str) {
+    client.batch_execute(script).await.unwrap_or_else(|error| panic!("{script}: {error:?}"));
+}
+
+#[test]
+fn who_makes_roles_cannot_become_a_superuser() {
+    let server = Server::with_acme();
+    run(async {
+        // The owner of a tenant, and the server's administrator.
+        for (superuser, database) in [("acme", "acme"), ("admin", "rowhouse")] {
+            let above = server.connect_as(superuser, database).await.expect("a superuser may enter");
+            done(&above, "CREATE ROLE clerk LOGIN CREATEROLE PASSWORD 'secret'; CREATE ROLE chief SUPERUSER")
+                .await;
+            done(&above, "CREATE ROLE staff; CREATE ROLE copier REPLICATION").await;
+            let clerk = server.connect_as("clerk", database).await.expect("a role may enter");
+            let alter = "must be superuser to alter superuser roles or change superuser attribute";
+            let others = "must be superuser to alter superusers";
+            let replication = "must be superuser to alter replication roles or change replication attribute";
+            for (statement, message) in [
+                ("ALTER ROLE $ PASSWORD 'mine'", alter),
+                ("ALTER ROLE $ NOLOGIN", alter),
+                ("ALTER ROLE $ NOSUPERUSER", alter),
+                ("ALTER ROLE chief LOGIN PASSWORD 'mine'", alter),
+                ("ALTER ROLE clerk SUPERUSER", alter),
+                ("ALTER ROLE clerk REPLICATION", replication),
+                ("ALTER ROLE copier PASSWORD 'mine'", replication),
+                ("ALTER ROLE clerk BYPASSRLS", "must be superuser to change bypassrls attribute"),
+                ("ALTER ROLE $ SET search_path = 'mine'", others),
+                ("ALTER ROLE $ RESET search_path", others),
+                ("ALTER ROLE $ RESET ALL", others),
+                ("ALTER ROLE $ RENAME TO gone", "must be superuser to rename superusers"),
+                ("ALTER ROLE chief RENAME TO gone", "must be superuser to rename superusers"),
+                ("DROP ROLE $", "must be superuser to drop superusers"),
+                ("DROP ROLE chief", "must be superuser to drop superusers"),
+                ("GRANT $ TO clerk", others),
+                ("GRANT staff, $ TO clerk", others),
+                ("REVOKE $ FROM clerk", others),
+                ("ALTER GROUP $ ADD USER clerk", others),
+                ("CREATE ROLE more IN ROLE chief", others),
+                ("CREATE ROLE more SUPERUSER", "must be superuser to create superusers"),
+                ("CREATE ROLE more REPLICATION", "must be superuser to create replication users"),
+                ("CREATE ROLE more BYPASSRLS", "must be superuser to create bypassrls users"),
+                ("GRANT staff TO clerk GRANTED BY $", "must be superuser to set grantor"),
+                ("SET ROLE $", "permission denied to set role \"$\""),
+            ] {
+                let (statement, message) =
+                    (statement.replace('$', superuser), message.replace('$', superuser));
+                assert_eq!(refused(&clerk, &statement).await, format!("42501 {message}"), "{statement}");
+            }
+            // Membership goes by GRANT.
+            assert!(
+                refused(&clerk, &format!("ALTER ROLE clerk IN ROLE {superuser}")).await.starts_with("42601")
+            );
+            // Its own work it can do.
+            done(
+                &clerk,
+                "CREATE ROLE teller LOGIN PASSWORD 'secret' IN ROLE staff; ALTER ROLE teller CREATEDB NOLOGIN;
+                 ALTER ROLE teller RENAME TO cashier; REVOKE staff FROM cashier; GRANT staff TO clerk;
+                 DROP ROLE cashier",
+            )
+            .await;
+            assert_eq!(text(&above, "SELECT count(*) FROM pg_roles WHERE rolsuper").await, "2");
+            let still = server.connect_as(superuser, database).await;
+            assert!(still.is_ok(), "its password is what it was");
+            done(&above, "DROP ROLE chief; DROP ROLE copier").await;
+        }
+    });
+}
+
+#[test]
+fn a_role_changes_its_own_password_and_settings_and_no_more() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(&owner, "CREATE ROLE clerk LOGIN PASSWORD 'secret'; CREATE ROLE other").await;
+        let clerk = server.connect_as("clerk", "acme").await.expect("a role may enter");
+        done(&clerk, "ALTER ROLE clerk PASSWORD 'new'; ALTER ROLE clerk SET application_name = 'till'").await;
+        assert_eq!(state(server.connect_as("clerk", "acme").await), SqlState::INVALID_PASSWORD);
+        let url = server.url("clerk", "acme").replace(":secret@", ":new@");
+        let again = connect(&url).await.expect("the new password is in force");
+        assert_eq!(text(&again, "SHOW application_name").await, "till");
+        for (statement, message) in [
+            ("ALTER ROLE clerk CREATEROLE", "permission denied"),
+            ("ALTER ROLE clerk PASSWORD 'x' VALID UNTIL 'infinity'", "permission denied"),
+            ("ALTER ROLE other PASSWORD 'x'", "permission denied"),
+            ("ALTER ROLE other SET application_name = 'x'", "permission denied"),
+            ("ALTER ROLE other RESET ALL", "permission denied"),
+            ("ALTER ROLE other RENAME TO x", "permission denied to rename role"),
+            ("CREATE ROLE x", "permission denied to create role"),
+            ("DROP ROLE other", "permission denied to drop role"),
+            ("GRANT other TO clerk", "must have admin option on role \"other\""),
+        ] {
+            assert_eq!(refused(&clerk, statement).await, format!("42501 {message}"), "{statement}");
+        }
+        // The second of two settings goes too.
+        done(&clerk, "ALTER ROLE clerk SET DateStyle = 'German'; ALTER ROLE clerk RESET ALL").await;
+        let again = connect(&url).await.expect("the new password is in force");
+        assert_eq!(text(&again, "SHOW application_name").await, "");
+        assert_eq!(text(&again, "SHOW DateStyle").await, "ISO, MDY");
+        assert_eq!(
+            refused(&owner, "ALTER ROLE acme RENAME TO x").await,
+            "0A000 session user cannot be renamed"
+        );
+        done(&owner, "ALTER ROLE acme PASSWORD 'secret'").await;
+    });
+}
+
+#[test]
+fn sequences_ask_for_privileges() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE TABLE s (id serial PRIMARY KEY, n int); CREATE SEQUENCE q; CREATE ROLE clerk LOGIN PASSWORD 'secret';
+             CREATE TABLE i (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int); GRANT INSERT ON s, i TO clerk",
+        )
+        .await;
+        let clerk = server.connect_as("clerk", "acme").await.expect("a role may enter");
+        let denied = "42501 permission denied for sequence q";
+
+        // A serial column's default is evaluated for whoever inserts, an identity is its table's.
+        assert_eq!(
+            refused(&clerk, "INSERT INTO s (n) VALUES (1)").await,
+            "42501 permission denied for sequence s_id_seq"
+        );
+        done(&clerk, "INSERT INTO s (id, n) VALUES (77, 1); INSERT INTO i (n) VALUES (1), (2)").await;
+        done(&owner, "GRANT USAGE ON SEQUENCE s_id_seq TO clerk").await;
+        done(&clerk, "INSERT INTO s (n) VALUES (1), (2)").await;
+        assert_eq!(text(&owner, "SELECT string_agg(id::text, ',' ORDER BY id) FROM s").await, "1,2,77");
+        assert_eq!(text(&owner, "SELECT string_agg(id::text, ',' ORDER BY id) FROM i").await, "1,2");
+        assert_eq!(
+            refused(&clerk, "SELECT nextval('i_id_seq')").await,
+            "42501 permission denied for sequence i_id_seq"
+        );
+
+        let (next, current, last, set) =
+            ("SELECT nextval('q')", "SELECT currval('q')", "SELECT lastval()", "SELECT setval('q', 10)");
+        for statement in [next, current, set, "SELECT setval('q', 10, false)"] {
+            assert_eq!(refused(&clerk, statement).await, denied, "{statement}");
+        }
+        done(&owner, "GRANT USAGE ON SEQUENCE q TO clerk").await;
+        for statement in [next, current, last] {
+            assert_eq!(text(&clerk, statement).await, "1", "{statement}");
+        }
+        assert_eq!(refused(&clerk, set).await, denied);
+        done(&owner, "REVOKE ALL ON SEQUENCE q FROM clerk").await;
+        for statement in [next, current, last, set] {
+            assert_eq!(refused(&clerk, statement).await, denied, "{statement}");
+        }
+        done(&owner, "GRANT SELECT ON SEQUENCE q TO clerk").await;
+        for statement in [current, last] {
+            assert_eq!(text(&clerk, statement).await, "1", "{statement}");
+        }
+        for statement in [next, set] {
+            assert_eq!(refused(&clerk, statement).await, denied, "{statement}");
+        }
+        done(&owner, "GRANT UPDATE ON SEQUENCE q TO PUBLIC").await;
+        assert_eq!(text(&clerk, set).await, "10");
+        assert_eq!(text(&clerk, next).await, "11");
+        assert_eq!(text(&owner, next).await, "12");
+        let admin = server.connect_as("admin", "acme").await.expect("the administrator enters");
+        assert_eq!(text(&admin, next).await, "13");
+    });
+}
+
+#[test]
+fn what_is_in_a_schema_is_named_with_usage_only() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE SCHEMA hidden; CREATE TABLE hidden.t (v text); INSERT INTO hidden.t VALUES ('hidden');
+             CREATE TABLE t (v text); INSERT INTO t VALUES ('public'); CREATE VIEW shown AS SELECT v FROM hidden.t;
+             CREATE ROLE reader LOGIN PASSWORD 'secret'; GRANT SELECT ON shown TO reader;
+             GRANT SELECT, INSERT, TRUNCATE ON hidden.t, t TO reader",
+        )
+        .await;
+        let reader = server.connect_as("reader", "acme").await.expect("a role may enter");
+        let denied = "42501 permission denied for schema hidden";
+        // The second of two like these runs on the analytical path.
+        let (named, named_there) = ("SELECT v FROM hidden.t", "SELECT v, row_number() OVER () FROM hidden.t");
+        let (bare, bare_there) = ("SELECT v FROM t", "SELECT v, row_number() OVER () FROM t");
+        let (view, view_there) = ("SELECT v FROM shown", "SELECT v, row_number() OVER () FROM shown");
+        for statement in [
+            named,
+            named_there,
+            "EXPLAIN SELECT v FROM hidden.t",
+            "INSERT INTO hidden.t VALUES ('x')",
+            "INSERT INTO t SELECT v FROM hidden.t",
+            "COPY hidden.t FROM STDIN",
+            "COPY hidden.t TO STDOUT",
+            "TRUNCATE hidden.t",
+            "CREATE TABLE hidden.u (a int)",
+        ] {
+            assert_eq!(refused(&reader, statement).await, denied, "{statement}");
+        }
+        // A view stands for its owner.
+        for statement in [view, view_there] {
+            assert_eq!(text(&reader, statement).await, "hidden", "{statement}");
+        }
+
+        // A schema of the search path that cannot be used is passed over.
+        done(&reader, "SET search_path = hidden, public").await;
+        let prepared = reader.prepare(bare).await.expect("it can be prepared");
+        let first = async || reader.query_one(&prepared, &[]).await.expect("a row").get::<_, String>(0);
+        for statement in [bare, bare_there, "SELECT current_schema()"] {
+            assert_eq!(text(&reader, statement).await, "public", "{statement}");
+        }
+        assert_eq!(first().await, "public");
+        done(&owner, "GRANT USAGE ON SCHEMA hidden TO reader").await;
+        for statement in [bare, bare_there, named, named_there, view, view_there, "SELECT current_schema()"] {
+            assert_eq!(text(&reader, statement).await, "hidden", "{statement}");
+        }
+        assert_eq!(first().await, "hidden");
+        done(&reader, "INSERT INTO hidden.t VALUES ('x')").await;
+        done(&reader, "TRUNCATE hidden.t").await;
+        assert_eq!(refused(&reader, "CREATE TABLE hidden.u (a int)").await, denied);
+        done(&owner, "REVOKE USAGE ON SCHEMA hidden FROM reader").await;
+        assert_eq!(first().await, "public");
+        assert_eq!(refused(&reader, named).await, denied);
+
+        // `public` is everybody's until that is taken back; a schema's owner needs no grant.
+        done(
+            &owner,
+            "CREATE ROLE keeper LOGIN PASSWORD 'secret'; CREATE SCHEMA kept AUTHORIZATION keeper;
+             GRANT USAGE ON SCHEMA kept TO reader; REVOKE USAGE ON SCHEMA public FROM PUBLIC",
+        )
+        .await;
+        assert_eq!(refused(&reader, bare).await, "42P01 relation \"t\" does not exist");
+        assert_eq!(
+            refused(&reader, "SELECT v FROM public.t").await,
+            "42501 permission denied for schema public"
+        );
+        let keeper = server.connect_as("keeper", "acme").await.expect("a role may enter");
+        done(&keeper, "CREATE TABLE kept.t (v text); INSERT INTO kept.t VALUES ('kept')").await;
+        assert_eq!(text(&keeper, "SELECT v FROM kept.t").await, "kept");
+        done(&keeper, "GRANT SELECT ON kept.t TO reader").await;
+        assert_eq!(text(&reader, "SELECT v FROM kept.t").await, "kept");
+    });
+}
+
+#[test]
+fn membership_is_passed_on_with_the_admin_option_only() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE ROLE team; CREATE ROLE mate; CREATE ROLE head LOGIN PASSWORD 'secret';
+             CREATE ROLE club ADMIN head; GRANT team TO head WITH ADMIN OPTION; GRANT team TO head",
+        )
+        .await;
+        let head = server.connect_as("head", "acme").await.expect("a role may enter");
+        done(&head, "GRANT team, club TO mate; REVOKE team FROM mate").await;
+        for (role, members) in [("club", "1"), ("team", "0")] {
+            let of_mate = format!(
+                "SELECT count(*) FROM information_schema.applicable_roles
+                 WHERE grantee = 'mate' AND role_name = '{role}'"
+            );
+            assert_eq!(text(&owner, &of_mate).await, members, "{role}");
+        }
+        done(&owner, "REVOKE ADMIN OPTION FOR team FROM head").await;
+        for statement in ["GRANT team TO mate", "REVOKE team FROM head"] {
+            assert_eq!(
+                refused(&head, statement).await,
+                "42501 must have admin option on role \"team\"",
+                "{statement}"
+            );
+        }
+        done(&owner, "GRANT team TO mate GRANTED BY head").await;
+        assert_eq!(
+            refused(&owner, "GRANT team TO mate GRANTED BY nobody").await,
+            "42704 role \"nobody\" does not exist"
+        );
+    });
+}
+
+#[test]
+fn clauses_without_a_meaning_here_are_refused() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE ROLE clerk; CREATE TABLE t (v text); GRANT SELECT ON t TO clerk GRANTED BY CURRENT_USER",
+        )
+        .await;
+        done(&owner, "REVOKE SELECT ON t FROM clerk CASCADE; ALTER ROLE clerk CONNECTION LIMIT -1").await;
+        for (statement, expected) in [
+            ("GRANT SELECT ON t TO clerk WITH GRANT OPTION", "0A000 WITH GRANT OPTION is not supported"),
+            ("GRANT SELECT ON t TO clerk GRANTED BY clerk", "0A000 grantor must be current user"),
+            ("ALTER ROLE clerk CONNECTION LIMIT 3", "0A000 CONNECTION LIMIT of a role is not supported"),
+            ("CREATE ROLE more CONNECTION LIMIT -2", "22023 invalid connection limit: -2"),
+            (
+                "COPY t FROM STDIN (FORMAT csv, FORCE_NOT_NULL *)",
+                "22023 argument to option \"force_not_null\" must be a list of column names",
+            ),
+        ] {
+            assert_eq!(refused(&owner, statement).await, expected, "{statement}");
+        }
+    });
+}

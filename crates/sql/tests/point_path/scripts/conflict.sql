@@ -1,0 +1,23 @@
+-- What ON CONFLICT names decides before any other key.
+CREATE TABLE u (id int PRIMARY KEY, k text UNIQUE, e text UNIQUE);
+INSERT INTO u VALUES (1, 'a', 'x'), (2, 'b', 'y');
+INSERT INTO u VALUES (1, 'a', 'z') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (7, 'a', 'x') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (1, 'c', 'z') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (7, 'c', 'x') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (1, 'c', 'y') ON CONFLICT (e) DO NOTHING;
+INSERT INTO u VALUES (7, 'a', 'z') ON CONFLICT (e) DO NOTHING;
+INSERT INTO u VALUES (1, 'b', 'z') ON CONFLICT (id) DO NOTHING;
+INSERT INTO u VALUES (7, 'b', 'z') ON CONFLICT (id) DO NOTHING;
+INSERT INTO u VALUES (7, 'b', 'z') ON CONFLICT DO NOTHING;
+INSERT INTO u VALUES (2, 'a', 'z') ON CONFLICT ON CONSTRAINT u_k_key DO NOTHING;
+-- The row that conflicts is then changed as by an UPDATE.
+INSERT INTO u VALUES (1, 'a', 'z') ON CONFLICT (k) DO UPDATE SET k = 'c' RETURNING *;
+INSERT INTO u VALUES (2, 'c', 'z') ON CONFLICT (k) DO UPDATE SET e = excluded.e RETURNING *;
+INSERT INTO u VALUES (7, 'c', 'q') ON CONFLICT (k) DO UPDATE SET id = 2;
+INSERT INTO u VALUES (7, 'c', 'q') ON CONFLICT (k) DO UPDATE SET e = 'y';
+-- NULL conflicts with nothing.
+INSERT INTO u VALUES (2, NULL, 'n') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (3, NULL, 'n') ON CONFLICT (k) DO NOTHING;
+INSERT INTO u VALUES (4, 'd', 'm'), (5, 'd', 'l'), (4, 'c', 'k') ON CONFLICT (k) DO NOTHING;
+SELECT * FROM u ORDER BY id;
