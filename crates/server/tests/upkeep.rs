@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use base::{ByteCount, Nanos, TenantId};
+use base::{ByteCount, Nanos, SqlState, TenantId};
 use support::TestServer;
 
 /// Bytes of the files in a directory.
@@ -46,6 +46,38 @@ fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
     until("the log keeps what nobody needs", || len_of(&log) <= 8 << 20);
     let server = server.restart();
     assert_eq!(server.connect("quiet", "quiet", "pw").unwrap().ok("SELECT count(*) FROM t").len(), 1);
+}
+
+/// A transaction keeps the log by what a long statement of it has put there; others commit on, and its client is gone for lunch.
+#[test]
+fn an_idle_transaction_with_large_changes_does_not_keep_the_log() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.log_limit = ByteCount::from_mib(4);
+        // Nothing is due by age.
+        config.checkpoint_interval = Nanos::from_secs(100_000);
+    });
+    for tenant in ["idle", "busy"] {
+        server.create_tenant(tenant);
+        let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
+        server.connect(tenant, tenant, "pw").unwrap().ok(table);
+    }
+    let mut idle = server.connect("idle", "idle", "pw").unwrap();
+    for thousand in 0..6 {
+        let row = |n| format!("({}, '{}')", 1000 * thousand + n, "x".repeat(200));
+        idle.ok(&format!("INSERT INTO t VALUES {}", (0..1000).map(row).collect::<Vec<_>>().join(", ")));
+    }
+    idle.ok("BEGIN");
+    idle.ok("UPDATE t SET v = v || 'y'");
+    let mut busy = server.connect("busy", "busy", "pw").unwrap();
+    let log = server.config.log_dir();
+    for id in 0..300 {
+        busy.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
+    }
+    until("the log keeps what nobody needs", || len_of(&log) <= 8 << 20);
+    assert_eq!(idle.answer().error.expect("told").state, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
+    let mut again = server.connect("idle", "idle", "pw").unwrap();
+    assert_eq!(again.ok("SELECT length(v) FROM t WHERE id = 7"), [[Some("200".to_owned())]], "taken back");
 }
 
 #[test]

@@ -231,6 +231,18 @@ impl Connection {
 
     async fn receive(&mut self) -> Result<(), End> {
         self.pass_turn()?;
+        let keeps_log = self.session.has_branch();
+        if keeps_log {
+            self.control.set_branch_idle(Some(env::now()));
+        }
+        let outcome = self.receive_more().await;
+        if keeps_log {
+            self.control.set_branch_idle(None);
+        }
+        outcome
+    }
+
+    async fn receive_more(&mut self) -> Result<(), End> {
         self.output.shrink();
         if let Some(wanted) = frame::announced_len(&self.input) {
             // Doubling from the start would copy a long message many times; its announced length is not trusted
@@ -271,7 +283,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::receive`] while a COPY waits for data; a cancellation ends the COPY.
+    /// As [`Connection::receive_more`] while a COPY waits for data; a cancellation ends the COPY.
     async fn receive_copy(&mut self) -> Result<(), End> {
         // A client that never pauses would never be found waiting.
         let patience = self.patience();

@@ -3,7 +3,7 @@
 //! One [`Control`] a session, shared by the session's task, which obeys, and whoever asks. A request is a flag and a
 //! wake-up; asking twice is asking once.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
@@ -22,6 +22,7 @@ const CANCEL: u8 = 1;
 const TERMINATE: u8 = 2;
 const SHUTDOWN: u8 = 4;
 const DROPPED: u8 = 8;
+const KEEPS_LOG: u8 = 16;
 
 /// Why what a session waited for did not come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) enum Interruption {
     Shutdown,
     /// The tenant is gone.
     Dropped,
+    /// Its client leaves a transaction idle that keeps the log over its limit.
+    KeepsLog,
     /// The deadline of the wait passed.
     Deadline,
     /// The statement's wait for a lock took as long as it may.
@@ -74,6 +77,13 @@ impl Interruption {
                 SqlState::ADMIN_SHUTDOWN,
                 "terminating connection due to administrator command",
             )),
+            Interruption::KeepsLog => Some(
+                SqlError::fatal(
+                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                    "terminating connection because its idle transaction keeps the log over its limit",
+                )
+                .with_hint("End transactions with large changes soon, or have the server started with a larger --log-limit."),
+            ),
             Interruption::Dropped => Some(SqlError::fatal(
                 SqlState::DATABASE_DROPPED,
                 "terminating connection because the tenant was dropped",
@@ -118,6 +128,8 @@ pub(crate) struct Control {
     requests: AtomicU8,
     waker: AtomicWaker,
     activity: Mutex<BackendRow>,
+    /// Since when its client leaves a transaction idle that has parts in the log; 0 if it does not.
+    branch_idle_since: AtomicU64,
     /// Of its task and its queries.
     pub(crate) background: Background,
 }
@@ -133,6 +145,7 @@ impl Control {
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             activity: Mutex::default(),
+            branch_idle_since: AtomicU64::new(0),
             background: Background::default(),
         })
     }
@@ -160,6 +173,16 @@ impl Control {
         self.request(TERMINATE);
     }
 
+    /// Notes since when the client leaves a transaction idle that has parts in the log.
+    pub(crate) fn set_branch_idle(&self, since: Option<Nanos>) {
+        self.branch_idle_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);
+    }
+
+    fn branch_is_idle_since(&self, instant: Nanos) -> bool {
+        let since = self.branch_idle_since.load(Ordering::Relaxed);
+        since != 0 && since <= instant.0
+    }
+
     /// Forgets a cancellation that came between statements.
     pub(crate) fn begin_statement(&self) {
         if self.requests.load(Ordering::Relaxed) & CANCEL != 0 {
@@ -184,6 +207,8 @@ impl Control {
             Some(Interruption::Shutdown)
         } else if flags & TERMINATE != 0 {
             Some(Interruption::Terminate)
+        } else if flags & KEEPS_LOG != 0 {
+            Some(Interruption::KeepsLog)
         } else {
             self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
             Some(Interruption::Cancel)
@@ -338,6 +363,7 @@ impl Sessions {
             requests: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             activity: Mutex::new(BackendRow { pid: SessionId(id), ..activity }),
+            branch_idle_since: AtomicU64::new(0),
             background: Background::default(),
         });
         inner.by_id.insert(id, control.clone());
@@ -391,6 +417,15 @@ impl Sessions {
     /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.
     pub(crate) fn look_again(&self, tenant: Option<TenantId>) {
         self.list(tenant).iter().for_each(|control| control.look_again());
+    }
+
+    /// Ends the sessions of a tenant whose clients have left a transaction with parts in the log idle for so long; how many there are.
+    pub(crate) fn end_idle_branches(&self, tenant: TenantId, idle_min: Nanos) -> usize {
+        let Some(instant) = self.env.now().0.checked_sub(idle_min.0) else { return 0 };
+        let mut list = self.list(Some(tenant));
+        list.retain(|control| control.branch_is_idle_since(Nanos(instant)));
+        list.iter().for_each(|control| control.request(KEEPS_LOG));
+        list.len()
     }
 
     /// Ends all sessions of a tenant that is dropped.

@@ -4,6 +4,9 @@
 //! the tenant are in the oldest segments that have to go ([`storage::redo::LogDir::kept_beyond`]). All tenants of a log wait then: so no limit of the
 //! tenant's own holds what it takes, replay and checkpoint, and it is charged for that ([`AwaitedFor`]). Nobody is waited for here: a look
 //! begins what can be begun, and the next one finds what came of it.
+//!
+//! A transaction that is open keeps the log too, once a long statement has put parts of it there, and no checkpoint helps. One that is at work is left to it; a
+//! session whose client leaves it idle meanwhile is ended.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 use base::{ByteCount, Nanos, SqlResult, TenantId};
 use futures::future::select;
 use governor::AwaitedFor;
+use storage::redo::LogKeepers;
 
 use super::Home;
 use super::side_by_side::SideBySide;
@@ -19,6 +23,9 @@ use crate::shared::Shared;
 
 /// Between two looks at the log, and between two tries with one tenant.
 const TICK: Nanos = Nanos::from_secs(1);
+
+/// For how long a client may leave a transaction idle that keeps the log over its limit.
+const IDLE_MAX: Nanos = Nanos::from_secs(10);
 
 /// Once over its limit, the log is too long until it is shorter than that by one part of so many.
 const SLACK_PART: u64 = 8;
@@ -75,7 +82,13 @@ impl LogKeeper {
 
     /// Has those checkpointed that the log waits for, as far as it can be begun now.
     async fn look(&mut self, shared: &Arc<Shared>) {
-        let keepers = self.keepers(shared);
+        let LogKeepers { records: keepers, transactions } = self.keepers(shared);
+        for tenant in transactions {
+            let ended = shared.sessions.end_idle_branches(tenant, IDLE_MAX);
+            if ended > 0 {
+                tracing::info!(tenant = tenant.0, ended, "idle transactions kept the log over its limit");
+            }
+        }
         self.awaited.retain(|tenant, awaited| {
             let is_awaited = keepers.contains(tenant);
             if !is_awaited {
@@ -98,12 +111,12 @@ impl LogKeeper {
         }
     }
 
-    fn keepers(&mut self, shared: &Shared) -> Vec<TenantId> {
+    fn keepers(&mut self, shared: &Shared) -> LogKeepers {
         let limit = shared.config.log_limit;
         let short = ByteCount(limit.0 - limit.0 / SLACK_PART);
         let live = shared.log_dir.usage().live;
         self.is_over = live > if self.is_over { short } else { limit };
-        if self.is_over { shared.log_dir.kept_beyond(short) } else { Vec::new() }
+        if self.is_over { shared.log_dir.kept_beyond(short) } else { LogKeepers::default() }
     }
 }
 

@@ -46,7 +46,10 @@ impl LogFlusher {
             let dropped = std::io::Error::other("a flush was given up before its end");
             return Err(self.fail(dropped));
         }
-        let Some(mut group) = self.log.take_group()? else { return Ok(Flushed::Nothing) };
+        let Some(mut group) = self.log.take_group()? else {
+            self.log.dir().pin(self.id, &self.log.take_given_up());
+            return Ok(Flushed::Nothing);
+        };
         self.in_flight = true;
         let header = GroupHeader {
             sequence: self.next_sequence,
@@ -81,7 +84,7 @@ impl LogFlusher {
         Ok(Flushed::Group(ByteCount(len as u64)))
     }
 
-    /// Ends when there is something to flush, or at once if the log has failed.
+    /// Ends when there is something to flush or to let go of, or at once if the log has failed.
     pub async fn gathered(&self) {
         self.log.gathered().await;
     }

@@ -41,6 +41,15 @@ impl Default for LogOptions {
     }
 }
 
+/// Who keeps logs long: tenants by number.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogKeepers {
+    /// With records that their roots do not cover: a checkpoint lets go of them.
+    pub records: BTreeSet<TenantId>,
+    /// With parts of transactions that are open: their ends let go of them.
+    pub transactions: BTreeSet<TenantId>,
+}
+
 /// What the directory's segments are used for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogUsage {
@@ -56,7 +65,8 @@ struct LiveSegment {
     /// A writer may still add to it.
     open: bool,
     pins: FxHashMap<TenantId, CommitNo>,
-    fragment_sets: Vec<u64>,
+    /// Parts of transactions that are open.
+    fragment_sets: Vec<(u64, TenantId)>,
 }
 
 #[derive(Default)]
@@ -196,29 +206,29 @@ impl LogDir {
         }
     }
 
-    /// Who keeps the logs longer than `target` together: the tenants, by number, with records that their roots do not cover in the oldest
-    /// segments that would have to go. Each log may have an equal part of it: of two with 1 and 5 segments where 4 may be in use, those in
+    /// Who keeps the logs longer than `target` together: the tenants with something in the oldest segments that would have to go. Each log may have an equal part of it: of two with 1 and 5 segments where 4 may be in use, those in
     /// the oldest 3 of the second. A segment that is still written to stays, whoever is in it. Nobody where the logs are as short.
-    pub fn kept_beyond(&self, target: ByteCount) -> Vec<TenantId> {
+    pub fn kept_beyond(&self, target: ByteCount) -> LogKeepers {
         let state = self.state();
         let mut len_of: BTreeMap<u64, u64> = BTreeMap::new();
         for (id, live) in &state.live {
             *len_of.entry(id.log).or_default() += live.segment.len;
         }
         if len_of.values().sum::<u64>() <= target.0 {
-            return Vec::new();
+            return LogKeepers::default();
         }
         // All together are longer than the target, so some log is longer than this.
         let part = target.0 / len_of.len() as u64;
-        let mut keepers = BTreeSet::new();
+        let mut keepers = LogKeepers::default();
         for (id, live) in state.live.iter().filter(|(_, live)| !live.open) {
             let left = len_of.get_mut(&id.log).expect("counted above");
             if *left > part {
                 *left -= live.segment.len;
-                keepers.extend(live.pins.keys().copied());
+                keepers.records.extend(live.pins.keys().copied());
+                keepers.transactions.extend(live.fragment_sets.iter().map(|(_, tenant)| *tenant));
             }
         }
-        keepers.into_iter().collect()
+        keepers
     }
 
     /// Ends when fewer segments are ready than there are logs: time for [`LogDir::prepare_ahead`]. One waiter at a time.
@@ -395,10 +405,10 @@ impl LogDir {
                         live.pins.insert(tenant, commit);
                     }
                 }
-                Pin::Fragment(set) => {
+                Pin::Fragment(set, tenant) => {
                     let live = state.live.get_mut(&id).expect("an open segment is live");
-                    if !live.fragment_sets.contains(&set) {
-                        live.fragment_sets.push(set);
+                    if !live.fragment_sets.contains(&(set, tenant)) {
+                        live.fragment_sets.push((set, tenant));
                     }
                 }
                 Pin::CommitSet(set, tenant, commit) => {
@@ -422,7 +432,7 @@ fn drop_set(
 ) -> impl Iterator<Item = &mut LiveSegment> {
     let of_log = SegmentId { log, number: 0 }..=SegmentId { log, number: u64::MAX };
     live.range_mut(of_log).map(|(_, live)| live).filter_map(move |live| {
-        let at = live.fragment_sets.iter().position(|other| *other == set)?;
+        let at = live.fragment_sets.iter().position(|(other, _)| *other == set)?;
         live.fragment_sets.swap_remove(at);
         Some(live)
     })

@@ -33,7 +33,7 @@ pub use flusher::{Flushed, LogFlusher};
 pub use format::FORMAT_VERSION;
 pub use fragments::RecordParts;
 pub use index::RedoIndex;
-pub use log_dir::{LogDir, LogOptions, LogUsage};
+pub use log_dir::{LogDir, LogKeepers, LogOptions, LogUsage};
 pub use records::{RecordBatch, TenantRecords};
 pub use scan::recover;
 pub use writer::LogWriter;

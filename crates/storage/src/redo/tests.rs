@@ -447,8 +447,8 @@ fn who_keeps_the_log_is_who_is_in_the_oldest_segments_that_have_to_go() {
     }
     assert_eq!(logs.usage().live, ByteCount(7 * segment.0));
     let kept = |segments: u64| {
-        let ids = logs.kept_beyond(ByteCount(segments * segment.0)).into_iter().map(|tenant| tenant.0);
-        ids.collect::<Vec<_>>()
+        let keepers = logs.kept_beyond(ByteCount(segments * segment.0));
+        keepers.records.into_iter().map(|tenant| tenant.0).collect::<Vec<_>>()
     };
     assert_eq!(kept(7), [] as [u64; 0]);
     assert_eq!(kept(6), [20, 21], "the first log has less than its part");
@@ -755,4 +755,46 @@ fn group_written_in_part_is_a_tail() {
     }
     file.write_at(&group, group_at(1)).expect("writable");
     assert_eq!(recover(&env, &[dir()]).expect("whole").last_commit(TenantId(1)), Some(CommitNo(2)));
+}
+
+#[test]
+fn one_write_makes_the_commits_of_all_tenants_of_a_turn_durable() {
+    const TENANTS: u64 = 50;
+    const TURNS: u64 = 4;
+    let world = World::new(14);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    // The first flush makes a segment, too.
+    log.append(TenantId(99), CommitNo(1), b"first");
+    flush_all(&env, &mut flusher);
+    log.gather_by_turns();
+    for commit in 1..=TURNS {
+        let before = world.disk_changes();
+        let turn = async {
+            let append = |tenant: u64| log.append(TenantId(tenant), CommitNo(commit), &[tenant as u8; 100]);
+            let ends: Vec<Lsn> = (1..=TENANTS).map(append).collect();
+            assert!(ends.iter().all(|end| *end > log.durable()));
+            log.end_turn();
+            for end in ends {
+                log.wait_durable(end).await.expect("durable");
+            }
+        };
+        let flush = async {
+            flusher.gathered().await;
+            flusher.flush_once().await
+        };
+        let (flushed, ()) = block_on(&env, futures_join(flush, turn));
+        assert!(matches!(flushed.expect("the disk works"), Flushed::Group(_)));
+        assert_eq!(world.disk_changes() - before, 1, "one write for {TENANTS} tenants");
+        assert_eq!(log.backlog(), ByteCount(0));
+    }
+    drop((log, flusher, logs));
+    world.power_cut(PowerCut::DropUnsynced);
+    let (_, index) = open(&env).expect("sound logs");
+    for tenant in 1..=TENANTS {
+        let commits = records_after(&index, TenantId(tenant), CommitNo(0));
+        let expected = (1..=TURNS).map(|commit| (CommitNo(commit), vec![tenant as u8; 100]));
+        assert_eq!(commits, expected.collect::<Vec<_>>());
+    }
 }

@@ -25,8 +25,8 @@ use super::log_dir::LogDir;
 pub(super) enum Pin {
     /// Until the tenant's root covers the commit.
     Commit(TenantId, CommitNo),
-    /// A fragment: until its set is committed or given up.
-    Fragment(u64),
+    /// A tenant's fragment: until its set is committed or given up.
+    Fragment(u64, TenantId),
     /// Turns what the set pins, and its commit record, into a pin of the commit.
     CommitSet(u64, TenantId, CommitNo),
     /// Frees what the set pins: it will never be committed.
@@ -135,6 +135,11 @@ impl State {
     /// Whether a group may go out: it is full, or no more are to join it.
     fn has_due_group(&self) -> bool {
         !self.sealed.is_empty() || !self.gathering.is_empty() && (self.turn_ended || !self.in_turns)
+    }
+
+    /// Whether sets were given up behind the last record: nothing is to be written for that.
+    fn only_gives_up(&self) -> bool {
+        self.sealed.is_empty() && self.gathering.is_empty() && !self.gathering.pins.is_empty()
     }
 }
 
@@ -246,7 +251,7 @@ impl LogWriter {
     pub(super) fn push_fragment(&self, tenant: TenantId, set: u64, part: u32, bytes: &[u8]) -> Lsn {
         let len = FRAGMENT_HEADER_LEN + bytes.len();
         let header = RecordHeader { kind: RecordKind::Fragment, len, tenant, number: set };
-        self.push(header, [&part.to_le_bytes(), bytes], Pin::Fragment(set))
+        self.push(header, [&part.to_le_bytes(), bytes], Pin::Fragment(set, tenant))
     }
 
     pub(super) fn push_fragment_commit(&self, tenant: TenantId, commit: CommitNo, of: FragmentCommit) -> Lsn {
@@ -261,7 +266,14 @@ impl LogWriter {
 
     /// Lets go of fragments that will not be committed, once those still gathering are written.
     pub(super) fn give_up_set(&self, set: u64) {
-        self.state().gathering.pins.push(Pin::GiveUpSet(set));
+        let mut state = self.state();
+        state.gathering.pins.push(Pin::GiveUpSet(set));
+        if state.only_gives_up()
+            && let Some(waker) = state.flusher.take()
+        {
+            drop(state);
+            waker.wake();
+        }
     }
 
     fn push(&self, header: RecordHeader, parts: [&[u8]; 2], pin: Pin) -> Lsn {
@@ -355,6 +367,12 @@ impl LogWriter {
         Ok(Some(std::mem::replace(&mut state.gathering, next)))
     }
 
+    /// What was given up where no group is to be written that says so.
+    pub(super) fn take_given_up(&self) -> Vec<Pin> {
+        let mut state = self.state();
+        if state.only_gives_up() { std::mem::take(&mut state.gathering.pins) } else { Vec::new() }
+    }
+
     /// Moves the durable end to `end` and wakes those who waited for it.
     pub(super) fn publish_durable(&self, end: Lsn) {
         let mut state = self.state();
@@ -419,7 +437,7 @@ impl LogWriter {
     pub(super) async fn gathered(&self) {
         poll_fn(|cx| {
             let mut state = self.state();
-            if state.failed.is_some() || state.has_due_group() {
+            if state.failed.is_some() || state.has_due_group() || state.only_gives_up() {
                 return Poll::Ready(());
             }
             state.flusher = Some(cx.waker().clone());
