@@ -133,6 +133,141 @@ fn workloads_run_on_postgresql_too() {
     });
 }
 
+/// What breaks one TPC-C condition and no other, which one and how often, and what undoes it. The scale is
+/// [`TPCC_SCALE`]: 30 orders a district, of which those from 22 on are undelivered.
+const TPCC_FAULTS: [(u32, u32, &str, &str); 9] = [
+    (
+        2,
+        1,
+        "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = 1 AND d_id = 2",
+        "UPDATE district SET d_next_o_id = d_next_o_id - 1 WHERE d_w_id = 1 AND d_id = 2",
+    ),
+    (
+        4,
+        1,
+        "INSERT INTO order_line (ol_w_id, ol_d_id, ol_o_id, ol_number) VALUES (1, 3, 99, 1)",
+        "DELETE FROM order_line WHERE ol_w_id = 1 AND ol_d_id = 3 AND ol_o_id = 99",
+    ),
+    // One line more in the first order, one less in the second.
+    (
+        6,
+        2,
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt + 3 - 2 * o_id WHERE o_w_id = 1 AND o_d_id = 4 AND o_id IN (1, 2)",
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt - 3 + 2 * o_id WHERE o_w_id = 1 AND o_d_id = 4 AND o_id IN (1, 2)",
+    ),
+    // What is delivered at the load costs nothing, so no balance is wrong.
+    (
+        7,
+        1,
+        "UPDATE order_line SET ol_delivery_d = NULL
+         WHERE ol_w_id = 1 AND ol_d_id = 5 AND ol_o_id = 1 AND ol_number = 1",
+        "UPDATE order_line SET ol_delivery_d = '2026-01-01'
+         WHERE ol_w_id = 1 AND ol_d_id = 5 AND ol_o_id = 1 AND ol_number = 1",
+    ),
+    (
+        8,
+        1,
+        "INSERT INTO history (h_w_id, h_d_id, h_amount) VALUES (1, 99, 5)",
+        "DELETE FROM history WHERE h_d_id = 99",
+    ),
+    // 1 more in the seventh district, 1 less in the eighth.
+    (
+        9,
+        2,
+        "UPDATE district SET d_ytd = d_ytd + 15 - 2 * d_id WHERE d_w_id = 1 AND d_id IN (7, 8)",
+        "UPDATE district SET d_ytd = d_ytd - 15 + 2 * d_id WHERE d_w_id = 1 AND d_id IN (7, 8)",
+    ),
+    (
+        10,
+        1,
+        "UPDATE customer SET c_balance = c_balance + 1, c_ytd_payment = c_ytd_payment - 1
+         WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+        "UPDATE customer SET c_balance = c_balance - 1, c_ytd_payment = c_ytd_payment + 1
+         WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+    ),
+    (
+        11,
+        1,
+        "UPDATE customer SET c_delivery_cnt = c_delivery_cnt + 1 WHERE c_w_id = 1 AND c_d_id = 2 AND c_id = 1",
+        "UPDATE customer SET c_delivery_cnt = c_delivery_cnt - 1 WHERE c_w_id = 1 AND c_d_id = 2 AND c_id = 1",
+    ),
+    (
+        12,
+        1,
+        "UPDATE customer SET c_ytd_payment = c_ytd_payment + 1 WHERE c_w_id = 1 AND c_d_id = 3 AND c_id = 1",
+        "UPDATE customer SET c_ytd_payment = c_ytd_payment - 1 WHERE c_w_id = 1 AND c_d_id = 3 AND c_id = 1",
+    ),
+];
+
+/// Number of the condition that a violation is of, and how often it is broken.
+fn condition_of(violation: &str) -> (u32, u32) {
+    let numbers = violation
+        .strip_prefix("acme: consistency condition ")
+        .and_then(|rest| rest.strip_suffix(" time(s)")?.split_once(" is broken "))
+        .unwrap_or_else(|| panic!("{violation}"));
+    (numbers.0.parse().expect("a number"), numbers.1.parse().expect("a number"))
+}
+
+const TPCC_SCALE: [&str; 5] = ["tpcc", "--warehouses", "2", "--scale", "0.001"];
+
+#[test]
+fn each_condition_of_tpcc_is_seen_to_be_broken() {
+    let server = Server::with_acme();
+    let url = server.url("acme", "acme");
+    bench(&[&TPCC_SCALE[..], &["--url", &url, "--load-only"]].concat());
+    // The conditions broken and how often. No transaction runs, so that what is planted can be taken back.
+    let broken = || -> Vec<(u32, u32)> {
+        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .arg("bench")
+            .args(TPCC_SCALE)
+            .args(["--url", &url, "--no-load", "--warm-up", "0", "--transactions", "0", "--json"])
+            .output()
+            .expect("the binary can be run");
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+        assert_eq!(report["transactions"], 0, "{report:#}");
+        let violations = report["violations"].as_array().expect("a report has violations");
+        assert_eq!(output.status.code(), Some(i32::from(!violations.is_empty())), "{}", said(&output));
+        assert_eq!(said(&output).contains("the workload's conditions do not hold"), !violations.is_empty());
+        violations.iter().map(|violation| condition_of(violation.as_str().expect("a sentence"))).collect()
+    };
+    let execute = |statements: &[&str]| {
+        run(async {
+            let owner = server.owner("acme").await;
+            for statement in statements {
+                let changed = owner.execute(*statement, &[]).await;
+                assert!(changed.unwrap_or_else(|error| panic!("{statement}: {error:?}")) > 0, "{statement}");
+            }
+        });
+    };
+    const NONE: [(u32, u32); 0] = [];
+    assert_eq!(broken(), NONE, "after the load");
+
+    execute(&TPCC_FAULTS.map(|(_, _, plant, _)| plant));
+    assert_eq!(broken(), TPCC_FAULTS.map(|(condition, times, _, _)| (condition, times)));
+    execute(&TPCC_FAULTS.map(|(_, _, _, undo)| undo));
+    // The others cannot be broken alone.
+    execute(&[
+        "UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 2",
+        "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 25",
+    ]);
+    assert_eq!(broken(), [(1, 1), (3, 1), (5, 1), (8, 1), (11, 1)]);
+    execute(&[
+        "UPDATE warehouse SET w_ytd = w_ytd - 1 WHERE w_id = 2",
+        "INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES (1, 1, 25)",
+    ]);
+    assert_eq!(broken(), NONE, "all is as it was");
+
+    // Where all rows of a sum are gone, the sum is wrong: of a warehouse's districts, of one district's orders, of all
+    // payments.
+    execute(&[
+        "DELETE FROM district WHERE d_w_id = 2",
+        "DELETE FROM orders WHERE o_w_id = 1 AND o_d_id = 6",
+        "DELETE FROM history",
+    ]);
+    assert_eq!(broken(), [(1, 1), (2, 1), (4, 1), (8, 2), (9, 10), (10, 600), (11, 1)]);
+}
+
 /// Rows of each digest line of `bench tpch --digest`, by query; none of them failed.
 fn digests(options: &[&str]) -> Vec<(u64, String)> {
     let report = bench(&[&["tpch", "--digest"], options].concat());

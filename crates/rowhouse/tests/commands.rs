@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
 
 use common::{PASSWORD, Server, run, said};
 
@@ -49,6 +52,92 @@ fn bench_loads_runs_and_checks_each_workload() {
     let data = server.data().display().to_string();
     let report = ends_well(&["verify", "--json", "--data", &data]);
     assert!(report.trim_start().starts_with('{'), "{report}");
+}
+
+/// What clients said on each connection.
+type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A port behind which is that of the server, and what clients say to it.
+fn listen_in(server: u16) -> (u16, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it has an address").port();
+    let heard = Heard::default();
+    let all = heard.clone();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut server = TcpStream::connect(("127.0.0.1", server)).expect("the server listens");
+            let mut answers = server.try_clone().expect("a socket can be shared");
+            let mut answered = client.try_clone().expect("a socket can be shared");
+            std::thread::spawn(move || std::io::copy(&mut answers, &mut answered));
+            let all = all.clone();
+            let number = {
+                let mut all = all.lock().expect("no thread panicked");
+                all.push(Vec::new());
+                all.len() - 1
+            };
+            std::thread::spawn(move || {
+                let mut said = [0; 8192];
+                while let Ok(len @ 1..) = client.read(&mut said) {
+                    all.lock().expect("no thread panicked")[number].extend_from_slice(&said[..len]);
+                    if server.write_all(&said[..len]).is_err() {
+                        break;
+                    }
+                }
+                let _ = server.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (port, heard)
+}
+
+/// All of what a command says is encrypted, loading and measuring, or none of it.
+#[test]
+fn connections_are_encrypted_as_their_urls_say() {
+    /// A message of 8 bytes, the code 80877103.
+    const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
+    /// The first byte of a TLS record of the handshake.
+    const HANDSHAKE: u8 = 22;
+    let server = Server::start();
+    let (other, own) = (Server::start(), server.data().join("tls/certificate.pem"));
+    let others = other.data().join("tls/certificate.pem");
+    let run = |host: &str, words: &str| {
+        let (port, heard) = listen_in(server.port());
+        let url = format!("postgres://admin:{PASSWORD}@{host}:{port}/rowhouse{words}");
+        let output = rowhouse(&["bench", "pgbench", "--url", &url, "--tenants", "1", "--seconds", "0.3"]);
+        let heard = heard.lock().expect("no thread panicked").clone();
+        (output, heard)
+    };
+    let speaks_of = |said: &Vec<u8>, word: &str| said.windows(word.len()).any(|part| part == word.as_bytes());
+    let (output, heard) = run("127.0.0.1", "");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(heard.iter().any(|said| speaks_of(said, "pgbench_accounts")), "what is said can be heard");
+    for (host, words) in [
+        ("127.0.0.1", "?sslmode=require".to_owned()),
+        ("127.0.0.1", format!("?sslmode=verify-ca&sslrootcert={}", own.display())),
+        ("localhost", format!("?sslmode=verify-full&sslrootcert={}", own.display())),
+    ] {
+        let (output, heard) = run(host, &words);
+        assert!(output.status.success(), "{words}: {}", said(&output));
+        assert!(heard.len() > 2, "{words}: {} connections", heard.len());
+        for said in heard {
+            assert_eq!(&said[..SSL_REQUEST.len()], SSL_REQUEST, "{words}");
+            assert_eq!(said[SSL_REQUEST.len()], HANDSHAKE, "{words}");
+            assert!(!speaks_of(&said, "pgbench_accounts"), "{words}");
+        }
+    }
+    for (host, words, why) in [
+        ("127.0.0.1", format!("?sslmode=verify-full&sslrootcert={}", own.display()), "not valid for name"),
+        (
+            "localhost",
+            format!("?sslmode=verify-full&sslrootcert={}", others.display()),
+            "invalid peer certificate",
+        ),
+        ("localhost", "?sslmode=verify-full".to_owned(), "needs sslrootcert"),
+    ] {
+        let (output, _) = run(host, &words);
+        assert!(!output.status.success(), "{words}");
+        assert!(said(&output).contains(why), "{words}: {}", said(&output));
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! Everything that is not measured (loading, checking, administration) uses `tokio-postgres`.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -23,6 +22,7 @@ use tokio_postgres::fallible_iterator::FallibleIterator as _;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 
 use crate::Result;
+use crate::tls::Tls;
 
 /// What the server reported instead of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,12 +57,13 @@ macro_rules! statements {
 }
 pub(crate) use statements;
 
-trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+/// What bytes go over.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 /// A session of one client.
 pub struct Connection {
-    socket: Pin<Box<dyn Socket>>,
+    socket: Box<dyn Socket>,
     inbox: BytesMut,
     outbox: BytesMut,
     /// The columns of each statement of the batch that is being written.
@@ -118,20 +119,20 @@ impl Row {
 }
 
 impl Connection {
-    /// Connects and authenticates, without TLS.
+    /// Connects, encrypts as `tls` says, and authenticates.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
-    pub(crate) async fn open(config: &Config, database: &str) -> Result<Connection> {
+    pub(crate) async fn open(config: &Config, tls: &Tls, database: &str) -> Result<Connection> {
         let port = config.get_ports().first().copied().unwrap_or(5432);
-        let socket: Pin<Box<dyn Socket>> = match config.get_hosts().first() {
+        let socket: Box<dyn Socket> = match config.get_hosts().first() {
             Some(Host::Tcp(host)) => {
                 let socket = TcpStream::connect((host.as_str(), port)).await?;
                 socket.set_nodelay(true)?;
-                Box::pin(socket)
+                tls.encrypt(socket, host).await?
             }
             Some(Host::Unix(folder)) => {
-                Box::pin(UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await?)
+                Box::new(UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await?)
             }
             None => return Err("the URL names no host".into()),
         };
@@ -334,7 +335,8 @@ impl Connection {
     async fn write_out(&mut self) -> Result<()> {
         self.socket.write_all(&self.outbox).await?;
         self.outbox.clear();
-        Ok(())
+        // What is encrypted may wait in the socket's own buffer.
+        Ok(self.socket.flush().await?)
     }
 
     async fn read(&mut self) -> Result<Message> {

@@ -16,6 +16,7 @@ pub mod run;
 pub mod series;
 pub mod steered;
 pub mod target;
+mod tls;
 pub mod tpcc;
 pub mod tpch;
 pub mod workload;

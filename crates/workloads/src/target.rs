@@ -3,15 +3,18 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::Host;
+use tokio_postgres::{Client, Config};
 
 use crate::Result;
 use crate::connection::Connection;
+use crate::tls::Tls;
 
 /// A server and the databases a run uses there.
 #[derive(Clone, Debug)]
 pub struct Target {
     config: Config,
+    tls: Tls,
     /// One database for each tenant.
     pub databases: Arc<[String]>,
 }
@@ -35,17 +38,18 @@ impl Product {
 
 impl Target {
     /// The server at `url`, with `tenants` databases called `prefix1`, `prefix2`, …; with `None` the URL's own database is
-    /// the only tenant.
+    /// the only tenant. Connections are encrypted as its `sslmode` and `sslrootcert` say (libpq's words; without them not within the machine, and
+    /// to another one if the server can).
     ///
     /// # Errors
-    /// When the URL is not one.
+    /// When the URL is not one, or the certificates that it names cannot be read.
     pub fn new(url: &str, tenants: Option<(&str, usize)>) -> Result<Target> {
-        let config: Config = url.parse()?;
+        let (config, tls) = Tls::of_url(url)?;
         let databases = match tenants {
             Some((prefix, count)) => (1..=count).map(|n| format!("{prefix}{n}")).collect(),
             None => vec![config.get_dbname().unwrap_or("postgres").to_owned()],
         };
-        Ok(Target { config, databases: databases.into() })
+        Ok(Target { config, tls, databases: databases.into() })
     }
 
     /// Connects to the tenant's database.
@@ -62,7 +66,7 @@ impl Target {
     /// As [`Target::connect`].
     pub async fn open(&self, tenant: usize) -> Result<Connection> {
         let database = &self.databases[tenant];
-        Connection::open(&self.config, database)
+        Connection::open(&self.config, &self.tls, database)
             .await
             .map_err(|error| format!("cannot connect to the database \"{database}\": {error}").into())
     }
@@ -70,7 +74,7 @@ impl Target {
     async fn connect_to(&self, database: &str) -> Result<Client> {
         let mut config = self.config.clone();
         config.dbname(database);
-        let (client, connection) = config.connect(NoTls).await.map_err(|error| {
+        let (client, connection) = config.connect(self.tls.maker()).await.map_err(|error| {
             let why = match (error.as_db_error(), error.source()) {
                 (Some(refusal), _) => refusal.message().to_owned(),
                 (None, Some(cause)) => format!("{error}: {cause}"),
@@ -91,6 +95,24 @@ impl Target {
     /// As [`Target::connect`].
     pub async fn connect_admin(&self) -> Result<Client> {
         self.connect_to(self.config.get_dbname().unwrap_or("postgres")).await
+    }
+
+    /// The environment in which a program of PostgreSQL's connects to the database the URL names, so that no password stands in the list of
+    /// processes.
+    pub fn libpq_variables(&self) -> Vec<(&'static str, String)> {
+        let config = &self.config;
+        let host = config.get_hosts().first().map(|host| match host {
+            Host::Tcp(host) => host.clone(),
+            Host::Unix(folder) => folder.display().to_string(),
+        });
+        let password = config.get_password().map(|password| String::from_utf8_lossy(password).into_owned());
+        let user = config.get_user().map(str::to_owned);
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
+        let always = [("PGPORT", port.to_string()), ("PGDATABASE", database.to_owned())];
+        let if_said = [("PGHOST", host), ("PGUSER", user), ("PGPASSWORD", password)];
+        let if_said = if_said.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        always.into_iter().chain(if_said).chain(self.tls.libpq_variables()).collect()
     }
 
     /// Asks the server who it is.

@@ -24,7 +24,7 @@ use super::{DASH, block_on, progress_bar, quoted};
 The tenant appears when all of the backup has come and was checked; until then, and if it fails, there is nothing of it.
 Its roles and passwords are those of the backup, its promise too unless --with says otherwise.")]
 pub(crate) struct Args {
-    /// The server's administrator, as in postgres://admin:password@127.0.0.1:5433/rowhouse
+    /// The server's administrator, as in postgres://admin:password@127.0.0.1:5433/rowhouse; sslmode and sslrootcert as for psql
     #[arg(long)]
     url: String,
     /// The backup; - for standard input

@@ -22,7 +22,7 @@ The backup is of the tenant's state when it begins, durable commits only; the te
 indexes, views, sequences, settings, roles with their passwords (as SCRAM verifiers) and the tenant's promise; not its
 volume, its sessions and what it used. The file is checked as it is written and appears under its name when it is whole.")]
 pub(crate) struct Args {
-    /// The server's administrator, as in postgres://admin:password@127.0.0.1:5433/rowhouse
+    /// The server's administrator, as in postgres://admin:password@127.0.0.1:5433/rowhouse; sslmode and sslrootcert as for psql
     #[arg(long)]
     url: String,
     /// The tenant to back up

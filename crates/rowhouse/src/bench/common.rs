@@ -10,7 +10,7 @@ use workloads::target::Target;
 
 #[derive(clap::Args)]
 pub(super) struct Common {
-    /// The server, as in postgres://user:password@127.0.0.1:5433/rowhouse
+    /// The server, as in postgres://user:password@127.0.0.1:5433/rowhouse; sslmode and sslrootcert as for psql
     #[arg(long)]
     url: String,
     /// Databases to make (`bench1`, `bench2`, …), one for each tenant; without this the URL's own database is used

@@ -27,7 +27,7 @@ Needs pg_dump of the source's version or newer on this machine: it writes the sc
 enums, sequences and comments are carried; owners, privileges, roles, large objects and what docs/sql-compat.md lists as
 refused are not. If the import fails after data were loaded, drop the tenant and begin anew.")]
 pub(crate) struct Args {
-    /// The PostgreSQL database to read, as in postgres://user:password@host:5432/database
+    /// The PostgreSQL database to read, as in postgres://user:password@host:5432/database; sslmode and sslrootcert as for psql
     #[arg(long, value_name = "URL")]
     from: String,
     /// The tenant to fill, which has no tables, as in postgres://owner:password@127.0.0.1:5433/tenant
@@ -91,7 +91,7 @@ async fn import(args: &Args) -> Result<Outcome, Error> {
     let snapshot: String = source.query_one("SELECT pg_export_snapshot()", &[]).await?.get(0);
     let target = to.connect_admin().await?;
     require_empty(&target).await?;
-    let mut schema = Schema::dump(args, &snapshot)?;
+    let mut schema = Schema::dump(args, &from, &snapshot)?;
     let skipped = schema.rehearse(&target, args.skip_unsupported).await?;
 
     let tables = data::tables(&source, &args.schema).await?;

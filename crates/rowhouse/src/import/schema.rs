@@ -4,10 +4,10 @@ use std::io;
 use std::process::Command;
 
 use indicatif::ProgressBar;
-use tokio_postgres::config::Host;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config};
 use workloads::Error;
+use workloads::target::Target;
 
 use super::Args;
 use super::script::statements;
@@ -21,15 +21,15 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Has `pg_dump` write the schema as `snapshot` has it.
+    /// Has `pg_dump` write the schema of `from` as `snapshot` has it.
     ///
     /// # Errors
     /// There is no `pg_dump`, or it fails: with what it says.
-    pub(super) fn dump(args: &Args, snapshot: &str) -> Result<Schema, Error> {
-        let mut before = dump_section(args, snapshot, "pre-data")?;
+    pub(super) fn dump(args: &Args, from: &Target, snapshot: &str) -> Result<Schema, Error> {
+        let mut before = dump_section(args, from, snapshot, "pre-data")?;
         before.iter_mut().for_each(make_schema_if_missing);
         let (keys, after) =
-            dump_section(args, snapshot, "post-data")?.into_iter().partition(|s| is_primary_key(s));
+            dump_section(args, from, snapshot, "post-data")?.into_iter().partition(|s| is_primary_key(s));
         let keys: Vec<String> = keys;
         before.extend(keys);
         Ok(Schema { before, after })
@@ -131,7 +131,7 @@ fn make_schema_if_missing(statement: &mut String) {
     }
 }
 
-fn dump_section(args: &Args, snapshot: &str, section: &str) -> Result<Vec<String>, Error> {
+fn dump_section(args: &Args, from: &Target, snapshot: &str, section: &str) -> Result<Vec<String>, Error> {
     let mut command = Command::new(&args.pg_dump);
     command.args(["--no-owner", "--no-privileges", "--no-security-labels", "--no-publications"]);
     command.args(["--no-subscriptions", "--no-tablespaces", "--section", section, "--snapshot", snapshot]);
@@ -139,7 +139,10 @@ fn dump_section(args: &Args, snapshot: &str, section: &str) -> Result<Vec<String
         // A quoted name is no pattern.
         command.arg("--schema").arg(crate::backup::quoted(schema));
     }
-    connect_by_environment(&mut command, &args.from.parse()?);
+    for name in ["PGHOST", "PGSERVICE", "PGOPTIONS"] {
+        command.env_remove(name);
+    }
+    command.envs(from.libpq_variables());
     let output = command.output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!(
             "{} is not installed, which writes the schema of the source: install PostgreSQL's client programs \
@@ -153,25 +156,6 @@ fn dump_section(args: &Args, snapshot: &str, section: &str) -> Result<Vec<String
         return Err(format!("{} failed: {}", args.pg_dump, said.trim()).into());
     }
     Ok(statements(&String::from_utf8(output.stdout)?))
-}
-
-/// By the environment, so that no password stands in the list of processes.
-fn connect_by_environment(command: &mut Command, config: &Config) {
-    match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => command.env("PGHOST", host),
-        Some(Host::Unix(folder)) => command.env("PGHOST", folder),
-        None => command.env_remove("PGHOST"),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    command.env("PGPORT", port.to_string());
-    if let Some(user) = config.get_user() {
-        command.env("PGUSER", user);
-    }
-    if let Some(password) = config.get_password() {
-        command.env("PGPASSWORD", String::from_utf8_lossy(password).as_ref());
-    }
-    command.env("PGDATABASE", config.get_dbname().or(config.get_user()).unwrap_or("postgres"));
-    command.env_remove("PGSERVICE").env_remove("PGOPTIONS");
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! A reduced population is allowed and is printed with every result; it is then not comparable with published figures.
 
 mod check;
+mod input;
 mod population;
 mod random;
 mod scale;

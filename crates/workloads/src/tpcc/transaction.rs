@@ -6,13 +6,11 @@
 
 use rust_decimal::Decimal;
 
-use super::Scale;
-use super::random::TpccRandom;
+use super::input::{Input, Inputs, OrderLine, Who};
 use super::statements::Statements;
 use crate::Result;
 use crate::connection::{Connection, Reply};
 use crate::load::Outcome;
-use crate::random::Draw as _;
 
 /// The transactions in the order of the report.
 pub(super) const KINDS: [&str; 5] = ["New-Order", "Payment", "Order-Status", "Delivery", "Stock-Level"];
@@ -20,39 +18,11 @@ pub(super) const NEW_ORDER: usize = 0;
 
 /// A terminal: a connection with its home warehouse and district.
 pub struct Terminal {
-    pub(super) connection: Connection,
-    pub(super) statements: Statements,
-    pub(super) random: TpccRandom,
-    pub(super) scale: Scale,
-    pub(super) warehouse: i32,
-    pub(super) district: i32,
-    deck: Vec<usize>,
-    /// The input of the transaction under way, so that a retry asks for the same again.
-    input: Input,
-}
-
-/// A customer as a transaction names one: by number, or 60 times in a hundred by last name.
-#[derive(Clone, Debug)]
-enum Who {
-    Id(i32),
-    Name(String),
-}
-
-#[derive(Clone, Debug)]
-struct OrderLine {
-    item: i32,
-    supply_warehouse: i32,
-    quantity: i32,
-}
-
-#[derive(Clone, Debug)]
-enum Input {
-    None,
-    NewOrder { district: i32, customer: i32, lines: Vec<OrderLine> },
-    Payment { district: i32, customer_warehouse: i32, customer_district: i32, who: Who, cents: u32 },
-    OrderStatus { district: i32, who: Who },
-    Delivery { carrier: i32 },
-    StockLevel { threshold: i32 },
+    connection: Connection,
+    statements: Statements,
+    inputs: Inputs,
+    /// That of the transaction under way, so that a retry asks for the same again.
+    input: Option<Input>,
 }
 
 /// `numeric(…,2)` from whole cents.
@@ -60,127 +30,25 @@ fn money(cents: u32) -> Decimal {
     Decimal::new(i64::from(cents), 2)
 }
 
-fn signed(value: u32) -> i32 {
-    i32::try_from(value).expect("TPC-C's numbers fit an int")
-}
-
 impl Terminal {
-    pub(super) fn new(
-        connection: Connection,
-        statements: Statements,
-        random: TpccRandom,
-        scale: Scale,
-        number: u32,
-    ) -> Terminal {
-        let warehouse = signed(number % scale.warehouses + 1);
-        let district = signed(number / scale.warehouses % scale.districts + 1);
-        Terminal {
-            connection,
-            statements,
-            random,
-            scale,
-            warehouse,
-            district,
-            deck: Vec::new(),
-            input: Input::None,
-        }
+    pub(super) fn new(connection: Connection, statements: Statements, inputs: Inputs) -> Terminal {
+        Terminal { connection, statements, inputs, input: None }
     }
 
-    /// Draws the next transaction from a shuffled deck of 23 cards (clause 5.2.4.2: 10, 10, 1, 1, 1) and its input.
+    /// Draws the next transaction and its input.
     pub(super) fn choose(&mut self) -> usize {
-        if self.deck.is_empty() {
-            let order = self.random.permutation(23);
-            self.deck = order
-                .into_iter()
-                .map(|card| match card {
-                    1..=10 => 0,
-                    11..=20 => 1,
-                    21 => 2,
-                    22 => 3,
-                    _ => 4,
-                })
-                .collect();
-        }
-        let kind = self.deck.pop().expect("the deck was just filled");
-        self.input = match kind {
-            0 => self.new_order_input(),
-            1 => self.payment_input(),
-            2 => {
-                let district = signed(self.random.uniform(1, self.scale.districts));
-                Input::OrderStatus { district, who: self.who() }
-            }
-            3 => Input::Delivery { carrier: signed(self.random.uniform(1, 10)) },
-            _ => Input::StockLevel { threshold: signed(self.random.uniform(10, 20)) },
-        };
+        let (kind, input) = self.inputs.choose();
+        self.input = Some(input);
         kind
-    }
-
-    fn who(&mut self) -> Who {
-        if self.random.percent(60) {
-            Who::Name(self.random.last_name(self.scale.customers))
-        } else {
-            Who::Id(signed(self.random.customer_id(self.scale.customers)))
-        }
-    }
-
-    /// Another warehouse than the home one, or the home one where there is no other.
-    fn other_warehouse(&mut self) -> i32 {
-        if self.scale.warehouses == 1 {
-            return self.warehouse;
-        }
-        let drawn = signed(self.random.uniform(1, self.scale.warehouses - 1));
-        if drawn >= self.warehouse { drawn + 1 } else { drawn }
-    }
-
-    fn new_order_input(&mut self) -> Input {
-        let district = signed(self.random.uniform(1, self.scale.districts));
-        let customer = signed(self.random.customer_id(self.scale.customers));
-        let count = self.random.uniform(5, 15);
-        let mut lines: Vec<OrderLine> = (0..count)
-            .map(|_| OrderLine {
-                item: signed(self.random.item_id(self.scale.items)),
-                supply_warehouse: if self.random.percent(1) {
-                    self.other_warehouse()
-                } else {
-                    self.warehouse
-                },
-                quantity: signed(self.random.uniform(1, 10)),
-            })
-            .collect();
-        // One in a hundred ends with an item that is not there and rolls back (clause 2.4.1.4).
-        if self.random.percent(1) {
-            lines.last_mut().expect("at least five lines").item = signed(self.scale.items) + 1;
-        }
-        // Stock in one order everywhere, so that two New-Orders do not lock each other out.
-        lines.sort_by_key(|line| (line.item > signed(self.scale.items), line.supply_warehouse, line.item));
-        Input::NewOrder { district, customer, lines }
-    }
-
-    fn payment_input(&mut self) -> Input {
-        let district = signed(self.random.uniform(1, self.scale.districts));
-        let (customer_warehouse, customer_district) = if self.random.percent(85) {
-            (self.warehouse, district)
-        } else {
-            (self.other_warehouse(), signed(self.random.uniform(1, self.scale.districts)))
-        };
-        let who = self.who();
-        Input::Payment {
-            district,
-            customer_warehouse,
-            customer_district,
-            who,
-            cents: self.random.uniform(100, 500_000),
-        }
     }
 
     /// Runs the transaction that was chosen; after an error it is rolled back.
     pub(super) async fn run(&mut self) -> Result<Outcome> {
-        let input = self.input.clone();
+        let input = self.input.clone().expect("a transaction was chosen");
         let (warehouse, home_district, districts) =
-            (self.warehouse, self.district, signed(self.scale.districts));
+            (self.inputs.warehouse, self.inputs.district, self.inputs.districts());
         let (c, s) = (&mut self.connection, &self.statements);
         let outcome = match input {
-            Input::None => unreachable!("a transaction was chosen"),
             Input::NewOrder { district, customer, lines } => {
                 new_order(c, s, warehouse, district, customer, &lines).await
             }

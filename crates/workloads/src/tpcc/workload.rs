@@ -2,6 +2,7 @@
 
 use tokio_postgres::Client;
 
+use super::input::Inputs;
 use super::random::{NuRand, TpccRandom};
 use super::statements::Statements;
 use super::transaction::{KINDS, NEW_ORDER, Terminal};
@@ -67,7 +68,7 @@ impl Workload for Tpcc {
     async fn client(&self, mut connection: Connection, seed: u64, number: u32) -> Result<Terminal> {
         let statements = Statements::prepare(&mut connection).await?;
         let random = TpccRandom::new(seed, NuRand::RUN);
-        Ok(Terminal::new(connection, statements, random, self.scale, number))
+        Ok(Terminal::new(connection, statements, Inputs::new(random, self.scale, number)))
     }
 
     async fn check(&self, client: &Client) -> Result<Vec<String>> {
