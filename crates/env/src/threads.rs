@@ -14,6 +14,8 @@ pub enum Priority {
     Worker,
     /// The default of the operating system.
     Normal,
+    /// A thread beside the workers on whose work others decide: nice 10, so that what it is flooded with takes a tenth of a core from a busy one.
+    Low,
     /// A proxy nobody picked: `SCHED_IDLE`, runs only when its core has nothing else.
     ProxyIdle,
     /// The proxy that was picked: `SCHED_OTHER` at nice 19.

@@ -161,10 +161,55 @@ fn acknowledged_commits_survive_a_kill_under_load() {
     }
     assert!(moves > 100, "only {moves} moves");
     assert!(server.terminate().success());
-    let verify = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-        .args(["verify", "--data"])
-        .arg(server.data())
-        .output();
-    let verify = verify.expect("the binary can be run");
-    assert!(verify.status.success(), "{}", common::said(&verify));
+    let (ended_well, said) = verify(&["--data", &server.data().display().to_string()]);
+    assert!(ended_well, "{said}");
+}
+
+/// Runs `rowhouse verify` with these options and gives whether it ended well and all it said.
+fn verify(options: &[&str]) -> (bool, String) {
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse")).arg("verify").args(options).output();
+    let output = output.expect("the binary can be run");
+    (output.status.success(), common::said(&output))
+}
+
+#[test]
+fn logs_that_lie_elsewhere_are_asked_for_after_a_kill() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (data, logs) = (dir.path().join("data"), dir.path().join("logs"));
+    let (data_text, logs_text) = (data.display().to_string(), logs.display().to_string());
+    let mut server = Server::on(&data, &["--log-dir", &logs_text]);
+    server.expect_warnings();
+    run(async {
+        server.create_tenant("acme").await;
+        let owner = server.owner("acme").await;
+        owner.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int)").await.expect("a table");
+        owner
+            .batch_execute("INSERT INTO t SELECT n, n * n FROM generate_series(1, 100) AS s(n)")
+            .await
+            .expect("rows");
+    });
+    server.kill();
+    let inside = data.join("log");
+    let segments = std::fs::read_dir(&logs).expect("the logs' directory can be read").count();
+    assert!(segments > 0 && !inside.exists(), "{segments} segments in {logs_text}");
+
+    // Without them neither a server nor a check goes on, and nothing is made where they might be.
+    let missing = format!("the directory of the redo logs, {}, is not there", inside.display());
+    let refused = Server::launch(&data, &[]).err().expect("a server without its logs");
+    assert!(refused.contains(&missing) && refused.contains("--log-dir"), "{refused}");
+    assert!(!inside.exists());
+    let (ended_well, said) = verify(&["--data", &data_text]);
+    assert!(!ended_well && said.contains("give it with --log-dir"), "{said}");
+
+    let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);
+    assert!(ended_well, "{said}");
+    server.restart();
+    run(async {
+        let sums = "SELECT count(*) || ' ' || sum(v) FROM t";
+        assert_eq!(text(&server.owner("acme").await, sums).await, "100 338350");
+    });
+    assert!(server.terminate().success());
+    let (ended_well, said) = verify(&["--data", &data_text, "--log-dir", &logs_text]);
+    assert!(ended_well, "{said}");
 }

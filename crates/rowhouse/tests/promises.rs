@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use common::{Server, run};
@@ -69,7 +71,7 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
         server.create_tenant("other").await;
         admin.batch_execute("ALTER TENANT other SET (cpu = 0.1, cpu_max = 0.5)").await.expect("altered");
         owner.batch_execute(TABLE).await.expect("rows");
-        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, cause, owed FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
+        let of_acme = "SELECT tenant, resource, extract(epoch FROM ended - began) AS time, active, promised, demanded, given, missed, over, cause, owed, broken FROM rowhouse.ledger WHERE tenant = 'acme' ORDER BY began";
         let until = Instant::now() + Duration::from_secs(60);
         let found = loop {
             work(&owner, Duration::from_millis(300)).await;
@@ -90,10 +92,11 @@ fn the_ledger_says_what_was_promised_and_each_tenant_sees_its_own() {
             let missed = number(row, "missed");
             assert!((missed - (demanded - given).max(0.0)).abs() < 1e-6, "{row:?}");
             assert_eq!(row.get("cause").is_some(), missed > 0.0, "{row:?}");
+            assert_eq!(row.get("broken"), Some(if missed > 0.0 { "t" } else { "f" }), "{row:?}");
             assert!((number(row, "owed") - 2.0 * missed).abs() < 1e-5, "{row:?}");
             assert_eq!(number(row, "over"), 0.0, "there is no limit");
         }
-        for row in rows(&admin, "SELECT missed FROM rowhouse.violations").await {
+        for row in rows(&admin, "SELECT missed FROM rowhouse.violations WHERE resource = 'cpu'").await {
             assert!(number(&row, "missed") > 0.0);
         }
         let usage = rows(&owner, "SELECT * FROM rowhouse.tenant_usage").await;
@@ -145,5 +148,50 @@ fn the_ledger_by_the_minute_outlives_the_server() {
         assert_eq!(number(row, "minutes"), 1.0);
         let others = "SELECT tenant FROM rowhouse.ledger_history WHERE tenant <> 'acme'";
         assert!(rows(&owner, others).await.is_empty(), "its own only");
+    });
+}
+
+/// Seconds of the processor that the server's thread called `name` has had.
+fn thread_seconds(server: &Server, name: &str) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server's threads");
+    let of_thread = |folder: std::path::PathBuf| {
+        let is_it = std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        is_it.then(|| std::fs::read_to_string(folder.join("schedstat")).expect("what the thread has had"))
+    };
+    let found = tasks.flatten().find_map(|task| of_thread(task.path()));
+    let found = found.unwrap_or_else(|| panic!("no thread is called {name}"));
+    let nanoseconds: f64 = found.split(' ').next().and_then(|first| first.parse().ok()).expect("a number");
+    nanoseconds / 1e9
+}
+
+/// Begins a session of a database that is not there, and is refused.
+fn knock(port: u16) {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+    let words = b"\0\x03\0\0user\0nobody\0database\0nowhere\0\0";
+    let mut message = (words.len() as u32 + 4).to_be_bytes().to_vec();
+    message.extend_from_slice(words);
+    socket.write_all(&message).expect("the server reads");
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).expect("the server answers");
+    assert_eq!(answer.first(), Some(&b'E'));
+}
+
+#[test]
+fn logins_are_charged_to_the_servers_own_tenant() {
+    let server = Server::with_acme();
+    run(async {
+        let admin = server.admin().await;
+        let used = async || {
+            let all = rows(&admin, "SHOW TENANTS").await;
+            let system = all.iter().find(|row| row.get("name") == Some("system")).expect("it is shown");
+            number(system, "cpu_seconds")
+        };
+        let (used_before, took_before) = (used().await, thread_seconds(&server, "reception"));
+        (0..3000).for_each(|_| knock(server.port()));
+        let took = thread_seconds(&server, "reception") - took_before;
+        assert!(took > 0.1, "they took {took} s");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let charged = used().await - used_before;
+        assert!(charged >= 0.9 * took, "{charged} s of {took} s are charged");
     });
 }

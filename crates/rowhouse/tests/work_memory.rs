@@ -113,6 +113,55 @@ fn past_the_limit_one_statement_fails_and_nobody_else_notices() {
     });
 }
 
+/// Bytes that a tenant's queries have put aside.
+async fn temp_used(admin: &Client, tenant: &str) -> u64 {
+    let all = rows(admin, "SHOW TENANTS").await;
+    let row = all.iter().find(|row| row.get("name") == Some(tenant)).expect("the tenant is there");
+    row.get("temp_used").expect("a number").parse().expect("a number")
+}
+
+#[test]
+fn past_temp_max_one_tenants_query_fails_and_leaves_no_files() {
+    let server = Server::start();
+    let sort = LARGE[5];
+    run(async {
+        let admin = server.admin().await;
+        for tenant in ["acme", "other"] {
+            server.create_tenant(tenant).await;
+            fill(&server.owner(tenant).await).await;
+            let limit = format!("ALTER TENANT {tenant} SET (work_memory_max = '3MB')");
+            admin.batch_execute(&limit).await.expect("altered");
+        }
+        admin.batch_execute("ALTER TENANT acme SET (temp_max = '1MB')").await.expect("altered");
+        let (acme, other) = (server.owner("acme").await, server.owner("other").await);
+        let error = acme.simple_query(sort).await.expect_err("it puts more aside");
+        assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+        let message = error.as_db_error().expect("the server's error").message();
+        assert!(message.contains("temp_max of 1MiB"), "{message}");
+        assert_eq!(one(&acme, "SELECT count(*) FROM t").await, ROWS.to_string(), "the session goes on");
+
+        // The neighbour's same query puts aside what acme's may not.
+        let running = tokio::spawn(async move { one(&other, sort).await });
+        let mut most = 0;
+        while !running.is_finished() {
+            most = most.max(temp_used(&admin, "other").await);
+        }
+        let expected = running.await.expect("a neighbour has no such limit");
+        assert!(most > 1 << 20, "the neighbour put {most} bytes aside");
+
+        let until = Instant::now() + Duration::from_secs(10);
+        for tenant in ["acme", "other"] {
+            while temp_used(&admin, tenant).await > 0 {
+                assert!(Instant::now() < until, "{tenant} keeps files of queries that ended");
+            }
+        }
+        let files = std::fs::read_dir(server.data().join("tmp")).expect("the directory of temporary files");
+        assert_eq!(files.count(), 0);
+        admin.batch_execute("ALTER TENANT acme SET (temp_max = none)").await.expect("altered");
+        assert_eq!(one(&acme, sort).await, expected, "without the limit it has the same answer");
+    });
+}
+
 #[test]
 fn promised_working_memory_is_there_beside_neighbours_who_want_it_all() {
     let server = Server::start_with(&["--work-memory", "24MiB"]);

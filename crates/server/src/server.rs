@@ -74,6 +74,14 @@ impl Server {
             tracing::warn!(%error, "the limit of open files could not be raised");
         }
         let data_dir = DataDir::open(env, &config.data_dir)?;
+        let logs = config.log_dir();
+        if !data_dir.is_fresh() && !env.disk.exists(&logs) {
+            // What only they have would be missing without a word, and the numbers of those commits be given again.
+            let logs = logs.display();
+            return Err(StartError::Data(format!(
+                "the directory of the redo logs, {logs}, is not there: give it with --log-dir"
+            )));
+        }
         for (_, dir) in &config.volumes {
             let tenants = dir.join("tenants");
             env.disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
@@ -247,8 +255,8 @@ impl Server {
             mock_secret: env.entropy.bytes(),
             counts: shared.reception.clone(),
         };
-        let stop = self.stop.clone();
-        let body = Box::new(move || reception.run(&listeners, &stop));
+        let (stop, system) = (self.stop.clone(), Arc::downgrade(shared));
+        let body = Box::new(move || reception.run(system, &listeners, &stop));
         let thread = env.threads.spawn("reception", None, body);
         let refused = |error| StartError::System { what: "start a thread", error };
         self.reception = Some(thread.map_err(refused)?);

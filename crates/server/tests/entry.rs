@@ -3,7 +3,8 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
-use std::time::Duration;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use base::{Nanos, SqlState};
 use env::Env;
@@ -167,4 +168,17 @@ fn a_renewed_certificate_is_shown_without_a_restart() {
         })
         .expect("the server looks at the files");
     assert!(after.is_alive() && before.is_alive(), "who was there goes on");
+}
+
+/// As many as may be in start-up at once, and none of them says anything.
+#[test]
+fn silent_clients_keep_nobody_out_for_long() {
+    let server = TestServer::with(|config| config.authentication_timeout = Nanos::from_secs(300));
+    server.create_tenant("acme");
+    // Where the process may have fewer sockets the test shows less.
+    let silent: Vec<TcpStream> = (0..2000).map_while(|_| TcpStream::connect(server.address()).ok()).collect();
+    let begun = Instant::now();
+    let mut acme = server.connect("acme", "acme", "pw").expect("the oldest gives up its place");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?} beside {}", begun.elapsed(), silent.len());
+    acme.ok("SELECT 1");
 }

@@ -102,7 +102,7 @@ fn overbooking_is_allowed_and_told_with_the_sums() {
     let server = TestServer::with(|config| config.memory = ByteCount::from_mib(256));
     let mut admin = server.admin("rowhouse");
     // Two workers, of which the server's own work has a fifth each.
-    assert!(admin.tells("CREATE TENANT a WITH (cpu = 1.6, memory = '256MB')").is_empty());
+    assert!(admin.tells("CREATE TENANT a WITH (cpu = 1.6, memory = '224MB')").is_empty());
     let told = admin.query("CREATE TENANT b WITH (cpu = 0.125)");
     assert_eq!(told.notices.len(), 1, "{:?}", told.notices);
     let warning = &told.notices[0];
@@ -110,7 +110,7 @@ fn overbooking_is_allowed_and_told_with_the_sums() {
     assert_eq!(warning.message, "processor time is overbooked: 2.125 of 2 cores are reserved");
     assert_eq!(warning.detail, "0.4 of them are of tenant \"system\".");
     assert!(admin.tells("ALTER TENANT b SET (cpu = 0.1, cpu_max = 1)").is_empty(), "less than before");
-    let memory = "WARNING: memory is overbooked: 257MiB of 256MiB are reserved";
+    let memory = "WARNING: memory is overbooked: 225MiB of 224MiB are reserved";
     assert_eq!(admin.tells("ALTER TENANT b SET (memory = '1MB')"), [memory]);
     // By way of a size, once for all that have it.
     admin.ok("CREATE SIZE gold AS (cpu = 0.1)");

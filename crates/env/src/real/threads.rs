@@ -125,6 +125,7 @@ impl ThreadOps for SystemThread {
         let (policy, nice, slice) = match priority {
             Priority::Worker => (libc::SCHED_OTHER, -20, WORKER_SLICE),
             Priority::Normal => (libc::SCHED_OTHER, 0, Nanos(0)),
+            Priority::Low => (libc::SCHED_OTHER, 10, Nanos(0)),
             Priority::ProxyIdle => (libc::SCHED_IDLE, 0, Nanos(0)),
             Priority::ProxyRaised => (libc::SCHED_OTHER, 19, Nanos(0)),
         };

@@ -320,6 +320,12 @@ impl CpuScheduler {
         self.find(tenant).map_or(Nanos(0), |account| self.standing(account).over(now))
     }
 
+    /// Whether a tenant is over its limit.
+    pub fn exceeds_limit(&mut self, tenant: TenantId, now: Nanos) -> bool {
+        self.tell(now);
+        self.find(tenant).is_some_and(|account| self.is_over_limit(account))
+    }
+
     /// Tenants that are runnable, those over their limit included.
     pub fn runnable_count(&self) -> usize {
         self.spare.len() + self.limited.len()

@@ -256,11 +256,11 @@ fn verdicts(observed: &Observed, section: &mut Section) {
         format!("{wrong} of {} rows are not so", observed.rows.len()),
         wrong == 0 && !observed.rows.is_empty(),
     ));
-    let missing = observed.rows.iter().filter(|row| row.missed > 0.0).count();
+    let broken = observed.rows.iter().filter(|row| !row.cause.is_empty()).count();
     section.verdicts.push(Verdict::of(
-        "rowhouse.violations is the rows with something missed",
-        format!("{} and {missing} rows", observed.violations.len()),
-        observed.violations.len() == missing && observed.violations.iter().all(|row| row.missed > 0.0),
+        "rowhouse.violations is the rows of broken promises",
+        format!("{} and {broken} rows", observed.violations.len()),
+        observed.violations.len() == broken && observed.violations.iter().all(|row| !row.cause.is_empty()),
     ));
     let all = observed.all_us();
     let unbound = observed.unbound();

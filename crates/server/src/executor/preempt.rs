@@ -26,6 +26,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use env::StackMemory;
 
 use super::residence::Residence;
+use super::run_queues::Place;
 use super::task_use::TaskUse;
 use super::worker::{try_with_preemption, with_preemption};
 
@@ -65,8 +66,8 @@ pub(super) struct Preemption {
     running: Cell<Option<NonNull<Yielder>>>,
     /// How often a call was suspended so far.
     suspensions: Cell<u64>,
-    /// A call was suspended whose task is about to be woken.
-    is_first: Cell<bool>,
+    /// Of the task that is woken next: first if its call was just suspended.
+    place: Cell<Place>,
 }
 
 struct Entry {
@@ -92,7 +93,7 @@ impl Preemption {
             suspended: RefCell::default(),
             running: Cell::new(None),
             suspensions: Cell::new(0),
-            is_first: Cell::new(false),
+            place: Cell::new(Place::Last),
         }
     }
 
@@ -124,9 +125,9 @@ impl Preemption {
         self.running.get().is_some()
     }
 
-    /// Whether the task that is woken now goes before all others of its tenant.
-    pub(super) fn take_is_first(&self) -> bool {
-        self.is_first.take()
+    /// Where the task that is woken now stands among those of its tenant.
+    pub(super) fn take_place(&self) -> Place {
+        self.place.take()
     }
 
     fn enter(&self, tenant: TenantId, call: Box<dyn Suspended>) -> u64 {
@@ -325,7 +326,7 @@ where
         if polled.is_pending() {
             debug_assert!(!this.residence.has_suspended(), "one call at a time uses a tenant's state");
             this.residence.set_suspended(true);
-            with_preemption(|preemption| preemption.is_first.set(true));
+            with_preemption(|preemption| preemption.place.set(Place::First));
             cx.waker().wake_by_ref();
         }
         polled

@@ -43,6 +43,22 @@ struct Waiting {
     over_limit: Nanos,
 }
 
+/// Which of the proxies that stand in queues are to stand still.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    All,
+    /// Those of tenants over their limits.
+    OverLimit,
+}
+
+/// Where work stands among what of its tenant goes in the same order.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Place {
+    First,
+    #[default]
+    Last,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Running {
     Task,
@@ -76,8 +92,8 @@ pub(super) struct RunQueues {
     by_tenant: FxHashMap<TenantId, usize>,
     touched: Vec<usize>,
     ready: usize,
-    /// How many of what is ready are proxies.
-    proxies: usize,
+    /// Queues in which a proxy stands.
+    with_proxies: Vec<usize>,
     /// All that is ready belongs to tenants over their limits, until this instant.
     not_before: Option<Nanos>,
 }
@@ -91,7 +107,7 @@ impl RunQueues {
             by_tenant: FxHashMap::default(),
             touched: Vec::new(),
             ready: 0,
-            proxies: 0,
+            with_proxies: Vec::new(),
             not_before: None,
         }
     }
@@ -121,11 +137,14 @@ impl RunQueues {
         self.not_before
     }
 
-    /// Has the threads of all proxies stand still: their tenants are over their limits.
-    pub(super) fn hold_proxies(&self) {
-        if self.has_proxy() {
-            let with_proxies = self.queues.iter().flatten().filter(|queue| queue.proxies > 0);
-            for waiting in with_proxies.flat_map(|queue| queue.work.iter().chain(&queue.background)) {
+    /// Has the threads of proxies that stand in a queue stand still, each until it is picked.
+    pub(super) fn hold_proxies(&mut self, which: Held, now: Nanos) {
+        for index in &self.with_proxies {
+            let queue = self.queues[*index].as_ref().expect("a queue with a proxy exists");
+            if which == Held::OverLimit && !self.scheduler.exceeds_limit(queue.account.tenant, now) {
+                continue;
+            }
+            for waiting in queue.work.iter().chain(&queue.background) {
                 if let Work::Proxy(proxy) = &waiting.work {
                     proxy.hold();
                 }
@@ -133,13 +152,31 @@ impl RunQueues {
         }
     }
 
-    /// Whether a proxy stands in a queue.
-    pub(super) fn has_proxy(&self) -> bool {
-        self.proxies > 0
+    /// A proxy has come to stand in a queue.
+    fn proxy_comes(&mut self, index: usize) {
+        let queue = self.queues[index].as_mut().expect("a queue with work exists");
+        queue.proxies += 1;
+        if queue.proxies == 1 {
+            self.with_proxies.push(index);
+        }
     }
 
-    /// Queues work, last or first of its tenant's.
-    pub(super) fn push(&mut self, account: &Account, work: Work, is_first: bool, now: Nanos) {
+    /// One does so no more.
+    fn proxy_goes(&mut self, index: usize) {
+        let queue = self.queues[index].as_mut().expect("a queue with work exists");
+        queue.proxies -= 1;
+        if queue.proxies == 0 {
+            self.with_proxies.retain(|with| *with != index);
+        }
+    }
+
+    /// Whether a proxy stands in a queue.
+    pub(super) fn has_proxy(&self) -> bool {
+        !self.with_proxies.is_empty()
+    }
+
+    /// Queues work.
+    pub(super) fn push(&mut self, account: &Account, work: Work, place: Place, now: Nanos) {
         let is_proxy = work.is_proxy();
         let index = account.queue;
         let over_limit = self.scheduler.over_limit(account.tenant);
@@ -152,15 +189,15 @@ impl RunQueues {
         }
         let line = queue.line(work.is_background());
         let waiting = Waiting { work, since: now, over_limit };
-        if is_first {
-            line.push_front(waiting)
-        } else {
-            line.push_back(waiting)
+        match place {
+            Place::First => line.push_front(waiting),
+            Place::Last => line.push_back(waiting),
         }
-        queue.proxies += u32::from(is_proxy);
         let was_empty = queue.ready() == 1;
-        let demand = queue.demand();
-        self.proxies += usize::from(is_proxy);
+        if is_proxy {
+            self.proxy_comes(index);
+        }
+        let demand = self.queue(account).demand();
         self.not_before = None;
         self.rank(index, now);
         self.feed.tasks(account.tenant, demand, now);
@@ -219,9 +256,10 @@ impl RunQueues {
         }
         queue.account.add_wait(Wait::Runnable, waited - over);
         queue.running = Some(if work.is_proxy() { Running::Proxy } else { Running::Task });
-        queue.proxies -= u32::from(work.is_proxy());
         self.ready -= 1;
-        self.proxies -= usize::from(work.is_proxy());
+        if work.is_proxy() {
+            self.proxy_goes(index);
+        }
         Some((index, work))
     }
 
@@ -231,10 +269,12 @@ impl RunQueues {
         let over_limit = self.scheduler.over_limit(tenant);
         let queue = self.queues[index].as_mut().expect("a popped queue exists");
         queue.running = None;
-        queue.proxies += u32::from(work.is_proxy());
-        self.proxies += usize::from(work.is_proxy());
+        let is_proxy = work.is_proxy();
         queue.line(work.is_background()).push_front(Waiting { work, since: now, over_limit });
         self.ready += 1;
+        if is_proxy {
+            self.proxy_comes(index);
+        }
     }
 
     /// Ends the running of what was popped: its tenant is blocked if nothing of it is ready.
@@ -443,7 +483,8 @@ impl RunQueues {
             self.feed.tasks(queue.account.tenant, 0, now);
             self.scheduler.blocked(queue.account.tenant, now);
         }
-        (self.ready, self.proxies, self.not_before) = (0, 0, None);
+        self.with_proxies.clear();
+        (self.ready, self.not_before) = (0, None);
         all
     }
 }

@@ -452,6 +452,68 @@ fn a_thread_that_waits_for_leave_goes_on_when_its_worker_ends() {
     }
 }
 
+/// What threads of queries without end, of A and of B, use in a second on one core of a worker. Each looks every 50 us whether it is to stand still.
+fn used_by_queries(of_a: Terms, of_b: Terms) -> [Nanos; 2] {
+    let env = Env::real();
+    let core = env.threads.cores()[0];
+    let (to, from) = std::sync::mpsc::channel();
+    let on_core = env.clone();
+    let body = move || {
+        let mut worker = Worker::new(&on_core, WorkerId(0), &governing()).unwrap();
+        let _ = worker.claim_priority();
+        to.send(worker.handle()).unwrap();
+        worker.run().unwrap();
+    };
+    let worker = env.threads.spawn("worker", Some(core), Box::new(body)).unwrap();
+    let handle = from.recv().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let queries = [(A, of_a), (B, of_b)].map(|(tenant, terms)| {
+        handle.set_terms(tenant, terms);
+        let used = Arc::new(AtomicU64::new(0));
+        let (env_of_query, handle, stop, tell) = (env.clone(), handle.clone(), stop.clone(), used.clone());
+        let body = move || {
+            let held = Arc::new(AtomicBool::new(false));
+            let proxy = Proxy::enter(&env_of_query, &handle, tenant, &held, &Background::default());
+            let before = env_of_query.clock.thread_cpu();
+            while !stop.load(Ordering::Relaxed) {
+                if held.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(Duration::from_millis(10));
+                } else {
+                    spin(Duration::from_micros(50));
+                }
+            }
+            tell.store((env_of_query.clock.thread_cpu() - before).0, Ordering::Relaxed);
+            drop(proxy);
+        };
+        (used, env.threads.spawn("analytic", Some(core), Box::new(body)).unwrap())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    stop.store(true, Ordering::Relaxed);
+    let used = queries.map(|(used, thread)| {
+        thread.join().unwrap();
+        Nanos(used.load(Ordering::Relaxed))
+    });
+    handle.stop();
+    worker.join().unwrap();
+    used
+}
+
+#[test]
+fn a_query_over_its_limit_stands_still_beside_another_tenants() {
+    let promise = CpuPromise { max: Some(MilliCores(50)), ..CpuPromise::default() };
+    let [limited, free] = used_by_queries(Terms { promise, ..Terms::default() }, Terms::default());
+    // 50 ms, and what it takes until it is seen and looks.
+    assert!(limited <= Nanos::from_millis(90), "{limited:?} beside {free:?}");
+}
+
+#[test]
+fn a_query_gets_what_its_tenant_is_promised_beside_another_tenants() {
+    let promise = CpuPromise { reserved: MilliCores(800), ..CpuPromise::default() };
+    let [promised, spare] = used_by_queries(Terms { promise, ..Terms::default() }, Terms::default());
+    // 0.8, and half of what is left, but for what a thread that is not picked takes.
+    assert!(promised.0 * 10 >= (promised + spare).0 * 7, "{promised:?} beside {spare:?}");
+}
+
 /// Starts a task that always has more to do, 20 us at a time; the number of its polls.
 fn busy(
     handle: &WorkerHandle,

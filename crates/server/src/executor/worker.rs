@@ -16,7 +16,7 @@ use super::handle::{Account, Arrival, Message, Shared, Work, WorkerHandle};
 use super::io_gate::{Gate, WorkerIo};
 use super::preempt::{Preemption, suspend};
 use super::proxy::{PROXY_QUANTUM, PROXY_QUANTUM_MIN, ProxyState};
-use super::run_queues::RunQueues;
+use super::run_queues::{Held, Place, RunQueues};
 
 /// A call that is suspended has run for so long at least since it began or went on.
 const SLICE_MIN: Nanos = Nanos::from_micros(100);
@@ -52,6 +52,8 @@ pub struct Worker {
     raised: Option<Arc<ProxyState>>,
     /// Whether the system lets the worker raise itself.
     may_raise_itself: bool,
+    /// Whether it has let it raise proxies so far.
+    may_raise_proxies: bool,
     /// While the worker is raised above proxies: when it last raised one.
     raised_itself: Option<Nanos>,
     reconciled_at: Nanos,
@@ -125,7 +127,26 @@ pub(crate) fn io_opens_at(tenant: TenantId, volume: VolumeNo) -> Option<Nanos> {
     })
 }
 
+/// What a poll took.
+struct Polled {
+    end: Ticks,
+    lasted: Nanos,
+    /// Without what others were charged for meanwhile.
+    used: Nanos,
+}
+
 impl Local {
+    /// Makes one poll in the name of `tenant`. It began at `begin`.
+    fn poll_as(&self, tenant: TenantId, begin: Ticks, poll: impl FnOnce()) -> Polled {
+        self.polling.set(Some((tenant, begin)));
+        self.charged_to_others.set(Nanos(0));
+        poll();
+        self.polling.set(None);
+        let end = self.env.clock.ticks();
+        let lasted = self.env.clock.ticks_between(begin, end);
+        Polled { end, lasted, used: lasted - self.charged_to_others.get() }
+    }
+
     fn blocking_ios(&self) -> u64 {
         self.io.borrow().blocking() - self.blocked_for_others.get()
     }
@@ -252,9 +273,9 @@ pub(super) fn schedule_at_home(account: &Account, work: Work) {
             && let Ok(mut queues) = local.queues.try_borrow_mut()
             && let Some(work) = work.take()
         {
-            let is_first = local.preemption.take_is_first();
+            let place = local.preemption.take_place();
             // Not the turn's beginning: the turn may have waited since.
-            queues.push(account, work, is_first, local.env.now());
+            queues.push(account, work, place, local.env.now());
         }
     });
     if let Some(work) = work {
@@ -299,6 +320,7 @@ impl Worker {
             polled: Nanos(0),
             raised: None,
             may_raise_itself: false,
+            may_raise_proxies: true,
             raised_itself: None,
             reconciled_at: env.now(),
             thread_cpu: reactor.enter(|| env.clock.thread_cpu()),
@@ -362,17 +384,19 @@ impl Worker {
         self.read_mail();
         report.completions += self.see_to_duty(&local)?;
         report.polls = self.poll_ready(&local, &mut report.completions)?;
-        self.end_polls(&local);
+        self.flush_gathered(&local);
         let ready = |worker: &Worker| {
             let is_woken = worker.duty.as_ref().is_some_and(Duty::is_woken);
             is_woken || local.queues.borrow().has_work() || local.shared.has_mail()
         };
-        let wait = match local.queues.borrow().not_before() {
+        let not_before = local.queues.borrow().not_before();
+        let wait = match not_before {
             _ if ready(self) || local.shared.is_stopping() => Some(Nanos(0)),
             // Tenants over their limits wait for the refill.
             Some(until) => {
-                local.queues.borrow().hold_proxies();
-                let wait = until - self.env.now();
+                let now = self.env.now();
+                local.queues.borrow_mut().hold_proxies(Held::All, now);
+                let wait = until - now;
                 Some(wait_max.map_or(wait, |wait_max| wait.min(wait_max)))
             }
             None => wait_max,
@@ -389,43 +413,32 @@ impl Worker {
     /// What the duty was woken for, before anybody else is polled. After long polls the next flush starts at once, else with what this turn will gather.
     /// Returns how many operations completed.
     fn see_to_duty(&mut self, local: &Local) -> io::Result<usize> {
-        let Some(duty) = &mut self.duty else { return Ok(0) };
-        if !duty.is_woken() {
+        if !self.duty.as_ref().is_some_and(Duty::is_woken) {
             return Ok(0);
         }
-        Worker::poll_duty(duty, &self.env, &self.system, local);
         if self.polled < LONG_TURN {
+            self.poll_duty(local);
             return Ok(0);
         }
-        duty.end_turn();
-        if duty.is_woken() {
-            Worker::poll_duty(duty, &self.env, &self.system, local);
-        }
+        self.flush_gathered(local);
         self.reactor.turn(Some(Nanos(0)))
     }
 
     /// Starts the flush of what the polls gathered; the look at the ring submits it.
-    fn end_polls(&mut self, local: &Local) {
-        let Some(duty) = &mut self.duty else { return };
-        // The flush before may have ended in the middle of the turn.
-        if duty.is_woken() {
-            Worker::poll_duty(duty, &self.env, &self.system, local);
+    fn flush_gathered(&mut self, local: &Local) {
+        // The flush before may have ended meanwhile.
+        self.poll_duty(local);
+        if let Some(duty) = &mut self.duty {
+            duty.end_turn();
         }
-        duty.end_turn();
-        if duty.is_woken() {
-            Worker::poll_duty(duty, &self.env, &self.system, local);
-        }
+        self.poll_duty(local);
     }
 
-    fn poll_duty(duty: &mut Duty, env: &Env, system: &Account, local: &Local) {
-        let begin = env.clock.ticks();
-        local.polling.set(Some((system.tenant, begin)));
-        local.charged_to_others.set(Nanos(0));
-        duty.poll();
-        local.polling.set(None);
-        let lasted = env.clock.ticks_between(begin, env.clock.ticks());
-        let used = lasted - local.charged_to_others.get();
-        local.queues.borrow_mut().charge_beside(system, used, env.now());
+    /// Polls the duty if it was woken.
+    fn poll_duty(&mut self, local: &Local) {
+        let Some(duty) = self.duty.as_mut().filter(|duty| duty.is_woken()) else { return };
+        let polled = local.poll_as(self.system.tenant, self.env.clock.ticks(), || duty.poll());
+        local.queues.borrow_mut().charge_beside(&self.system, polled.used, self.env.now());
     }
 
     /// When the next timer is due.
@@ -444,7 +457,9 @@ impl Worker {
                     drop(queues);
                     work.reschedule();
                 }
-                Message::Ready(account, work) => queues.push(&account, work, false, self.local.now.get()),
+                Message::Ready(account, work) => {
+                    queues.push(&account, work, Place::Last, self.local.now.get())
+                }
                 Message::Arrive(arrival) => {
                     let Arrival { account, terms, held_since, pauses } = *arrival;
                     // Not the turn's beginning: the tenant may have been held after it.
@@ -506,20 +521,16 @@ impl Worker {
             match work {
                 Work::Task(runnable, _) | Work::Resident(runnable, _) => {
                     let tenant = local.queues.borrow().tenant_of(index);
-                    local.polling.set(Some((tenant, mark)));
-                    local.charged_to_others.set(Nanos(0));
-                    runnable.run();
-                    local.polling.set(None);
-                    // A task that was cancelled meanwhile is not woken any more.
-                    local.preemption.take_is_first();
                     // The end of one poll is the beginning of the next: picking is charged to whom it picks.
-                    let end = self.env.clock.ticks();
-                    let lasted = self.env.clock.ticks_between(mark, end);
-                    let used = lasted - local.charged_to_others.get();
-                    let now = now + lasted;
-                    mark = end;
+                    let polled = local.poll_as(tenant, mark, || {
+                        runnable.run();
+                    });
+                    // A task that was cancelled meanwhile is not woken any more.
+                    local.preemption.take_place();
+                    let now = now + polled.lasted;
+                    mark = polled.end;
                     let mut queues = local.queues.borrow_mut();
-                    queues.charge_poll(index, used, now);
+                    queues.charge_poll(index, polled.used, now);
                     queues.settle(index, now);
                 }
                 // A proxy's quantum waits on the ring, so what the polls before it gathered is flushed and submitted first.
@@ -533,7 +544,7 @@ impl Worker {
                     queues.count_proxy_run(index);
                     if proxy.wants_to_run() || proxy.leave_queue() {
                         let account = proxy.account.clone();
-                        queues.push(&account, Work::Proxy(proxy), false, now);
+                        queues.push(&account, Work::Proxy(proxy), Place::Last, now);
                     }
                     queues.settle(index, now);
                     // The wait for a proxy is long enough to have brought work.
@@ -560,11 +571,12 @@ impl Worker {
                 let _ = self.env.threads.current().set_priority(Priority::Worker);
             }
             if self.raised.is_none() {
-                // Without the privilege all proxies stay at SCHED_IDLE and share the quantum: slower for the picked one, and
-                // still charged right.
-                let _ = proxy.control.set_priority(Priority::ProxyRaised);
+                self.may_raise_proxies &= proxy.control.set_priority(Priority::ProxyRaised).is_ok();
                 self.raised = Some(proxy.clone());
             }
+            // Beside a raised one the others have little, but those over their limits may have nothing. Without the privilege all would share the quantum.
+            let held = if self.may_raise_proxies { Held::OverLimit } else { Held::All };
+            self.local.queues.borrow_mut().hold_proxies(held, now);
         }
         let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
         let used = proxy.take_uncharged();

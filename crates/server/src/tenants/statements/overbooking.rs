@@ -53,10 +53,13 @@ impl Grown {
             let message = format!("processor time is overbooked: {reserved} of {there} cores are reserved");
             warnings.push(warning(message).with_detail(of_system));
         }
-        let budget = shared.config.memory;
-        if self.memory && sums.memory() > budget.0 {
+        let there = shared.memory.promisable();
+        if self.memory && sums.memory() > there.0 {
             let reserved = ByteCount(sums.memory());
-            warnings.push(warning(format!("memory is overbooked: {reserved} of {budget} are reserved")));
+            let message = format!("memory is overbooked: {reserved} of {there} are reserved");
+            let of_evictors =
+                format!("The rest of the server's {} is kept free for what comes in.", shared.config.memory);
+            warnings.push(warning(message).with_detail(of_evictors));
         }
         let capacity = shared.work_memory.capacity();
         if self.work_memory && sums.work_memory() > capacity.0 {
