@@ -23,27 +23,38 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-#[test]
-fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
+/// A server of one log of 4 MiB, with tenants that have a table each.
+fn with_short_log(tenants: [&str; 2]) -> TestServer {
     let server = TestServer::with(|config| {
         config.workers = Some(1);
         config.log_limit = ByteCount::from_mib(4);
         // Nothing is due by age.
         config.checkpoint_interval = Nanos::from_secs(100_000);
     });
-    for tenant in ["quiet", "busy"] {
+    for tenant in tenants {
         server.create_tenant(tenant);
         let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
         server.connect(tenant, tenant, "pw").unwrap().ok(table);
     }
-    server.connect("quiet", "quiet", "pw").unwrap().ok("INSERT INTO t VALUES (1, 'few bytes')");
-    let mut busy = server.connect("busy", "busy", "pw").unwrap();
-    let log = server.config.log_dir();
+    server
+}
+
+/// Has a tenant commit several times what the log may keep, and waits until it keeps no more.
+fn the_log_stays_short_beside(server: &TestServer, busy: &str) {
+    let mut client = server.connect(busy, busy, "pw").unwrap();
     for id in 0..300 {
-        busy.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
+        client.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
     }
+    let log = server.config.log_dir();
     // Segments in use up to the limit, and those that are ready for each log.
     until("the log keeps what nobody needs", || len_of(&log) <= 8 << 20);
+}
+
+#[test]
+fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
+    let server = with_short_log(["quiet", "busy"]);
+    server.connect("quiet", "quiet", "pw").unwrap().ok("INSERT INTO t VALUES (1, 'few bytes')");
+    the_log_stays_short_beside(&server, "busy");
     let server = server.restart();
     assert_eq!(server.connect("quiet", "quiet", "pw").unwrap().ok("SELECT count(*) FROM t").len(), 1);
 }
@@ -51,17 +62,7 @@ fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
 /// A transaction keeps the log by what a long statement of it has put there; others commit on, and its client is gone for lunch.
 #[test]
 fn an_idle_transaction_with_large_changes_does_not_keep_the_log() {
-    let server = TestServer::with(|config| {
-        config.workers = Some(1);
-        config.log_limit = ByteCount::from_mib(4);
-        // Nothing is due by age.
-        config.checkpoint_interval = Nanos::from_secs(100_000);
-    });
-    for tenant in ["idle", "busy"] {
-        server.create_tenant(tenant);
-        let table = "CREATE TABLE t (id int PRIMARY KEY, v text)";
-        server.connect(tenant, tenant, "pw").unwrap().ok(table);
-    }
+    let server = with_short_log(["idle", "busy"]);
     let mut idle = server.connect("idle", "idle", "pw").unwrap();
     for thousand in 0..6 {
         let row = |n| format!("({}, '{}')", 1000 * thousand + n, "x".repeat(200));
@@ -69,12 +70,7 @@ fn an_idle_transaction_with_large_changes_does_not_keep_the_log() {
     }
     idle.ok("BEGIN");
     idle.ok("UPDATE t SET v = v || 'y'");
-    let mut busy = server.connect("busy", "busy", "pw").unwrap();
-    let log = server.config.log_dir();
-    for id in 0..300 {
-        busy.ok(&format!("INSERT INTO t VALUES ({id}, '{}')", "x".repeat(100_000)));
-    }
-    until("the log keeps what nobody needs", || len_of(&log) <= 8 << 20);
+    the_log_stays_short_beside(&server, "busy");
     assert_eq!(idle.answer().error.expect("told").state, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
     let mut again = server.connect("idle", "idle", "pw").unwrap();
     assert_eq!(again.ok("SELECT length(v) FROM t WHERE id = 7"), [[Some("200".to_owned())]], "taken back");

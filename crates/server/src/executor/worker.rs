@@ -52,8 +52,8 @@ pub struct Worker {
     raised: Option<Arc<ProxyState>>,
     /// Whether the system lets the worker raise itself.
     may_raise_itself: bool,
-    /// Whether it has let it raise proxies so far.
-    may_raise_proxies: bool,
+    /// Whether it let it raise the proxy that it raised last.
+    raises_proxies: bool,
     /// While the worker is raised above proxies: when it last raised one.
     raised_itself: Option<Nanos>,
     reconciled_at: Nanos,
@@ -320,7 +320,7 @@ impl Worker {
             polled: Nanos(0),
             raised: None,
             may_raise_itself: false,
-            may_raise_proxies: true,
+            raises_proxies: true,
             raised_itself: None,
             reconciled_at: env.now(),
             thread_cpu: reactor.enter(|| env.clock.thread_cpu()),
@@ -571,11 +571,11 @@ impl Worker {
                 let _ = self.env.threads.current().set_priority(Priority::Worker);
             }
             if self.raised.is_none() {
-                self.may_raise_proxies &= proxy.control.set_priority(Priority::ProxyRaised).is_ok();
+                self.raises_proxies = proxy.control.set_priority(Priority::ProxyRaised).is_ok();
                 self.raised = Some(proxy.clone());
             }
             // Beside a raised one the others have little, but those over their limits may have nothing. Without the privilege all would share the quantum.
-            let held = if self.may_raise_proxies { Held::OverLimit } else { Held::All };
+            let held = if self.raises_proxies { Held::OverLimit } else { Held::All };
             self.local.queues.borrow_mut().hold_proxies(held, now);
         }
         let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;

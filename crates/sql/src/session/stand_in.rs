@@ -152,7 +152,12 @@ impl Reply for Answer {
         }
         self.rows.push(row);
     }
-    fn encoded_rows(&mut self, _: &[u8]) {}
+    fn encoded_rows(&mut self, rows: &[u8]) {
+        assert!(
+            rows.first().is_none_or(|kind| *kind == b'd'),
+            "nothing but a COPY's data is encoded elsewhere"
+        );
+    }
     fn command_complete(&mut self, tag: &str) {
         self.tags.push(tag.to_owned());
     }
