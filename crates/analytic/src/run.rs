@@ -16,7 +16,7 @@ use futures::TryStreamExt;
 use sql::expr::ParamTypes;
 use sql::session::{
     AnalyticEvent, AnalyticRequest, CopyEncoder, CopyOptions, Deliver, Field, Formats, QueryContext,
-    QueryControl, QueryLimits, encode_row,
+    QueryControl, QueryLimits, RowStore, RowStoreWriter, TempSpace, encode_row,
 };
 use sqlparser::ast;
 use tenant::catalog::Catalog;
@@ -33,7 +33,7 @@ use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
 use crate::value;
 
-/// Rows of an [`AnalyticEvent`], so that a listener's queue holds bounded memory.
+/// Rows of an [`AnalyticEvent::Encoded`], so that a listener's queue holds bounded memory.
 const EVENT_ROWS: usize = 1024;
 
 /// Runs `request` to its end on this thread, which may block. `say` takes every event in order and may block to hold the
@@ -124,7 +124,7 @@ fn deliver(
         match &request.deliver {
             Deliver::Client(formats) => job.to_client(formats, say).await,
             Deliver::Copy(options) => job.to_copy(options, say).await,
-            Deliver::Session => job.to_session(say).await,
+            Deliver::Session => job.to_session(limits.temp.clone(), say).await,
             Deliver::Explain { analyze, verbose } => {
                 job.explain(&request.reason, *analyze, *verbose, say).await
             }
@@ -363,27 +363,28 @@ impl Job {
         .await
     }
 
-    async fn to_session(&self, say: &mut dyn FnMut(AnalyticEvent) -> bool) -> SqlResult<()> {
+    /// Says all rows at the end: those of an attempt that fails before are gone with it, and another one may follow.
+    async fn to_session(
+        &self,
+        temp: Option<Arc<TempSpace>>,
+        say: &mut dyn FnMut(AnalyticEvent) -> bool,
+    ) -> SqlResult<()> {
         let fields = fields(&self.relation);
         if !say(AnalyticEvent::Columns { parameters: self.parameters.clone(), fields }) {
             return Ok(());
         }
+        let mut rows = RowStoreWriter::new(temp);
         self.each_batch(&mut |batch| {
-            for start in (0..batch.num_rows()).step_by(EVENT_ROWS) {
-                let end = batch.num_rows().min(start + EVENT_ROWS);
-                let mut rows = Vec::with_capacity(end - start);
-                for i in start..end {
-                    let mut row = Row::new();
-                    self.row(batch, i, &mut row)?;
-                    rows.push(row);
-                }
-                if !say(AnalyticEvent::Rows(rows)) {
-                    return Ok(false);
-                }
+            for i in 0..batch.num_rows() {
+                let mut row = Row::with_capacity(self.relation.star.len());
+                self.row(batch, i, &mut row)?;
+                rows.push(row)?;
             }
             Ok(true)
         })
-        .await
+        .await?;
+        say(AnalyticEvent::Stored(rows.finish()?));
+        Ok(())
     }
 
     async fn explain(
@@ -423,7 +424,8 @@ impl Job {
         if analyze {
             lines.push(format!("Rows: {rows}"));
         }
-        say(AnalyticEvent::Rows(lines.into_iter().map(|line| vec![Datum::text(line)]).collect()));
+        let lines = lines.into_iter().map(|line| vec![Datum::text(line)]).collect();
+        say(AnalyticEvent::Stored(RowStore::of_rows(lines)));
         Ok(())
     }
 }

@@ -271,3 +271,309 @@ fn a_copy_to_the_client_holds_a_few_rows_in_memory_and_others_go_on() {
     });
     assert!(server.terminate().success());
 }
+
+/// Bytes in temporary files of tenants.
+async fn put_aside(admin: &Client) -> u64 {
+    let messages = admin.simple_query("SHOW TENANTS").await.expect("the tenants");
+    let of = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get("temp_used").and_then(|n| n.parse::<u64>().ok()),
+        _ => None,
+    };
+    messages.iter().filter_map(of).sum()
+}
+
+/// Rows of [`filled`], 500 bytes each: 30 MB.
+const MANY: i64 = 60_000;
+
+/// With so much working memory a batch has 1,024 rows.
+const SMALL: [&str; 6] = ["--memory", "8MiB", "--work-memory", "8MiB", "--workers", "1"];
+
+/// A server with 8 MiB and a table `t` of [`MANY`] rows, its owner and the administrator, warmed up.
+async fn filled(server: &Server) -> (Client, Client) {
+    server.create_tenant("acme").await;
+    let (owner, admin) = (server.owner("acme").await, server.admin().await);
+    owner
+        .batch_execute(&format!(
+            "CREATE TABLE t (id int PRIMARY KEY, pad text NOT NULL);
+             INSERT INTO t SELECT g, repeat('y', 500) FROM generate_series(1, {MANY}) g"
+        ))
+        .await
+        .expect("rows");
+    // What threads and buffers take once.
+    copied_out(&owner, "COPY t TO STDOUT", |_| ()).await;
+    peak(server);
+    (owner, admin)
+}
+
+fn ids(rows: &[SimpleQueryMessage]) -> Vec<i64> {
+    let id = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get("id").map(|id| id.parse().expect("a number")),
+        _ => None,
+    };
+    rows.iter().filter_map(id).collect()
+}
+
+#[test]
+fn a_cursor_over_more_rows_than_memory_puts_them_aside() {
+    let mut server = Server::start_with(&SMALL);
+    run(async {
+        let (mut owner, admin) = filled(&server).await;
+        let before = peak(&server);
+        owner.batch_execute("BEGIN; DECLARE c SCROLL CURSOR FOR SELECT * FROM t").await.expect("declared");
+        assert!(put_aside(&admin).await > MANY as u64 * 500);
+        let fetch = async |what: &str| {
+            let rows = owner.simple_query(&format!("FETCH {what} FROM c")).await;
+            ids(&rows.unwrap_or_else(|error| panic!("FETCH {what}: {error}")))
+        };
+        let mut next = 1;
+        while next < MANY / 2 {
+            assert_eq!(fetch("700").await, (next..next + 700).collect::<Vec<_>>());
+            next += 700;
+        }
+        assert_eq!(fetch("BACKWARD 1500").await, (next - 1501..next - 1).rev().collect::<Vec<_>>());
+        assert_eq!(fetch("ABSOLUTE 59999").await, [59_999]);
+        assert_eq!(fetch("RELATIVE -30000").await, [29_999]);
+        assert_eq!(fetch("LAST").await, [MANY]);
+        assert_eq!(fetch("ABSOLUTE 58000").await, [58_000]);
+        // More than one turn's output.
+        assert_eq!(fetch("ALL").await, (58_001..=MANY).collect::<Vec<_>>());
+        owner.batch_execute("MOVE ABSOLUTE 3 IN c").await.expect("moved");
+        assert_eq!(fetch("NEXT").await, [4]);
+        owner.batch_execute("CLOSE c; COMMIT").await.expect("closed");
+        assert_eq!(put_aside(&admin).await, 0, "its file is gone");
+
+        let grown = peak(&server).saturating_sub(before);
+        assert!(grown < MANY as u64 * 500 / 3 * 2, "{grown} bytes more for {} of rows", MANY * 500);
+
+        // One that outlives its transaction, and the table.
+        owner
+            .batch_execute("CREATE TABLE u AS SELECT * FROM t; DECLARE h CURSOR WITH HOLD FOR SELECT * FROM u; DROP TABLE u")
+            .await
+            .expect("held");
+        let rows = owner.simple_query("FETCH 5000 FROM h").await.expect("fetched");
+        assert_eq!(ids(&rows), (1..=5000).collect::<Vec<_>>());
+        owner.batch_execute("CLOSE ALL").await.expect("closed");
+
+        // A driver that reads in parts.
+        peak(&server);
+        let before = peak(&server);
+        let transaction = owner.transaction().await.expect("begun");
+        let portal = transaction.bind("SELECT id, pad FROM t", &[]).await.expect("bound");
+        let mut read = 0;
+        loop {
+            let rows = transaction.query_portal(&portal, 2500).await.expect("a part");
+            for row in &rows {
+                read += 1;
+                assert_eq!((row.get::<_, i32>(0), row.get::<_, &str>(1).len()), (read, 500));
+            }
+            if rows.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(i64::from(read), MANY);
+        transaction.rollback().await.expect("ended");
+        assert_eq!(put_aside(&admin).await, 0, "its file is gone");
+        let grown = peak(&server).saturating_sub(before);
+        assert!(grown < MANY as u64 * 500 / 3 * 2, "{grown} bytes more for {} of rows", MANY * 500);
+
+        // A client that goes away, and one that is cancelled on the way.
+        let gone = server.owner("acme").await;
+        gone.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT * FROM t; FETCH 10 FROM c")
+            .await
+            .expect("rows");
+        drop(gone);
+        owner.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT * FROM t").await.expect("declared");
+        let cancel = owner.cancel_token();
+        let (fetched, _) = with_others(owner.simple_query("FETCH ALL FROM c"), async |round| {
+            if round == 1 {
+                cancel.cancel_query(tokio_postgres::NoTls).await.expect("asked");
+            }
+        })
+        .await;
+        if let Err(error) = fetched {
+            assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED));
+        }
+        owner.batch_execute("ROLLBACK").await.expect("ended");
+        for _ in 0..200 {
+            if put_aside(&admin).await == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(put_aside(&admin).await, 0, "their files are gone");
+
+        admin.batch_execute("ALTER TENANT acme SET (temp_max = '4MB')").await.expect("altered");
+        let refused = owner.batch_execute("BEGIN; DECLARE c CURSOR FOR SELECT * FROM t").await;
+        assert_eq!(state(refused), SqlState::DISK_FULL);
+        owner.batch_execute("ROLLBACK").await.expect("ended");
+        assert_eq!(number(&owner, "SELECT count(*) FROM t").await, MANY);
+    });
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn what_follows_ddl_in_a_transaction_and_what_queries_give_takes_no_memory() {
+    let mut server = Server::start_with(&SMALL);
+    run(async {
+        let (owner, admin) = filled(&server).await;
+        let other = server.owner("acme").await;
+        let before = peak(&server);
+        let beside = async |round| {
+            let now = resident(&admin).await;
+            assert!(now <= MEMORY_BOUND, "{now} bytes of pages, {MEMORY_BOUND} are the bound");
+            assert_eq!(number(&other, "SELECT id FROM t WHERE id = 7").await, 7, "{round}");
+        };
+        let pad = "z".repeat(500);
+
+        // As `psql -1` and `pg_restore -1` load.
+        let load = async {
+            owner
+                .batch_execute(
+                    "BEGIN; CREATE TABLE a (id int PRIMARY KEY, n int, pad text); CREATE TABLE b (id int, pad text)",
+                )
+                .await?;
+            for table in ["a (id, pad)", "b"] {
+                let mut sink = pin!(owner.copy_in::<_, Bytes>(&format!("COPY {table} FROM STDIN")).await?);
+                for first in (0..MANY).step_by(200) {
+                    let rows: String = (first..first + 200).map(|id| format!("{id}\t{pad}\n")).collect();
+                    sink.send(Bytes::from(rows)).await?;
+                }
+                sink.as_mut().finish().await?;
+            }
+            owner
+                .batch_execute(
+                    "CREATE INDEX ON a (n, id); UPDATE a SET n = id % 10; CREATE UNIQUE INDEX ON b (id)",
+                )
+                .await?;
+            owner
+                .batch_execute("TRUNCATE b; INSERT INTO b SELECT g, 'b' FROM generate_series(1, 20000) g")
+                .await?;
+            owner.batch_execute("COMMIT").await
+        };
+        let (loaded, rounds) = with_others(load, &beside).await;
+        loaded.expect("loaded");
+        let grown = peak(&server).saturating_sub(before);
+        assert!(grown < MANY as u64 * 500 / 2, "{grown} bytes more for {} of rows, twice", MANY * 500);
+        assert!(rounds > 3, "others had {rounds} rounds");
+        assert_eq!(
+            number(&owner, "SELECT count(*) FROM a WHERE n = id % 10 AND length(pad) = 500").await,
+            MANY
+        );
+        assert_eq!(number(&owner, "SELECT count(*) FROM b").await, 20_000);
+
+        // Of queries that need no memory of their own, but for the batches that were taken now.
+        peak(&server);
+        let before = peak(&server);
+        let halves = format!(
+            "FROM t WHERE id <= {0} UNION ALL SELECT id + 100000, pad FROM t WHERE id > {0}",
+            MANY / 2
+        );
+        let statement = format!("CREATE TABLE made AS SELECT id + 100000 AS id, pad {halves}");
+        let (made, _) = with_others(owner.batch_execute(&statement), &beside).await;
+        made.expect("made");
+        assert_eq!(number(&owner, "SELECT count(*) FROM made WHERE length(pad) = 500").await, MANY);
+
+        let statement = format!("INSERT INTO made SELECT id + 200000, pad {halves}");
+        let (inserted, _) = with_others(owner.execute(&statement, &[]), &beside).await;
+        assert_eq!(inserted.expect("inserted") as i64, MANY);
+        let grown = peak(&server).saturating_sub(before);
+        assert!(grown < MANY as u64 * 500 / 3 * 2, "{grown} bytes more for {} of rows", MANY * 500);
+
+        assert_eq!(number(&owner, "SELECT count(DISTINCT id) FROM made").await, MANY + MANY / 2);
+
+        // One that is cancelled leaves no table.
+        let cancel = owner.cancel_token();
+        let statement = owner.batch_execute("CREATE TABLE never AS SELECT * FROM t");
+        let (cancelled, _) = with_others(statement, async |round| {
+            if round == 20 {
+                cancel.cancel_query(tokio_postgres::NoTls).await.expect("asked");
+            }
+        })
+        .await;
+        if let Err(error) = cancelled {
+            assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED));
+            owner.batch_execute("CREATE TABLE never (id int)").await.expect("there is none");
+        }
+
+        // What cannot be poured is refused before it takes the memory of others, and leaves nothing.
+        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN; SAVEPOINT s"] {
+            owner.batch_execute(begin).await.expect("begun");
+            let refused = owner.batch_execute("UPDATE t SET pad = pad || 'x'").await;
+            assert_eq!(state(refused), SqlState::OUT_OF_MEMORY, "{begin}");
+            owner.batch_execute("ROLLBACK").await.expect("ended");
+        }
+        assert_eq!(number(&owner, "SELECT count(*) FROM t WHERE length(pad) = 500").await, MANY);
+        owner
+            .batch_execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ; UPDATE t SET pad = 'short' WHERE id <= 2000; COMMIT",
+            )
+            .await
+            .expect("a few are no case");
+    });
+    server.kill();
+    server.restart();
+    run(async {
+        let owner = server.owner("acme").await;
+        assert_eq!(number(&owner, "SELECT count(*) FROM a WHERE n = id % 10").await, MANY);
+        assert_eq!(number(&owner, "SELECT count(*) FROM b").await, 20_000);
+        assert_eq!(number(&owner, "SELECT count(*) FROM made").await, 2 * MANY);
+        assert_eq!(number(&owner, "SELECT count(*) FROM t WHERE pad = 'short'").await, 2000);
+    });
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn an_answer_is_sent_as_it_comes_or_refused_before_it_takes_all_memory() {
+    let mut server = Server::start_with(&SMALL);
+    run(async {
+        server.create_tenant("acme").await;
+        let client = server.owner("acme").await;
+        let lengths = |rows: Vec<SimpleQueryMessage>| {
+            let length = |message: &SimpleQueryMessage| match message {
+                SimpleQueryMessage::Row(row) => row.get(0).map(str::len),
+                _ => None,
+            };
+            rows.iter().filter_map(length).collect::<Vec<_>>()
+        };
+        let long = "SELECT repeat('x', 100000) FROM generate_series(1, 300)";
+        let rows = client.simple_query(long).await.expect("a query that can leaves the point path");
+        assert_eq!(lengths(rows), [100_000; 300]);
+        let statement = client.prepare(long).await.expect("prepared");
+        let rows = client.query(&statement, &[]).await.expect("likewise");
+        assert!(rows.len() == 300 && rows.iter().all(|row| row.get::<_, &str>(0).len() == 100_000));
+        let mut copied = 0;
+        copied_out(&client, &format!("COPY ({long}) TO STDOUT"), |piece| copied += piece.len()).await;
+        assert_eq!(copied, 300 * 100_001);
+
+        // What has effects or gives other values each time stays.
+        for volatile in [
+            "SELECT gen_random_uuid() FROM generate_series(1, 1000000000)",
+            "SELECT random() FROM generate_series(1, 1000000000) ORDER BY 1",
+            "SELECT DISTINCT random() FROM generate_series(1, 1000000000)",
+            "COPY (SELECT gen_random_uuid() FROM generate_series(1, 1000000000)) TO STDOUT",
+        ] {
+            let outcome = client.simple_query(volatile).await.map(|_| ());
+            assert_eq!(state(outcome), SqlState::OUT_OF_MEMORY, "{volatile}");
+        }
+        // The sums of an answer are given back, however often it is made.
+        let often = "SELECT (SELECT n + g FROM generate_series(1, 50) n ORDER BY 1 LIMIT 1), random() \
+                     FROM generate_series(1, 20000) g";
+        assert_eq!(lengths(client.simple_query(often).await.expect("small ones")).len(), 20_000);
+
+        // All statements of a script are answered, and before the last one has run.
+        let script = "SELECT repeat('y', 50000);".repeat(100) + "SELECT 'end'";
+        let rows = client.simple_query(&script).await.expect("a script");
+        let found = lengths(rows);
+        assert_eq!((found.len(), found[..100].iter().all(|len| *len == 50_000)), (101, true));
+        let script = "CREATE TABLE s (id int); INSERT INTO s VALUES (1);".to_owned()
+            + &"SELECT repeat('y', 50000);".repeat(10)
+            + "SELECT 1 / 0";
+        assert_eq!(state(client.simple_query(&script).await), SqlState::DIVISION_BY_ZERO);
+        assert_eq!(
+            state(client.simple_query("SELECT * FROM s").await),
+            SqlState::UNDEFINED_TABLE,
+            "all of it"
+        );
+    });
+    assert!(server.terminate().success());
+}

@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
 use common::{Server, run, state, text};
+use futures::TryStreamExt as _;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
@@ -56,11 +60,11 @@ fn a_tenant_at_its_storage_max_is_refused_alone_and_deletes_its_way_out() {
         other.batch_execute(&rows(2000, 5000)).await.expect("another tenant has no such limit");
         acme.batch_execute("DELETE FROM t WHERE id > 100").await.expect("deleting makes room");
         // Redo of the deleted rows counts until the next checkpoint, a second from now at most.
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while let Err(error) = acme.batch_execute(&rows(2000, 2100)).await {
             assert_eq!(error.code(), Some(&SqlState::DISK_FULL));
-            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{error:?}");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            assert!(begun.elapsed() < Duration::from_secs(60), "{error:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         set(&server, "storage_max = 'none'").await;
         acme.batch_execute(&rows(6000, 9000)).await.expect("no limit any more");
@@ -121,12 +125,12 @@ fn a_forgotten_snapshot_costs_its_own_tenant_and_fails_first() {
         set(&server, "storage_max = '6MB'").await;
         for letter in 'a'..='l' {
             let change = format!("UPDATE t SET v = repeat('{letter}', 1000)");
-            let begun = std::time::Instant::now();
+            let begun = Instant::now();
             // Its redo counts until it is checkpointed, which may be while the next change waits.
             while let Err(error) = acme.batch_execute(&change).await {
                 assert_eq!(error.code(), Some(&SqlState::DISK_FULL));
-                assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{error:?}");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                assert!(begun.elapsed() < Duration::from_secs(60), "{error:?}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 work(&other, &snapshot, letter).await;
             }
             work(&other, &snapshot, letter).await;
@@ -140,5 +144,40 @@ fn a_forgotten_snapshot_costs_its_own_tenant_and_fails_first() {
         assert_eq!(state(acme.batch_execute("UPDATE t SET v = 'y'").await), SqlState::DISK_FULL);
         work(&other, &snapshot, 'm').await;
         snapshot.batch_execute("COMMIT").await.expect("it was never revoked");
+    });
+}
+
+#[test]
+fn a_backup_that_nobody_reads_ends_where_its_versions_take_the_tenant_over_its_limit() {
+    let mut server = Server::with_acme();
+    server.expect_warnings();
+    run(async {
+        let (acme, admin) = (filled(&server, "acme").await, server.admin().await);
+        // More than lies between the server and a client that does not read.
+        acme.batch_execute(&rows(1001, 30_000)).await.expect("there is no limit yet");
+        let mut backup = pin!(admin.copy_out("BACKUP TENANT acme TO STDOUT").await.expect("begins"));
+        backup.try_next().await.expect("readable").expect("a piece");
+        set(&server, "storage_max = '48MB'").await;
+        let begun = Instant::now();
+        for from in (1..30_000).step_by(500) {
+            let change =
+                format!("UPDATE t SET v = repeat('y', 1000) WHERE id BETWEEN {from} AND {}", from + 499);
+            // The log counts until the next checkpoint.
+            while let Err(error) = acme.batch_execute(&change).await {
+                assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error:?}");
+                assert!(begun.elapsed() < Duration::from_secs(120), "the backup keeps its versions");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        let ended = loop {
+            match backup.try_next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the backup is whole, though it was not read"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(ended.code().map(SqlState::code), Some("72000"), "{ended:?}");
+        assert_eq!(text(&acme, "SELECT count(*) FROM t WHERE v = repeat('y', 1000)").await, "30000");
+        assert_eq!(text(&admin, "SELECT 1").await, "1", "the session goes on");
     });
 }

@@ -79,6 +79,8 @@ pub struct Tally {
     pub evictions: u64,
     /// Moves of tenants from one worker to another.
     pub moves: u64,
+    /// Long transactions of [`crate::whole`] that were acknowledged.
+    pub bulk: u64,
     /// Of the whole run, as [`World::fingerprint`].
     pub fingerprint: u64,
     /// Of the disk at the end, as [`World::disk_hash`].
@@ -86,7 +88,7 @@ pub struct Tally {
 }
 
 /// Counts of a [`Tally`], hashes left alone.
-pub(crate) const COUNTS: usize = 11;
+pub(crate) const COUNTS: usize = 12;
 
 impl Tally {
     /// Counts another campaign's too; hashes are left alone.
@@ -111,6 +113,7 @@ impl Tally {
             self.disk_changes,
             self.evictions,
             self.moves,
+            self.bulk,
         ]
     }
 
@@ -127,6 +130,7 @@ impl Tally {
             disk_changes,
             evictions,
             moves,
+            bulk,
         ] = counts;
         Tally {
             lives,
@@ -140,6 +144,7 @@ impl Tally {
             disk_changes,
             evictions,
             moves,
+            bulk,
             ..Tally::default()
         }
     }
@@ -152,7 +157,7 @@ impl fmt::Display for Tally {
         write!(f, "{} transactions acknowledged, {} checkpoints, ", self.acknowledged, self.checkpoints)?;
         write!(f, "{} disk changes, {} redo records replayed, ", self.disk_changes, self.replayed)?;
         write!(f, "{} recovered tenants compared, {} pages evicted, ", self.tenants_checked, self.evictions)?;
-        write!(f, "{} tenants moved", self.moves)
+        write!(f, "{} tenants moved, {} long transactions", self.moves, self.bulk)
     }
 }
 

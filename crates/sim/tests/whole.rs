@@ -11,7 +11,7 @@ fn nothing_a_client_was_told_is_lost_by_a_whole_server() {
     }
     assert!(total.ended_in_recovery > 10 && total.with_faults > 25, "{total}");
     assert!(total.acknowledged > 10_000 && total.tenants_checked > 1000, "{total}");
-    assert!(total.moves > 500, "{total}");
+    assert!(total.moves > 500 && total.bulk > 0, "{total}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod branch;
 mod bytes;
+mod change_charge;
 mod checkpoint;
 mod corrupt;
 mod data_file;
@@ -32,6 +33,7 @@ mod verify;
 mod version;
 mod yield_now;
 
+pub use change_charge::ChangeCharge;
 pub use checkpoint::{Checkpoint, CheckpointCounts, Hurry};
 pub use corrupt::Corrupt;
 pub use data_file::{DataFile, Root};

@@ -1,6 +1,7 @@
 //! The memory that all tenants' pages may take together, who waits for some of it, and who makes room.
 //!
-//! Every map charges its frames, page versions and map nodes here as well as to its own tenant. Nothing that is under way
+//! Every map charges its frames, page versions and map nodes here as well as to its own tenant, and a tenant what its open transactions hold in
+//! changes ([`crate::ChangeCharge`]). Nothing that is under way
 //! fails or waits for want of memory: a commit takes what it needs. What waits is what can: a read of a missed page, and a
 //! statement that would hold its first page ([`crate::RoomAsker`]). Evictors, one a worker, sleep until the charge passes a mark below the
 //! limit and evict until it is below a second one.
@@ -105,6 +106,8 @@ pub struct MemoryBudget {
     headroom: u64,
     read_ahead: usize,
     resident: AtomicU64,
+    /// Of `resident`, what holds changes of open transactions ([`crate::ChangeCharge`]).
+    pub(crate) changes: AtomicU64,
     /// The most that ever was resident.
     peak: AtomicU64,
     /// Pages that statements hold.
@@ -153,6 +156,7 @@ impl MemoryBudget {
             headroom,
             read_ahead: read_ahead.min(READ_AHEAD_MAX),
             resident: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             holds: HoldPool::new(limit / HELD_PART / PAGE, ByteCount(limit - 2 * headroom)),
             overdraft: AtomicU64::new(0),

@@ -7,8 +7,10 @@
 //! changes; its views work on the branch as on live pages. Its commit record makes the parts a commit, and the branch takes the
 //! live pages' place, both in one turn whose length does not depend on how much was changed.
 //!
-//! Who has the branch holds two locks: one against a second branch, and one against changes of the catalog, whose new trees
-//! nothing would copy. Only READ COMMITTED transactions have one: what a snapshot transaction reads is not the live state.
+//! Who has the branch holds two locks: one against a second branch, and one against others' changes of the catalog, whose new trees
+//! nothing would copy. Its own changes of the catalog come with the end of its record, and so do the indexes it built, which a
+//! replay builds again from the rows: what is poured into their trees is in no part. A table that it rewrote under other keys is rewritten by a replay
+//! at that end too, so nothing is poured behind that. Only READ COMMITTED transactions have a branch: what a snapshot transaction reads is not the live state.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -28,7 +30,7 @@ use crate::snapshot_view::Frozen;
 use crate::space::Demand;
 use crate::tenant::{RedoSet, RedoSink, Tenant};
 use crate::trees::{TreeState, Trees};
-use crate::txn::{Isolation, Txn};
+use crate::txn::{Build, Isolation, Txn};
 use crate::view::{State, View};
 
 /// Bytes of changes from which a transaction is better off with a branch: what one turn can commit without being felt.
@@ -103,13 +105,11 @@ impl Txn {
         self.branched
     }
 
-    /// Whether it could get a branch: a READ COMMITTED transaction that has not changed the catalog. One with savepoints
-    /// had better not, for what is poured stays.
+    /// Whether its changes could go to a branch: those of a READ COMMITTED transaction that has not rewritten a table under other keys.
+    /// One with savepoints had better not, for what is poured stays.
     pub fn can_branch(&self) -> bool {
-        self.isolation == Isolation::ReadCommitted
-            && !self.wrote_catalog
-            && self.built.is_empty()
-            && self.dropped_trees.is_empty()
+        let rewrites = |build: &Build| matches!(build, Build::Cluster { .. });
+        self.isolation == Isolation::ReadCommitted && !self.built.iter().any(rewrites)
     }
 }
 
@@ -316,10 +316,7 @@ impl Tenant {
     ///
     /// Errors: 53100 and 58030 when the log takes no more; the transaction has then to be aborted.
     pub fn pour(&mut self, txn: &mut Txn, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
-        assert!(
-            txn.branched && !txn.wrote_catalog,
-            "poured without a branch, or behind a change of the catalog"
-        );
+        assert!(txn.branched && txn.can_branch(), "poured without a branch, or behind a table's rewriting");
         assert!(txn.checks.is_empty(), "the statement's rows were checked");
         if txn.overlay.is_empty() {
             return Ok(Lsn(0));
@@ -328,7 +325,9 @@ impl Tenant {
         let mut record = std::mem::take(&mut self.record_buffer);
         let mut writer = RecordWriter::part(&mut record, branch.redo.is_none());
         for (tree, changes) in txn.overlay.changes().trees() {
-            writer.changes(tree, changes.iter().map(|(key, change)| (&key[..], change)));
+            if !txn.is_built(tree) {
+                writer.changes(tree, changes.iter().map(|(key, change)| (&key[..], change)));
+            }
         }
         let logged = self.log_part(&record, self.demand_of(txn), redo);
         self.record_buffer = record;
@@ -345,13 +344,14 @@ impl Tenant {
         self.turn(false);
         let branch = self.branch.as_mut().expect("as above");
         branch.changed.extend(changes.trees().into_iter().map(|(tree, _)| tree));
+        self.recount_changes(txn);
         Ok(end)
     }
 
     fn log_part(&mut self, record: &[u8], demand: Demand, redo: &mut dyn RedoSink) -> SqlResult<Lsn> {
         self.require_space(record.len(), demand)?;
         redo.admit(record.len(), demand)?;
-        self.space.note_logged(record.len());
+        self.space.note_part(record.len());
         let id = self.id;
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         let set = branch.redo.get_or_insert_with(|| redo.begin_set(id));
@@ -372,6 +372,7 @@ impl Tenant {
         redo: &mut dyn RedoSink,
     ) -> SqlResult<Lsn> {
         self.log_part(record, self.demand_of(txn), redo)?;
+        self.space.end_parts();
         let branch = self.branch.as_mut().expect("the transaction has a branch");
         Ok(redo.commit_set(branch.redo.take().expect("it has parts"), commit))
     }
@@ -396,7 +397,7 @@ impl Tenant {
         branch.changed
     }
 
-    /// Gives the branch up, with what was built in it; its pages go with [`Tenant::reclaim`].
+    /// Gives the branch up; its pages go with [`Tenant::reclaim`]. What was built before it was begun is in the live pages too.
     pub(crate) fn drop_branch(&mut self, txn: &mut Txn) {
         if !txn.branched {
             return;
@@ -406,8 +407,8 @@ impl Tenant {
             self.turn(false);
         }
         self.branch = None;
+        self.space.end_parts();
         self.pages.drop_branch();
-        txn.built.clear();
         txn.pieces.clear();
         self.locks.release_many(txn.session);
         txn.branched = false;

@@ -389,6 +389,7 @@ impl Tenant {
         self.flush_deferred(txn);
         txn.overlay.undo_to(mark.overlay);
         txn.checks.clear();
+        txn.cascaded.clear();
         txn.catalog.clone_from(&mark.catalog);
         txn.wrote_catalog = txn.catalog.is_some();
         // What they filled is kept for the statement's next run.
@@ -398,6 +399,7 @@ impl Tenant {
         }
         txn.dropped_trees.truncate(mark.dropped_trees);
         txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
+        self.recount_changes(txn);
     }
 
     /// `ROLLBACK TO SAVEPOINT`: takes back everything since, locks included.
@@ -410,6 +412,7 @@ impl Tenant {
         for (tag, modes) in txn.held.split_off(savepoint.held) {
             self.locks.release(txn.session, &tag, modes);
         }
+        self.recount_changes(txn);
     }
 
     /// Takes everything back and lets go of the locks.
@@ -443,6 +446,7 @@ impl Tenant {
             self.history.end();
         }
         self.open_transactions -= 1;
+        self.forget_changes(&mut txn);
     }
 
     /// Finds out whether the lock waited for was granted; if not, leaves the queue.

@@ -4,10 +4,13 @@
 //! was closed then: roles, passwords' verifiers, settings and sequences included, sessions and transactions not. A backup
 //! says in its root's payload, behind what the root of a data file says, whose it is.
 
-use base::CommitNo;
-use storage::{FileError, ImageWriter, Root, Snapshot};
+use std::sync::Arc;
+
+use base::{CommitNo, SqlResult};
+use storage::{FileError, ImageWriter, Root};
 
 use crate::catalog::{Decode, Encode, Malformed};
+use crate::snapshot_view::Frozen;
 use crate::tenant::{OpenError, PAYLOAD_LEN, Tenant, decode_payload};
 
 /// Begins the description in a backup's payload; a newer form has another number.
@@ -25,9 +28,10 @@ pub struct Description {
     pub server: String,
 }
 
-/// One moment of a tenant. Its pages stay as they are until it is dropped, and cost memory where the tenant changes them.
+/// One moment of a tenant. Its pages stay as they are until it and its images are dropped, and cost memory where the tenant changes them: they
+/// count as versions kept for a snapshot, and are wanted back where these take the tenant over its `storage_max`.
 pub struct TenantCopy {
-    snapshot: Snapshot,
+    frozen: Arc<Frozen>,
     root: Root,
 }
 
@@ -37,20 +41,29 @@ impl TenantCopy {
         self.root.commit
     }
 
+    /// To be asked now and then: whoever is told to gives the copy and its images up.
+    ///
+    /// # Errors
+    /// 72000 when its pages are wanted back.
+    pub fn require_kept(&self) -> SqlResult<()> {
+        self.frozen.require_kept()
+    }
+
     /// Lays it out as a data file of the tenant `id`. With a description it is a backup.
     ///
     /// # Errors
     /// The tenant has more pages than a data file can.
     pub async fn image(
-        mut self,
+        &self,
         id: base::TenantId,
         description: Option<&Description>,
     ) -> Result<ImageWriter, FileError> {
-        assert_eq!(self.root.payload.len(), PAYLOAD_LEN);
+        let mut root = self.root.clone();
+        assert_eq!(root.payload.len(), PAYLOAD_LEN);
         if let Some(description) = description {
-            description.encode(&mut self.root.payload);
+            description.encode(&mut root.payload);
         }
-        ImageWriter::new(self.snapshot, id, self.root).await
+        ImageWriter::new(self.frozen.pages.clone(), id, root).await
     }
 }
 
@@ -59,7 +72,10 @@ impl Tenant {
     /// told before the log is durable through [`Tenant::newest_pending`] as it is now.
     pub fn begin_copy(&mut self) -> TenantCopy {
         let root = self.write_records();
-        TenantCopy { snapshot: self.pages.snapshot(), root }
+        // Not one that was taken before those records were written.
+        let frozen = Arc::new(self.frozen_now());
+        self.lend(&frozen);
+        TenantCopy { frozen, root }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::key_types::{is_one_to_one, referenced_value, referencing_value};
 use crate::locks::{LockMode, LockTag, RowLock, TableLock, WaitPolicy};
 use crate::row::keys::{ColumnRange, Key, KeyRange};
 use crate::view::{Access, State, View};
+use crate::write::Updated;
 
 /// A check that is due at the statement's end.
 #[derive(Clone, Debug)]
@@ -86,6 +87,7 @@ impl View<'_> {
                 }
             }
         }
+        self.count_changes()?;
         self.tenant.release_pages(self.txn);
         Ok(())
     }
@@ -162,6 +164,12 @@ impl View<'_> {
         if action == ReferentialAction::NoAction && there_again(self)? {
             return Ok(());
         }
+        // As PostgreSQL's queries for it do: nobody builds an index of the rows, or validates them, meanwhile.
+        let mode = match action {
+            ReferentialAction::NoAction | ReferentialAction::Restrict => TableLock::RowShare,
+            _ => TableLock::RowExclusive,
+        };
+        self.lock_table(referencing.oid, mode, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };
         for row in self.referencing_rows(&referencing, &pairs, old, action)? {
@@ -240,8 +248,17 @@ impl View<'_> {
         for (column, value) in columns.iter().zip(values) {
             row[*column] = value.clone();
         }
-        self.update(table, key, &row)?;
+        let updated = self.update(table, key, &row)?;
+        if let (Updated::Row(key), false) = (updated, table.checks.is_empty()) {
+            self.txn.cascaded.push((table.oid, key));
+        }
         Ok(())
+    }
+
+    /// The rows of tables with CHECK constraints that [`View::finish_statement`] has changed, each by its table and key; they are to be
+    /// checked by who knows the constraints.
+    pub fn take_cascaded(&mut self) -> Vec<(Oid, Key)> {
+        std::mem::take(&mut self.txn.cascaded)
     }
 
     fn still_referenced(

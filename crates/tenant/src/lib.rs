@@ -11,6 +11,7 @@
 
 mod branch;
 pub mod catalog;
+mod change_memory;
 mod commit;
 mod copy;
 mod cursor;

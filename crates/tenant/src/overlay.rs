@@ -36,7 +36,14 @@ pub(crate) struct Overlay {
     /// Whether some mark needs the journal.
     journaling: bool,
     bytes: usize,
+    /// Changes in all trees.
+    count: usize,
+    /// Bytes of keys and values in the journal.
+    journal_bytes: usize,
 }
+
+/// Memory of one change beside its key and value: its place in a tree three quarters full, and the value's allocation.
+const CHANGE_LEN: usize = 96;
 
 #[derive(Debug)]
 struct Undo {
@@ -116,6 +123,13 @@ impl Overlay {
         self.bytes
     }
 
+    /// Bytes of memory that it takes, about.
+    #[inline]
+    pub(crate) fn footprint(&self) -> u64 {
+        let journal = self.journal.len() * size_of::<Undo>() + self.journal_bytes;
+        (self.bytes + self.count * CHANGE_LEN + journal) as u64
+    }
+
     /// Empties it; there is nothing to go back to any more.
     pub(crate) fn take(&mut self) -> Changes {
         std::mem::take(self).changes
@@ -136,7 +150,9 @@ impl Overlay {
         let undo_key = if self.journaling { Some(key.clone()) } else { None };
         let previous = changes.insert(key, change);
         self.bytes -= previous.as_ref().map_or(0, |p| key_len + p.len());
+        self.count += usize::from(previous.is_none());
         if let Some(key) = undo_key {
+            self.journal_bytes += key_len + previous.as_ref().map_or(0, Change::len);
             self.journal.push(Undo { tree, key, previous });
         }
     }
@@ -155,11 +171,12 @@ impl Overlay {
         let Some(len) = mark.0 else {
             self.changes.trees.clear();
             self.journal.clear();
-            self.bytes = 0;
+            (self.bytes, self.count, self.journal_bytes) = (0, 0, 0);
             return;
         };
         while self.journal.len() > len {
             let undo = self.journal.pop().expect("longer than the mark");
+            self.journal_bytes -= undo.key.len() + undo.previous.as_ref().map_or(0, Change::len);
             let Some(changes) = self.changes.trees.get_mut(&undo.tree) else { continue };
             let changes = Arc::make_mut(changes);
             let gone = match undo.previous {
@@ -168,7 +185,10 @@ impl Overlay {
                     let len = undo.key.len();
                     changes.insert(undo.key, previous).map(|change| len + change.len())
                 }
-                None => changes.remove(&undo.key).map(|change| undo.key.len() + change.len()),
+                None => {
+                    self.count -= 1;
+                    changes.remove(&undo.key).map(|change| undo.key.len() + change.len())
+                }
             };
             self.bytes -= gone.unwrap_or(0);
             if changes.is_empty() {

@@ -25,7 +25,8 @@ pub enum RowLocked {
 impl View<'_> {
     /// Locks a row until the transaction's end. The row is as it was read in this turn: nothing comes between.
     ///
-    /// Errors: 55P03 under NOWAIT, 40P01, and 40001 where a snapshot transaction's row has been changed since.
+    /// Errors: 55P03 under NOWAIT, 40P01, 40001 where a snapshot transaction's row has been changed since, and 53200
+    /// ([`crate::change_memory`]).
     pub fn lock_row(
         &mut self,
         table: &Table,
@@ -44,6 +45,7 @@ impl View<'_> {
                 .into()),
             };
         }
+        self.count_changes()?;
         self.require_unchanged(table.tree, key)?;
         match self.read(table.tree, key, State::Newest)? {
             Some(_) => Ok(RowLocked::Locked),

@@ -31,6 +31,14 @@ pub(crate) struct Frozen {
     pub(crate) revoked: AtomicBool,
 }
 
+impl Frozen {
+    /// Errors: 72000 if it was revoked.
+    #[inline]
+    pub(crate) fn require_kept(&self) -> SqlResult<()> {
+        if self.revoked.load(Ordering::Relaxed) { Err(revoked()) } else { Ok(()) }
+    }
+}
+
 impl std::fmt::Debug for Frozen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Frozen").field("commit", &self.commit).finish_non_exhaustive()
@@ -63,7 +71,7 @@ impl SnapshotView {
     /// Errors: 72000 if the snapshot was revoked.
     #[inline]
     fn require_kept(&self) -> SqlResult<()> {
-        if self.frozen.revoked.load(Ordering::Relaxed) { Err(revoked()) } else { Ok(()) }
+        self.frozen.require_kept()
     }
 
     /// The catalog the statement was planned with, the transaction's own DDL included.

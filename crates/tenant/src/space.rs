@@ -13,7 +13,7 @@ use base::{ByteCount, SqlError, SqlState};
 
 use crate::overlay::Change;
 use crate::snapshot_view::Frozen;
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, owned_trees};
 use crate::txn::Txn;
 
 /// What a transaction does to the space its tenant needs, once it is committed.
@@ -32,7 +32,7 @@ pub struct SpaceUsed {
     pub data: ByteCount,
     /// Versions of pages that only snapshots or a branch need.
     pub retained: ByteCount,
-    /// Redo records since the last checkpoint.
+    /// Redo records since the last checkpoint, and the parts of an open transaction's.
     pub log: ByteCount,
 }
 
@@ -49,12 +49,24 @@ pub(crate) struct Space {
     /// Redo since the last checkpoint began, and before that since the one before: all of it until that is published.
     logged: ByteCount,
     logged_before: ByteCount,
+    /// Parts of the record of a transaction under way, which no checkpoint makes superfluous.
+    open_parts: ByteCount,
     revoked: u64,
 }
 
 impl Space {
     pub(crate) fn note_logged(&mut self, len: usize) {
         self.logged += ByteCount(len as u64);
+    }
+
+    /// A part of a record that has no end yet.
+    pub(crate) fn note_part(&mut self, len: usize) {
+        self.open_parts += ByteCount(len as u64);
+    }
+
+    /// The record has its end, or was given up: the next checkpoint makes it superfluous.
+    pub(crate) fn end_parts(&mut self) {
+        self.logged += std::mem::take(&mut self.open_parts);
     }
 
     pub(crate) fn checkpoint_began(&mut self) {
@@ -91,7 +103,7 @@ impl Tenant {
         SpaceUsed {
             data: pages(self.pages.page_count()),
             retained: pages(retained),
-            log: ByteCount(self.space.logged.0 + self.space.logged_before.0),
+            log: self.space.logged + self.space.logged_before + self.space.open_parts,
         }
     }
 
@@ -159,10 +171,15 @@ impl Tenant {
                     .is_some_and(|of| of.values().any(|change| matches!(change, Change::Put(_))))
         });
         let builds = txn.built.iter().any(|build| !txn.dropped_trees.contains(&build.tree()));
-        let defines = txn.wrote_catalog && txn.dropped_trees.is_empty();
+        // A tree that the transaction itself made and gave up is nobody's.
+        let drops = !txn.dropped_trees.is_empty() && {
+            let owned = owned_trees(&self.catalog);
+            txn.dropped_trees.iter().any(|tree| owned.contains(tree))
+        };
+        let defines = txn.wrote_catalog && !drops;
         // Those that TRUNCATE starts anew have their records already.
         let is_new = |sequence| self.catalog.sequence(sequence).is_none();
-        let counts = txn.sequences.keys().any(|sequence| txn.dropped_trees.is_empty() || is_new(*sequence));
+        let counts = txn.sequences.keys().any(|sequence| !drops || is_new(*sequence));
         if puts || builds || defines || counts { Demand::Grows } else { Demand::Shrinks }
     }
 }

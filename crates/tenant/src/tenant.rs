@@ -21,6 +21,7 @@ use crate::catalog::{
     Catalog, Decode, Encode, FIRST_USER_OID, Malformed, RecordKey, RecordKind, Relation, decode_record,
     encode_record,
 };
+use crate::change_memory::ChangeMemory;
 use crate::history::History;
 use crate::interrupt::Step;
 use crate::kept::Pieces;
@@ -162,13 +163,15 @@ pub struct Tenant {
     next_txn: u64,
     /// What transactions read that read a snapshot, by transaction. Without its entry, a transaction's was revoked.
     pub(crate) snapshots: BTreeMap<TxnId, Arc<Frozen>>,
-    /// What analytical queries read.
+    /// What analytical queries and copies read.
     pub(crate) lent: Vec<Weak<Frozen>>,
     pub(crate) space: Space,
     /// The newest snapshot, while someone holds it and nothing was committed since.
     newest_frozen: Weak<Frozen>,
     /// Transactions begun and not ended.
     pub(crate) open_transactions: usize,
+    /// What they hold in memory.
+    pub(crate) change_memory: ChangeMemory,
     /// Reused for each commit's record.
     pub(crate) record_buffer: Vec<u8>,
 }
@@ -353,6 +356,7 @@ impl Tenant {
             space: Space::default(),
             newest_frozen: Weak::new(),
             open_transactions: 0,
+            change_memory: ChangeMemory::default(),
             record_buffer: Vec::new(),
         }
     }
@@ -499,6 +503,7 @@ impl Tenant {
             dropped_trees: Vec::new(),
             sequences: FxHashMap::default(),
             checks: Vec::new(),
+            cascaded: Vec::new(),
             held: Vec::new(),
             tables: SmallVec::new(),
             waiting: None,
@@ -508,6 +513,7 @@ impl Tenant {
             memory_waits: 0,
             wrote_catalog: false,
             branched: false,
+            counted: 0,
         }
     }
 
@@ -545,9 +551,14 @@ impl Tenant {
         }
         txn.observe(self.pending.newest());
         let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&frozen.catalog));
-        self.lent.retain(|lent| lent.strong_count() > 0);
-        self.lent.push(Arc::downgrade(&frozen));
+        self.lend(&frozen);
         Ok(SnapshotView::new(frozen, catalog, txn.overlay.changes().clone()))
+    }
+
+    /// Notes what is read elsewhere from now on.
+    pub(crate) fn lend(&mut self, frozen: &Arc<Frozen>) {
+        self.lent.retain(|lent| lent.strong_count() > 0);
+        self.lent.push(Arc::downgrade(frozen));
     }
 
     /// The snapshot that `txn` reads from now on.
@@ -593,7 +604,7 @@ impl Tenant {
         frozen
     }
 
-    fn frozen_now(&mut self) -> Frozen {
+    pub(crate) fn frozen_now(&mut self) -> Frozen {
         Frozen {
             commit: self.committed,
             pages: self.pages.snapshot(),

@@ -56,6 +56,8 @@ pub struct Txn {
     pub(crate) sequences: FxHashMap<Oid, SequenceState>,
     /// Foreign key checks due at the statement's end.
     pub(crate) checks: Vec<PendingCheck>,
+    /// Rows that the statement's foreign keys changed, of tables with CHECK constraints: the table and the row's key.
+    pub(crate) cascaded: Vec<(Oid, Key)>,
     pub(crate) held: Vec<(LockTag, u8)>,
     /// Modes it holds on tables, a bit each: what `held` says too, found without hashing.
     pub(crate) tables: SmallVec<[(Oid, u8); 6]>,
@@ -72,6 +74,8 @@ pub struct Txn {
     pub(crate) wrote_catalog: bool,
     /// Its changes go to the tenant's branch.
     pub(crate) branched: bool,
+    /// Bytes of its changes that its tenant knows of.
+    pub(crate) counted: u64,
 }
 
 /// The snapshot that a transaction reads; its pages are the tenant's to keep ([`crate::Tenant::enforce_storage_max`]).

@@ -229,7 +229,7 @@ impl View<'_> {
         }
         // Two arms rather than one over `Pages`: the live one is the hot path of every point read.
         match self.tenant.snapshot_of(self.txn)? {
-            Some(frozen) if state == State::Statement && !self.txn.is_built(tree) => {
+            Some(frozen) if state == State::Statement && !self.txn.is_built_behind(tree) => {
                 let pages = self.tenant.pages.frozen(&frozen.pages);
                 match btree::get(pages, frozen.trees.root(tree), key)? {
                     Some(value) => Ok(Some(value.read(pages)?)),
@@ -277,7 +277,7 @@ pub(crate) fn source<'v>(
     state: State,
 ) -> SqlResult<(Pages<'v>, btree::TreeRoot)> {
     Ok(match tenant.snapshot_of(txn)? {
-        Some(frozen) if state == State::Statement && !txn.is_built(tree) => {
+        Some(frozen) if state == State::Statement && !txn.is_built_behind(tree) => {
             (Pages::Frozen(tenant.pages.frozen(&frozen.pages)), frozen.trees.root(tree))
         }
         _ => (Pages::Live(&tenant.pages), tenant.trees.root(tree)),
@@ -285,7 +285,14 @@ pub(crate) fn source<'v>(
 }
 
 impl Txn {
-    /// Whether this transaction's DDL filled the tree, so that only the live pages have it.
+    /// Whether this transaction's DDL filled the tree after it had taken the snapshot that it reads, so that only the live pages have it.
+    /// The snapshot of a statement on a branch is younger.
+    #[inline]
+    fn is_built_behind(&self, tree: TreeId) -> bool {
+        self.frozen.is_some() && self.is_built(tree)
+    }
+
+    /// Whether this transaction's DDL filled the tree.
     #[inline]
     pub(crate) fn is_built(&self, tree: TreeId) -> bool {
         !self.built.is_empty() && self.built.iter().any(|build| build.tree() == tree)

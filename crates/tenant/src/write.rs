@@ -43,7 +43,7 @@ impl View<'_> {
     /// Inserts a row: one value for each column in attribute order, cast to the column's type, dropped columns NULL.
     /// Defaults and CHECK are the caller's; foreign keys are checked by [`View::finish_statement`].
     ///
-    /// Errors: 23502, 23505, 54000; waits where another transaction holds one of the keys.
+    /// Errors: 23502, 23505, 54000, 53200 ([`crate::change_memory`]); waits where another transaction holds one of the keys.
     pub fn insert(&mut self, table: &Table, row: &[Datum]) -> Step<Key> {
         match self.insert_with(table, row, None)? {
             Inserted::Row(key) => Ok(key),
@@ -110,6 +110,7 @@ impl View<'_> {
         for (index, entry) in table.secondary_indexes().zip(entries) {
             self.txn.overlay.put(index.tree, entry.key, Box::from(&entry.value[..]));
         }
+        self.count_changes()?;
         self.check_references_later(table, row, None);
         Ok(Inserted::Row(key))
     }
@@ -195,6 +196,7 @@ impl View<'_> {
             }
             self.txn.overlay.put(tree, after.key, Box::from(&after.value[..]));
         }
+        self.count_changes()?;
         if !table.foreign_keys.is_empty() || !table.referenced_by.is_empty() {
             let old = decode_row(table, &old)?;
             self.check_references_later(table, row, Some(&old));
@@ -223,6 +225,7 @@ impl View<'_> {
             self.txn.overlay.delete(index.tree, entry.key);
         }
         self.txn.overlay.delete(table.tree, Key::from_slice(key));
+        self.count_changes()?;
         if !table.referenced_by.is_empty() {
             let old = decode_row(table, &old)?;
             self.check_referencing_later(table, &old, None);

@@ -55,6 +55,11 @@ const _: () = assert!(std::mem::size_of::<Datum>() == 24);
 /// A row of values, in column order.
 pub type Row = Vec<Datum>;
 
+/// Memory that a row takes, by estimate: bytes.
+pub fn row_memory(row: &[Datum]) -> usize {
+    size_of::<Row>() + row.iter().map(|value| size_of::<Datum>() + value.heap_bytes()).sum::<usize>()
+}
+
 /// PostgreSQL's interval: three fields that are never normalised into each other. `==` is field by field; SQL's
 /// equality counts a month as 30 days and a day as 24 hours ([`Interval::span`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -10,6 +10,7 @@ mod cast;
 mod compare;
 pub mod datetime;
 mod datum;
+mod datum_bytes;
 mod float_text;
 mod format_context;
 mod identifier;
@@ -23,7 +24,8 @@ mod text_out;
 pub use binary::{check_utf8, parse_binary, write_binary};
 pub use cast::{CastContext, apply_typmod, cannot_cast, cast, cast_allowed};
 pub use compare::{compare, equal, hash};
-pub use datum::{Array, Datum, Interval, Row};
+pub use datum::{Array, Datum, Interval, Row, row_memory};
+pub use datum_bytes::{read_datum, write_datum};
 pub use format_context::{
     ByteaOutput, CatalogNames, DateFormat, DateOrder, FormatContext, IntervalStyle, UNIX_TO_PG_EPOCH_MICROS,
 };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
-use sql::session::{AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext};
+use sql::session::{
+    AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext, QueryLimits, TempSpace,
+};
 use tenant::catalog::{
     Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
     ReferentialAction, Sequence, ViewColumn, ViewDefinition,
@@ -27,6 +29,8 @@ impl RedoSink for Log {
 pub(crate) struct Sample {
     tenant: Tenant,
     log: Log,
+    /// Where queries put rows aside.
+    pub(crate) temp: Arc<TempSpace>,
     _directory: tempfile::TempDir,
 }
 
@@ -53,8 +57,9 @@ impl Sample {
         let env = Env::real();
         let path = directory.path().join("tenant");
         let made = env::block_on(&env, Tenant::create(&env, &path, TenantId(16), "postgres", None));
-        let mut sample =
-            Sample { tenant: made.expect("a tenant"), log: Log::default(), _directory: directory };
+        let temp = Arc::new(TempSpace::new(env, directory.path().join("temp")));
+        let tenant = made.expect("a tenant");
+        let mut sample = Sample { tenant, log: Log::default(), temp, _directory: directory };
         sample.define();
         for table in ["parent", "child", "measure"] {
             sample.load(table);
@@ -275,7 +280,7 @@ impl Sample {
             context: Arc::new(self.context()),
             deliver,
             reason: "a test".to_owned(),
-            limits: sql::session::QueryLimits::default(),
+            limits: QueryLimits { temp: Some(Arc::clone(&self.temp)), ..QueryLimits::default() },
         };
         let mut events = Vec::new();
         analytic::run(request, &mut |event| {
@@ -298,7 +303,7 @@ impl Sample {
         for event in self.request(sql, Vec::new(), Deliver::Session)? {
             match event {
                 AnalyticEvent::Columns { fields, .. } => columns = fields.to_vec(),
-                AnalyticEvent::Rows(rows) => all.extend(rows),
+                AnalyticEvent::Stored(rows) => all = rows.into_rows_blocking()?,
                 other => panic!("unexpected {other:?}"),
             }
         }

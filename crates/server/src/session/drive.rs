@@ -113,7 +113,7 @@ impl Connection {
     async fn pause(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
         let kind = match &pause {
             Pause::Lock(_) => Some(Wait::Lock),
-            Pause::Pages(_) => Some(Wait::PageRead),
+            Pause::Pages(_) | Pause::StoredRows(_) => Some(Wait::PageRead),
             Pause::Memory(_) => Some(Wait::Memory),
             Pause::OwnCap(_) => Some(Wait::OwnCap),
             Pause::Slice(_) => Some(Wait::LogFlush),
@@ -135,6 +135,7 @@ impl Connection {
         let event = match &pause {
             Pause::Lock(wait) => ("Lock", wait.kind),
             Pause::Pages(_) => ("IO", "DataFileRead"),
+            Pause::StoredRows(_) => ("IO", "BufFileRead"),
             Pause::Slice(_) => ("IO", "WALSync"),
             Pause::Memory(_) => ("IPC", "PageMemory"),
             Pause::Sleep(_) => ("Timeout", "PgSleep"),
@@ -157,6 +158,10 @@ impl Connection {
                 self.control.race(StatementPatience { lock_until, ..patience }, wait).await?;
             }
             Pause::Pages(requests) => self.control.race(&patience, self.home.load_pages(requests)).await??,
+            Pause::StoredRows(read) => {
+                let loaded = self.control.race(&patience, read.read()).await??;
+                self.session.stored_rows_loaded(loaded);
+            }
             Pause::Memory(wait) => self.control.race(&patience, self.home.await_memory(wait)).await??,
             Pause::Sleep(time) | Pause::OwnCap(time) => {
                 self.race_with_client(&patience, env::sleep(time)).await?

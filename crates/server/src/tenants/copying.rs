@@ -4,12 +4,14 @@
 //! wants them, on any worker, and stops the task while they are not taken. What the tenant changes meanwhile is kept twice
 //! in memory until the image is made.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use base::SqlResult;
+use base::{Nanos, SqlResult};
 use env::IoBuf;
 use futures::SinkExt;
 use futures::channel::mpsc;
+use futures::future::{Either, select};
 use futures::stream::StreamExt;
 use tenant::Description;
 
@@ -20,6 +22,9 @@ use crate::shared::Shared;
 /// Pieces made and not taken: 1 MiB.
 const PIECES_MAX: usize = 4;
 
+/// How often a copy that waits for its piece to be taken looks whether it may stay.
+const LOOK_INTERVAL: Nanos = Nanos::from_secs(1);
+
 /// The pieces of an image. Dropping it ends the image's making.
 pub(crate) struct Pieces(mpsc::Receiver<SqlResult<IoBuf>>);
 
@@ -28,7 +33,7 @@ impl Pieces {
     /// that is in the image.
     ///
     /// # Errors
-    /// The tenant cannot be opened, a page cannot be read.
+    /// The tenant cannot be opened, a page cannot be read; 72000 where what the copy keeps took the tenant over its `storage_max`.
     pub(crate) async fn next(&mut self) -> SqlResult<Option<IoBuf>> {
         self.0.next().await.transpose()
     }
@@ -80,8 +85,17 @@ async fn send(
         let piece = image.next().await;
         // Opened anew, the tenant gives away slots that only the copy's snapshot needs.
         home.with_opening(incarnation, |_| ())?;
+        copy.require_kept()?;
         let Some(piece) = piece.map_err(failed)? else { break };
-        if to.send(Ok(piece)).await.is_err() {
+        let mut sending = to.send(Ok(piece));
+        let sent = loop {
+            match select(&mut sending, pin!(env::sleep(LOOK_INTERVAL))).await {
+                Either::Left((sent, _)) => break sent,
+                // Nobody takes it: what the copy keeps may be wanted back meanwhile.
+                Either::Right(_) => copy.require_kept()?,
+            }
+        };
+        if sent.is_err() {
             break;
         }
     }

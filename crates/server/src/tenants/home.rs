@@ -180,7 +180,7 @@ impl Home {
         let temp = config.data_dir.join(TEMP_DIR).join(id.to_string());
         let volume_no = config.volume_no(volume).expect("its directory was found");
         let spill = shared.io_accounts.of(id, DATA_VOLUME);
-        let temp = Arc::new(TempSpace::new(shared.env.charging(&spill).disk, temp));
+        let temp = Arc::new(TempSpace::new(shared.env.charging(&spill), temp));
         let reserves = [shared.reserve_of(volume).clone(), shared.log_reserve().clone()];
         let state = State {
             tenant: None,

@@ -99,6 +99,7 @@ async fn drive(
             Pause::Error(error) => return Err(error),
             Pause::Lock(wait) => wait.await,
             Pause::Pages(requests) => home.load_pages(requests).await?,
+            Pause::StoredRows(read) => session.stored_rows_loaded(read.read().await?),
             Pause::Memory(wait) => home.await_memory(wait).await?,
             Pause::Sleep(time) | Pause::OwnCap(time) => env::sleep(time).await,
             Pause::Yield => executor::yield_now().await,

@@ -1,11 +1,12 @@
 //! The whole server in a simulated world: clients over sockets, reception, workers and executor, sessions, tenants that
 //! close and open and move between workers, checkpoints, log, disk, without TLS and without the analytical path.
 //!
-//! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, hang up and are
+//! Clients of several tenants run the transactions of [`histories`](crate::histories) by the wire protocol, in some lives long work too, hang up and are
 //! cut off. A server's life ends at a random disk operation, its start included, or after a fault; the next one reads all
 //! objects over the wire. At the end the history of each tenant must be one that its level allows: nothing that
 //! was acknowledged, or shown by a reply, is lost; every data file verifies after each life; no task panics.
 
+mod bulk;
 mod client;
 mod copies;
 mod governed;
@@ -34,6 +35,7 @@ use crate::histories::{Lists, Registers};
 use crate::isolation::Level;
 use crate::weather::{Ending, Weather};
 use crate::{Dice, Failure, Stop, Tally, require};
+use bulk::Bulk;
 use client::{Login, WireClient};
 use copies::Copies;
 
@@ -99,6 +101,10 @@ struct Run<O: Object> {
     /// Of each tenant, by its place.
     records: Vec<Rc<RefCell<Record<O>>>>,
     copies: RefCell<Copies>,
+    /// Of each tenant, by its place.
+    bulk: Vec<Bulk>,
+    /// The present life has long work.
+    has_bulk: bool,
     /// Of the present life.
     server: Option<Server>,
     breaks: Rc<Cell<u64>>,
@@ -116,6 +122,8 @@ impl<O: Object> Run<O> {
             level,
             records: (0..tenants).map(|_| Rc::default()).collect(),
             copies: RefCell::default(),
+            bulk: (0..tenants).map(|_| Bulk::default()).collect(),
+            has_bulk: false,
             server: None,
             breaks: Rc::default(),
             tally: Tally::default(),
@@ -160,6 +168,7 @@ impl<O: Object> Run<O> {
         }
         self.start()?;
         self.attend(Run::read_all)?;
+        self.attend(Run::read_bulk)?;
         self.attend(Run::settle_copies)?;
         self.stop()?;
         for (place, record) in self.records.iter().enumerate() {
@@ -173,6 +182,7 @@ impl<O: Object> Run<O> {
         let committed = |record: &Rc<RefCell<Record<O>>>| record.borrow().committed_count();
         self.tally.acknowledged = self.records.iter().map(committed).sum();
         self.tally.disk_changes = self.world.disk_changes();
+        self.tally.bulk = self.bulk.iter().map(Bulk::generations).sum();
         self.tally.fingerprint = self.world.fingerprint();
         self.tally.disk_hash = self.world.disk_hash();
     }
@@ -272,8 +282,12 @@ impl<O: Object> Run<O> {
         if full {
             weather.begin(&self.world);
         }
+        self.has_bulk = self.draws_bulk(dice);
         if !self.world.is_powered_off() {
-            let bound = [20, 80, 250][dice.below(3) as usize];
+            let bound = match self.has_bulk {
+                true => bulk::DISK_CHANGES_MAX,
+                false => [20, 80, 250][dice.below(3) as usize],
+            };
             self.world.cut_power_after(1 + dice.below(bound));
         }
         env::block_on(&self.world.env(), self.serve(weather))
@@ -288,6 +302,7 @@ impl<O: Object> Run<O> {
         tasks.push(Box::pin(self.break_connections()));
         tasks.push(Box::pin(self.keep_copies()));
         tasks.push(Box::pin(self.move_about()));
+        tasks.push(Box::pin(self.work_in_bulk()));
         poll_fn(|cx| {
             loop {
                 match tasks.poll_next_unpin(cx) {

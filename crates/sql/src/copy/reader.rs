@@ -1,5 +1,6 @@
 //! Reads a COPY's input, which arrives in pieces that may split records anywhere.
 
+use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use types::{Datum, FormatContext, Row};
 
@@ -105,8 +106,17 @@ impl CopyReader {
     /// 22P04 for a record of the wrong shape, and what the types' input functions say.
     pub(crate) fn next_row(&mut self, context: &FormatContext) -> SqlResult<Option<Row>> {
         loop {
-            if self.ended || !self.next_record()? {
+            if self.ended {
                 return Ok(None);
+            }
+            if !self.next_record()? {
+                return match (self.pending.len() - self.consumed) as u64 {
+                    len if len > ROW_LEN_MAX.0 => Err(SqlError::new(
+                        SqlState::PROGRAM_LIMIT_EXCEEDED,
+                        format!("a row of the COPY data is longer than {ROW_LEN_MAX}"),
+                    )),
+                    _ => Ok(None),
+                };
             }
             if self.options.header && !self.header_read {
                 self.header_read = true;

@@ -2,7 +2,6 @@
 
 use base::{Oid, SqlError, SqlState};
 use sqlparser::ast;
-use tenant::Interrupt;
 use tenant::catalog::Column;
 use types::PgType;
 
@@ -11,7 +10,7 @@ use super::create_table::make;
 use crate::expr::fold_ident;
 use crate::session::{Home, Pause, Session};
 
-/// Makes the table from the query's columns and fills it with its rows; the command tag.
+/// Makes the table from the query's columns and fills it with its rows, many of them in slices ([`Session::fill`]); the command tag.
 pub(super) fn run(
     session: &mut Session,
     home: &mut Home<'_>,
@@ -23,7 +22,7 @@ pub(super) fn run(
     if !create.constraints.is_empty() || create.columns.iter().any(|column| !column.options.is_empty()) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes column names alone").into());
     }
-    let (fields, rows) = session.query_rows(home, query)?;
+    let (fields, mut rows) = session.query_rows(home, query)?;
     if create.columns.len() > fields.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified").into());
     }
@@ -39,18 +38,11 @@ pub(super) fn run(
         })
         .collect();
     let names = session.names(home);
-    let filled = make(session, home, &names, schema, name, columns).and_then(|oid| {
-        session.with_view(home, |view| {
-            let table = view.table(oid)?;
-            for row in &rows {
-                view.insert(&table, row).map_err(Interrupt::from)?;
-            }
-            Ok(())
-        })
-    });
-    match filled {
-        Ok(()) => Ok(format!("SELECT {}", rows.len())),
-        Err(Pause::Error(error)) => Err(error.into()),
+    let total = rows.len();
+    let made = make(session, home, &names, schema, name, columns);
+    match made.and_then(|table| session.fill(home, table, &mut rows)) {
+        Ok(()) => Ok(format!("SELECT {total}")),
+        Err(pause @ (Pause::Error(_) | Pause::Slice(_))) => Err(pause),
         Err(pause) => {
             session.keep_gathered(fields, rows);
             Err(pause)

@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
 use tenant::Updated;
 use tenant::catalog::Table;
-use types::{Datum, Row};
+use types::{Datum, Row, row_memory};
 
 use super::insert::cast_row;
 use super::{Cx, ExecError, ExternalRows, Flow, Halt, Key, RowSink, Run};
@@ -41,7 +41,9 @@ impl Run<'_, '_> {
         match &plan.source {
             ChangeSource::Node(from) => {
                 self.targets(from, plan.width, plan.joined, cx, &mut |target| {
-                    targets.push(self.assigned(plan, cx, target)?);
+                    let target = self.assigned(plan, cx, target)?;
+                    self.note_bytes(row_memory(&target.row))?;
+                    targets.push(target);
                     Ok(())
                 })?;
             }
@@ -59,6 +61,7 @@ impl Run<'_, '_> {
                             target.row[*column] =
                                 eval(value, &cx.row(&given)).map_err(|error| self.halt(error))?;
                         }
+                        self.note_bytes(row_memory(&target.row))?;
                         targets.push(target);
                         Ok(())
                     },
@@ -190,7 +193,7 @@ impl Run<'_, '_> {
                 true => row.clone(),
                 false => std::mem::replace(row, vec![Datum::Null; width]),
             };
-            self.note_changed();
+            self.note_changed(row_memory(&row) + key.len())?;
             take(Target { key, row })?;
             Ok(Flow::More)
         })?;
@@ -245,7 +248,28 @@ impl Run<'_, '_> {
             if !same {
                 return Err(changed_since());
             }
+            self.note_changed(row_memory(&now) + key.len())?;
             take(Target { key, row: now }, found, external.types)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a change: carries out what foreign keys ask for, and checks the rows that they changed.
+    ///
+    /// # Errors
+    /// 23503, 23514, and those of the changes that cascade.
+    pub(super) fn finish(&self, cx: &Cx<'_>) -> Halt<()> {
+        self.view.borrow_mut().finish_statement()?;
+        let cascaded = self.view.borrow_mut().take_cascaded();
+        for (table, key) in cascaded {
+            self.step()?;
+            let Some(of) = self.plan.cascades.iter().find(|of| of.table.oid == table) else { continue };
+            let row = match self.view.borrow_mut().get(&of.table, &key)? {
+                Some(row) => row.to_row()?,
+                // Another foreign key deleted it.
+                None => continue,
+            };
+            self.check(&of.table, &of.checks, cx, &row)?;
         }
         Ok(())
     }

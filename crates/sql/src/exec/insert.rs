@@ -2,7 +2,7 @@
 
 use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
-use types::{CastContext, Datum, PgType, Row};
+use types::{CastContext, Datum, PgType, Row, row_memory};
 
 use super::{Cx, ExternalRows, Flow, Halt, Key, Position, RowSink, Run, Slice};
 use crate::plan::{InsertPlan, InsertSource, TargetColumn};
@@ -28,7 +28,8 @@ impl Run<'_, '_> {
         let mut new = Row::with_capacity(plan.table.columns.len());
         match &plan.source {
             InsertSource::Values(rows) => {
-                self.given(rows, |exprs| {
+                let first = self.limits.slice.map_or(0, Slice::first_row);
+                self.given(&rows[first..], rows.len(), |exprs| {
                     self.project(exprs, cx, &[], &mut new)?;
                     self.insert_row(&mut state, &new, cx, sink)
                 })?;
@@ -37,8 +38,8 @@ impl Run<'_, '_> {
                 // Read whole before the first row is inserted: the query may read the target.
                 let mut found = Vec::new();
                 self.select(select, cx, &mut |values| {
+                    self.note_changed(row_memory(values))?;
                     found.push(values.to_vec());
-                    self.note_changed();
                     Ok(Flow::More)
                 })?;
                 for values in &found {
@@ -51,7 +52,7 @@ impl Run<'_, '_> {
                     return Err(SqlError::internal("an INSERT's source was not computed").into());
                 };
                 require_width(external.types.len(), columns.len())?;
-                self.given(external.rows, |values| {
+                self.given(external.rows, external.total, |values| {
                     let values = cast_row(values, external.types, columns, cx)?;
                     self.project(row, cx, &values, &mut new)?;
                     self.insert_row(&mut state, &new, cx, sink)
@@ -61,23 +62,25 @@ impl Run<'_, '_> {
         Ok(state.rows)
     }
 
-    /// Goes through rows that are given, or the part of them that belongs to the slice.
-    fn given<T>(&self, rows: &[T], mut insert: impl FnMut(&T) -> Halt<()>) -> Halt<()> {
-        self.examine_given(rows.len())?;
-        let slice = self.limits.slice;
-        let first = match slice.and_then(Slice::from) {
-            Some(Position::Row(first)) => *first,
-            _ => 0,
+    /// Goes through the rows that are given, `total` in all. For a slice they are those from its first one on, as many as are at hand; it
+    /// takes its part of them.
+    fn given<T>(&self, rows: &[T], total: usize, mut insert: impl FnMut(&T) -> Halt<()>) -> Halt<()> {
+        self.examine_given(total)?;
+        let Some(slice) = self.limits.slice else {
+            assert_eq!(rows.len(), total, "all rows are there where they are not taken in slices");
+            return rows.iter().try_for_each(insert);
         };
-        for (i, row) in rows.iter().enumerate().skip(first) {
+        let mut next = slice.first_row();
+        for row in rows {
             insert(row)?;
-            if let Some(slice) = slice {
-                slice.note_changed();
-                if slice.is_full() && i + 1 < rows.len() {
-                    slice.end_at(Position::Row(i + 1));
-                    break;
-                }
+            next += 1;
+            slice.note_changed();
+            if slice.is_full() {
+                break;
             }
+        }
+        if next < total {
+            slice.end_at(Position::Row(next));
         }
         Ok(())
     }
@@ -91,6 +94,9 @@ impl Run<'_, '_> {
     ) -> Halt<()> {
         self.step()?;
         let plan = state.plan;
+        if let Some(slice) = self.limits.slice {
+            slice.note_bytes(row_memory(new));
+        }
         self.check(&plan.table, &plan.checks, cx, new)?;
         if let Some(action) = &plan.on_conflict {
             return self.insert_or(state, action, new, cx, sink);

@@ -14,6 +14,7 @@ mod missed;
 mod node;
 mod path;
 mod row_key;
+mod row_memory;
 mod select;
 mod slice;
 mod subquery;
@@ -21,13 +22,14 @@ mod subquery;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{Nanos, PageNo, SqlError, SqlResult};
+use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tenant::locks::{TableLock, WaitPolicy};
 use tenant::{Interrupt, View};
 use types::{Datum, FormatContext, PgType, Row};
 
+pub use row_memory::RowMemory;
 pub use slice::{Position, Slice};
 
 use self::missed::Missed;
@@ -65,7 +67,10 @@ pub struct ExecEnv<'a> {
 #[derive(Clone, Copy)]
 pub struct ExternalRows<'a> {
     pub types: &'a [PgType],
+    /// All of them; for a slice, those from its first one on that are in memory, one at least if there is one.
     pub rows: &'a [Row],
+    /// How many there are in all.
+    pub total: usize,
 }
 
 /// What bounds and watches a run.
@@ -76,6 +81,8 @@ pub struct ExecLimits<'a> {
     pub rows_examined_max: Option<u64>,
     /// The part of the statement to run.
     pub slice: Option<&'a Slice<'a>>,
+    /// What the rows may take that a change finds before it changes any; `None` for no limit.
+    pub memory_max: Option<ByteCount>,
     /// Where to count the rows that it looks at, for who wants to know while it runs.
     pub examined: Option<&'a Cell<u64>>,
     /// Measures the nodes, for EXPLAIN ANALYZE.
@@ -192,6 +199,7 @@ pub fn run(
         only: RefCell::default(),
         keys: RefCell::default(),
         kept: RefCell::default(),
+        memory: RowMemory::new(limits.memory_max),
         interrupt: RefCell::default(),
         missed: Missed::for_plan(plan),
     };
@@ -218,7 +226,7 @@ pub fn run(
         PointStatement::Delete(delete) => run.delete(delete, &cx, external, sink)?,
     };
     if !matches!(plan.statement, PointStatement::Select(_)) {
-        view.borrow_mut().finish_statement()?;
+        run.finish(&cx)?;
     }
     Ok(ExecDone { rows, examined: run.examined.get() })
 }
@@ -249,6 +257,8 @@ struct Run<'a, 'v> {
     keys: RefCell<Vec<Key>>,
     /// Rows of uncorrelated subqueries and derived tables.
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
+    /// What the rows take that a change has found.
+    memory: RowMemory,
     /// Why a subquery stopped, while the reason passes through an expression.
     interrupt: RefCell<Option<ExecError>>,
     missed: Missed,
@@ -307,10 +317,26 @@ impl Run<'_, '_> {
         }
     }
 
-    fn note_changed(&self) {
+    /// Counts a row that is to be changed and takes so many bytes.
+    ///
+    /// # Errors
+    /// 53200 where all of them take more than they may.
+    fn note_changed(&self, bytes: usize) -> Halt<()> {
         if let Some(slice) = self.limits.slice {
             slice.note_changed();
         }
+        self.note_bytes(bytes)
+    }
+
+    /// Counts bytes that a change has found or made.
+    ///
+    /// # Errors
+    /// As [`Run::note_changed`].
+    fn note_bytes(&self, bytes: usize) -> Halt<()> {
+        if let Some(slice) = self.limits.slice {
+            slice.note_bytes(bytes);
+        }
+        Ok(self.memory.take(bytes)?)
     }
 
     fn remember_key(&self, place: usize, key: Key) {

@@ -6,12 +6,15 @@ use base::{SqlError, SqlState};
 use rustc_hash::FxHashSet;
 use tenant::RowLocked;
 use tenant::locks::{RowLock, WaitPolicy};
-use types::{Datum, Row};
+use types::{Datum, Row, row_memory};
 
 use super::row_key::{push_key, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, eval};
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
+
+/// Memory of a row that DISTINCT remembers beside its bytes.
+const SEEN_LEN: usize = 32;
 
 /// Takes the rows of a finished level.
 pub(super) type Take<'e> = &'e mut dyn FnMut(&[Datum]) -> Halt<Flow>;
@@ -28,6 +31,7 @@ struct Tail {
     limit: Option<u64>,
     given: u64,
     seen: Option<FxHashSet<Box<[u8]>>>,
+    seen_bytes: usize,
 }
 
 impl Run<'_, '_> {
@@ -39,7 +43,8 @@ impl Run<'_, '_> {
             return Ok(());
         }
         let distinct = !matches!(plan.distinct, DistinctPlan::No);
-        let mut tail = Tail { offset, limit, given: 0, seen: distinct.then(FxHashSet::default) };
+        let mut tail =
+            Tail { offset, limit, given: 0, seen: distinct.then(FxHashSet::default), seen_bytes: 0 };
         let mut out = Row::with_capacity(plan.project.len());
         if plan.sort.is_empty() {
             self.source(plan, cx, &mut |row| {
@@ -49,14 +54,18 @@ impl Run<'_, '_> {
                 self.project(&plan.project, cx, row, &mut out)?;
                 self.give(plan, &mut tail, &out, None, take)
             })?;
+            self.memory.give_back(tail.seen_bytes);
             return Ok(());
         }
-        let mut rows: Vec<Sorted> = Vec::new();
+        let (mut rows, mut held): (Vec<Sorted>, usize) = Default::default();
         self.source(plan, cx, &mut |row| {
             if self.missed.any() {
                 return Ok(Flow::More);
             }
             self.project(&plan.project, cx, row, &mut out)?;
+            let bytes = row_memory(&out);
+            self.memory.take(bytes)?;
+            held += bytes;
             let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
             rows.push(Sorted {
                 row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())),
@@ -71,6 +80,7 @@ impl Run<'_, '_> {
                 break;
             }
         }
+        self.memory.give_back(held + tail.seen_bytes);
         Ok(())
     }
 
@@ -115,9 +125,12 @@ impl Run<'_, '_> {
                 }
                 _ => row_key(&row[..plan.visible]),
             };
+            let bytes = key.len() + SEEN_LEN;
             if !seen.insert(key) {
                 return Ok(Flow::More);
             }
+            self.memory.take(bytes)?;
+            tail.seen_bytes += bytes;
         }
         for (i, lock) in plan.locks.iter().enumerate() {
             let key = keys.map_or_else(|| self.remembered_key(lock.key), |keys| keys[i].clone());

@@ -12,6 +12,9 @@ const COST_MAX: u32 = 1024;
 /// What changing a row costs.
 const COST_OF_CHANGE: u32 = 8;
 
+/// Bytes of changed rows that cost as much as a row looked at, so that a slice changes 256 KiB at most, or one row.
+const BYTES_OF_COST: usize = 256;
+
 /// Where a slice ended and the next one goes on.
 #[derive(Clone, Debug)]
 pub enum Position {
@@ -47,6 +50,14 @@ impl<'a> Slice<'a> {
         self.next.borrow().is_some()
     }
 
+    /// The first row of those given that belongs to it.
+    pub fn first_row(&self) -> usize {
+        match self.from {
+            Some(Position::Row(first)) => *first,
+            _ => 0,
+        }
+    }
+
     pub(super) fn from(&self) -> Option<&'a Position> {
         self.from
     }
@@ -57,6 +68,11 @@ impl<'a> Slice<'a> {
 
     pub(super) fn note_changed(&self) {
         self.cost.set(self.cost.get() + COST_OF_CHANGE);
+    }
+
+    pub(super) fn note_bytes(&self, bytes: usize) {
+        let cost = u32::try_from(bytes / BYTES_OF_COST).unwrap_or(COST_MAX);
+        self.cost.set(self.cost.get().saturating_add(cost));
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -6,7 +6,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
 
-use super::point_plan::{NodeId, SelectPlan, TableUse};
+use super::point_plan::{CascadePlan, NodeId, SelectPlan, TableUse};
 use super::{PlanContext, RelationAccess};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
@@ -22,6 +22,8 @@ pub(super) struct Binder<'a> {
     subqueries: RefCell<Vec<Option<SelectPlan>>>,
     accesses: RefCell<Vec<RelationAccess>>,
     tables: RefCell<Vec<(Oid, TableUse)>>,
+    cascades: RefCell<Vec<CascadePlan>>,
+    comes_back: Cell<bool>,
     nodes: Cell<u32>,
     keys: Cell<usize>,
     /// Why the point path cannot take the statement, once something said so.
@@ -54,6 +56,8 @@ impl<'a> Binder<'a> {
             subqueries: RefCell::default(),
             accesses: RefCell::default(),
             tables: RefCell::default(),
+            cascades: RefCell::default(),
+            comes_back: Cell::new(false),
             nodes: Cell::new(0),
             keys: Cell::new(0),
             elsewhere: RefCell::default(),
@@ -148,6 +152,19 @@ impl<'a> Binder<'a> {
 
     pub(super) fn tables(&self) -> Vec<(Oid, TableUse)> {
         self.tables.borrow().clone()
+    }
+
+    pub(super) fn take_cascades(&self) -> Vec<CascadePlan> {
+        self.cascades.take()
+    }
+
+    pub(super) fn comes_back(&self) -> bool {
+        self.comes_back.get()
+    }
+
+    pub(super) fn note_cascades(&self, cascades: Vec<CascadePlan>, comes_back: bool) {
+        self.cascades.replace(cascades);
+        self.comes_back.set(comes_back);
     }
 
     /// Notes what the statement does with a table; the most counts.

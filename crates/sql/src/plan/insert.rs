@@ -163,6 +163,8 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
         nodes: binder.nodes(),
         cost,
         external: None,
+        cascades: binder.take_cascades(),
+        comes_back: binder.comes_back(),
     };
     Ok(BoundPlan {
         command: Command::Insert,

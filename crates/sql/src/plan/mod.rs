@@ -37,10 +37,10 @@ use crate::expr::ParamTypes;
 
 pub use cost::POINT_ROWS_MAX;
 pub use point_plan::{
-    AccessPath, AggregatePlan, Arbiter, ChangeSource, CheckPlan, ConflictAction, DeletePlan, DistinctPlan,
-    ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy, Node, NodeId,
-    NodeKind, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode, SelectPlan,
-    SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
+    AccessPath, AggregatePlan, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction, DeletePlan,
+    DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy,
+    Node, NodeId, NodeKind, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode,
+    SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
 
 /// Live row counts, for the choice of paths. An estimate will do.

@@ -28,6 +28,17 @@ pub struct PointPlan {
     pub cost: f64,
     /// A query the analytical path must run first.
     pub external: Option<Box<ExternalSource>>,
+    /// What rows of other tables have to satisfy that foreign keys change at the statement's end.
+    pub cascades: Vec<CascadePlan>,
+    /// What foreign keys do to other tables may come back to the table that is changed.
+    pub comes_back: bool,
+}
+
+/// The CHECK constraints of a table whose rows foreign keys may change, over its row.
+#[derive(Clone, Debug)]
+pub struct CascadePlan {
+    pub table: Arc<Table>,
+    pub checks: Vec<CheckPlan>,
 }
 
 /// What a statement does with a table; each takes PostgreSQL's table lock for it.
@@ -390,6 +401,7 @@ impl PointPlan {
             ChangeSource::External { .. } => false,
         };
         self.subqueries.is_empty()
+            && !self.comes_back
             && match &self.statement {
                 PointStatement::Select(_) => false,
                 PointStatement::Insert(insert) => {

@@ -59,6 +59,8 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
         nodes: binder.nodes(),
         cost,
         external: None,
+        cascades: binder.take_cascades(),
+        comes_back: binder.comes_back(),
     };
     Ok(BoundPlan {
         command: Command::Select,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Column, Identity, Privileges, Relation, Table};
+use tenant::catalog::{Column, Identity, Privileges, ReferentialAction, Relation, Table};
 use types::{Datum, TypeMod};
 
 use super::binder::{Binder, NamedRelation, object_name};
-use super::point_plan::{CheckPlan, TableUse};
+use super::point_plan::{CascadePlan, CheckPlan, TableUse};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, TableScope, bind_expr, bind_sql_text,
     coerce_assignment, coerce_condition, identity_value,
@@ -37,6 +37,7 @@ impl Binder<'_> {
                 self.note_access(table.oid, privilege);
                 self.note_table(table.oid, TableUse::Write);
                 self.set_effects();
+                self.bind_cascades(table)?;
                 Ok(Arc::clone(table))
             }
             Relation::View(view) => Err(SqlError::unsupported(format!("{verb} view \"{}\"", view.name))),
@@ -127,6 +128,32 @@ impl Binder<'_> {
         // PostgreSQL checks them in the order of their names.
         checks.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(checks)
+    }
+
+    /// Notes the CHECK constraints of all tables whose rows foreign keys may change behind a change of `target`.
+    fn bind_cascades(&self, target: &Arc<Table>) -> SqlResult<()> {
+        let mut reached = vec![Arc::clone(target)];
+        let (mut next, mut comes_back) = (0, false);
+        while let Some(table) = reached.get(next).cloned() {
+            next += 1;
+            for by in &table.referenced_by {
+                let Some(of) = self.ctx.catalog.table(by.table) else { continue };
+                let acts = |action| matches!(action, ReferentialAction::Cascade | ReferentialAction::SetNull);
+                let key = of.foreign_key(by.constraint);
+                let is_changed = key.is_some_and(|key| acts(key.on_delete) || acts(key.on_update));
+                comes_back |= is_changed && of.oid == target.oid && table.oid != target.oid;
+                if is_changed && reached.iter().all(|known| known.oid != of.oid) {
+                    reached.push(Arc::clone(of));
+                }
+            }
+        }
+        // A table that refers to itself is the first and reached again.
+        let with_checks = reached.into_iter().filter(|table| !table.checks.is_empty());
+        let cascades = with_checks
+            .map(|table| Ok(CascadePlan { checks: self.bind_checks(&table, &|_| true)?, table }))
+            .collect::<SqlResult<_>>()?;
+        self.note_cascades(cascades, comes_back);
+        Ok(())
     }
 
     /// SET: columns and their new values.

@@ -308,6 +308,8 @@ fn wrap(
         nodes: binder.nodes(),
         cost,
         external: None,
+        cascades: binder.take_cascades(),
+        comes_back: binder.comes_back(),
     };
     BoundPlan {
         command,

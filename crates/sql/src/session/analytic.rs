@@ -6,9 +6,9 @@ use base::{SqlError, SqlResult};
 use governor::{StatementWorkMeter, TenantWorkMemory};
 use sqlparser::ast;
 use tenant::SnapshotView;
-use types::{Datum, FormatContext, PgType, Row};
+use types::{Datum, FormatContext, PgType};
 
-use super::{BackendRow, CopyShape, Field, Format, Formats, LedgerRows, LockRow, TempSpace};
+use super::{BackendRow, CopyShape, Field, Format, Formats, LedgerRows, LockRow, RowStore, TempSpace};
 use crate::parse::CopyOptions;
 
 /// Where the rows of a request go.
@@ -46,7 +46,8 @@ pub struct AnalyticRequest {
 /// What a query may use of its tenant's.
 #[derive(Clone, Default)]
 pub struct QueryLimits {
-    /// Where operators put what does not fit their memory; `None` where nothing may be put aside.
+    /// Where operators put what does not fit their memory, and rows for [`Deliver::Session`] go that are many; `None` where nothing may be
+    /// put aside.
     pub temp: Option<Arc<TempSpace>>,
     /// The memory of its sorts, hashes and aggregates: those that can put rows aside where it refuses, others fail with 53200. `None` for no limit.
     pub work_memory: Option<Arc<TenantWorkMemory>>,
@@ -99,8 +100,8 @@ pub enum AnalyticEvent {
     Columns { parameters: Vec<PgType>, fields: Arc<[Field]> },
     /// Whole DataRow messages (for [`Deliver::Client`]) or CopyData (for [`Deliver::Copy`]).
     Encoded { rows: u64, bytes: Vec<u8> },
-    /// Rows as values (for [`Deliver::Session`] and [`Deliver::Explain`]).
-    Rows(Vec<Row>),
+    /// All rows as values (for [`Deliver::Session`] and [`Deliver::Explain`]), said once.
+    Stored(RowStore),
     /// The end.
     Done(SqlResult<()>),
 }
@@ -121,10 +122,10 @@ pub(super) enum AnalyticState {
         announce: Announce,
         rows: u64,
     },
-    /// Rows are gathered.
+    /// Rows are gathered: none are here before all of them.
     Gathering {
         fields: Arc<[Field]>,
-        rows: Vec<Row>,
+        rows: RowStore,
     },
     /// All rows have gone to the client.
     Streamed {
@@ -133,7 +134,7 @@ pub(super) enum AnalyticState {
     /// All rows are here.
     Gathered {
         fields: Arc<[Field]>,
-        rows: Vec<Row>,
+        rows: RowStore,
     },
     Failed(SqlError),
 }
@@ -188,8 +189,7 @@ impl super::Session {
                 out.encoded_rows(&bytes);
                 AnalyticState::Streaming { announce, rows: rows + more }
             }
-            (AnalyticState::Gathering { fields, mut rows }, AnalyticEvent::Rows(more)) => {
-                rows.extend(more);
+            (AnalyticState::Gathering { fields, .. }, AnalyticEvent::Stored(rows)) => {
                 AnalyticState::Gathering { fields, rows }
             }
             (_, AnalyticEvent::Done(Err(error))) => AnalyticState::Failed(error),

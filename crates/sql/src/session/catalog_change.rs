@@ -7,12 +7,12 @@ use base::{Oid, SqlError};
 use sqlparser::ast;
 use tenant::row::keys::KeyRange;
 use tenant::{Access, Direction, Interrupt, Step, Tenant, Txn, View};
-use types::{Datum, Row};
+use types::Datum;
 
 use super::analytic::AnalyticState;
 use super::context::{SessionParts, StatementHost, Stopped};
 use super::run::{Asked, pause};
-use super::{Field, Home, Pause, Session};
+use super::{Field, Home, Pause, RowStore, Session};
 use crate::ddl::{Analysis, Names};
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
 
@@ -226,14 +226,19 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         query: &ast::Query,
-    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
+    ) -> Result<(Arc<[Field]>, RowStore), Pause> {
+        match std::mem::take(&mut self.analytic) {
+            // For the run before, which had to wait: a volatile query is not asked twice.
+            AnalyticState::Gathered { fields, rows } => return Ok((fields, rows)),
+            other => self.analytic = other,
+        }
         let planned = self.plan_query(home, query)?;
         let (fields, rows, _) = self.keep_rows(home, &planned, &[])?;
         Ok((fields, rows))
     }
 
     /// The statement is run again: the rows gathered for it from an analytical thread still hold.
-    pub(crate) fn keep_gathered(&mut self, fields: Arc<[Field]>, rows: Vec<Row>) {
+    pub(crate) fn keep_gathered(&mut self, fields: Arc<[Field]>, rows: RowStore) {
         self.analytic = AnalyticState::Gathered { fields, rows };
     }
 

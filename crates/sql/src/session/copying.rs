@@ -6,10 +6,12 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{Catalog, Privileges, Table};
+use tenant::locks::{TableLock, WaitPolicy};
 use types::{Datum, PgType, Row};
 
 use super::analytic::{Announce, Deliver};
 use super::counting::Outcome;
+use super::output_bounds::OutputBounds;
 use super::prepared::Planned;
 use super::reply::{CopyShape, Format};
 use super::run::Ran;
@@ -37,10 +39,14 @@ struct CopyRows<'a> {
     context: Arc<types::FormatContext>,
     buffer: Vec<u8>,
     out: &'a mut dyn Reply,
+    bounds: OutputBounds,
 }
 
 impl RowSink for CopyRows<'_> {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
+        if self.bounds.look(self.out.buffered())? == Flow::Stop {
+            return Ok(Flow::Stop);
+        }
         self.encoder.row(row, &self.context, &mut self.buffer);
         self.out.encoded_rows(&self.buffer);
         self.buffer.clear();
@@ -108,10 +114,12 @@ impl Session {
         out.encoded_rows(&buffer);
         buffer.clear();
         let context = self.format_for(home);
-        let mut sink = CopyRows { encoder, context, buffer, out };
-        let done = self.run_point(home, planned, &[], &mut sink, self.limits_of_point_path(planned))?;
-        let CopyRows { encoder, mut buffer, out, .. } = sink;
-        let Some(done) = done else {
+        let limits = self.limits_of_point_path(planned);
+        let bounds = OutputBounds::new(out.buffered(), &limits, home.tenant.changes_max());
+        let mut sink = CopyRows { encoder, context, buffer, out, bounds };
+        let done = self.run_point(home, planned, &[], &mut sink, limits)?;
+        let CopyRows { encoder, mut buffer, out, bounds, .. } = sink;
+        let Some(done) = done.filter(|_| !bounds.is_outgrown()) else {
             out.rewind(mark);
             return Ok(None);
         };
@@ -134,6 +142,8 @@ impl Session {
         let (schema, name) = super::privilege::split_name(name)?;
         let table = Arc::clone(catalog.resolve_table(schema, name, &path)?);
         self.check_privilege(&catalog, table.oid, Privileges::INSERT)?;
+        // From here on the table stays as the rows' INSERT is planned for. Where this waits, all begins anew.
+        self.with_view(home, |view| view.lock_table(table.oid, TableLock::RowExclusive, WaitPolicy::Wait))?;
         let positions = copied_columns(&table, columns.as_deref())?;
         let copied: Vec<CopyColumn> = positions
             .iter()

@@ -1,17 +1,17 @@
 //! DECLARE, FETCH, MOVE, CLOSE. A cursor's rows are gathered at its DECLARE, so it shows that moment whatever happens after,
-//! as PostgreSQL's do; they are held in memory until it is closed.
+//! as PostgreSQL's do; they are kept until it is closed, in a temporary file where they are many.
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
-use types::Row;
+use base::{SqlError, SqlState};
 
 use super::counting::StatementText;
-use super::prepared::{KeptRows, Portal, PortalRows};
+use super::kept_rows::{Giving, KeptRows};
+use super::prepared::{Portal, PortalRows};
 use super::reply::{Field, Format, Formats};
-use super::run::{Ran, Run, write_row};
+use super::run::{Ran, Run};
 use super::transaction::Transaction;
-use super::{Home, Pause, Reply, Session};
+use super::{Home, Pause, Reply, RowStore, Session};
 use crate::parse::{CursorStatement, FetchDirection, ParsedStatement};
 
 impl Session {
@@ -63,7 +63,7 @@ impl Session {
         name: &str,
         hold: bool,
         run: &Run<'_>,
-    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
+    ) -> Result<(Arc<[Field]>, RowStore), Pause> {
         if !hold && matches!(self.transaction, Transaction::Implicit(_)) && !self.script_continues() {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
@@ -98,39 +98,48 @@ impl Session {
         only_move: bool,
         run: &Run<'_>,
         out: &mut dyn Reply,
-    ) -> SqlResult<usize> {
+    ) -> Result<usize, Pause> {
         let context = self.format_for(home);
         let portal = self.portals.get_mut(name).ok_or_else(|| no_cursor(name))?;
         let scroll = portal.scroll;
-        let PortalRows::Kept(kept) = &mut portal.rows else { return Err(no_cursor(name)) };
-        let walk = walk(kept.position, kept.rows.len(), direction);
-        if walk.backward && !scroll {
-            return Err(SqlError::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "cursor can only scan forward",
-            )
-            .with_hint("Declare it with SCROLL option to enable backward scan."));
-        }
-        kept.position = walk.position;
-        if only_move {
-            return Ok(walk.rows.len());
-        }
+        let PortalRows::Kept(kept) = &mut portal.rows else { return Err(no_cursor(name).into()) };
         let formats = if portal.formats.is_default() { run.formats } else { &portal.formats };
-        formats.require_columns(kept.fields.len())?;
-        if run.describe {
-            out.row_description(&kept.fields, formats);
+        let mut giving = match self.giving.take() {
+            Some(giving) => giving,
+            None => {
+                let walk = walk(kept.position, kept.rows.len(), direction);
+                if walk.backward && !scroll {
+                    return Err(SqlError::new(
+                        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                        "cursor can only scan forward",
+                    )
+                    .with_hint("Declare it with SCROLL option to enable backward scan.")
+                    .into());
+                }
+                formats.require_columns(kept.fields.len())?;
+                kept.position = walk.position;
+                if only_move {
+                    return Ok(walk.count);
+                }
+                if run.describe {
+                    out.row_description(&kept.fields, formats);
+                }
+                Giving::new(walk.first, walk.count, walk.backward)
+            }
+        };
+        if let Err(pause) = kept.give(&mut giving, &mut self.loaded_rows, formats, &context, out) {
+            self.giving = Some(giving);
+            return Err(pause);
         }
-        for row in &walk.rows {
-            write_row(&kept.rows[*row], &kept.fields, formats, &context, out);
-        }
-        Ok(walk.rows.len())
+        Ok(giving.count)
     }
 }
 
-/// Where a FETCH goes: the rows it gives (from 0) and the position it leaves.
+/// Where a FETCH goes: so many rows from one (counted from 0) on or back, and the position it leaves.
 #[derive(Debug, PartialEq)]
 struct Walk {
-    rows: Vec<usize>,
+    first: usize,
+    count: usize,
     position: usize,
     backward: bool,
 }
@@ -140,8 +149,9 @@ fn walk(position: usize, count: usize, direction: FetchDirection) -> Walk {
     let (at, end) = (position as i128, count as i128 + 1);
     let single = |target: i128, backward: bool| {
         let target = target.clamp(0, end);
-        let rows = if target > 0 && target < end { vec![target as usize - 1] } else { Vec::new() };
-        Walk { rows, position: target as usize, backward }
+        let is_row = target > 0 && target < end;
+        let first = if is_row { target as usize - 1 } else { 0 };
+        Walk { first, count: usize::from(is_row), position: target as usize, backward }
     };
     match direction {
         FetchDirection::Absolute(n) => {
@@ -160,14 +170,14 @@ fn walk(position: usize, count: usize, direction: FetchDirection) -> Walk {
 
 fn forward(at: i128, end: i128, count: Option<i64>) -> Walk {
     let last = count.map_or(end, |count| (at + i128::from(count)).min(end));
-    let rows = (at + 1..=last.min(end - 1)).map(|row| row as usize - 1).collect();
-    Walk { rows, position: last as usize, backward: false }
+    let count = (last.min(end - 1) - at).max(0) as usize;
+    Walk { first: at as usize, count, position: last as usize, backward: false }
 }
 
 fn backward(at: i128, count: Option<i64>) -> Walk {
     let last = count.map_or(0, |count| (at - i128::from(count)).max(0));
-    let rows = (last.max(1)..at).rev().map(|row| row as usize - 1).collect();
-    Walk { rows, position: last as usize, backward: true }
+    let count = (at - last.max(1)).max(0) as usize;
+    Walk { first: (at - 2).max(0) as usize, count, position: last as usize, backward: true }
 }
 
 fn no_cursor(name: &str) -> SqlError {
@@ -182,8 +192,12 @@ mod tests {
     fn a_cursor_walks_both_ways_and_stops_at_its_ends() {
         use FetchDirection::{Absolute, Backward, Forward, Relative};
         let go = |position, direction| {
-            let walk = walk(position, 3, direction);
-            (walk.rows, walk.position)
+            let Walk { first, count, position, backward } = walk(position, 3, direction);
+            let rows: Vec<usize> = match backward {
+                true => (0..=first).rev().take(count).collect(),
+                false => (first..first + count).collect(),
+            };
+            (rows, position)
         };
         assert_eq!(go(0, Forward(Some(2))), (vec![0, 1], 2));
         assert_eq!(go(2, Forward(None)), (vec![2], 4));

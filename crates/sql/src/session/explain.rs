@@ -11,7 +11,7 @@ use super::prepared::Planned;
 use super::reply::Field;
 use super::run::{Ran, Run};
 use super::setting_statement::text_field;
-use super::{Home, Pause, Reply, Session};
+use super::{Home, Pause, Reply, RowStore, Session};
 use crate::exec::{ExecLimits, Profile};
 use crate::explain::{self, Analyzed, ExplainOptions};
 use crate::parse::ParsedStatement;
@@ -119,15 +119,19 @@ impl Session {
         options: ExplainOptions,
     ) -> Result<Vec<String>, Pause> {
         match std::mem::take(&mut self.analytic) {
-            AnalyticState::Gathered { rows, .. } => {
-                let text = |row: Row| row.first().and_then(|value| value.as_str().map(str::to_owned));
-                Ok(rows.into_iter().filter_map(text).collect())
+            AnalyticState::Gathered { mut rows, .. } => {
+                let text = |row: &Row| row.first().and_then(|value| value.as_str().map(str::to_owned));
+                match rows.rows_from(0) {
+                    Ok(lines) => Ok(lines.iter().filter_map(text).collect()),
+                    Err(_) => Err(SqlError::internal("the lines of a plan were put aside").into()),
+                }
             }
             AnalyticState::Failed(error) => Err(error.into()),
             _ => {
                 let deliver = Deliver::Explain { analyze: options.analyze, verbose: options.verbose };
                 let request = self.analytic_request(home, planned, parameters, deliver)?;
-                self.analytic = AnalyticState::Gathering { fields: Arc::default(), rows: Vec::new() };
+                self.analytic =
+                    AnalyticState::Gathering { fields: Arc::default(), rows: RowStore::default() };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }

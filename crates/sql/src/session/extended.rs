@@ -7,9 +7,11 @@ use compact_str::CompactString;
 use tenant::catalog::Catalog;
 use types::PgType;
 
+use super::analytic::AnalyticState;
 use super::counting::{Outcome, StatementText};
+use super::kept_rows::{Giving, KeptRows};
 use super::planning::runs_by_plan;
-use super::prepared::{KeptRows, Portal, PortalRows, Prepared, changed_result, read_parameters};
+use super::prepared::{Portal, PortalRows, Prepared, changed_result, read_parameters};
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run};
 use super::script::{is_execute, no_statement};
@@ -265,7 +267,9 @@ impl Session {
             self.begin_statement();
             self.report_active(&portal.sql);
         }
-        if portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
+        // One that goes on giving out its rows is counted already.
+        let is_counted = self.giving.is_some();
+        if !is_counted && portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
             self.count_prepared(&portal.sql);
         }
         let outcome = self.execute_portal(home, name, &mut portal, rows_max, out);
@@ -353,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Runs a portal to its end in memory the first time, and gives out the next part of it each time.
+    /// Runs a portal to its end the first time, its rows kept, and gives out the next part of it each time.
     fn execute_in_parts(
         &mut self,
         home: &mut Home<'_>,
@@ -369,13 +373,22 @@ impl Session {
             portal.rows = PortalRows::Kept(kept);
         }
         let PortalRows::Kept(kept) = &mut portal.rows else { unreachable!("kept just above") };
-        self.count_end(if is_first { Outcome::Rows(kept.rows.len() as u64) } else { Outcome::Part });
-        let left = kept.rows.len() - kept.position.min(kept.rows.len());
-        let count = rows_max.map_or(left, |max| left.min(max as usize));
-        portal.formats.require_columns(kept.fields.len())?;
-        for row in &kept.rows[kept.position..kept.position + count] {
-            super::run::write_row(row, &kept.fields, &portal.formats, &self.format, out);
+        let mut giving = match self.giving.take() {
+            Some(giving) => giving,
+            None => {
+                self.count_end(if is_first { Outcome::Rows(kept.rows.len() as u64) } else { Outcome::Part });
+                portal.formats.require_columns(kept.fields.len())?;
+                let left = kept.rows.len() - kept.position.min(kept.rows.len());
+                Giving::new(kept.position, rows_max.map_or(left, |max| left.min(max as usize)), false)
+            }
+        };
+        let given = kept.give(&mut giving, &mut self.loaded_rows, &portal.formats, &self.format, out);
+        if let Err(pause) = given {
+            self.giving = Some(giving);
+            return Err(pause);
         }
+        self.progress.end();
+        let count = giving.count;
         kept.position += count;
         if rows_max.is_some_and(|max| count == max as usize) {
             out.portal_suspended();
@@ -412,6 +425,7 @@ impl Session {
                 let observed = open.txn.observed();
                 self.observe(observed);
                 self.progress.end();
+                self.analytic = AnalyticState::Idle;
             } else {
                 home.tenant.rollback_statement(&mut open.txn, &mark);
             }

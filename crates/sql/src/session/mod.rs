@@ -15,10 +15,12 @@ mod deep_tests;
 mod explain;
 mod extended;
 mod host;
+mod kept_rows;
 #[cfg(test)]
 mod message_tests;
 mod names;
 mod notice;
+mod output_bounds;
 mod planning;
 mod portals;
 mod prepared;
@@ -28,6 +30,7 @@ mod reply;
 mod role;
 #[cfg(test)]
 mod room_tests;
+mod row_store;
 mod run;
 mod script;
 mod setting;
@@ -61,6 +64,7 @@ pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
 pub(crate) use reply::message;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
+pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};
 pub use setting::SERVER_VERSION;
 pub use statement_counts::{StatementCounts, StatementFigures, StatementTook, Taken};
 pub use temp_space::{TempFile, TempSpace};
@@ -71,11 +75,12 @@ use analytic::AnalyticState;
 use context::Sequences;
 use copying::CopyIn;
 use counting::{Counting, Outcome};
+use kept_rows::Giving;
 use portals::Portals;
 use prepared::Prepared;
 use script::Script;
 use setting::{Id, Settings};
-use slices::Slicing;
+use slices::{FilledTable, Slicing};
 use transaction::Transaction;
 use underway::Progress;
 
@@ -93,6 +98,8 @@ pub enum Pause {
     Sleep(Nanos),
     /// The tenant is over a limit of its own: await this long.
     OwnCap(Nanos),
+    /// Rows that the session has put aside are in a temporary file: read them, and hand them to [`Session::stored_rows_loaded`].
+    StoredRows(StoredRowsRead),
     /// Run this for the session at the server (tenants' administration), then give its outcome to
     /// [`Session::host_done`].
     Host(HostStatement),
@@ -115,6 +122,7 @@ impl std::fmt::Debug for Pause {
             Pause::Analytic(request) => f.debug_tuple("Analytic").field(request).finish(),
             Pause::Sleep(time) => f.debug_tuple("Sleep").field(time).finish(),
             Pause::OwnCap(time) => f.debug_tuple("OwnCap").field(time).finish(),
+            Pause::StoredRows(read) => f.debug_tuple("StoredRows").field(read).finish(),
             Pause::Host(statement) => f.debug_tuple("Host").field(statement).finish(),
             Pause::Yield => f.write_str("Yield"),
             Pause::Slice(end) => f.debug_tuple("Slice").field(end).finish(),
@@ -216,6 +224,12 @@ pub struct Session {
     copy_in: Option<CopyIn>,
     /// The statement under way, if it runs in slices.
     slicing: Option<Slicing>,
+    /// The CREATE TABLE AS under way, once its table is made and while that is filled.
+    filling: Option<FilledTable>,
+    /// What the FETCH or Execute under way has still to give out.
+    giving: Option<Giving>,
+    /// What was read last of rows put aside, until it is taken in.
+    loaded_rows: Option<LoadedRows>,
     /// What the ANALYZE under way has gathered.
     analysis: Option<crate::ddl::Analysis>,
     /// A COPY whose data the server takes in itself: the command tag at its end.
@@ -270,6 +284,9 @@ impl Session {
             host_outcome: None,
             copy_in: None,
             slicing: None,
+            filling: None,
+            giving: None,
+            loaded_rows: None,
             analysis: None,
             host_copy: None,
             observed: None,
@@ -344,6 +361,11 @@ impl Session {
     /// The outcome of the host statement this session paused for; then make the paused call again.
     pub fn host_done(&mut self, outcome: SqlResult<HostOutcome>) {
         self.host_outcome = Some(outcome);
+    }
+
+    /// The rows of a [`Pause::StoredRows`]; then make the paused call again.
+    pub fn stored_rows_loaded(&mut self, rows: LoadedRows) {
+        self.loaded_rows = Some(rows);
     }
 
     /// A pause ended with an error instead of what was awaited (cancelled, timed out, a page that cannot be read): gives up

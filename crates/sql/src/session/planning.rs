@@ -188,6 +188,10 @@ impl Session {
         planned: Arc<Planned>,
     ) -> Result<Arc<Planned>, Pause> {
         if planned.is_described() {
+            if matches!(self.analytic, AnalyticState::Described { .. }) {
+                // It was described before the catalog changed.
+                self.analytic = AnalyticState::Idle;
+            }
             return Ok(planned);
         }
         let state = std::mem::take(&mut self.analytic);
@@ -260,6 +264,7 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         self.begin_implicit(home);
+        self.catch_up(home)?;
         let context = Arc::new(self.query_context(home));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU32;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use smallvec::SmallVec;
 use sqlparser::ast;
-use types::{Datum, FormatContext, PgType, Row};
+use types::{Datum, FormatContext, PgType};
 
 use super::counting::StatementText;
+use super::kept_rows::KeptRows;
 use super::planning::runs_by_plan;
 use super::reply::{Field, Format, Formats};
 use crate::parse::ParsedStatement;
@@ -107,16 +108,6 @@ pub(super) enum PortalRows {
     Kept(KeptRows),
     /// Run to its end.
     Done,
-}
-
-/// A result kept in memory, for cursors and row-limited portals.
-#[derive(Debug, Default)]
-pub(super) struct KeptRows {
-    pub(super) fields: Arc<[Field]>,
-    pub(super) rows: Vec<Row>,
-    /// 0: before the first; `rows.len() + 1`: behind the last; else the current row, counted from 1.
-    pub(super) position: usize,
-    pub(super) tag_word: &'static str,
 }
 
 /// 0A000, for a prepared statement whose columns would be others than a client was told.

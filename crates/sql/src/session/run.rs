@@ -3,28 +3,35 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use base::{Nanos, PageNo, SqlError, SqlResult, SqlState};
+use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::{Interrupt, Step, Tenant, Txn};
-use types::{Datum, PgType, Row};
+use types::{Datum, PgType, Row, row_memory};
 
 use super::analytic::{AnalyticState, Announce, Deliver};
 use super::context::{SessionParts, StatementHost, Stopped};
+use super::output_bounds::OutputBounds;
 use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
+use super::row_store::RowStore;
 use super::slices::Slicing;
 use super::transaction::{Transaction, failed_block};
 use super::underway::Progress;
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
-use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink};
+use crate::exec::{
+    self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowMemory, RowSink, Slice,
+};
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
 use crate::plan::{Command, PlanKind, RelationAccess};
 
 /// Rows a query may look at on the point path; one that wants more starts over on the analytical path, at the cost of the
 /// milliseconds spent so far. At about 0.2 us a row this is some 5 ms of a worker's time.
 const ROWS_EXAMINED_MAX: u64 = 25_000;
+
+/// What the rows of a query may take in the memory of a session that keeps them; those of one that gives more are put aside.
+const KEPT_MAX: ByteCount = ByteCount::from_mib(1);
 
 /// How a statement ended that did not pause.
 #[derive(Debug)]
@@ -155,12 +162,14 @@ impl Session {
                 // A COPY runs on until its data has come.
                 if !matches!(ran, Ran::CopyIn) {
                     self.progress.end();
+                    // Rows that were gathered and not used are no other statement's.
+                    self.analytic = AnalyticState::Idle;
                 }
                 self.report_settings(out);
                 Ok(ran)
             }
-            // What an analytical thread or a slice has sent is the client's already.
-            Err(pause @ (Pause::Analytic(_) | Pause::Slice(_))) => Err(pause),
+            // What an analytical thread, a slice or a cursor has sent is the client's already.
+            Err(pause @ (Pause::Analytic(_) | Pause::Slice(_) | Pause::StoredRows(_))) => Err(pause),
             Err(other) => {
                 out.rewind(mark);
                 if matches!(other, Pause::Error(_)) {
@@ -198,6 +207,8 @@ impl Session {
                     let observed = open.txn.observed();
                     self.observe(observed);
                 }
+                // What a slice did stays: the statement goes on behind it.
+                Err(Pause::Slice(_)) => home.tenant.keep_locks(&mut open.txn),
                 Err(_) => {
                     home.tenant.rollback_statement(&mut open.txn, &mark);
                     self.settings.borrow_mut().roll_back_to(settings);
@@ -244,6 +255,9 @@ impl Session {
         }
         let tag = match run.statement {
             ParsedStatement::Ast(statement) => {
+                if let Some(stored) = self.fill_on(home)? {
+                    return Ok(Ran::Tag(Command::Select.tag(stored as u64)));
+                }
                 if let Some(explain) = super::explain::parse(statement)? {
                     return self.run_explain(home, &explain, run, out);
                 }
@@ -293,16 +307,29 @@ impl Session {
                 let described = self.slicing.as_ref().is_some_and(Slicing::has_begun);
                 let describe = run.describe && !described;
                 let mut sink = ClientRows::new(fields, &Run { describe, ..*run }, &context, out)?;
-                if self.may_slice(planned) {
-                    let done = self.run_in_slices(home, planned, run.parameters, &mut sink)?;
-                    return Ok(Ran::Tag(planned.bound.command.tag(done.rows)));
-                }
                 let limits = self.limits_of_point_path(planned);
-                match self.run_point(home, planned, run.parameters, &mut sink, limits)? {
-                    Some(done) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
-                    None => {
+                sink.bounds = OutputBounds::new(sink.out.buffered(), &limits, home.tenant.changes_max());
+                let done = if self.may_slice(planned) {
+                    self.run_in_slices(home, planned, run.parameters, &mut sink).map(Some)
+                } else {
+                    self.run_point(home, planned, run.parameters, &mut sink, limits)
+                };
+                let outgrew = sink.bounds.is_outgrown();
+                match done.map(|done| done.filter(|_| !outgrew)) {
+                    Ok(Some(done)) => Ok(Ran::Tag(planned.bound.command.tag(done.rows))),
+                    Ok(None) => {
                         out.rewind(mark);
                         self.stream_rows(home, planned, run)
+                    }
+                    Err(pause) => {
+                        // Nothing was done yet but to describe the rows, which the next run does again.
+                        let has_begun = self.slicing.as_ref().is_some_and(Slicing::has_begun);
+                        if matches!(pause, Pause::Analytic(_) | Pause::StoredRows(_))
+                            || (matches!(pause, Pause::Slice(_)) && !has_begun)
+                        {
+                            out.rewind(mark);
+                        }
+                        Err(pause)
                     }
                 }
             }
@@ -344,7 +371,7 @@ impl Session {
             self.await_memory(home)?;
         }
         self.catch_up(home)?;
-        let source = match planned.bound.external_source() {
+        let mut source = match planned.bound.external_source() {
             None => None,
             Some(source) => {
                 let query = Arc::new((*source.query).clone());
@@ -353,11 +380,27 @@ impl Session {
                 Some(self.gather(home, query, reads, types, parameters, source.reason.clone())?)
             }
         };
+        if let Some((fields, mut rows)) = source.take() {
+            match self.bring_in(home, &mut rows, &limits) {
+                Ok(true) => source = Some((fields, rows)),
+                outgrew_or_pause => {
+                    self.analytic = AnalyticState::Gathered { fields, rows };
+                    return outgrew_or_pause.map(|_| None);
+                }
+            }
+        }
         let types: Vec<PgType> =
             source.iter().flat_map(|(fields, _)| fields.iter().map(|field| field.ty)).collect();
-        let external = source.as_ref().map(|(_, rows)| ExternalRows { types: &types, rows });
+        let external = source.as_mut().map(|(_, rows)| {
+            let (total, first) = (rows.len(), limits.slice.map_or(0, Slice::first_row));
+            let rows = rows.rows_from(first).expect("brought in above");
+            ExternalRows { types: &types, rows, total }
+        });
         let asked = Asked::new(&*self.start.host, &self.progress, self.timeouts().statement);
-        let (limits, is_to_end) = (ExecLimits { examined: Some(&asked.examined), ..limits }, asked.of_plan());
+        let (limits, is_to_end) = (
+            ExecLimits { examined: Some(&asked.examined), memory_max: home.tenant.changes_max(), ..limits },
+            asked.of_plan(),
+        );
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
@@ -417,6 +460,34 @@ impl Session {
         Err(pause)
     }
 
+    /// Sees to it that the rows a change is given are in memory: those from its slice's first one on, else all. False where they are more
+    /// than the change may look at.
+    ///
+    /// # Errors
+    /// A pause to read them; 53200 where all of them are wanted and would take more memory than changes may.
+    pub(super) fn bring_in(
+        &mut self,
+        home: &Home<'_>,
+        rows: &mut RowStore,
+        limits: &ExecLimits<'_>,
+    ) -> Result<bool, Pause> {
+        if limits.rows_examined_max.is_some_and(|max| rows.len() as u64 > max) {
+            return Ok(false);
+        }
+        if let Some(loaded) = self.loaded_rows.take() {
+            rows.load(loaded);
+        }
+        match limits.slice {
+            Some(slice) => rows.rows_from(slice.first_row()).map(drop),
+            None => {
+                RowMemory::new(home.tenant.changes_max()).take(rows.bytes().0 as usize)?;
+                rows.bring_all_in()
+            }
+        }
+        .map_err(Pause::StoredRows)?;
+        Ok(true)
+    }
+
     fn stream_rows(
         &mut self,
         home: &mut Home<'_>,
@@ -458,7 +529,7 @@ impl Session {
         parameter_types: Vec<types::PgType>,
         parameters: &[Datum],
         reason: String,
-    ) -> Result<(Arc<[Field]>, Vec<Row>), Pause> {
+    ) -> Result<(Arc<[Field]>, RowStore), Pause> {
         match std::mem::take(&mut self.analytic) {
             AnalyticState::Gathered { fields, rows } => Ok((fields, rows)),
             AnalyticState::Failed(error) => Err(error.into()),
@@ -472,7 +543,8 @@ impl Session {
                     reason,
                     Deliver::Session,
                 )?;
-                self.analytic = AnalyticState::Gathering { fields: Arc::default(), rows: Vec::new() };
+                self.analytic =
+                    AnalyticState::Gathering { fields: Arc::default(), rows: RowStore::default() };
                 Err(Pause::Analytic(Box::new(request)))
             }
         }
@@ -484,22 +556,33 @@ impl Session {
         home: &mut Home<'_>,
         planned: &Arc<Planned>,
         parameters: &[Datum],
-    ) -> Result<(Arc<[Field]>, Vec<Row>, CompactString), Pause> {
+    ) -> Result<(Arc<[Field]>, RowStore, CompactString), Pause> {
         self.check_access(home, planned)?;
-        if matches!(planned.bound.kind, PlanKind::Analytic { .. }) {
-            let query =
-                planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
-            let types = planned.parameters.clone();
-            let reads = &planned.bound.accesses;
-            let (fields, rows) = self.gather(home, query, reads, types, parameters, String::new())?;
-            let tag = Command::Select.tag(rows.len() as u64);
-            return Ok((fields, rows, tag));
+        // A query that outgrew the point path is not begun there again.
+        let is_gathered = planned.query.is_some() && !matches!(self.analytic, AnalyticState::Idle);
+        if matches!(planned.bound.kind, PlanKind::Point(_)) && !is_gathered {
+            let limits = self.limits_of_point_path(planned);
+            // Rows of a change were changed: they can be had nowhere else.
+            let max =
+                if limits.rows_examined_max.is_some() { Some(KEPT_MAX) } else { home.tenant.changes_max() };
+            let mut sink = KeepRows { rows: Vec::new(), memory: RowMemory::new(max), outgrew: None };
+            let done = self.run_point(home, planned, parameters, &mut sink, limits)?;
+            match sink.outgrew {
+                Some(error) if limits.rows_examined_max.is_none() => return Err(error.into()),
+                _ => {}
+            }
+            if let Some(done) = done.filter(|_| sink.outgrew.is_none()) {
+                let fields = planned.fields.clone().unwrap_or_default();
+                return Ok((fields, RowStore::of_rows(sink.rows), planned.bound.command.tag(done.rows)));
+            }
         }
-        let mut sink = KeepRows(Vec::new());
-        let done = self.run_point(home, planned, parameters, &mut sink, ExecLimits::default())?;
-        let count = done.map_or(0, |done| done.rows);
-        let fields = planned.fields.clone().unwrap_or_default();
-        Ok((fields, sink.0, planned.bound.command.tag(count)))
+        let query =
+            planned.query.clone().ok_or_else(|| SqlError::internal("an analytical plan has no query"))?;
+        let types = planned.parameters.clone();
+        let reads = &planned.bound.accesses;
+        let (fields, rows) = self.gather(home, query, reads, types, parameters, String::new())?;
+        let tag = Command::Select.tag(rows.len() as u64);
+        Ok((fields, rows, tag))
     }
 
     /// Changes the catalog within the statement's transaction.
@@ -548,6 +631,7 @@ struct ClientRows<'a> {
     formats: &'a Formats,
     context: &'a types::FormatContext,
     out: &'a mut dyn Reply,
+    bounds: OutputBounds,
 }
 
 impl<'a> ClientRows<'a> {
@@ -562,7 +646,8 @@ impl<'a> ClientRows<'a> {
         if run.describe && (!fields.is_empty() || rows()) {
             out.row_description(fields, run.formats);
         }
-        Ok(ClientRows { fields, formats: run.formats, context, out })
+        let bounds = OutputBounds::new(out.buffered(), &ExecLimits::default(), None);
+        Ok(ClientRows { fields, formats: run.formats, context, out, bounds })
     }
 
     fn write(&mut self, row: &[Datum]) {
@@ -587,17 +672,29 @@ pub(super) fn write_row(
 
 impl RowSink for ClientRows<'_> {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
-        self.write(row);
-        Ok(Flow::More)
+        let flow = self.bounds.look(self.out.buffered())?;
+        if flow == Flow::More {
+            self.write(row);
+        }
+        Ok(flow)
     }
 }
 
-/// Rows that stay with the session.
-struct KeepRows(Vec<Row>);
+/// Rows of a change, or of a query of the point path, that stay with the session.
+struct KeepRows {
+    rows: Vec<Row>,
+    memory: RowMemory,
+    /// They take more than they may: the rest is not wanted.
+    outgrew: Option<SqlError>,
+}
 
 impl RowSink for KeepRows {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
-        self.0.push(row.to_vec());
+        if let Err(error) = self.memory.take(row_memory(row)) {
+            self.outgrew = Some(error);
+            return Ok(Flow::Stop);
+        }
+        self.rows.push(row.to_vec());
         Ok(Flow::More)
     }
 }

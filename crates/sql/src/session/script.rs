@@ -3,11 +3,12 @@
 use super::reply::Formats;
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{Lsn, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use types::{Datum, PgType};
 
 use super::counting::{Outcome, StatementText};
+use super::kept_rows::BUFFERED_MAX;
 use super::prepared::{Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
@@ -83,6 +84,11 @@ impl Session {
             match outcome? {
                 Executed::CopyIn => return Ok(Executed::CopyIn),
                 Executed::Complete if finished => return Ok(Executed::Complete),
+                // What the statements so far answered is sent before more comes.
+                Executed::Complete if out.buffered() > BUFFERED_MAX => {
+                    self.pass_turn(home);
+                    return Err(Pause::Slice(Lsn(0)));
+                }
                 Executed::Complete => {}
             }
         }
@@ -100,6 +106,11 @@ impl Session {
             let ScriptStatement { statement, sql } = &script.statements[script.next];
             if !is_execute(statement) {
                 self.count_text(sql);
+            }
+            // Another session may have changed the catalog while the statement waited: then it is planned anew.
+            let version = self.peek_catalog(home).version();
+            if script.planned.as_ref().is_some_and(|planned| planned.bound.catalog_version != version) {
+                script.planned = None;
             }
             if script.planned.is_none() && !matches!(self.transaction, Transaction::Failed(_)) {
                 match self.planned(home, statement, &[], None) {

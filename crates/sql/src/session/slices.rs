@@ -2,16 +2,17 @@
 //!
 //! A change begins like any other. When it has looked at more rows than one turn may, it is taken back, its transaction gets a
 //! branch, and it runs again in slices: each finds some rows on the statement's snapshot, changes them as they are by then,
-//! and pours the changes into the branch. Between two slices others have their turns. What cannot run so is listed in
-//! `docs/sql-compat.md`.
+//! and pours the changes into the branch. Between two slices others have their turns. CREATE TABLE AS makes its table and stores the rows
+//! in slices likewise. What cannot run so is listed in `docs/sql-compat.md`.
 
 use std::sync::Arc;
 
-use base::{Lsn, SqlResult};
+use base::{ByteCount, Lsn, Oid, SqlResult, SqlState};
 use tenant::{BRANCH_BYTES_MIN, CaughtUp};
-use types::Datum;
+use types::{Datum, row_memory};
 
 use super::prepared::Planned;
+use super::row_store::RowStore;
 use super::run::pause;
 use super::{Home, Pause, Session};
 use crate::exec::{ExecDone, ExecLimits, Position, RowSink, Slice};
@@ -21,6 +22,23 @@ const TURN_ROWS_MAX: u64 = 4096;
 
 /// Bytes of changes that a transaction with a branch gathers before they are poured, outside of slices.
 const POUR_BYTES_MIN: usize = 128 << 10;
+
+/// Rows of a new table stored in one turn: some 250 us.
+const FILLED_A_TURN: usize = 128;
+
+/// Rows, and bytes of them, that a new table may be given in the turn in which it is made, without a branch.
+const FILLED_AT_ONCE: (usize, ByteCount) = (1024, ByteCount::from_mib(1));
+
+/// Memory that the rows stored in one turn may take, unless it is one.
+const FILLED_BYTES_MAX: usize = 256 << 10;
+
+/// A table that CREATE TABLE AS has made, and the rows that it is to have.
+pub(crate) struct FilledTable {
+    table: Oid,
+    rows: RowStore,
+    /// Those stored and poured.
+    stored: usize,
+}
 
 /// A statement that runs in slices.
 #[derive(Default)]
@@ -64,8 +82,11 @@ impl Session {
     ) -> Result<ExecDone, Pause> {
         let Some(mut slicing) = self.slicing.take() else {
             let limits = ExecLimits { rows_examined_max: Some(TURN_ROWS_MAX), ..ExecLimits::default() };
-            if let Some(done) = self.run_point(home, planned, parameters, sink, limits)? {
-                return Ok(done);
+            match self.run_point(home, planned, parameters, sink, limits) {
+                Ok(None) => {}
+                // Few rows, and large ones: slices hold some of them at a time.
+                Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY => {}
+                outcome => return outcome.map(|done| done.expect("looked at above")),
             }
             self.slicing = Some(Slicing::default());
             return Err(Pause::Yield);
@@ -111,6 +132,81 @@ impl Session {
             Some(_) => Err(Pause::Slice(end)),
             None => Ok(ExecDone { rows: slicing.rows, ..done }),
         }
+    }
+
+    /// Has the statement, which has just made `table`, give it these rows: now where they are few, else in slices.
+    ///
+    /// # Errors
+    /// [`Pause::Slice`] where they will be stored in slices, by [`Session::fill_on`]: the rows are gone then, and the table stays made. Other
+    /// pauses, after which the statement begins anew, with the same rows.
+    pub(crate) fn fill(&mut self, home: &mut Home<'_>, table: Oid, rows: &mut RowStore) -> Result<(), Pause> {
+        if (rows.len() > FILLED_AT_ONCE.0 || rows.bytes() > FILLED_AT_ONCE.1) && self.may_pour() {
+            self.filling = Some(FilledTable { table, rows: std::mem::take(rows), stored: 0 });
+            // Nothing is to become durable first.
+            return Err(Pause::Slice(Lsn(0)));
+        }
+        self.bring_in(home, rows, &ExecLimits::default())?;
+        let total = rows.len();
+        let stored = self.store_rows_of(home, table, rows, 0, total)?;
+        assert_eq!(stored, total, "all rows were brought in");
+        Ok(())
+    }
+
+    /// Goes on with the table that the statement under way has made, if it has; how many rows it was given in all, once it has them.
+    ///
+    /// # Errors
+    /// [`Pause::Slice`] when some are stored and more are to come; other pauses.
+    pub(super) fn fill_on(&mut self, home: &mut Home<'_>) -> Result<Option<usize>, Pause> {
+        let Some(mut filling) = self.filling.take() else { return Ok(None) };
+        let outcome = self.fill_some(home, &mut filling);
+        let end = match outcome {
+            Ok(_) if filling.stored == filling.rows.len() => return Ok(Some(filling.stored)),
+            Ok(end) => Pause::Slice(end),
+            Err(error @ Pause::Error(_)) => return Err(error),
+            Err(pause) => pause,
+        };
+        self.filling = Some(filling);
+        Err(end)
+    }
+
+    fn fill_some(&mut self, home: &mut Home<'_>, filling: &mut FilledTable) -> Result<Lsn, Pause> {
+        self.await_memory(home)?;
+        self.begin_branch(home)?;
+        self.catch_up(home)?;
+        if let Some(loaded) = self.loaded_rows.take() {
+            filling.rows.load(loaded);
+        }
+        let rows = filling.rows.rows_from(filling.stored).map_err(Pause::StoredRows)?;
+        let mut left = FILLED_BYTES_MAX;
+        let few = rows.iter().take(FILLED_A_TURN).take_while(|row| {
+            let fits = left > 0;
+            left = left.saturating_sub(row_memory(row));
+            fits
+        });
+        let until = filling.stored + few.count();
+        let stored = self.store_rows_of(home, filling.table, &mut filling.rows, filling.stored, until)?;
+        let end = self.pour(home)?;
+        self.progress.end_part((stored - filling.stored) as u64);
+        filling.stored = stored;
+        Ok(end)
+    }
+
+    /// Stores the rows from number `from` on, before number `until`, that are in memory; the number of the next.
+    fn store_rows_of(
+        &mut self,
+        home: &mut Home<'_>,
+        table: Oid,
+        rows: &mut RowStore,
+        from: usize,
+        until: usize,
+    ) -> Result<usize, Pause> {
+        let rows = rows.rows_from(from).map_err(Pause::StoredRows)?;
+        let rows = &rows[..rows.len().min(until - from)];
+        self.with_view(home, |view| {
+            let table = view.table(table)?;
+            rows.iter().try_for_each(|row| view.insert(&table, row).map(drop))
+        })?;
+        Ok(from + rows.len())
     }
 
     /// Gives the transaction a branch.

@@ -1,4 +1,4 @@
-//! A tenant's temporary files: what operators of the analytical path put aside when their memory does not do.
+//! A tenant's temporary files: what operators of the analytical path put aside when their memory does not do, and rows that sessions keep.
 //!
 //! One for each tenant, shared by its queries on all threads; the count is what all their files hold. It is charged before
 //! bytes are written and refunded when a file is dropped. Over the limit, or on a full disk, the statement that wanted to
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{ByteCount, SqlError, SqlResult, SqlState};
-use env::{Disk, File, OpenMode};
+use env::{Disk, Env, File, IoBuf, OpenMode, Threads};
 
 /// No limit, as the counter has it.
 const NO_LIMIT: u64 = u64::MAX;
@@ -18,6 +18,7 @@ const NO_LIMIT: u64 = u64::MAX;
 /// Where a tenant's temporary files are, and how many bytes they have.
 pub struct TempSpace {
     disk: Arc<dyn Disk>,
+    threads: Arc<dyn Threads>,
     /// Names of files begin with it.
     prefix: PathBuf,
     max: AtomicU64,
@@ -27,9 +28,9 @@ pub struct TempSpace {
 
 impl TempSpace {
     /// Files are made as `PREFIX.N`, in a directory that exists. No limit at first.
-    pub fn new(disk: Arc<dyn Disk>, prefix: PathBuf) -> TempSpace {
+    pub fn new(env: Env, prefix: PathBuf) -> TempSpace {
         let (max, used, next_file) = (AtomicU64::new(NO_LIMIT), AtomicU64::new(0), AtomicU64::new(0));
-        TempSpace { disk, prefix, max, used, next_file }
+        TempSpace { disk: env.disk, threads: env.threads, prefix, max, used, next_file }
     }
 
     /// Sets the limit, for all that is written from here on; `None` for none.
@@ -70,19 +71,35 @@ impl TempSpace {
         let path = PathBuf::from(path);
         let file = self.disk.open(&path, OpenMode::CreateNew, false);
         let file = file.map_err(|error| failed(&path, "creating", &error))?;
-        Ok(TempFile { space: Arc::clone(self), path, file, len: AtomicU64::new(0) })
+        let (space, len) = (Arc::clone(self), AtomicU64::new(0));
+        Ok(TempFile { space, path, file: Some(file), len, removed_aside: false })
     }
 }
 
-/// A temporary file, written at its end and read from its beginning. It is gone when dropped.
+/// Bytes of a file that may be given back to the file system on a worker: some 0.1 ms.
+const REMOVED_AT_ONCE_MAX: u64 = 4 << 20;
+
+/// A temporary file, written at its end and read from its beginning. It is gone when dropped, which blocks unless
+/// [`TempFile::remove_aside`] was said.
 pub struct TempFile {
     space: Arc<TempSpace>,
     path: PathBuf,
-    file: File,
+    /// Until it is dropped.
+    file: Option<File>,
     len: AtomicU64,
+    removed_aside: bool,
 }
 
 impl TempFile {
+    /// Has a thread of its own remove the file, if it is large, when it is dropped: for one that is dropped by who may not block.
+    pub fn remove_aside(&mut self) {
+        self.removed_aside = true;
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("it is there until the drop")
+    }
+
     /// Bytes written so far.
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
@@ -99,7 +116,7 @@ impl TempFile {
     pub fn append(&self, bytes: &[u8]) -> SqlResult<()> {
         self.space.charge(bytes.len() as u64)?;
         let at = self.len();
-        if let Err(error) = self.file.write_at(bytes, at) {
+        if let Err(error) = self.file().write_at(bytes, at) {
             self.space.used.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
             return Err(failed(&self.path, "writing", &error));
         }
@@ -112,15 +129,51 @@ impl TempFile {
     /// # Errors
     /// 58030, naming the file.
     pub fn read(&self, buf: &mut [u8], offset: u64) -> SqlResult<()> {
-        self.file.read_at(buf, offset).map_err(|error| failed(&self.path, "reading", &error))
+        self.file().read_at(buf, offset).map_err(|error| failed(&self.path, "reading", &error))
+    }
+
+    /// The `len` bytes from `offset` on, all of which were written, read through the calling thread's reactor. Does not block.
+    ///
+    /// # Errors
+    /// 58030, naming the file.
+    pub async fn fetch(&self, offset: u64, len: usize) -> SqlResult<IoBuf> {
+        let (result, bytes) = self.file().read_exact_at(IoBuf::recycled(len), offset).await;
+        result.map_err(|error| failed(&self.path, "reading", &error))?;
+        Ok(bytes)
+    }
+
+    /// 58030, for bytes that are not what was written.
+    #[cold]
+    pub(super) fn malformed(&self) -> SqlError {
+        let error =
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "it has other bytes than were written");
+        failed(&self.path, "reading", &error)
+    }
+}
+
+impl std::fmt::Debug for TempFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TempFile({}, {})", self.path.display(), ByteCount(self.len()))
     }
 }
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // What cannot be removed now is removed at the next start.
-        let _ = self.space.disk.remove(&self.path);
         self.space.used.fetch_sub(self.len(), Ordering::Relaxed);
+        let (disk, path, file) =
+            (Arc::clone(&self.space.disk), std::mem::take(&mut self.path), self.file.take());
+        // What cannot be removed now is removed at the next start. Its blocks are free once it is closed, too.
+        let remove = move || {
+            let _ = disk.remove(&path);
+            drop(file);
+        };
+        if self.removed_aside && self.len() > REMOVED_AT_ONCE_MAX {
+            let remove = Box::new(remove);
+            // Where no thread can be had the file is closed here, and removed at the next start.
+            let _ = self.space.threads.spawn("temp-remove", None, remove);
+        } else {
+            remove();
+        }
     }
 }
 
@@ -137,9 +190,9 @@ mod tests {
     use super::*;
 
     fn space(world: &World) -> Arc<TempSpace> {
-        let disk = world.env().disk;
-        disk.create_dir_all("/tmp".as_ref()).unwrap();
-        Arc::new(TempSpace::new(disk, "/tmp/7".into()))
+        let env = world.env();
+        env.disk.create_dir_all("/tmp".as_ref()).unwrap();
+        Arc::new(TempSpace::new(env, "/tmp/7".into()))
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Nanos, SqlError, SqlResult, SqlState};
 use tenant::{CommitWait, Isolation, Savepoint, Txn};
 
+use super::analytic::AnalyticState;
 use super::setting::{Id, Lasting};
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
@@ -197,7 +198,11 @@ impl Session {
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.progress.end();
+        self.analytic = AnalyticState::Idle;
         self.slicing = None;
+        self.filling = None;
+        self.giving = None;
+        self.loaded_rows = None;
         self.analysis = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(mut open) => {

@@ -120,7 +120,7 @@ fn a_change_takes_its_rows_from_the_analytical_path() {
     assert_eq!(source.reason, "UNION");
     let (types, rows) =
         computed(&mut database, "SELECT accounts.*, abalance + 1.6, 'new' FROM accounts WHERE aid IN (3, 4)");
-    let external = ExternalRows { types: &types, rows: &rows };
+    let external = ExternalRows { types: &types, rows: &rows, total: rows.len() };
     let (returned, done) = database.run_with(&plan, &[], Some(external)).unwrap();
     assert_eq!(done.rows, 2);
     assert_eq!(returned, [[Datum::Int4(3), Datum::Int4(32)], [Datum::Int4(4), Datum::Int4(42)]]);
@@ -129,13 +129,13 @@ fn a_change_takes_its_rows_from_the_analytical_path() {
 
     let plan = database.bind("DELETE FROM accounts WHERE aid IN (SELECT 3 UNION SELECT 4)", &[]).unwrap();
     let (types, rows) = computed(&mut database, "SELECT * FROM accounts WHERE aid IN (3, 4)");
-    let external = ExternalRows { types: &types, rows: &rows };
+    let external = ExternalRows { types: &types, rows: &rows, total: rows.len() };
     assert_eq!(database.run_with(&plan, &[], Some(external)).unwrap().1.rows, 2);
 
     let plan = database.bind("INSERT INTO accounts (aid, bid) SELECT 3, 1.5 UNION SELECT 4, 2", &[]).unwrap();
     assert!(plan.external_source().is_some());
     let (types, rows) = computed(&mut database, "SELECT 3, 1.5");
-    let external = ExternalRows { types: &types, rows: &rows };
+    let external = ExternalRows { types: &types, rows: &rows, total: rows.len() };
     assert_eq!(database.run_with(&plan, &[], Some(external)).unwrap().1.rows, 1);
     let (_, rows) = computed(&mut database, "SELECT bid FROM accounts WHERE aid = 3");
     assert_eq!(rows, [[Datum::Int4(2)]]);

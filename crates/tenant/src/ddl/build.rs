@@ -71,7 +71,8 @@ impl Ddl<'_> {
         })
     }
 
-    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into a tree.
+    /// Scans `source` and puts what `entry` makes of each row, and of its number from 1, into a tree. Without rows the tree is
+    /// like any new one: nothing was built that a replay would have to build again.
     fn fill(
         &mut self,
         build: impl FnOnce(TreeId) -> Build,
@@ -97,7 +98,10 @@ impl Ddl<'_> {
         };
         view.tenant.forget_frozen();
         view.tenant.row_ids.remove(&tree);
-        view.txn.built.push(build(tree));
+        match view.tenant.trees.get(tree).entries {
+            0 => drop(view.tenant.trees.remove(tree)),
+            _ => view.txn.built.push(build(tree)),
+        }
         view.note_done(piece, Work::Filled(tree));
         Ok(tree)
     }

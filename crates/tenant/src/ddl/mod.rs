@@ -54,7 +54,10 @@ impl View<'_> {
             )
             .into());
         }
-        self.tenant.lock(self.txn, LockTag::Ddl, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
+        // Who has a branch has both, so nothing is lost by waiting for that first; in one order nobody waits in a circle.
+        for tag in [LockTag::Branch, LockTag::Ddl] {
+            self.tenant.lock(self.txn, tag, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
+        }
         if self.txn.catalog.is_none() {
             if self.txn.frozen.as_ref().is_some_and(|f| !Arc::ptr_eq(&f.catalog, &self.tenant.catalog)) {
                 return Err(crate::row_lock::serialization_failure().into());

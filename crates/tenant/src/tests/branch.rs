@@ -206,14 +206,21 @@ fn one_transaction_has_the_branch_and_the_catalog_stands_still() {
     let ddl = wait_of(fixture.run(&mut third, |view| view.ddl().map(drop)));
     fixture.run(&mut first, |view| update(view, t, &[int(1)], vec![int(1), int(5), text("a")])).unwrap();
     fixture.commit(first).unwrap();
-    assert!(wait.is_over() && ddl.is_over());
-    fixture.run(&mut third, |view| view.ddl().map(drop)).unwrap();
-    let wait = wait_of(fixture.tenant.begin_branch(&mut second));
-    fixture.tenant.abort(third);
-    assert!(wait.is_over());
+    // In one line, so that they never wait in a circle, whatever each wants next.
+    assert!(wait.is_over() && !ddl.is_over());
     fixture.tenant.begin_branch(&mut second).unwrap();
     assert!(matches!(fixture.tenant.catch_up(&mut second), Ok(CaughtUp::All)));
+    fixture.run(&mut second, |view| view.ddl().map(drop)).unwrap();
     fixture.tenant.abort(second);
+    assert!(ddl.is_over());
+    fixture.run(&mut third, |view| view.ddl().map(drop)).unwrap();
+    let mut fourth = fixture.begin(4, Isolation::ReadCommitted);
+    let wait = wait_of(fixture.tenant.begin_branch(&mut fourth));
+    fixture.tenant.begin_branch(&mut third).unwrap();
+    fixture.tenant.abort(third);
+    assert!(wait.is_over());
+    fixture.tenant.begin_branch(&mut fourth).unwrap();
+    fixture.tenant.abort(fourth);
     assert_eq!(values(&fixture.rows(t))[1], 5);
     assert!(fixture.tenant.lock_records().is_empty());
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::catalog::{IndexColumn, MatchType, ReferentialAction};
 use crate::ddl::{NewForeignKey, NewIndex};
+use crate::locks::{TableLock, WaitPolicy};
 use crate::{Arbiter, Inserted};
 
 fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
@@ -326,5 +327,26 @@ fn no_interleaving_leaves_a_child_without_its_parent() {
         for action in [ReferentialAction::NoAction, ReferentialAction::Cascade, ReferentialAction::SetNull] {
             children_keep_their_parents(seed, action);
         }
+    }
+}
+
+#[test]
+fn what_a_foreign_key_does_waits_for_who_holds_the_other_table() {
+    for action in [ReferentialAction::Cascade, ReferentialAction::SetNull, ReferentialAction::NoAction] {
+        let (mut fixture, parent, child) = family(action);
+        let mut holder = fixture.begin(1, Isolation::ReadCommitted);
+        let mode = match action {
+            ReferentialAction::NoAction => TableLock::Exclusive,
+            // As CREATE INDEX does.
+            _ => TableLock::Share,
+        };
+        fixture.run(&mut holder, |view| view.lock_table(child, mode, WaitPolicy::Wait)).unwrap();
+        let mut deleter = fixture.begin(2, Isolation::ReadCommitted);
+        let wait = wait_of(fixture.run(&mut deleter, |view| delete(view, parent, &[int(1)])));
+        fixture.commit(holder).unwrap();
+        assert!(wait.is_over());
+        let deleted = fixture.run(&mut deleter, |view| delete(view, parent, &[int(1)]));
+        assert_eq!(deleted.is_ok(), action != ReferentialAction::NoAction);
+        fixture.tenant.abort(deleter);
     }
 }

@@ -2,6 +2,8 @@
 
 mod basics;
 mod branch;
+mod branch_ddl;
+mod change_memory;
 mod constraints;
 mod ddl;
 mod interrupts;

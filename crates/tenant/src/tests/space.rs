@@ -153,3 +153,48 @@ fn the_oldest_snapshot_pays_and_the_writer_goes_on() {
     assert_eq!(read(&mut fixture, &mut fresh).unwrap().len(), 200);
     fixture.tenant.abort(fresh);
 }
+
+#[test]
+fn a_copy_that_nobody_takes_is_counted_and_pays_as_a_snapshot_does() {
+    let (mut fixture, t) = filled();
+    let copy = fixture.tenant.begin_copy();
+    let log_before = fixture.tenant.space_used().log;
+    change_all(&mut fixture, t, 1);
+    let used = fixture.tenant.space_used();
+    assert!(used.retained.0 * 2 > used.data.0, "every leaf is kept: {used:?}");
+    copy.require_kept().unwrap();
+    let room = i64::try_from(used.log.0 - log_before.0).unwrap();
+    limit(&mut fixture, room / 2);
+    change_all(&mut fixture, t, 2);
+    assert_eq!(fixture.tenant.snapshots_revoked(), 1);
+    assert_eq!(copy.require_kept().unwrap_err().state(), SqlState::SNAPSHOT_TOO_OLD);
+    drop(copy);
+    assert_eq!(fixture.tenant.space_used().retained, ByteCount(0));
+}
+
+#[test]
+fn parts_of_an_open_record_are_counted_whatever_checkpoints_there_are() {
+    let mut fixture = Fixture::on_disk(9);
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    let checkpoint = |fixture: &mut Fixture| {
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        env::block_on(&fixture.world.as_ref().unwrap().env(), checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+        fixture.tenant.space_used().log.0
+    };
+    for ends in [true, false] {
+        let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+        fixture.tenant.begin_branch(&mut txn).unwrap();
+        let ids = if ends { 0..200 } else { 200..400 };
+        fixture.run(&mut txn, |view| rows_into(view, t, ids.clone())).unwrap();
+        fixture.tenant.pour(&mut txn, &mut fixture.log).unwrap();
+        assert!(checkpoint(&mut fixture) > 200 * 2000, "the log has to keep them");
+        match ends {
+            true => drop(fixture.commit(txn).unwrap()),
+            false => fixture.tenant.abort(txn),
+        }
+        assert!(fixture.tenant.space_used().log.0 > 200 * 2000);
+        assert_eq!(checkpoint(&mut fixture), 0, "a root covers them");
+    }
+    assert_eq!(fixture.rows(t).len(), 200);
+}

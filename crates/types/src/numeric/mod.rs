@@ -5,6 +5,7 @@
 
 mod arith;
 mod binary;
+mod exact;
 mod key;
 mod math;
 mod text;

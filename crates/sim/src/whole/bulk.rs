@@ -1,0 +1,205 @@
+//! Long work beside the short: a table is made anew, filled, indexed and referenced in one transaction, or changed as a whole, by the wire.
+//!
+//! All of its rows have one generation, which each transaction makes the next one. Whenever it is read, whatever ended the life before, it has
+//! all of its rows with the same generation, not before the newest that was told of and not behind the last that was tried; and what refers
+//! to it is whole too.
+
+use std::cell::Cell;
+
+use base::SqlState;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use super::client::WireClient;
+use super::{MEMORY_AMPLE, Run};
+use crate::campaign::Task;
+use crate::client::{Connection, Fate};
+use crate::histories::object::Object;
+use crate::{Dice, Stop};
+
+/// Rows: more than a change looks at in one turn, 4,096, so that it runs in slices.
+const ROWS: u64 = 4_200;
+
+/// Bytes of a row, so that all of them are twice what a transaction keeps in memory, 1 MiB, and are poured in several parts.
+const ROW_LEN: usize = 500;
+
+/// Of a hundred lives of a seed with ample memory, so many have long work.
+const LIVES_PERCENT: u64 = 12;
+
+/// Changes of the disk after which the power goes in such a life at the latest: others work meanwhile.
+pub(super) const DISK_CHANGES_MAX: u64 = 2_000;
+
+/// What is known of a tenant's table: generation 0 is none.
+#[derive(Default)]
+pub(super) struct Bulk {
+    /// Told of, or read.
+    told: Cell<u64>,
+    /// The last that a transaction tried to make.
+    tried: Cell<u64>,
+    /// How many were told of.
+    made: Cell<u64>,
+}
+
+impl Bulk {
+    /// Generations that a client was told of.
+    pub(super) fn generations(&self) -> u64 {
+        self.made.get()
+    }
+}
+
+/// What a client did in one transaction.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    MadeAnew,
+    Truncated,
+    Updated,
+    DeletedAndInserted,
+}
+
+impl Work {
+    fn draw(dice: &Dice, there: bool) -> Work {
+        match dice.below(4) {
+            0 if there => Work::Truncated,
+            1 if there => Work::Updated,
+            2 if there => Work::DeletedAndInserted,
+            _ => Work::MadeAnew,
+        }
+    }
+}
+
+impl<O: Object> Run<O> {
+    /// Whether the life that begins has long work.
+    pub(super) fn draws_bulk(&self, dice: &Dice) -> bool {
+        self.whole.memory >= MEMORY_AMPLE && dice.percent(LIVES_PERCENT)
+    }
+
+    /// Long work on the tables of all tenants until the power goes, in some lives.
+    pub(super) async fn work_in_bulk(&self) -> Result<(), Stop> {
+        if !self.has_bulk {
+            return Ok(());
+        }
+        let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
+        for (place, bulk) in self.bulk.iter().enumerate() {
+            clients.push(Box::pin(self.work_in_bulk_of(place, bulk)));
+        }
+        while let Some(ended) = clients.next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn work_in_bulk_of(&self, place: usize, bulk: &Bulk) -> Result<(), Stop> {
+        let dice = Dice::of(&self.world);
+        let mut client = self.client_of(place);
+        loop {
+            dice.pause(200_000).await;
+            let outcome = match read(&mut client, bulk).await {
+                Ok(generation) => change(&mut client, bulk, Work::draw(&dice, generation > 0)).await,
+                Err(fate) => Err(fate),
+            };
+            if let Err(fate) = outcome {
+                client.recover(fate).await?;
+            }
+        }
+    }
+
+    /// Reads the tables of all tenants, at the end.
+    pub(super) async fn read_bulk(&self) -> Result<(), Stop> {
+        for (place, bulk) in self.bulk.iter().enumerate().filter(|(_, bulk)| bulk.tried.get() > 0) {
+            let mut client = self.client_of(place);
+            while let Err(fate) = read(&mut client, bulk).await {
+                client.recover(fate).await?;
+                Dice::of(&self.world).pause(50_000).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the table and judges what it has; its generation.
+async fn read(client: &mut WireClient, bulk: &Bulk) -> Result<u64, Fate> {
+    let tried = bulk.tried.get();
+    let sql = "begin isolation level repeatable read; \
+               select count(*), min(generation), max(generation) from bulk; \
+               select count(*), min(generation), max(generation) from bulk_part; commit";
+    let generation = match client.script(sql, &[]).await {
+        Ok(answer) => {
+            let texts = answer.rows.iter().flatten().flatten();
+            let numbers: Vec<u64> = texts.filter_map(|text| text.parse().ok()).collect();
+            match numbers[..] {
+                [ROWS, least, most, PARTS, parts_least, parts_most]
+                    if [least, parts_least, parts_most].iter().all(|of| *of == most) =>
+                {
+                    most
+                }
+                _ => {
+                    let what = format!("the table in bulk is torn: {:?}", answer.rows);
+                    return Err(Stop::violation(what).into());
+                }
+            }
+        }
+        Err(Fate::Refused(error)) if error.state() == SqlState::UNDEFINED_TABLE => {
+            client.script("rollback", &[]).await?;
+            0
+        }
+        Err(fate) => return Err(fate),
+    };
+    let told = bulk.told.get();
+    if !(told..=tried.max(told)).contains(&generation) {
+        let what = format!("the table in bulk has generation {generation}: {told} was told, {tried} tried");
+        return Err(Stop::violation(what).into());
+    }
+    bulk.told.set(generation);
+    Ok(generation)
+}
+
+/// Rows that refer to every hundredth.
+const PARTS: u64 = ROWS / 100;
+
+async fn change(client: &mut WireClient, bulk: &Bulk, work: Work) -> Result<(), Fate> {
+    let generation = bulk.tried.get() + 1;
+    bulk.tried.set(generation);
+    let data = |generation: u64| {
+        let pad = "p".repeat(ROW_LEN);
+        let rows = (1..=ROWS).map(|id| format!("{id}\t{generation}\t{pad}\n"));
+        rows.collect::<String>().into_bytes()
+    };
+    let parts =
+        format!("insert into bulk_part select g, g * 100, {generation} from generate_series(1, {PARTS}) g");
+    let (before, data, behind) = match work {
+        Work::MadeAnew => {
+            let before = "drop table if exists bulk_part; drop table if exists bulk; \
+                          create table bulk (id int primary key, generation int8 not null, pad text); \
+                          copy bulk from stdin"
+                .to_owned();
+            let behind = format!(
+                "create index on bulk (generation, id); \
+                 update bulk set generation = generation + 1 where generation >= 0; \
+                 create table bulk_part (id int primary key, bulk_id int references bulk, generation int8); \
+                 {parts}; commit"
+            );
+            // The change behind the index makes it the next one.
+            (before, data(generation - 1), behind)
+        }
+        Work::Truncated => {
+            let before = "truncate bulk, bulk_part; copy bulk from stdin".to_owned();
+            (before, data(generation), format!("{parts}; commit"))
+        }
+        Work::Updated => {
+            let before = format!("update bulk set generation = {generation}");
+            (before, Vec::new(), format!("update bulk_part set generation = {generation}; commit"))
+        }
+        Work::DeletedAndInserted => {
+            let pad = format!("repeat('q', {ROW_LEN})");
+            let rows = format!("select g, {generation}, {pad} from generate_series(1, {ROWS}) g");
+            let before = "delete from bulk_part; delete from bulk".to_owned();
+            (before, Vec::new(), format!("insert into bulk {rows}; {parts}; commit"))
+        }
+    };
+    // A session that was cut off may still be at it: its commit comes before the first look of this one.
+    client.script("begin; select pg_advisory_xact_lock(7)", &[]).await?;
+    client.script(&before, &data).await?;
+    client.script(&behind, &[]).await?;
+    bulk.told.set(generation);
+    bulk.made.set(bulk.made.get() + 1);
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The memory that open transactions take for changes that are not in pages yet, and for their locks.
+//!
+//! What is poured into a branch takes none, but the changes of REPEATABLE READ and SERIALIZABLE transactions, those behind a savepoint, and those of
+//! a table rewritten in the same transaction stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
+//! what every tenant may have, and limited ([`storage::ChangeCharge`]). A statement over the limit fails, and costs nobody else anything.
+
+use std::sync::Arc;
+
+use base::{ByteCount, SqlError, SqlResult, SqlState};
+use storage::{ChangeCharge, MemoryBudget};
+
+use crate::tenant::Tenant;
+use crate::txn::Txn;
+use crate::view::View;
+
+/// Bytes of one transaction's changes that are counted at a time.
+const STEP: u64 = 64 << 10;
+
+/// Bytes for a lock that a transaction holds: in its list and in the table of locks, with a key of some 20 bytes.
+const LOCK_LEN: u64 = 200;
+
+/// What the open transactions of a tenant hold.
+#[derive(Default)]
+pub(crate) struct ChangeMemory {
+    bytes: u64,
+    charge: ChangeCharge,
+}
+
+impl ChangeMemory {
+    /// Takes `before` out and `after` in, if the budget has room for what that makes. What gets smaller always fits.
+    fn replace(&mut self, before: u64, after: u64, budget: Option<&Arc<MemoryBudget>>) -> Result<(), Full> {
+        let bytes = self.bytes - before + after;
+        if let Some(budget) = budget {
+            let bytes = ByteCount(bytes);
+            self.charge.set(bytes, budget).map_err(|max| Full { bytes, max })?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+/// The changes of a tenant, or of all, would take more than they may.
+struct Full {
+    /// The tenant's.
+    bytes: ByteCount,
+    max: ByteCount,
+}
+
+/// Bytes for a foreign key check that is due, with a value or two.
+const CHECK_LEN: u64 = 150;
+
+impl Txn {
+    fn memory_of_changes(&self) -> u64 {
+        let locks = (self.held.len() + self.deferred.len()) as u64;
+        let due = (self.checks.len() + self.cascaded.len()) as u64;
+        self.overlay.footprint() + LOCK_LEN * locks + CHECK_LEN * due
+    }
+}
+
+impl View<'_> {
+    /// Looks what the transaction's changes take by now; to be called after each.
+    ///
+    /// Errors: 53200 where that is more than they may.
+    #[inline]
+    pub(crate) fn count_changes(&mut self) -> SqlResult<()> {
+        let bytes = self.txn.memory_of_changes();
+        if bytes < self.txn.counted + STEP { Ok(()) } else { self.tenant.count_changes(self.txn, bytes) }
+    }
+}
+
+impl Tenant {
+    #[cold]
+    fn count_changes(&mut self, txn: &mut Txn, bytes: u64) -> SqlResult<()> {
+        let replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
+        replaced.map_err(|full| {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory for the changes of open transactions")
+                .with_detail(format!(
+                    "Those of this database would take {}, of {} that changes may.",
+                    full.bytes, full.max
+                ))
+                .with_hint(
+                    "Under READ COMMITTED and without savepoints, long changes that run in slices take none.",
+                )
+        })?;
+        txn.counted = bytes;
+        Ok(())
+    }
+
+    /// The transaction has fewer changes than before: they were taken back, or poured.
+    pub(crate) fn recount_changes(&mut self, txn: &mut Txn) {
+        let bytes = txn.memory_of_changes();
+        if bytes < txn.counted {
+            let bytes = if bytes < STEP { 0 } else { bytes };
+            self.set_smaller(txn, bytes);
+        }
+    }
+
+    /// The transaction has ended.
+    pub(crate) fn forget_changes(&mut self, txn: &mut Txn) {
+        if txn.counted > 0 {
+            self.set_smaller(txn, 0);
+        }
+    }
+
+    fn set_smaller(&mut self, txn: &mut Txn, bytes: u64) {
+        let replaced = self.change_memory.replace(txn.counted, bytes, self.pages.budget());
+        assert!(replaced.is_ok(), "what gets smaller fits");
+        txn.counted = bytes;
+    }
+
+    /// What its open transactions may hold in changes, and one statement in rows on their way to become some; `None` without a budget.
+    pub fn changes_max(&self) -> Option<ByteCount> {
+        self.pages.budget().map(|budget| budget.changes_max())
+    }
+
+    /// Bytes of memory that the changes of its open transactions take, as counted.
+    pub fn change_bytes(&self) -> ByteCount {
+        ByteCount(self.change_memory.bytes)
+    }
+}

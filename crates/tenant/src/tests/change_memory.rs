@@ -1,0 +1,91 @@
+//! The memory that open transactions take for changes.
+
+use base::ByteCount;
+
+use super::*;
+
+const MEMORY: ByteCount = ByteCount::from_mib(64);
+
+fn fill(fixture: &mut Fixture, txn: &mut Txn, t: Oid, ids: std::ops::Range<i32>) -> Result<(), Interrupt> {
+    let filler = "x".repeat(1000);
+    fixture.run_reading(txn, |view| {
+        let table = view.table(t)?;
+        ids.clone().try_for_each(|id| view.insert(&table, &[int(id), text(&filler)]).map(drop))
+    })
+}
+
+#[test]
+fn changes_that_cannot_be_poured_are_counted_charged_and_limited() {
+    let mut fixture = Fixture::on_disk_within(3, MEMORY);
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    let budget = Arc::clone(fixture.tenant.pages.budget().unwrap());
+    let max = fixture.tenant.changes_max().unwrap();
+    assert_eq!(max, ByteCount::from_mib(8));
+    let before = budget.resident();
+
+    let mut first = fixture.begin(1, Isolation::RepeatableRead);
+    let mut second = fixture.begin(2, Isolation::RepeatableRead);
+    fill(&mut fixture, &mut first, t, 0..4000).unwrap();
+    let counted = fixture.tenant.change_bytes();
+    assert!(counted > ByteCount(4000 * 1000) && counted < max, "{counted}");
+    let charged = ByteCount(budget.resident().0 - before.0);
+    assert_eq!(charged, counted - ByteCount::from_mib(4), "4 MiB are free");
+
+    // Another transaction of the tenant has what is left.
+    let error = error_of(fill(&mut fixture, &mut second, t, 10_000..14_000));
+    assert_eq!(error.state().as_str(), "53200");
+    assert!(error.hint().is_some_and(|hint| hint.contains("READ COMMITTED")));
+    assert!(fixture.tenant.change_bytes() < counted + ByteCount::from_mib(1), "its locks alone are left");
+    fill(&mut fixture, &mut second, t, 10_000..11_000).unwrap();
+    fixture.tenant.abort(second);
+    // The one that was there first does not notice.
+    fill(&mut fixture, &mut first, t, 4000..4010).unwrap();
+    fixture.commit(first).unwrap();
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+    assert_eq!(fixture.rows(t).len(), 4010);
+
+    // A savepoint that was gone back to takes nothing any more.
+    let mut third = fixture.begin(3, Isolation::ReadCommitted);
+    fill(&mut fixture, &mut third, t, 20_000..20_010).unwrap();
+    let savepoint = third.savepoint();
+    fill(&mut fixture, &mut third, t, 30_000..32_000).unwrap();
+    assert!(fixture.tenant.change_bytes() > ByteCount(2000 * 1000));
+    fixture.tenant.rollback_to(&mut third, &savepoint);
+    assert!(fixture.tenant.change_bytes() < ByteCount(128 << 10));
+    // What is poured takes none.
+    fixture.tenant.begin_branch(&mut third).unwrap();
+    for from in (40_000..60_000).step_by(500) {
+        fill(&mut fixture, &mut third, t, from..from + 500).unwrap();
+        fixture.tenant.pour(&mut third, &mut fixture.log).unwrap();
+        assert!(fixture.tenant.change_bytes() < ByteCount::from_mib(2));
+    }
+    fixture.tenant.abort(third);
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+}
+
+#[test]
+fn rows_locked_and_not_changed_are_counted_too() {
+    let mut fixture = Fixture::on_disk_within(4, ByteCount::from_mib(16));
+    let t = fixture.create("t", &[("id", PgType::Int4), ("s", PgType::Text)], 1);
+    for from in (0..40_000).step_by(1000) {
+        fixture
+            .auto(|view| {
+                let table = view.table(t)?;
+                (from..from + 1000).try_for_each(|id| view.insert(&table, &[int(id), text("x")]).map(drop))
+            })
+            .unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let locked = fixture.run_reading(&mut txn, |view| {
+        let table = view.table(t)?;
+        for id in 0..40_000 {
+            let key = primary_key(&table, &[int(id)]);
+            view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::Wait)?;
+        }
+        Ok(())
+    });
+    assert_eq!(error_of(locked).state().as_str(), "53200", "4 MiB are for some 20,000 locks");
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+    assert!(fixture.tenant.lock_records().is_empty());
+}
