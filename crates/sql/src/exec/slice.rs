@@ -66,16 +66,16 @@ impl<'a> Slice<'a> {
         self.cost.set(self.cost.get() + 1);
     }
 
-    pub(super) fn note_changed(&self) {
+    pub(crate) fn note_changed(&self) {
         self.cost.set(self.cost.get() + COST_OF_CHANGE);
     }
 
-    pub(super) fn note_bytes(&self, bytes: usize) {
+    pub(crate) fn note_bytes(&self, bytes: usize) {
         let cost = u32::try_from(bytes / BYTES_OF_COST).unwrap_or(COST_MAX);
         self.cost.set(self.cost.get().saturating_add(cost));
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.cost.get() >= COST_MAX
     }
 

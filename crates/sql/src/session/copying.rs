@@ -11,7 +11,7 @@ use types::{Datum, PgType, Row};
 
 use super::analytic::{Announce, Deliver};
 use super::counting::Outcome;
-use super::output_bounds::OutputBounds;
+use super::output_bounds::{OutputBounds, SENT_MAX};
 use super::prepared::Planned;
 use super::reply::{CopyShape, Format};
 use super::run::Ran;
@@ -115,7 +115,7 @@ impl Session {
         buffer.clear();
         let context = self.format_for(home);
         let limits = self.limits_of_point_path(planned);
-        let bounds = OutputBounds::new(out.buffered(), &limits, home.tenant.changes_max());
+        let bounds = OutputBounds::new(out.buffered(), &limits, SENT_MAX, home.tenant.changes_max());
         let mut sink = CopyRows { encoder, context, buffer, out, bounds };
         let done = self.run_point(home, planned, &[], &mut sink, limits)?;
         let CopyRows { encoder, mut buffer, out, bounds, .. } = sink;

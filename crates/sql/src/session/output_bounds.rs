@@ -4,9 +4,9 @@ use base::{ByteCount, SqlResult};
 
 use crate::exec::{ExecLimits, Flow, RowMemory};
 
-/// Bytes of an answer from which a query that may leave the point path does so: analytical threads send as they go. To encode so much takes as long
-/// as a query of the point path may, some 5 ms.
-const LEAVES_FROM: usize = 4 << 20;
+/// Bytes of an answer to the client from which a query that may leave the point path does so: analytical threads send as they go. To encode so much
+/// takes as long as a query of the point path may, some 5 ms.
+pub(super) const SENT_MAX: ByteCount = ByteCount::from_mib(4);
 
 /// The bounds of one answer.
 #[derive(Debug)]
@@ -14,23 +14,31 @@ pub(super) struct OutputBounds {
     /// What was in the buffer before.
     start: usize,
     may_leave: bool,
+    leaves_from: ByteCount,
     max: Option<ByteCount>,
     outgrown: bool,
 }
 
 impl OutputBounds {
-    /// Of an answer that begins behind `start` bytes of the buffer. One that may not leave takes `max` at most; `None` for no limit.
-    pub(super) fn new(start: usize, limits: &ExecLimits<'_>, max: Option<ByteCount>) -> OutputBounds {
-        OutputBounds { start, may_leave: limits.rows_examined_max.is_some(), max, outgrown: false }
+    /// Of an answer that begins behind `start` bytes of the buffer. One that may leave the point path does so beyond `leaves_from`, one that may not
+    /// takes `max` at most if that is more; `None` for no limit.
+    pub(super) fn new(
+        start: usize,
+        limits: &ExecLimits<'_>,
+        leaves_from: ByteCount,
+        max: Option<ByteCount>,
+    ) -> OutputBounds {
+        let may_leave = limits.rows_examined_max.is_some();
+        OutputBounds { start, may_leave, leaves_from, max, outgrown: false }
     }
 
-    /// To be asked before each row, with what is in the buffer: whether to go on.
+    /// To be asked before each row, with what is in the buffer by then: whether to go on.
     ///
     /// # Errors
     /// 53200 where the answer takes more than it may.
     pub(super) fn look(&mut self, buffered: usize) -> SqlResult<Flow> {
         let written = buffered.saturating_sub(self.start);
-        if written <= LEAVES_FROM {
+        if written as u64 <= self.leaves_from.0 {
             return Ok(Flow::More);
         }
         if self.may_leave {
@@ -55,12 +63,13 @@ mod tests {
     fn an_answer_leaves_or_is_refused_when_it_is_long() {
         let max = Some(ByteCount::from_mib(8));
         let leaves = ExecLimits { rows_examined_max: Some(5), ..ExecLimits::default() };
-        let mut bounds = OutputBounds::new(100, &leaves, max);
-        assert_eq!(bounds.look(100 + LEAVES_FROM).unwrap(), Flow::More);
+        let mut bounds = OutputBounds::new(100, &leaves, SENT_MAX, max);
+        let most = 100 + SENT_MAX.0 as usize;
+        assert_eq!(bounds.look(most).unwrap(), Flow::More);
         assert!(!bounds.is_outgrown());
-        assert_eq!(bounds.look(101 + LEAVES_FROM).unwrap(), Flow::Stop);
+        assert_eq!(bounds.look(most + 1).unwrap(), Flow::Stop);
         assert!(bounds.is_outgrown());
-        let mut bounds = OutputBounds::new(0, &ExecLimits::default(), max);
+        let mut bounds = OutputBounds::new(0, &ExecLimits::default(), SENT_MAX, max);
         assert_eq!(bounds.look(8 << 20).unwrap(), Flow::More);
         assert_eq!(bounds.look((8 << 20) + 1).unwrap_err().state().as_str(), "53200");
         assert!(!bounds.is_outgrown());

@@ -10,7 +10,7 @@ use types::{Datum, PgType, Row, row_memory};
 
 use super::analytic::{AnalyticState, Announce, Deliver};
 use super::context::{SessionParts, StatementHost, Stopped};
-use super::output_bounds::OutputBounds;
+use super::output_bounds::{OutputBounds, SENT_MAX};
 use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
@@ -308,7 +308,8 @@ impl Session {
                 let describe = run.describe && !described;
                 let mut sink = ClientRows::new(fields, &Run { describe, ..*run }, &context, out)?;
                 let limits = self.limits_of_point_path(planned);
-                sink.bounds = OutputBounds::new(sink.out.buffered(), &limits, home.tenant.changes_max());
+                sink.bounds =
+                    OutputBounds::new(sink.out.buffered(), &limits, SENT_MAX, home.tenant.changes_max());
                 let done = if self.may_slice(planned) {
                     self.run_in_slices(home, planned, run.parameters, &mut sink).map(Some)
                 } else {
@@ -562,16 +563,11 @@ impl Session {
         let is_gathered = planned.query.is_some() && !matches!(self.analytic, AnalyticState::Idle);
         if matches!(planned.bound.kind, PlanKind::Point(_)) && !is_gathered {
             let limits = self.limits_of_point_path(planned);
-            // Rows of a change were changed: they can be had nowhere else.
-            let max =
-                if limits.rows_examined_max.is_some() { Some(KEPT_MAX) } else { home.tenant.changes_max() };
-            let mut sink = KeepRows { rows: Vec::new(), memory: RowMemory::new(max), outgrew: None };
+            // Rows of a change were changed: they can be had nowhere else, and do not leave.
+            let bounds = OutputBounds::new(0, &limits, KEPT_MAX, home.tenant.changes_max());
+            let mut sink = KeepRows { rows: Vec::new(), bytes: 0, bounds };
             let done = self.run_point(home, planned, parameters, &mut sink, limits)?;
-            match sink.outgrew {
-                Some(error) if limits.rows_examined_max.is_none() => return Err(error.into()),
-                _ => {}
-            }
-            if let Some(done) = done.filter(|_| sink.outgrew.is_none()) {
+            if let Some(done) = done.filter(|_| !sink.bounds.is_outgrown()) {
                 let fields = planned.fields.clone().unwrap_or_default();
                 return Ok((fields, RowStore::of_rows(sink.rows), planned.bound.command.tag(done.rows)));
             }
@@ -646,7 +642,7 @@ impl<'a> ClientRows<'a> {
         if run.describe && (!fields.is_empty() || rows()) {
             out.row_description(fields, run.formats);
         }
-        let bounds = OutputBounds::new(out.buffered(), &ExecLimits::default(), None);
+        let bounds = OutputBounds::new(out.buffered(), &ExecLimits::default(), SENT_MAX, None);
         Ok(ClientRows { fields, formats: run.formats, context, out, bounds })
     }
 
@@ -683,19 +679,18 @@ impl RowSink for ClientRows<'_> {
 /// Rows of a change, or of a query of the point path, that stay with the session.
 struct KeepRows {
     rows: Vec<Row>,
-    memory: RowMemory,
-    /// They take more than they may: the rest is not wanted.
-    outgrew: Option<SqlError>,
+    bytes: usize,
+    bounds: OutputBounds,
 }
 
 impl RowSink for KeepRows {
     fn row(&mut self, row: &[Datum]) -> SqlResult<Flow> {
-        if let Err(error) = self.memory.take(row_memory(row)) {
-            self.outgrew = Some(error);
-            return Ok(Flow::Stop);
+        self.bytes += row_memory(row);
+        let flow = self.bounds.look(self.bytes)?;
+        if flow == Flow::More {
+            self.rows.push(row.to_vec());
         }
-        self.rows.push(row.to_vec());
-        Ok(Flow::More)
+        Ok(flow)
     }
 }
 

@@ -23,14 +23,8 @@ const TURN_ROWS_MAX: u64 = 4096;
 /// Bytes of changes that a transaction with a branch gathers before they are poured, outside of slices.
 const POUR_BYTES_MIN: usize = 128 << 10;
 
-/// Rows of a new table stored in one turn: some 250 us.
-const FILLED_A_TURN: usize = 128;
-
 /// Rows, and bytes of them, that a new table may be given in the turn in which it is made, without a branch.
 const FILLED_AT_ONCE: (usize, ByteCount) = (1024, ByteCount::from_mib(1));
-
-/// Memory that the rows stored in one turn may take, unless it is one.
-const FILLED_BYTES_MAX: usize = 256 << 10;
 
 /// A table that CREATE TABLE AS has made, and the rows that it is to have.
 pub(crate) struct FilledTable {
@@ -146,9 +140,8 @@ impl Session {
             return Err(Pause::Slice(Lsn(0)));
         }
         self.bring_in(home, rows, &ExecLimits::default())?;
-        let total = rows.len();
-        let stored = self.store_rows_of(home, table, rows, 0, total)?;
-        assert_eq!(stored, total, "all rows were brought in");
+        let stored = self.store_rows_of(home, table, rows, 0, None)?;
+        assert_eq!(stored, rows.len(), "all rows were brought in");
         Ok(())
     }
 
@@ -176,37 +169,42 @@ impl Session {
         if let Some(loaded) = self.loaded_rows.take() {
             filling.rows.load(loaded);
         }
-        let rows = filling.rows.rows_from(filling.stored).map_err(Pause::StoredRows)?;
-        let mut left = FILLED_BYTES_MAX;
-        let few = rows.iter().take(FILLED_A_TURN).take_while(|row| {
-            let fits = left > 0;
-            left = left.saturating_sub(row_memory(row));
-            fits
-        });
-        let until = filling.stored + few.count();
-        let stored = self.store_rows_of(home, filling.table, &mut filling.rows, filling.stored, until)?;
+        let slice = Slice::new(None);
+        let stored =
+            self.store_rows_of(home, filling.table, &mut filling.rows, filling.stored, Some(&slice))?;
         let end = self.pour(home)?;
         self.progress.end_part((stored - filling.stored) as u64);
         filling.stored = stored;
         Ok(end)
     }
 
-    /// Stores the rows from number `from` on, before number `until`, that are in memory; the number of the next.
+    /// Stores the rows from number `from` on that are in memory, as many as belong to the slice if there is one; the number of the next.
     fn store_rows_of(
         &mut self,
         home: &mut Home<'_>,
         table: Oid,
         rows: &mut RowStore,
         from: usize,
-        until: usize,
+        slice: Option<&Slice<'_>>,
     ) -> Result<usize, Pause> {
         let rows = rows.rows_from(from).map_err(Pause::StoredRows)?;
-        let rows = &rows[..rows.len().min(until - from)];
+        let mut next = from;
         self.with_view(home, |view| {
             let table = view.table(table)?;
-            rows.iter().try_for_each(|row| view.insert(&table, row).map(drop))
+            for row in rows {
+                if slice.is_some_and(Slice::is_full) {
+                    break;
+                }
+                view.insert(&table, row)?;
+                if let Some(slice) = slice {
+                    slice.note_changed();
+                    slice.note_bytes(row_memory(row));
+                }
+                next += 1;
+            }
+            Ok(())
         })?;
-        Ok(from + rows.len())
+        Ok(next)
     }
 
     /// Gives the transaction a branch.
