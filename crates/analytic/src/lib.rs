@@ -11,6 +11,7 @@ mod aggregate;
 mod apply;
 mod arithmetic;
 mod binder;
+mod built_arrays;
 mod cancel;
 mod catalog;
 mod concat;

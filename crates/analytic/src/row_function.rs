@@ -94,6 +94,7 @@ impl RowFunction {
 
     fn eval_rows(&self, args: &[ArrayRef], rows: usize) -> SqlResult<ArrayRef> {
         let mut out = value::Column::new(self.result, &self.arrow, rows);
+        let mut building = self.shared.built.begin();
         let mut row = vec![Datum::Null; args.len()];
         for i in 0..rows {
             if i % 1024 == 0 {
@@ -102,9 +103,13 @@ impl RowFunction {
             for (slot, (array, ty)) in row.iter_mut().zip(args.iter().zip(&self.args)) {
                 *slot = value::datum(array, i, *ty)?;
             }
-            out.push(&self.eval_row(&row)?)?;
+            let value = self.eval_row(&row)?;
+            building.add(value.heap_bytes())?;
+            out.push(&value)?;
         }
-        out.finish()
+        let array = out.finish()?;
+        building.finish(&array);
+        Ok(array)
     }
 }
 

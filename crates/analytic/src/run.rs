@@ -69,6 +69,7 @@ pub fn describe(
         None,
         Arc::clone(catalog),
         QueryControl::default(),
+        None,
     ));
     let params = ParamTypes::new(parameter_types);
     // Row by row evaluation takes every subquery, so that one attempt binds.
@@ -105,6 +106,7 @@ fn deliver(
         (request.deliver != Deliver::DescribeOnly).then_some(request.view),
         catalog,
         control.clone(),
+        request.limits.work_memory.as_ref().map(|work| work.max()),
     ));
     let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);

@@ -5,12 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use base::{SqlError, SqlResult};
+use base::{ByteCount, SqlError, SqlResult};
+use sql::MemoryBound;
 use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx};
-use sql::session::{QueryContext, QueryControl};
+use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend};
 use tenant::SnapshotView;
 use tenant::catalog::Catalog;
 use types::Datum;
+
+use crate::built_arrays::BuiltArrays;
 
 /// The surroundings of one query.
 pub(crate) struct Shared {
@@ -20,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) search_path: Vec<base::Oid>,
     pub(crate) control: QueryControl,
+    pub(crate) built: BuiltArrays,
+    values: MemoryBound,
     random: AtomicU64,
 }
 
@@ -36,10 +41,13 @@ impl Shared {
         view: Option<SnapshotView>,
         catalog: Arc<Catalog>,
         control: QueryControl,
+        work_memory: Option<ByteCount>,
     ) -> Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
-        Shared { context, params, view, catalog, search_path, control, random: AtomicU64::new(seed) }
+        let (values, random) = (MemoryBound::of_values(), AtomicU64::new(seed));
+        let built = BuiltArrays::new(work_memory);
+        Shared { context, params, view, catalog, search_path, control, built, values, random }
     }
 
     /// # Errors
@@ -56,6 +64,7 @@ impl Shared {
             statement_start: self.context.statement_start,
             session: self,
             subqueries: &NoSubqueries,
+            values: &self.values,
         }
     }
 }
@@ -130,8 +139,10 @@ impl SessionContext for Shared {
     fn advisory_unlock_all(&self) -> EvalResult<()> {
         at_home("an advisory lock")
     }
-    fn signal_backend(&self, _: i32, _: bool) -> EvalResult<bool> {
-        at_home("signalling a backend")
+    fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
+        let QueryContext { administrator, user: role, signals, .. } = &*self.context;
+        let acts_for = |user: &str| may_act_for(*administrator, role, &self.catalog, user);
+        Ok(signal_backend(&**signals, pid, terminate, acts_for)?)
     }
     fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {
         let waits = self.context.locks.iter().find(|lock| !lock.granted && lock.pid.0 as i32 == pid);

@@ -200,6 +200,24 @@ fn pg_cancel_backend_and_pg_terminate_backend_reach_their_session() {
         two.simple_query("SET statement_timeout = '10s'").await.expect("it can be set");
         two.simple_query("SELECT pg_advisory_lock(5)").await.expect("the lock is free again");
         assert_eq!(text(&two, "SELECT pg_terminate_backend(999999)").await, "f");
+
+        // All that a table shows, as those do who want to be alone: on an analytical thread.
+        let three = server.owner("acme").await;
+        let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let (slept, told) = tokio::join!(three.simple_query("SELECT pg_sleep(60)"), async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            text(&two, &format!("SELECT pg_cancel_backend(pid) {others}")).await
+        });
+        assert_eq!(told, "t");
+        assert_eq!(state(slept), SqlState::QUERY_CANCELED);
+        assert_eq!(text(&two, &format!("SELECT count(pg_terminate_backend(pid)) {others}")).await, "1");
+        assert!(three.simple_query("SELECT 1").await.is_err(), "the session has ended");
+
+        // Not those of a role that one is no member of.
+        two.batch_execute("CREATE ROLE clerk LOGIN PASSWORD 'x'; SET ROLE clerk").await.expect("a role");
+        let _owner = server.owner("acme").await;
+        let refused = two.simple_query(&format!("SELECT pg_terminate_backend(pid) {others}")).await;
+        assert_eq!(state(refused), SqlState::INSUFFICIENT_PRIVILEGE);
     });
 }
 

@@ -13,6 +13,7 @@ mod host;
 mod judged;
 mod messages;
 mod output;
+mod signals;
 mod stopwatch;
 mod watch;
 

@@ -13,10 +13,12 @@ pub mod exec;
 pub mod explain;
 pub mod expr;
 pub mod kept_text;
+mod memory_bound;
 mod normal_text;
 pub mod parse;
 pub mod plan;
 pub mod session;
 pub mod system;
 
+pub use memory_bound::MemoryBound;
 pub use normal_text::{NORMAL_LEN_MAX, normal_text};

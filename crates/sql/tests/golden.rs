@@ -1,6 +1,7 @@
 //! Expressions compared with PostgreSQL 15's answers, which `golden/expressions.golden` holds: text, type, or SQLSTATE and
 //! message. The expressions are those of `golden/expressions.txt`; the session's zone is UTC.
 
+use sql::MemoryBound;
 use sql::expr::{
     Aggregates, BindContext, EmptyScope, EvalCtx, EvalError, NoSession, NoSubqueries, ParamTypes,
     StatementCtx, bind_sql_text, eval, resolve_unknown,
@@ -43,6 +44,7 @@ fn run(expression: &str) -> Outcome {
         statement_start: 0,
         session: &NoSession,
         subqueries: &NoSubqueries,
+        values: &MemoryBound::of_values(),
     };
     match eval(&bound, &EvalCtx::new(&stmt, &[])) {
         Ok(value) if value.is_null() => Outcome::Value(bound.ty, "<NULL>".to_owned()),

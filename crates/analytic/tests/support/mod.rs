@@ -254,6 +254,8 @@ impl Sample {
                 setting("default_table_access_method", "heap"),
             ],
             backends: Vec::new(),
+            administrator: false,
+            signals: std::sync::Arc::new(()),
             ledger: std::sync::Arc::new(()),
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use base::{Nanos, SessionId, SqlResult, TenantId};
+use base::{Nanos, SqlResult, TenantId};
 use pgproto::scram::Verifier;
 use sql::session::{
-    BackendRow, Field, HostStatement, LedgerRows, SessionHost, StatementCounts, Taken, Underway,
+    BackendRow, BackendSignals, Field, HostStatement, LedgerRows, SessionHost, StatementCounts, Taken,
+    Underway,
 };
 
 use super::control::Control;
+use super::signals::Signals;
 use super::watch::Watch;
 use crate::executor::{self, TaskUse};
 use crate::shared::Shared;
@@ -48,15 +50,6 @@ impl Host {
     /// Whose doings this session may see; `None` for all.
     fn visible(&self) -> Option<TenantId> {
         (!self.control.administrator).then_some(self.control.tenant)
-    }
-
-    /// Another session this one may act upon.
-    fn other(&self, pid: SessionId) -> Option<Arc<Control>> {
-        let mine = &self.control;
-        self.shared
-            .sessions
-            .get(pid)
-            .filter(|other| mine.administrator || (other.tenant == mine.tenant && !other.administrator))
     }
 }
 
@@ -117,11 +110,8 @@ impl SessionHost for Host {
             activity.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
         }
     }
-    fn cancel_backend(&self, pid: SessionId) -> bool {
-        self.other(pid).map(|control| control.cancel()).is_some()
-    }
-    fn terminate_backend(&self, pid: SessionId) -> bool {
-        self.other(pid).map(|control| control.terminate()).is_some()
+    fn signals(&self) -> Arc<dyn BackendSignals> {
+        Arc::new(Signals { shared: self.shared.clone(), control: self.control.clone() })
     }
     fn is_to_end(&self, statement: &Underway) -> bool {
         // What others do meanwhile is not the statement's.

@@ -1,13 +1,14 @@
 //! GROUP BY and aggregates, by a hash table of groups in order of their first rows.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use types::{Datum, Row};
+use types::{Datum, Row, row_memory};
 
 use super::node::Emit;
 use super::row_key::{push_key, row_key};
-use super::select::compare_nullable;
+use super::select::{SEEN_LEN, compare_nullable};
 use super::{Cx, Flow, Halt, Run};
 use crate::expr::{Accumulator, AggregateCall, eval, eval_filter};
+use crate::memory_bound::Held;
 use crate::plan::{AggregatePlan, Node};
 
 /// One group: a row of it, its keys, the states of its aggregates.
@@ -42,7 +43,7 @@ impl Run<'_, '_> {
         row: &mut Vec<Datum>,
         emit: Emit<'_>,
     ) -> Halt<Flow> {
-        let mut groups: Vec<Group> = Vec::new();
+        let (mut groups, mut held): (Vec<Group>, _) = (Vec::new(), self.memory.hold());
         let mut by_key: FxHashMap<Box<[u8]>, usize> = FxHashMap::default();
         let start = |row: &[Datum], keys: Row| Group {
             row: row.to_vec(),
@@ -64,6 +65,9 @@ impl Run<'_, '_> {
                 match by_key.get(key.as_slice()) {
                     Some(at) => *at,
                     None => {
+                        let rows = row_memory(row) + row_memory(&keys);
+                        let states = plan.calls.len() * size_of::<State>();
+                        self.hold(&mut held, 2 * key.len() + rows + states)?;
                         by_key.insert(key.as_slice().into(), groups.len());
                         groups.push(start(row, std::mem::take(&mut keys)));
                         groups.len() - 1
@@ -77,7 +81,7 @@ impl Run<'_, '_> {
             };
             let mut decided = plan.first_row_decides;
             for (call, state) in plan.calls.iter().zip(&mut groups[at].states) {
-                decided &= self.accumulate(call, state, cx, row, &mut args)?;
+                decided &= self.accumulate(call, state, cx, row, &mut args, &mut held)?;
             }
             Ok(if decided { Flow::Stop } else { Flow::More })
         })?;
@@ -110,6 +114,7 @@ impl Run<'_, '_> {
         cx: &Cx<'_>,
         row: &[Datum],
         args: &mut Row,
+        held: &mut Held<'_>,
     ) -> Halt<bool> {
         let ctx = cx.row(row);
         if let Some(filter) = &call.filter
@@ -119,12 +124,18 @@ impl Run<'_, '_> {
         }
         self.project(&call.args, cx, row, args)?;
         let valued = args.first().is_some_and(|value| !value.is_null());
-        if let Some(seen) = &mut state.seen
-            && !seen.insert(row_key(args))
-        {
-            return Ok(valued);
+        if let Some(seen) = &mut state.seen {
+            let key = row_key(args);
+            let bytes = key.len() + SEEN_LEN;
+            if !seen.insert(key) {
+                return Ok(valued);
+            }
+            self.hold(held, bytes)?;
         }
         if call.order_by.is_empty() {
+            if call.kind.gathers() {
+                self.hold(held, row_memory(args))?;
+            }
             state.accumulator.add(args)?;
             return Ok(valued);
         }
@@ -132,6 +143,7 @@ impl Run<'_, '_> {
         for key in &call.order_by {
             keys.push(eval(&key.expr, &ctx).map_err(|error| self.halt(error))?);
         }
+        self.hold(held, row_memory(&keys) + row_memory(args))?;
         state.waiting.push((keys, args.clone()));
         Ok(valued)
     }

@@ -3,16 +3,20 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use types::{Datum, PgType, Row};
+use types::{Datum, PgType, Row, row_memory};
 
 use super::node::Emit;
 use super::row_key::push_key;
 use super::{Cx, Flow, Halt, Run};
 use crate::expr::{BoundExpr, eval_filter, eval_ref};
+use crate::memory_bound::Held;
 use crate::plan::Node;
 
 /// The rows of a join's right side (its slots only), by key.
-pub(super) type JoinTable = FxHashMap<Box<[u8]>, Vec<Row>>;
+pub(super) struct JoinTable<'m> {
+    rows: FxHashMap<Box<[u8]>, Vec<Row>>,
+    held: Held<'m>,
+}
 
 impl Run<'_, '_> {
     pub(super) fn build(
@@ -22,12 +26,14 @@ impl Run<'_, '_> {
         slots: &Range<usize>,
         cx: &Cx<'_>,
         row: &mut Vec<Datum>,
-    ) -> Halt<JoinTable> {
-        let mut table = JoinTable::default();
+    ) -> Halt<JoinTable<'_>> {
+        let mut table = JoinTable { rows: FxHashMap::default(), held: self.memory.hold() };
         let mut key = Vec::new();
         self.node(right, cx, row, &mut |row| {
             if self.join_key(keys, cx, row, &mut key)? {
-                table.entry(key.as_slice().into()).or_default().push(row[slots.clone()].to_vec());
+                let right = &row[slots.clone()];
+                self.hold(&mut table.held, key.len() + row_memory(right))?;
+                table.rows.entry(key.as_slice().into()).or_default().push(right.to_vec());
             }
             Ok(Flow::More)
         })?;
@@ -38,7 +44,7 @@ impl Run<'_, '_> {
     #[expect(clippy::too_many_arguments, reason = "one probe of a join")]
     pub(super) fn probe_table(
         &self,
-        table: &JoinTable,
+        table: &JoinTable<'_>,
         keys: &[BoundExpr],
         on: Option<&BoundExpr>,
         slots: &Range<usize>,
@@ -50,7 +56,7 @@ impl Run<'_, '_> {
         if !self.join_key(keys, cx, row, &mut key)? {
             return Ok(Some(false));
         }
-        let Some(matches) = table.get(key.as_slice()) else { return Ok(Some(false)) };
+        let Some(matches) = table.rows.get(key.as_slice()) else { return Ok(Some(false)) };
         let mut matched = false;
         for values in matches {
             self.step()?;

@@ -14,7 +14,6 @@ mod missed;
 mod node;
 mod path;
 mod row_key;
-mod row_memory;
 mod select;
 mod slice;
 mod subquery;
@@ -29,11 +28,11 @@ use tenant::locks::{TableLock, WaitPolicy};
 use tenant::{Interrupt, View};
 use types::{Datum, FormatContext, PgType, Row};
 
-pub use row_memory::RowMemory;
 pub use slice::{Position, Slice};
 
 use self::missed::Missed;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
+use crate::memory_bound::{Held, MemoryBound};
 use crate::plan::{LockStrength, NodeId, PointPlan, PointStatement, TableUse};
 
 /// What a sink says to a row.
@@ -76,12 +75,12 @@ pub struct ExternalRows<'a> {
 /// What bounds and watches a run.
 #[derive(Clone, Copy, Default)]
 pub struct ExecLimits<'a> {
-    /// Rows of tables it may look at before it ends with [`ExecError::Outgrew`]; `None` for no limit. A query that outgrows
-    /// it is run on the analytical path, a change in slices.
+    /// Rows of tables it may look at before it ends with [`ExecError::Outgrew`], as it then does where its rows take too much memory; `None` for no
+    /// limit. A query that outgrows it is run on the analytical path, a change in slices.
     pub rows_examined_max: Option<u64>,
     /// The part of the statement to run.
     pub slice: Option<&'a Slice<'a>>,
-    /// What the rows may take that a change finds before it changes any; `None` for no limit.
+    /// What rows may take that wait for others, such as those that a change finds before it changes any; `None` for no limit.
     pub memory_max: Option<ByteCount>,
     /// Where to count the rows that it looks at, for who wants to know while it runs.
     pub examined: Option<&'a Cell<u64>>,
@@ -107,7 +106,7 @@ pub enum ExecError {
     Missed(Vec<PageNo>),
     /// The [`SessionContext`] raised [`EvalError::Interrupted`] and has kept why.
     Session,
-    /// More rows were looked at than [`ExecLimits::rows_examined_max`].
+    /// More rows were looked at than [`ExecLimits::rows_examined_max`], or waited in memory than it may hold.
     Outgrew,
 }
 
@@ -199,7 +198,7 @@ pub fn run(
         only: RefCell::default(),
         keys: RefCell::default(),
         kept: RefCell::default(),
-        memory: RowMemory::new(limits.memory_max),
+        memory: MemoryBound::of_rows(limits.memory_max),
         interrupt: RefCell::default(),
         missed: Missed::for_plan(plan),
     };
@@ -209,6 +208,7 @@ pub fn run(
         statement_start: env.statement_start,
         session: env.session,
         subqueries: &run,
+        values: &MemoryBound::of_values(),
     };
     let cx = Cx { stmt: &stmt, outer: None };
     let rows = match &plan.statement {
@@ -257,8 +257,8 @@ struct Run<'a, 'v> {
     keys: RefCell<Vec<Key>>,
     /// Rows of uncorrelated subqueries and derived tables.
     kept: RefCell<FxHashMap<NodeId, Rc<Vec<Row>>>>,
-    /// What the rows take that a change has found.
-    memory: RowMemory,
+    /// What rows take that wait for others: those that a change has found, that are sorted, grouped, joined or kept.
+    memory: MemoryBound,
     /// Why a subquery stopped, while the reason passes through an expression.
     interrupt: RefCell<Option<ExecError>>,
     missed: Missed,
@@ -320,7 +320,7 @@ impl Run<'_, '_> {
     /// Counts a row that is to be changed and takes so many bytes.
     ///
     /// # Errors
-    /// 53200 where all of them take more than they may.
+    /// 53200 where all of them take more than they may; [`ExecError::Outgrew`] where the statement may run elsewhere.
     fn note_changed(&self, bytes: usize) -> Halt<()> {
         if let Some(slice) = self.limits.slice {
             slice.note_changed();
@@ -336,7 +336,21 @@ impl Run<'_, '_> {
         if let Some(slice) = self.limits.slice {
             slice.note_bytes(bytes);
         }
-        Ok(self.memory.take(bytes)?)
+        self.memory.take(bytes).map_err(|error| self.outgrown(error))
+    }
+
+    /// Holds rows of so many bytes that wait for others.
+    ///
+    /// # Errors
+    /// As [`Run::note_changed`].
+    fn hold(&self, held: &mut Held<'_>, bytes: usize) -> Halt<()> {
+        held.take(bytes).map_err(|error| self.outgrown(error))
+    }
+
+    /// What it means that memory is refused: where the statement may run elsewhere it is to do so.
+    #[cold]
+    fn outgrown(&self, error: SqlError) -> ExecError {
+        if self.limits.rows_examined_max.is_some() { ExecError::Outgrew } else { error.into() }
     }
 
     fn remember_key(&self, place: usize, key: Key) {

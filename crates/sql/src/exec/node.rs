@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use types::{Datum, Row};
+use types::{Datum, Row, row_memory};
 
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::eval_filter;
+use crate::memory_bound::Held;
 use crate::plan::{Node, NodeId, NodeKind, SelectPlan};
 
 /// Takes a row of a level and says whether more are wanted.
@@ -74,7 +75,8 @@ impl Run<'_, '_> {
                 Ok(Flow::More)
             }
             NodeKind::Derived { first, plan, .. } => {
-                for values in self.derived(node.id, plan, cx, row)?.iter() {
+                let (rows, _held) = self.derived(node.id, plan, cx, row)?;
+                for values in rows.iter() {
                     self.step()?;
                     row[*first..first + values.len()].clone_from_slice(values);
                     if emit(row)? == Flow::Stop {
@@ -141,23 +143,32 @@ impl Run<'_, '_> {
     }
 
     /// The rows of a subquery in FROM; kept for the statement unless they depend on other rows.
-    fn derived(&self, id: NodeId, plan: &SelectPlan, cx: &Cx<'_>, row: &[Datum]) -> Halt<Rc<Vec<Row>>> {
+    fn derived(
+        &self,
+        id: NodeId,
+        plan: &SelectPlan,
+        cx: &Cx<'_>,
+        row: &[Datum],
+    ) -> Halt<(Rc<Vec<Row>>, Held<'_>)> {
+        let mut held = self.memory.hold();
         if !plan.correlated
             && let Some(rows) = self.kept.borrow().get(&id)
         {
-            return Ok(Rc::clone(rows));
+            return Ok((Rc::clone(rows), held));
         }
         let outer = cx.row(row);
         let inner = Cx { stmt: cx.stmt, outer: Some(&outer) };
         let mut rows = Vec::new();
         self.select(plan, &inner, &mut |row| {
+            self.hold(&mut held, row_memory(row))?;
             rows.push(row.to_vec());
             Ok(Flow::More)
         })?;
         let rows = Rc::new(rows);
         if !plan.correlated {
             self.kept.borrow_mut().insert(id, Rc::clone(&rows));
+            std::mem::replace(&mut held, self.memory.hold()).keep();
         }
-        Ok(rows)
+        Ok((rows, held))
     }
 }

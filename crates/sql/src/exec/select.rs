@@ -11,10 +11,11 @@ use types::{Datum, Row, row_memory};
 use super::row_key::{push_key, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, eval};
+use crate::memory_bound::Held;
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
 
 /// Memory of a row that DISTINCT remembers beside its bytes.
-const SEEN_LEN: usize = 32;
+pub(super) const SEEN_LEN: usize = 32;
 
 /// Takes the rows of a finished level.
 pub(super) type Take<'e> = &'e mut dyn FnMut(&[Datum]) -> Halt<Flow>;
@@ -26,12 +27,12 @@ struct Sorted {
 }
 
 /// The end of a level: which projected rows go out.
-struct Tail {
+struct Tail<'m> {
     offset: u64,
     limit: Option<u64>,
     given: u64,
     seen: Option<FxHashSet<Box<[u8]>>>,
-    seen_bytes: usize,
+    held: Held<'m>,
 }
 
 impl Run<'_, '_> {
@@ -43,8 +44,8 @@ impl Run<'_, '_> {
             return Ok(());
         }
         let distinct = !matches!(plan.distinct, DistinctPlan::No);
-        let mut tail =
-            Tail { offset, limit, given: 0, seen: distinct.then(FxHashSet::default), seen_bytes: 0 };
+        let seen = distinct.then(FxHashSet::default);
+        let mut tail = Tail { offset, limit, given: 0, seen, held: self.memory.hold() };
         let mut out = Row::with_capacity(plan.project.len());
         if plan.sort.is_empty() {
             self.source(plan, cx, &mut |row| {
@@ -54,18 +55,15 @@ impl Run<'_, '_> {
                 self.project(&plan.project, cx, row, &mut out)?;
                 self.give(plan, &mut tail, &out, None, take)
             })?;
-            self.memory.give_back(tail.seen_bytes);
             return Ok(());
         }
-        let (mut rows, mut held): (Vec<Sorted>, usize) = Default::default();
+        let (mut rows, mut held): (Vec<Sorted>, _) = (Vec::new(), self.memory.hold());
         self.source(plan, cx, &mut |row| {
             if self.missed.any() {
                 return Ok(Flow::More);
             }
             self.project(&plan.project, cx, row, &mut out)?;
-            let bytes = row_memory(&out);
-            self.memory.take(bytes)?;
-            held += bytes;
+            self.hold(&mut held, row_memory(&out))?;
             let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
             rows.push(Sorted {
                 row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())),
@@ -80,7 +78,6 @@ impl Run<'_, '_> {
                 break;
             }
         }
-        self.memory.give_back(held + tail.seen_bytes);
         Ok(())
     }
 
@@ -111,7 +108,7 @@ impl Run<'_, '_> {
     fn give(
         &self,
         plan: &SelectPlan,
-        tail: &mut Tail,
+        tail: &mut Tail<'_>,
         row: &[Datum],
         keys: Option<&[Key]>,
         take: Take<'_>,
@@ -129,8 +126,7 @@ impl Run<'_, '_> {
             if !seen.insert(key) {
                 return Ok(Flow::More);
             }
-            self.memory.take(bytes)?;
-            tail.seen_bytes += bytes;
+            self.hold(&mut tail.held, bytes)?;
         }
         for (i, lock) in plan.locks.iter().enumerate() {
             let key = keys.map_or_else(|| self.remembered_key(lock.key), |keys| keys[i].clone());

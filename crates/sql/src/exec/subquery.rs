@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use types::{Datum, Row};
+use types::{Datum, Row, row_memory};
 
 use super::{Cx, ExecError, Flow, Run};
 use crate::expr::{EvalCtx, EvalError, EvalResult, SubqueryEval, SubqueryId};
@@ -30,11 +30,12 @@ impl SubqueryEval for Run<'_, '_> {
             }
         }
         let cx = Cx { stmt: outer.stmt, outer: Some(outer) };
-        let mut rows: Vec<Row> = Vec::new();
+        let (mut rows, mut held): (Vec<Row>, _) = (Vec::new(), self.memory.hold());
         let mut broken = false;
         let mut raised: Option<EvalError> = None;
         let result = self.select(plan, &cx, &mut |row| {
             if keep {
+                self.hold(&mut held, row_memory(row))?;
                 rows.push(row.to_vec());
             }
             match sink(row) {
@@ -54,6 +55,7 @@ impl SubqueryEval for Run<'_, '_> {
         }
         result.map_err(|why| self.raise(why))?;
         if keep && !broken {
+            held.keep();
             self.kept.borrow_mut().insert(plan.id, Rc::new(rows));
         }
         Ok(())

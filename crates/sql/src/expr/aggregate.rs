@@ -28,6 +28,13 @@ pub enum AggregateKind {
     VarPop,
 }
 
+impl AggregateKind {
+    /// Whether its state holds all of its arguments.
+    pub fn gathers(self) -> bool {
+        matches!(self, AggregateKind::StringAgg | AggregateKind::ArrayAgg)
+    }
+}
+
 /// One use of an aggregate. DISTINCT, FILTER and ORDER BY are the executor's to honour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateCall {

@@ -10,6 +10,7 @@ use types::{CastContext, Datum, PgType, TypeMod};
 
 use super::eval_context::{EvalCtx, EvalResult};
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryExpr, SubqueryTest};
+use crate::memory_bound::Held;
 
 const NULL: Cow<'static, Datum> = Cow::Owned(Datum::Null);
 
@@ -34,6 +35,7 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
         ExprKind::Call { function, args } => call(*function, args, ctx).map(Cow::Owned),
         ExprKind::Cast { expr: inner, how } => {
             let value = eval(inner, ctx)?;
+            let _held = held_by_cast(&value, expr.ty, ctx)?;
             Ok(Cow::Owned(types::cast(value, inner.ty, expr.ty, expr.typmod, *how, ctx.stmt.format)?))
         }
         ExprKind::Case { whens, otherwise } => {
@@ -77,7 +79,13 @@ pub fn eval_ref<'a>(expr: &'a BoundExpr, ctx: &EvalCtx<'a>) -> EvalResult<Cow<'a
             Ok(best.unwrap_or(NULL))
         }
         ExprKind::Array { element, items } => {
-            let items = items.iter().map(|item| eval(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
+            let mut held = ctx.held();
+            let items = items.iter().map(|item| {
+                let item = eval(item, ctx)?;
+                held.item(&item)?;
+                Ok(item)
+            });
+            let items = items.collect::<EvalResult<Vec<_>>>()?;
             Ok(Cow::Owned(Datum::array(*element, items)))
         }
         ExprKind::Subscript { array, index } => {
@@ -122,14 +130,27 @@ fn slice(
 fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let def = function.0;
     let mut values: SmallVec<[Datum; 3]> = SmallVec::with_capacity(args.len());
+    let mut held = ctx.held();
     for arg in args {
         let value = eval(arg, ctx)?;
         if def.strict && value.is_null() {
             return Ok(Datum::Null);
         }
+        held.argument(&value)?;
         values.push(value);
     }
     (def.eval)(&values, ctx)
+}
+
+/// The memory that a cast of `value` takes while it works: an array has an item for each comma of its text at most.
+fn held_by_cast<'a>(value: &Datum, to: PgType, ctx: &EvalCtx<'a>) -> EvalResult<Held<'a>> {
+    let mut held = ctx.held();
+    held.argument(value)?;
+    if let (Datum::Text(text), PgType::Array(_)) = (value, to) {
+        let items = 1 + text.bytes().filter(|byte| *byte == b',').count();
+        held.take(items * size_of::<Datum>() + text.len())?;
+    }
+    Ok(held)
 }
 
 /// Order of two values that are not NULL.
@@ -304,7 +325,9 @@ fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum
         }
         SubqueryTest::Array { element } => {
             let mut items = Vec::new();
+            let mut held = ctx.held();
             run(&mut |row| {
+                held.item(&row[0])?;
                 items.push(row[0].clone());
                 Ok(ControlFlow::Continue(()))
             })?;

@@ -6,6 +6,7 @@ use base::SqlError;
 use types::{Datum, FormatContext};
 
 use super::tree::SubqueryId;
+use crate::memory_bound::{Held, MemoryBound};
 
 /// Why an expression has no value.
 #[derive(Clone, Debug)]
@@ -125,6 +126,7 @@ pub struct StatementCtx<'a> {
     pub statement_start: i64,
     pub session: &'a dyn SessionContext,
     pub subqueries: &'a dyn SubqueryEval,
+    pub values: &'a MemoryBound,
 }
 
 /// What an expression is evaluated against. Made anew for each row; two pointers and a slice.
@@ -139,6 +141,19 @@ pub struct EvalCtx<'a> {
 impl<'a> EvalCtx<'a> {
     pub fn new(stmt: &'a StatementCtx<'a>, row: &'a [Datum]) -> EvalCtx<'a> {
         EvalCtx { row, outer: None, stmt }
+    }
+
+    /// Looks whether a value of so many bytes may be built.
+    ///
+    /// # Errors
+    /// 53200 if not.
+    pub(super) fn room(&self, bytes: usize) -> EvalResult<()> {
+        Ok(self.stmt.values.room(bytes)?)
+    }
+
+    /// What an evaluation holds, none yet.
+    pub(super) fn held(&self) -> Held<'a> {
+        self.stmt.values.hold()
     }
 
     /// The same with another row.

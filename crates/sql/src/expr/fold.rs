@@ -9,8 +9,12 @@ use super::eval_context::{
     AdvisoryKey, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx,
 };
 use super::tree::{BoundExpr, ExprKind};
+use crate::memory_bound::MemoryBound;
 
-/// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached.
+/// A plan keeps no value that takes more memory than this.
+const FOLDED_BYTES_MAX: usize = 64 << 10;
+
+/// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached. So is one with a large value.
 pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
     let mut constant = !matches!(expr.kind, ExprKind::Const(_));
     expr.for_each_child(&mut |child| constant &= matches!(child.kind, ExprKind::Const(_)));
@@ -32,8 +36,10 @@ pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
         return expr;
     }
     match eval_constant(&expr, ctx) {
-        Ok(value) => BoundExpr { kind: ExprKind::Const(value), ..expr },
-        Err(_) => expr,
+        Ok(value) if value.heap_bytes() <= FOLDED_BYTES_MAX => {
+            BoundExpr { kind: ExprKind::Const(value), ..expr }
+        }
+        _ => expr,
     }
 }
 
@@ -44,6 +50,7 @@ fn eval_constant(expr: &BoundExpr, ctx: &BindContext<'_>) -> EvalResult<types::D
         statement_start: ctx.format.now,
         session: &NoSession,
         subqueries: &NoSubqueries,
+        values: &MemoryBound::of_values(),
     };
     eval(expr, &EvalCtx::new(&stmt, &[]))
 }

@@ -8,7 +8,9 @@ use sqlparser::ast;
 use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType};
 
-use super::{BackendRow, CopyShape, Field, Format, Formats, LedgerRows, LockRow, RowStore, TempSpace};
+use super::{
+    BackendRow, BackendSignals, CopyShape, Field, Format, Formats, LedgerRows, LockRow, RowStore, TempSpace,
+};
 use crate::parse::CopyOptions;
 
 /// Where the rows of a request go.
@@ -76,6 +78,9 @@ pub struct QueryContext {
     /// Name, value, description of every setting.
     pub settings: Vec<(String, String, String)>,
     pub backends: Vec<BackendRow>,
+    /// Whether the session is the administrator's, who may act for every role.
+    pub administrator: bool,
+    pub signals: Arc<dyn BackendSignals>,
     pub ledger: Arc<dyn LedgerRows>,
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,

@@ -13,6 +13,7 @@ use super::analytic::AnalyticState;
 use super::context::{SessionParts, StatementHost, Stopped};
 use super::run::{Asked, pause};
 use super::{Field, Home, Pause, RowStore, Session};
+use crate::MemoryBound;
 use crate::ddl::{Analysis, Names};
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
 
@@ -183,6 +184,7 @@ impl Session {
                 statement_start: self.statement_start,
                 session: &host,
                 subqueries: &NoSubqueries,
+                values: &MemoryBound::of_values(),
             };
             let outcome = act(&view, &statement);
             (outcome, host.stopped())

@@ -12,6 +12,7 @@ use super::SessionStart;
 use super::names::qualified_name;
 use super::privilege::denied;
 use super::setting::{Lasting, SERVER_VERSION, Settings};
+use super::signals::{may_act_for, signal_backend};
 use crate::expr::{AdvisoryKey, EvalError, EvalResult, SessionContext};
 
 /// What `currval` and `lastval` need one of.
@@ -44,6 +45,12 @@ pub(super) struct SessionParts<'a> {
     pub(super) sequences: &'a RefCell<Sequences>,
     /// Where the statement's `pg_sleep` ends, once it has begun.
     pub(super) sleep_until: Option<Nanos>,
+}
+
+impl SessionParts<'_> {
+    fn may_act_for(&self, catalog: &Catalog, user: &str) -> bool {
+        may_act_for(self.start.administrator, self.role, catalog, user)
+    }
 }
 
 /// The session for the length of one statement's turn.
@@ -98,12 +105,12 @@ impl<'a, 'v> StatementHost<'a, 'v> {
     fn is_owner(&self) -> bool {
         let view = self.view.borrow();
         let owner = view.catalog().role(OWNER_ROLE).map(|role| role.name.to_string());
-        owner.is_some_and(|owner| may_act_for(&self.parts, view.catalog(), &owner))
+        owner.is_some_and(|owner| self.parts.may_act_for(view.catalog(), &owner))
     }
 
     /// Whether the role is that one, a member of it, or a superuser; only a superuser is for another superuser.
     fn acts_for(&self, user: &str) -> bool {
-        may_act_for(&self.parts, self.view.borrow().catalog(), user)
+        self.parts.may_act_for(self.view.borrow().catalog(), user)
     }
 
     fn search_path(&self) -> Vec<String> {
@@ -127,17 +134,6 @@ impl<'a, 'v> StatementHost<'a, 'v> {
         }
         Err(denied("sequence", &found.name).into())
     }
-}
-
-fn may_act_for(parts: &SessionParts<'_>, catalog: &Catalog, user: &str) -> bool {
-    if parts.start.administrator {
-        return true;
-    }
-    let Some(own) = catalog.role_named(parts.role) else { return false };
-    let Some(other) = catalog.role_named(user) else { return own.attributes.superuser };
-    own.attributes.superuser
-        || (!other.attributes.superuser && catalog.roles_of(own.oid, false).contains(&other.oid))
-        || own.oid == other.oid
 }
 
 fn lock_key(key: AdvisoryKey) -> LockKey {
@@ -277,18 +273,8 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
-        let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(false) };
-        let host = &self.parts.start.host;
-        let Some(user) = host.backend_user(pid) else { return Ok(false) };
-        if !self.acts_for(&user) {
-            let what = if terminate { "terminated" } else { "canceled" };
-            let message = format!(
-                "must be a member of the role whose {} is being {what}",
-                if terminate { "process" } else { "query" }
-            );
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
-        }
-        Ok(if terminate { host.terminate_backend(pid) } else { host.cancel_backend(pid) })
+        let signals = self.parts.start.host.signals();
+        Ok(signal_backend(&*signals, pid, terminate, |user| self.acts_for(user))?)
     }
 
     fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SessionId, SqlResult};
 
-use super::{Field, HostStatement, StatementCounts, StatementFigures, Taken, Underway};
+use super::{BackendSignals, Field, HostStatement, StatementCounts, StatementFigures, Taken, Underway};
 
 /// How a connection is encrypted, for `pg_stat_ssl`.
 #[derive(Clone, Debug)]
@@ -277,15 +277,10 @@ pub trait SessionHost: Send + Sync {
     /// Tells what this session does since `since`, for `pg_stat_activity`: a statement's text when it begins, `None` when it
     /// has ended.
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);
-    /// The role that a session of the same tenant logged in as; `None` when there is none.
-    fn backend_user(&self, pid: SessionId) -> Option<String> {
-        let backends = self.backends();
-        backends.into_iter().find(|row| row.pid == pid).map(|row| row.user)
+    /// The sessions that this one may act upon.
+    fn signals(&self) -> Arc<dyn BackendSignals> {
+        Arc::new(())
     }
-    /// Cancels the statement of another session of the same tenant; false when there is none.
-    fn cancel_backend(&self, pid: SessionId) -> bool;
-    /// Ends another session of the same tenant; false when there is none.
-    fn terminate_backend(&self, pid: SessionId) -> bool;
     /// Whether the statement is to end, since its time is up, it took too much, or somebody asked for its or the session's end: why is
     /// to be looked at at [`super::Pause::Yield`]. Asked every few hundred rows.
     fn is_to_end(&self, statement: &Underway) -> bool {

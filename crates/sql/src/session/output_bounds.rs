@@ -2,7 +2,8 @@
 
 use base::{ByteCount, SqlResult};
 
-use crate::exec::{ExecLimits, Flow, RowMemory};
+use crate::exec::{ExecLimits, Flow};
+use crate::memory_bound::MemoryBound;
 
 /// Bytes of an answer to the client from which a query that may leave the point path does so: analytical threads send as they go. To encode so much
 /// takes as long as a query of the point path may, some 5 ms.
@@ -45,7 +46,7 @@ impl OutputBounds {
             self.outgrown = true;
             return Ok(Flow::Stop);
         }
-        RowMemory::new(self.max).take(written)?;
+        MemoryBound::of_rows(self.max).room(written)?;
         Ok(Flow::More)
     }
 

@@ -290,6 +290,8 @@ impl Session {
             format: Arc::clone(&self.format),
             settings: settings.all(self.start.host.statement_time_max()),
             backends: self.start.host.backends(),
+            administrator: self.start.administrator,
+            signals: self.start.host.signals(),
             ledger: self.start.host.ledger(),
             locks: super::utility::lock_rows(home.tenant),
             databases: self.start.host.databases(),

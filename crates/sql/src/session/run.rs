@@ -20,9 +20,8 @@ use super::transaction::{Transaction, failed_block};
 use super::underway::Progress;
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
-use crate::exec::{
-    self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowMemory, RowSink, Slice,
-};
+use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink, Slice};
+use crate::memory_bound::MemoryBound;
 use crate::parse::{ParsedStatement, TransactionStatement, Utility};
 use crate::plan::{Command, PlanKind, RelationAccess};
 
@@ -481,7 +480,7 @@ impl Session {
         match limits.slice {
             Some(slice) => rows.rows_from(slice.first_row()).map(drop),
             None => {
-                RowMemory::new(home.tenant.changes_max()).take(rows.bytes().0 as usize)?;
+                MemoryBound::of_rows(home.tenant.changes_max()).room(rows.bytes().0 as usize)?;
                 rows.bring_all_in()
             }
         }

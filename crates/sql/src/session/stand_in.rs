@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{Nanos, SessionId, SqlError};
+use base::{Nanos, SqlError};
 use env::{Env, Ticks};
 
 use super::{BackendRow, CopyShape, Field, Formats, Reply, SessionHost, StatementCounts, Taken};
@@ -57,12 +57,6 @@ impl SessionHost for CountingHost {
         Taken { cpu: clock.ticks_between(Ticks(0), clock.ticks()), ios: 0 }
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn cancel_backend(&self, pid: SessionId) -> bool {
-        self.lone.cancel_backend(pid)
-    }
-    fn terminate_backend(&self, pid: SessionId) -> bool {
-        self.lone.terminate_backend(pid)
-    }
     fn password_verifier(&self, password: &str) -> String {
         self.lone.password_verifier(password)
     }
@@ -85,12 +79,6 @@ impl SessionHost for LoneHost {
         Vec::new()
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn cancel_backend(&self, _: SessionId) -> bool {
-        false
-    }
-    fn terminate_backend(&self, _: SessionId) -> bool {
-        false
-    }
     fn password_verifier(&self, password: &str) -> String {
         format!("SCRAM-SHA-256${password}")
     }

@@ -4,7 +4,6 @@ use types::{Array, Datum, PgType};
 
 use super::operators::{append, prepend};
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 const ARRAY: ArgType = ArgType::AnyArray;
 const ELEMENT: ArgType = ArgType::AnyElement;
@@ -93,12 +92,12 @@ fn positions(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::array(types::ElementType::Int4, items.map(|(i, _)| Datum::Int4(i as i32 + 1)).collect()))
 }
 
-fn cat(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn cat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     match (&args[0], &args[1]) {
         (Datum::Null, other) | (other, Datum::Null) => Ok(other.clone()),
         (a, b) => {
             let (a, b) = (array(a)?, array(b)?);
-            Ok(Datum::array(a.element, a.items.iter().chain(&b.items).cloned().collect()))
+            Ok(Datum::array(a.element, items_of(a.items.iter().chain(&b.items).cloned(), ctx)?))
         }
     }
 }
@@ -114,13 +113,13 @@ fn remove(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     ))
 }
 
-fn replace(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn replace(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
     let array = array(&args[0])?;
     let items = array.items.iter().map(|item| if same(item, &args[1]) { &args[2] } else { item });
-    Ok(Datum::array(array.element, items.cloned().collect()))
+    Ok(Datum::array(array.element, items_of(items.cloned(), ctx)?))
 }
 
 fn to_string(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
@@ -129,13 +128,9 @@ fn to_string(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     }
     let array = array(&args[0])?;
     let null = args.get(2).filter(|d| !d.is_null()).map(text).transpose()?;
-    let parts: Vec<String> = array
-        .items
-        .iter()
-        .filter_map(|item| match item {
-            Datum::Null => null.map(str::to_owned),
-            item => Some(types::to_text(item, array.element.into(), ctx.stmt.format)),
-        })
-        .collect();
-    Ok(Datum::text(parts.join(text(&args[1])?)))
+    let parts = array.items.iter().filter_map(|item| match item {
+        Datum::Null => null.map(Cow::Borrowed),
+        item => Some(Cow::Owned(types::to_text(item, array.element.into(), ctx.stmt.format))),
+    });
+    joined(parts, text(&args[1])?, ctx)
 }

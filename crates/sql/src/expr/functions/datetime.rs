@@ -5,7 +5,6 @@ use types::datetime::{self, DAY_MICROS, arith, fields, interval, zone};
 use types::{Datum, Interval, Numeric};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("+", &[DATE, INT4], DATE, |a, _| date_add(&a[0], int(&a[1])?)),

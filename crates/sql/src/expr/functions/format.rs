@@ -5,7 +5,6 @@ use types::datetime::{self, Civil, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECON
 use types::{Datum, Numeric};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("to_char", &[TIMESTAMP, TEXT], TEXT, time_to_char).stable(),

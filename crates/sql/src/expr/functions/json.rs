@@ -6,7 +6,6 @@ use types::{Datum, json};
 
 use super::operators::shown;
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("->", &[JSONB, TEXT], JSONB, |a, _| Ok(as_jsonb(field(&parse(&a[0])?, text(&a[1])?)))),
@@ -94,9 +93,9 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     })
     .variadic(),
     FunctionDef::new("jsonb_strip_nulls", &[JSONB], JSONB, |a, _| Ok(jsonb(&strip_nulls(parse(&a[0])?)))),
-    FunctionDef::new("jsonb_pretty", &[JSONB], TEXT, |a, _| {
+    FunctionDef::new("jsonb_pretty", &[JSONB], TEXT, |a, ctx| {
         let mut out = String::new();
-        pretty(&parse(&a[0])?, 0, &mut out);
+        pretty(&parse(&a[0])?, 0, &mut out, ctx)?;
         Ok(Datum::text(out))
     }),
 ];
@@ -402,7 +401,8 @@ fn json_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Json(format!("[{}]", parts.join(", ")).into()))
 }
 
-fn pretty(value: &Value, depth: usize, out: &mut String) {
+fn pretty(value: &Value, depth: usize, out: &mut String, ctx: &EvalCtx<'_>) -> EvalResult<()> {
+    ctx.room(out.len() + 4 * depth)?;
     let indent = |depth: usize, out: &mut String| {
         out.push('\n');
         out.extend(std::iter::repeat_n(' ', 4 * depth));
@@ -415,7 +415,7 @@ fn pretty(value: &Value, depth: usize, out: &mut String) {
                     out.push(',');
                 }
                 indent(depth + 1, out);
-                pretty(item, depth + 1, out);
+                pretty(item, depth + 1, out, ctx)?;
             }
             indent(depth, out);
             out.push(']');
@@ -429,11 +429,12 @@ fn pretty(value: &Value, depth: usize, out: &mut String) {
                 indent(depth + 1, out);
                 json::write_string(key, out);
                 out.push_str(": ");
-                pretty(item, depth + 1, out);
+                pretty(item, depth + 1, out, ctx)?;
             }
             indent(depth, out);
             out.push('}');
         }
         scalar => json::write_canonical(scalar, out),
     }
+    Ok(())
 }

@@ -4,7 +4,6 @@ use base::{SqlError, SqlState};
 use types::{Datum, Numeric, arith};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 macro_rules! arithmetic {
     ($symbol:literal, $f:ident) => {

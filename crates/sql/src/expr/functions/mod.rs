@@ -12,14 +12,16 @@ mod session;
 mod size;
 mod string;
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use base::SqlError;
 use rustc_hash::FxHashMap;
 use types::{Datum, Numeric, PgType};
 
-use super::eval_context::{EvalError, EvalResult};
+use super::eval_context::{EvalCtx, EvalError, EvalResult};
 use super::function::{ArgType, FunctionDef};
+use crate::memory_bound::Held;
 
 pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, identity_value};
 
@@ -128,6 +130,60 @@ fn bytes(d: &Datum) -> EvalResult<&[u8]> {
         Datum::Bytea(b) => Ok(b),
         _ => Err(wrong("bytea", d)),
     }
+}
+
+/// The items of an array that a function builds.
+///
+/// # Errors
+/// 53200 where they take too much memory.
+fn items_of(values: impl Iterator<Item = Datum>, ctx: &EvalCtx<'_>) -> EvalResult<Vec<Datum>> {
+    let mut held = ctx.held();
+    let mut items = Vec::new();
+    for value in values {
+        held.item(&value)?;
+        items.push(value);
+    }
+    Ok(items)
+}
+
+/// Parts of a text that a function builds, one behind the other.
+struct Text<'a> {
+    text: String,
+    held: Held<'a>,
+}
+
+impl<'a> Text<'a> {
+    fn new(ctx: &EvalCtx<'a>) -> Text<'a> {
+        Text { text: String::new(), held: ctx.held() }
+    }
+
+    /// # Errors
+    /// 53200 where the text takes too much memory.
+    fn push(&mut self, part: &str) -> EvalResult<()> {
+        self.held.take(part.len())?;
+        self.text.push_str(part);
+        Ok(())
+    }
+
+    fn finish(self) -> Datum {
+        Datum::text(self.text)
+    }
+}
+
+/// `parts` with `separator` between them.
+fn joined<'p>(
+    parts: impl Iterator<Item = Cow<'p, str>>,
+    separator: &str,
+    ctx: &EvalCtx<'_>,
+) -> EvalResult<Datum> {
+    let mut out = Text::new(ctx);
+    for (at, part) in parts.enumerate() {
+        if at > 0 {
+            out.push(separator)?;
+        }
+        out.push(&part)?;
+    }
+    Ok(out.finish())
 }
 
 fn boolean(d: &Datum) -> EvalResult<bool> {

@@ -3,7 +3,6 @@
 use types::{Array, Datum};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("&", &[INT2, INT2], INT2, bit_and),
@@ -106,10 +105,10 @@ fn concat_bytes(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::Bytea([bytes(&args[0])?, bytes(&args[1])?].concat().into()))
 }
 
-fn concat_arrays(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn concat_arrays(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     match (&args[0], &args[1]) {
         (Datum::Array(a), Datum::Array(b)) => {
-            let items = a.items.iter().chain(&b.items).cloned().collect();
+            let items = items_of(a.items.iter().chain(&b.items).cloned(), ctx)?;
             Ok(Datum::Array(Box::new(Array { element: a.element, items })))
         }
         (Datum::Null, other) | (other, _) => Ok(other.clone()),

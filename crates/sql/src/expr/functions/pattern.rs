@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use types::{Datum, ElementType};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("~~", &[TEXT, TEXT], BOOL, |a, _| like(a, false, false)),
@@ -248,43 +247,50 @@ fn flags(args: &[Datum], at: usize) -> EvalResult<&str> {
 }
 
 /// Expands `\1` and `\&` of a replacement.
-fn expand(replacement: &str, captures: &regex::Captures<'_>, out: &mut String) {
-    let mut chars = replacement.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
+fn expand(replacement: &str, captures: &regex::Captures<'_>, out: &mut Text<'_>) -> EvalResult<()> {
+    let mut rest = replacement;
+    while let Some(at) = rest.find('\\') {
+        out.push(&rest[..at])?;
+        let mut chars = rest[at + 1..].chars();
         match chars.next() {
-            Some('&') => out.push_str(&captures[0]),
+            Some('&') => out.push(&captures[0])?,
             Some(d) if d.is_ascii_digit() && d != '0' => {
                 let group = d as usize - '0' as usize;
-                out.push_str(captures.get(group).map_or("", |m| m.as_str()));
+                out.push(captures.get(group).map_or("", |m| m.as_str()))?;
             }
-            Some('\\') => out.push('\\'),
-            Some(other) => out.extend(['\\', other]),
-            None => out.push('\\'),
+            Some('\\') | None => out.push("\\")?,
+            Some(_) => {
+                out.push("\\")?;
+                rest = &rest[at + 1..];
+                continue;
+            }
         }
+        rest = chars.as_str();
     }
+    out.push(rest)
 }
 
-fn regexp_replace(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_replace(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, replacement, flags) = (text(&args[0])?, text(&args[2])?, flags(args, 3)?);
     let regex = compile(text(&args[1])?, flags)?;
-    let most = if flags.contains('g') { 0 } else { 1 };
-    let replaced = regex.replacen(value, most, |captures: &regex::Captures<'_>| {
-        let mut out = String::new();
-        expand(replacement, captures, &mut out);
-        out
-    });
-    Ok(Datum::text(replaced))
+    let most = if flags.contains('g') { usize::MAX } else { 1 };
+    let (mut out, mut end) = (Text::new(ctx), 0);
+    for captures in regex.captures_iter(value).take(most) {
+        let matched = captures.get(0).expect("group 0 is the match");
+        out.push(&value[end..matched.start()])?;
+        expand(replacement, &captures, &mut out)?;
+        end = matched.end();
+    }
+    out.push(&value[end..])?;
+    Ok(out.finish())
 }
 
-fn regexp_match(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_match(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let regex = compile(text(&args[1])?, flags(args, 2)?)?;
     let Some(captures) = regex.captures(text(&args[0])?) else { return Ok(Datum::Null) };
     let group = |i: usize| captures.get(i).map_or(Datum::Null, |m| Datum::text(m.as_str()));
-    let items = if captures.len() == 1 { vec![group(0)] } else { (1..captures.len()).map(group).collect() };
+    let groups = if captures.len() == 1 { 0..1 } else { 1..captures.len() };
+    let items = items_of(groups.map(group), ctx)?;
     Ok(Datum::array(ElementType::Text, items))
 }
 
@@ -309,10 +315,10 @@ fn regexp_substring(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(captures.get(group).map_or(Datum::Null, |m| Datum::text(m.as_str())))
 }
 
-fn regexp_split(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn regexp_split(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let regex = compile(text(&args[1])?, "")?;
     let value = text(&args[0])?;
-    Ok(Datum::array(ElementType::Text, regex.split(value).map(Datum::text).collect()))
+    Ok(Datum::array(ElementType::Text, items_of(regex.split(value).map(Datum::text), ctx)?))
 }
 
 #[cfg(test)]

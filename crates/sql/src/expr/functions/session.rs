@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use types::{Datum, ElementType, TypeMod};
 
 use super::*;
-use crate::expr::eval_context::{AdvisoryKey, EvalCtx};
+use crate::expr::eval_context::AdvisoryKey;
 use crate::expr::tree::{BoundExpr, ExprKind, FunctionRef};
 
 macro_rules! advisory {

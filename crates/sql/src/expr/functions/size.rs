@@ -3,7 +3,6 @@
 use types::{Datum, Numeric};
 
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("pg_size_pretty", &[INT8], TEXT, pretty_whole),

@@ -5,7 +5,6 @@ use types::{Datum, ElementType, quote_ident};
 
 use super::operators::shown;
 use super::*;
-use crate::expr::eval_context::EvalCtx;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.to_lowercase()))),
@@ -40,10 +39,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("ltrim", &[TEXT, TEXT], TEXT, |a, _| trim(a, true, false)),
     FunctionDef::new("rtrim", &[TEXT], TEXT, |a, _| trim(a, false, true)),
     FunctionDef::new("rtrim", &[TEXT, TEXT], TEXT, |a, _| trim(a, false, true)),
-    FunctionDef::new("lpad", &[TEXT, INT4], TEXT, |a, _| pad(a, true)),
-    FunctionDef::new("lpad", &[TEXT, INT4, TEXT], TEXT, |a, _| pad(a, true)),
-    FunctionDef::new("rpad", &[TEXT, INT4], TEXT, |a, _| pad(a, false)),
-    FunctionDef::new("rpad", &[TEXT, INT4, TEXT], TEXT, |a, _| pad(a, false)),
+    FunctionDef::new("lpad", &[TEXT, INT4], TEXT, |a, ctx| pad(a, true, ctx)),
+    FunctionDef::new("lpad", &[TEXT, INT4, TEXT], TEXT, |a, ctx| pad(a, true, ctx)),
+    FunctionDef::new("rpad", &[TEXT, INT4], TEXT, |a, ctx| pad(a, false, ctx)),
+    FunctionDef::new("rpad", &[TEXT, INT4, TEXT], TEXT, |a, ctx| pad(a, false, ctx)),
     FunctionDef::new("left", &[TEXT, INT4], TEXT, left),
     FunctionDef::new("right", &[TEXT, INT4], TEXT, right),
     FunctionDef::new("repeat", &[TEXT, INT4], TEXT, repeat),
@@ -203,14 +202,14 @@ fn trim(args: &[Datum], start: bool, end: bool) -> EvalResult<Datum> {
     Ok(Datum::text(value))
 }
 
-/// Longest string a function may build, as PostgreSQL's `MaxAllocSize`.
+/// Longest string that PostgreSQL lets a function build, its `MaxAllocSize`.
 const BUILT_BYTES_MAX: usize = (1 << 30) - 1;
 
 fn too_large() -> EvalError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large").into()
 }
 
-fn pad(args: &[Datum], at_start: bool) -> EvalResult<Datum> {
+fn pad(args: &[Datum], at_start: bool, ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, length) = (text(&args[0])?, int(&args[1])?.max(0) as usize);
     let fill = args.get(2).map_or(Ok(" "), text)?;
     if length > BUILT_BYTES_MAX / 4 {
@@ -220,7 +219,9 @@ fn pad(args: &[Datum], at_start: bool) -> EvalResult<Datum> {
     if own >= length {
         return Ok(Datum::text(value.chars().take(length).collect::<String>()));
     }
-    let padding: String = fill.chars().cycle().take(if fill.is_empty() { 0 } else { length - own }).collect();
+    let missing = if fill.is_empty() { 0 } else { length - own };
+    ctx.room(value.len() + missing * fill.chars().map(char::len_utf8).max().unwrap_or(0))?;
+    let padding: String = fill.chars().cycle().take(missing).collect();
     Ok(Datum::text(if at_start { padding + value } else { value.to_owned() + &padding }))
 }
 
@@ -236,17 +237,23 @@ fn right(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::text(value.chars().skip(skip as usize).collect::<String>()))
 }
 
-fn repeat(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn repeat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, n) = (text(&args[0])?, int(&args[1])?.max(0) as usize);
     match value.len().checked_mul(n) {
-        Some(bytes) if bytes <= BUILT_BYTES_MAX => Ok(Datum::text(value.repeat(n))),
+        Some(bytes) if bytes <= BUILT_BYTES_MAX => {
+            ctx.room(bytes)?;
+            Ok(Datum::text(value.repeat(n)))
+        }
         _ => Err(too_large()),
     }
 }
 
-fn replace(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let (value, from) = (text(&args[0])?, text(&args[1])?);
-    Ok(Datum::text(if from.is_empty() { value.to_owned() } else { value.replace(from, text(&args[2])?) }))
+fn replace(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (value, from, to) = (text(&args[0])?, text(&args[1])?, text(&args[2])?);
+    if from.is_empty() {
+        return Ok(args[0].clone());
+    }
+    joined(value.split(from).map(Cow::Borrowed), to, ctx)
 }
 
 fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
@@ -271,7 +278,7 @@ fn split_part(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::text(usize::try_from(index).ok().and_then(|i| parts.get(i)).copied().unwrap_or("")))
 }
 
-fn string_to_array(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn string_to_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
@@ -281,26 +288,26 @@ fn string_to_array(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let items = if value.is_empty() {
         Vec::new()
     } else if args[1].is_null() {
-        value.chars().map(|c| item(c.encode_utf8(&mut [0; 4]))).collect()
+        items_of(value.chars().map(|c| item(c.encode_utf8(&mut [0; 4]))), ctx)?
     } else {
         match text(&args[1])? {
             "" => vec![item(value)],
-            delimiter => value.split(delimiter).map(item).collect(),
+            delimiter => items_of(value.split(delimiter).map(item), ctx)?,
         }
     };
     Ok(Datum::array(ElementType::Text, items))
 }
 
 fn concat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    Ok(Datum::text(args.iter().filter(|d| !d.is_null()).map(|d| shown(d, ctx)).collect::<String>()))
+    joined(args.iter().filter(|d| !d.is_null()).map(|d| Cow::Owned(shown(d, ctx))), "", ctx)
 }
 
 fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
-    let parts: Vec<String> = args[1..].iter().filter(|d| !d.is_null()).map(|d| shown(d, ctx)).collect();
-    Ok(Datum::text(parts.join(text(&args[0])?)))
+    let parts = args[1..].iter().filter(|d| !d.is_null()).map(|d| Cow::Owned(shown(d, ctx)));
+    joined(parts, text(&args[0])?, ctx)
 }
 
 /// An identifier, quoted where SQL needs it.
@@ -315,17 +322,17 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     }
     let bad =
         |message: String| -> EvalError { SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into() };
-    let mut out = String::new();
+    let mut out = Text::new(ctx);
     let mut chars = text(&args[0])?.chars().peekable();
     let mut next = 1;
     while let Some(c) = chars.next() {
         if c != '%' {
-            out.push(c);
+            out.push(c.encode_utf8(&mut [0; 4]))?;
             continue;
         }
         if chars.peek() == Some(&'%') {
             chars.next();
-            out.push('%');
+            out.push("%")?;
             continue;
         }
         let mut number = String::new();
@@ -381,10 +388,13 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         };
         let width: usize = number.parse().unwrap_or(0).min(BUILT_BYTES_MAX / 4);
         let missing = width.saturating_sub(piece.chars().count());
+        ctx.room(missing)?;
         let blanks = " ".repeat(missing);
-        out.push_str(&if left_align { piece + &blanks } else { blanks + &piece });
+        let (first, second) = if left_align { (piece, blanks) } else { (blanks, piece) };
+        out.push(&first)?;
+        out.push(&second)?;
     }
-    Ok(Datum::text(out))
+    Ok(out.finish())
 }
 
 fn chr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

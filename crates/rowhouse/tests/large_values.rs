@@ -1,0 +1,114 @@
+//! Expressions that ask for far more memory than they were given, and queries whose functions make every row long: refused, and nobody else notices.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Server, run, state, text};
+use tokio_postgres::error::SqlState;
+
+/// What the process may take at most: some values of an expression at their limit of 256 MiB, and what the rest needs.
+const PROCESS_MAX: u64 = 1 << 30;
+
+/// Each asks for 1 GB at least, most for far more.
+const BOMBS: [&str; 19] = [
+    "SELECT length(repeat('x', 1000000000))",
+    "SELECT length(lpad('x', 268000000, 'é'))",
+    "SELECT length(replace(repeat('a', 1000000), 'a', repeat('b', 1000)))",
+    "SELECT cardinality(string_to_array(repeat(',', 100000000), ','))",
+    "SELECT cardinality(string_to_array(repeat('x', 100000000), NULL))",
+    "SELECT cardinality(regexp_split_to_array(repeat(',', 50000000), ','))",
+    "SELECT length(regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000), 'g'))",
+    "SELECT length(regexp_replace(repeat('a', 1000000), '(a+)', repeat('\\1', 1000)))",
+    "SELECT cardinality(regexp_match(repeat('a', 100000000), '((((((((((a+))))))))))'))",
+    "SELECT length(format(repeat('%1$s', 1000), repeat('x', 1000000)))",
+    "SELECT length(format('%200000000s%200000000s', 'a', 'b'))",
+    "SELECT length(concat_ws(repeat('x', 100000000), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))",
+    "SELECT length(array_to_string(string_to_array(repeat(',', 1000000), ','), repeat('x', 1000)))",
+    "SELECT cardinality(array_replace(string_to_array(repeat(',', 1000000), ','), '', repeat('x', 1000)))",
+    "SELECT cardinality(ARRAY[repeat('x', 100000000), repeat('y', 100000000), repeat('z', 100000000)])",
+    "SELECT cardinality(ARRAY(SELECT repeat('x', 1000000) || g FROM generate_series(1, 1000) g))",
+    "SELECT cardinality(('{' || repeat('1,', 50000000) || '1}')::int[])",
+    // Each call's own argument is small; those around it hold theirs.
+    "SELECT length(repeat('a', 90000000) || length(repeat('b', 90000000) || length(repeat('c', 90000000))))",
+    "SELECT length(concat(repeat('a', 100000000), repeat('b', 100000000), repeat('c', 100000000)))",
+];
+
+/// The most memory that the process has had.
+fn peak(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") << 10
+}
+
+#[test]
+fn what_an_expression_asks_for_is_refused_before_it_takes_all_memory() {
+    let mut server = Server::start_with(&["--memory", "64MiB", "--work-memory", "64MiB", "--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let client = server.owner("acme").await;
+        for bomb in BOMBS {
+            let refused = client.simple_query(bomb).await;
+            assert_eq!(state(refused), SqlState::OUT_OF_MEMORY, "{bomb}");
+            // A statement's plan keeps nothing of it either, and as an analytical query's it is refused too.
+            assert_eq!(state(client.query(bomb, &[]).await), SqlState::OUT_OF_MEMORY, "{bomb}");
+            let analytic =
+                format!("SELECT count(*) FROM ({bomb} AS n) a, generate_series(1, 30000) WHERE n > 0");
+            assert_eq!(state(client.simple_query(&analytic).await), SqlState::OUT_OF_MEMORY, "{analytic}");
+        }
+        assert!(peak(&server) < PROCESS_MAX, "{} bytes", peak(&server));
+
+        // What is large and fits is answered.
+        assert_eq!(text(&client, "SELECT length(repeat('x', 100000000))").await, "100000000");
+        let sum = "SELECT sum(length(repeat('x', 10000000) || g)) FROM generate_series(1, 9) g";
+        assert_eq!(text(&client, sum).await, "90000009");
+        let replaced =
+            r"SELECT regexp_replace('abcab', 'a(b)', '[\1\&\\\q]', 'g'), format('%5s|%-4s|%%', 'a', 'b')";
+        let row = client.query_one(replaced, &[]).await.expect("short ones");
+        assert_eq!((row.get(0), row.get(1)), (r"[bab\\q]c[bab\\q]", "    a|b   |%"));
+    });
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn rows_that_functions_make_long_are_gone_through_a_few_at_a_time() {
+    let mut server = Server::start_with(&["--memory", "64MiB", "--work-memory", "64MiB", "--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let (client, other) = (server.owner("acme").await, server.owner("acme").await);
+        other
+            .batch_execute("CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)")
+            .await
+            .expect("a table");
+        // 3 GB, of which a batch of 8,192 rows would have all.
+        let long = "SELECT sum(length(s)) FROM (SELECT repeat('x', 100000) || g AS s FROM generate_series(1, 30000) g) q \
+                    WHERE s LIKE 'x%'";
+        let asked = async {
+            let mut rounds = 0;
+            loop {
+                other.batch_execute("UPDATE t SET n = n + 0").await.expect("others go on");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                rounds += 1;
+                if rounds > 20 {
+                    break;
+                }
+            }
+        };
+        let (sum, ()) = tokio::join!(text(&client, long), asked);
+        assert_eq!(sum, "3000138894");
+        // A row of which a few take more than there is.
+        let wide = "SELECT count(*) FROM (SELECT repeat('x', 10000000) || g AS s FROM generate_series(1, 30000) g) q \
+                    WHERE s LIKE 'x%'";
+        assert_eq!(state(client.simple_query(wide).await), SqlState::OUT_OF_MEMORY);
+        // What aggregates gather on the point path and elsewhere.
+        for gathers in [
+            "SELECT length(string_agg(repeat('x', 100000) || random(), '')) FROM generate_series(1, 20000)",
+            "SELECT cardinality(array_agg(repeat('x', 100000) || g)) FROM generate_series(1, 20000) g",
+            "SELECT count(*) FROM (SELECT repeat('x', 100000) || random() FROM generate_series(1, 20000) GROUP BY 1) q",
+        ] {
+            assert_eq!(state(client.simple_query(gathers).await), SqlState::OUT_OF_MEMORY, "{gathers}");
+        }
+        assert!(peak(&server) < PROCESS_MAX, "{} bytes", peak(&server));
+    });
+    assert!(server.terminate().success());
+}

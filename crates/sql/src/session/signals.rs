@@ -1,0 +1,59 @@
+//! Signals to other sessions: `pg_cancel_backend` and `pg_terminate_backend`, at home and on analytical threads alike.
+
+use base::{SessionId, SqlError, SqlResult, SqlState};
+use tenant::catalog::Catalog;
+
+/// The sessions that one may act upon: those of its tenant, for the administrator all.
+pub trait BackendSignals: Send + Sync {
+    /// The role that a session logged in as; `None` when there is none.
+    fn user(&self, pid: SessionId) -> Option<String>;
+    /// Cancels the statement of a session; false when there is none.
+    fn cancel(&self, pid: SessionId) -> bool;
+    /// Ends a session; false when there is none.
+    fn terminate(&self, pid: SessionId) -> bool;
+}
+
+/// Of a session that is alone.
+impl BackendSignals for () {
+    fn user(&self, _: SessionId) -> Option<String> {
+        None
+    }
+    fn cancel(&self, _: SessionId) -> bool {
+        false
+    }
+    fn terminate(&self, _: SessionId) -> bool {
+        false
+    }
+}
+
+/// Cancels the statement of a session, or ends it if `terminate`. False when there is none. `acts_for` says whether who asks may act for a role.
+///
+/// # Errors
+/// 42501 where it may not act for the one that the session logged in as.
+pub fn signal_backend(
+    signals: &dyn BackendSignals,
+    pid: i32,
+    terminate: bool,
+    acts_for: impl FnOnce(&str) -> bool,
+) -> SqlResult<bool> {
+    let Ok(pid) = u32::try_from(pid).map(SessionId) else { return Ok(false) };
+    let Some(user) = signals.user(pid) else { return Ok(false) };
+    if !acts_for(&user) {
+        let (whose, what) = if terminate { ("process", "terminated") } else { ("query", "canceled") };
+        let message = format!("must be a member of the role whose {whose} is being {what}");
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    Ok(if terminate { signals.terminate(pid) } else { signals.cancel(pid) })
+}
+
+/// Whether `role` may act for `user`, one that somebody logged in as.
+pub fn may_act_for(administrator: bool, role: &str, catalog: &Catalog, user: &str) -> bool {
+    if administrator {
+        return true;
+    }
+    let Some(own) = catalog.role_named(role) else { return false };
+    let Some(other) = catalog.role_named(user) else { return own.attributes.superuser };
+    own.attributes.superuser
+        || (!other.attributes.superuser && catalog.roles_of(own.oid, false).contains(&other.oid))
+        || own.oid == other.oid
+}
