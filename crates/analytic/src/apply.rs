@@ -20,6 +20,7 @@ use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Extension, LogicalPlan, ScalarFunctionArgs, ScalarUDFImpl, Signature,
@@ -294,8 +295,8 @@ impl ApplyRows {
         self.schema().fields().last().expect("the answer's column").data_type().clone()
     }
 
-    /// The subplan's rows for the cells' present values.
-    async fn run(&self, context: &Arc<TaskContext>) -> Result<RecordBatch> {
+    /// The subplan's rows for the cells' present values, which `memory` holds.
+    async fn run(&self, context: &Arc<TaskContext>, memory: &MemoryReservation) -> Result<RecordBatch> {
         self.shared.check_cancelled().map_err(external)?;
         let plan = reset_plan_states(Arc::clone(&self.subplan))?;
         let mut stream = plan.execute(0, Arc::clone(context))?;
@@ -306,11 +307,14 @@ impl ApplyRows {
         };
         let mut batches = Vec::new();
         let mut rows = 0;
+        let parts = memory.new_empty();
         while rows < enough {
             let Some(batch) = stream.try_next().await? else { break };
             rows += batch.num_rows();
+            parts.try_grow(batch.get_array_memory_size())?;
             batches.push(batch);
         }
+        memory.try_grow(parts.size())?;
         Ok(concat_batches(&plan.schema(), &batches)?)
     }
 
@@ -349,6 +353,7 @@ impl ApplyRows {
         context: &Arc<TaskContext>,
     ) -> Result<RecordBatch> {
         let rows = batch.num_rows();
+        let built = memo.memory.new_empty();
         let columns = self
             .exprs
             .iter()
@@ -365,14 +370,18 @@ impl ApplyRows {
                 key.push(ScalarValue::try_from_array(column, i)?);
             }
             key.extend(outer.iter().cloned());
-            let result = match memo.get(&key) {
+            let result = match memo.rows.get(&key) {
                 Some(known) => known.clone(),
                 None => {
                     for (cell, value) in self.cells.iter().zip(&key) {
                         cell.set(value.clone());
                     }
-                    let result = self.run(context).await?;
-                    memo.insert(key, result.clone());
+                    if memo.memory.size() > MEMO_BYTES_MAX {
+                        memo.rows.clear();
+                        memo.memory.free();
+                    }
+                    let result = self.run(context, &memo.memory).await?;
+                    memo.rows.insert(key, result.clone());
                     result
                 }
             };
@@ -381,6 +390,7 @@ impl ApplyRows {
                     let here = result.num_rows();
                     from.extend(std::iter::repeat_n(i as u32, here));
                     if here > 0 {
+                        built.try_grow(result.get_array_memory_size())?;
                         found.push(result);
                     } else if *left {
                         from.push(i as u32);
@@ -395,6 +405,10 @@ impl ApplyRows {
                         for (test, column) in tests.iter().zip(left_columns) {
                             left.push(value::datum(column, i, test.left).map_err(external)?);
                         }
+                    }
+                    if matches!(self.kind, ApplyKind::Array { .. } | ApplyKind::Scalar) {
+                        // Its items, and what they are joined to.
+                        built.try_grow(2 * result.get_array_memory_size())?;
                     }
                     answers.push(self.answer(&result, &left).map_err(external)?);
                 }
@@ -423,7 +437,13 @@ impl ApplyRows {
 }
 
 /// Rows of the subplan by the values it depends on.
-type Memo = FxHashMap<Vec<ScalarValue>, RecordBatch>;
+struct Memo {
+    rows: FxHashMap<Vec<ScalarValue>, RecordBatch>,
+    memory: MemoryReservation,
+}
+
+/// Remembered rows that take more are forgotten.
+const MEMO_BYTES_MAX: usize = 16 << 20;
 
 /// `left op ANY/ALL (rows)` in three-valued logic.
 fn compare_rows(
@@ -512,7 +532,8 @@ impl Operator for ApplyRows {
     }
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let input = self.input.execute(0, Arc::clone(&context))?;
-        let state = (input, self.clone(), Memo::default(), context);
+        let memory = MemoryConsumer::new(ApplyRows::NAME).register(context.memory_pool());
+        let state = (input, self.clone(), Memo { rows: FxHashMap::default(), memory }, context);
         let batches = stream::try_unfold(state, |(mut input, this, mut memo, context)| async move {
             match input.next().await {
                 None => Ok(None),

@@ -4,15 +4,15 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::SqlResult;
-use datafusion::arrow::array::{ArrayRef, AsArray, BinaryBuilder, StringBuilder};
+use base::{SqlError, SqlResult};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, StringBuilder};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility as Stability,
 };
-use sql::expr::{BoundExpr, EvalCtx, Volatility, eval};
+use sql::expr::{BoundExpr, EvalCtx, FOLDED_BYTES_MAX, Volatility, eval};
 use types::{Datum, PgType};
 
 use crate::catalog::functions::CatalogFunction;
@@ -141,6 +141,10 @@ impl ScalarUDFImpl for RowFunction {
         let rows = if constant { 1 } else { args.number_rows };
         let arrays = args.args.iter().map(|a| a.to_array(rows)).collect::<Result<Vec<_>>>()?;
         let result = self.eval_rows(&arrays, rows).map_err(external)?;
+        if self.shared.is_planning() && result.get_array_memory_size() > FOLDED_BYTES_MAX {
+            // A plan keeps its constants, and names columns by their texts. What cannot be worked out now is left for the run.
+            return Err(external(SqlError::internal("a constant is too large for a plan")));
+        }
         if constant {
             ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar)
         } else {

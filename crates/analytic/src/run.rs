@@ -69,7 +69,6 @@ pub fn describe(
         None,
         Arc::clone(catalog),
         QueryControl::default(),
-        None,
     ));
     let params = ParamTypes::new(parameter_types);
     // Row by row evaluation takes every subquery, so that one attempt binds.
@@ -106,7 +105,6 @@ fn deliver(
         (request.deliver != Deliver::DescribeOnly).then_some(request.view),
         catalog,
         control.clone(),
-        request.limits.work_memory.as_ref().map(|work| work.max()),
     ));
     let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);
@@ -120,7 +118,11 @@ fn deliver(
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
     let mut attempt = async |memory, said: &mut Said| {
         let state = session_state(control, &limits, memory)?;
-        let (relation, plan) = plan(&request.query, &shared, &params, &state).await?;
+        shared.built.set_operators(Arc::clone(&state.runtime_env().memory_pool));
+        shared.set_planning(true);
+        let planned = plan(&request.query, &shared, &params, &state).await;
+        shared.set_planning(false);
+        let (relation, plan) = planned?;
         let job = Job { shared: Arc::clone(&shared), state, relation, plan, parameters: params.known() };
         let say = &mut |event| said.pass_on(event, say);
         match &request.deliver {

@@ -3,11 +3,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use base::{ByteCount, SqlError, SqlResult};
+use base::limits::ROW_LEN_MAX;
+use base::{SqlError, SqlResult};
 use sql::MemoryBound;
-use sql::expr::{AdvisoryKey, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx};
+use sql::expr::{
+    AdvisoryKey, EvalError, EvalResult, FOLDING_BYTES_MAX, NoSubqueries, SessionContext, StatementCtx,
+};
 use sql::session::{QueryContext, QueryControl, may_act_for, signal_backend};
 use tenant::SnapshotView;
 use tenant::catalog::Catalog;
@@ -25,6 +28,9 @@ pub(crate) struct Shared {
     pub(crate) control: QueryControl,
     pub(crate) built: BuiltArrays,
     values: MemoryBound,
+    /// Of constants that are worked out while the query is planned, which happens several times.
+    folding: MemoryBound,
+    is_planning: AtomicBool,
     random: AtomicU64,
 }
 
@@ -41,19 +47,41 @@ impl Shared {
         view: Option<SnapshotView>,
         catalog: Arc<Catalog>,
         control: QueryControl,
-        work_memory: Option<ByteCount>,
     ) -> Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
-        let (values, random) = (MemoryBound::of_values(), AtomicU64::new(seed));
-        let built = BuiltArrays::new(work_memory);
-        Shared { context, params, view, catalog, search_path, control, built, values, random }
+        let (values, random) = (MemoryBound::of_values(ROW_LEN_MAX), AtomicU64::new(seed));
+        let folding = MemoryBound::of_values(FOLDING_BYTES_MAX);
+        let is_planning = AtomicBool::new(false);
+        Shared {
+            context,
+            params,
+            view,
+            catalog,
+            search_path,
+            control,
+            built: BuiltArrays::default(),
+            values,
+            folding,
+            is_planning,
+            random,
+        }
     }
 
     /// # Errors
     /// 57014 once the query is cancelled.
     pub(crate) fn check_cancelled(&self) -> SqlResult<()> {
         crate::cancel::check_cancelled(&self.control)
+    }
+
+    /// Says whether the query is being planned from now on.
+    pub(crate) fn set_planning(&self, is_planning: bool) {
+        self.is_planning.store(is_planning, Ordering::Relaxed);
+    }
+
+    /// Whether what is evaluated now is a constant of the plan.
+    pub(crate) fn is_planning(&self) -> bool {
+        self.is_planning.load(Ordering::Relaxed)
     }
 
     /// What row-at-a-time evaluation needs.
@@ -64,7 +92,7 @@ impl Shared {
             statement_start: self.context.statement_start,
             session: self,
             subqueries: &NoSubqueries,
-            values: &self.values,
+            values: if self.is_planning() { &self.folding } else { &self.values },
         }
     }
 }

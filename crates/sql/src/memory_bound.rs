@@ -28,9 +28,13 @@ impl MemoryBound {
     }
 
     /// Of the values that an expression holds while it is evaluated, arguments of calls under way and what they are about to build: as much as a
-    /// row. What becomes of its value is its owner's to count.
-    pub fn of_values() -> MemoryBound {
-        MemoryBound { of: "the values of an expression", held: AtomicU64::new(0), max: Some(ROW_LEN_MAX) }
+    /// row at most. What becomes of its value is its owner's to count.
+    pub fn of_values(max: ByteCount) -> MemoryBound {
+        MemoryBound {
+            of: "the values of an expression",
+            held: AtomicU64::new(0),
+            max: Some(max.min(ROW_LEN_MAX)),
+        }
     }
 
     /// Looks whether so many bytes more may be taken now.
@@ -128,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_counted_until_it_is_dropped() {
-        let bound = MemoryBound::of_values();
+        let bound = MemoryBound::of_values(ROW_LEN_MAX);
         let half = ROW_LEN_MAX.0 as usize / 2;
         let refused =
             |result: SqlResult<()>| assert_eq!(result.unwrap_err().state(), SqlState::OUT_OF_MEMORY);

@@ -44,7 +44,7 @@ fn run(expression: &str) -> Outcome {
         statement_start: 0,
         session: &NoSession,
         subqueries: &NoSubqueries,
-        values: &MemoryBound::of_values(),
+        values: &MemoryBound::of_values(base::limits::ROW_LEN_MAX),
     };
     match eval(&bound, &EvalCtx::new(&stmt, &[])) {
         Ok(value) if value.is_null() => Outcome::Value(bound.ty, "<NULL>".to_owned()),

@@ -21,7 +21,8 @@ mod subquery;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult};
+use base::limits::ROW_LEN_MAX;
+use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tenant::locks::{TableLock, WaitPolicy};
@@ -34,6 +35,10 @@ use self::missed::Missed;
 use crate::expr::{EvalCtx, EvalError, SessionContext, StatementCtx};
 use crate::memory_bound::{Held, MemoryBound};
 use crate::plan::{LockStrength, NodeId, PointPlan, PointStatement, TableUse};
+
+/// What the values of an expression may take in a statement that may run elsewhere: a single call on much longer ones takes longer than a turn, and
+/// nobody can cut it short here.
+const LEAVING_VALUES_MAX: ByteCount = ByteCount::from_mib(4);
 
 /// What a sink says to a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +194,7 @@ pub fn run(
             view.lock_table(*table, mode, WaitPolicy::Wait)?;
         }
     }
+    let values_max = if limits.rows_examined_max.is_some() { LEAVING_VALUES_MAX } else { ROW_LEN_MAX };
     let examined = Cell::new(0);
     let run = Run {
         plan,
@@ -208,7 +214,7 @@ pub fn run(
         statement_start: env.statement_start,
         session: env.session,
         subqueries: &run,
-        values: &MemoryBound::of_values(),
+        values: &MemoryBound::of_values(values_max),
     };
     let cx = Cx { stmt: &stmt, outer: None };
     let rows = match &plan.statement {
@@ -287,6 +293,7 @@ impl Run<'_, '_> {
     #[cold]
     fn halt(&self, error: EvalError) -> ExecError {
         match error {
+            EvalError::Sql(error) if error.state() == SqlState::OUT_OF_MEMORY => self.outgrown(error),
             EvalError::Sql(error) => error.into(),
             EvalError::Interrupted => self.interrupt.borrow_mut().take().unwrap_or(ExecError::Session),
         }

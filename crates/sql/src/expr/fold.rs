@@ -1,6 +1,6 @@
 //! Constant folding: a call of constants that can never change becomes its value.
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{ByteCount, SqlError, SqlResult, SqlState};
 
 use super::analysis::Volatility;
 use super::bind_context::BindContext;
@@ -11,8 +11,11 @@ use super::eval_context::{
 use super::tree::{BoundExpr, ExprKind};
 use crate::memory_bound::MemoryBound;
 
+/// Memory that working out a constant may take: binding is done at once, on the tenant's worker.
+pub const FOLDING_BYTES_MAX: ByteCount = ByteCount::from_mib(1);
+
 /// A plan keeps no value that takes more memory than this.
-const FOLDED_BYTES_MAX: usize = 64 << 10;
+pub const FOLDED_BYTES_MAX: usize = 64 << 10;
 
 /// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached. So is one with a large value.
 pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
@@ -50,7 +53,7 @@ fn eval_constant(expr: &BoundExpr, ctx: &BindContext<'_>) -> EvalResult<types::D
         statement_start: ctx.format.now,
         session: &NoSession,
         subqueries: &NoSubqueries,
-        values: &MemoryBound::of_values(),
+        values: &MemoryBound::of_values(FOLDING_BYTES_MAX),
     };
     eval(expr, &EvalCtx::new(&stmt, &[]))
 }

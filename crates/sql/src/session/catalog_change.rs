@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use base::limits::ROW_LEN_MAX;
 use base::{Oid, SqlError};
 use sqlparser::ast;
 use tenant::row::keys::KeyRange;
@@ -184,7 +185,7 @@ impl Session {
                 statement_start: self.statement_start,
                 session: &host,
                 subqueries: &NoSubqueries,
-                values: &MemoryBound::of_values(),
+                values: &MemoryBound::of_values(ROW_LEN_MAX),
             };
             let outcome = act(&view, &statement);
             (outcome, host.stopped())
