@@ -222,6 +222,34 @@ fn pg_cancel_backend_and_pg_terminate_backend_reach_their_session() {
 }
 
 #[test]
+fn who_looks_what_keeps_a_database_busy_is_answered_while_all_its_threads_are() {
+    let server = Server::start_with(&["--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let looks = server.owner("acme").await;
+        let mut busy = Vec::new();
+        // One more than may run side by side.
+        for _ in 0..5 {
+            let client = server.owner("acme").await;
+            busy.push(tokio::spawn(async move {
+                client.simple_query("SELECT count(*) FROM generate_series(1, 100000000000)").await
+            }));
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let long = "FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' AND pid <> pg_backend_pid()";
+        looks.batch_execute("SET statement_timeout = '20s'").await.expect("set");
+        assert_eq!(text(&looks, &format!("SELECT count(*) {long}")).await, "5");
+        // As psql's \d asks.
+        let listed = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'";
+        assert_eq!(text(&looks, listed).await, "0");
+        assert_eq!(text(&looks, &format!("SELECT count(pg_cancel_backend(pid)) {long}")).await, "5");
+        for query in busy {
+            assert_eq!(state(query.await.expect("no panic")), SqlState::QUERY_CANCELED);
+        }
+    });
+}
+
+#[test]
 fn timeouts_end_what_they_name() {
     let server = Server::with_acme();
     run(async {

@@ -1,11 +1,12 @@
 //! Threads for analytical queries, a few for each worker, in its run queue as proxies.
 //!
-//! A job waits for its tenant's turn on its worker ([`turns`]); a thread takes it, stands in the run queue for the job's tenant while it
+//! A job waits for its tenant's turn on its worker ([`turns`], [`looks`]); a thread takes it, stands in the run queue for the job's tenant while it
 //! computes and leaves it while it waits. What it has to say goes through a bounded [`channel`] to the session's task; while the client does
 //! not read, the thread stands still and others have its place ([`place`]). A job whose session is gone, or cancelled it, is told by a flag,
 //! which the engine looks at between batches.
 
 mod channel;
+mod looks;
 mod place;
 mod turns;
 
@@ -18,7 +19,8 @@ use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
 use channel::Channel;
 pub(crate) use channel::{Events, QueryMeter};
-use place::Place;
+use looks::Looks;
+use place::{Kind, Place};
 use turns::Turns;
 
 use crate::executor::{Background, IoGoverning, Proxy, WorkerHandle, WorkerPermits};
@@ -58,6 +60,7 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     jobs: Turns<Job>,
+    looks: Looks<Job>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -74,7 +77,7 @@ impl Waiting {
 
     /// Whether one more thread is needed, which is counted then: there are as many as ever had a query at a time.
     fn needs_thread(&mut self) -> bool {
-        let needs = !self.closed && self.idle < self.jobs.startable();
+        let needs = !self.closed && self.idle < self.jobs.startable() + self.looks.startable();
         self.threads += usize::from(needs);
         needs
     }
@@ -136,8 +139,13 @@ impl AnalyticPool {
         }
         let since = queue.env.now();
         events.begin_wait(since);
+        let looks = request.reads_system_only && !waiting.jobs.has_place_for_one(tenant, is_promised);
         let job = Job { request, background, events: events.clone(), since };
-        if waiting.jobs.push(tenant, is_promised, job).is_err() {
+        let pushed = match looks {
+            true => waiting.looks.push(tenant, job),
+            false => waiting.jobs.push(tenant, is_promised, job),
+        };
+        if pushed.is_err() {
             return Err(SqlError::new(
                 SqlState::CONFIGURATION_LIMIT_EXCEEDED,
                 "too many analytical queries of this database wait for a thread",
@@ -158,7 +166,8 @@ impl AnalyticPool {
         for queue in &self.queues {
             let mut waiting = lock(&queue.waiting);
             waiting.closed = true;
-            for job in waiting.jobs.drain() {
+            let Waiting { jobs, looks, .. } = &mut *waiting;
+            for job in jobs.drain().into_iter().chain(looks.drain()) {
                 job.events.close_producer();
             }
             drop(waiting);
@@ -194,6 +203,7 @@ impl Queue {
                     return Ok(());
                 }
                 waiting.jobs.drain();
+                waiting.looks.drain();
                 Err(SqlError::new(
                     SqlState::SYSTEM_ERROR,
                     format!("cannot start an analytical thread: {error}"),
@@ -209,12 +219,15 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
     let permits = Rc::new(permits);
     let _permits = env::ask_permits(permits.clone());
     loop {
-        let (tenant, job) = {
+        let (tenant, job, kind) = {
             let mut waiting = lock(&queue.waiting);
             loop {
-                if let Some(taken) = waiting.jobs.take() {
-                    waiting.tell_wanted(&queue.worker, taken.0);
-                    break taken;
+                if let Some((tenant, job)) = waiting.looks.take() {
+                    break (tenant, job, Kind::Look);
+                }
+                if let Some((tenant, job)) = waiting.jobs.take() {
+                    waiting.tell_wanted(&queue.worker, tenant);
+                    break (tenant, job, Kind::Turn);
                 }
                 if waiting.closed {
                     waiting.threads -= 1;
@@ -230,7 +243,7 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, events.control.held(), &background));
         permits.count_for(Some(events.control.clone()));
         events.begin_thread(env.threads.current());
-        let place = Place::new(queue, tenant);
+        let place = Place::new(queue, tenant, kind);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));

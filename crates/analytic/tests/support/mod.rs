@@ -282,6 +282,7 @@ impl Sample {
             context: Arc::new(self.context()),
             deliver,
             reason: "a test".to_owned(),
+            reads_system_only: false,
             limits: QueryLimits { temp: Some(Arc::clone(&self.temp)), ..QueryLimits::default() },
         };
         let mut events = Vec::new();

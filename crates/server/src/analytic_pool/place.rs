@@ -15,20 +15,34 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a query keeps its place while its client does not read and others want one, where too many have left theirs for that.
 const KEPT_MAX: Nanos = Nanos::from_secs(10);
 
+/// Which places it is one of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Of [`super::turns`].
+    Turn,
+    /// Of [`super::looks`]: it is kept until the query has ended.
+    Look,
+}
+
 /// Of the query that the calling thread runs.
 pub(super) struct Place<'a> {
     queue: &'a Arc<Queue>,
     tenant: TenantId,
+    kind: Kind,
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn new(queue: &'a Arc<Queue>, tenant: TenantId) -> Place<'a> {
-        Place { queue, tenant }
+    pub(super) fn new(queue: &'a Arc<Queue>, tenant: TenantId, kind: Kind) -> Place<'a> {
+        Place { queue, tenant, kind }
     }
 
     /// Waits until the session has taken an event. The place is others' meanwhile, and is waited for after that. False if the query is to end:
     /// more than may have left their places for this, and others wait for one.
     pub(super) fn while_client_reads(&self, events: &Channel) -> bool {
+        if self.kind == Kind::Look {
+            events.await_room(None);
+            return true;
+        }
         if !self.leave() {
             return self.keep(events);
         }
@@ -81,7 +95,10 @@ impl<'a> Place<'a> {
     /// The query has ended.
     pub(super) fn end(self) {
         let mut waiting = lock(&self.queue.waiting);
-        waiting.jobs.ended(self.tenant);
+        match self.kind {
+            Kind::Look => waiting.looks.ended(self.tenant),
+            Kind::Turn => waiting.jobs.ended(self.tenant),
+        }
         waiting.tell_wanted(&self.queue.worker, self.tenant);
         drop(waiting);
         self.queue.freed.notify_all();

@@ -108,6 +108,18 @@ impl<J> Turns<J> {
         Ok(())
     }
 
+    /// Whether a query that came now would run at once.
+    pub(super) fn has_place_for_one(&self, tenant: TenantId, is_promised: bool) -> bool {
+        let taken = self.taken();
+        match self.tenants.get(&tenant) {
+            None => taken < RUNNING_MAX_ALL || is_promised || tenant == TenantId::SYSTEM,
+            Some(of_tenant) => {
+                let own = of_tenant.running + of_tenant.returning + of_tenant.waiting.len();
+                own < RUNNING_MAX && of_tenant.begun() < BEGUN_MAX && self.has_place(tenant, taken)
+            }
+        }
+    }
+
     /// Whether there is a place for one more query of the tenant beside `taken` ones.
     fn has_place(&self, tenant: TenantId, taken: usize) -> bool {
         let of_tenant = &self.tenants[&tenant];

@@ -104,7 +104,7 @@ fn require_text(format: &str) -> SqlResult<()> {
 /// The lines of EXPLAIN for a statement that was not run, or was on the point path.
 pub fn explain(plan: &BoundPlan, options: ExplainOptions, analyzed: Option<&Analyzed<'_>>) -> Vec<String> {
     let point = match &plan.kind {
-        PlanKind::Analytic { reason } => return vec![format!("Analytical path: {reason}")],
+        PlanKind::Analytic { reason, .. } => return vec![format!("Analytical path: {reason}")],
         PlanKind::Point(point) => point,
     };
     let mut tree = Tree { plan: point, options, analyzed, lines: Vec::new() };

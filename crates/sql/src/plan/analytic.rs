@@ -1,6 +1,6 @@
 //! Queries for the analytical path: nothing is planned here, but what they touch is noted for the privilege check.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use base::{Oid, SqlError, SqlResult};
@@ -18,7 +18,8 @@ use crate::expr::fold_ident;
 /// 42P01 for a relation there is none of; 0A000 for data-modifying statements within it.
 pub(super) fn plan(query: &ast::Query, reason: String, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     let binder = Binder::new(*ctx);
-    walk(query, &binder, &RefCell::default())?;
+    let system = Cell::new(false);
+    walk(query, &binder, &RefCell::default(), &system)?;
     Ok(BoundPlan {
         command: Command::Select,
         output: Vec::new(),
@@ -26,7 +27,7 @@ pub(super) fn plan(query: &ast::Query, reason: String, ctx: &PlanContext<'_>) ->
         accesses: binder.accesses(),
         read_only: true,
         catalog_version: ctx.catalog.version(),
-        kind: PlanKind::Analytic { reason },
+        kind: PlanKind::Analytic { reason, names_system: system.get() },
     })
 }
 
@@ -43,9 +44,14 @@ pub(super) fn merge_accesses(into: &mut Vec<RelationAccess>, from: Vec<RelationA
 /// Parameters of a statement, at most: what the protocol's count can say.
 const PARAMETERS_MAX: usize = 65_535;
 
-/// Notes what a query touches. `views`: those whose queries have been walked.
-fn walk(query: &ast::Query, binder: &Binder<'_>, views: &RefCell<FxHashSet<Oid>>) -> SqlResult<()> {
-    match query.visit(&mut Walk { binder, views, common: Vec::new() }) {
+/// Notes what a query touches. `views`: those whose queries have been walked. `system`: whether it names one of the server's own tables.
+fn walk(
+    query: &ast::Query,
+    binder: &Binder<'_>,
+    views: &RefCell<FxHashSet<Oid>>,
+    system: &Cell<bool>,
+) -> SqlResult<()> {
+    match query.visit(&mut Walk { binder, views, system, common: Vec::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -54,6 +60,7 @@ fn walk(query: &ast::Query, binder: &Binder<'_>, views: &RefCell<FxHashSet<Oid>>
 struct Walk<'a> {
     binder: &'a Binder<'a>,
     views: &'a RefCell<FxHashSet<Oid>>,
+    system: &'a Cell<bool>,
     /// The WITH lists around the place of the walk, innermost last.
     common: Vec<CommonTables>,
 }
@@ -77,7 +84,10 @@ impl Walk<'_> {
         if parts.len() == 1 && self.is_common(&parts[0]) {
             return Ok(());
         }
-        let NamedRelation::Found(relation) = self.binder.find_relation(name)? else { return Ok(()) };
+        let NamedRelation::Found(relation) = self.binder.find_relation(name)? else {
+            self.system.set(true);
+            return Ok(());
+        };
         self.binder.note_access(relation.oid(), Privileges::SELECT);
         if let Relation::View(view) = relation
             && self.views.borrow_mut().insert(view.oid)
@@ -85,7 +95,7 @@ impl Walk<'_> {
             let mut query = crate::parse::parse_query(&view.sql)?;
             let nesting = crate::parse::nesting(&mut query);
             self.binder.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
-                walk(&query, self.binder, self.views)
+                walk(&query, self.binder, self.views, self.system)
             })?;
         }
         Ok(())

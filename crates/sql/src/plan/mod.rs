@@ -154,6 +154,8 @@ pub enum PlanKind {
     /// The analytical path; never DML, never a query that locks rows.
     Analytic {
         reason: String,
+        /// It names some of the server's own tables.
+        names_system: bool,
     },
 }
 
@@ -164,6 +166,11 @@ impl BoundPlan {
             PlanKind::Point(plan) => Some(plan),
             PlanKind::Analytic { .. } => None,
         }
+    }
+
+    /// Whether it reads some of the server's own tables, and no others.
+    pub fn reads_system_only(&self) -> bool {
+        matches!(self.kind, PlanKind::Analytic { names_system: true, .. }) && self.accesses.is_empty()
     }
 
     /// A query that must run on the analytical path first; its rows are given to [`crate::exec::run`].

@@ -41,6 +41,8 @@ pub struct AnalyticRequest {
     pub deliver: Deliver,
     /// Why the point path did not take it; shown by EXPLAIN.
     pub reason: String,
+    /// It reads some of the server's own tables, and no others.
+    pub reads_system_only: bool,
     /// Set by whoever runs it.
     pub limits: QueryLimits,
 }

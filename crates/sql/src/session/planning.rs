@@ -238,14 +238,17 @@ impl Session {
         let query =
             planned.query.clone().ok_or_else(|| SqlError::internal("a plan without a query was sent out"))?;
         let reason = match &planned.bound.kind {
-            PlanKind::Analytic { reason } => reason.clone(),
+            PlanKind::Analytic { reason, .. } => reason.clone(),
             PlanKind::Point(_) => String::new(),
         };
         let reads = match deliver {
             Deliver::DescribeOnly => &[][..],
             _ => &planned.bound.accesses,
         };
-        self.query_request(home, query, reads, planned.parameters.clone(), parameters, reason, deliver)
+        let types = planned.parameters.clone();
+        let mut request = self.query_request(home, query, reads, types, parameters, reason, deliver)?;
+        request.reads_system_only = planned.bound.reads_system_only();
+        Ok(request)
     }
 
     /// `reads`: the relations that the query may read, others among them.
@@ -274,7 +277,17 @@ impl Session {
         self.observe(observed);
         self.start.host.snapshot_taken(self.start.host.now() - began);
         let limits = super::QueryLimits::default();
-        Ok(AnalyticRequest { query, parameter_types, parameters, view, context, deliver, reason, limits })
+        Ok(AnalyticRequest {
+            query,
+            parameter_types,
+            parameters,
+            view,
+            context,
+            deliver,
+            reason,
+            reads_system_only: false,
+            limits,
+        })
     }
 
     fn query_context(&mut self, home: &Home<'_>) -> QueryContext {

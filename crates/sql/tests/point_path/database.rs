@@ -149,7 +149,7 @@ impl Database {
             return Ok(Outcome::Done);
         }
         let plan = self.bind(sql, types)?;
-        if let PlanKind::Analytic { reason } = &plan.kind {
+        if let PlanKind::Analytic { reason, .. } = &plan.kind {
             return Ok(Outcome::Analytic(reason.clone()));
         }
         if let Some(external) = plan.external_source() {
