@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use base::{SqlError, SqlResult, SqlState};
-use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use datafusion::arrow::compute::{concat_batches, take};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchemaRef, ScalarValue};
@@ -314,8 +314,9 @@ impl ApplyRows {
             parts.try_grow(batch.get_array_memory_size())?;
             batches.push(batch);
         }
-        memory.try_grow(parts.size())?;
-        Ok(concat_batches(&plan.schema(), &batches)?)
+        let rows = compact(concat_batches(&plan.schema(), &batches)?)?;
+        memory.try_grow(rows.get_array_memory_size())?;
+        Ok(rows)
     }
 
     /// The answer for one input row; `left` are the left sides of its tests.
@@ -380,6 +381,8 @@ impl ApplyRows {
                         memo.rows.clear();
                         memo.memory.free();
                     }
+                    let keys: usize = key.iter().map(ScalarValue::size).sum();
+                    memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
                     let result = self.run(context, &memo.memory).await?;
                     memo.rows.insert(key, result.clone());
                     result
@@ -406,11 +409,13 @@ impl ApplyRows {
                             left.push(value::datum(column, i, test.left).map_err(external)?);
                         }
                     }
-                    if matches!(self.kind, ApplyKind::Array { .. } | ApplyKind::Scalar) {
-                        // Its items, and what they are joined to.
-                        built.try_grow(2 * result.get_array_memory_size())?;
+                    if matches!(self.kind, ApplyKind::Array { .. }) {
+                        // Its items, until they are joined.
+                        built.try_grow(result.get_array_memory_size())?;
                     }
-                    answers.push(self.answer(&result, &left).map_err(external)?);
+                    let answer = self.answer(&result, &left).map_err(external)?;
+                    built.try_grow(answer.size())?;
+                    answers.push(answer);
                 }
             }
         }
@@ -436,11 +441,31 @@ impl ApplyRows {
     }
 }
 
+/// The same rows in arrays that have room for no more: operators may give a few rows of a batch in buffers for all of it.
+fn compact(rows: RecordBatch) -> Result<RecordBatch> {
+    let used: usize = rows
+        .columns()
+        .iter()
+        .map(|column| column.to_data().get_slice_memory_size())
+        .sum::<std::result::Result<usize, _>>()?;
+    if rows.get_array_memory_size() <= 2 * used + COMPACT_ENOUGH {
+        return Ok(rows);
+    }
+    let all = UInt32Array::from_iter_values(0..rows.num_rows() as u32);
+    Ok(take_record_batch(&rows, &all)?)
+}
+
+/// Bytes of arrays without values, and a few.
+const COMPACT_ENOUGH: usize = 4 << 10;
+
 /// Rows of the subplan by the values it depends on.
 struct Memo {
     rows: FxHashMap<Vec<ScalarValue>, RecordBatch>,
     memory: MemoryReservation,
 }
+
+/// What a remembered answer takes beside its key and its rows.
+const MEMO_ENTRY_LEN: usize = 256;
 
 /// Remembered rows that take more are forgotten.
 const MEMO_BYTES_MAX: usize = 16 << 20;

@@ -15,7 +15,7 @@ use datafusion::execution::memory_pool::MemoryPool;
 /// Smaller arrays are not counted: batches have a few hundred columns at most.
 const COUNTED_MIN: u64 = 64 << 10;
 
-/// Of what is under way: as much as the longest row, and so well below the 31 bits of an Arrow array's offsets.
+/// Of what is under way: as much as the longest row.
 const UNDER_WAY_MAX: ByteCount = ROW_LEN_MAX;
 
 /// The arrays of one query.
@@ -67,7 +67,12 @@ impl Building<'_> {
     pub(crate) fn add(&mut self, bytes: usize) -> SqlResult<()> {
         self.bytes += bytes as u64;
         let wanted = ByteCount(self.held + self.bytes);
-        if wanted > self.max { Err(too_much(wanted, self.max)) } else { Ok(()) }
+        // One array is bounded whatever operators keep: its offsets have 31 bits.
+        if wanted > self.max || self.bytes > UNDER_WAY_MAX.0 {
+            Err(too_much(wanted, self.max))
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts the finished array for as long as it is held.

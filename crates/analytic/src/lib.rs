@@ -30,6 +30,7 @@ mod row_function;
 mod run;
 mod select;
 mod shared;
+mod signalling;
 mod spill;
 mod spilling;
 mod table;

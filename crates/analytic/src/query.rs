@@ -458,7 +458,12 @@ impl Binder<'_> {
                 .planned()?;
             return self.rename_columns(Relation { plan, columns: out_columns, star });
         }
-        let plan = LogicalPlanBuilder::values(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let is_literal = |row: &Vec<Expr>| row.iter().all(|expr| matches!(expr, Expr::Literal(..)));
+        let plan = if rows <= COMPUTED_ROWS_MAX && !exprs.iter().all(is_literal) {
+            union_of_rows(&plan, exprs, &out_columns)?
+        } else {
+            LogicalPlanBuilder::values(exprs).and_then(LogicalPlanBuilder::build).planned()?
+        };
         self.rename_columns(Relation { plan, columns: out_columns, star })
     }
 
@@ -493,6 +498,25 @@ impl Binder<'_> {
             .planned()?;
         Ok(Relation { plan, ..relation })
     }
+}
+
+/// Rows of VALUES that may each be a plan of its own.
+const COMPUTED_ROWS_MAX: usize = 64;
+
+/// Rows of which some values are computed when the query runs, each over `one_row`: those of a VALUES plan are worked out with the plan.
+fn union_of_rows(
+    one_row: &LogicalPlan,
+    rows: Vec<Vec<Expr>>,
+    columns: &[RelColumn],
+) -> SqlResult<LogicalPlan> {
+    let plan = |row: Vec<Expr>| {
+        let named = row.into_iter().zip(columns).map(|(expr, column)| expr.alias(&column.column.name));
+        LogicalPlanBuilder::from(one_row.clone()).project(named).and_then(LogicalPlanBuilder::build)
+    };
+    let mut rows = rows.into_iter().map(plan);
+    let first = rows.next().expect("VALUES has a row").planned()?;
+    let all = rows.try_fold(LogicalPlanBuilder::from(first), |all, row| all.union(row?));
+    all.and_then(LogicalPlanBuilder::build).planned()
 }
 
 /// A sort key with PostgreSQL's defaults: NULLs last, or first when descending.

@@ -12,13 +12,19 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility as Stability,
 };
-use sql::expr::{BoundExpr, EvalCtx, FOLDED_BYTES_MAX, Volatility, eval};
+use sql::expr::{BoundExpr, EvalCtx, Volatility, eval};
 use types::{Datum, PgType};
 
 use crate::catalog::functions::CatalogFunction;
 use crate::error::external;
 use crate::shared::{Shared, eval_error};
 use crate::value;
+
+/// A plan keeps no constant of a function that takes more memory: each may be repeated for all rows of a batch.
+const FOLDED_BYTES_MAX: usize = 8 << 10;
+
+/// A constant of so many bytes is repeated, and counted, by the function itself.
+const REPEATED_BYTES_MIN: usize = 4 << 10;
 
 /// What is computed from a row of arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,11 +151,20 @@ impl ScalarUDFImpl for RowFunction {
             // A plan keeps its constants, and names columns by their texts. What cannot be worked out now is left for the run.
             return Err(external(SqlError::internal("a constant is too large for a plan")));
         }
-        if constant {
-            ScalarValue::try_from_array(&result, 0).map(ColumnarValue::Scalar)
-        } else {
-            Ok(ColumnarValue::Array(result))
+        if !constant {
+            return Ok(ColumnarValue::Array(result));
         }
+        let scalar = ScalarValue::try_from_array(&result, 0)?;
+        let bytes = scalar.size().saturating_mul(args.number_rows);
+        if self.shared.is_planning() || scalar.size() < REPEATED_BYTES_MIN {
+            return Ok(ColumnarValue::Scalar(scalar));
+        }
+        // Whoever wants an array of it would make one that nobody counts.
+        let mut building = self.shared.built.begin();
+        building.add(bytes).map_err(external)?;
+        let array = scalar.to_array_of_size(args.number_rows)?;
+        building.finish(&array);
+        Ok(ColumnarValue::Array(array))
     }
 }
 

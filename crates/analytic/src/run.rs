@@ -29,6 +29,7 @@ use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
 use crate::relation::Relation;
 use crate::shared::Shared;
+use crate::signalling::signals;
 use crate::spill::runtime_env;
 use crate::spilling::{MergeJoins, WholeSorts};
 use crate::value;
@@ -106,6 +107,7 @@ fn deliver(
         catalog,
         control.clone(),
     ));
+    shared.set_signals(signals(&request.query)?);
     let limits = request.limits;
     let params = ParamTypes::new(&request.parameter_types);
     if request.deliver == Deliver::DescribeOnly {
@@ -117,12 +119,14 @@ fn deliver(
         .build()
         .map_err(|e| SqlError::internal(format!("no runtime for an analytical query: {e}")))?;
     let mut attempt = async |memory, said: &mut Said| {
-        let state = session_state(control, &limits, memory)?;
+        let mut state = session_state(control, &limits, memory)?;
         shared.built.set_operators(Arc::clone(&state.runtime_env().memory_pool));
         shared.set_planning(true);
         let planned = plan(&request.query, &shared, &params, &state).await;
         shared.set_planning(false);
         let (relation, plan) = planned?;
+        let batch_size = state.config().batch_size().min(shared.batch_rows_max());
+        *state.config_mut() = state.config().clone().with_batch_size(batch_size);
         let job = Job { shared: Arc::clone(&shared), state, relation, plan, parameters: params.known() };
         let say = &mut |event| said.pass_on(event, say);
         match &request.deliver {

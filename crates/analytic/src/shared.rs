@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult};
@@ -18,6 +18,9 @@ use types::Datum;
 
 use crate::built_arrays::BuiltArrays;
 
+/// A constant that is repeated for all rows of a batch takes this at most.
+const LITERALS_BYTES_MAX: usize = 64 << 20;
+
 /// The surroundings of one query.
 pub(crate) struct Shared {
     pub(crate) context: Arc<QueryContext>,
@@ -31,6 +34,10 @@ pub(crate) struct Shared {
     /// Of constants that are worked out while the query is planned, which happens several times.
     folding: MemoryBound,
     is_planning: AtomicBool,
+    /// The query's own text signals sessions, where it may.
+    signals: AtomicBool,
+    /// Bytes of the longest constant or parameter that the plan names.
+    longest_literal: AtomicUsize,
     random: AtomicU64,
 }
 
@@ -52,7 +59,7 @@ impl Shared {
         let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
         let (values, random) = (MemoryBound::of_values(ROW_LEN_MAX), AtomicU64::new(seed));
         let folding = MemoryBound::of_values(FOLDING_BYTES_MAX);
-        let is_planning = AtomicBool::new(false);
+        let (is_planning, longest_literal) = (AtomicBool::new(false), AtomicUsize::new(0));
         Shared {
             context,
             params,
@@ -64,6 +71,8 @@ impl Shared {
             values,
             folding,
             is_planning,
+            signals: AtomicBool::new(false),
+            longest_literal,
             random,
         }
     }
@@ -82,6 +91,21 @@ impl Shared {
     /// Whether what is evaluated now is a constant of the plan.
     pub(crate) fn is_planning(&self) -> bool {
         self.is_planning.load(Ordering::Relaxed)
+    }
+
+    /// Says whether the query may signal sessions.
+    pub(crate) fn set_signals(&self, signals: bool) {
+        self.signals.store(signals, Ordering::Relaxed);
+    }
+
+    /// The plan names a constant of so many bytes.
+    pub(crate) fn note_literal(&self, bytes: usize) {
+        self.longest_literal.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// How many rows a batch may have, as each may hold the longest constant of the plan.
+    pub(crate) fn batch_rows_max(&self) -> usize {
+        (LITERALS_BYTES_MAX / self.longest_literal.load(Ordering::Relaxed).max(1)).max(1)
     }
 
     /// What row-at-a-time evaluation needs.
@@ -168,6 +192,9 @@ impl SessionContext for Shared {
         at_home("an advisory lock")
     }
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
+        if !self.signals.load(Ordering::Relaxed) {
+            return Err(crate::signalling::elsewhere().into());
+        }
         let QueryContext { administrator, user: role, signals, .. } = &*self.context;
         let acts_for = |user: &str| may_act_for(*administrator, role, &self.catalog, user);
         Ok(signal_backend(&**signals, pid, terminate, acts_for)?)

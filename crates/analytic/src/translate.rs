@@ -188,6 +188,7 @@ impl<'b, 'a> Translator<'b, 'a> {
             arrow = DataType::Decimal128(digits, scale);
         }
         let scalar = value::scalar(value, ty, &arrow)?;
+        self.binder.shared.note_literal(scalar.size());
         Ok(Typed { expr: Expr::Literal(scalar, None), ty, arrow })
     }
 

@@ -56,7 +56,28 @@ fn what_an_expression_asks_for_is_refused_before_it_takes_all_memory() {
         }
         assert!(peak(&server) < PROCESS_MAX, "{} bytes", peak(&server));
 
-        // What is large and fits is answered.
+        // What is large and fits is answered, however it is repeated.
+        let repeated = "SELECT sum(length(s) + g) FROM (SELECT repeat('x', 200000) AS s, g FROM generate_series(1, 3000) g) q WHERE length(s) > g";
+        assert_eq!(text(&client, repeated).await, "604501500");
+        let literal = format!(
+            "SELECT sum(length(s) + g) FROM (SELECT '{}' AS s, g FROM generate_series(1, 3000) g) q WHERE s || g > 'x'",
+            "x".repeat(200_000)
+        );
+        assert_eq!(text(&client, &literal).await, "604501500");
+        let values = "SELECT max(length(s)), count(row_number) FROM (SELECT s, row_number() OVER () FROM (VALUES (repeat('x', 5000000)), ('y')) v(s)) q";
+        assert_eq!(text(&client, values).await, "5000000");
+        // Few rows, and large ones, on 64 MiB.
+        client.batch_execute("CREATE TABLE kept (id int PRIMARY KEY, s text)").await.expect("a table");
+        let rows: Vec<String> = (0..12).map(|id| format!("({id}, repeat('x', 1000000))")).collect();
+        client.batch_execute(&format!("INSERT INTO kept VALUES {}", rows.join(", "))).await.expect("slices");
+        let joined = "SELECT sum(length(k.s)) FROM kept k JOIN numbers n ON n.n = k.id WHERE k.id = 1";
+        client.batch_execute("INSERT INTO numbers VALUES (1)").await.expect("a row");
+        assert_eq!(text(&client, joined).await, "1000000");
+        let analyzed = "EXPLAIN ANALYZE SELECT id, string_agg(s, s) FROM kept GROUP BY id";
+        client.simple_query(analyzed).await.expect("as the query itself");
+        // Answers of subqueries for each row.
+        let scalar = "SELECT sum((SELECT length(k.s) FROM kept k WHERE k.id = g % 20)) FROM generate_series(1, 2000) g";
+        assert_eq!(text(&client, scalar).await, "1200000000");
         assert_eq!(text(&client, "SELECT length(repeat('x', 100000000))").await, "100000000");
         let sum = "SELECT sum(length(repeat('x', 10000000) || g)) FROM generate_series(1, 9) g";
         assert_eq!(text(&client, sum).await, "90000009");

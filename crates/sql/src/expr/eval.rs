@@ -136,7 +136,13 @@ fn call(function: FunctionRef, args: &[BoundExpr], ctx: &EvalCtx<'_>) -> EvalRes
         if def.strict && value.is_null() {
             return Ok(Datum::Null);
         }
-        held.argument(&value)?;
+        // The row, the statement and the plan hold theirs anyway.
+        if !matches!(
+            arg.kind,
+            ExprKind::Column(_) | ExprKind::Param(_) | ExprKind::Const(_) | ExprKind::Outer { .. }
+        ) {
+            held.argument(&value)?;
+        }
         values.push(value);
     }
     (def.eval)(&values, ctx)

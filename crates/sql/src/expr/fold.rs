@@ -15,7 +15,7 @@ use crate::memory_bound::MemoryBound;
 pub const FOLDING_BYTES_MAX: ByteCount = ByteCount::from_mib(1);
 
 /// A plan keeps no value that takes more memory than this.
-pub const FOLDED_BYTES_MAX: usize = 64 << 10;
+const FOLDED_BYTES_MAX: usize = 64 << 10;
 
 /// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached. So is one with a large value.
 pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {

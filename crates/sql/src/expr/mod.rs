@@ -32,7 +32,7 @@ pub use eval::{eval, eval_bool, eval_filter, eval_ref};
 pub use eval_context::{
     AdvisoryKey, EvalCtx, EvalError, EvalResult, NoSubqueries, SessionContext, StatementCtx, SubqueryEval,
 };
-pub use fold::{FOLDED_BYTES_MAX, FOLDING_BYTES_MAX, NoSession, eval_constant_expr};
+pub use fold::{FOLDING_BYTES_MAX, NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};
 pub(crate) use functions::{IS_CALLED, LAST_VALUE, identity_value};
 pub use output_name::output_name;

@@ -99,13 +99,20 @@ impl Session {
         if planned.bound.external_source().is_some() {
             return Err(SqlError::unsupported("EXPLAIN ANALYZE of DML with an analytical source").into());
         }
+        if !matches!(self.analytic, AnalyticState::Idle) {
+            // It has left the point path before.
+            return self.explain_analytic(home, planned, parameters.to_vec(), options);
+        }
         let host = Arc::clone(&self.start.host);
         let clock = move || host.now();
         let profile = Profile::new(plan, &clock);
-        let limits = ExecLimits { profile: Some(&profile), ..ExecLimits::default() };
+        let limits = ExecLimits { profile: Some(&profile), ..self.limits_of_point_path(planned) };
         let began = self.start.host.now();
         let done = self.run_point(home, planned, parameters, &mut super::copying::Discard, limits)?;
-        let done = done.ok_or_else(|| SqlError::internal("a statement without a limit outgrew it"))?;
+        let Some(done) = done else {
+            // It would leave the point path, and is measured where it goes.
+            return self.explain_analytic(home, planned, parameters.to_vec(), options);
+        };
         let execution = self.start.host.now() - began;
         let analyzed = Analyzed { profile: &profile, done, planning, execution };
         Ok(explain::explain(&planned.bound, options, Some(&analyzed)))

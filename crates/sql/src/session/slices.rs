@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use base::{ByteCount, Lsn, Oid, SqlResult};
+use base::{ByteCount, Lsn, Oid, SqlResult, SqlState};
 use tenant::{BRANCH_BYTES_MIN, CaughtUp};
 use types::{Datum, row_memory};
 
@@ -77,8 +77,9 @@ impl Session {
         let Some(mut slicing) = self.slicing.take() else {
             let limits = ExecLimits { rows_examined_max: Some(TURN_ROWS_MAX), ..ExecLimits::default() };
             match self.run_point(home, planned, parameters, sink, limits) {
-                // Many rows, or large ones: slices hold some of them at a time.
                 Ok(None) => {}
+                // Few rows, and large ones: slices hold some of them at a time.
+                Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY => {}
                 outcome => return outcome.map(|done| done.expect("looked at above")),
             }
             self.slicing = Some(Slicing::default());
