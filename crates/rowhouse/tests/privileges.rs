@@ -121,6 +121,13 @@ fn a_role_changes_its_own_password_and_settings_and_no_more() {
             "0A000 session user cannot be renamed"
         );
         done(&owner, "ALTER ROLE acme PASSWORD 'secret'").await;
+
+        // PostgreSQL's other kind of digest tells nothing that a login here could be held against.
+        let digest = "PASSWORD 'md5827ccb0eea8a706c4c34a16891f84e7b'";
+        let said = "0A000 a password that is an MD5 digest is not supported";
+        assert_eq!(refused(&owner, &format!("CREATE ROLE old LOGIN {digest}")).await, said);
+        let admin = server.admin().await;
+        assert_eq!(refused(&admin, &format!("CREATE TENANT old {digest}")).await, said);
     });
 }
 

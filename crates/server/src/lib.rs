@@ -19,6 +19,7 @@ mod gate;
 mod io_accounts;
 mod ledger;
 mod overseer;
+mod passwords;
 mod pauses;
 mod placement;
 mod policy;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use base::{Nanos, SqlResult, TenantId};
-use pgproto::scram::Verifier;
 use sql::session::{
     BackendRow, BackendSignals, Field, HostStatement, LedgerRows, SessionHost, StatementCounts, Taken,
     Underway,
@@ -13,6 +12,7 @@ use super::control::Control;
 use super::signals::Signals;
 use super::watch::Watch;
 use crate::executor::{self, TaskUse};
+use crate::passwords;
 use crate::shared::Shared;
 use crate::tenants::{StatementTable, statements};
 
@@ -132,11 +132,8 @@ impl SessionHost for Host {
     fn has_analytic_path(&self) -> bool {
         self.shared.config.analytic.is_some()
     }
-    fn password_verifier(&self, password: &str) -> String {
-        if password.parse::<Verifier>().is_ok() {
-            return password.to_owned();
-        }
-        Verifier::of_password(password, self.shared.env.entropy.bytes()).to_string()
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        passwords::stored(password.to_owned(), &self.shared.env)
     }
     fn statement_fields(&self, statement: &HostStatement) -> Vec<Field> {
         statements::fields(statement)

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Severity, SqlError, SqlResult, SqlState, TenantId};
 use governor::{Promise, PromiseOptions};
-use pgproto::scram::Verifier;
 use sql::session::{HostOutcome, HostStatement, OptionChange};
 use types::Datum;
 
@@ -29,6 +28,7 @@ use super::registry::TenantRow;
 use super::{Entry, SYSTEM_DATABASE, SYSTEM_TENANT, Subject, catalogue, making};
 use crate::administration::Administered;
 use crate::data_dir::DEFAULT_VOLUME;
+use crate::passwords;
 use crate::placement;
 use crate::session::Control;
 use crate::shared::Shared;
@@ -244,6 +244,7 @@ async fn create(
     password: Option<String>,
     if_not_exists: bool,
 ) -> SqlResult<Vec<SqlError>> {
+    let verifier = password.map(|password| passwords::stored(password, &shared.env)).transpose()?;
     let _claim = shared.claims.change(Subject::Tenant(name.clone()))?;
     match check_name(shared, &name) {
         Err(error) if if_not_exists && error.state() == SqlState::DUPLICATE_DATABASE => {
@@ -257,13 +258,6 @@ async fn create(
     let id = shared.tenants.new_id();
     let home = placement::found(shared, id, &row.volume, &row.promise)?;
     let owner = owner.unwrap_or_else(|| name.clone());
-    let verifier = password.map(|password| {
-        if password.parse::<Verifier>().is_ok() {
-            password
-        } else {
-            Verifier::of_password(&password, shared.env.entropy.bytes()).to_string()
-        }
-    });
     making::make(shared, &home, row, home.create(owner, verifier)).await?;
     Ok(warnings_of_new(shared, &name))
 }

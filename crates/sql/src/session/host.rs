@@ -307,7 +307,10 @@ pub trait SessionHost: Send + Sync {
         true
     }
     /// A password as it is stored: PostgreSQL's `SCRAM-SHA-256$…` form. One that has this form already is kept.
-    fn password_verifier(&self, password: &str) -> String;
+    ///
+    /// # Errors
+    /// 0A000 for an MD5 digest.
+    fn password_verifier(&self, password: &str) -> SqlResult<String>;
     /// The columns of what [`super::Pause::Host`] will answer; empty for a statement without rows.
     fn statement_fields(&self, statement: &HostStatement) -> Vec<Field> {
         let _ = statement;

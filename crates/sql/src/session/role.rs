@@ -376,7 +376,7 @@ impl Session {
                 }
                 RoleOption::Password(None) => role.scram_verifier = None,
                 RoleOption::Password(Some(password)) => {
-                    role.scram_verifier = Some(self.start.host.password_verifier(password).into());
+                    role.scram_verifier = Some(self.start.host.password_verifier(password)?.into());
                 }
                 RoleOption::ValidUntil(text) => {
                     let until = types::parse_text(

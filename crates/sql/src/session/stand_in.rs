@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{Nanos, SqlError};
+use base::{Nanos, SqlError, SqlResult};
 use env::{Env, Ticks};
 
 use super::{BackendRow, CopyShape, Field, Formats, Reply, SessionHost, StatementCounts, Taken};
@@ -57,7 +57,7 @@ impl SessionHost for CountingHost {
         Taken { cpu: clock.ticks_between(Ticks(0), clock.ticks()), ios: 0 }
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn password_verifier(&self, password: &str) -> String {
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
         self.lone.password_verifier(password)
     }
     fn databases(&self) -> Vec<String> {
@@ -79,8 +79,8 @@ impl SessionHost for LoneHost {
         Vec::new()
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
-    fn password_verifier(&self, password: &str) -> String {
-        format!("SCRAM-SHA-256${password}")
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        Ok(format!("SCRAM-SHA-256${password}"))
     }
     fn databases(&self) -> Vec<String> {
         vec!["app".into()]
