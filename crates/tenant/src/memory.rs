@@ -34,6 +34,10 @@ const WAITS_MAX: usize = 32;
 /// turn is at most half of what it reads so, and it comes to an end whatever is evicted meanwhile.
 const TURN_READS_MIN: u32 = 16;
 
+/// Pages that a statement reads in one turn before it is known as one that misses much: a few look-ups more, where little memory is shared by many
+/// tenants, are no reason to scan tables elsewhere.
+const TURN_READS_MAX: u32 = 4 * TURN_READS_MIN;
+
 /// Times in a row that a transaction waits for memory before it goes on without.
 const MEMORY_WAITS_MAX: u32 = 32;
 
@@ -241,7 +245,7 @@ impl Tenant {
 
     /// Whether the transaction's statement missed so many pages that it had better go where waiting stops nobody, if it can.
     pub fn misses_much(&self, txn: &Txn) -> bool {
-        let much = |hold: &Hold| hold.reads_in_turn() || hold.waits > WAITS_MAX;
+        let much = |hold: &Hold| hold.turn_reads > TURN_READS_MAX || hold.waits > WAITS_MAX;
         !self.holds.0.is_empty() && self.holds.0.get(&txn.id).is_some_and(much)
     }
 
