@@ -200,12 +200,9 @@ fn a_copy_larger_than_memory_is_atomic_and_others_go_on() {
 
 /// The most memory that the process has had since this was called last, or now if it is more.
 fn peak(server: &Server) -> u64 {
-    let folder = format!("/proc/{}", server.pid());
-    let status = std::fs::read_to_string(format!("{folder}/status")).expect("the server's status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
-    std::fs::write(format!("{folder}/clear_refs"), "5").expect("the peak can be set back");
-    kib << 10
+    let peak = server.memory_peak();
+    std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("the peak can be set back");
+    peak
 }
 
 /// Gives `f` the data of a COPY as they come.

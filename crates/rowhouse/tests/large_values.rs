@@ -33,13 +33,6 @@ const BOMBS: [&str; 18] = [
     "SELECT length(concat(repeat('a', 100000000), repeat('b', 100000000), repeat('c', 100000000)))",
 ];
 
-/// The most memory that the process has had.
-fn peak(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") << 10
-}
-
 #[test]
 fn what_an_expression_asks_for_is_refused_before_it_takes_all_memory() {
     let mut server = Server::start_with(&["--memory", "64MiB", "--work-memory", "64MiB", "--workers", "1"]);
@@ -54,7 +47,7 @@ fn what_an_expression_asks_for_is_refused_before_it_takes_all_memory() {
             let change = format!("INSERT INTO numbers VALUES (({bomb}))");
             assert_eq!(state(client.simple_query(&change).await), SqlState::OUT_OF_MEMORY, "{change}");
         }
-        assert!(peak(&server) < PROCESS_MAX, "{} bytes", peak(&server));
+        assert!(server.memory_peak() < PROCESS_MAX, "{} bytes", server.memory_peak());
 
         // What is large and fits is answered, however it is repeated.
         let repeated = "SELECT sum(length(s) + g) FROM (SELECT repeat('x', 200000) AS s, g FROM generate_series(1, 3000) g) q WHERE length(s) > g";
@@ -127,7 +120,7 @@ fn rows_that_functions_make_long_are_gone_through_a_few_at_a_time() {
         ] {
             assert_eq!(state(client.simple_query(gathers).await), SqlState::OUT_OF_MEMORY, "{gathers}");
         }
-        assert!(peak(&server) < PROCESS_MAX, "{} bytes", peak(&server));
+        assert!(server.memory_peak() < PROCESS_MAX, "{} bytes", server.memory_peak());
     });
     assert!(server.terminate().success());
 }

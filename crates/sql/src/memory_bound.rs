@@ -111,7 +111,7 @@ impl Held<'_> {
     }
 
     /// Keeps what is held for as long as the statement lasts.
-    pub(crate) fn keep(mut self) {
+    pub(crate) fn keep(&mut self) {
         self.bytes = 0;
     }
 }

@@ -118,6 +118,14 @@ impl Server {
         self.child.id()
     }
 
+    /// The most memory that the process has had, in bytes: ever, or since somebody had the kernel count anew.
+    pub fn memory_peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+        kib << 10
+    }
+
     /// What the server wrote to its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

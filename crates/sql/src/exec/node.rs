@@ -167,7 +167,7 @@ impl Run<'_, '_> {
         let rows = Rc::new(rows);
         if !plan.correlated {
             self.kept.borrow_mut().insert(id, Rc::clone(&rows));
-            std::mem::replace(&mut held, self.memory.hold()).keep();
+            held.keep();
         }
         Ok((rows, held))
     }
