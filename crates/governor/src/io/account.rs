@@ -21,8 +21,11 @@ const LAG_KEPT: Stamp = Stamp::at(Nanos::from_millis(100));
 const LAG_FORGOTTEN_IN: Nanos = Nanos::from_millis(400);
 /// Lateness of a tenant that gets something stays below this.
 pub(super) const LAG_MAX: Stamp = LAG_KEPT.plus(Stamp::at(LAG_FORGOTTEN_IN));
-/// Work charged after the fact takes at most so much of a tenant's future; the rest is forgiven, and told.
+/// Work charged after the fact, and upkeep that others wait for, takes at most so much of what a reservation, or a limit, leaves a tenant in the future.
 const DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(1));
+/// Of a limit, what work charged after the fact takes at most; the rest is forgiven, and told. Turns that read what they miss come after a request that
+/// waited for the limit, so that it is held as long as what one of them reads is paid for before the next.
+const LIMIT_DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(60));
 /// Virtual time of one I/O at weight 1. At weight 1 and 100,000 I/Os a second the counter lasts for a year.
 const SPARE_OF_ONE: u64 = 64;
 
@@ -297,10 +300,10 @@ impl Account {
     }
 
     /// Records work that was done for the tenant and could not be delayed: it counts against its reservation, its limit
-    /// and its weight. Returns what of it is forgiven because its debt is a second long.
+    /// and its weight. Returns what of it is forgiven because the limit's debt is a minute long.
     pub(super) fn charge_done(&self, terms: &Terms, cost: IoCost, floor: Stamp, now: Nanos) -> IoCost {
         let at = Stamp::at(now);
-        let end = at.plus(DEBT_MAX);
+        let (end, limit_end) = (at.plus(DEBT_MAX), at.plus(LIMIT_DEBT_MAX));
         // Each order's part of the work takes what the whole takes of the whole.
         for (tag, rate, time) in
             Order::Spread.then_other().into_iter().flat_map(|order| reserved(self, terms, order, cost))
@@ -312,8 +315,8 @@ impl Account {
         let mut forgiven_part = 0.0f64;
         for (tag, rate, time) in limited(self, terms, cost) {
             if rate.is_some() {
-                let before = tag.advance(|tag| tag.max(tag.max(at).plus(time).min(end)));
-                let over = before.max(at).plus(time).minus(end.max(before));
+                let before = tag.advance(|tag| tag.max(tag.max(at).plus(time).min(limit_end)));
+                let over = before.max(at).plus(time).minus(limit_end.max(before));
                 forgiven_part = forgiven_part.max(over.0 as f64 / time.0.max(1) as f64);
             }
         }

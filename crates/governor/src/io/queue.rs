@@ -181,8 +181,8 @@ impl<T> IoQueue<T> {
 
     /// Charges `tenant` for work that was done for it and could not be delayed: a flush that several share and that did not
     /// go through [`IoQueue::submit_group`], an eviction's write under pressure, recovery. It counts against its
-    /// reservation, limit and weight: its next requests wait the longer, a second at most. Returns what of the cost
-    /// exceeds that and is forgiven, for the ledger.
+    /// reservation, limit and weight: its next requests wait the longer, by the reservation a second at most and by the limit
+    /// a minute. Returns what of the cost exceeds the latter and is forgiven, for the ledger.
     pub fn charge_done(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) -> IoCost {
         let lane = self.lanes.lane_of(tenant, &self.volume);
         let lane = self.lanes.lane(lane);

@@ -27,6 +27,14 @@ impl Ended {
         self.done + self.refused.values().sum::<u64>()
     }
 
+    /// Those of another time too.
+    pub(super) fn add(&mut self, other: &Ended) {
+        self.done += other.done;
+        for (why, count) in &other.refused {
+            *self.refused.entry(why.clone()).or_default() += count;
+        }
+    }
+
     fn refuse(&mut self, why: Refused) {
         *self.refused.entry(why).or_default() += 1;
     }
@@ -121,6 +129,9 @@ mod tests {
         assert_eq!(ended(12, &[]).words(), "12 done");
         let all = ended(12, &[("53200", 2), ("57014", 1)]);
         assert_eq!((all.attempts(), all.words().as_str()), (15, "12 done, 3 refused (53200: 2, 57014: 1)"));
+        let mut both = ended(1, &[("57014", 1)]);
+        both.add(&all);
+        assert_eq!(both.words(), "13 done, 4 refused (53200: 2, 57014: 2)");
     }
 
     #[tokio::test(flavor = "current_thread")]

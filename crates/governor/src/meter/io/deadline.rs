@@ -17,6 +17,8 @@ const TICKS: u64 = 64;
 pub(super) const NO_DEADLINE: Ticks = u64::MAX;
 /// Work charged after the fact moves later deadlines by at most so much.
 const DEBT_MAX: Ticks = 1_000_000_000 * TICKS;
+/// And the tenant's own limit lets its next request through so much later at most.
+const LIMIT_DEBT_MAX: Ticks = 60 * DEBT_MAX;
 /// What a limit lets a tenant make up for that something else held up while it waited.
 const CATCH_UP: Ticks = 10_000_000 * TICKS;
 
@@ -221,9 +223,10 @@ impl Standing {
 
     /// Work done for the tenant without having been asked for: its next deadlines are the later for it.
     pub(super) fn charge_done(&self, cost: IoCost, now: Nanos) {
-        let end = ticks(now).saturating_add(DEBT_MAX);
-        self.reservations(cost).for_each(|(reserved, time)| reserved.charge_done(time, ticks(now), end));
-        self.limits(cost).for_each(|(pace, time)| pace.charge_done(time, ticks(now), end));
+        let (now, end) = (ticks(now), ticks(now).saturating_add(DEBT_MAX));
+        self.reservations(cost).for_each(|(reserved, time)| reserved.charge_done(time, now, end));
+        let end = now.saturating_add(LIMIT_DEBT_MAX);
+        self.limits(cost).for_each(|(pace, time)| pace.charge_done(time, now, end));
     }
 
     /// A worker's interval has something of the tenant from `from` on. If none else's has and nothing waits, what was issued

@@ -23,7 +23,7 @@ pub struct IoUsage {
     pub requests: u64,
     /// I/Os whose deadline came in the interval and that were not issued in it.
     pub missed: IoCost,
-    /// Charged after the fact and not taken from the tenant's promise, because its debt was a second long.
+    /// Charged after the fact and not taken from the tenant's promise, because its limit's debt was a minute long.
     pub forgiven: IoCost,
     pub delays: DelayHistogram,
 }

@@ -1,4 +1,7 @@
 //! A hostile tenant, and what it costs two others that have promises.
+//!
+//! It attacks for some seconds and does nothing for as long, again and again: what a transaction costs on a shared machine drifts within minutes by
+//! more than what is looked for.
 
 use std::time::Duration;
 
@@ -8,20 +11,25 @@ use workloads::target::Target;
 use workloads::tpcc::{self, Tpcc};
 
 use super::attacks::{Attack, HOSTILE, PASSWORD};
-use super::verdicts::{Measured, Trial, Window, verdicts};
+use super::interleaved;
+use super::verdicts::{Measured, Trial, Window, costs, verdicts};
 use crate::Result;
 use crate::report::{Mark, Plot, Section, Series, Table, Verdict, figure, percent};
 use crate::sqlvm::actors::{Acting, Actor, Part};
+use crate::sqlvm::careless::Ended;
 use crate::sqlvm::host::{Host, Promise};
 use crate::sqlvm::stage::Stage;
+use crate::stats;
 use crate::world::process::Scheduling;
 use crate::world::sampler::{Sampler, Samples};
 use crate::world::{clock, process};
 
-/// Of each attack, and of the time without one before and after it.
-const SECONDS: f64 = 60.0;
-/// From an attack's beginning to what is measured.
-const SETTLE_SECONDS: f64 = 5.0;
+/// Of a window with an attack, and of one without.
+const SECONDS: f64 = 8.0;
+/// From a window's beginning to what is measured.
+const SETTLE_SECONDS: f64 = 2.0;
+/// Windows with each attack in a full run.
+const ROUNDS: f64 = 6.0;
 /// Disk space is promised to nobody: the hostile tenant's is limited, and nothing else of it.
 const HOSTILE_LIMITS: &str = "temp_max = '4GiB', storage_max = '4GiB'";
 /// How long its sessions have to end once its clients hung up, before its statements are ended by a timeout.
@@ -73,26 +81,26 @@ struct Scene {
 
 pub(in crate::sqlvm) async fn part(stage: &mut Stage) -> Result<()> {
     let (time, settle) = (stage.options.time(SECONDS), stage.options.time(SETTLE_SECONDS));
-    let windows = (2 * Attack::ALL.len() + 1) * stage.options.repetitions;
+    let rounds = interleaved::rounds(stage, ROUNDS);
+    let windows = 2 * Attack::ALL.len() * rounds + 1;
     stage.will_take((time + settle) * windows as u32);
     let mut scene = Scene::ready(stage).await?;
     let (mut trials, mut marks, mut failure) = (Vec::new(), Vec::new(), None);
-    for _ in 0..stage.options.repetitions {
-        let mut before = scene.window(stage, None).await?;
-        for attack in Attack::ALL {
+    let mut before = scene.window(stage, None).await?;
+    for (attack, round) in
+        Attack::ALL.into_iter().flat_map(|attack| (0..rounds).map(move |round| (attack, round)))
+    {
+        if round == 0 {
             marks.push(Mark { x: scene.seconds(), name: String::new() });
-            let during = scene.attack(stage, attack).await?;
-            failure = scene.failure().await.map(|why| format!("{}: {why}", attack.name()));
-            if failure.is_some() {
-                break;
-            }
-            let after = scene.window(stage, None).await?;
-            trials.push(Trial { attack, before, during, after: after.clone() });
-            before = after;
         }
+        let during = scene.attack(stage, attack).await?;
+        failure = scene.failure().await.map(|why| format!("{}: {why}", attack.name()));
         if failure.is_some() {
             break;
         }
+        let after = scene.window(stage, None).await?;
+        trials.push(Trial { attack, before, during, after: after.clone() });
+        before = after;
     }
     let section = section(&scene, &trials, marks, failure);
     drop(scene.acting);
@@ -243,8 +251,8 @@ fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<St
         .collect();
     let mut notes = scene.notes.clone();
     notes.push(
-        "A time in which the load's process used nine tenths of a core or more says nothing: then clients waited for themselves. Nor does one with \
-         times before and after it that differ by more than 5 %."
+        "Windows in which the load's process used nine tenths of a core or more say nothing: then clients waited for themselves. Nor do those of \
+         an attack that differ by so much that they do not say on which side of 5 % their median is."
             .into(),
     );
     Section {
@@ -253,42 +261,55 @@ fn section(scene: &Scene, trials: &[Trial], marks: Vec<Mark>, failure: Option<St
         text: format!(
             "{}, each with its reservation of processor time as its limit, 1,000 I/Os a second and memory for its data promised, in closed \
              loops all the time. A third tenant, which is promised nothing and has no limits but {HOSTILE_LIMITS}, attacks in one way after \
-             the other; before and after each it does nothing, and the mean of both is what the attack is held against.",
+             the other, each in several short windows; between two of them it does nothing, and a window is held against the mean of the one \
+             before and the one after it. Medians of the windows are told.",
             described.join(" and ")
         ),
         verdicts: all,
         plots: vec![plot(scene, &scene.sampler.so_far(), marks)],
-        tables: vec![costs(trials, &names), deeds(trials)],
+        tables: vec![costs_table(trials, &names), deeds(trials)],
         notes,
     }
 }
 
-fn costs(trials: &[Trial], names: &[&str]) -> Table {
+fn costs_table(trials: &[Trial], names: &[&str]) -> Table {
     let mut table = Table::new(
         "The others, without and with each attack",
         &["attack", "tenant", "transactions a second", "with it", "change", "p99 ms", "with it", "change"],
     );
-    for trial in trials {
+    for (attack, of) in by_attack(trials) {
+        let median_of = |value: &dyn Fn(&Trial) -> f64| {
+            figure(stats::median(&of.iter().map(|trial| value(trial)).collect::<Vec<_>>()))
+        };
         for (other, name) in names.iter().enumerate() {
-            let (without, with) = (trial.without(other), trial.during.others[other]);
+            let changed = |change: fn(&Trial, usize) -> f64| {
+                let (median, error) = costs(&of, other, change);
+                format!("{} ± {}", percent(median, true), percent(error, false))
+            };
             table.row(vec![
-                trial.attack.name().into(),
+                attack.name().into(),
                 (*name).into(),
-                figure(without.per_second),
-                figure(with.per_second),
-                percent(trial.throughput_change(other), true),
-                figure(without.p99_ms),
-                figure(with.p99_ms),
-                percent(trial.p99_change(other), true),
+                median_of(&|trial| trial.without(other).per_second),
+                median_of(&|trial| trial.during.others[other].per_second),
+                changed(Trial::throughput_change),
+                median_of(&|trial| trial.without(other).p99_ms),
+                median_of(&|trial| trial.during.others[other].p99_ms),
+                changed(Trial::p99_change),
             ]);
         }
     }
     table
 }
 
+/// The attacks that were tried, each with its windows.
+fn by_attack(trials: &[Trial]) -> impl Iterator<Item = (Attack, Vec<&Trial>)> {
+    let of = |attack| trials.iter().filter(|trial| trial.attack == attack).collect::<Vec<_>>();
+    Attack::ALL.into_iter().map(move |attack| (attack, of(attack))).filter(|(_, of)| !of.is_empty())
+}
+
 fn deeds(trials: &[Trial]) -> Table {
     let mut table = Table::new(
-        "What the hostile tenant did",
+        "What the hostile tenant did, together and in the median window",
         &[
             "attack",
             "statements or logins",
@@ -298,14 +319,19 @@ fn deeds(trials: &[Trial]) -> Table {
             "the load's cores",
         ],
     );
-    for Trial { attack, during, .. } in trials {
+    for (attack, of) in by_attack(trials) {
+        let median_of = |value: fn(&Window) -> f64| {
+            figure(stats::median(&of.iter().map(|trial| value(&trial.during)).collect::<Vec<_>>()))
+        };
+        let mut ended = Ended::default();
+        of.iter().for_each(|trial| ended.add(&trial.during.ended));
         table.row(vec![
             attack.name().into(),
-            during.ended.words(),
-            figure(during.hostile_cores),
-            figure(during.hostile_bytes / 1e6),
-            figure(during.server_cores),
-            figure(during.load_cores),
+            ended.words(),
+            median_of(|window| window.hostile_cores),
+            median_of(|window| window.hostile_bytes / 1e6),
+            median_of(|window| window.server_cores),
+            median_of(|window| window.load_cores),
         ]);
     }
     table
@@ -317,7 +343,7 @@ fn plot(scene: &Scene, samples: &Samples, marks: Vec<Mark>) -> Plot {
         |other: &Other| Series { name: other.name.into(), x_first: 1.0, x_step: 1.0, values: of(other.name) };
     Plot {
         title: "Transactions of the others".into(),
-        x_label: "seconds; an attack begins at each dotted line".into(),
+        x_label: "seconds; another attack begins at each dotted line".into(),
         y_label: "a second".into(),
         series: scene.others.iter().map(series).collect(),
         marks,

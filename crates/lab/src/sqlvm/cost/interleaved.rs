@@ -21,7 +21,7 @@ const SETTLE_SECONDS: f64 = 5.0;
 const SECONDS: f64 = 10.0;
 /// How many rounds of a full run; a shorter one has fewer, of shorter windows.
 const ROUNDS: f64 = 12.0;
-const ROUNDS_MIN: usize = 4;
+pub(super) const ROUNDS_MIN: usize = 4;
 
 /// One window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,15 +44,16 @@ pub(super) struct Interleaved {
     pub(super) windows: Vec<Vec<Window>>,
 }
 
-/// Rounds that a run has.
-pub(super) fn rounds(stage: &Stage) -> usize {
-    let of_one = (ROUNDS * stage.options.duration_factor.min(1.0)).ceil() as usize;
+/// Rounds that a run has, of `full` in a whole one.
+pub(super) fn rounds(stage: &Stage, full: f64) -> usize {
+    let of_one = (full * stage.options.duration_factor.min(1.0)).ceil() as usize;
     of_one.max(ROUNDS_MIN) * stage.options.repetitions
 }
 
 /// How long they take for so many rules.
 pub(super) fn length(stage: &Stage, rules: usize) -> Duration {
-    (stage.options.time(SECONDS) + stage.options.time(SETTLE_SECONDS)) * (rounds(stage) * rules) as u32
+    (stage.options.time(SECONDS) + stage.options.time(SETTLE_SECONDS))
+        * (rounds(stage, ROUNDS) * rules) as u32
 }
 
 /// The order of the rules in a round: there and back, so that none always follows the same one.
@@ -70,7 +71,7 @@ pub(super) async fn measure(
 ) -> Result<Interleaved> {
     let time = stage.options.time(SECONDS);
     let mut windows = vec![Vec::new(); names.len()];
-    let rounds = rounds(stage);
+    let rounds = rounds(stage, ROUNDS);
     for round in 0..rounds {
         stage.say(&format!("round {} of {rounds}", round + 1));
         for rule in order(round, names.len()) {

@@ -1,14 +1,13 @@
 //! Whether the others noticed an attack.
 
 use super::attacks::Attack;
+use super::interleaved::ROUNDS_MIN;
 use crate::report::{Verdict, percent};
 use crate::sqlvm::careless::Ended;
 use crate::stats;
 
 /// What an attack may cost the others, of their throughput and of their p99.
 const COST_MAX: f64 = 0.05;
-/// Times without an attack that differ more say nothing of what is between them.
-const UNSTEADY: f64 = 0.05;
 /// More of a core used by the load, which is one thread, and clients waited for themselves.
 const LOAD_BUSY: f64 = 0.9;
 /// Less of a core used by a hostile tenant that got nothing done, and there was no attack.
@@ -34,7 +33,7 @@ pub(super) struct Window {
     pub(super) ended: Ended,
 }
 
-/// An attack between two times without one.
+/// A window with an attack between two without one.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) attack: Attack,
@@ -64,25 +63,33 @@ impl Trial {
         }
         stats::off(self.during.others[other].p99_ms, self.without(other).p99_ms)
     }
-
-    /// Why it says nothing of what the attack costs, by any measure or by this one, if it does not.
-    fn says_nothing(&self, value: fn(&Measured) -> f64) -> Option<String> {
-        if self.during.ended.attempts() == 0 && self.during.hostile_cores < IDLE_CORES {
-            return Some("the hostile tenant did nothing".into());
-        }
-        let busiest = [&self.before, &self.during, &self.after].map(|window| window.load_cores);
-        let busiest = busiest.into_iter().fold(0.0, f64::max);
-        if busiest >= LOAD_BUSY {
-            return Some(format!("the load used {} of a core", percent(busiest, false)));
-        }
-        let apart = |(before, after): (&Measured, &Measured)| stats::off(value(after), value(before)).abs();
-        let unsteady = self.before.others.iter().zip(&self.after.others).map(apart).fold(0.0, f64::max);
-        (unsteady > UNSTEADY)
-            .then(|| format!("before and after it the others differ by {}", percent(unsteady, false)))
-    }
 }
 
-/// Two for each attack. Of repetitions the median counts, of the others the one that lost most. All are void if `why` says so.
+/// The median of what an attack changed for one of the others in its windows, and how far that may be off.
+pub(super) fn costs(trials: &[&Trial], other: usize, change: fn(&Trial, usize) -> f64) -> (f64, f64) {
+    let changes: Vec<f64> = trials.iter().map(|trial| change(trial, other)).collect();
+    let median = stats::median(&changes);
+    // In half of the windows nothing was done.
+    if median.is_infinite() { (median, 0.0) } else { (median, stats::median_error(&changes)) }
+}
+
+/// Why an attack's windows say nothing of what it costs, if they do not.
+fn says_nothing(trials: &[&Trial]) -> Option<String> {
+    if trials.len() < ROUNDS_MIN {
+        return Some(format!("{} windows only", trials.len()));
+    }
+    if trials
+        .iter()
+        .all(|trial| trial.during.ended.attempts() == 0 && trial.during.hostile_cores < IDLE_CORES)
+    {
+        return Some("the hostile tenant did nothing".into());
+    }
+    let windows = trials.iter().flat_map(|trial| [&trial.before, &trial.during, &trial.after]);
+    let busiest = windows.map(|window| window.load_cores).fold(0.0, f64::max);
+    (busiest >= LOAD_BUSY).then(|| format!("the load used {} of a core", percent(busiest, false)))
+}
+
+/// Two for each attack. Of its windows the median counts, of the others the one that lost most. All are void if `why` says so.
 pub(super) fn verdicts(trials: &[Trial], names: &[&str], why: Option<&str>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for attack in Attack::ALL {
@@ -90,37 +97,31 @@ pub(super) fn verdicts(trials: &[Trial], names: &[&str], why: Option<&str>) -> V
         if of.is_empty() {
             continue;
         }
-        type Value = fn(&Measured) -> f64;
         type Change = fn(&Trial, usize) -> f64;
-        let measures: [(&str, Value, Change); 2] = [
-            (
-                "throughput at most 5 % less",
-                |other| other.per_second,
-                |trial, other| -trial.throughput_change(other),
-            ),
-            ("p99 at most 5 % more", |other| other.p99_ms, Trial::p99_change),
+        let measures: [(&str, Change); 2] = [
+            ("throughput at most 5 % less", |trial, other| -trial.throughput_change(other)),
+            ("p99 at most 5 % more", Trial::p99_change),
         ];
-        for (demand, value, change) in measures {
-            let cost = |other: usize| {
-                stats::median(&of.iter().map(|trial| change(trial, other)).collect::<Vec<_>>())
-            };
-            let costs: Vec<f64> = (0..names.len()).map(cost).collect();
-            let most = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for (demand, change) in measures {
+            let costs: Vec<(f64, f64)> = (0..names.len()).map(|other| costs(&of, other, change)).collect();
             let words: Vec<String> = names
                 .iter()
                 .zip(&costs)
-                .map(|(name, cost)| {
-                    let change =
-                        if cost.is_infinite() { "nothing done".into() } else { percent(*cost, true) };
-                    format!("{name} {change}")
+                .map(|(name, (cost, error))| match cost.is_infinite() {
+                    true => format!("{name} nothing done"),
+                    false => format!("{name} {} ± {}", percent(*cost, true), percent(*error, false)),
                 })
                 .collect();
-            let void = of.iter().find_map(|trial| trial.says_nothing(value));
+            let is_surely_more = costs.iter().any(|(cost, error)| cost - 2.0 * error > COST_MAX);
+            let is_surely_less = costs.iter().all(|(cost, error)| cost + 2.0 * error <= COST_MAX);
+            let unclear = (!is_surely_more && !is_surely_less)
+                .then(|| "windows differ too much to say on which side of 5 % it is".to_owned());
+            let void = says_nothing(&of).or(unclear);
             verdicts.push(
                 Verdict::of(
                     format!("{}: {demand} for the others", attack.name()),
-                    format!("cost: {}", words.join(", ")),
-                    most <= COST_MAX,
+                    format!("cost: {}, {} windows", words.join(", "), of.len()),
+                    is_surely_less,
                 )
                 .unless(why.or(void.as_deref())),
             );
@@ -143,8 +144,15 @@ mod tests {
         }
     }
 
-    fn trial(during: Window) -> Trial {
-        Trial { attack: Attack::Sorts, before: window(100.0, 10.0), during, after: window(102.0, 10.2) }
+    /// Four windows of an attack with such rates and p99, each between a time of 100 a second and one of 102.
+    fn trials(during: [Window; 4]) -> Vec<Trial> {
+        let of = |during| Trial {
+            attack: Attack::Sorts,
+            before: window(100.0, 10.0),
+            during,
+            after: window(102.0, 10.2),
+        };
+        during.map(of).into()
     }
 
     fn outcomes(trials: &[Trial]) -> [Outcome; 2] {
@@ -153,30 +161,43 @@ mod tests {
         [verdicts[0].outcome, verdicts[1].outcome]
     }
 
-    #[test]
-    fn the_one_that_loses_most_counts() {
-        use Outcome::{Met, Missed};
-        assert_eq!(outcomes(&[trial(window(97.0, 10.5))]), [Met, Met]);
-        assert_eq!(outcomes(&[trial(window(95.0, 10.5))]), [Missed, Met]);
-        assert_eq!(outcomes(&[trial(window(97.0, 10.8))]), [Met, Missed]);
-        assert_eq!(outcomes(&[trial(window(0.0, 0.0))]), [Missed, Missed], "nothing done is not fast");
-        // One of three repetitions was disturbed.
-        let all = [97.0, 80.0, 98.0].map(|rate| trial(window(rate, 10.0)));
-        assert_eq!(outcomes(&all), [Met, Met]);
+    fn of_rates(rates: [f64; 4]) -> [Outcome; 2] {
+        outcomes(&trials(rates.map(|rate| window(rate, 10.1))))
+    }
+
+    fn of_p99(p99: [f64; 4]) -> [Outcome; 2] {
+        outcomes(&trials(p99.map(|p99| window(101.0, p99))))
     }
 
     #[test]
-    fn a_time_that_says_nothing_is_void() {
+    fn the_one_that_loses_most_counts() {
+        use Outcome::{Met, Missed};
+        assert_eq!(of_rates([98.0, 98.1, 97.9, 98.0]), [Met, Met]);
+        assert_eq!(of_rates([95.0, 95.1, 94.9, 95.0]), [Missed, Met]);
+        assert_eq!(of_p99([10.3, 10.3, 10.4, 10.4]), [Met, Met]);
+        assert_eq!(of_p99([10.8, 10.8, 10.9, 10.9]), [Met, Missed]);
+        assert_eq!(
+            outcomes(&trials([0.0; 4].map(|none| window(none, none)))),
+            [Missed, Missed],
+            "nothing done is not fast"
+        );
+        // One of the windows was disturbed.
+        assert_eq!(of_rates([98.0, 98.1, 80.0, 98.0]), [Met, Met]);
+    }
+
+    #[test]
+    fn what_says_nothing_is_void() {
         let void = [Outcome::Void; 2];
-        let busy = Window { load_cores: 0.95, ..window(100.0, 10.0) };
-        assert_eq!(outcomes(&[trial(busy)]), void);
+        let same = |window: Window| outcomes(&trials([(); 4].map(|()| window.clone())));
+        assert_eq!(same(Window { load_cores: 0.95, ..window(100.0, 10.0) }), void);
         let idle = Window { ended: Ended::default(), ..window(100.0, 10.0) };
-        assert_eq!(outcomes(&[trial(idle.clone())]), void);
+        assert_eq!(same(idle.clone()), void);
         let endless = Window { hostile_cores: 0.4, ..idle };
-        assert_eq!(outcomes(&[trial(endless)]), [Outcome::Met; 2], "it runs, though nothing of it ends");
-        let drifting = Trial { after: window(102.0, 11.0), ..trial(window(101.0, 10.0)) };
-        assert_eq!(outcomes(&[drifting]), [Outcome::Met, Outcome::Void], "p99 only");
-        let steady = verdicts(&[trial(window(100.0, 10.0))], &["orders", "reads"], Some("idle priority"));
+        assert_eq!(same(endless), [Outcome::Met; 2], "it runs, though nothing of it ends");
+        assert_eq!(of_rates([92.0, 95.0, 98.0, 101.0]), [Outcome::Void, Outcome::Met], "4.5 %, perhaps");
+        let few = trials([(); 4].map(|()| window(100.0, 10.0)));
+        assert_eq!(outcomes(&few[..3]), void);
+        let steady = verdicts(&few, &["orders", "reads"], Some("idle priority"));
         assert!(steady.iter().all(|verdict| verdict.outcome == Outcome::Void));
     }
 }

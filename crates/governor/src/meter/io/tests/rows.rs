@@ -103,3 +103,24 @@ fn what_its_own_limit_holds_is_no_fault_of_the_servers() {
         assert!(row.average_kept && row.each_kept, "{:?}", row.ledger);
     }
 }
+
+/// Three seconds' worth was done without having been asked for: until the limit lets the next request through nothing is missed, and then it is late at
+/// once.
+#[test]
+fn a_limit_that_is_in_debt_breaks_no_promise() {
+    let (volume, tenant) = (IoMeterVolume::new(0, TICK), tenant_id(0));
+    let promise = IoPromise { iops: 10, iops_max: Some(10), ..IoPromise::default() };
+    volume.set_promise(tenant, &promise, 0, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    let cost = IoCost::of(PAGE);
+    (0..30).for_each(|_| meter.done(tenant, cost, IoCost::default(), Nanos(0)));
+    (0..30).for_each(|_| meter.arrived(tenant, cost, Nanos(0)));
+    let mut missed = Vec::new();
+    for second in 0..5 {
+        let mut interval = IoInterval::default();
+        meter.close(Nanos::from_secs(second + 1), &mut interval);
+        let rows = interval.judge(&volume, Nanos::from_secs(second), Nanos::from_secs(second + 1));
+        missed.push(rows[0].usage.missed.ios().round());
+    }
+    assert_eq!(missed, [0.0, 0.0, 0.0, 10.0, 10.0]);
+}
