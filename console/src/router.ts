@@ -29,9 +29,18 @@ export function href(route: Route): string {
   }
 }
 
+/** Of a text that is no encoding: itself, which names nothing. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export function parse(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [page, name, month] = path.split("/").map((part) => decodeURIComponent(part));
+  const [page, name, month] = path.split("/").map(decoded);
   const params = new URLSearchParams(query);
   if (page === "tenant" && name) return { page, name };
   if (page === "statement" && name && month && /^\d{4}-\d{2}$/.test(month)) return { page, name, month };

@@ -20,6 +20,12 @@ export interface Mark {
 }
 
 export const client = new Client();
+/** How long after somebody did something on the page what it asks for counts as theirs. */
+const ATTENDED_MS = 60_000;
+let attended_ms = Date.now();
+for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"])
+  addEventListener(kind, () => (attended_ms = Date.now()), { capture: true, passive: true });
+client.isAttended = () => Date.now() - attended_ms < ATTENDED_MS;
 export const stream = new Stream();
 export const session = new Signal<Session | null>(null);
 export const server = new Signal<Server | null>(null);
@@ -124,7 +130,10 @@ picked.watch((tenant) => {
 });
 
 function setPlaces(next: Places): void {
-  const same = next.every((holder, place) => holder?.id === places.value[place]?.id);
+  const same = next.every((holder, place) => {
+    const held = places.value[place];
+    return holder?.id === held?.id && holder?.name === held?.name;
+  });
   if (same) {
     // Only when each was last seen: nobody draws that.
     next.forEach((holder, place) => {

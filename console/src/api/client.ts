@@ -51,10 +51,13 @@ const unreachable: ErrorBody = {
 export class Client {
   #csrf = "";
   onSignedOut: () => void = () => {};
+  /** Whether somebody is at the page: what it asks for by itself does not keep the session open. */
+  isAttended: () => boolean = () => true;
 
   async #request<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
     const headers: Record<string, string> = { accept: "application/json" };
     if (method !== "GET") headers["x-csrf-token"] = this.#csrf;
+    if (!this.isAttended()) headers["x-unattended"] = "1";
     if (body !== undefined) headers["content-type"] = "application/json";
     let answer: Response;
     try {

@@ -26,6 +26,8 @@ export interface TenantChartOptions {
   splits?: (top: number) => number[];
   /** Where the promise stands; absent for charts of what is not promised. */
   kept?: (frame: TenantFrame) => Kept | undefined;
+  /** What was missed of it; `format` if absent. */
+  missedFormat?: (value: number) => string;
   /** The tenant's own colour. */
   colour: () => string;
 }
@@ -160,7 +162,8 @@ export class TenantChart {
   }
 
   #brokenText({ missed, cause }: Kept): string {
-    const what = Number(missed) > 0 ? `missed ${this.#options.format(Number(missed))}` : "late";
+    const format = this.#options.missedFormat ?? this.#options.format;
+    const what = Number(missed) > 0 ? `missed ${format(Number(missed))}` : "late";
     return `${what}: ${cause ?? "cause unknown"}`;
   }
 

@@ -27,7 +27,7 @@ export function advisor(name: string, disposal: Disposal, detail: () => TenantDe
   });
   const goalMs = (): number | null => (goal.value.trim() === "" || !(Number(goal.value) > 0) ? null : Number(goal.value));
   head.append(
-    h("span", { class: "panel-note" }, "by what is on record of up to 30 days"),
+    h("span", { class: "panel-note" }, "by what is on record of up to 62 days"),
     h("span", { class: "grow" }),
     h("label", { class: "inline-field" }, "p99 goal, ms", goal),
   );
@@ -53,7 +53,7 @@ export function advisor(name: string, disposal: Disposal, detail: () => TenantDe
             })),
             { head: "Enough", cell: (row) => verdict(row) },
             {
-              head: "Seconds of CPU broken",
+              head: "Intervals with CPU broken",
               figure: true,
               cell: (row) => range(row["cpu_broken_min"], row["cpu_broken_max"], row["cpu_intervals"]),
             },

@@ -58,7 +58,7 @@ function show(report: Report): HTMLElement {
       "p",
       { class: "statement-sum" },
       intervals === 0
-        ? "Nothing was metered in this month: the tenant wanted nothing of what was promised."
+        ? "Nothing is on record of this month: the server was not there, the tenant wanted nothing of what was promised, or it is more than 62 days ago."
         : broken === 0
           ? "Every promise was kept, in all intervals."
           : `Promises were kept in ${share(broken, intervals)} of ${whole(intervals)} intervals; ${whole(broken)} were broken.${report.owed ? ` Owed: ${report.owed.toFixed(2)}.` : ""}`,

@@ -186,7 +186,7 @@ test("a statement is of the month that one picks, in the ledger and on the state
   const head = page.locator(".statement-head");
   await expect(head).toContainText(`${before} · ${before}-01 00:00:00 to `);
   // The server was not there then.
-  if (site.rowhouse !== null) await expect(page.locator(".statement-sum")).toHaveText(/^Nothing was metered in this month/);
+  if (site.rowhouse !== null) await expect(page.locator(".statement-sum")).toHaveText(/^Nothing is on record of this month/);
   await page.getByLabel("Month", { exact: true }).fill(month);
   await expect(page).toHaveURL(new RegExp(`#/statement/${name}/${month}$`));
   await expect(head).toContainText(`${month} · ${month}-01 00:00:00 to `);

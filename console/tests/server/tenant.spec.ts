@@ -207,4 +207,5 @@ test("a tenant that does not exist is said", async ({ page }) => {
   await visit(page, "#/tenant/nobody");
   await expect(page.getByRole("alert")).toContainText("3D000");
   await expect(page.getByRole("link", { name: "To the overview", exact: true })).toBeVisible();
+  await expect(page.getByText("Live", { exact: true })).toBeVisible();
 });

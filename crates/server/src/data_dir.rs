@@ -7,7 +7,7 @@
 //! DIR/tls/…             self-signed certificate and key, mode 0600
 //! DIR/tenants/ID.rowhouse   data files of the volume `default`
 //! DIR/tmp/ID.N           temporary files of analytical queries, removed at start
-//! DIR/ledger/…          the ledger by the minute, for 30 days
+//! DIR/ledger/…          the ledger by the minute, for 62 days
 //! DIR/reserve           space set aside for a full disk
 //! DIR/calibration       what the volume was measured to do
 //! DIR/log/…             the workers' logs, unless elsewhere

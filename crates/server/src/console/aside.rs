@@ -13,6 +13,9 @@ use crate::shared::Shared;
 /// Threads at a time; more requests wait for one of them.
 pub(super) const ASIDE_MAX: usize = 2;
 
+/// Files that are written for browsers at a time, on threads of their own: a browser that takes its time holds up others that want files, and nobody else.
+pub(super) const DOWNLOADS_MAX: usize = 2;
+
 /// A place among the threads.
 pub(super) type Place = OwnedSemaphorePermit;
 
@@ -20,6 +23,11 @@ impl Console {
     /// Waits for a place among the threads.
     pub(super) async fn place_aside(&self) -> Place {
         self.aside.clone().acquire_owned().await.expect("never closed")
+    }
+
+    /// Waits for a place among the threads that write files.
+    pub(super) async fn place_for_download(&self) -> Place {
+        self.downloads.clone().acquire_owned().await.expect("never closed")
     }
 
     /// Starts `work` on a thread of its own, for which the server's own tenant is charged, which has the place until it ends, also if nobody waits for it any more.

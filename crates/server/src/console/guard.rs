@@ -25,6 +25,8 @@ use crate::admin::Peer;
 
 pub(super) const COOKIE: &str = "rowhouse_session";
 const CSRF: &str = "x-csrf-token";
+/// Said by a page that nobody is at: what it asks for does not keep its session open. Who does not say so is there.
+const UNATTENDED: &str = "x-unattended";
 /// What anybody may ask for, and by which method.
 const OPEN: [(Method, &str); 2] = [(Method::POST, "/api/login"), (Method::GET, "/api")];
 /// Changes nothing but the session that asks for it, so that a viewer may.
@@ -132,6 +134,10 @@ pub(super) async fn authorize(
         }
     }
     next.run(request).await
+}
+
+pub(super) fn is_attended(headers: &HeaderMap) -> bool {
+    !headers.contains_key(UNATTENDED)
 }
 
 fn may(console: &Console, request: &Request) -> Answer<Login> {

@@ -1,6 +1,6 @@
-//! The ledger: what was promised, wanted, given and missed, by the metering interval for the last hour or by the minute for 30 days.
+//! The ledger: what was promised, wanted, given and missed, by the metering interval for the last hour or by the minute for 62 days.
 //!
-//! Looked through on a thread aside: an hour is a quarter of a million rows at most, 30 days are files of up to a gigabyte, read a day at a
+//! Looked through on a thread aside: an hour is a quarter of a million rows at most, 62 days are files of up to a gigabyte, read a day at a
 //! time, the newest first. A page of rows is kept of it, or none of it where it goes out as CSV.
 
 use std::ops::Range;
@@ -252,7 +252,7 @@ pub(super) async fn ledger(State(console): State<Arc<Console>>, query: Query) ->
 pub(super) async fn csv(State(console): State<Arc<Console>>, query: Query) -> Answer<Response> {
     let filter = Filter::of(&query)?;
     let (to, from) = mpsc::channel::<std::io::Result<Bytes>>(PIECES_MAX);
-    let place = console.place_aside().await;
+    let place = console.place_for_download().await;
     console.start_aside(place, move |shared| {
         let mut piece = CSV_HEAD.to_owned();
         let outcome = for_each(shared, &filter, &mut |row| {

@@ -162,13 +162,8 @@ pub(super) async fn live(
     let lines = query.number("lines", 0, LINES_MAX)?;
     let seconds = query.number("history", 0, FRAMES_MAX)?;
     let find = |name: &str| shared.tenants.named(name).map(|entry| entry.id);
-    let tenant = match query.text("tenant") {
-        Some(name) => {
-            Some(find(name).ok_or_else(|| Refusal::missing(format!("tenant \"{name}\" does not exist")))?)
-        }
-        None => None,
-    };
-    // One that was dropped meanwhile is nobody's mistake.
+    // One that was dropped or renamed meanwhile is nobody's mistake: the stream goes on without it.
+    let tenant = query.text("tenant").and_then(find);
     let mut shown: Vec<TenantId> = query.list("watch").into_iter().filter_map(find).collect();
     shown.sort_unstable();
     shown.dedup();

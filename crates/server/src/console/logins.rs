@@ -104,15 +104,17 @@ impl Logins {
         (secret, login)
     }
 
-    /// The session that the browser has the secret of, which is used by that; `None` if there is none or it has expired.
-    pub(super) fn of_secret(&mut self, secret: &str, now: Nanos) -> Option<Login> {
+    /// The session that the browser has the secret of, which is used by that if somebody attends; `None` if there is none or it has expired.
+    pub(super) fn of_secret(&mut self, secret: &str, is_attended: bool, now: Nanos) -> Option<Login> {
         let key = key_of(secret);
         let kept = self.0.get_mut(&key)?;
         if now >= kept.expires() {
             self.0.remove(&key);
             return None;
         }
-        kept.last_used = now;
+        if is_attended {
+            kept.last_used = now;
+        }
         Some(kept.login(key))
     }
 
@@ -169,16 +171,16 @@ mod tests {
         let (secret, login) = logins.begin(account("a"), &random(1), Nanos(0));
         assert_eq!(secret.len(), 43, "256 bits");
         assert_ne!(secret, login.csrf);
-        let found = logins.of_secret(&secret, Nanos(1)).expect("logged in");
+        let found = logins.of_secret(&secret, true, Nanos(1)).expect("logged in");
         assert_eq!((found.account.user.as_str(), &found.csrf), ("a", &login.csrf));
         let wrong: String = secret.chars().rev().collect();
-        assert!(logins.of_secret(&wrong, Nanos(1)).is_none());
+        assert!(logins.of_secret(&wrong, true, Nanos(1)).is_none());
         assert!(
-            logins.of_secret(&BASE64.encode(login.key.0), Nanos(1)).is_none(),
+            logins.of_secret(&BASE64.encode(login.key.0), true, Nanos(1)).is_none(),
             "what is kept lets nobody in"
         );
         logins.end(login.key);
-        assert!(logins.of_secret(&secret, Nanos(2)).is_none());
+        assert!(logins.of_secret(&secret, true, Nanos(2)).is_none());
     }
 
     #[test]
@@ -189,11 +191,13 @@ mod tests {
         let mut now = Nanos(0);
         for _ in 0..5 {
             now = now + IDLE_MAX - Nanos(1);
-            assert!(logins.of_secret(&secret, now).is_some());
+            assert!(logins.of_secret(&secret, true, now).is_some());
         }
+        // What a page asks for that nobody is at is answered, and keeps nothing open.
+        assert!(logins.of_secret(&secret, false, now + IDLE_MAX - Nanos(1)).is_some());
         now = now + IDLE_MAX;
-        assert!(logins.of_secret(&secret, now).is_none());
-        assert!(logins.of_secret(&secret, Nanos(0)).is_none(), "it stays ended");
+        assert!(logins.of_secret(&secret, true, now).is_none());
+        assert!(logins.of_secret(&secret, true, Nanos(0)).is_none(), "it stays ended");
     }
 
     #[test]
@@ -203,10 +207,10 @@ mod tests {
         let mut now = Nanos(0);
         while now + MINUTE < AGE_MAX {
             now = now + MINUTE;
-            let login = logins.of_secret(&secret, now).expect("in use");
+            let login = logins.of_secret(&secret, true, now).expect("in use");
             assert!(login.expires <= AGE_MAX);
         }
-        assert!(logins.of_secret(&secret, AGE_MAX).is_none());
+        assert!(logins.of_secret(&secret, true, AGE_MAX).is_none());
     }
 
     #[test]
@@ -215,15 +219,15 @@ mod tests {
         let (first, _) = logins.begin(account("a"), &random(0), Nanos(0));
         let (second, _) = logins.begin(account("b"), &random(1), Nanos(1));
         for n in 2..=SESSIONS_MAX as u64 {
-            assert!(logins.of_secret(&first, Nanos(n)).is_some());
+            assert!(logins.of_secret(&first, true, Nanos(n)).is_some());
             let mut bytes = random(n as u8);
             bytes[..8].copy_from_slice(&n.to_le_bytes());
             logins.begin(account("c"), &bytes, Nanos(n));
         }
         assert_eq!(logins.0.len(), SESSIONS_MAX);
         let now = Nanos(SESSIONS_MAX as u64 + 1);
-        assert!(logins.of_secret(&second, now).is_none());
-        assert!(logins.of_secret(&first, now).is_some());
+        assert!(logins.of_secret(&second, true, now).is_none());
+        assert!(logins.of_secret(&first, true, now).is_some());
     }
 
     #[test]
@@ -234,7 +238,10 @@ mod tests {
         let (b, _) = logins.begin(account("b"), &random(3), Nanos(0));
         assert_eq!(logins.accounts().len(), 2);
         logins.end_all_of(&account("a"));
-        assert!(logins.of_secret(&a, Nanos(1)).is_none() && logins.of_secret(&again, Nanos(1)).is_none());
-        assert!(logins.of_secret(&b, Nanos(1)).is_some());
+        assert!(
+            logins.of_secret(&a, true, Nanos(1)).is_none()
+                && logins.of_secret(&again, true, Nanos(1)).is_none()
+        );
+        assert!(logins.of_secret(&b, true, Nanos(1)).is_some());
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Console {
     live: Live,
     /// Places for threads that read.
     aside: Arc<Semaphore>,
+    /// Places for threads that write files for browsers.
+    downloads: Arc<Semaphore>,
     tenants: Mutex<TenantTable>,
     /// The wall's clock less the monotonic one at the start, in milliseconds.
     wall_offset_ms: i64,
@@ -104,6 +106,7 @@ impl Console {
             description: openapi::description(&shared.config.console).to_string(),
             live: Live::new(shared),
             aside: Arc::new(Semaphore::new(aside::ASIDE_MAX)),
+            downloads: Arc::new(Semaphore::new(aside::DOWNLOADS_MAX)),
             tenants: Mutex::default(),
             wall_offset_ms: (wall - (now.0 / 1000).cast_signed()) / 1000,
             started: now,
@@ -122,10 +125,10 @@ impl Console {
         self.wall_offset_ms + (at.0 / 1_000_000).cast_signed()
     }
 
-    /// The session that a request is of, which is used by that.
+    /// The session that a request is of, which is used by that unless the page asks by itself.
     fn login_of(&self, headers: &HeaderMap) -> Option<Login> {
         let secret = guard::secret(headers)?;
-        lock(&self.logins).of_secret(secret, self.env.now())
+        lock(&self.logins).of_secret(secret, guard::is_attended(headers), self.env.now())
     }
 
     /// What the console does by itself, for as long as the server runs.

@@ -36,7 +36,7 @@ const LEDGER: &[Parameter] = &[
     ("broken", "boolean", "Whether the promise was broken"),
     ("from_ms", "integer", "That began then or later"),
     ("to_ms", "integer", "That began before"),
-    ("granularity", "string", "interval for the last hour, minute for 30 days"),
+    ("granularity", "string", "interval for the last hour, minute for 62 days"),
 ];
 
 const LEDGER_PAGE: &[Parameter] = &[

@@ -1,4 +1,4 @@
-//! The ledger by the minute, on disk: one file a day in `DIR/ledger`, kept for 30 days.
+//! The ledger by the minute, on disk: one file a day in `DIR/ledger`, kept for 62 days.
 //!
 //! | bytes | what, of each block |
 //! | --- | --- |

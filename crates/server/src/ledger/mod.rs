@@ -6,7 +6,7 @@
 //! taken may be looked through on an analytical thread.
 //!
 //! Rows of intervals in which a tenant wanted something of what it was promised, or got more than its limit, are kept for an hour; of
-//! every tenant that did anything the last row is. By the minute it is on disk for 30 days ([`history`]).
+//! every tenant that did anything the last row is. By the minute it is on disk for 62 days ([`history`]).
 
 mod advice;
 mod collect;

@@ -205,7 +205,7 @@ pub trait LedgerRows: Send + Sync {
     fn ledger(&self) -> Vec<LedgerEntry>;
     /// What the session's tenant uses (every one that did anything, for the administrator).
     fn tenant_usage(&self) -> Vec<UsageEntry>;
-    /// The ledger by the minute of the last 30 days, oldest rows of each tenant and resource first. Blocks.
+    /// The ledger by the minute of the last 62 days, oldest rows of each tenant and resource first. Blocks.
     ///
     /// # Errors
     /// 58030: it cannot be read.

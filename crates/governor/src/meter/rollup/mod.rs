@@ -1,4 +1,4 @@
-//! The ledger by the minute: what is left of its rows after an hour, kept for 30 days.
+//! The ledger by the minute: what is left of its rows after an hour, kept for 62 days.
 //!
 //! [`RollUp`] takes in each row as it is made and gives out a [`RollUpBlock`] of what ended: a [`RollUpRow`] for each tenant, resource and
 //! minute, whose sums are those of the ledger's rows to the last unit, with the distribution of the rates. Rows merge exactly, in any order: of

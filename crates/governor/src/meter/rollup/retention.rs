@@ -1,4 +1,4 @@
-//! What of the rolled-up ledger is kept: 30 days, by the minute as far as it fits, then by the hour, then by the day.
+//! What of the rolled-up ledger is kept: 62 days, by the minute as far as it fits, then by the hour, then by the day.
 
 use base::ByteCount;
 
@@ -40,9 +40,10 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// 30 days, and 1 GiB: at 60 bytes a minute the minutes of 400 series that are never idle. Ten times as many are kept by the hour.
+    /// 62 days, so that the month before the present one is whole, and 1 GiB: at 60 bytes a minute the minutes of 200 series that are never idle. Ten times
+    /// as many are kept by the hour.
     fn default() -> Retention {
-        Retention { minutes: 30 * 24 * 60, bytes_max: ByteCount(1 << 30) }
+        Retention { minutes: 62 * 24 * 60, bytes_max: ByteCount(1 << 30) }
     }
 }
 
