@@ -16,11 +16,11 @@ use crate::stats;
 /// What promises may cost, of the processor time without.
 pub(super) const COST_MAX: f64 = 0.02;
 /// From a change of the rules to the window: a simulated cache that begins is told every page once.
-const SETTLE_SECONDS: f64 = 5.0;
-/// Of a window.
-const SECONDS: f64 = 10.0;
+const SETTLE_SECONDS: f64 = 2.0;
+/// Of a window. What a transaction costs on a shared machine drifts by a fifth within a minute: many short ones say more than few long ones.
+const SECONDS: f64 = 3.0;
 /// How many rounds of a full run; a shorter one has fewer, of shorter windows.
-const ROUNDS: f64 = 12.0;
+const ROUNDS: f64 = 36.0;
 pub(super) const ROUNDS_MIN: usize = 4;
 
 /// One window.
