@@ -42,6 +42,13 @@ impl Pair {
         self.admin.batch_execute(&sql).await.expect("altered");
     }
 
+    /// Nothing of either is in memory.
+    async fn evict(&self) {
+        for name in NAMES {
+            self.admin.batch_execute(&format!("SELECT rowhouse.evict('{name}')")).await.expect("evicted");
+        }
+    }
+
     /// Core-seconds of each so far.
     async fn used(&self) -> [f64; 2] {
         let shown = self.admin.simple_query("SHOW TENANTS").await.expect("shown");
@@ -123,6 +130,7 @@ fn a_volume_is_shared_by_weight() {
         let pair = Pair::start(&["--memory", "8MiB", "--read-ahead", "0"], &pages(ROWS)).await;
         pair.alter(0, "io_weight = 300").await;
         pair.admin.batch_execute("ALTER VOLUME \"default\" SET (iops_limit = 200)").await.expect("altered");
+        pair.evict().await;
         let (began, warm) = (Instant::now(), Duration::from_secs(1));
         let until = began + Duration::from_secs(6);
         let reads = [Cell::new(0u32), Cell::new(0)];
@@ -154,10 +162,7 @@ fn a_limit_of_bytes_holds() {
     run(async {
         let pair = Pair::start(&["--read-ahead", "0"], &pages(200)).await;
         pair.alter(0, "io_bandwidth_max = '1MiB'").await;
-        pair.admin
-            .batch_execute("SELECT rowhouse.evict('acme'); SELECT rowhouse.evict('other')")
-            .await
-            .expect("evicted");
+        pair.evict().await;
         let read_all = async |session: &Client| {
             let began = Instant::now();
             for id in 0..200 {
