@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::{ByteCount, Nanos, TenantId};
 
-use crate::io::{IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{IoCost, IoPlace, IoQueue, IoVolume, LimitDebt, Next, Submitted};
 use crate::meter::{IoCapacity, IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::promise::IoPromise;
 use base::IoClass;
@@ -406,7 +406,7 @@ impl World {
         self.workers[worker].meter.issued(tenant, cost, now);
         self.workers[worker].meter.started(now);
         if self.fault == Some((request.tenant, Fault::ChargesTwice)) {
-            self.workers[worker].queue.charge_done(tenant, cost, now);
+            self.workers[worker].queue.charge_done(tenant, cost, LimitDebt::OfOther, now);
         }
         let device = &self.device;
         let mut service = (device.service.0 as f64 * cost.ios()) as u64 * device.slower;

@@ -24,7 +24,7 @@ pub use advisor::{
     Advice, Assessment, CachePoint, DemandRecord, Goal, ShareForGoal, Shortfall, TooLittle, advise,
 };
 pub use cpu::{CpuAccount, CpuAccounts, CpuScheduler, Pick};
-pub use io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoToken, IoVolume, Next, Submitted};
+pub use io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoToken, IoVolume, LimitDebt, Next, Submitted};
 pub use memory::{
     EvictionTime, HoldPool, MemoryPrice, MemoryPricing, MemoryShare, OLDEST_EVERY, OwnAges, RoomLine,
     RoomStanding, TenantHolds, UseTimes, VictimChoice,

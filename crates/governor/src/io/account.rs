@@ -23,9 +23,6 @@ const LAG_FORGOTTEN_IN: Nanos = Nanos::from_millis(400);
 pub(super) const LAG_MAX: Stamp = LAG_KEPT.plus(Stamp::at(LAG_FORGOTTEN_IN));
 /// Work charged after the fact, and upkeep that others wait for, takes at most so much of what a reservation, or a limit, leaves a tenant in the future.
 const DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(1));
-/// Of a limit, what work charged after the fact takes at most; the rest is forgiven, and told. Turns that read what they miss come after a request that
-/// waited for the limit, so that it is held as long as what one of them reads is paid for before the next.
-const LIMIT_DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(60));
 /// Virtual time of one I/O at weight 1. At weight 1 and 100,000 I/Os a second the counter lasts for a year.
 const SPARE_OF_ONE: u64 = 64;
 
@@ -64,6 +61,28 @@ impl Order {
         }
     }
 }
+
+/// How long a limit remembers work charged after the fact; what is beyond is forgiven, and told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitDebt {
+    /// A minute: of a worker's turn that reads what it misses. It comes after a request that waited for the limit, so that the limit is kept as long as
+    /// what one turn reads is paid for before the next.
+    OfTurn,
+    /// A second: of what came after no such request.
+    OfOther,
+}
+
+impl LimitDebt {
+    pub(crate) const fn max(self) -> Nanos {
+        match self {
+            LimitDebt::OfTurn => LIMIT_DEBT_MAX,
+            LimitDebt::OfOther => Nanos::from_secs(1),
+        }
+    }
+}
+
+/// The longest debt of a limit, also once the limit has changed.
+pub(crate) const LIMIT_DEBT_MAX: Nanos = Nanos::from_secs(60);
 
 /// What others wait for that a tenant's upkeep is to bring about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -300,10 +319,17 @@ impl Account {
     }
 
     /// Records work that was done for the tenant and could not be delayed: it counts against its reservation, its limit
-    /// and its weight. Returns what of it is forgiven because the limit's debt is a minute long.
-    pub(super) fn charge_done(&self, terms: &Terms, cost: IoCost, floor: Stamp, now: Nanos) -> IoCost {
+    /// and its weight. Returns what of it is forgiven because the limit's debt is as long as it may be.
+    pub(super) fn charge_done(
+        &self,
+        terms: &Terms,
+        cost: IoCost,
+        debt: LimitDebt,
+        floor: Stamp,
+        now: Nanos,
+    ) -> IoCost {
         let at = Stamp::at(now);
-        let (end, limit_end) = (at.plus(DEBT_MAX), at.plus(LIMIT_DEBT_MAX));
+        let (end, limit_end) = (at.plus(DEBT_MAX), at.plus(Stamp::at(debt.max())));
         // Each order's part of the work takes what the whole takes of the whole.
         for (tag, rate, time) in
             Order::Spread.then_other().into_iter().flat_map(|order| reserved(self, terms, order, cost))
@@ -412,6 +438,8 @@ fn rebased(tag: Stamp, before: Rate, after: Rate, is_reservation: bool, now: Sta
     } else {
         Stamp(0)
     };
+    // A lower limit makes no debt longer than a debt may be; what was longer already, one large request, stays as long.
+    let ahead = if is_reservation { ahead } else { ahead.min(Stamp::at(LIMIT_DEBT_MAX).max(tag.minus(now))) };
     if ahead > Stamp(0) || is_reservation { now.plus(ahead) } else { tag.min(now) }
 }
 

@@ -28,7 +28,8 @@ mod queue;
 mod tag;
 mod volume;
 
-pub use account::AwaitedFor;
+pub(crate) use account::LIMIT_DEBT_MAX;
+pub use account::{AwaitedFor, LimitDebt};
 pub use cost::IoCost;
 pub(crate) use cost::PARTS;
 pub use lanes::IoToken;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{IoClass, Nanos, TenantId};
 
-use super::account::{Order, Right};
+use super::account::{LimitDebt, Order, Right};
 use super::cost::IoCost;
 use super::group::{GROUP, Group};
 use super::lanes::{IoToken, Lanes, Turn, Waiting};
@@ -182,12 +182,12 @@ impl<T> IoQueue<T> {
     /// Charges `tenant` for work that was done for it and could not be delayed: a flush that several share and that did not
     /// go through [`IoQueue::submit_group`], an eviction's write under pressure, recovery. It counts against its
     /// reservation, limit and weight: its next requests wait the longer, by the reservation a second at most and by the limit
-    /// a minute. Returns what of the cost exceeds the latter and is forgiven, for the ledger.
-    pub fn charge_done(&mut self, tenant: TenantId, cost: IoCost, now: Nanos) -> IoCost {
+    /// as long as `debt` says. Returns what of the cost exceeds the latter and is forgiven, for the ledger.
+    pub fn charge_done(&mut self, tenant: TenantId, cost: IoCost, debt: LimitDebt, now: Nanos) -> IoCost {
         let lane = self.lanes.lane_of(tenant, &self.volume);
         let lane = self.lanes.lane(lane);
         self.volume.charge_limit(cost, Stamp::at(now), Stamp::at(now));
-        lane.account.charge_done(&lane.terms, cost, self.volume.floor(), now)
+        lane.account.charge_done(&lane.terms, cost, debt, self.volume.floor(), now)
     }
 
     /// Forgets a tenant, before [`IoVolume::remove`]; false, and nothing happens, if it has requests queued.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, AwaitedFor, CATCH_UP, LAG_MAX, Order};
+use super::account::{Account, AwaitedFor, CATCH_UP, LAG_MAX, LimitDebt, Order};
 use super::cost::{IoCost, PARTS};
 use super::post::{self, PATIENCE, Post, Urgency};
 use super::tag::{Rate, Stamp, Tag};
@@ -149,10 +149,10 @@ impl IoVolume {
     }
 
     /// Charges work that was done on any thread and could not be delayed; see [`super::IoQueue::charge_done`].
-    pub fn charge_done(&self, tenant: TenantId, cost: IoCost, now: Nanos) -> IoCost {
+    pub fn charge_done(&self, tenant: TenantId, cost: IoCost, debt: LimitDebt, now: Nanos) -> IoCost {
         let account = self.account(tenant);
         self.charge_limit(cost, Stamp::at(now), Stamp::at(now));
-        account.charge_done(&account.terms(self.policy()), cost, self.floor(), now)
+        account.charge_done(&account.terms(self.policy()), cost, debt, self.floor(), now)
     }
 
     /// Requests in flight, as far as they are counted.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{ByteCount, IoClass, Nanos, TenantId, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
-use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, Next, Submitted};
+use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, LimitDebt, Next, Submitted};
 
 use super::io_governing::IoGoverning;
 use super::io_intervals::IoIntervals;
@@ -213,8 +213,10 @@ impl WorkerIo {
         let cost = IoCost::of(len);
         self.blocking += IoAccount::ios_of(len);
         let seat = &mut self.volumes[account.volume().0 as usize];
-        let forgiven = seat.queue.charge_done(account.tenant(), cost, now);
-        seat.meter.done(account.tenant(), cost, forgiven, now);
+        // Above all pages that a turn missed.
+        let debt = LimitDebt::OfTurn;
+        let forgiven = seat.queue.charge_done(account.tenant(), cost, debt, now);
+        seat.meter.done(account.tenant(), cost, debt, forgiven, now);
     }
 
     /// I/Os that blocked the worker so far.

@@ -1,7 +1,7 @@
 //! The ledger's rows of I/O: what the workers' meters handed over, put together interval by interval.
 
 use base::Nanos;
-use governor::{IoCost, IoInterval, IoMeter, IoRow};
+use governor::{IoCost, IoInterval, IoMeter, IoRow, LimitDebt};
 
 use crate::executor::IoGoverning;
 use crate::shared::Shared;
@@ -68,8 +68,9 @@ impl IoAudit {
             }
             let (tenant, volume) = (account.tenant(), account.volume().0 as usize);
             let cost = IoCost::of_many(ios, bytes);
-            let forgiven = self.governing.volumes()[volume].schedule.charge_done(tenant, cost, end);
-            self.elsewhere[volume].done(tenant, cost, forgiven, end);
+            let (debt, schedule) = (LimitDebt::OfOther, &self.governing.volumes()[volume].schedule);
+            let forgiven = schedule.charge_done(tenant, cost, debt, end);
+            self.elsewhere[volume].done(tenant, cost, debt, forgiven, end);
         }
     }
 }

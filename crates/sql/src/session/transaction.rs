@@ -10,6 +10,9 @@ use super::setting::{Id, Lasting};
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 
+/// How long a commit that waits for its tenant's limit does so before it looks again.
+const LIMIT_LOOK: Nanos = Nanos::from_secs(1);
+
 /// Where the session stands.
 pub(super) enum Transaction {
     Idle,
@@ -152,7 +155,8 @@ impl Session {
             return Ok(());
         }
         home.tenant.keep_locks(&mut open.txn);
-        Err(Pause::OwnCap(wait))
+        // The limit may be lifted meanwhile.
+        Err(Pause::OwnCap(wait.min(LIMIT_LOOK)))
     }
 
     /// Commits the open transaction and ends it; on an error it has been rolled back.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::facts::{ONE, issue_all, ms, promise, queue_up, submit, volume};
 use crate::fixture::tenant_id;
-use crate::io::Next;
+use crate::io::{LimitDebt, Next};
 use crate::promise::IoPromise;
 
 /// A promise that is put in force again and again, as it is or with other figures, gains its tenant nothing.
@@ -62,7 +62,7 @@ fn lateness_is_over_once_a_request_goes_that_is_not_due() {
     let Next::Issue(90, place) = queue.next(ms(0)) else { panic!("the place is free") };
     queue_up(&mut queue, late, 0..1, ms(0));
     // It has had one, so its next is due at 54 ms.
-    queue.charge_done(paced, ONE, ms(44));
+    queue.charge_done(paced, ONE, LimitDebt::OfTurn, ms(44));
     queue.completed(place);
     assert_eq!(issue_all(&mut queue, ms(50)), [0], "50 ms late");
     queue_up(&mut queue, spare, 91..92, ms(51));

@@ -9,7 +9,7 @@ use crate::fixture::{Arrivals, DevicePlan, TenantPlan, World, issued, tenant_id}
 use crate::io::post::Urgency;
 use crate::io::tag::Stamp;
 use crate::io::volume::Pass;
-use crate::io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoVolume, Next, Submitted};
+use crate::io::{AwaitedFor, IoCost, IoPlace, IoQueue, IoVolume, LimitDebt, Next, Submitted};
 use crate::policy::{Overbooking, Policy};
 use crate::promise::IoPromise;
 use base::IoClass;
@@ -236,13 +236,36 @@ fn a_request_that_nobody_waits_for_is_taken_back() {
 fn work_done_already_is_paid_for_later_under_a_limit_a_minute_at_most() {
     let (volume, mut queue) = volume(8);
     volume.set_promise(tenant_id(0), &limit(100), 0, ms(0));
-    assert_eq!(queue.charge_done(tenant_id(0), FOUR, ms(0)), IoCost::default());
+    let of_turn = LimitDebt::OfTurn;
+    assert_eq!(queue.charge_done(tenant_id(0), FOUR, of_turn, ms(0)), IoCost::default());
     assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(ms(40)));
-    let forgiven = queue.charge_done(tenant_id(0), IoCost::of(ByteCount::from_mib(512)), ms(0));
+    let forgiven = queue.charge_done(tenant_id(0), IoCost::of(ByteCount::from_mib(512)), of_turn, ms(0));
     assert_eq!(forgiven.ios().round(), 4.0 + 8192.0 - 6000.0);
     assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(Nanos::from_secs(60)));
-    assert_eq!(volume.charge_done(tenant_id(0), ONE, ms(0)).ios(), 1.0);
+    assert_eq!(volume.charge_done(tenant_id(0), ONE, of_turn, ms(0)).ios(), 1.0);
     assert_eq!(queue.opens_at(tenant_id(0), Nanos::from_secs(60)), None);
+    // Of what came after no request that waited a second is remembered, and a longer debt stays.
+    let (later, other) = (Nanos::from_secs(61), LimitDebt::OfOther);
+    let forgiven = queue.charge_done(tenant_id(0), IoCost::of(ByteCount::from_mib(64)), other, later);
+    assert_eq!(forgiven.ios().round(), 1024.0 - 100.0);
+    assert_eq!(queue.opens_at(tenant_id(0), later), Some(Nanos::from_secs(62)));
+    assert_eq!(queue.charge_done(tenant_id(0), FOUR, of_turn, later), IoCost::default());
+    assert_eq!(queue.opens_at(tenant_id(0), later), Some(later + ms(1040)));
+    assert_eq!(queue.charge_done(tenant_id(0), FOUR, other, later).ios(), 4.0);
+    assert_eq!(queue.opens_at(tenant_id(0), later), Some(later + ms(1040)));
+}
+
+#[test]
+fn a_lower_limit_makes_no_debt_longer_than_a_minute() {
+    let (volume, mut queue) = volume(8);
+    volume.set_promise(tenant_id(0), &limit(1000), 0, ms(0));
+    let fifty = IoCost::of(ByteCount::from_kib(64 * 50_000));
+    assert_eq!(queue.charge_done(tenant_id(0), fifty, LimitDebt::OfTurn, ms(0)), IoCost::default());
+    assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(Nanos::from_secs(50)));
+    volume.set_promise(tenant_id(0), &limit(10), 0, ms(0));
+    assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(Nanos::from_secs(60)), "not 5,000 s");
+    volume.set_promise(tenant_id(0), &limit(600), 0, ms(0));
+    assert_eq!(queue.opens_at(tenant_id(0), ms(0)), Some(Nanos::from_secs(1)), "the same I/Os");
 }
 
 #[test]

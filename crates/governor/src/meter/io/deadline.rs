@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use base::{ByteCount, Nanos};
 
 use super::occupancy::Occupancy;
-use crate::io::IoCost;
+use crate::io::{IoCost, LIMIT_DEBT_MAX, LimitDebt};
 use crate::promise::{IoPromise, IoPromiseKind};
 
 /// An instant in 64ths of a nanosecond.
@@ -17,8 +17,6 @@ const TICKS: u64 = 64;
 pub(super) const NO_DEADLINE: Ticks = u64::MAX;
 /// Work charged after the fact moves later deadlines by at most so much.
 const DEBT_MAX: Ticks = 1_000_000_000 * TICKS;
-/// And the tenant's own limit lets its next request through so much later at most.
-const LIMIT_DEBT_MAX: Ticks = 60 * DEBT_MAX;
 /// What a limit lets a tenant make up for that something else held up while it waited.
 const CATCH_UP: Ticks = 10_000_000 * TICKS;
 
@@ -71,6 +69,18 @@ impl AsRef<Pace> for Pace {
     fn as_ref(&self) -> &Pace {
         self
     }
+}
+
+/// When a limit lets the next request through that was `before` and becomes `after`: what the tenant owes it stays the same in I/Os, for as long as a debt is
+/// remembered.
+fn limited_anew(next: Ticks, before: u64, after: u64, now: Ticks) -> Ticks {
+    let ahead = next.saturating_sub(now);
+    if before == 0 || after == 0 || ahead == 0 {
+        return next.min(now);
+    }
+    let time = u128::from(ahead) * u128::from(before) / u128::from(after);
+    let time = u64::try_from(time).unwrap_or(u64::MAX);
+    now.saturating_add(time.min(ticks(LIMIT_DEBT_MAX).max(ahead)))
 }
 
 /// A rate that is reserved: what is issued before it is due leaves later intervals their deadlines.
@@ -136,22 +146,27 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Puts a promise in force from `now` on: deadlines that have not come begin anew.
+    /// Puts a promise in force from `now` on: deadlines that have not come begin anew. What a limit remembers it remembers under another one too.
     pub(super) fn set_promise(&self, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
         self.penalty_micros.store(penalty_micros, Ordering::Relaxed);
-        let rates = [
-            (&self.iops.pace, promise.iops),
-            (&self.bandwidth.pace, promise.bandwidth.0),
+        let reservations = [(&self.iops.pace, promise.iops), (&self.bandwidth.pace, promise.bandwidth.0)];
+        let limits = [
             (&self.iops_max, promise.iops_max.unwrap_or(0)),
             (&self.bandwidth_max, promise.bandwidth_max.map_or(0, |max| max.0)),
         ];
         self.is_average.store(u32::from(promise.kind == IoPromiseKind::Average), Ordering::Relaxed);
-        if rates.iter().all(|(pace, rate)| pace.rate() == *rate) {
+        if reservations.iter().chain(&limits).all(|(pace, rate)| pace.rate() == *rate) {
             return;
         }
-        for (pace, rate) in rates {
+        for (pace, rate) in reservations {
             pace.rate.store(rate, Ordering::Relaxed);
             pace.advance(|next| next.min(ticks(now)));
+        }
+        for (pace, rate) in limits {
+            let before = pace.rate.swap(rate, Ordering::Relaxed);
+            if before != rate {
+                pace.advance(|next| limited_anew(next, before, rate, ticks(now)));
+            }
         }
         self.changed_at.store(now.0, Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Release);
@@ -222,10 +237,10 @@ impl Standing {
     }
 
     /// Work done for the tenant without having been asked for: its next deadlines are the later for it.
-    pub(super) fn charge_done(&self, cost: IoCost, now: Nanos) {
+    pub(super) fn charge_done(&self, cost: IoCost, debt: LimitDebt, now: Nanos) {
         let (now, end) = (ticks(now), ticks(now).saturating_add(DEBT_MAX));
         self.reservations(cost).for_each(|(reserved, time)| reserved.charge_done(time, now, end));
-        let end = now.saturating_add(LIMIT_DEBT_MAX);
+        let end = now.saturating_add(ticks(debt.max()));
         self.limits(cost).for_each(|(pace, time)| pace.charge_done(time, now, end));
     }
 

@@ -33,8 +33,8 @@ use std::sync::Arc;
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use crate::io::IoCost;
 use crate::io::pool::{List, Pool};
+use crate::io::{IoCost, LimitDebt};
 use deadline::{NO_DEADLINE, Standing, Ticks, nanos, ticks};
 pub use delays::DelayHistogram;
 pub use interval::{IoInterval, IoRow, IoUsage};
@@ -192,11 +192,11 @@ impl IoMeter {
     }
 
     /// Work that was done for `tenant` and could not be delayed: given at once, and its next deadlines are the later.
-    /// `forgiven` is what the scheduler did not charge.
-    pub fn done(&mut self, tenant: TenantId, cost: IoCost, forgiven: IoCost, now: Nanos) {
+    /// `forgiven` is what the scheduler did not charge, `debt` how long it has limits remember it.
+    pub fn done(&mut self, tenant: TenantId, cost: IoCost, debt: LimitDebt, forgiven: IoCost, now: Nanos) {
         let index = self.lane(tenant);
         let usage = self.open_usage(index, tenant, now);
-        self.lanes[index].standing.charge_done(cost, now);
+        self.lanes[index].standing.charge_done(cost, debt, now);
         let usage = &mut self.usages[usage];
         usage.given += cost;
         usage.requests += 1;

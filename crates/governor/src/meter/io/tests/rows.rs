@@ -4,7 +4,7 @@ use base::{ByteCount, Nanos};
 
 use super::super::{IoInterval, IoMeter, IoMeterVolume, IoRow};
 use crate::fixture::{Arrivals, DevicePlan, TICK, TenantPlan, World, tenant_id};
-use crate::io::IoCost;
+use crate::io::{IoCost, LimitDebt};
 use crate::meter::{Cause, Resource};
 use crate::promise::{IoPromise, IoPromiseKind};
 
@@ -113,7 +113,10 @@ fn a_limit_that_is_in_debt_breaks_no_promise() {
     volume.set_promise(tenant, &promise, 0, Nanos(0));
     let mut meter = IoMeter::new(&volume);
     let cost = IoCost::of(PAGE);
-    (0..30).for_each(|_| meter.done(tenant, cost, IoCost::default(), Nanos(0)));
+    (0..30).for_each(|_| meter.done(tenant, cost, LimitDebt::OfTurn, IoCost::default(), Nanos(0)));
+    // What is altered beside the limit leaves it as it is.
+    volume.set_promise(tenant, &IoPromise { bandwidth: ByteCount(1), ..promise }, 0, Nanos(0));
+    volume.set_promise(tenant, &promise, 0, Nanos(0));
     (0..30).for_each(|_| meter.arrived(tenant, cost, Nanos(0)));
     let mut missed = Vec::new();
     for second in 0..5 {
