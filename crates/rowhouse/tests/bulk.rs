@@ -216,7 +216,7 @@ async fn copied_out(client: &Client, statement: &str, mut f: impl FnMut(&[u8])) 
 
 #[test]
 fn a_copy_to_the_client_holds_a_few_rows_in_memory_and_others_go_on() {
-    const LEN: u64 = 500;
+    const LEN: u64 = 1000;
     let rows = 2 * ROWS as u64;
     let mut server = Server::start_with(&["--memory", "8MiB", "--workers", "1"]);
     run(async {
@@ -246,7 +246,8 @@ fn a_copy_to_the_client_holds_a_few_rows_in_memory_and_others_go_on() {
         assert_eq!((lines, sum), (rows, rows * (rows + 1) / 2), "each once");
         assert!(rounds > 3, "others had {rounds} rounds");
         let grown = peak(&server).saturating_sub(before);
-        assert!(grown < rows * LEN / 3, "{grown} bytes more for {} of rows", rows * LEN);
+        // What the allocator had given back before counts too.
+        assert!(grown < rows * LEN / 2, "{grown} bytes more for {} of rows", rows * LEN);
         // In its other forms, whose first and last bytes are not rows'.
         let mut csv = Vec::new();
         copied_out(&owner, "COPY t TO STDOUT (FORMAT csv, HEADER)", |piece| csv.extend_from_slice(piece))
