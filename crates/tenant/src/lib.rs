@@ -48,7 +48,7 @@ pub use cursor::{Direction, Scan};
 pub use interrupt::{Interrupt, Step};
 pub use kept::Look;
 pub use memory::{CommitWait, PageRequest, WriterWait};
-pub use replay::Replayed;
+pub use replay::{RecordSorter, Replayed, SortedBatch};
 pub use row_lock::RowLocked;
 pub use sequence::SequenceValue;
 pub use snapshot_view::SnapshotScan;

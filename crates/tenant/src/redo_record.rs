@@ -251,10 +251,21 @@ impl RecordReader {
 
     /// Takes out of the batch what was read; how many bytes.
     pub(crate) fn consume(&mut self, batch: &mut RecordBatch) -> usize {
-        let read = std::mem::take(&mut self.pos);
-        self.ended = 0;
+        let read = self.begin_next();
         batch.consume(read);
         read
+    }
+
+    /// Moves out of the batch into `next`, an empty one, what was not read; how many bytes were.
+    pub(crate) fn pass_on(&mut self, batch: &mut RecordBatch, next: &mut RecordBatch) -> usize {
+        let read = self.begin_next();
+        batch.split_off(read, next);
+        read
+    }
+
+    fn begin_next(&mut self) -> usize {
+        self.ended = 0;
+        std::mem::take(&mut self.pos)
     }
 }
 

@@ -3,24 +3,29 @@
 //! Values are absolute, so of all changes of a key in a batch of commits only the last one counts, and the order among keys is
 //! free: a batch is sorted by tree and key, and each leaf is found once for all that goes to it. Nobody may read the tenant
 //! meanwhile: only between batches are its pages those of one commit. What stands for a whole tree (a build, a drop) ends the
-//! sorting: all before it is applied before it.
+//! sorting: all before it is applied before it. Reading and sorting ([`sorting`]) need no pages, so that a thread of its own can do both [`ahead`] of who applies.
+
+mod ahead;
+mod sorting;
 
 use std::sync::Arc;
 
-use base::{CommitNo, TreeId};
+use base::TreeId;
 use btree::{Applied, apply_sorted};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use storage::redo::{RecordBatch, RedoIndex};
-use storage::yield_now;
+use storage::{MemoryBudget, yield_now};
 
 use crate::catalog::{Malformed, RecordKey, RecordKind, decode_record};
 use crate::ddl::BuildFailed;
 use crate::memory::WriterWait;
-use crate::redo_record::{ChangeAt, Item, RecordReader};
+use crate::redo_record::ChangeAt;
 use crate::sequence::SequenceState;
 use crate::tenant::{OpenError, Tenant};
 use crate::trees::{CATALOG_TREE, TreeState};
+
+pub use ahead::{RecordSorter, SortedBatch};
+use sorting::{Sorted, Sorter, Step};
 
 /// Changes after which others run: some 100 us.
 const CHANGES_A_TURN: usize = 256;
@@ -34,6 +39,13 @@ const BATCH_LEN_MIN: usize = 16 << 10;
 /// Memory that a byte of redo may make dirty: a change of 100 bytes a page of 8 KiB.
 const DIRTIED_BY_A_BYTE: u64 = 80;
 
+/// Bytes of records that the memory left for pages allows to replay at once.
+fn batch_len(budget: Option<&MemoryBudget>, max: usize) -> usize {
+    let Some(budget) = budget else { return max };
+    let room = budget.limit().0.saturating_sub(budget.resident().0) / DIRTIED_BY_A_BYTE;
+    room.clamp(BATCH_LEN_MIN as u64, max as u64) as usize
+}
+
 /// What was replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
@@ -45,9 +57,8 @@ pub struct Replayed {
 #[derive(Default)]
 pub(crate) struct Replay {
     pub(crate) batch: RecordBatch,
-    reader: RecordReader,
-    /// Changes to be applied, by tree. Trees keep their room for the next batch.
-    changes: FxHashMap<TreeId, Vec<ChangeAt>>,
+    sorter: Sorter,
+    sorted: Sorted,
     done: Replayed,
 }
 
@@ -60,9 +71,12 @@ impl Tenant {
     pub async fn replay(&mut self, redo: &RedoIndex) -> Result<Replayed, OpenError> {
         let mut replay = Replay::default();
         let mut records = redo.records_after(self.id, self.committed)?;
-        while records.read_into(&mut replay.batch, self.batch_len(BATCH_LEN_MAX))? {
+        let budget = self.pages.budget().cloned();
+        let mut is_whole = true;
+        while records.read_into(&mut replay.batch, batch_len(budget.as_deref(), BATCH_LEN_MAX))? {
             self.replay_batch(&mut replay).await?;
-            if replay.reader.is_between_records() && self.memory_wait() == Some(WriterWait::Checkpoint) {
+            is_whole = replay.sorted.is_whole;
+            if is_whole && self.memory_wait() == Some(WriterWait::Checkpoint) {
                 let mut checkpoint = self.begin_checkpoint()?;
                 let outcome = checkpoint.run().await;
                 self.finish_checkpoint(checkpoint);
@@ -71,130 +85,94 @@ impl Tenant {
             self.shed();
             yield_now().await;
         }
-        if !replay.reader.is_between_records() {
+        if !is_whole {
             let (tenant, commit) = (self.id, self.committed.next());
             return Err(OpenError::Redo { tenant, commit, what: "redo record ends early" });
         }
         Ok(replay.done)
     }
 
-    /// As [`Tenant::replay`] while the logs are still being read, for a thread of its own: applies commits as they are found, until
-    /// there are no more, memory is short, or `goes_on` says no. [`Tenant::replay`] applies the rest. Writes nothing.
+    /// As [`Tenant::replay`] while the logs are still being read, for a thread of its own: applies what `next` gives, the batches of a
+    /// [`RecordSorter`], until there are no more, memory is short, or `goes_on` says no. [`Tenant::replay`] applies the rest. Writes nothing.
     ///
     /// # Errors
     /// As [`Tenant::replay`], but a missing commit is none.
     pub async fn replay_so_far(
         &mut self,
-        redo: &RedoIndex,
+        mut next: impl AsyncFnMut() -> Result<Option<SortedBatch>, OpenError>,
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<Replayed, OpenError> {
-        let mut replay = Replay::default();
-        let mut records = redo.records_so_far(self.id, self.committed);
-        loop {
-            if !records.read_into(&mut replay.batch, self.batch_len(BATCH_LEN_ALONE))? {
-                if goes_on() && records.wait_for_more().await {
-                    continue;
-                }
-                break;
-            }
-            self.replay_batch(&mut replay).await?;
-            let stops = self.memory_wait().is_some() || !goes_on();
-            if stops && replay.reader.is_between_records() {
+        let mut done = Replayed::default();
+        let mut is_whole = true;
+        while let Some(batch) = next().await? {
+            self.apply(batch.records.bytes(), &batch.sorted, &mut done).await?;
+            self.space.note_logged(batch.len);
+            is_whole = batch.sorted.is_whole;
+            if is_whole && (self.memory_wait().is_some() || !goes_on()) {
                 break;
             }
             self.shed();
         }
-        assert!(replay.reader.is_between_records(), "records come whole");
-        Ok(replay.done)
-    }
-
-    /// Bytes of records that the memory left for pages allows to replay at once.
-    fn batch_len(&self, max: usize) -> usize {
-        let Some(budget) = self.pages.budget() else { return max };
-        let room = budget.limit().0.saturating_sub(budget.resident().0) / DIRTIED_BY_A_BYTE;
-        room.clamp(BATCH_LEN_MIN as u64, max as u64) as usize
+        assert!(is_whole, "records come whole");
+        Ok(done)
     }
 
     /// Applies what is in the batch, but for the beginning of a change that goes on in the next one.
     pub(crate) async fn replay_batch(&mut self, replay: &mut Replay) -> Result<(), OpenError> {
-        let Replay { batch, reader, changes, done } = replay;
-        let (id, mut last) = (self.id, self.committed);
-        let failed = |last: CommitNo, Malformed(what): Malformed| OpenError::Redo {
-            tenant: id,
-            commit: last.next(),
-            what,
-        };
-        loop {
-            let item = reader.next(batch).map_err(|malformed| failed(last, malformed))?;
-            match item {
-                None => break,
-                Some(Item::Change(tree, _)) if self.given_up.contains(&tree) => {}
-                Some(Item::Change(CATALOG_TREE, change)) => {
-                    let (key, value) = change.of(batch.bytes());
-                    self.replay_record(key, value).map_err(|malformed| failed(last, malformed))?;
-                    self.replay_changes(CATALOG_TREE, &[(key, value)]).await?;
-                    done.changes += 1;
-                }
-                Some(Item::Change(tree, change)) => changes.entry(tree).or_default().push(change),
-                Some(Item::Build(build)) => {
-                    done.changes += self.replay_sorted(batch.bytes(), changes).await?;
-                    match self.build(&build).await {
-                        Ok(()) => drop(self.given_up.remove(&build.tree())),
-                        Err(BuildFailed::Open(error)) => return Err(error),
-                        Err(BuildFailed::Rows) => {
-                            return Err(failed(last, Malformed("a tree cannot be built again")));
-                        }
-                    }
-                }
-                Some(Item::DropTree(tree)) => {
-                    done.changes += self.replay_sorted(batch.bytes(), changes).await?;
-                    self.drop_tree(tree);
-                }
-                Some(Item::End(commit)) => {
-                    if commit != last.next() {
-                        return Err(failed(last, Malformed("it is not the next one")));
-                    }
-                    last = commit;
-                    done.commits += 1;
-                }
-            }
-        }
-        done.changes += self.replay_sorted(batch.bytes(), changes).await?;
-        self.committed = last;
-        self.space.note_logged(reader.consume(batch));
+        let Replay { batch, sorter, sorted, done } = replay;
+        sorter.sort(self.id, self.committed, batch, sorted).await?;
+        self.apply(batch.bytes(), sorted, done).await?;
+        self.space.note_logged(sorter.consume(batch));
         Ok(())
     }
 
-    /// Applies the last change of each key, in key order, and forgets them; how many they were.
-    async fn replay_sorted(
-        &mut self,
-        batch: &[u8],
-        changes: &mut FxHashMap<TreeId, Vec<ChangeAt>>,
-    ) -> Result<u64, OpenError> {
-        let mut trees: Vec<TreeId> =
-            changes.iter().filter(|(_, changes)| !changes.is_empty()).map(|(tree, _)| *tree).collect();
-        trees.sort_unstable();
-        let mut count = 0;
-        for tree in trees {
-            let of_tree = changes.get_mut(&tree).expect("found above");
-            count += of_tree.len() as u64;
-            of_tree.sort_unstable_by(|a, b| a.order(b, batch));
-            let mut together = SmallVec::<[_; CHANGES_A_TURN]>::new();
-            for (i, change) in of_tree.iter().enumerate() {
-                if of_tree.get(i + 1).is_some_and(|next| next.is_of_key(change, batch)) {
-                    continue;
+    /// Does what a batch says: `records` are its bytes.
+    async fn apply(&mut self, records: &[u8], sorted: &Sorted, done: &mut Replayed) -> Result<(), OpenError> {
+        assert_eq!(self.committed.0 + sorted.commits, sorted.last.0, "batches follow each other");
+        let tenant = self.id;
+        for (commit, step) in &sorted.steps {
+            let failed = |Malformed(what)| OpenError::Redo { tenant, commit: *commit, what };
+            match step {
+                Step::Record(change) => {
+                    let (key, value) = change.of(records);
+                    self.replay_record(key, value).map_err(failed)?;
+                    self.replay_changes(CATALOG_TREE, &[(key, value)]).await?;
+                    done.changes += 1;
                 }
-                together.push(change.of(batch));
-                if together.len() == CHANGES_A_TURN {
-                    self.replay_changes(tree, &together).await?;
-                    together.clear();
-                    yield_now().await;
+                Step::Changes(tree, _, _) if self.given_up.contains(tree) => {}
+                Step::Changes(tree, changes, logged) => {
+                    self.replay_tree(*tree, &sorted.changes[changes.clone()], records).await?;
+                    done.changes += logged;
                 }
+                Step::Build(build) => match self.build(build).await {
+                    Ok(()) => drop(self.given_up.remove(&build.tree())),
+                    Err(BuildFailed::Open(error)) => return Err(error),
+                    Err(BuildFailed::Rows) => return Err(failed(Malformed("a tree cannot be built again"))),
+                },
+                Step::DropTree(tree) => self.drop_tree(*tree),
             }
-            self.replay_changes(tree, &together).await?;
-            of_tree.clear();
         }
-        Ok(count)
+        self.committed = sorted.last;
+        done.commits += sorted.commits;
+        Ok(())
+    }
+
+    /// Applies changes of a tree, in key order.
+    async fn replay_tree(
+        &mut self,
+        tree: TreeId,
+        changes: &[ChangeAt],
+        records: &[u8],
+    ) -> Result<(), OpenError> {
+        for some in changes.chunks(CHANGES_A_TURN) {
+            let together: SmallVec<[_; CHANGES_A_TURN]> =
+                some.iter().map(|change| change.of(records)).collect();
+            self.replay_changes(tree, &together).await?;
+            if together.len() == CHANGES_A_TURN {
+                yield_now().await;
+            }
+        }
+        Ok(())
     }
 
     async fn replay_changes(

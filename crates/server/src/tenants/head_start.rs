@@ -1,7 +1,7 @@
-//! Replaying tenants with much in the log while the log is still being read, on a thread of its own.
+//! Replaying tenants with much in the log while the log is still being read, on threads of its own.
 //!
 //! A start reads all logs before anyone is served, and replaying needs nothing but what was read so far: so the two go on side
-//! by side. What comes of it is a tenant as it was at one of its commits, which nobody may see before the logs were found sound
+//! by side, on two threads: one reads and sorts records, the other applies them. What comes of it is a tenant as it was at one of its commits, which nobody may see before the logs were found sound
 //! and made durable; its home takes it over when the tenant is opened, and replays the rest. Nothing is written. A head start
 //! that fails, or that nobody could begin, is none: the home reads root and log by itself, and meets what was wrong.
 //!
@@ -15,10 +15,12 @@ use std::task::{Poll, Waker};
 
 use base::{ByteCount, TenantId, VolumeNo};
 use env::{Env, JoinHandle};
+use futures::channel::mpsc;
+use futures::{SinkExt, StreamExt};
 use rustc_hash::FxHashMap;
 use storage::MemoryBudget;
 use storage::redo::RedoIndex;
-use tenant::{OpenError, Tenant};
+use tenant::{OpenError, RecordSorter, SortedBatch, Tenant};
 
 use crate::data_dir::tenant_file;
 use crate::io_accounts::IoAccounts;
@@ -88,7 +90,15 @@ impl HeadStarts {
         let env = run.env.charging(&run.io_accounts.of(id, volume));
         let mut tenant = Tenant::open(&env, &path, id).await?;
         tenant.charge_to(&run.memory);
-        let replayed = tenant.replay_so_far(&run.redo, || !self.is_stopped()).await?;
+        let mut sorted = match SortedAhead::begin(&run.env, RecordSorter::new(&tenant, &run.redo)) {
+            Ok(sorted) => sorted,
+            Err(error) => {
+                tracing::debug!(tenant = id.0, %error, "no thread for a head start");
+                return Ok(None);
+            }
+        };
+        let replayed = tenant.replay_so_far(async || sorted.next().await, || !self.is_stopped()).await?;
+        drop(sorted);
         let (commits, changes) = (replayed.commits, replayed.changes);
         tracing::info!(tenant = id.0, commits, changes, "redo log replayed while it was read");
         Ok((!run.redo.has_failed()).then_some((path, tenant)))
@@ -146,6 +156,45 @@ pub(crate) struct HeadStartThread {
 impl Drop for HeadStartThread {
     fn drop(&mut self) {
         self.starts.0.stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Batches of records that a second thread reads and sorts. Dropped, that ends with the one it is at.
+struct SortedAhead {
+    batches: Option<mpsc::Receiver<Result<SortedBatch, OpenError>>>,
+    thread: Option<JoinHandle>,
+}
+
+impl SortedAhead {
+    fn begin(env: &Env, mut sorter: RecordSorter) -> std::io::Result<SortedAhead> {
+        let (mut to, batches) = mpsc::channel(0);
+        let on_thread = env.clone();
+        let sort = async move {
+            while let Some(batch) = sorter.next().await.transpose() {
+                let fails = batch.is_err();
+                // Who applies them may have enough.
+                if to.send(batch).await.is_err() || fails {
+                    return;
+                }
+            }
+        };
+        let body = move || env::block_on(&on_thread, sort);
+        let thread = env.threads.spawn("head-start-sort", None, Box::new(body))?;
+        Ok(SortedAhead { batches: Some(batches), thread: Some(thread) })
+    }
+
+    async fn next(&mut self) -> Result<Option<SortedBatch>, OpenError> {
+        self.batches.as_mut().expect("dropped with this alone").next().await.transpose()
+    }
+}
+
+impl Drop for SortedAhead {
+    fn drop(&mut self) {
+        // Before the thread's end is waited for, which it waits for.
+        self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -51,6 +51,33 @@ impl RecordBatch {
             self.bytes.drain(..len);
         }
     }
+
+    /// Moves what is behind the first `len` bytes into `rest`, an empty batch.
+    ///
+    /// # Panics
+    /// If a record ends there.
+    pub fn split_off(&mut self, len: usize, rest: &mut RecordBatch) {
+        assert!(self.ends.last().is_none_or(|(_, end)| *end <= len), "a whole record is left over");
+        assert!(rest.bytes.is_empty() && rest.ends.is_empty(), "the rest begins a batch");
+        rest.bytes.extend_from_slice(&self.bytes[len..]);
+        self.bytes.truncate(len);
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Takes over everything of `beginning`, in which no record ends, behind which this batch goes on.
+    ///
+    /// # Panics
+    /// If this batch is not empty, or a record ends.
+    pub fn begin_with(&mut self, beginning: &mut RecordBatch) {
+        assert!(self.bytes.is_empty() && self.ends.is_empty() && beginning.ends.is_empty());
+        self.bytes.extend_from_slice(&beginning.bytes);
+        beginning.bytes.clear();
+    }
 }
 
 /// A part of a record, and where it is.

@@ -7,8 +7,8 @@ use env::{Env, block_on};
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
 use super::*;
-use crate::Replayed;
 use crate::verify::verify;
+use crate::{RecordSorter, Replayed};
 
 pub(super) const DATA: &str = "/data/tenant-77";
 
@@ -168,7 +168,8 @@ fn a_replay_may_begin_before_the_log_has_been_read() {
         let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
         let index = RedoIndex::default();
         let (logs, replayed) = {
-            let mut ahead = std::pin::pin!(tenant.replay_so_far(&index, || true));
+            let mut sorter = RecordSorter::new(&tenant, &index);
+            let mut ahead = std::pin::pin!(tenant.replay_so_far(async || sorter.next().await, || true));
             std::future::poll_fn(|cx| {
                 assert!(ahead.as_mut().poll(cx).is_pending(), "nothing has been read");
                 Poll::Ready(())
@@ -205,7 +206,8 @@ fn a_replay_that_is_stopped_is_gone_on_with() {
         let budget = MemoryBudget::new(MEMORY_MIN, 0, 1);
         let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
         tenant.charge_to(&budget);
-        let before = tenant.replay_so_far(&index, || false).await.unwrap().commits;
+        let mut sorter = RecordSorter::new(&tenant, &index);
+        let before = tenant.replay_so_far(async || sorter.next().await, || false).await.unwrap().commits;
         let after = tenant.replay(&index).await.unwrap().commits;
         assert!(before > 0 && after > 0, "{before} commits and {after}");
         let (log, flusher) = logs.writer();
