@@ -330,7 +330,7 @@ impl Tenant {
             }
         }
         let logged = self.log_part(&record, self.demand_of(txn), redo);
-        self.record_buffer = record;
+        self.keep_record_buffer(record);
         let end = logged?;
         let changes = txn.overlay.take();
         self.turn(true);

@@ -32,6 +32,8 @@ pub struct Committed {
 
 /// Pages of a dropped tree released within the commit; the rest goes with [`Tenant::reclaim`].
 const DROP_PAGES_AT_COMMIT: usize = 64;
+/// Capacity of the record buffer that is kept: a transaction of some ten rows fills a few KiB.
+const RECORD_BUFFER_KEPT_MAX: usize = 64 << 10;
 
 impl Tenant {
     /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
@@ -110,7 +112,7 @@ impl Tenant {
         let mut record = std::mem::take(&mut self.record_buffer);
         write_records(&mut RecordWriter::new(&mut record), &records);
         let lsn = self.log(commit, &record, Demand::Grows, redo);
-        self.record_buffer = record;
+        self.keep_record_buffer(record);
         let lsn = lsn?;
         // It is no part of the transaction that a branch belongs to.
         self.at_side(false, |tenant| tenant.apply_records(&records));
@@ -144,11 +146,15 @@ impl Tenant {
             true => self.log_branch(txn, commit, &record, redo),
             false => self.log(commit, &record, self.demand_of(txn), redo),
         };
-        if record.capacity() > 1 << 20 {
-            record = Vec::new();
-        }
-        self.record_buffer = record;
+        self.keep_record_buffer(record);
         lsn
+    }
+
+    /// Keeps the buffer for the next record, unless this one was as large as few are: an open tenant is to take little memory.
+    pub(crate) fn keep_record_buffer(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() <= RECORD_BUFFER_KEPT_MAX {
+            self.record_buffer = buffer;
+        }
     }
 
     /// Appends the record of a commit that nothing stands in the way of.
