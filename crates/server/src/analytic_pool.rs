@@ -6,6 +6,7 @@
 //! which the engine looks at between batches.
 
 mod channel;
+mod idlest;
 mod looks;
 mod place;
 mod turns;
@@ -19,6 +20,7 @@ use sql::session::{AnalyticEvent, AnalyticRequest, QueryControl};
 
 use channel::Channel;
 pub(crate) use channel::{Events, QueryMeter};
+use idlest::Loads;
 use looks::Looks;
 use place::{Kind, Place};
 use turns::Turns;
@@ -87,6 +89,7 @@ impl Waiting {
 pub(crate) struct AnalyticPool {
     /// By worker; none without an engine.
     queues: Vec<Arc<Queue>>,
+    loads: Loads,
 }
 
 impl AnalyticPool {
@@ -111,10 +114,17 @@ impl AnalyticPool {
             threads: Mutex::default(),
         };
         let queues = run.map(|run| workers.into_iter().map(|of| Arc::new(queue(of, run))).collect());
-        AnalyticPool { queues: queues.unwrap_or_default() }
+        AnalyticPool { queues: queues.unwrap_or_default(), loads: Loads::default() }
     }
 
-    /// Queues a query of `tenant`, whose home is `worker`. It is background work while `background` says so; `is_promised` says whether the tenant
+    /// The worker on whose core a query of a tenant of `home` disturbs the least, if it may run anywhere.
+    pub(crate) fn idlest(&self, home: &WorkerHandle) -> WorkerHandle {
+        let Some(queue) = self.queues.first().filter(|_| self.queues.len() > 1) else { return home.clone() };
+        let at = self.loads.idlest(&self.queues, usize::from(home.id().0), queue.env.now());
+        self.queues[at].worker.clone()
+    }
+
+    /// Queues a query of `tenant` at `worker`. It is background work while `background` says so; `is_promised` says whether the tenant
     /// has a promise of processor time.
     ///
     /// # Errors
@@ -184,6 +194,12 @@ impl AnalyticPool {
 }
 
 impl Queue {
+    /// Queries that run or wait for a thread.
+    fn queries(&self) -> usize {
+        let waiting = lock(&self.waiting);
+        waiting.threads - waiting.idle + waiting.jobs.startable() + waiting.looks.startable()
+    }
+
     /// Starts a thread that was counted.
     fn start_thread(self: &Arc<Queue>) -> SqlResult<()> {
         let queue = self.clone();

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -242,4 +243,52 @@ fn the_end_of_a_server_waits_for_nobodys_limit() {
     assert_eq!(SPILLED.load(Ordering::SeqCst), SPILLS, "its threads are waited for");
     // With the limit in force it takes a second for each.
     assert!(begun.elapsed() < Duration::from_secs(SPILLS as u64 / 2), "{:?}", begun.elapsed());
+}
+
+/// The threads that [`waits_on_its_thread`] runs on.
+static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn waits_on_its_thread(
+    _: AnalyticRequest,
+    control: &QueryControl,
+    say: &mut dyn FnMut(AnalyticEvent) -> bool,
+) {
+    let name = std::thread::current().name().expect("analytic threads have names").to_owned();
+    THREADS.lock().unwrap().push(name.clone());
+    while !control.is_cancelled() {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    THREADS.lock().unwrap().retain(|other| *other != name);
+    say(AnalyticEvent::Done(Ok(())));
+}
+
+/// Runs a query of the tenant after the other, and returns the threads of both.
+fn threads_of_two_queries(server: &TestServer, tenant: &str) -> Vec<String> {
+    let mut clients: Vec<_> = (0..2).map(|_| server.admin(tenant)).collect();
+    for (before, client) in clients.iter_mut().enumerate() {
+        client.start_query(ANALYTIC);
+        eventually("the engine's beginning", || THREADS.lock().unwrap().len() == before + 1);
+    }
+    let mut threads = THREADS.lock().unwrap().clone();
+    threads.sort();
+    drop(clients);
+    eventually("the engines' ends", || THREADS.lock().unwrap().is_empty());
+    threads
+}
+
+#[test]
+fn queries_run_where_cores_are_idle_unless_a_promise_is_kept_at_home() {
+    let server = TestServer::with(|config| {
+        config.analytic = Some(waits_on_its_thread);
+    });
+    server.admin("rowhouse").ok("CREATE TENANT anywhere");
+    server.admin("rowhouse").ok("CREATE TENANT promised WITH (cpu = 0.5)");
+    server.admin("rowhouse").ok("CREATE TENANT wide WITH (cpu = 1.5)");
+    assert_eq!(threads_of_two_queries(&server, "anywhere"), ["analytic-0", "analytic-1"]);
+    assert_eq!(threads_of_two_queries(&server, "wide"), ["analytic-0", "analytic-1"]);
+    let at_home = threads_of_two_queries(&server, "promised");
+    assert_eq!(at_home[0], at_home[1]);
+    // What it is promised now has it go elsewhere, too.
+    server.admin("rowhouse").ok("ALTER TENANT promised SET (cpu = 0)");
+    assert_eq!(threads_of_two_queries(&server, "promised"), ["analytic-0", "analytic-1"]);
 }

@@ -106,6 +106,12 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// Whether its analytical queries may run beside others' homes: it is promised nothing that its own has to keep, or more than one core can.
+    pub(crate) fn may_roam(&self) -> bool {
+        let MilliCores(reserved) = self.promise.reserved;
+        reserved > 1_000 || (reserved == 0 && self.io == IoPromise::default())
+    }
+
     /// Those of a tenant's promise.
     pub fn of(promise: &governor::Promise) -> Terms {
         Terms { promise: promise.cpu, io: promise.io, penalty_micros: promise.penalty_micros }

@@ -98,6 +98,8 @@ pub(super) struct Shared {
     stop: AtomicBool,
     /// Processor time charged to all tenants so far, in nanoseconds. Written by the worker's thread alone; what is taken back stays counted.
     charged: AtomicU64,
+    /// The part of it that analytical threads took. Written by the worker's thread alone.
+    charged_to_proxies: AtomicU64,
     accounts: Mutex<Accounts>,
     /// Wakers of all unfinished tasks, by which a worker that ends cancels them.
     unfinished: Mutex<Unfinished>,
@@ -130,6 +132,7 @@ impl Shared {
             has_mail: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             charged: AtomicU64::new(0),
+            charged_to_proxies: AtomicU64::new(0),
             accounts: Mutex::default(),
             unfinished: Mutex::default(),
         }
@@ -138,6 +141,12 @@ impl Shared {
     /// Counts processor time charged to a tenant. On the worker's thread.
     pub(super) fn count_charged(&self, used: Nanos) {
         self.charged.store(self.charged.load(Ordering::Relaxed) + used.0, Ordering::Relaxed);
+    }
+
+    /// Counts what of it was an analytical thread's. On the worker's thread.
+    pub(super) fn count_charged_to_proxy(&self, used: Nanos) {
+        let before = self.charged_to_proxies.load(Ordering::Relaxed);
+        self.charged_to_proxies.store(before + used.0, Ordering::Relaxed);
     }
 
     pub(super) fn charged(&self) -> Nanos {
@@ -319,6 +328,12 @@ impl WorkerHandle {
     /// The tenant's account on this worker, made if needed: what it used, readable at any time.
     pub fn account(&self, tenant: TenantId) -> Arc<TenantAccount> {
         self.0.account(tenant)
+    }
+
+    /// Processor time of all tasks so far, analytical threads not counted. About: what was charged too much and taken back stays in it.
+    pub(crate) fn used_by_tasks(&self) -> Nanos {
+        let of_proxies = self.0.charged_to_proxies.load(Ordering::Relaxed);
+        Nanos(self.0.charged().0.saturating_sub(of_proxies))
     }
 
     /// As [`WorkerHandle::account`] if the tenant had anything to do on this worker.

@@ -579,8 +579,7 @@ impl Worker {
             self.local.queues.borrow_mut().hold_proxies(held, now);
         }
         let completions = self.reactor.turn_gathering(Some(PROXY_QUANTUM), PROXY_QUANTUM_MIN)?;
-        let used = proxy.take_uncharged();
-        self.local.queues.borrow_mut().charge_exact(&proxy.account, used, now + used);
+        self.charge_proxy(proxy, now);
         if !proxy.wants_to_run() {
             self.lower();
         }
@@ -593,9 +592,15 @@ impl Worker {
             if proxy.wants_to_run() {
                 let _ = proxy.control.set_priority(Priority::ProxyIdle);
             }
-            let used = proxy.take_uncharged();
-            self.local.queues.borrow_mut().charge_exact(&proxy.account, used, self.local.now.get());
+            self.charge_proxy(&proxy, self.local.now.get());
         }
+    }
+
+    /// Charges a proxy what its thread has used since `since`, at the latest.
+    fn charge_proxy(&self, proxy: &ProxyState, since: Nanos) {
+        let used = proxy.take_uncharged();
+        self.local.queues.borrow_mut().charge_exact(&proxy.account, used, since + used);
+        self.local.shared.count_charged_to_proxy(used);
     }
 
     fn reconcile(&mut self, local: &Local) {

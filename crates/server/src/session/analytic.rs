@@ -45,7 +45,8 @@ impl Connection {
         patience: &StatementPatience,
     ) -> Result<(), Failed> {
         request.limits = self.home.query_limits();
-        let (worker, background) = (self.home.worker(), self.control.background.clone());
+        let worker = self.home.worker_for_query(&self.shared.analytic);
+        let background = self.control.background.clone();
         let is_promised = self.home.has_cpu_promise();
         let events =
             self.shared.analytic.start(&worker, self.control.tenant, is_promised, request, background)?;

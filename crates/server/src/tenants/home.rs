@@ -28,6 +28,7 @@ use storage::redo::RedoIndex;
 use storage::{Hurry, PageCounters, PageTally};
 use tenant::{PageRequest, Tenant};
 
+use crate::analytic_pool::AnalyticPool;
 use crate::config::DATA_VOLUME;
 use crate::data_dir::{DEFAULT_VOLUME, TEMP_DIR, tenant_file};
 use crate::executor::{Background, HomeCell, Residence, TaskHandle, Terms, Wait, WorkerHandle};
@@ -321,6 +322,23 @@ impl Home {
     pub(crate) fn has_cpu_promise(&self) -> bool {
         let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
         terms.promise.reserved.0 > 0
+    }
+
+    /// The worker on whose core its next analytical query is to run. With a promise that a core can keep that is its home, where what is promised
+    /// fits; else the one with the most to spare.
+    pub(crate) fn worker_for_query(&self, pool: &AnalyticPool) -> WorkerHandle {
+        let home = self.worker();
+        let terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.id == TenantId::SYSTEM || !terms.may_roam() {
+            return home;
+        }
+        let worker = pool.idlest(&home);
+        if worker.id() != home.id() && worker.account_if_known(self.id).is_none() {
+            // Under the lock on the terms: whoever changes them finds the account.
+            worker.account(self.id);
+            worker.set_terms_of_guest(self.id, *terms);
+        }
+        worker
     }
 
     /// What its statements are held to.

@@ -107,7 +107,7 @@ async fn drive(
             Pause::Host(statement) => session.host_done(carry_out(statement).await),
             Pause::Analytic(mut request) => {
                 request.limits = home.query_limits();
-                let (worker, is_promised) = (home.worker(), home.has_cpu_promise());
+                let (worker, is_promised) = (home.worker_for_query(&shared.analytic), home.has_cpu_promise());
                 let background = Background::default();
                 let events = shared.analytic.start(&worker, home.id(), is_promised, *request, background)?;
                 loop {
