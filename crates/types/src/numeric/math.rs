@@ -3,12 +3,14 @@
 //! Computed in fixed point on big integers with guard digits, then rounded to the scale.
 
 use base::{SqlError, SqlResult, SqlState};
-use num_bigint::{BigInt, Sign};
+use num_bigint::{BigInt, BigUint, Sign};
 
 use super::{DISPLAY_SCALE_MAX, Numeric, SIGNIFICANT_DIGITS_MIN, div_round_big, overflow, pow10_big};
 
 /// Digits carried beyond the wanted scale.
 const GUARD: u32 = 12;
+/// The largest argument of an exponential, as PostgreSQL's: some 2,600 digits, since nothing interrupts the work for more.
+const EXP_ARGUMENT_MAX: f64 = 6_000.0;
 
 fn argument(state: SqlState, message: &str) -> SqlError {
     SqlError::new(state, message)
@@ -91,6 +93,22 @@ impl Fixed {
         sum * 2 * BigInt::from(2).pow(doublings)
     }
 
+    /// ln n for n > 0, of any size: ln (m * 10^e) = ln m + e ln 10, with m from 1 up to 10.
+    fn ln_of(&self, n: &Numeric) -> BigInt {
+        let e = i64::from(n.coef_digits()) - 1 - i64::from(n.scale());
+        let own = i64::from(n.scale()) + e;
+        let coef = n.big_coef();
+        let excess = own - i64::from(self.scale);
+        let m = match u32::try_from(excess) {
+            Ok(excess) => div_round_big(&coef, &pow10_big(excess)),
+            Err(_) => coef * pow10_big(excess.unsigned_abs() as u32),
+        };
+        match e {
+            0 => self.ln(&m),
+            _ => self.ln(&m) + self.ln(&(&self.unit * 10)) * e,
+        }
+    }
+
     fn round_to(&self, v: &BigInt, scale: i32) -> SqlResult<Numeric> {
         let scale = scale.clamp(0, DISPLAY_SCALE_MAX) as u32;
         debug_assert!(scale <= self.scale);
@@ -134,7 +152,7 @@ impl Numeric {
             _ => {}
         }
         let v = self.to_f64();
-        if v.abs() >= 302_000.0 {
+        if v.abs() >= EXP_ARGUMENT_MAX {
             return if v > 0.0 { Err(overflow()) } else { Ok(Numeric::new(0, DISPLAY_SCALE_MAX as u16)) };
         }
         let digits = (v * std::f64::consts::LOG10_E) as i32;
@@ -181,8 +199,8 @@ impl Numeric {
         let scale = (SIGNIFICANT_DIGITS_MIN - self.ln_exponent())
             .max(i32::from(self.scale()))
             .clamp(0, DISPLAY_SCALE_MAX);
-        let fixed = Fixed::new(scale as u32 + GUARD + u32::from(self.scale()) + self.coef_digits());
-        fixed.round_to(&fixed.ln(&fixed.of(self)), scale)
+        let fixed = Fixed::new(scale as u32 + 2 * GUARD);
+        fixed.round_to(&fixed.ln_of(self), scale)
     }
 
     /// Logarithm of self to `base`. Errors: 2201E, 22012 for base 1.
@@ -202,10 +220,10 @@ impl Numeric {
             .max(i32::from(self.scale()))
             .max(i32::from(base.scale()))
             .clamp(0, DISPLAY_SCALE_MAX);
-        let fixed = Fixed::new(
-            scale as u32 + 2 * GUARD + self.coef_digits() + base.coef_digits() + u32::from(self.scale()),
-        );
-        let (num, den) = (fixed.ln(&fixed.of(self)), fixed.ln(&fixed.of(base)));
+        // A base near 1 has a small logarithm, and what is missing in it counts the more in the quotient.
+        let small = base.ln_exponent().min(0).unsigned_abs() + self.ln_exponent().max(0).unsigned_abs();
+        let fixed = Fixed::new(scale as u32 + 2 * GUARD + 2 * small);
+        let (num, den) = (fixed.ln_of(self), fixed.ln_of(base));
         if den == BigInt::ZERO {
             return Err(super::division_by_zero());
         }
@@ -253,15 +271,17 @@ impl Numeric {
             return Ok(Numeric::new(0, DISPLAY_SCALE_MAX as u16));
         }
         let scale = (SIGNIFICANT_DIGITS_MIN - estimate as i32).max(own).clamp(0, DISPLAY_SCALE_MAX);
-        if whole && let Some(e) = exponent.to_i64().filter(|e| e.unsigned_abs() <= 20_000) {
-            let scale = SIGNIFICANT_DIGITS_MIN.max(i32::from(self.scale())).min(DISPLAY_SCALE_MAX);
-            return self.power_whole(e, scale);
-        }
         let int_digits = estimate.max(0.0) as u32;
-        let fixed = Fixed::new(
-            scale as u32 + 2 * int_digits + 2 * GUARD + exponent.coef_digits() + self.coef_digits(),
-        );
-        let product = fixed.mul(&fixed.ln(&fixed.of(&magnitude)), &fixed.of(exponent));
+        if whole && let Some(e) = exponent.to_i64().and_then(|e| i32::try_from(e).ok()) {
+            let scale = SIGNIFICANT_DIGITS_MIN.max(i32::from(self.scale())).min(DISPLAY_SCALE_MAX);
+            return self.power_whole(e, scale as u32, int_digits);
+        }
+        let log = estimate * std::f64::consts::LN_10;
+        if log.abs() > EXP_ARGUMENT_MAX * 1.003 {
+            return if log > 0.0 { Err(overflow()) } else { Ok(Numeric::new(0, DISPLAY_SCALE_MAX as u16)) };
+        }
+        let fixed = Fixed::new(scale as u32 + 2 * int_digits + 2 * GUARD + exponent.coef_digits());
+        let product = fixed.mul(&fixed.ln_of(&magnitude), &fixed.of(exponent));
         let result = fixed.round_to(&fixed.exp(&product), scale)?;
         let odd = whole && exponent.rem(&Numeric::from(2))?.signum() != 0;
         Ok(if self.signum() < 0 && odd { result.neg() } else { result })
@@ -274,23 +294,51 @@ impl Numeric {
         head.parse::<f64>().unwrap_or(1.0) / 10f64.powi(head.len() as i32 - 1)
     }
 
-    fn power_whole(&self, exponent: i64, scale: i32) -> SqlResult<Numeric> {
-        let power = self.big_coef().pow(exponent.unsigned_abs() as u32);
-        let own = u64::from(self.scale()) * exponent.unsigned_abs();
-        let own = u32::try_from(own).map_err(|_| overflow())?;
-        let scale = scale as u32;
-        let coef = if exponent >= 0 {
-            if scale >= own {
-                power * pow10_big(scale - own)
-            } else {
-                div_round_big(&power, &pow10_big(own - scale))
+    /// `int_digits`: about how many digits the result has before the point.
+    fn power_whole(&self, exponent: i32, scale: u32, int_digits: u32) -> SqlResult<Numeric> {
+        let magnitude = exponent.unsigned_abs();
+        let coef = self.big_coef();
+        let is_negative = coef.sign() == Sign::Minus && magnitude % 2 == 1;
+        let digits = int_digits + scale + GUARD;
+        let power = |of: &BigUint| Float::power(of, magnitude, digits);
+        let (mut num, mut den) =
+            (power(coef.magnitude()), power(pow10_big(u32::from(self.scale())).magnitude()));
+        if exponent < 0 {
+            std::mem::swap(&mut num, &mut den);
+        }
+        let shift = num.shift - den.shift;
+        let num = num.mantissa * pow10_big(scale).magnitude() << shift.max(0);
+        let den = den.mantissa << (-shift).max(0);
+        let rounded = div_round_big(&BigInt::from(num), &BigInt::from(den));
+        Numeric::from_big_checked(if is_negative { -rounded } else { rounded }, scale as u16)
+    }
+}
+
+/// A number of so many bits as were asked for: `mantissa * 2^shift`.
+struct Float {
+    mantissa: BigUint,
+    shift: i64,
+}
+
+impl Float {
+    /// `base^exponent`, at most a part in `10^digits` too small.
+    fn power(base: &BigUint, exponent: u32, digits: u32) -> Float {
+        // Each of at most 64 products cuts off less than a part in 2^bits, which the later ones raise to at most 2^31 times as much.
+        let bits = u64::from(digits) * 10 / 3 + 1 + 31 + 7;
+        let mut product = Float { mantissa: BigUint::from(1u8), shift: 0 };
+        for bit in (0..u32::BITS - exponent.leading_zeros()).rev() {
+            product = product.times(&product, bits);
+            if exponent >> bit & 1 == 1 {
+                product = product.times(&Float { mantissa: base.clone(), shift: 0 }, bits);
             }
-        } else {
-            let (num, den) = (pow10_big(own + scale), power);
-            let (num, den) = if den.sign() == Sign::Minus { (-num, -den) } else { (num, den) };
-            div_round_big(&num, &den)
-        };
-        Numeric::from_big_checked(coef, scale as u16)
+        }
+        product
+    }
+
+    fn times(&self, other: &Float, bits: u64) -> Float {
+        let product = &self.mantissa * &other.mantissa;
+        let excess = product.bits().saturating_sub(bits);
+        Float { mantissa: product >> excess, shift: self.shift + other.shift + excess as i64 }
     }
 }
 
@@ -306,7 +354,43 @@ mod tests {
         assert_eq!(n("1.0").exp().unwrap().to_string(), "2.7182818284590452");
         assert_eq!(n("2").power(&n("10")).unwrap().to_string(), "1024.0000000000000000");
         assert_eq!(n("100").log(&n("10")).unwrap().to_string(), "2.0000000000000000");
+        assert_eq!(n("-2").power(&n("3")).unwrap().to_string(), "-8.0000000000000000");
+        assert_eq!(n("1.5").power(&n("-7")).unwrap().to_string(), "0.0585276634659351");
+
         assert!(n("-1").sqrt().is_err());
         assert!(n("0").ln().is_err());
+    }
+
+    #[test]
+    fn powers_with_whole_exponents_are_postgresqls_however_large() {
+        let n = |s: &str| s.parse::<Numeric>().unwrap();
+        let power = |base: &str, exponent: &str| n(base).power(&n(exponent)).unwrap().to_string();
+        assert_eq!(power("-3", "5"), "-243.0000000000000000");
+        assert_eq!(power("1.5", "-7"), "0.0585276634659351");
+        assert_eq!(power("0.5", "17"), "0.0000076293945313");
+        assert_eq!(power("2", "-20"), "0.0000009536743164");
+        assert_eq!(power("10", "131071"), format!("1{}.{}", "0".repeat(131_071), "0".repeat(16)));
+        let large = power("1.0000001", "2147483647");
+        assert!(large.starts_with("1836644589403938098389174471618404689695"), "{large}");
+        assert!(n("10").power(&n("131072")).is_err());
+    }
+
+    #[test]
+    fn exponentials_and_logarithms_end_where_postgresqls_do() {
+        let n = |s: &str| s.parse::<Numeric>().unwrap();
+        assert!(n("6000").exp().is_err() && n("1.5").power(&n("700000.5")).is_err());
+        assert_eq!(n("4600").exp().unwrap().to_string().len(), 1_998);
+        assert_eq!(n("1.5").power(&n("11000.5")).unwrap().to_string().len(), 1_940);
+        let large = n("10").power(&n("131000")).unwrap();
+        assert_eq!(large.ln().unwrap().to_string(), "301638.6471822199846064");
+        assert_eq!(large.log(&n("10")).unwrap().to_string(), "131000.0000000000000000");
+        let near_one = n("1.0000000000000000000001").ln().unwrap();
+        assert_eq!(near_one.to_string(), "0.00000000000000000000010000000000000000");
+        assert_eq!(
+            n("0.00000000000000000000012345").ln().unwrap().to_string(),
+            "-50.44620601606590790656190029"
+        );
+        let quotient = n("10").power(&n("1000")).unwrap().log(&n("1.0001")).unwrap();
+        assert_eq!(quotient.to_string(), "23027002.2032997041044353");
     }
 }
