@@ -414,3 +414,36 @@ fn passwords_change_and_roles_are_dropped() {
         assert_eq!(state(server.connect_as("acme", "acme").await), SqlState::INVALID_CATALOG_NAME);
     });
 }
+
+#[test]
+fn a_session_that_a_pool_gives_on_knows_nothing_of_who_had_it() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        table_of_two(&owner).await;
+        owner.batch_execute("CREATE ROLE app; CREATE ROLE other").await.expect("roles can be made");
+        let who = "SELECT current_user || ' ' || session_user || ' ' || current_setting('is_superuser')";
+        // The same on an analytical thread.
+        let who_there = format!("{who} FROM generate_series(1, 3) g GROUP BY 1");
+        let prepared = owner.prepare("SELECT n FROM t WHERE id = $1").await.expect("it can be prepared");
+        assert!(owner.query_one(&prepared, &[&1]).await.is_ok());
+
+        owner.batch_execute("BEGIN; SET LOCAL ROLE app").await.expect("a role can be chosen");
+        for asked in [who, &who_there] {
+            assert_eq!(text(&owner, asked).await, "app acme off");
+        }
+        assert_eq!(state(owner.query_one(&prepared, &[&1]).await), SqlState::INSUFFICIENT_PRIVILEGE);
+        owner.batch_execute("ROLLBACK").await.expect("it can be rolled back");
+        assert!(owner.query_one(&prepared, &[&1]).await.is_ok());
+
+        let left = "SET SESSION AUTHORIZATION app; SET app.user_id = '7'; SET search_path = elsewhere";
+        owner.batch_execute(left).await.expect("settings can be set");
+        assert_eq!(text(&owner, who).await, "app app off");
+        owner.batch_execute("DISCARD ALL").await.expect("all can be discarded");
+        for asked in [who, &who_there] {
+            assert_eq!(text(&owner, asked).await, "acme acme on");
+        }
+        assert_eq!(state(owner.simple_query("SHOW app.user_id").await), SqlState::UNDEFINED_OBJECT);
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "2");
+    });
+}

@@ -129,3 +129,35 @@ fn a_role_neither_sees_nor_ends_what_another_runs() {
         assert_eq!(text(&chief, &format!("SELECT pg_terminate_backend({of_clerk})")).await, "t");
     });
 }
+
+#[test]
+fn a_change_whose_rows_come_from_the_analytical_path_can_be_analyzed() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        owner.batch_execute("CREATE TABLE t (k int PRIMARY KEY, n int)").await.expect("a table");
+        // Window functions are not for the point path.
+        let counted = |rows: u32| {
+            format!(
+                "SELECT DISTINCT g % 7 AS k, count(*) OVER (PARTITION BY g % 7) AS n FROM generate_series(1, {rows}) g"
+            )
+        };
+        let insert = format!("INSERT INTO t {}", counted(7_000));
+        let update = format!("UPDATE t SET n = s.n FROM ({}) s WHERE s.k = t.k", counted(14_000));
+        for (change, n) in [(insert, "1000"), (update, "2000")] {
+            let begun = std::time::Instant::now();
+            let plan = owner.query(&format!("EXPLAIN ANALYZE {change}"), &[]).await.expect(&change);
+            let waited = begun.elapsed().as_secs_f64() * 1e3;
+            let lines: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+            assert!(lines[0].starts_with("Point path, its source on the analytical path: "), "{lines:#?}");
+            let [planning, execution] = ["Planning Time: ", "Execution Time: "].map(|label| {
+                let time = lines.iter().find_map(|line| line.strip_prefix(label)?.strip_suffix(" ms"));
+                time.unwrap_or_else(|| panic!("{lines:#?}")).parse::<f64>().expect("milliseconds")
+            });
+            // The analytical part is the longer one by far.
+            assert!(execution > planning && planning + execution <= waited, "{waited} ms: {lines:#?}");
+            assert_eq!(text(&owner, "SELECT n FROM t WHERE k = 3").await, n, "it was carried out");
+        }
+        assert_eq!(text(&owner, "SELECT count(*) FROM t").await, "7", "once");
+    });
+}

@@ -8,7 +8,7 @@ use sql::expr::{
 };
 use types::{FormatContext, PgType, TypeMod, format_type, to_text};
 
-/// What is known to differ from PostgreSQL, each with the reason.
+/// What is known to differ from PostgreSQL, each with the reason; `docs/sql-compat.md` has them too.
 const KNOWN: &[(&str, &str)] = &[
     ("'abc' ~ '['", "the message is that of another regular expression engine"),
     ("'pg_class'::regtype", "tables have no row types here"),
@@ -56,6 +56,14 @@ fn run(expression: &str) -> Outcome {
 
 fn unescape(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\")
+}
+
+#[test]
+fn what_differs_is_on_the_page_of_differences() {
+    let page = include_str!("../../../docs/sql-compat.md");
+    for (expression, reason) in KNOWN {
+        assert!(page.contains(expression), "docs/sql-compat.md does not have {expression}: {reason}");
+    }
 }
 
 #[test]

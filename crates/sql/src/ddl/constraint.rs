@@ -5,7 +5,7 @@ use sqlparser::ast::{self, ColumnOption, TableConstraint};
 use tenant::catalog::{MatchType, Privileges, ReferentialAction, Table};
 use tenant::ddl::{NewForeignKey, NewUnique};
 
-use super::names::{Names, fold_all, split};
+use super::names::{Names, fold_all, missing, split, split_parts};
 use crate::expr::{
     BindContext, BoundExpr, EvalError, ParamTypes, TableScope, bind_condition, eval_bool, fold_ident,
 };
@@ -30,6 +30,35 @@ pub(super) struct NewReference {
     on_delete: ReferentialAction,
     on_update: ReferentialAction,
     match_type: MatchType,
+}
+
+/// SET CONSTRAINTS: looks them up. None can be deferred, so each stays what IMMEDIATE asks for.
+///
+/// # Errors
+/// 42704, 3F000; 42809 where one is to be deferred.
+pub(crate) fn set_constraints(
+    session: &mut Session,
+    home: &Home<'_>,
+    constraints: &[Vec<String>],
+    deferred: bool,
+) -> SqlResult<()> {
+    let names = session.names(home);
+    for parts in constraints {
+        let (schema, name) = split_parts(parts.clone())?;
+        names.require_schema(schema.as_deref())?;
+        let is_searched = |oid: Oid| match &schema {
+            Some(schema) => names.catalog.schema_name(oid) == schema,
+            None => names.path.contains(&oid),
+        };
+        if !names.catalog.tables().any(|table| is_searched(table.schema) && table.has_constraint(&name)) {
+            return Err(missing("constraint", &name));
+        }
+        if deferred {
+            let message = format!("constraint \"{name}\" is not deferrable");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+    }
+    Ok(())
 }
 
 /// Constraints in the order they are added: keys before what may refer to them.

@@ -5,34 +5,36 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use base::{SqlError, SqlState};
+use base::{SqlError, SqlResult, SqlState};
 use rustc_hash::FxHasher;
 use tenant::catalog::{ColumnStatistics, Relation, Table, TableStatistics};
 use tenant::row::keys::{Key, KeyRange};
 use tenant::{Access, Direction};
 use types::{Datum, PgType};
 
-use super::names::split_parts;
+use super::names::{column_of, split_parts};
+use crate::parse::TableColumns;
 use crate::session::{Home, Pause, Reply, Session};
 
-/// Analyzes the named tables, or all that the role owns.
+/// Analyzes the named tables, all of their columns, or all tables that the role owns.
 ///
 /// # Errors
-/// 42P01, 42809; a WARNING for a named table of another's.
+/// 42P01, 42703, 42701; a WARNING for a named table of another's, and for what is no table.
 pub(crate) fn analyze(
     session: &mut Session,
     home: &mut Home<'_>,
-    tables: &[Vec<String>],
+    tables: &[TableColumns],
     command: &str,
     out: &mut dyn Reply,
 ) -> Result<(), Pause> {
     let names = session.names(home);
     let mut found: Vec<Arc<Table>> = Vec::new();
-    for parts in tables {
-        let (schema, name) = split_parts(parts.clone())?;
+    for TableColumns { table, columns } in tables {
+        let (schema, name) = split_parts(table.clone())?;
         match names.relation(schema.as_deref(), &name)? {
             Relation::Table(table) if session.acts_for(&names.catalog, table.owner) => {
-                found.push(table.clone())
+                check_columns(table, columns)?;
+                found.push(table.clone());
             }
             Relation::Table(table) => {
                 let message =
@@ -71,6 +73,18 @@ pub(crate) fn analyze(
         session.keep_analysis(analysis);
     }
     outcome
+}
+
+/// Errors: 42703 for a column that is not there, 42701 for one that is named twice.
+fn check_columns(table: &Table, columns: &[String]) -> SqlResult<()> {
+    for (index, name) in columns.iter().enumerate() {
+        column_of(table, name)?;
+        if columns[..index].contains(name) {
+            let message = format!("column \"{name}\" of relation \"{}\" appears more than once", table.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+    }
+    Ok(())
 }
 
 fn warn(session: &Session, message: &str, out: &mut dyn Reply) {

@@ -9,7 +9,8 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 
 use crate::exec::{ExecDone, Profile};
-use crate::expr::{AggregateCall, AggregateKind, BoundExpr};
+use crate::expr::{AggregateCall, AggregateKind, BoundExpr, fold_ident};
+use crate::parse::boolean;
 use crate::plan::{
     AccessPath, AggregatePlan, BoundPlan, ChangeSource, ConflictAction, DistinctPlan, InsertPlan,
     InsertSource, KeyPart, Node, NodeId, NodeKind, PlanKind, PointPlan, PointStatement, RangeBound, ScanNode,
@@ -29,20 +30,22 @@ pub struct ExplainOptions {
     pub timing_off: bool,
     /// Leave the estimates out.
     pub costs_off: bool,
+    /// Say how long planning and the run took.
+    pub summary: bool,
 }
 
 /// What a run told.
 pub struct Analyzed<'a> {
     pub profile: &'a Profile<'a>,
     pub done: ExecDone,
-    pub planning: Nanos,
     pub execution: Nanos,
 }
 
 /// Reads EXPLAIN: its options and the statement it is about.
 ///
 /// # Errors
-/// 42601 for an unknown option; 0A000 for a format other than text.
+/// 42601 for an unknown option, or a value that one does not take; 22023 for TIMING without ANALYZE and an unknown format; 0A000 for
+/// a format other than text, and for what is only shown elsewhere.
 pub fn explain_options(statement: &ast::Statement) -> SqlResult<(ExplainOptions, &ast::Statement)> {
     let ast::Statement::Explain {
         describe_alias,
@@ -57,52 +60,64 @@ pub fn explain_options(statement: &ast::Statement) -> SqlResult<(ExplainOptions,
     else {
         return Err(SqlError::internal("not an EXPLAIN"));
     };
-    if !matches!(describe_alias, ast::DescribeAlias::Explain) || *query_plan || *estimate {
+    if !matches!(describe_alias, ast::DescribeAlias::Explain) || *query_plan || *estimate || format.is_some()
+    {
         return Err(SqlError::unsupported("this form of EXPLAIN"));
     }
-    if let Some(format) = format {
-        let (ast::AnalyzeFormatKind::Keyword(format) | ast::AnalyzeFormatKind::Assignment(format)) = format;
-        require_text(&format.to_string())?;
-    }
     let mut read = ExplainOptions { analyze: *analyze, verbose: *verbose, ..ExplainOptions::default() };
+    let (mut timing, mut summary) = (None, None);
     for ast::UtilityOption { name, arg } in options.iter().flatten() {
-        let word = arg.as_ref().map(|arg| arg.to_string().trim_matches('\'').to_lowercase());
-        let on = match word.as_deref() {
-            None | Some("true" | "on" | "1") => true,
-            Some("false" | "off" | "0") => false,
-            Some(_) => true,
-        };
-        match name.value.to_lowercase().as_str() {
-            "analyze" => read.analyze = on,
-            "verbose" => read.verbose = on,
-            "costs" => read.costs_off = !on,
-            "timing" => read.timing_off = !on,
-            "summary" => {}
-            "format" => require_text(word.as_deref().unwrap_or(""))?,
-            "buffers" | "wal" | "settings" if !on => {}
-            option @ ("buffers" | "wal" | "settings") => {
-                return Err(SqlError::unsupported(format!("EXPLAIN option {option}")));
+        let name = fold_ident(name);
+        let value = arg.as_ref().map(|arg| arg.to_string().trim_matches('\'').to_owned());
+        let on = || boolean(&name, value.as_deref());
+        match name.as_str() {
+            "analyze" | "analyse" => read.analyze = on()?,
+            "verbose" => read.verbose = on()?,
+            "costs" => read.costs_off = !on()?,
+            "timing" => timing = Some(on()?),
+            "summary" => summary = Some(on()?),
+            "format" => require_text(value.as_deref())?,
+            "buffers" | "wal" | "settings" => {
+                if on()? {
+                    return Err(SqlError::unsupported(format!("EXPLAIN option {name}")));
+                }
             }
-            option => {
-                return Err(SqlError::new(
-                    SqlState::SYNTAX_ERROR,
-                    format!("unrecognized EXPLAIN option \"{option}\""),
-                ));
+            _ => {
+                let message = format!("unrecognized EXPLAIN option \"{name}\"");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         }
     }
+    if timing == Some(true) && !read.analyze {
+        let message = "EXPLAIN option TIMING requires ANALYZE";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    read.timing_off = timing == Some(false);
+    read.summary = summary.unwrap_or(read.analyze && !read.timing_off);
     Ok((read, statement))
 }
 
-fn require_text(format: &str) -> SqlResult<()> {
+fn require_text(format: Option<&str>) -> SqlResult<()> {
+    let Some(format) = format else {
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "format requires a parameter"));
+    };
     match format.to_lowercase().as_str() {
         "text" => Ok(()),
-        other => Err(SqlError::unsupported(format!("EXPLAIN format {other}"))),
+        "xml" | "json" | "yaml" => Err(SqlError::unsupported(format!("EXPLAIN format {format}"))),
+        _ => {
+            let message = format!("unrecognized value for EXPLAIN option \"format\": \"{format}\"");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
     }
 }
 
 /// The lines of EXPLAIN for a statement that was not run, or was on the point path.
-pub fn explain(plan: &BoundPlan, options: ExplainOptions, analyzed: Option<&Analyzed<'_>>) -> Vec<String> {
+pub fn explain(
+    plan: &BoundPlan,
+    options: ExplainOptions,
+    planning: Nanos,
+    analyzed: Option<&Analyzed<'_>>,
+) -> Vec<String> {
     let point = match &plan.kind {
         PlanKind::Analytic { reason, .. } => return vec![format!("Analytical path: {reason}")],
         PlanKind::Point(point) => point,
@@ -135,8 +150,10 @@ pub fn explain(plan: &BoundPlan, options: ExplainOptions, analyzed: Option<&Anal
     }
     if let Some(analyzed) = analyzed {
         tree.lines.push(format!("Rows Examined: {}", analyzed.done.examined));
-        if !options.timing_off {
-            tree.lines.push(format!("Planning Time: {} ms", millis(analyzed.planning)));
+    }
+    if options.summary {
+        tree.lines.push(format!("Planning Time: {} ms", millis(planning)));
+        if let Some(analyzed) = analyzed {
             tree.lines.push(format!("Execution Time: {} ms", millis(analyzed.execution)));
         }
     }

@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
+use super::options::{boolean, value_if_any};
 use super::tokens::Tokens;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +154,7 @@ fn option(tokens: &mut Tokens<'_>, options: &mut CopyOptions) -> SqlResult<()> {
         options.force_null = columns(tokens, "force_null")?;
     } else if tokens.take_word("FREEZE") {
         // Rows have no visibility to freeze; it would change nothing.
-        boolean(tokens)?;
+        boolean("freeze", value_if_any(tokens)?.as_deref())?;
     } else if tokens.take_word("ENCODING") {
         utf8_only(&tokens.string()?)?;
     } else {
@@ -204,26 +205,15 @@ fn word_or_string(tokens: &mut Tokens<'_>) -> SqlResult<String> {
     if matches!(tokens.peek(), Token::Word(_)) { tokens.name() } else { tokens.string() }
 }
 
-fn boolean(tokens: &mut Tokens<'_>) -> SqlResult<bool> {
-    for (word, value) in [("TRUE", true), ("ON", true), ("FALSE", false), ("OFF", false)] {
-        if tokens.take_word(word) {
-            return Ok(value);
-        }
-    }
-    if tokens.peek_number() {
-        return Ok(tokens.integer()? != 0);
-    }
-    if matches!(tokens.peek(), Token::SingleQuotedString(_)) {
-        return Ok(matches!(tokens.string()?.to_lowercase().as_str(), "true" | "on" | "1"));
-    }
-    Ok(true)
-}
-
 fn header(tokens: &mut Tokens<'_>) -> SqlResult<(bool, bool)> {
-    if tokens.take_word("MATCH") {
+    let value = value_if_any(tokens)?;
+    if value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("match")) {
         return Ok((true, true));
     }
-    Ok((boolean(tokens)?, false))
+    match boolean("header", value.as_deref()) {
+        Ok(on) => Ok((on, false)),
+        Err(error) => Err(SqlError::new(error.state(), format!("{} or \"match\"", error.message()))),
+    }
 }
 
 fn columns_or_star(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {

@@ -20,6 +20,7 @@ mod tenant;
 mod tokens;
 mod transaction;
 mod utility;
+mod vacuum;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
@@ -32,6 +33,7 @@ pub use cursor::{CursorStatement, FetchDirection};
 pub use identity::AddIdentity;
 pub use nesting::too_deep;
 pub use options::OptionChange;
+pub(crate) use options::boolean;
 pub use privilege::{GrantStatement, GrantTarget};
 pub use respell::{LikeClause, LockWord, Overriding, like_clause, lock_targets, overriding};
 pub use role::{RoleOption, RoleStatement};
@@ -40,6 +42,7 @@ pub use setting::{DiscardWhat, SettingStatement, SettingValue};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
 pub use utility::{ObjectKind, Utility};
+pub use vacuum::TableColumns;
 
 use tokens::Tokens;
 

@@ -1,4 +1,4 @@
-//! `(option = value, …)` of tenants, sizes, the server and volumes.
+//! `(option = value, …)` of tenants, sizes, the server and volumes, and values of the options that PostgreSQL's statements have.
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
@@ -54,6 +54,26 @@ fn check_new<'a>(name: &str, mut before: impl Iterator<Item = &'a String>) -> Sq
             .with_detail(format!("The option \"{name}\" is given twice.")));
     }
     Ok(())
+}
+
+/// The value behind the name of an option, if there is one.
+pub(super) fn value_if_any(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
+    if matches!(tokens.peek(), Token::Comma | Token::RParen) {
+        return Ok(None);
+    }
+    option_value(tokens).map(Some)
+}
+
+/// Whether an option of PostgreSQL's is on: it is without a value.
+///
+/// # Errors
+/// 42601 for another value.
+pub(crate) fn boolean(option: &str, value: Option<&str>) -> SqlResult<bool> {
+    match value.map(str::to_lowercase).as_deref() {
+        None | Some("true" | "on" | "1") => Ok(true),
+        Some("false" | "off" | "0") => Ok(false),
+        Some(_) => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("{option} requires a Boolean value"))),
+    }
 }
 
 fn option_value(tokens: &mut Tokens<'_>) -> SqlResult<String> {

@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult};
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
+use super::transaction::{TransactionModes, some_modes};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingValue {
@@ -32,17 +33,13 @@ pub enum SettingStatement {
     /// `None` for RESET ALL.
     Reset(Option<String>),
     Discard(DiscardWhat),
-    /// `None` for NONE or DEFAULT.
-    SetRole {
-        role: Option<String>,
-        local: bool,
+    /// `SET SESSION CHARACTERISTICS`: the modes of the session's next transactions.
+    Characteristics(TransactionModes),
+    /// `SET CONSTRAINTS`; `None` for ALL.
+    Constraints {
+        names: Option<Vec<Vec<String>>>,
+        deferred: bool,
     },
-    SetSessionAuthorization {
-        role: Option<String>,
-        local: bool,
-    },
-    /// `SET CONSTRAINTS`: nothing here is deferrable, so it changes nothing that exists.
-    SetConstraints,
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<SettingStatement>> {
@@ -53,12 +50,6 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<SettingStatemen
         return show_name(tokens).map(|name| Some(SettingStatement::Show(name)));
     }
     if tokens.take_word("RESET") {
-        if tokens.take_word("ROLE") {
-            return Ok(Some(SettingStatement::SetRole { role: None, local: false }));
-        }
-        if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
-            return Ok(Some(SettingStatement::SetSessionAuthorization { role: None, local: false }));
-        }
         return show_name(tokens).map(|name| Some(SettingStatement::Reset(name)));
     }
     if tokens.take_word("DISCARD") {
@@ -79,23 +70,24 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<SettingStatemen
 }
 
 fn set(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
-    let local = tokens.take_word("LOCAL");
-    if !local && tokens.peek_words(&["SESSION", "AUTHORIZATION"]) {
-        tokens.take_words(&["SESSION", "AUTHORIZATION"]);
-        return Ok(SettingStatement::SetSessionAuthorization { role: role(tokens)?, local });
+    if tokens.take_word("CONSTRAINTS") {
+        return constraints(tokens);
     }
-    if !local {
+    if tokens.take_words(&["SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"]) {
+        return some_modes(tokens).map(SettingStatement::Characteristics);
+    }
+    let local = tokens.take_word("LOCAL");
+    if !local && !tokens.peek_words(&["SESSION", "AUTHORIZATION"]) {
         tokens.take_word("SESSION");
     }
     if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
-        return Ok(SettingStatement::SetSessionAuthorization { role: role(tokens)?, local });
-    }
-    if tokens.take_word("CONSTRAINTS") {
-        tokens.take_rest();
-        return Ok(SettingStatement::SetConstraints);
+        let value = if tokens.take_word("DEFAULT") { SettingValue::Default } else { role(tokens)? };
+        return Ok(SettingStatement::Set { name: "session_authorization".into(), value, local });
     }
     if tokens.take_word("ROLE") {
-        return Ok(SettingStatement::SetRole { role: role(tokens)?, local });
+        let is_assigned = tokens.take(&Token::Eq) || tokens.take_word("TO");
+        let value = if is_assigned { value(tokens)? } else { role(tokens)? };
+        return Ok(SettingStatement::Set { name: "role".into(), value, local });
     }
     if tokens.take_words(&["TIME", "ZONE"]) {
         let value = if tokens.take_word("LOCAL") { SettingValue::Default } else { value(tokens)? };
@@ -114,14 +106,22 @@ fn set(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
     Ok(SettingStatement::Set { name, value: value(tokens)?, local })
 }
 
-fn role(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
-    if tokens.take_word("NONE") || tokens.take_word("DEFAULT") {
-        return Ok(None);
+/// A role's name, which may stand in quotes of either kind.
+fn role(tokens: &mut Tokens<'_>) -> SqlResult<SettingValue> {
+    if tokens.peek_words(&["DEFAULT"]) {
+        return Err(tokens.unexpected());
     }
-    if matches!(tokens.peek(), Token::SingleQuotedString(_)) {
-        return tokens.string().map(Some);
+    let name = if matches!(tokens.peek(), Token::Word(_)) { tokens.name()? } else { tokens.string()? };
+    Ok(SettingValue::Values(vec![name]))
+}
+
+fn constraints(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
+    let names = if tokens.take_word("ALL") { None } else { Some(tokens.object_names()?) };
+    let deferred = tokens.take_word("DEFERRED");
+    if !deferred {
+        tokens.expect_word("IMMEDIATE")?;
     }
-    tokens.name().map(Some)
+    Ok(SettingStatement::Constraints { names, deferred })
 }
 
 fn setting_name(tokens: &mut Tokens<'_>) -> SqlResult<String> {

@@ -234,6 +234,22 @@ fn copy_is_read_in_both_forms() {
     assert_eq!(error("copy t from '/etc/passwd'").state(), SqlState::INSUFFICIENT_PRIVILEGE);
     let all = error("copy t from stdin (format csv, force_null *)");
     assert_eq!(all.message(), "argument to option \"force_null\" must be a list of column names");
+    for (option, message) in [
+        ("freeze 'junk'", "freeze requires a Boolean value"),
+        ("header 2", "header requires a Boolean value or \"match\""),
+    ] {
+        let refused = error(&format!("copy t from stdin (format csv, {option})"));
+        assert_eq!((refused.state(), refused.message()), (SqlState::SYNTAX_ERROR, message));
+    }
+}
+
+#[test]
+fn a_database_is_made_and_dropped_as_a_tenant() {
+    for statement in ["create database shop", "drop database if exists shop"] {
+        let refused = error(statement);
+        assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED, "{statement}");
+        assert!(refused.hint().is_some_and(|hint| hint.contains("CREATE TENANT and DROP TENANT")));
+    }
 }
 
 #[test]

@@ -177,6 +177,15 @@ impl<'a> Tokens<'a> {
         Ok(parts)
     }
 
+    /// `[schema.]name [, …]`
+    pub(super) fn object_names(&mut self) -> SqlResult<Vec<Vec<String>>> {
+        let mut names = vec![self.object_name()?];
+        while self.take(&Token::Comma) {
+            names.push(self.object_name()?);
+        }
+        Ok(names)
+    }
+
     /// A quoted string, its escapes resolved.
     pub(super) fn string(&mut self) -> SqlResult<String> {
         match self.peek() {

@@ -62,10 +62,7 @@ pub enum TransactionStatement {
     Savepoint(String),
     Release(String),
     RollbackTo(String),
-    SetTransaction {
-        modes: TransactionModes,
-        session: bool,
-    },
+    SetTransaction(TransactionModes),
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStatement>> {
@@ -101,9 +98,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStat
         if tokens.peek_words(&["SNAPSHOT"]) {
             return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"));
         }
-        TransactionStatement::SetTransaction { modes: modes(tokens)?, session: false }
-    } else if tokens.take_words(&["SET", "SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"]) {
-        TransactionStatement::SetTransaction { modes: modes(tokens)?, session: true }
+        TransactionStatement::SetTransaction(some_modes(tokens)?)
     } else {
         return Ok(None);
     };
@@ -123,9 +118,15 @@ fn chain(tokens: &mut Tokens<'_>) -> SqlResult<bool> {
     Ok(tokens.take_words(&["AND", "CHAIN"]))
 }
 
+/// Those of BEGIN, which may be none.
 fn modes(tokens: &mut Tokens<'_>) -> SqlResult<TransactionModes> {
+    if tokens.at_end() { Ok(TransactionModes::default()) } else { some_modes(tokens) }
+}
+
+/// Modes up to the end of the statement, with commas between them or without.
+pub(super) fn some_modes(tokens: &mut Tokens<'_>) -> SqlResult<TransactionModes> {
     let mut modes = TransactionModes::default();
-    while !tokens.at_end() {
+    loop {
         if tokens.take_words(&["ISOLATION", "LEVEL"]) {
             modes.isolation = Some(level(tokens)?);
         } else if tokens.take_words(&["READ", "ONLY"]) {
@@ -139,9 +140,10 @@ fn modes(tokens: &mut Tokens<'_>) -> SqlResult<TransactionModes> {
         } else {
             return Err(tokens.unexpected());
         }
-        tokens.take(&Token::Comma);
+        if !tokens.take(&Token::Comma) && tokens.at_end() {
+            return Ok(modes);
+        }
     }
-    Ok(modes)
 }
 
 fn level(tokens: &mut Tokens<'_>) -> SqlResult<IsolationLevel> {

@@ -1,9 +1,10 @@
-//! Maintenance, renaming and ownership, comments, locks, and what is refused by name.
+//! Renaming and ownership, comments, locks, and what is refused by name.
 
 use base::{SqlError, SqlResult};
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
+use super::vacuum::{self, TableColumns};
 
 /// Kinds of object that can be renamed, moved, owned or commented on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,12 +25,12 @@ pub enum ObjectKind {
 pub enum Utility {
     /// No tables: all. There is nothing to vacuum; `analyze` is carried out.
     Vacuum {
-        tables: Vec<Vec<String>>,
+        tables: Vec<TableColumns>,
         analyze: bool,
     },
     /// No tables: all.
     Analyze {
-        tables: Vec<Vec<String>>,
+        tables: Vec<TableColumns>,
     },
     Checkpoint,
     /// `mode` as PostgreSQL names it, in upper case without MODE.
@@ -126,13 +127,8 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
             "A tenant is a database: use CREATE TENANT and DROP TENANT in the database \"rowhouse\".",
         ));
     }
-    if tokens.take_word("VACUUM") {
-        return vacuum(tokens).map(Some);
-    }
-    if tokens.take_word("ANALYZE") || tokens.take_word("ANALYSE") {
-        parenthesised_options(tokens)?;
-        tokens.take_word("VERBOSE");
-        return Ok(Some(Utility::Analyze { tables: table_list(tokens)? }));
+    if let Some(statement) = vacuum::parse(tokens)? {
+        return Ok(Some(statement));
     }
     if tokens.take_word("CHECKPOINT") {
         return Ok(Some(Utility::Checkpoint));
@@ -163,53 +159,6 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
         return alter(tokens).map(Some);
     }
     Ok(None)
-}
-
-fn vacuum(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
-    let mut analyze = parenthesised_options(tokens)?.iter().any(|word| word == "analyze");
-    for word in ["FULL", "FREEZE", "VERBOSE"] {
-        tokens.take_word(word);
-    }
-    analyze |= tokens.take_word("ANALYZE");
-    Ok(Utility::Vacuum { tables: table_list(tokens)?, analyze })
-}
-
-/// `(WORD [value], …)`, giving the words that are not switched off.
-fn parenthesised_options(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {
-    let mut on = Vec::new();
-    if !tokens.take(&Token::LParen) {
-        return Ok(on);
-    }
-    while !tokens.take(&Token::RParen) {
-        let name = tokens.name()?;
-        let mut value = None;
-        if !matches!(tokens.peek(), Token::Comma | Token::RParen) {
-            value = Some(if tokens.peek_number() { tokens.integer()?.to_string() } else { tokens.name()? });
-        }
-        if !matches!(value.as_deref(), Some("false" | "off" | "0")) {
-            on.push(name);
-        }
-        tokens.take(&Token::Comma);
-        if tokens.at_end() {
-            return Err(tokens.unexpected());
-        }
-    }
-    Ok(on)
-}
-
-fn table_list(tokens: &mut Tokens<'_>) -> SqlResult<Vec<Vec<String>>> {
-    let mut tables = Vec::new();
-    while !tokens.at_end() {
-        tables.push(tokens.object_name()?);
-        if tokens.take(&Token::LParen) {
-            tokens.names()?;
-            tokens.expect(&Token::RParen)?;
-        }
-        if !tokens.take(&Token::Comma) {
-            break;
-        }
-    }
-    Ok(tables)
 }
 
 fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {

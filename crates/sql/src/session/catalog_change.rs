@@ -170,7 +170,6 @@ impl Session {
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
-            role: &self.role_name,
             sequences: &self.sequences,
             sleep_until: self.sleep_until,
         };

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use base::{Nanos, Oid, SessionId, SqlError, SqlResult, SqlState};
 use rustc_hash::FxHashMap;
-use tenant::catalog::{Catalog, OWNER_ROLE, PUBLIC, Privileges};
+use tenant::catalog::{Catalog, OWNER_ROLE, Privileges};
 use tenant::locks::{AdvisoryKey as LockKey, WaitPolicy};
 use tenant::{Interrupt, Step, View};
 
@@ -41,7 +41,6 @@ impl Sequences {
 pub(super) struct SessionParts<'a> {
     pub(super) start: &'a SessionStart,
     pub(super) settings: &'a RefCell<Settings>,
-    pub(super) role: &'a str,
     pub(super) sequences: &'a RefCell<Sequences>,
     /// Where the statement's `pg_sleep` ends, once it has begun.
     pub(super) sleep_until: Option<Nanos>,
@@ -49,7 +48,7 @@ pub(super) struct SessionParts<'a> {
 
 impl SessionParts<'_> {
     fn may_act_for(&self, catalog: &Catalog, user: &str) -> bool {
-        may_act_for(self.start.administrator, self.role, catalog, user)
+        may_act_for(self.start.administrator, &self.settings.borrow().role().name, catalog, user)
     }
 }
 
@@ -114,7 +113,7 @@ impl<'a, 'v> StatementHost<'a, 'v> {
     }
 
     fn search_path(&self) -> Vec<String> {
-        self.parts.settings.borrow().search_path(self.parts.role)
+        self.parts.settings.borrow().search_path()
     }
 
     /// 42501 unless the role has one of the privileges on a sequence, or owns it.
@@ -126,8 +125,7 @@ impl<'a, 'v> StatementHost<'a, 'v> {
         let catalog = view.catalog();
         // One that is gone has an error of its own.
         let Some(found) = catalog.sequence(Oid(sequence)) else { return Ok(()) };
-        // A role that is gone has what everybody has.
-        let role = catalog.role_named(self.parts.role).map_or(PUBLIC, |role| role.oid);
+        let role = self.parts.settings.borrow().role().oid;
         let has = |acl, privilege: &Privileges| catalog.has_privileges(role, found.owner, acl, *privilege);
         if has(None, &Privileges::SEQUENCE) || suffice.iter().any(|one| has(found.acl.as_ref(), one)) {
             return Ok(());
@@ -145,11 +143,11 @@ fn lock_key(key: AdvisoryKey) -> LockKey {
 
 impl SessionContext for StatementHost<'_, '_> {
     fn current_user(&self) -> String {
-        self.parts.role.to_owned()
+        self.parts.settings.borrow().role().name.clone()
     }
 
     fn session_user(&self) -> String {
-        self.setting("session_authorization").unwrap_or_default()
+        self.parts.settings.borrow().session_role().name.clone()
     }
 
     fn current_database(&self) -> String {
@@ -159,11 +157,9 @@ impl SessionContext for StatementHost<'_, '_> {
     fn current_schemas(&self, implicit: bool) -> Vec<String> {
         let view = self.view.borrow();
         let catalog = view.catalog();
-        let role = catalog.role_named(self.parts.role).map(|role| role.oid);
+        let role = self.parts.settings.borrow().role().oid;
         let is_searched = |name: &String| {
-            catalog
-                .schema_named(name)
-                .is_some_and(|schema| role.is_none_or(|role| catalog.may_use_schema(role, schema)))
+            catalog.schema_named(name).is_some_and(|schema| catalog.may_use_schema(role, schema))
         };
         let mut schemas: Vec<String> = self.search_path().into_iter().filter(is_searched).collect();
         if implicit && !schemas.iter().any(|name| name == "pg_catalog") {
@@ -188,7 +184,8 @@ impl SessionContext for StatementHost<'_, '_> {
     fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String> {
         let lasting = if local { Lasting::Transaction } else { Lasting::Session };
         let mut settings = self.parts.settings.borrow_mut();
-        settings.set(name, Some(value), lasting)?;
+        let view = self.view.borrow();
+        super::role::set(self.parts.start, view.catalog(), &mut settings, name, Some(value), lasting)?;
         Ok(settings.show(name, self.parts.start.host.statement_time_max())?.1)
     }
 
@@ -244,7 +241,7 @@ impl SessionContext for StatementHost<'_, '_> {
 
     fn serial_sequence(&self, table: &str, column: &str) -> EvalResult<Option<String>> {
         let view = self.view.borrow();
-        Ok(serial_sequence(&view, table, column, &self.search_path(), self.parts.role)?)
+        Ok(serial_sequence(&view, table, column, &self.search_path(), &self.current_user())?)
     }
 
     fn advisory_lock(

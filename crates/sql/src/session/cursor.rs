@@ -10,7 +10,6 @@ use super::kept_rows::{Giving, KeptRows};
 use super::prepared::{Portal, PortalRows};
 use super::reply::{Field, Format, Formats};
 use super::run::{Ran, Run};
-use super::transaction::Transaction;
 use super::{Home, Pause, Reply, RowStore, Session};
 use crate::parse::{CursorStatement, FetchDirection, ParsedStatement};
 
@@ -64,7 +63,7 @@ impl Session {
         hold: bool,
         run: &Run<'_>,
     ) -> Result<(Arc<[Field]>, RowStore), Pause> {
-        if !hold && matches!(self.transaction, Transaction::Implicit(_)) && !self.script_continues() {
+        if !hold && !self.in_larger_transaction(run) {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message).into());
         }

@@ -31,7 +31,7 @@ pub(super) fn fields() -> Vec<Field> {
 /// The EXPLAIN in a statement, if it is one.
 ///
 /// # Errors
-/// 0A000 for a format but text; 42601 for an option that PostgreSQL has not.
+/// As [`explain::explain_options`].
 pub(super) fn parse(statement: &ast::Statement) -> SqlResult<Option<Explain<'_>>> {
     if !matches!(statement, ast::Statement::Explain { .. }) {
         return Ok(None);
@@ -48,13 +48,15 @@ impl Session {
         run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        let began = self.start.host.now();
+        // Of its first run, where it had to wait.
+        let began = self.underway().began;
+        let planning_began = self.start.host.now();
         let (planned, parameters) = self.explained(home, explain.statement, run)?;
         self.check_access(home, &planned)?;
         let lines = match &planned.bound.kind {
             PlanKind::Point(_) => {
-                let planning = self.start.host.now() - began;
-                self.explain_point(home, &planned, &parameters, explain.options, planning)?
+                let planning = self.start.host.now() - planning_began;
+                self.explain_point(home, &planned, &parameters, explain.options, began, planning)?
             }
             PlanKind::Analytic { .. } => {
                 self.explain_analytic(home, &planned, parameters, explain.options)?
@@ -90,16 +92,14 @@ impl Session {
         planned: &Arc<Planned>,
         parameters: &[Datum],
         options: ExplainOptions,
+        began: Nanos,
         planning: Nanos,
     ) -> Result<Vec<String>, Pause> {
         let plan = planned.bound.point().expect("the caller looked");
         if !options.analyze {
-            return Ok(explain::explain(&planned.bound, options, None));
+            return Ok(explain::explain(&planned.bound, options, planning, None));
         }
-        if planned.bound.external_source().is_some() {
-            return Err(SqlError::unsupported("EXPLAIN ANALYZE of DML with an analytical source").into());
-        }
-        if !matches!(self.analytic, AnalyticState::Idle) {
+        if planned.query.is_some() && !matches!(self.analytic, AnalyticState::Idle) {
             // It has left the point path before.
             return self.explain_analytic(home, planned, parameters.to_vec(), options);
         }
@@ -107,15 +107,14 @@ impl Session {
         let clock = move || host.now();
         let profile = Profile::new(plan, &clock);
         let limits = ExecLimits { profile: Some(&profile), ..self.limits_of_point_path(planned) };
-        let began = self.start.host.now();
         let done = self.run_point(home, planned, parameters, &mut super::copying::Discard, limits)?;
         let Some(done) = done else {
             // It would leave the point path, and is measured where it goes.
             return self.explain_analytic(home, planned, parameters.to_vec(), options);
         };
-        let execution = self.start.host.now() - began;
-        let analyzed = Analyzed { profile: &profile, done, planning, execution };
-        Ok(explain::explain(&planned.bound, options, Some(&analyzed)))
+        let execution = self.start.host.now() - began - planning;
+        let analyzed = Analyzed { profile: &profile, done, execution };
+        Ok(explain::explain(&planned.bound, options, planning, Some(&analyzed)))
     }
 
     fn explain_analytic(
@@ -141,6 +140,56 @@ impl Session {
                     AnalyticState::Gathering { fields: Arc::default(), rows: RowStore::default() };
                 Err(Pause::Analytic(Box::new(request)))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn each_option_is_honoured_or_refused() {
+        let mut bench = Bench::new();
+        let mut session = bench.session();
+        let mut lines =
+            |options: &str| bench.run(&mut session, &format!("EXPLAIN {options} SELECT 1")).lines();
+        let has = |lines: &[String], what: &str| lines.iter().any(|line| line.contains(what));
+        for (options, planning, execution, time, rows) in [
+            ("", false, false, false, true),
+            ("(SUMMARY)", true, false, false, true),
+            ("(SUMMARY off, TIMING off, COSTS 'off')", false, false, false, false),
+            ("ANALYZE", true, true, true, true),
+            ("(ANALYZE, SUMMARY off)", false, false, true, true),
+            ("(ANALYZE, TIMING off)", false, false, false, true),
+            ("(ANALYZE, TIMING off, SUMMARY on)", true, true, false, true),
+            ("(ANALYZE, VERBOSE 1, COSTS off, COSTS on, FORMAT text)", true, true, true, true),
+            ("(BUFFERS off, WAL 0, SETTINGS false, ANALYSE off)", false, false, false, true),
+        ] {
+            let lines = lines(options);
+            let told = ["Planning Time: ", "Execution Time: ", "(actual time=", "  (rows="];
+            assert_eq!(
+                told.map(|what| has(&lines, what)),
+                [planning, execution, time, rows],
+                "{options}: {lines:?}"
+            );
+            assert_eq!(has(&lines, "Output: 1"), options.contains("VERBOSE"), "{options}");
+        }
+        for (options, error) in [
+            ("(nonsense)", "42601 unrecognized EXPLAIN option \"nonsense\""),
+            ("(GENERIC_PLAN)", "42601 unrecognized EXPLAIN option \"generic_plan\""),
+            ("(ANALYZE yes)", "42601 analyze requires a Boolean value"),
+            ("(SUMMARY 2)", "42601 summary requires a Boolean value"),
+            ("(BUFFERS maybe)", "42601 buffers requires a Boolean value"),
+            ("(TIMING)", "22023 EXPLAIN option TIMING requires ANALYZE"),
+            ("(FORMAT nonsense)", "22023 unrecognized value for EXPLAIN option \"format\": \"nonsense\""),
+            ("(FORMAT)", "42601 format requires a parameter"),
+            ("(FORMAT json)", "0A000 EXPLAIN format json is not supported"),
+            ("(ANALYZE, BUFFERS)", "0A000 EXPLAIN option buffers is not supported"),
+            ("FORMAT TEXT", "0A000 this form of EXPLAIN is not supported"),
+        ] {
+            let refused = bench.fail(&mut session, &format!("EXPLAIN {options} SELECT 1"));
+            assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{options}");
         }
     }
 }

@@ -328,6 +328,7 @@ impl Session {
             parameters: &portal.parameters,
             formats: &portal.formats,
             describe: false,
+            shared: false,
         };
         let ran = self.run_statement(home, &run, out)?;
         let executed = Executed::of(&ran);

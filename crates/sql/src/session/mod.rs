@@ -29,12 +29,16 @@ mod query_control;
 mod reply;
 mod role;
 #[cfg(test)]
+mod role_tests;
+#[cfg(test)]
 mod room_tests;
 mod row_store;
 mod run;
 mod script;
 mod setting;
 mod setting_statement;
+#[cfg(test)]
+mod setting_tests;
 mod signals;
 mod slices;
 pub mod stand_in;
@@ -49,7 +53,7 @@ mod utility;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{Lsn, Nanos, Oid, SessionId, SqlError, SqlResult, TenantId};
+use base::{Lsn, Nanos, SessionId, SqlError, SqlResult, TenantId};
 use rustc_hash::FxHashMap;
 use tenant::{RedoSink, Tenant};
 use types::FormatContext;
@@ -211,12 +215,8 @@ pub struct Home<'a> {
 /// A session of one tenant.
 pub struct Session {
     start: SessionStart,
+    /// The role that it acts as is one of them.
     settings: RefCell<Settings>,
-    /// The current role; differs from the authenticated one after SET ROLE.
-    role: Oid,
-    role_name: String,
-    /// The role that SET SESSION AUTHORIZATION or the login chose; RESET ROLE goes back to it.
-    session_role: Oid,
     transaction: Transaction,
     statements: FxHashMap<String, Prepared>,
     portals: Portals,
@@ -249,8 +249,6 @@ pub struct Session {
     format: Arc<FormatContext>,
     /// [`Settings::epoch`] when `format` was built.
     format_epoch: u64,
-    /// The role changed since `names` were looked up.
-    format_stale: bool,
     names: Option<Arc<PathNames>>,
 }
 
@@ -261,20 +259,13 @@ impl Session {
     /// 28000 when the role is not there (any more); 22023 or 42704 for a start-up parameter that is not a setting or has a
     /// bad value. The session must end.
     pub fn new(start: SessionStart, tenant: &Tenant) -> SqlResult<Session> {
-        let mut settings = Settings::new();
-        let role = role::session_role(&start, tenant)?;
-        for (name, value) in role::initial_settings(&start, tenant) {
+        let mut settings = Settings::new(role::first_role(&start, tenant.catalog())?);
+        for (name, value) in role::initial_settings(&start, tenant.catalog()) {
             settings.set_initial(&name, &value)?;
         }
-        settings.set_by_server(Id::session_authorization, &start.user);
-        settings.set_by_server(Id::is_superuser, if role::is_superuser(tenant, role) { "on" } else { "off" });
-        settings.take_reports();
         let now = start.host.wall_clock();
         let counting = Counting::begun(start.host.taken(), start.host.now());
         Ok(Session {
-            role,
-            role_name: start.user.clone(),
-            session_role: role,
             format: Arc::new(settings.format_context(now)),
             format_epoch: settings.epoch(),
             settings: RefCell::new(settings),
@@ -298,7 +289,6 @@ impl Session {
             counting,
             transaction_start: now,
             statement_start: now,
-            format_stale: true,
             names: None,
             start,
         })

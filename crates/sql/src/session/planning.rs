@@ -11,7 +11,6 @@ use types::PgType;
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
 use super::names::PathNames;
 use super::prepared::{Planned, Prepared, fields_of};
-use super::setting::Id;
 use super::{Home, Pause, Session};
 use crate::expr::ParamTypes;
 use crate::parse::{CursorStatement, ParsedStatement};
@@ -89,8 +88,8 @@ impl Session {
         {
             return names.search_path().to_vec();
         }
-        let names = self.settings.borrow().search_path(&self.role_name);
-        catalog.search_path(names.iter().map(String::as_str), &self.role_name)
+        let settings = self.settings.borrow();
+        catalog.search_path(settings.search_path().iter().map(String::as_str), &settings.role().name)
     }
 
     /// Renews the form of values after a setting or the catalog changed.
@@ -108,13 +107,12 @@ impl Session {
         let names = Arc::new(PathNames::new(Arc::clone(catalog), self.search_path(catalog)));
         self.names = Some(Arc::clone(&names));
         Arc::make_mut(&mut self.format).names = Some(names);
-        self.format_stale = false;
     }
 
-    /// Whether a setting or the role changed since the form of values was made up.
+    /// Whether the form of values is still to be made up, or a setting changed since it was, the role among them.
     #[inline]
     pub(super) fn is_format_stale(&self) -> bool {
-        self.format_stale || self.format_epoch != self.settings.borrow().epoch()
+        self.names.is_none() || self.format_epoch != self.settings.borrow().epoch()
     }
 
     /// A plan for the statement that holds now: `known` if it still does, else a new one.
@@ -294,10 +292,10 @@ impl Session {
         let settings = self.settings.borrow();
         QueryContext {
             database: self.start.database.clone(),
-            user: self.role_name.clone(),
-            session_user: settings.get(Id::session_authorization).to_owned(),
+            user: settings.role().name.clone(),
+            session_user: settings.session_role().name.clone(),
             pid: self.start.id.0,
-            search_path: settings.search_path(&self.role_name),
+            search_path: settings.search_path(),
             transaction_start: self.transaction_start,
             statement_start: self.statement_start,
             format: Arc::clone(&self.format),

@@ -41,7 +41,8 @@ impl Session {
     /// Checks that the role may do all that a plan does.
     pub(super) fn check_access(&self, home: &Home<'_>, planned: &Planned) -> SqlResult<()> {
         // Relaxed: a hint that says what the same check would say again.
-        if planned.allowed_to.load(Ordering::Relaxed) == self.role.0 && self.plan_holds(home, planned) {
+        let own = self.role();
+        if planned.allowed_to.load(Ordering::Relaxed) == own.0 && self.plan_holds(home, planned) {
             return Ok(());
         }
         let catalog = self.catalog(home);
@@ -52,7 +53,7 @@ impl Session {
             {
                 self.check_usage(&catalog, relation.schema())?;
             }
-            let role = access.as_role.unwrap_or(self.role);
+            let role = access.as_role.unwrap_or(own);
             if !self.may(&catalog, role, access.relation, access.privileges) {
                 let relation = catalog.relation(access.relation);
                 return Err(denied(
@@ -62,13 +63,13 @@ impl Session {
             }
         }
         if self.plan_holds(home, planned) {
-            planned.allowed_to.store(self.role.0, Ordering::Relaxed);
+            planned.allowed_to.store(own.0, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn may(&self, catalog: &Catalog, role: Oid, relation: Oid, privileges: Privileges) -> bool {
-        if self.start.administrator && role == self.role {
+        if self.start.administrator && role == self.role() {
             return true;
         }
         match catalog.relation(relation) {
@@ -81,7 +82,7 @@ impl Session {
     /// 42501 unless the role may name what is in a schema. Of a name without a schema it always may: the search path has no other.
     pub(super) fn check_usage(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
         let Some(found) = catalog.schema(schema) else { return Ok(()) };
-        let may = self.start.administrator || catalog.may_use_schema(self.role, found);
+        let may = self.start.administrator || catalog.may_use_schema(self.role(), found);
         if may { Ok(()) } else { Err(denied("schema", &found.name)) }
     }
 
@@ -96,7 +97,7 @@ impl Session {
         if let Some(found) = found {
             self.check_usage(catalog, found.schema())?;
         }
-        if self.may(catalog, self.role, relation, privileges) {
+        if self.may(catalog, self.role(), relation, privileges) {
             return Ok(());
         }
         Err(denied(found.map_or("relation", Relation::kind), found.map_or("", Relation::name)))
@@ -113,21 +114,16 @@ impl Session {
     /// Whether the role is that one, a member of it, or a superuser.
     pub(crate) fn acts_for(&self, catalog: &Catalog, owner: Oid) -> bool {
         self.start.administrator
-            || catalog.role(self.role).is_some_and(|role| role.attributes.superuser)
-            || catalog.roles_of(self.role, false).contains(&owner)
+            || catalog.role(self.role()).is_some_and(|role| role.attributes.superuser)
+            || catalog.roles_of(self.role(), false).contains(&owner)
     }
 
     /// 42501 unless the role may make objects in a schema.
     pub(crate) fn check_create_in(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
         let Some(found) = catalog.schema(schema) else { return Ok(()) };
         let may = self.acts_for(catalog, found.owner)
-            || catalog.has_privileges(self.role, found.owner, found.acl.as_ref(), Privileges::CREATE);
+            || catalog.has_privileges(self.role(), found.owner, found.acl.as_ref(), Privileges::CREATE);
         if may { Ok(()) } else { Err(denied("schema", &found.name)) }
-    }
-
-    /// The role that makes objects now.
-    pub(crate) fn role(&self) -> Oid {
-        self.role
     }
 
     pub(super) fn grant_statement(
@@ -154,11 +150,11 @@ impl Session {
                 .into());
         }
         let catalog = self.catalog(home);
-        if self.grantor(&catalog, granted_by.as_deref())? != self.role {
+        if self.grantor(&catalog, granted_by.as_deref())? != self.role() {
             let message = "grantor must be current user";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
         }
-        let grantees = grantee_oids(&catalog, grantees, &self.role_name)?;
+        let grantees = self.grantees(&catalog, grantees)?;
         for (object, kind, name, all) in self.targets(&catalog, target)? {
             let wanted = named_privileges(privileges, all, kind)?;
             self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
@@ -174,6 +170,12 @@ impl Session {
             self.ddl(home, |ddl| ddl.set_acl(object, acl).map_err(Into::into))?;
         }
         Ok(if grant { "GRANT" } else { "REVOKE" }.into())
+    }
+
+    fn grantees(&self, catalog: &Catalog, names: &[String]) -> SqlResult<Vec<Oid>> {
+        let grantee =
+            |name: &String| if name == "public" { Ok(PUBLIC) } else { self.named_role(catalog, name) };
+        names.iter().map(grantee).collect()
     }
 
     /// Oid, kind, name and full set of privileges of each object named.
@@ -249,17 +251,6 @@ fn owner_of(catalog: &Catalog, object: Oid) -> Oid {
         (_, Some(schema)) => schema.owner,
         _ => PUBLIC,
     }
-}
-
-fn grantee_oids(catalog: &Catalog, names: &[String], current: &str) -> SqlResult<Vec<Oid>> {
-    names
-        .iter()
-        .map(|name| match name.as_str() {
-            "public" => Ok(PUBLIC),
-            "current_user" | "current_role" | "session_user" => Ok(catalog.resolve_role(current)?.oid),
-            name => Ok(catalog.resolve_role(name)?.oid),
-        })
-        .collect()
 }
 
 fn named_privileges(words: &[String], all: Privileges, kind: &str) -> SqlResult<Privileges> {

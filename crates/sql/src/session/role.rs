@@ -1,27 +1,41 @@
 //! Roles: who the session is, and CREATE, ALTER, DROP ROLE and memberships.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::Tenant;
 use tenant::catalog::{Catalog, Membership, OWNER_ROLE, Role, RoleAttributes};
 
+use super::setting::{Id, Lasting, Settings, setting_of_role};
 use super::{Home, Pause, Session, SessionStart};
 use crate::parse::{RoleOption, RoleStatement};
 
+/// A role as it was when a session came to go by it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ChosenRole {
+    pub(super) oid: Oid,
+    pub(super) name: String,
+    pub(super) superuser: bool,
+}
+
 /// The role a session starts as. The administrator acts as the tenant's owner where the tenant has no role of that name.
-pub(super) fn session_role(start: &SessionStart, tenant: &Tenant) -> SqlResult<Oid> {
-    match tenant.catalog().role_named(&start.user) {
-        Some(role) => Ok(role.oid),
-        None if start.administrator => Ok(OWNER_ROLE),
-        None => Err(SqlError::fatal(
-            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-            format!("role \"{}\" does not exist", start.user),
-        )),
-    }
+///
+/// # Errors
+/// 28000 when the role is not there (any more).
+pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<ChosenRole> {
+    let oid = match catalog.role_named(&start.user) {
+        Some(role) => role.oid,
+        None if start.administrator => OWNER_ROLE,
+        None => {
+            return Err(SqlError::fatal(
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                format!("role \"{}\" does not exist", start.user),
+            ));
+        }
+    };
+    Ok(ChosenRole { oid, name: start.user.clone(), superuser: has_superuser(catalog, oid) })
 }
 
 /// Settings a session starts with: its role's first, then what the client asks for.
-pub(super) fn initial_settings(start: &SessionStart, tenant: &Tenant) -> Vec<(String, String)> {
-    let role = tenant.catalog().role_named(&start.user);
+pub(super) fn initial_settings(start: &SessionStart, catalog: &Catalog) -> Vec<(String, String)> {
+    let role = catalog.role_named(&start.user);
     let of_role =
         role.iter().flat_map(|role| role.settings.iter().map(|(n, v)| (n.to_string(), v.to_string())));
     let mut settings: Vec<_> = of_role.collect();
@@ -52,59 +66,58 @@ fn command_line_options(options: &str) -> Vec<(String, String)> {
     found
 }
 
-pub(super) fn is_superuser(tenant: &Tenant, role: Oid) -> bool {
-    tenant.catalog().role(role).is_some_and(|role| role.attributes.superuser)
+fn has_superuser(catalog: &Catalog, role: Oid) -> bool {
+    catalog.role(role).is_some_and(|role| role.attributes.superuser)
+}
+
+/// Sets or, with `None`, resets a setting of a session: also those that say who it is, if it may be that.
+///
+/// # Errors
+/// As [`Settings::set`]; 22023 for a role that is not there, 42501 for one that the session may not become.
+pub(super) fn set(
+    start: &SessionStart,
+    catalog: &Catalog,
+    settings: &mut Settings,
+    name: &str,
+    value: Option<&str>,
+    lasting: Lasting,
+) -> SqlResult<()> {
+    let (Some(id), Some(value)) = (setting_of_role(name), value) else {
+        return settings.set(name, value, lasting);
+    };
+    if id == Id::role && value == "none" {
+        settings.choose(id, None, lasting);
+        return Ok(());
+    }
+    let role = catalog.role_named(value).ok_or_else(|| {
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("role \"{value}\" does not exist"))
+    })?;
+    // Whose rights decide, and whether this role is open to who is no superuser.
+    let (decides, is_open) = if id == Id::role {
+        let own = settings.session_role().oid;
+        (own, catalog.roles_of(own, false).contains(&role.oid))
+    } else {
+        let own = settings.login_role().oid;
+        (own, own == role.oid)
+    };
+    if !is_open && !start.administrator && !has_superuser(catalog, decides) {
+        let what = if id == Id::role { "role" } else { "session authorization" };
+        return Err(refused(format!("permission denied to set {what} \"{value}\"")));
+    }
+    let superuser = role.attributes.superuser;
+    settings.choose(id, Some(ChosenRole { oid: role.oid, name: value.to_owned(), superuser }), lasting);
+    Ok(())
 }
 
 impl Session {
-    /// SET ROLE; `None` goes back to the session's role.
-    pub(super) fn set_role(&mut self, home: &Home<'_>, name: Option<&str>) -> SqlResult<()> {
-        let catalog = self.catalog(home);
-        let role = match name {
-            None => self.session_role,
-            Some(name) => catalog.resolve_role(name)?.oid,
-        };
-        let member = self.start.administrator || {
-            let superuser = catalog.role(self.session_role).is_some_and(|r| r.attributes.superuser);
-            superuser || catalog.roles_of(self.session_role, false).contains(&role)
-        };
-        if !member {
-            let message = format!("permission denied to set role \"{}\"", name.unwrap_or_default());
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-        }
-        self.become_role(&catalog, role);
-        Ok(())
+    /// The role that makes objects now, and whose privileges count.
+    pub(crate) fn role(&self) -> Oid {
+        self.settings.borrow().role().oid
     }
 
-    /// SET SESSION AUTHORIZATION; `None` goes back to the authenticated role.
-    pub(super) fn set_session_authorization(&mut self, home: &Home<'_>, name: Option<&str>) -> SqlResult<()> {
-        let catalog = self.catalog(home);
-        let own = session_role(&self.start, home.tenant)?;
-        let role = match name {
-            None => own,
-            Some(name) => catalog.resolve_role(name)?.oid,
-        };
-        let superuser = self.start.administrator || catalog.role(own).is_some_and(|r| r.attributes.superuser);
-        if role != own && !superuser {
-            let message = "permission denied to set session authorization";
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-        }
-        self.session_role = role;
-        self.become_role(&catalog, role);
-        let shown = self.role_name.clone();
-        self.settings.borrow_mut().set_by_server(super::setting::Id::session_authorization, &shown);
-        Ok(())
-    }
-
-    fn become_role(&mut self, catalog: &Catalog, role: Oid) {
-        self.role = role;
-        if let Some(found) = catalog.role(role) {
-            self.role_name = found.name.to_string();
-            self.note_superuser(found.attributes.superuser);
-        }
-        // Whose schema `$user` is may have changed with the role.
-        self.format_stale = true;
-        self.statements.values_mut().for_each(|statement| statement.plan = None);
+    /// The role that RESET ROLE goes back to.
+    fn session_role(&self) -> Oid {
+        self.settings.borrow().session_role().oid
     }
 
     pub(super) fn role_statement(
@@ -130,7 +143,7 @@ impl Session {
                     settings: Vec::new(),
                 };
                 let members = self.apply_options(&catalog, &mut role, options)?;
-                let grantor = self.role;
+                let grantor = self.role();
                 self.ddl(home, |ddl| {
                     let oid = ddl.create_role(role)?;
                     for (member, admin_option) in members {
@@ -150,7 +163,7 @@ impl Session {
             RoleStatement::Rename { name, to } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
                 // A session goes by its role's name.
-                for (own, what) in [(self.session_role, "session"), (self.role, "current")] {
+                for (own, what) in [(self.session_role(), "session"), (self.role(), "current")] {
                     if role.oid == own {
                         let message = format!("{what} user cannot be renamed");
                         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
@@ -169,7 +182,7 @@ impl Session {
                 self.check_set(&catalog, &role)?;
                 // Refuses what no session could start with.
                 if let Some(value) = value {
-                    super::Settings::new().set_initial(setting, value)?;
+                    Settings::check_initial(setting, value)?;
                 }
                 role.settings.retain(|(known, _)| known != setting);
                 if let Some(value) = value {
@@ -194,7 +207,7 @@ impl Session {
                         }
                         return Err(catalog.resolve_role(name).map(|_| ()).unwrap_err().into());
                     };
-                    for (own, what) in [(self.role, "current"), (self.session_role, "session")] {
+                    for (own, what) in [(self.role(), "current"), (self.session_role(), "session")] {
                         if role.oid == own {
                             let message = format!("{what} user cannot be dropped");
                             return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
@@ -213,7 +226,7 @@ impl Session {
                 for role in roles {
                     let role = catalog.resolve_role(role)?;
                     self.check_administers(&catalog, role)?;
-                    if grantor != self.role {
+                    if grantor != self.role() {
                         self.need_superuser(&catalog, "must be superuser to set grantor")?;
                     }
                     for member in members {
@@ -254,7 +267,7 @@ impl Session {
 
     /// Whether the role may do everything, to other superusers too.
     fn is_superuser(&self, catalog: &Catalog) -> bool {
-        self.start.administrator || catalog.role(self.role).is_some_and(|role| role.attributes.superuser)
+        self.start.administrator || has_superuser(catalog, self.role())
     }
 
     /// 42501 with `message` for others than superusers.
@@ -263,7 +276,8 @@ impl Session {
     }
 
     fn has_create_role(&self, catalog: &Catalog) -> bool {
-        self.is_superuser(catalog) || catalog.role(self.role).is_some_and(|role| role.attributes.create_role)
+        self.is_superuser(catalog)
+            || catalog.role(self.role()).is_some_and(|role| role.attributes.create_role)
     }
 
     /// 42501 with `message` for roles without CREATEROLE.
@@ -304,7 +318,7 @@ impl Session {
         if options.iter().any(|option| matches!(option, BypassRls(_))) {
             return Err(refused("must be superuser to change bypassrls attribute"));
         }
-        if role.oid == self.role && matches!(options, [Password(_)]) {
+        if role.oid == self.role() && matches!(options, [Password(_)]) {
             return Ok(());
         }
         self.need_create_role(catalog, "permission denied")
@@ -315,7 +329,7 @@ impl Session {
         if role.attributes.superuser {
             return self.need_superuser(catalog, "must be superuser to alter superusers");
         }
-        if role.oid == self.role {
+        if role.oid == self.role() {
             return Ok(());
         }
         self.need_create_role(catalog, "permission denied")
@@ -330,10 +344,22 @@ impl Session {
             let member_of = catalog.role(*own).map_or(&[][..], |own| &own.member_of);
             member_of.iter().any(|membership| membership.role == role.oid && membership.admin_option)
         };
-        if self.has_create_role(catalog) || catalog.roles_of(self.role, false).iter().any(administers) {
+        if self.has_create_role(catalog) || catalog.roles_of(self.role(), false).iter().any(administers) {
             return Ok(());
         }
         Err(refused(format!("must have admin option on role \"{}\"", role.name)))
+    }
+
+    /// The role that a statement names, by `current_user` and its kin too.
+    ///
+    /// # Errors
+    /// 42704.
+    pub(super) fn named_role(&self, catalog: &Catalog, name: &str) -> SqlResult<Oid> {
+        match name {
+            "current_user" | "current_role" => Ok(self.role()),
+            "session_user" => Ok(self.session_role()),
+            name => Ok(catalog.resolve_role(name)?.oid),
+        }
     }
 
     /// The role of GRANTED BY; the current one where nothing is said.
@@ -341,11 +367,7 @@ impl Session {
     /// # Errors
     /// 42704.
     pub(super) fn grantor(&self, catalog: &Catalog, named: Option<&str>) -> SqlResult<Oid> {
-        match named {
-            None | Some("current_user" | "current_role") => Ok(self.role),
-            Some("session_user") => Ok(self.session_role),
-            Some(name) => Ok(catalog.resolve_role(name)?.oid),
-        }
+        named.map_or_else(|| Ok(self.role()), |name| self.named_role(catalog, name))
     }
 
     /// Applies options that the role may use; the roles that become members, and whether they may pass membership on.
@@ -394,7 +416,8 @@ impl Session {
                     for name in names {
                         let of = catalog.resolve_role(name)?;
                         self.check_administers(catalog, of)?;
-                        let membership = Membership { role: of.oid, grantor: self.role, admin_option: false };
+                        let membership =
+                            Membership { role: of.oid, grantor: self.role(), admin_option: false };
                         role.member_of.push(membership);
                     }
                 }

@@ -53,6 +53,8 @@ pub(super) struct Run<'a> {
     pub(super) formats: &'a Formats,
     /// The simple protocol sends a description before the rows.
     pub(super) describe: bool,
+    /// Other statements of the same Query share its implicit transaction, if it is in no block.
+    pub(super) shared: bool,
 }
 
 /// The pause an interrupt of the tenant stands for.
@@ -150,9 +152,8 @@ impl Session {
         let outcome = match run.statement {
             ParsedStatement::Transaction(statement) => {
                 let tag = self.transaction_statement(home, statement, out);
-                tag.map(
-                    |tag| if self.transaction.is_block() { Ran::Tag(tag.into()) } else { Ran::Ended(tag) },
-                )
+                let is_over = matches!(self.transaction, Transaction::Idle);
+                tag.map(|tag| if is_over { Ran::Ended(tag) } else { Ran::Tag(tag.into()) })
             }
             _ => self.run_within(home, run, out),
         };
@@ -202,7 +203,7 @@ impl Session {
         if let Some(open) = self.transaction.open() {
             match &outcome {
                 Ok(_) => {
-                    open.used = true;
+                    open.used |= !matches!(run.statement, ParsedStatement::Setting(_));
                     let observed = open.txn.observed();
                     self.observe(observed);
                 }
@@ -404,7 +405,6 @@ impl Session {
         let parts = SessionParts {
             start: &self.start,
             settings: &self.settings,
-            role: &self.role_name,
             sequences: &self.sequences,
             sleep_until: self.sleep_until,
         };

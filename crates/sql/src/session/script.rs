@@ -135,6 +135,7 @@ impl Session {
                 parameters: &[],
                 formats: &Formats::default(),
                 describe: true,
+                shared: script.statements.len() > 1,
             };
             let ran = self.run_statement(home, &run, out)?;
             script.planned = None;
@@ -169,7 +170,7 @@ impl Session {
         self.count_end(Outcome::of_tag(tag));
     }
 
-    /// Whether statements of a script wait behind the one that runs.
+    /// Whether statements of a script wait behind the COPY that runs.
     pub(super) fn script_continues(&self) -> bool {
         self.script.as_ref().is_some_and(|script| script.next < script.statements.len())
     }
@@ -247,6 +248,7 @@ impl Session {
             parameters: &parameters,
             formats: run.formats,
             describe: run.describe,
+            shared: run.shared,
         };
         self.run_planned(home, &planned, &inner, out)
     }

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
 
 use super::Timeouts;
+use super::role::ChosenRole;
 use crate::parse::IsolationLevel;
 
 /// What values a setting takes.
@@ -21,11 +22,15 @@ enum Kind {
     TimeZone,
     DateStyle,
     Encoding,
+    /// A role, looked up and allowed by [`super::role`]: who the session is.
+    Role,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Session,
+    /// Chosen by BEGIN and SET TRANSACTION, for one transaction.
+    Transaction,
     /// Shown, never set.
     ReadOnly,
 }
@@ -47,6 +52,10 @@ const fn reported(mut definition: Definition) -> Definition {
     definition.reported = true;
     definition
 }
+const fn of_transaction(mut definition: Definition) -> Definition {
+    definition.access = Access::Transaction;
+    definition
+}
 const fn read_only(mut definition: Definition) -> Definition {
     definition.access = Access::ReadOnly;
     definition
@@ -66,7 +75,7 @@ macro_rules! settings {
     ($($id:ident = $definition:expr;)*) => {
         /// Index of each setting that code asks for by name.
         #[allow(non_camel_case_types, dead_code, reason = "one for each setting, by the setting's own name; few are asked for by code")]
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
         pub(super) enum Id { $($id),* }
         static DEFINITIONS: &[Definition] = &[$($definition),*];
     };
@@ -81,7 +90,7 @@ settings! {
     date_style = reported(def("DateStyle", "ISO, MDY", Kind::DateStyle, "Form of dates and order of their fields."));
     default_tablespace = def("default_tablespace", "", Kind::Text, "Must be empty.");
     default_table_access_method = def("default_table_access_method", "heap", Kind::OneOf(&["heap"]), "Storage of new tables.");
-    default_transaction_deferrable = def("default_transaction_deferrable", "off", Kind::Bool, "Has no effect.");
+    default_transaction_deferrable = def("default_transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one. Shown of new transactions.");
     default_transaction_isolation = def("default_transaction_isolation", "read committed", ISOLATION, "Isolation of new transactions.");
     default_transaction_read_only = reported(def("default_transaction_read_only", "off", Kind::Bool, "Whether new transactions may not write."));
     extra_float_digits = def("extra_float_digits", "1", Kind::Integer(-15, 3), "Digits of floating-point text.");
@@ -94,29 +103,30 @@ settings! {
     jit = def("jit", "off", Kind::Bool, "Has no effect.");
     lc_collate = read_only(def("lc_collate", "C.UTF-8", Kind::Text, "Collation: bytes of UTF-8."));
     lc_ctype = read_only(def("lc_ctype", "C.UTF-8", Kind::Text, "Character classes."));
-    lc_messages = def("lc_messages", "C", Kind::Text, "Language of messages; English only.");
+    lc_messages = def("lc_messages", "C", Kind::Text, "Has no effect: messages are English.");
     lc_monetary = def("lc_monetary", "C", Kind::Text, "Has no effect.");
     lc_numeric = def("lc_numeric", "C", Kind::Text, "Has no effect.");
     lc_time = def("lc_time", "C", Kind::Text, "Has no effect.");
     lock_timeout = def("lock_timeout", "0", Kind::Duration, "Longest wait for a lock.");
     max_identifier_length = read_only(def("max_identifier_length", "63", Kind::Integer(63, 63), "Bytes of an identifier."));
     max_index_keys = read_only(def("max_index_keys", "32", Kind::Integer(32, 32), "Columns of an index."));
+    role = def("role", "none", Kind::Role, "The role that the session acts as, where it is not its own.");
     row_security = def("row_security", "on", Kind::Bool, "Has no effect: there are no policies.");
     search_path = def("search_path", "\"$user\", public", Kind::Text, "Schemas looked in for names without one.");
     server_encoding = read_only(reported(def("server_encoding", "UTF8", Kind::Text, "Encoding of stored text.")));
     server_version = read_only(reported(def("server_version", SERVER_VERSION, Kind::Text, "PostgreSQL release followed.")));
     server_version_num = read_only(def("server_version_num", SERVER_VERSION_NUM, Kind::Text, "The same as a number."));
-    session_authorization = read_only(reported(def("session_authorization", "", Kind::Text, "The session's role.")));
+    session_authorization = reported(def("session_authorization", "", Kind::Role, "The session's role."));
     standard_conforming_strings = reported(def("standard_conforming_strings", "on", Kind::OneOf(&["on"]), "Backslashes are ordinary in '…'."));
     statement_timeout = def("statement_timeout", "0", Kind::Duration, "Longest run of a statement.");
     synchronize_seqscans = def("synchronize_seqscans", "on", Kind::Bool, "Has no effect.");
     synchronous_commit = def("synchronous_commit", "on", Kind::OneOf(&["on", "off", "local", "remote_write", "remote_apply"]), "Whether a commit's reply waits until it is durable.");
     time_zone = reported(def("TimeZone", "Etc/UTC", Kind::TimeZone, "Zone in which times are shown."));
-    transaction_deferrable = def("transaction_deferrable", "off", Kind::Bool, "Has no effect.");
-    transaction_isolation = def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction.");
-    transaction_read_only = def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write.");
+    transaction_deferrable = of_transaction(def("transaction_deferrable", "off", Kind::Bool, "Has no effect: any snapshot is a safe one."));
+    transaction_isolation = of_transaction(def("transaction_isolation", "read committed", ISOLATION, "Isolation of this transaction."));
+    transaction_read_only = of_transaction(def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write."));
     work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
-    xmloption = def("xmloption", "content", Kind::Text, "Has no effect: there is no XML.");
+    xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
 }
 
 /// Where a value comes from, which decides how long it lasts.
@@ -127,26 +137,93 @@ pub(super) enum Lasting {
     Transaction,
 }
 
+/// What a setting is set to.
+#[derive(Clone, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    Role(Box<ChosenRole>),
+}
+
+impl Value {
+    fn text(&self) -> &str {
+        match self {
+            Value::Text(text) => text,
+            Value::Role(role) => &role.name,
+        }
+    }
+}
+
 /// One changed setting within the open transaction.
 struct Change {
     key: Key,
-    before: Option<String>,
+    before: Option<Value>,
     lasting: Lasting,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 enum Key {
     Known(usize),
-    /// A custom `prefix.name`.
+    /// A custom `prefix.name`, in lower case.
     Custom(String),
+}
+
+impl Key {
+    fn of(id: Id) -> Key {
+        Key::Known(id as usize)
+    }
+
+    /// The setting of that name, which a session is about to change.
+    ///
+    /// # Errors
+    /// 42704 unknown name, 55P02 not changeable, 0A000 changed by SET TRANSACTION only.
+    fn to_change(name: &str) -> SqlResult<Key> {
+        let Some(at) = find(name) else {
+            return if name.contains('.') {
+                Ok(Key::Custom(name.to_lowercase()))
+            } else {
+                Err(unknown(name))
+            };
+        };
+        let name = DEFINITIONS[at].name;
+        match DEFINITIONS[at].access {
+            Access::Session => Ok(Key::Known(at)),
+            Access::Transaction => {
+                let message = format!("use SET TRANSACTION to change \"{name}\"");
+                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+            }
+            Access::ReadOnly => {
+                let message = format!("parameter \"{name}\" cannot be changed");
+                Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message))
+            }
+        }
+    }
+
+    /// A value for it, in its canonical form.
+    ///
+    /// # Errors
+    /// 22023 bad value; 0A000 for a role's name.
+    fn value(&self, text: &str) -> SqlResult<Value> {
+        Ok(Value::Text(match self {
+            Key::Known(at) => check(&DEFINITIONS[*at], text)?,
+            Key::Custom(_) => text.to_owned(),
+        }))
+    }
+}
+
+/// A `prefix.name` that the server does not know.
+struct Custom {
+    name: String,
+    value: Option<Value>,
+    initial: Option<Value>,
 }
 
 /// All settings of a session.
 pub(super) struct Settings {
-    values: Vec<Option<String>>,
-    custom: Vec<(String, String)>,
+    values: Vec<Option<Value>>,
+    /// Those that are set, or were when the session began.
+    custom: Vec<Custom>,
     /// What a RESET goes back to where the client or its role chose otherwise than the default.
-    initial: Vec<Option<String>>,
+    initial: Vec<Option<Value>>,
     changes: Vec<Change>,
     to_report: Vec<usize>,
     epoch: u64,
@@ -159,6 +236,7 @@ pub(super) struct Digest {
     pub(super) timeouts: Timeouts,
     pub(super) isolation: IsolationLevel,
     pub(super) read_only: bool,
+    pub(super) deferrable: bool,
     pub(super) synchronous_commit: bool,
 }
 
@@ -173,6 +251,7 @@ impl Digest {
             },
             isolation: settings.isolation(Id::default_transaction_isolation),
             read_only: settings.flag(Id::default_transaction_read_only),
+            deferrable: settings.flag(Id::default_transaction_deferrable),
             synchronous_commit: settings.get(Id::synchronous_commit) != "off",
         }
     }
@@ -184,14 +263,16 @@ impl Default for Digest {
             timeouts: Timeouts::default(),
             isolation: IsolationLevel::ReadCommitted,
             read_only: false,
+            deferrable: false,
             synchronous_commit: true,
         }
     }
 }
 
 impl Settings {
-    pub(super) fn new() -> Settings {
-        Settings {
+    /// Those of a session of that role.
+    pub(super) fn new(role: ChosenRole) -> Settings {
+        let mut settings = Settings {
             values: vec![None; DEFINITIONS.len()],
             custom: Vec::new(),
             initial: vec![None; DEFINITIONS.len()],
@@ -199,7 +280,9 @@ impl Settings {
             to_report: Vec::new(),
             epoch: 0,
             digest: Digest::default(),
-        }
+        };
+        settings.begin_with(&Key::of(Id::session_authorization), Value::Role(Box::new(role)));
+        settings
     }
 
     /// Grows whenever a session's setting may have changed; what was made from settings of the same epoch still holds.
@@ -216,6 +299,8 @@ impl Settings {
     fn changed(&mut self) {
         self.epoch += 1;
         self.digest = Digest::of(self);
+        let superuser = self.role().superuser;
+        self.set_by_server(Id::is_superuser, on_or_off(superuser));
     }
 
     /// A value the session starts with, from its start-up packet or its role.
@@ -223,28 +308,85 @@ impl Settings {
     /// # Errors
     /// As [`Settings::set`].
     pub(super) fn set_initial(&mut self, name: &str, value: &str) -> SqlResult<()> {
-        if let Some(at) = find(name) {
-            let value = check(&DEFINITIONS[at], value)?;
-            self.values[at] = Some(value.clone());
-            self.initial[at] = Some(value);
-            self.changed();
-            return Ok(());
-        }
-        self.set(name, Some(value), Lasting::Session)
+        let key = Key::to_change(name)?;
+        let value = key.value(value)?;
+        self.begin_with(&key, value);
+        Ok(())
     }
 
-    /// Sets what only the server may: the role's name, whether it is a superuser.
+    /// Whether a session could start with such a value.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub(super) fn check_initial(name: &str, value: &str) -> SqlResult<()> {
+        Key::to_change(name)?.value(value).map(drop)
+    }
+
+    fn begin_with(&mut self, key: &Key, value: Value) {
+        self.replace(key, Some(value.clone()));
+        // A session that begins is told all of them.
+        self.to_report.clear();
+        match key {
+            Key::Known(at) => self.initial[*at] = Some(value),
+            Key::Custom(name) => self.custom_named(name).initial = Some(value),
+        }
+    }
+
+    fn custom_named(&mut self, name: &str) -> &mut Custom {
+        let at = self.custom.iter().position(|custom| custom.name == name).unwrap_or_else(|| {
+            self.custom.push(Custom { name: name.to_owned(), value: None, initial: None });
+            self.custom.len() - 1
+        });
+        &mut self.custom[at]
+    }
+
+    fn initial(&self, key: &Key) -> Option<Value> {
+        match key {
+            Key::Known(at) => self.initial[*at].clone(),
+            Key::Custom(name) => self.custom.iter().find(|custom| custom.name == *name)?.initial.clone(),
+        }
+    }
+
+    /// The role that the session acts as: the one it chose, else its own.
+    pub(super) fn role(&self) -> &ChosenRole {
+        match &self.values[Id::role as usize] {
+            Some(Value::Role(role)) => role,
+            _ => self.session_role(),
+        }
+    }
+
+    /// The session's own role.
+    pub(super) fn session_role(&self) -> &ChosenRole {
+        match &self.values[Id::session_authorization as usize] {
+            Some(Value::Role(role)) => role,
+            _ => unreachable!("a session begins with a role, and goes back to that one"),
+        }
+    }
+
+    /// The role that the session logged in as.
+    pub(super) fn login_role(&self) -> &ChosenRole {
+        match &self.initial[Id::session_authorization as usize] {
+            Some(Value::Role(role)) => role,
+            _ => unreachable!("a session begins with a role"),
+        }
+    }
+
+    /// Makes the session be `role`, or act as it; which of the two, `id` says. The caller has seen that it may.
+    pub(super) fn choose(&mut self, id: Id, role: Option<ChosenRole>, lasting: Lasting) {
+        self.put(Key::of(id), role.map(|role| Value::Role(Box::new(role))), lasting);
+    }
+
+    /// Sets what only the server may: what the transaction is, whether the role is a superuser.
     pub(super) fn set_by_server(&mut self, id: Id, value: &str) {
         let at = id as usize;
         if self.get(id) != value {
-            self.values[at] = Some(value.to_owned());
+            self.values[at] = Some(Value::Text(value.to_owned()));
             self.report(at);
         }
     }
 
     pub(super) fn get(&self, id: Id) -> &str {
-        let at = id as usize;
-        self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default)
+        self.value(id as usize)
     }
 
     /// The value in force and its canonical name; `time_max` is [`super::SessionHost::statement_time_max`].
@@ -255,43 +397,40 @@ impl Settings {
         if let Some(at) = find(name) {
             return Ok((DEFINITIONS[at].name.to_owned(), self.in_force(at, time_max)));
         }
-        match self.custom.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
-            Some((name, value)) => Ok((name.clone(), value.clone())),
-            None => Err(unknown(name)),
-        }
+        self.custom_values()
+            .find(|(custom, _)| custom.eq_ignore_ascii_case(name))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .ok_or_else(|| unknown(name))
     }
 
-    /// Sets or, with `None`, resets a setting.
+    fn custom_values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.custom.iter().filter_map(|custom| Some((&*custom.name, custom.value.as_ref()?.text())))
+    }
+
+    /// Sets or, with `None`, resets a setting. Who the session is, [`super::role::set`] sets.
     ///
     /// # Errors
-    /// 42704 unknown name, 22023 bad value, 55P02 not changeable.
+    /// 42704 unknown name, 22023 bad value, 55P02 not changeable, 0A000 not changeable here.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, lasting: Lasting) -> SqlResult<()> {
-        let Some(at) = find(name) else {
-            if !name.contains('.') {
-                return Err(unknown(name));
-            }
-            self.put(Key::Custom(name.to_lowercase()), value.map(str::to_owned), lasting);
-            return Ok(());
-        };
-        let definition = &DEFINITIONS[at];
-        if definition.access != Access::Session {
-            let message = format!("parameter \"{}\" cannot be changed", definition.name);
-            return Err(SqlError::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, message));
-        }
+        let key = Key::to_change(name)?;
         let value = match value {
-            Some(value) => Some(check(definition, value)?),
-            None => self.initial[at].clone(),
+            Some(value) => Some(key.value(value)?),
+            None => self.initial(&key),
         };
-        self.put(Key::Known(at), value, lasting);
+        self.put(key, value, lasting);
         Ok(())
     }
 
-    fn put(&mut self, key: Key, value: Option<String>, lasting: Lasting) {
+    fn put(&mut self, key: Key, value: Option<Value>, lasting: Lasting) {
+        if key == Key::of(Id::session_authorization) {
+            // The role chosen before was open to whom the session was.
+            self.put(Key::of(Id::role), None, lasting);
+        }
         let before = self.replace(&key, value);
         self.changes.push(Change { key, before, lasting });
     }
 
-    fn replace(&mut self, key: &Key, value: Option<String>) -> Option<String> {
+    fn replace(&mut self, key: &Key, value: Option<Value>) -> Option<Value> {
         match key {
             Key::Known(at) => {
                 if self.values[*at] == value {
@@ -303,11 +442,9 @@ impl Settings {
                 before
             }
             Key::Custom(name) => {
-                let found = self.custom.iter().position(|(n, _)| n == name);
-                let before = found.map(|at| self.custom.swap_remove(at).1);
-                if let Some(value) = value {
-                    self.custom.push((name.clone(), value));
-                }
+                let custom = self.custom_named(name);
+                let before = std::mem::replace(&mut custom.value, value);
+                self.custom.retain(|custom| custom.value.is_some() || custom.initial.is_some());
                 before
             }
         }
@@ -319,17 +456,14 @@ impl Settings {
         }
     }
 
-    /// Resets every setting a session may change.
+    /// Resets every setting a session may change, but for who it is.
     pub(super) fn reset_all(&mut self) {
-        for at in 0..DEFINITIONS.len() {
-            let transaction = DEFINITIONS[at].name.starts_with("transaction_");
-            if DEFINITIONS[at].access == Access::Session
-                && !transaction
-                && self.values[at] != self.initial[at]
-            {
-                let initial = self.initial[at].clone();
-                self.put(Key::Known(at), initial, Lasting::Session);
-            }
+        let is_reset = |d: &Definition| d.access == Access::Session && !matches!(d.kind, Kind::Role);
+        let known = (0..DEFINITIONS.len()).filter(|at| is_reset(&DEFINITIONS[*at])).map(Key::Known);
+        let custom = self.custom.iter().map(|custom| Key::Custom(custom.name.clone()));
+        for key in known.chain(custom).collect::<Vec<_>>() {
+            let initial = self.initial(&key);
+            self.put(key, initial, Lasting::Session);
         }
     }
 
@@ -371,17 +505,17 @@ impl Settings {
     /// Name and value of the reported settings changed since the last call.
     pub(super) fn take_reports(&mut self) -> Vec<(&'static str, String)> {
         let changed = std::mem::take(&mut self.to_report);
-        changed.into_iter().map(|at| (DEFINITIONS[at].name, self.value(at))).collect()
+        changed.into_iter().map(|at| (DEFINITIONS[at].name, self.value(at).to_owned())).collect()
     }
 
     /// Every reported setting, for the start of a session.
     pub(super) fn reported(&self) -> Vec<(&'static str, String)> {
         let all = DEFINITIONS.iter().enumerate().filter(|(_, d)| d.reported);
-        all.map(|(at, d)| (d.name, self.value(at))).collect()
+        all.map(|(at, d)| (d.name, self.value(at).to_owned())).collect()
     }
 
-    fn value(&self, at: usize) -> String {
-        self.values[at].as_deref().unwrap_or(DEFINITIONS[at].default).to_owned()
+    fn value(&self, at: usize) -> &str {
+        self.values[at].as_ref().map_or(DEFINITIONS[at].default, Value::text)
     }
 
     /// As it is shown: a session may have set its `statement_timeout` beyond what it is allowed.
@@ -391,7 +525,7 @@ impl Settings {
             Some(max) if at == Id::statement_timeout as usize && own.is_none_or(|own| own > max) => {
                 show_duration(max.0.div_ceil(1_000_000))
             }
-            _ => self.value(at),
+            _ => self.value(at).to_owned(),
         }
     }
 
@@ -401,7 +535,7 @@ impl Settings {
         let mut all: Vec<_> = known
             .map(|(at, d)| (d.name.to_owned(), self.in_force(at, time_max), d.description.to_owned()))
             .collect();
-        all.extend(self.custom.iter().map(|(n, v)| (n.clone(), v.clone(), String::new())));
+        all.extend(self.custom_values().map(|(n, v)| (n.to_owned(), v.to_owned(), String::new())));
         all.sort();
         all
     }
@@ -411,7 +545,7 @@ impl Settings {
         (ms > 0).then(|| Nanos::from_millis(ms))
     }
 
-    fn flag(&self, id: Id) -> bool {
+    pub(super) fn flag(&self, id: Id) -> bool {
         self.get(id) == "on"
     }
 
@@ -420,9 +554,10 @@ impl Settings {
     }
 
     /// The schemas of the search path, `"$user"` replaced; not checked for existence.
-    pub(super) fn search_path(&self, user: &str) -> Vec<String> {
+    pub(super) fn search_path(&self) -> Vec<String> {
+        let user = &self.role().name;
         let parts = split_identifiers(self.get(Id::search_path));
-        parts.into_iter().map(|name| if name == "$user" { user.to_owned() } else { name }).collect()
+        parts.into_iter().map(|name| if name == "$user" { user.clone() } else { name }).collect()
     }
 
     /// How values are read and written now.
@@ -450,8 +585,19 @@ impl Settings {
     }
 }
 
+/// A Boolean setting's value.
+pub(super) fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 fn find(name: &str) -> Option<usize> {
     DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+/// The setting of that name, if it says who the session is.
+pub(super) fn setting_of_role(name: &str) -> Option<Id> {
+    let is_named = |id: &Id| DEFINITIONS[*id as usize].name.eq_ignore_ascii_case(name);
+    [Id::role, Id::session_authorization].into_iter().find(is_named)
 }
 
 fn unknown(name: &str) -> SqlError {
@@ -528,6 +674,9 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
                 format!("conversion between {value} and UTF8 is not supported"),
             )),
         },
+        Kind::Role => {
+            Err(SqlError::unsupported(format!("a session that starts with its own \"{}\"", definition.name)))
+        }
     }
 }
 
@@ -642,7 +791,17 @@ pub(super) fn split_name(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use base::Oid;
+
     use super::*;
+
+    fn role(oid: u32, name: &str) -> ChosenRole {
+        ChosenRole { oid: Oid(oid), name: name.to_owned(), superuser: name == "chief" }
+    }
+
+    fn settings() -> Settings {
+        Settings::new(role(1, "amy"))
+    }
 
     fn shown(settings: &Settings, name: &str) -> String {
         settings.show(name, None).unwrap().1
@@ -650,7 +809,7 @@ mod tests {
 
     #[test]
     fn a_local_value_ends_with_its_transaction_and_a_session_value_stays() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         settings.set("statement_timeout", Some("5s"), Lasting::Session).unwrap();
         settings.set("statement_timeout", Some("90000"), Lasting::Transaction).unwrap();
         assert_eq!(shown(&settings, "statement_timeout"), "90s");
@@ -661,7 +820,7 @@ mod tests {
 
     #[test]
     fn a_statement_timeout_is_shown_as_it_is_in_force() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         let max = Some(Nanos::from_secs(30));
         let shown = |settings: &Settings, max| settings.show("statement_timeout", max).unwrap().1;
         for (own, with, without) in
@@ -679,7 +838,7 @@ mod tests {
 
     #[test]
     fn a_rollback_takes_every_change_back() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         settings.set("search_path", Some("a"), Lasting::Session).unwrap();
         settings.set("my.own", Some("1"), Lasting::Session).unwrap();
         settings.roll_back_to(0);
@@ -689,7 +848,7 @@ mod tests {
 
     #[test]
     fn a_changed_reported_setting_is_reported_once() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         settings.set("timezone", Some("Europe/Berlin"), Lasting::Session).unwrap();
         settings.set("work_mem", Some("1GB"), Lasting::Session).unwrap();
         assert_eq!(settings.take_reports(), [("TimeZone", "Europe/Berlin".to_owned())]);
@@ -697,8 +856,45 @@ mod tests {
     }
 
     #[test]
+    fn settings_without_effect_are_on_the_page_of_what_is_taken() {
+        let page = include_str!("../../../../docs/sql-compat.md");
+        let without: Vec<_> = DEFINITIONS
+            .iter()
+            .filter(|d| d.description.starts_with("Has no effect"))
+            .map(|d| d.name)
+            .collect();
+        let missing: Vec<_> = without.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "docs/sql-compat.md does not name {missing:?}");
+        assert!(without.len() > 8, "{without:?}");
+    }
+
+    #[test]
+    fn a_session_starts_with_no_value_that_it_could_not_set() {
+        let state = |name: &str| Settings::check_initial(name, "on").unwrap_err().state();
+        assert_eq!(state("is_superuser"), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+        for name in ["role", "session_authorization", "transaction_read_only"] {
+            assert_eq!(state(name), SqlState::FEATURE_NOT_SUPPORTED, "{name}");
+            assert_eq!(settings().set_initial(name, "on").unwrap_err().state(), state(name));
+        }
+        assert_eq!(state("nonsense"), SqlState::UNDEFINED_OBJECT);
+    }
+
+    #[test]
+    fn who_the_session_is_decides_whether_it_is_a_superuser() {
+        let mut settings = settings();
+        settings.choose(Id::role, Some(role(2, "chief")), Lasting::Transaction);
+        assert_eq!((settings.role().oid, settings.session_role().oid), (Oid(2), Oid(1)));
+        assert_eq!((settings.get(Id::role), settings.get(Id::is_superuser)), ("chief", "on"));
+        settings.commit();
+        assert_eq!((settings.role().oid, settings.get(Id::role)), (Oid(1), "none"));
+        assert_eq!(settings.take_reports(), [("is_superuser", "off".to_owned())]);
+        settings.choose(Id::session_authorization, Some(role(2, "chief")), Lasting::Session);
+        assert_eq!((settings.role().oid, settings.login_role().oid), (Oid(2), Oid(1)));
+    }
+
+    #[test]
     fn bad_values_and_unknown_names_are_refused() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         let mut state =
             |name: &str, value: &str| settings.set(name, Some(value), Lasting::Session).unwrap_err().state();
         assert_eq!(state("nonsense", "1"), SqlState::UNDEFINED_OBJECT);
@@ -710,7 +906,7 @@ mod tests {
 
     #[test]
     fn an_encoding_is_known_by_its_letters_and_digits() {
-        let mut settings = Settings::new();
+        let mut settings = settings();
         for name in ["utf8", "UTF-8", "'utf-8'", "Unicode"] {
             settings.set("client_encoding", Some(name), Lasting::Session).unwrap();
             assert_eq!(shown(&settings, "client_encoding"), "UTF8", "{name}");
@@ -719,9 +915,9 @@ mod tests {
 
     #[test]
     fn the_search_path_folds_names_and_knows_the_user() {
-        let mut settings = Settings::new();
-        assert_eq!(settings.search_path("amy"), ["amy", "public"]);
+        let mut settings = settings();
+        assert_eq!(settings.search_path(), ["amy", "public"]);
         settings.set("search_path", Some("A, \"B c\" ,public"), Lasting::Session).unwrap();
-        assert_eq!(settings.search_path("amy"), ["a", "B c", "public"]);
+        assert_eq!(settings.search_path(), ["a", "B c", "public"]);
     }
 }

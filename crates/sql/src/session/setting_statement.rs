@@ -1,13 +1,14 @@
-//! SET, SHOW, RESET, DISCARD, SET ROLE.
+//! SET, SHOW, RESET, DISCARD, SET CONSTRAINTS.
 
 use base::{SqlError, SqlResult, SqlState};
 use types::{Datum, PgType, TypeMod, quote_ident};
 
 use super::reply::Field;
 use super::run::{Ran, Run};
-use super::setting::{Id, Lasting};
+use super::setting::{Lasting, on_or_off};
 use super::{Home, Pause, Reply, Session};
-use crate::parse::{DiscardWhat, SettingStatement, SettingValue};
+use crate::ddl;
+use crate::parse::{DiscardWhat, SettingStatement, SettingValue, TransactionModes};
 
 /// A text column made by the session.
 pub(super) fn text_field(name: &str) -> Field {
@@ -33,7 +34,11 @@ impl Session {
     ) -> Result<Ran, Pause> {
         let tag = match statement {
             SettingStatement::Set { name, value, local } => {
-                self.set(name, value, *local)?;
+                let lasting = if *local { Lasting::Transaction } else { Lasting::Session };
+                if *local {
+                    self.warn_outside_block("SET LOCAL", run, out);
+                }
+                self.set(home, name, text_of(name, value).as_deref(), lasting)?;
                 "SET"
             }
             SettingStatement::Show(Some(name)) => {
@@ -55,7 +60,7 @@ impl Session {
                 "SHOW"
             }
             SettingStatement::Reset(Some(name)) => {
-                self.settings.borrow_mut().set(name, None, Lasting::Session)?;
+                self.set(home, name, None, Lasting::Session)?;
                 "RESET"
             }
             SettingStatement::Reset(None) => {
@@ -63,55 +68,53 @@ impl Session {
                 "RESET"
             }
             SettingStatement::Discard(what) => {
-                self.discard(home, *what)?;
+                self.discard(home, *what, run)?;
                 if *what == DiscardWhat::All { "DISCARD ALL" } else { discard_tag(*what) }
             }
-            SettingStatement::SetRole { role, local: _ } => {
-                self.set_role(home, role.as_deref())?;
+            SettingStatement::Characteristics(modes) => {
+                self.set_characteristics(home, *modes)?;
                 "SET"
             }
-            SettingStatement::SetSessionAuthorization { role, local: _ } => {
-                self.set_session_authorization(home, role.as_deref())?;
-                "SET"
+            SettingStatement::Constraints { names, deferred } => {
+                self.warn_outside_block("SET CONSTRAINTS", run, out);
+                ddl::set_constraints(self, home, names.as_deref().unwrap_or_default(), *deferred)?;
+                "SET CONSTRAINTS"
             }
-            // Nothing is deferrable, so every constraint already is what IMMEDIATE asks for.
-            SettingStatement::SetConstraints => "SET CONSTRAINTS",
         };
         Ok(Ran::Tag(tag.into()))
     }
 
-    fn set(&mut self, name: &str, value: &SettingValue, local: bool) -> SqlResult<()> {
-        let lasting = if local { Lasting::Transaction } else { Lasting::Session };
-        let text = match value {
-            SettingValue::Default => None,
-            SettingValue::Values(values) if name == "search_path" => {
-                // Each name quoted, so that it reads back as it was given.
-                Some(values.iter().map(|value| quote_ident(value)).collect::<Vec<_>>().join(", "))
-            }
-            SettingValue::Values(values) => Some(values.join(", ")),
-        };
-        match name {
-            "transaction_isolation" | "transaction_read_only" => {
-                let message = format!("use SET TRANSACTION to change \"{name}\"");
-                Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
-            }
-            _ => self.settings.borrow_mut().set(name, text.as_deref(), lasting),
-        }
+    fn set(&self, home: &Home<'_>, name: &str, value: Option<&str>, lasting: Lasting) -> SqlResult<()> {
+        let catalog = self.peek_catalog(home);
+        super::role::set(&self.start, catalog, &mut self.settings.borrow_mut(), name, value, lasting)
     }
 
-    fn discard(&mut self, home: &mut Home<'_>, what: DiscardWhat) -> Result<(), Pause> {
+    fn set_characteristics(&self, home: &Home<'_>, modes: TransactionModes) -> SqlResult<()> {
+        for (name, value) in [
+            ("default_transaction_isolation", modes.isolation.map(|level| level.as_str())),
+            ("default_transaction_read_only", modes.read_only.map(on_or_off)),
+            ("default_transaction_deferrable", modes.deferrable.map(on_or_off)),
+        ] {
+            if value.is_some() {
+                self.set(home, name, value, Lasting::Session)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, home: &mut Home<'_>, what: DiscardWhat, run: &Run<'_>) -> Result<(), Pause> {
         match what {
             DiscardWhat::All => {
-                if self.transaction.is_block() {
+                if self.in_larger_transaction(run) {
                     let message = "DISCARD ALL cannot run inside a transaction block";
                     return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
                 }
                 self.portals.clear();
                 self.statements.clear();
+                self.set(home, "session_authorization", None, Lasting::Session)?;
                 self.settings.borrow_mut().reset_all();
                 home.tenant.end_session(self.start.id);
                 self.sequences.borrow_mut().clear();
-                self.set_role(home, None)?;
             }
             DiscardWhat::Plans => self.statements.values_mut().for_each(|statement| statement.plan = None),
             DiscardWhat::Sequences => self.sequences.borrow_mut().clear(),
@@ -120,10 +123,17 @@ impl Session {
         }
         Ok(())
     }
+}
 
-    /// Told to the client where the role's standing shows.
-    pub(super) fn note_superuser(&mut self, superuser: bool) {
-        self.settings.borrow_mut().set_by_server(Id::is_superuser, if superuser { "on" } else { "off" });
+/// A setting's value as one text; `None` for DEFAULT.
+fn text_of(name: &str, value: &SettingValue) -> Option<String> {
+    match value {
+        SettingValue::Default => None,
+        SettingValue::Values(values) if name == "search_path" => {
+            // Each name quoted, so that it reads back as it was given.
+            Some(values.iter().map(|value| quote_ident(value)).collect::<Vec<_>>().join(", "))
+        }
+        SettingValue::Values(values) => Some(values.join(", ")),
     }
 }
 

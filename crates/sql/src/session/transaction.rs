@@ -6,7 +6,8 @@ use base::{Nanos, SqlError, SqlResult, SqlState};
 use tenant::{CommitWait, Isolation, Savepoint, Txn};
 
 use super::analytic::AnalyticState;
-use super::setting::{Id, Lasting};
+use super::run::Run;
+use super::setting::{Id, on_or_off};
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 
@@ -27,7 +28,7 @@ pub(super) enum Transaction {
 pub(super) struct Open {
     pub(super) txn: Txn,
     savepoints: Vec<SessionSavepoint>,
-    /// Whether a statement has run: the isolation can be chosen only before.
+    /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
     pub(super) used: bool,
 }
 
@@ -107,8 +108,10 @@ impl Session {
         let mut settings = self.settings.borrow_mut();
         let level = modes.isolation.unwrap_or(settings.digest().isolation);
         let read_only = modes.read_only.unwrap_or(settings.digest().read_only);
+        let deferrable = modes.deferrable.unwrap_or(settings.digest().deferrable);
         settings.set_by_server(Id::transaction_isolation, level.as_str());
-        settings.set_by_server(Id::transaction_read_only, if read_only { "on" } else { "off" });
+        settings.set_by_server(Id::transaction_read_only, on_or_off(read_only));
+        settings.set_by_server(Id::transaction_deferrable, on_or_off(deferrable));
         drop(settings);
         self.transaction_start = self.statement_start;
         Arc::make_mut(&mut self.format).now = self.transaction_start;
@@ -262,8 +265,8 @@ impl Session {
                 self.roll_back_to(home, name)?;
                 Ok("ROLLBACK")
             }
-            TransactionStatement::SetTransaction { modes, session } => {
-                self.set_transaction(*modes, *session, out)?;
+            TransactionStatement::SetTransaction(modes) => {
+                self.set_transaction(*modes, out)?;
                 Ok("SET")
             }
         }
@@ -289,7 +292,7 @@ impl Session {
             Transaction::Implicit(mut open) => {
                 open.txn.make_explicit();
                 self.transaction = Transaction::Block(open);
-                self.set_transaction(modes, false, out)?;
+                self.set_transaction(modes, out)?;
             }
             block => {
                 self.transaction = block;
@@ -337,12 +340,28 @@ impl Session {
                 Isolation::RepeatableRead => IsolationLevel::RepeatableRead,
                 Isolation::Serializable => IsolationLevel::Serializable,
             };
-            let modes =
-                TransactionModes { isolation: Some(level), read_only: Some(read_only), deferrable: None };
+            let deferrable = self.settings.borrow().flag(Id::transaction_deferrable);
+            let modes = TransactionModes {
+                isolation: Some(level),
+                read_only: Some(read_only),
+                deferrable: Some(deferrable),
+            };
             let open = self.open_transaction(home, modes, false);
             self.transaction = Transaction::Block(open);
         }
         Ok(tag)
+    }
+
+    /// Whether the transaction of a statement that runs goes on behind it: in a block, or for others of its Query.
+    pub(super) fn in_larger_transaction(&self, run: &Run<'_>) -> bool {
+        run.shared || self.transaction.is_block()
+    }
+
+    /// Warns the client where `what`, which lasts for a transaction, has none to last for.
+    pub(super) fn warn_outside_block(&self, what: &str, run: &Run<'_>, out: &mut dyn Reply) {
+        if !self.in_larger_transaction(run) {
+            self.notice(&outside_block(what), out);
+        }
     }
 
     fn need_block(&self, what: &str) -> SqlResult<()> {
@@ -369,26 +388,9 @@ impl Session {
         Ok(())
     }
 
-    fn set_transaction(
-        &mut self,
-        modes: TransactionModes,
-        session: bool,
-        out: &mut dyn Reply,
-    ) -> Result<(), Pause> {
-        if session {
-            let mut settings = self.settings.borrow_mut();
-            if let Some(level) = modes.isolation {
-                settings.set("default_transaction_isolation", Some(level.as_str()), Lasting::Session)?;
-            }
-            if let Some(read_only) = modes.read_only {
-                let value = if read_only { "on" } else { "off" };
-                settings.set("default_transaction_read_only", Some(value), Lasting::Session)?;
-            }
-            return Ok(());
-        }
+    fn set_transaction(&mut self, modes: TransactionModes, out: &mut dyn Reply) -> Result<(), Pause> {
         let Transaction::Block(open) = &mut self.transaction else {
-            let message = "SET TRANSACTION can only be used in transaction blocks";
-            self.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message), out);
+            self.notice(&outside_block("SET TRANSACTION"), out);
             return Ok(());
         };
         let current = open.txn.isolation();
@@ -402,13 +404,24 @@ impl Session {
             };
             return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
         }
+        if modes.deferrable.is_some() && (open.used || open.has_savepoints()) {
+            let message = if open.has_savepoints() {
+                "SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction"
+            } else {
+                "SET TRANSACTION [NOT] DEFERRABLE must be called before any query"
+            };
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+        }
         open.txn.set_isolation(wanted)?;
         open.txn.set_read_only(read_only);
         let mut settings = self.settings.borrow_mut();
+        if let Some(deferrable) = modes.deferrable {
+            settings.set_by_server(Id::transaction_deferrable, on_or_off(deferrable));
+        }
         if let Some(level) = modes.isolation {
             settings.set_by_server(Id::transaction_isolation, level.as_str());
         }
-        settings.set_by_server(Id::transaction_read_only, if read_only { "on" } else { "off" });
+        settings.set_by_server(Id::transaction_read_only, on_or_off(read_only));
         Ok(())
     }
 }
@@ -426,6 +439,12 @@ pub(super) fn failed_block() -> SqlError {
         SqlState::IN_FAILED_SQL_TRANSACTION,
         "current transaction is aborted, commands ignored until end of transaction block",
     )
+}
+
+/// A WARNING (25P01).
+fn outside_block(what: &str) -> SqlError {
+    let message = format!("{what} can only be used in transaction blocks");
+    warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, &message)
 }
 
 /// A WARNING.

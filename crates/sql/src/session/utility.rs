@@ -226,11 +226,7 @@ impl Session {
     /// # Errors
     /// 42704 for an unknown role; 42501.
     pub(crate) fn role_to_own(&self, catalog: &Catalog, name: &str) -> Result<base::Oid, SqlError> {
-        let role = match name {
-            "current_user" | "current_role" => self.role,
-            "session_user" => self.session_role,
-            name => catalog.resolve_role(name)?.oid,
-        };
+        let role = self.named_role(catalog, name)?;
         if !self.acts_for(catalog, role) {
             let message = format!("must be member of role \"{name}\"");
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));

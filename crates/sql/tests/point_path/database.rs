@@ -173,13 +173,13 @@ impl Database {
         let profile = Profile::new(plan.point().expect("a point plan"), &clock);
         let limits = ExecLimits { profile: Some(&profile), ..ExecLimits::default() };
         let (_, done) = self.run_limited(&plan, &[], None, limits).expect(sql);
-        let analyzed = Analyzed { profile: &profile, done, planning: Nanos(0), execution: Nanos(0) };
+        let analyzed = Analyzed { profile: &profile, done, execution: Nanos(0) };
         let options = ExplainOptions { costs_off: true, timing_off: true, ..ExplainOptions::default() };
-        explain(&plan, options, Some(&analyzed))
+        explain(&plan, options, Nanos(0), Some(&analyzed))
     }
 
     pub(crate) fn explain(&self, sql: &str) -> Vec<String> {
         let plan = self.bind(sql, &[]).expect(sql);
-        explain(&plan, ExplainOptions { costs_off: true, ..ExplainOptions::default() }, None)
+        explain(&plan, ExplainOptions { costs_off: true, ..ExplainOptions::default() }, Nanos(0), None)
     }
 }

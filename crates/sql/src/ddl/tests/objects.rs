@@ -182,3 +182,54 @@ fn vacuum_stands_alone() {
     let column = statistics.columns[0].as_ref().expect("a column");
     assert_eq!((statistics.rows, column.distinct), (3, 2.0));
 }
+
+#[test]
+fn options_of_vacuum_and_analyze_are_those_of_postgresql() {
+    let sql = "create table t (a int, b int)";
+    let (mut bench, mut session) = after(sql);
+    for taken in [
+        "vacuum (full, freeze true, verbose off, analyze 1, skip_locked on, truncate false) t",
+        "vacuum (index_cleanup auto, process_toast, disable_page_skipping off, parallel 4)",
+        "vacuum (index_cleanup off, analyse) t (a), t (b)",
+        "vacuum full freeze verbose analyze t (a)",
+        "vacuum (full, full off, parallel 1)",
+        "analyze (verbose off, skip_locked) t (b, a)",
+        "analyse verbose",
+    ] {
+        let tag = if taken.starts_with('v') { "VACUUM" } else { "ANALYZE" };
+        assert_eq!(bench.run(&mut session, taken).tags, [tag], "{taken}");
+    }
+    for (refused, error) in [
+        ("vacuum (nonsense)", "42601 unrecognized VACUUM option \"nonsense\""),
+        ("vacuum (nonsense off)", "42601 unrecognized VACUUM option \"nonsense\""),
+        ("vacuum (\"Full\")", "42601 unrecognized VACUUM option \"Full\""),
+        ("analyze (nonsense)", "42601 unrecognized ANALYZE option \"nonsense\""),
+        ("analyze (full)", "42601 unrecognized ANALYZE option \"full\""),
+        ("analyze (analyze)", "42601 unrecognized ANALYZE option \"analyze\""),
+        ("vacuum (full yes)", "42601 full requires a Boolean value"),
+        ("vacuum (full 2)", "42601 full requires a Boolean value"),
+        ("vacuum (index_cleanup maybe)", "42601 index_cleanup requires a Boolean value"),
+        ("analyze (verbose t)", "42601 verbose requires a Boolean value"),
+        ("vacuum (parallel)", "42601 parallel option requires a value between 0 and 1024"),
+        ("vacuum (parallel 1025)", "42601 parallel workers for vacuum must be between 0 and 1024"),
+        ("vacuum (parallel -1)", "42601 parallel workers for vacuum must be between 0 and 1024"),
+        ("vacuum (parallel x)", "42601 parallel requires an integer value"),
+        ("vacuum (parallel 2, full)", "0A000 VACUUM FULL cannot be performed in parallel"),
+        (
+            "vacuum (full, disable_page_skipping)",
+            "0A000 VACUUM option DISABLE_PAGE_SKIPPING cannot be used with FULL",
+        ),
+        ("vacuum (full, process_toast off)", "0A000 PROCESS_TOAST required with VACUUM FULL"),
+        ("vacuum ()", "42601 syntax error at or near \")\""),
+        ("vacuum (full,)", "42601 syntax error at or near \")\""),
+        ("vacuum t,", "42601 syntax error at end of input"),
+        ("analyze t t", "42601 syntax error at or near \"t\""),
+        ("analyze t ()", "42601 syntax error at or near \")\""),
+        ("vacuum t (a)", "0A000 ANALYZE option must be specified when a column list is provided"),
+        ("analyze t (no_such_column)", "42703 column \"no_such_column\" of relation \"t\" does not exist"),
+        ("vacuum analyze t (nosuch)", "42703 column \"nosuch\" of relation \"t\" does not exist"),
+        ("analyze t (a, a)", "42701 column \"a\" of relation \"t\" appears more than once"),
+    ] {
+        assert_eq!(failure(sql, refused), error, "{refused}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Who a session is, over transactions and savepoints, and whose privileges count then.
+
+use base::SqlState;
+
+use super::Session;
+use super::testing::Bench;
+
+/// Roles `a` and `b`, `chief` who is a superuser, and a table of the owner's.
+fn roles() -> (Bench, Session) {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "CREATE ROLE a; CREATE ROLE b; CREATE ROLE chief SUPERUSER; CREATE TABLE t (v int); INSERT INTO t VALUES (7)",
+    );
+    (bench, session)
+}
+
+/// The role that counts, the session's own, the setting `role`, and whether it is a superuser.
+fn who(bench: &mut Bench, session: &mut Session) -> String {
+    let asked = "SELECT current_user, session_user, current_setting('role'), current_setting('is_superuser')";
+    bench.run(session, asked).lines().concat()
+}
+
+const OWNER: &str = "owner|owner|none|on";
+
+/// Each script in turn, and who the session is after it: as PostgreSQL 15 has it.
+#[track_caller]
+fn check(scripts: &[(&str, &str)]) {
+    let (mut bench, mut session) = roles();
+    for (script, expected) in scripts {
+        bench.run(&mut session, script);
+        assert_eq!(who(&mut bench, &mut session), *expected, "after {script}");
+    }
+}
+
+#[test]
+fn a_role_is_chosen_until_its_transaction_is_rolled_back() {
+    check(&[
+        ("BEGIN; SET ROLE a", "a|owner|a|off"),
+        ("ROLLBACK", OWNER),
+        ("BEGIN; SET ROLE a; COMMIT", "a|owner|a|off"),
+        ("BEGIN; RESET ROLE", OWNER),
+        ("ROLLBACK", "a|owner|a|off"),
+        ("BEGIN; SET ROLE NONE; SET ROLE 'b'", "b|owner|b|off"),
+        ("ROLLBACK", "a|owner|a|off"),
+        ("SET ROLE none", OWNER),
+        ("SET ROLE a; RESET ROLE", OWNER),
+    ]);
+}
+
+#[test]
+fn a_role_goes_back_with_a_savepoint() {
+    check(&[
+        ("BEGIN; SET ROLE a; SAVEPOINT s; SET ROLE b", "b|owner|b|off"),
+        ("ROLLBACK TO s", "a|owner|a|off"),
+        ("RESET ROLE", OWNER),
+        ("ROLLBACK TO s", "a|owner|a|off"),
+        ("SAVEPOINT u; SET LOCAL ROLE b; RELEASE u", "b|owner|b|off"),
+        ("COMMIT", "a|owner|a|off"),
+    ]);
+}
+
+#[test]
+fn a_local_role_ends_with_its_transaction() {
+    check(&[
+        ("BEGIN; SET LOCAL ROLE a", "a|owner|a|off"),
+        ("COMMIT", OWNER),
+        ("SET ROLE b", "b|owner|b|off"),
+        ("BEGIN; SET LOCAL ROLE NONE", OWNER),
+        ("ROLLBACK", "b|owner|b|off"),
+        ("BEGIN; SET LOCAL ROLE a; SET LOCAL ROLE NONE; COMMIT", "b|owner|b|off"),
+        // What stands before BEGIN in its Query is of the transaction, too.
+        ("SET ROLE a; BEGIN; ROLLBACK", "b|owner|b|off"),
+        ("BEGIN; SET LOCAL ROLE a; SET ROLE chief; COMMIT", "chief|owner|chief|on"),
+    ]);
+    let (mut bench, mut session) = roles();
+    assert_eq!(
+        bench.run(&mut session, "SET LOCAL ROLE a").notices(),
+        ["SET LOCAL can only be used in transaction blocks"]
+    );
+    assert_eq!(who(&mut bench, &mut session), OWNER);
+    let script = "SET LOCAL ROLE a; SELECT current_user";
+    let answer = bench.run(&mut session, script);
+    assert_eq!((answer.lines(), answer.notices()), (vec!["a".to_owned()], vec![]));
+    assert_eq!(who(&mut bench, &mut session), OWNER);
+}
+
+#[test]
+fn the_sessions_own_role_goes_the_same_way_and_takes_the_chosen_one_along() {
+    check(&[
+        ("SET SESSION AUTHORIZATION chief; SET ROLE a", "a|chief|a|off"),
+        ("BEGIN; SET LOCAL SESSION AUTHORIZATION b", "b|b|none|off"),
+        ("COMMIT", "a|chief|a|off"),
+        ("BEGIN; SET SESSION AUTHORIZATION b; SAVEPOINT s; SET SESSION AUTHORIZATION DEFAULT", OWNER),
+        ("ROLLBACK TO s", "b|b|none|off"),
+        ("ROLLBACK", "a|chief|a|off"),
+        ("RESET SESSION AUTHORIZATION", OWNER),
+    ]);
+}
+
+#[test]
+fn the_settings_of_that_name_are_the_same() {
+    check(&[
+        ("SET role = a", "a|owner|a|off"),
+        ("SET role TO DEFAULT", OWNER),
+        ("BEGIN; SELECT set_config('role', 'a', true)", "a|owner|a|off"),
+        ("COMMIT", OWNER),
+        ("SELECT set_config('role', 'b', false)", "b|owner|b|off"),
+        ("RESET ALL", "b|owner|b|off"),
+        ("SELECT set_config('role', 'none', false)", OWNER),
+        ("SELECT set_config('session_authorization', 'b', false)", "b|b|none|off"),
+        ("SET session_authorization TO DEFAULT", OWNER),
+    ]);
+    let (mut bench, mut session) = roles();
+    let at_once = "SELECT set_config('role', 'a', false), current_user";
+    assert_eq!(bench.run(&mut session, at_once).lines(), ["a|a"]);
+    assert_eq!(bench.run(&mut session, "SHOW role").lines(), ["a"]);
+    bench.fail(&mut session, "SELECT set_config('role', 'b', false), 1 / (count(*) - 1) FROM t");
+    assert_eq!(bench.run(&mut session, "SHOW role").lines(), ["a"]);
+}
+
+#[test]
+fn who_may_become_whom() {
+    let (mut bench, mut session) = roles();
+    bench.run(&mut session, "CREATE ROLE clerk LOGIN; GRANT a TO clerk");
+    let mut clerk = bench.session_of("clerk");
+    for (statement, error) in [
+        ("SET ROLE b", "42501 permission denied to set role \"b\""),
+        ("SELECT set_config('role', 'b', false)", "42501 permission denied to set role \"b\""),
+        ("SET ROLE nobody", "22023 role \"nobody\" does not exist"),
+        ("SET ROLE DEFAULT", "42601 syntax error at or near \"DEFAULT\""),
+        ("SET ROLE a, b", "42601 syntax error at or near \",\""),
+        ("SET SESSION AUTHORIZATION a", "42501 permission denied to set session authorization \"a\""),
+        ("SET SESSION AUTHORIZATION none", "22023 role \"none\" does not exist"),
+        (
+            "ALTER ROLE clerk SET role = a",
+            "0A000 a session that starts with its own \"role\" is not supported",
+        ),
+        ("ALTER ROLE clerk SET is_superuser = on", "55P02 parameter \"is_superuser\" cannot be changed"),
+    ] {
+        let refused = bench.fail(&mut clerk, statement);
+        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{statement}");
+    }
+    bench.run(&mut clerk, "SET ROLE a; SET SESSION AUTHORIZATION clerk");
+    assert_eq!(who(&mut bench, &mut clerk), "clerk|clerk|none|off");
+    // Of a session that became another, that one's memberships count.
+    bench.run(&mut session, "SET SESSION AUTHORIZATION clerk; SET ROLE a");
+    assert_eq!(bench.fail(&mut session, "SET ROLE b").state(), SqlState::INSUFFICIENT_PRIVILEGE);
+    bench.run(&mut session, "SET SESSION AUTHORIZATION b");
+    assert_eq!(who(&mut bench, &mut session), "b|b|none|off");
+}
+
+#[test]
+fn privileges_are_those_of_the_role_that_counts_now() {
+    let (mut bench, mut session) = roles();
+    bench.run(&mut session, "PREPARE q AS SELECT v FROM t; EXECUTE q");
+    bench.run(&mut session, "BEGIN; SAVEPOINT s; SET ROLE a; SAVEPOINT u");
+    for query in ["SELECT v FROM t", "EXECUTE q"] {
+        assert_eq!(bench.fail(&mut session, query).message(), "permission denied for table t");
+        bench.run(&mut session, "ROLLBACK TO u");
+    }
+    for back in ["ROLLBACK TO s", "SET LOCAL ROLE a; COMMIT"] {
+        bench.run(&mut session, back);
+        for query in ["SELECT v FROM t", "EXECUTE q"] {
+            assert_eq!(bench.run(&mut session, query).lines(), ["7"], "{query} after {back}");
+        }
+    }
+}
+
+#[test]
+fn a_role_that_is_gone_comes_back_without_rights() {
+    let (mut bench, mut session) = roles();
+    let mut other = bench.session();
+    bench.run(&mut session, "SET ROLE a");
+    bench.run(&mut session, "BEGIN; SET ROLE b");
+    bench.run(&mut other, "DROP ROLE a; CREATE ROLE a SUPERUSER");
+    bench.run(&mut session, "ROLLBACK");
+    assert_eq!(bench.fail(&mut session, "SELECT v FROM t").state(), SqlState::INSUFFICIENT_PRIVILEGE);
+    bench.run(&mut session, "SET ROLE a");
+    assert_eq!(bench.run(&mut session, "SELECT v FROM t").lines(), ["7"]);
+}
+
+#[test]
+fn discard_all_leaves_nothing_of_who_used_the_session_before() {
+    let (mut bench, mut session) = roles();
+    bench.run(
+        &mut session,
+        "SET SESSION AUTHORIZATION b; SET app.user_id = '7'; SET search_path = x; PREPARE q AS SELECT 1",
+    );
+    bench.run(&mut session, "DISCARD ALL");
+    assert_eq!(who(&mut bench, &mut session), OWNER);
+    for gone in ["SHOW app.user_id", "EXECUTE q"] {
+        bench.fail(&mut session, gone);
+    }
+    assert_eq!(bench.run(&mut session, "SHOW search_path").lines(), ["\"$user\", public"]);
+    bench.run(&mut session, "SET ROLE a");
+    // What is discarded shall not come back with a rollback.
+    for within in ["BEGIN; DISCARD ALL", "DISCARD ALL; SELECT 1"] {
+        assert_eq!(bench.fail(&mut session, within).state(), SqlState::ACTIVE_SQL_TRANSACTION, "{within}");
+        bench.run(&mut session, "ROLLBACK");
+    }
+    bench.run(&mut session, "DISCARD ALL");
+    assert_eq!(who(&mut bench, &mut session), OWNER);
+}

@@ -1,0 +1,184 @@
+//! Settings by SQL: how long they last, what may be said of a transaction and of constraints.
+
+use super::Session;
+use super::testing::Bench;
+
+fn shown(bench: &mut Bench, session: &mut Session, names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| bench.run(session, &format!("SHOW {name}")).lines().concat()).collect()
+}
+
+/// SQLSTATE and message.
+fn refused(bench: &mut Bench, session: &mut Session, script: &str) -> String {
+    let error = bench.fail(session, script);
+    format!("{} {}", error.state(), error.message())
+}
+
+#[test]
+fn custom_settings_go_with_reset_all() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "SET app.user_id = '7'; SET work_mem = '1GB'");
+    assert_eq!(shown(&mut bench, &mut session, &["app.user_id", "work_mem"]), ["7", "1GB"]);
+    bench.run(&mut session, "RESET ALL");
+    assert_eq!(shown(&mut bench, &mut session, &["work_mem"]), ["4MB"]);
+    let unknown = "42704 unrecognized configuration parameter \"app.user_id\"";
+    assert_eq!(refused(&mut bench, &mut session, "SHOW app.user_id"), unknown);
+    assert_eq!(bench.run(&mut session, "SELECT current_setting('app.user_id', true)").lines(), [""]);
+    // Within a transaction it is a change like others.
+    bench.run(&mut session, "SET app.user_id = '8'");
+    bench.run(&mut session, "BEGIN; RESET ALL; ROLLBACK");
+    assert_eq!(shown(&mut bench, &mut session, &["app.user_id"]), ["8"]);
+    bench.run(&mut session, "BEGIN; SET LOCAL app.user_id = '9'; RESET ALL; COMMIT");
+    assert_eq!(refused(&mut bench, &mut session, "SHOW app.user_id"), unknown);
+}
+
+#[test]
+fn a_custom_setting_of_the_role_is_what_a_reset_goes_back_to() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "ALTER ROLE owner SET app.region = 'north'");
+    let mut session = bench.session();
+    bench.run(&mut session, "BEGIN; ROLLBACK");
+    assert_eq!(shown(&mut bench, &mut session, &["app.region"]), ["north"]);
+    for reset in ["RESET app.region", "RESET ALL", "DISCARD ALL", "SET app.region TO DEFAULT"] {
+        bench.run(&mut session, "SET App.Region = 'south'");
+        assert_eq!(shown(&mut bench, &mut session, &["app.region"]), ["south"]);
+        bench.run(&mut session, reset);
+        assert_eq!(shown(&mut bench, &mut session, &["app.region"]), ["north"], "{reset}");
+    }
+}
+
+#[test]
+fn a_local_setting_outside_of_a_block_is_warned_of() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let warning = "SET LOCAL can only be used in transaction blocks";
+    for (script, notices) in [
+        ("SET LOCAL work_mem = '1GB'", vec![warning]),
+        ("SET LOCAL work_mem = '1GB'; SHOW work_mem", vec![]),
+        ("BEGIN; SET LOCAL work_mem = '1GB'; COMMIT", vec![]),
+        ("SET work_mem TO DEFAULT", vec![]),
+    ] {
+        assert_eq!(bench.run(&mut session, script).notices(), notices, "{script}");
+        assert_eq!(shown(&mut bench, &mut session, &["work_mem"]), ["4MB"], "{script}");
+    }
+}
+
+#[test]
+fn a_cursor_may_be_declared_among_others_of_its_query() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let script = "DECLARE c CURSOR FOR SELECT 5; FETCH c";
+    assert_eq!(bench.run(&mut session, script).lines(), ["5"]);
+    assert_eq!(
+        refused(&mut bench, &mut session, "DECLARE c CURSOR FOR SELECT 5"),
+        "25P01 DECLARE CURSOR can only be used in transaction blocks"
+    );
+}
+
+const DEFERRABLE: [&str; 2] = ["transaction_deferrable", "default_transaction_deferrable"];
+
+#[test]
+fn deferrable_is_shown_of_the_transaction_that_it_was_said_of() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    for (script, expected) in [
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE", ["on", "off"]),
+        ("COMMIT AND CHAIN", ["on", "off"]),
+        ("COMMIT", ["off", "off"]),
+        ("BEGIN; SET TRANSACTION DEFERRABLE", ["on", "off"]),
+        ("ROLLBACK; SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE", ["on", "on"]),
+        ("START TRANSACTION NOT DEFERRABLE", ["off", "on"]),
+        (
+            "ROLLBACK; BEGIN; SHOW role; SET search_path = public; SET TRANSACTION NOT DEFERRABLE",
+            ["off", "on"],
+        ),
+        ("ROLLBACK; BEGIN", ["on", "on"]),
+        ("ROLLBACK; RESET ALL", ["off", "off"]),
+    ] {
+        bench.run(&mut session, script);
+        assert_eq!(shown(&mut bench, &mut session, &DEFERRABLE), expected, "{script}");
+    }
+    for (script, error) in [
+        (
+            "BEGIN; SELECT 1; SET TRANSACTION DEFERRABLE",
+            "25001 SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
+        ),
+        (
+            "BEGIN; SAVEPOINT s; SET TRANSACTION NOT DEFERRABLE",
+            "25001 SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction",
+        ),
+        (
+            "SELECT set_config('transaction_deferrable', 'on', false)",
+            "0A000 use SET TRANSACTION to change \"transaction_deferrable\"",
+        ),
+        ("SET TRANSACTION", "42601 syntax error at end of input"),
+        ("BEGIN READ ONLY,", "42601 syntax error at end of input"),
+    ] {
+        assert_eq!(refused(&mut bench, &mut session, script), error, "{script}");
+        bench.run(&mut session, "ROLLBACK");
+    }
+}
+
+#[test]
+fn the_sessions_transaction_modes_are_settings_like_others() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let names = ["default_transaction_read_only", "default_transaction_isolation"];
+    let set = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE";
+    bench.run(&mut session, &format!("BEGIN; {set}; ROLLBACK"));
+    assert_eq!(shown(&mut bench, &mut session, &names), ["off", "read committed"]);
+    bench.run(&mut session, set);
+    bench.fail(&mut session, "SELECT nonsense");
+    assert_eq!(shown(&mut bench, &mut session, &names), ["on", "serializable"]);
+}
+
+#[test]
+fn what_stands_before_a_last_set_transaction_is_committed() {
+    let mut bench = Bench::new();
+    let (mut session, mut other) = (bench.session(), bench.session());
+    bench.run(&mut session, "CREATE TABLE t (v int)");
+    bench.run(&mut session, "INSERT INTO t VALUES (1); SET TRANSACTION READ WRITE");
+    assert_eq!(bench.run(&mut other, "SELECT v FROM t").lines(), ["1"]);
+}
+
+#[test]
+fn constraints_are_looked_up_and_none_is_deferred() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b int CONSTRAINT positive CHECK (b > 0))");
+    bench.run(
+        &mut session,
+        "CREATE TABLE u (a int CONSTRAINT of_t REFERENCES t, c int UNIQUE); CREATE SCHEMA s",
+    );
+    for statement in [
+        "SET CONSTRAINTS ALL DEFERRED",
+        "SET CONSTRAINTS ALL IMMEDIATE",
+        "SET CONSTRAINTS of_t, public.t_pkey, positive, u_c_key IMMEDIATE",
+    ] {
+        let answer = bench.run(&mut session, &format!("BEGIN; {statement}; COMMIT"));
+        assert_eq!((&*answer.tags[1], answer.notices()), ("SET CONSTRAINTS", vec![]), "{statement}");
+    }
+    assert_eq!(
+        bench.run(&mut session, "SET CONSTRAINTS ALL DEFERRED").notices(),
+        ["SET CONSTRAINTS can only be used in transaction blocks"]
+    );
+    for (names, error) in [
+        ("of_t DEFERRED", "42809 constraint \"of_t\" is not deferrable"),
+        ("positive DEFERRED", "42809 constraint \"positive\" is not deferrable"),
+        ("nothing DEFERRED", "42704 constraint \"nothing\" does not exist"),
+        ("of_t, nothing IMMEDIATE", "42704 constraint \"nothing\" does not exist"),
+        ("s.of_t IMMEDIATE", "42704 constraint \"of_t\" does not exist"),
+        ("nowhere.of_t IMMEDIATE", "3F000 schema \"nowhere\" does not exist"),
+        ("nonsense", "42601 syntax error at end of input"),
+        ("ALL", "42601 syntax error at end of input"),
+        ("ALL, of_t IMMEDIATE", "42601 syntax error at or near \",\""),
+        ("ALL IMMEDIATE DEFERRED", "42601 syntax error at or near \"DEFERRED\""),
+    ] {
+        assert_eq!(refused(&mut bench, &mut session, &format!("SET CONSTRAINTS {names}")), error, "{names}");
+    }
+    for scope in ["LOCAL", "SESSION"] {
+        let statement = format!("SET {scope} CONSTRAINTS ALL IMMEDIATE");
+        assert!(refused(&mut bench, &mut session, &statement).starts_with("42601"), "{scope}");
+    }
+}
