@@ -25,7 +25,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn u8(&mut self) -> SqlResult<u8> {
-        Ok(self.bytes(1)?[0])
+        match self.bytes(1) {
+            Ok(byte) => Ok(byte[0]),
+            Err(_) => Err(violation("no data left in message")),
+        }
     }
 
     pub(crate) fn i16(&mut self) -> SqlResult<i16> {

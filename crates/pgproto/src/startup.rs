@@ -2,7 +2,7 @@
 
 use base::{SqlError, SqlResult, SqlState};
 
-use crate::reader::Reader;
+use crate::reader::{Reader, utf8, violation};
 
 /// The only protocol version served: 3.0.
 pub const PROTOCOL_VERSION: u32 = 3 << 16;
@@ -79,12 +79,13 @@ fn decode_inner(body: &[u8]) -> SqlResult<Opening<'_>> {
         ));
     }
     let mut startup = Startup { minor_version: (minor > 0).then_some(minor), ..Startup::default() };
+    let misplaced_end = |_| violation("invalid startup packet layout: expected terminator as last byte");
     loop {
-        let name = reader.c_str()?;
+        let name = utf8(reader.c_bytes().map_err(misplaced_end)?)?;
         if name.is_empty() {
             break;
         }
-        let value = reader.c_str()?;
+        let value = utf8(reader.c_bytes().map_err(misplaced_end)?)?;
         match name {
             "user" => startup.user = value,
             "database" => startup.database = value,
@@ -94,12 +95,7 @@ fn decode_inner(body: &[u8]) -> SqlResult<Opening<'_>> {
             _ => startup.settings.push((name, value)),
         }
     }
-    reader.end().map_err(|_| {
-        SqlError::new(
-            SqlState::PROTOCOL_VIOLATION,
-            "invalid startup packet layout: expected terminator as last byte",
-        )
-    })?;
+    reader.end().map_err(misplaced_end)?;
     if startup.user.is_empty() {
         return Err(SqlError::new(
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
@@ -178,11 +174,30 @@ mod tests {
         cancel.extend([0, 0, 0, 7, 0, 0, 0, 9]);
         assert_eq!(decode(&cancel), Ok(Opening::Cancel(CancelKey { process_id: 7, secret: 9 })));
         assert_eq!(decode(b"\0\x02\0\0\0").unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
-        assert_eq!(decode(b"\0\x03\0\0user").unwrap_err().state(), SqlState::PROTOCOL_VIOLATION);
         assert_eq!(
             decode(b"\0\x03\0\0\0").unwrap_err().state(),
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION
         );
+    }
+
+    #[test]
+    fn parameters_end_where_the_packet_does() {
+        for cut in [
+            &b""[..],
+            b"user",
+            b"user\0ann",
+            b"user\0ann\0",
+            b"user\0ann\0database\0",
+            b"user\0ann\0\0x",
+            b"user\0ann\0\0\0",
+        ] {
+            let error = decode(&[b"\0\x03\0\0", cut].concat()).unwrap_err();
+            assert_eq!(error.state(), SqlState::PROTOCOL_VIOLATION, "{cut:?}");
+            assert_eq!(error.message(), "invalid startup packet layout: expected terminator as last byte");
+            assert_eq!(error.severity(), base::Severity::Fatal);
+        }
+        let error = decode(b"\0\x03\0\0user\0\xff\0\0").unwrap_err();
+        assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
     }
 
     #[test]

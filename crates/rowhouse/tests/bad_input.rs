@@ -1,93 +1,19 @@
 //! Input that no honest client sends: each ends in a clear error for the one who sent it, and a bystander notices nothing.
+//! What is wrong with single messages is in `malformed`.
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use common::bystander::Bystander;
 use common::raw::{RawClient, Said};
 use common::{Server, run, state, text};
 use pgproto::client;
 use tokio_postgres::error::SqlState;
 
-/// A session that keeps querying until it is dropped, and then insists that every query was answered.
-struct Bystander {
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<u64>>,
-}
-
-impl Bystander {
-    /// Begins, and is in the midst of it on return.
-    fn of(server: &Server) -> Bystander {
-        let (begun, first_turn) = std::sync::mpsc::channel();
-        let stop = Arc::new(AtomicBool::new(false));
-        let (url, told) = (server.url("acme", "acme"), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            run(async {
-                let client = common::connect(&url).await.expect("the bystander connects");
-                client
-                    .batch_execute("CREATE TABLE beside (id int PRIMARY KEY, n int)")
-                    .await
-                    .expect("a table");
-                client.batch_execute("INSERT INTO beside VALUES (1, 0)").await.expect("a row");
-                let mut turns = 0_u64;
-                while !told.load(Ordering::Relaxed) {
-                    client
-                        .execute("UPDATE beside SET n = n + 1 WHERE id = 1", &[])
-                        .await
-                        .expect("the bystander writes");
-                    turns += 1;
-                    let n = text(&client, "SELECT n FROM beside WHERE id = 1").await;
-                    assert_eq!(n, turns.to_string());
-                    let _ = begun.send(());
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                turns
-            })
-        });
-        first_turn.recv().expect("the bystander has a first turn");
-        Bystander { stop, thread: Some(thread) }
-    }
-
-    fn end(mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let turns = self.thread.take().expect("it ends once").join().expect("the bystander noticed nothing");
-        assert!(turns > 0, "the bystander had its turns");
-    }
-}
-
 fn error(code: &str) -> Said {
     Said::Error(code.to_owned())
-}
-
-#[test]
-fn broken_start_up_packets_are_refused() {
-    let server = Server::with_acme();
-    let bystander = Bystander::of(&server);
-    let cases: [(&str, Vec<u8>); 8] = [
-        ("2 GB length word", [0x7f, 0xff, 0xff, 0xff, 0, 3, 0, 0].to_vec()),
-        ("negative length word", [0xff, 0xff, 0xff, 0xff, 0, 3, 0, 0].to_vec()),
-        ("length below the header", [0, 0, 0, 4].to_vec()),
-        ("protocol of the future", [0, 0, 0, 9, 0, 9, 0, 0, 0].to_vec()),
-        ("parameters without an end", [0, 0, 0, 12, 0, 3, 0, 0, b'u', b's', b'e', b'r'].to_vec()),
-        ("no user", [0, 0, 0, 9, 0, 3, 0, 0, 0].to_vec()),
-        ("HTTP", b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec()),
-        ("invalid UTF-8", [&[0, 0, 0, 17, 0, 3, 0, 0][..], b"user\0\xff\xfe\0\0"].concat()),
-    ];
-    for (what, bytes) in cases {
-        let mut raw = RawClient::connect(&server);
-        raw.send(&bytes);
-        let said = raw.until_ready();
-        assert!(matches!(said[..], [Said::Error(_), Said::Closed]), "{what}: {said:?}");
-    }
-    // A client that goes away in the middle of it.
-    for len in 0..20 {
-        let mut start = Vec::new();
-        client::startup(&mut start, &[("user", "acme"), ("database", "acme")]);
-        RawClient::connect(&server).send(&start[..len]);
-    }
-    bystander.end();
 }
 
 #[test]
@@ -108,64 +34,6 @@ fn a_client_that_never_sends_its_start_up_packet_is_cut_off() {
     }
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     run(async { assert_eq!(text(&server.admin().await, "SELECT 1").await, "1") });
-}
-
-#[test]
-fn broken_messages_end_their_own_session_only() {
-    let server = Server::with_acme();
-    let bystander = Bystander::of(&server);
-    let fatal: [(&str, Vec<u8>); 6] = [
-        ("2 GB length word", [b'Q', 0x7f, 0xff, 0xff, 0xff].to_vec()),
-        ("negative length word", [b'P', 0xff, 0xff, 0xff, 0xff].to_vec()),
-        ("length below the header", [b'Q', 0, 0, 0, 3].to_vec()),
-        ("unknown message type", [b'~', 0, 0, 0, 4].to_vec()),
-        ("zero bytes", vec![0; 64]),
-        ("random bytes", (0..4096_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8 | 0x80).collect()),
-    ];
-    for (what, bytes) in fatal {
-        let mut raw = RawClient::log_in(&server, "acme", "acme");
-        raw.send(&bytes);
-        let said = raw.until_ready();
-        assert_eq!(said, [error("08P01"), Said::Closed], "{what}");
-    }
-    // Well-framed but wrong inside: told, and the session goes on after Sync.
-    let inside: [(&str, Vec<u8>); 6] = [
-        ("query without an end", [b'Q', 0, 0, 0, 6, b'a', b'b'].to_vec()),
-        ("parse cut short", [b'P', 0, 0, 0, 6, b's', 0].to_vec()),
-        (
-            "bind with more values than announced bytes",
-            [&[b'B', 0, 0, 0, 12][..], &[0, 0, 0, 0, 0x7f, 0xff, 0, 0]].concat(),
-        ),
-        (
-            "bind to a statement that is not there",
-            [&[b'B', 0, 0, 0, 14][..], b"\0no\0", &[0, 0, 0, 0, 0, 0]].concat(),
-        ),
-        (
-            "execute of a portal that is not there",
-            [&[b'E', 0, 0, 0, 12][..], b"gon\0", &[0, 0, 0, 0]].concat(),
-        ),
-        ("describe of nothing", [b'D', 0, 0, 0, 6, b'?', 0].to_vec()),
-    ];
-    for (what, mut bytes) in inside {
-        let mut raw = RawClient::log_in(&server, "acme", "acme");
-        client::sync(&mut bytes);
-        raw.send(&bytes);
-        let said = raw.until_ready();
-        assert!(matches!(said[0], Said::Error(_)), "{what}: {said:?}");
-        if *said.last().expect("something was said") != Said::Closed {
-            assert!(!raw.query("SELECT 1").iter().any(|said| matches!(said, Said::Error(_))), "{what}");
-        }
-    }
-    // A client that goes away in the middle of a message, of a transaction, of a COPY.
-    for sql in ["", "BEGIN; DELETE FROM beside", "BEGIN; COPY beside FROM STDIN"] {
-        let mut raw = RawClient::log_in(&server, "acme", "acme");
-        let mut out = Vec::new();
-        client::query(&mut out, sql);
-        out.extend([b'Q', 0, 0, 1, 0, b'S']);
-        raw.send(&out);
-        drop(raw);
-    }
-    bystander.end();
 }
 
 #[test]
@@ -268,7 +136,8 @@ fn statements_of_ten_megabytes_and_absurd_depth_are_answered() {
         answered(format!("SELECT 1 AS {}", "n".repeat(1 << 20))).await;
         answered(format!("/*{}*/ SELECT 1", "/*".repeat(deep))).await;
     });
-    bystander.end();
+    // It is of the same tenant, and whose home's worker reads and plans such a statement waits for that.
+    bystander.end_within(Duration::from_secs(60));
 }
 
 #[test]
@@ -349,30 +218,43 @@ fn what_is_not_supported_is_refused_and_not_ignored() {
     });
 }
 
+/// Sockets beside those of the connections: of the test itself, of the harness, of a server's own files.
+const DESCRIPTORS_BESIDE: u64 = 500;
+
 #[test]
 fn five_thousand_connections_are_served_and_one_too_many_is_refused() {
-    let limit = std::process::Command::new("sh").args(["-c", "ulimit -n"]).output().expect("sh runs").stdout;
-    let limit: usize = String::from_utf8_lossy(&limit).trim().parse().unwrap_or(usize::MAX);
-    let count = 5_000.min(limit.saturating_sub(500));
-    println!("{count} connections (the limit of descriptors is {limit})");
-    let most = (count + 8).to_string();
+    // Here and in the server, which raises its own.
+    let limit = env::Env::real().threads.raise_file_limit().expect("the limit can be raised to the hard one");
+    let count = 5_000.min(limit.saturating_sub(DESCRIPTORS_BESIDE)) as usize;
+    if count < 5_000 {
+        // Past the harness, which keeps what passing tests print to itself.
+        let too_few =
+            format!("only {count} connections instead of 5,000: the hard limit of descriptors is {limit}");
+        writeln!(std::io::stderr(), "\nTHE TEST SHOWS LESS: {too_few}").expect("it can be said");
+    }
+    // The bystander's, and eight that only the administrator gets.
+    let most = (count + 1 + 8).to_string();
     let server = Server::start_with(&["--max-connections", &most]);
     run(server.create_tenant("acme"));
+    let bystander = Bystander::of(&server);
     let (one, other) = std::thread::scope(|scope| {
-        let half = || (0..count / 2).map(|_| RawClient::log_in(&server, "acme", "acme")).collect::<Vec<_>>();
-        let other = scope.spawn(half);
-        (half(), other.join().expect("they all connect"))
+        let connect =
+            |count: usize| (0..count).map(|_| RawClient::log_in(&server, "acme", "acme")).collect::<Vec<_>>();
+        let other = scope.spawn(move || connect(count / 2));
+        (connect(count - count / 2), other.join().expect("they all connect"))
     });
     let mut all: Vec<RawClient> = one.into_iter().chain(other).collect();
+    assert_eq!(all.len(), count);
     for client in all.iter_mut().step_by(50) {
         assert_eq!(client.query("SELECT 1").last(), Some(&Said::Message(b'Z')));
     }
     run(async {
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'acme'";
+        let admin = server.connect_as("admin", "acme").await.expect("the administrator still gets in");
+        // The bystander's is one more.
+        assert_eq!(text(&admin, sessions).await, (count + 1).to_string());
         let refused = server.connect_as("acme", "acme").await;
         assert_eq!(state(refused), SqlState::TOO_MANY_CONNECTIONS);
-        // The administrator still gets in.
-        let admin = server.admin().await;
-        assert_eq!(text(&admin, "SELECT 1").await, "1");
         drop(all);
         let deadline = Instant::now() + Duration::from_secs(10);
         while let Err(error) = server.connect_as("acme", "acme").await {
@@ -380,4 +262,39 @@ fn five_thousand_connections_are_served_and_one_too_many_is_refused() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
+    bystander.end();
+}
+
+#[test]
+fn who_may_not_enter_and_who_says_nothing_disturb_nobody() {
+    let server = Server::with_acme();
+    let bystander = Bystander::of(&server);
+    // Some say nothing at all, some stop within a packet, some when they are asked for a password. All of them stay.
+    let mut silent: Vec<RawClient> = (0..400).map(|_| RawClient::connect(&server)).collect();
+    let mut start = Vec::new();
+    client::startup(&mut start, &[("user", "acme"), ("database", "acme")]);
+    for client in &mut silent[100..200] {
+        client.send(&start[..7]);
+    }
+    for client in &mut silent[200..300] {
+        client.send(&start);
+    }
+    let refused = |user: &str, password: &str, database: &str, expected: SqlState| {
+        let url = format!("postgres://{user}:{password}@127.0.0.1:{}/{database}", server.port());
+        for _ in 0..50 {
+            assert_eq!(state(run(common::connect(&url))), expected, "{user}:{password} to {database}");
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| refused("acme", "wrong", "acme", SqlState::INVALID_PASSWORD));
+        scope.spawn(|| refused("admin", "wrong", "rowhouse", SqlState::INVALID_PASSWORD));
+        scope.spawn(|| refused("nobody", common::PASSWORD, "acme", SqlState::INVALID_PASSWORD));
+        scope.spawn(|| refused("acme", common::PASSWORD, "nowhere", SqlState::INVALID_CATALOG_NAME));
+    });
+    run(async { assert_eq!(text(&server.owner("acme").await, "SELECT 1").await, "1") });
+    // Those were there all the while.
+    for client in &mut silent[200..300] {
+        assert_eq!(client.message().expect("it is asked for a password").0, b'R');
+    }
+    bystander.end();
 }

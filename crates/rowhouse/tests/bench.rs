@@ -5,37 +5,11 @@ mod common;
 
 use std::process::Command;
 
+use common::bench::{bench, counts};
 use common::postgres::Postgres;
 use common::{Server, connect, run, said, text};
 use serde_json::Value;
 use workloads::cpuio;
-
-/// Runs `rowhouse bench` with the options and `--json`; its report.
-fn bench(options: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-        .arg("bench")
-        .args(options)
-        .arg("--json")
-        .output()
-        .expect("the binary can be run");
-    assert!(output.status.success(), "{options:?}:\n{}", said(&output));
-    if output.stdout.is_empty() {
-        return Value::Null;
-    }
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)))
-}
-
-/// The counts of a report's kinds by name.
-fn counts(report: &Value) -> Vec<(String, u64)> {
-    let kinds = report["kinds"].as_array().expect("a report has kinds");
-    kinds
-        .iter()
-        .map(|kind| {
-            let name = kind["name"].as_str().expect("a kind has a name");
-            (name.to_owned(), kind["count"].as_u64().expect("a kind has a count"))
-        })
-        .collect()
-}
 
 /// The series has an interval for each `second` of the run, and adds up to the report's counts.
 fn check_series(report: &Value, tenants: usize, intervals: usize) {
@@ -115,8 +89,15 @@ fn workloads_run_on_postgresql_too() {
     let postgres = Postgres::start();
     let url = postgres.url();
     let common = ["--url", &url, "--tenants", "2", "--warm-up", "0.2", "--seconds", "2", "--series", "1"];
-    for workload in [&["tpcc", "--scale", "0.01"][..], &["pgbench"], &DVDSTORE, &CPUIO] {
+    for (workload, scale) in [
+        (&["tpcc", "--scale", "0.01"][..], "1 warehouse(s) at scale 0.01: 1000 items, "),
+        (&["pgbench"], "scale 1; "),
+        (&DVDSTORE, "small at scale 0.1: 2000 customers, "),
+        (&CPUIO, "20000 rows of 120 bytes; "),
+    ] {
         let report = bench(&[workload, &common].concat());
+        let setting = report["setting"].as_str().expect("a report has its setting");
+        assert!(setting.starts_with(scale), "{setting}");
         assert!(report["transactions"].as_u64() > Some(0), "{report:#}");
         assert_eq!(report["violations"], Value::Array(Vec::new()), "{report:#}");
         check_series(&report, 2, 2);

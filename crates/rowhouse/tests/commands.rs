@@ -165,3 +165,26 @@ fn what_cannot_be_done_is_told_with_an_exit_code() {
     assert!(!in_use.status.success() && said(&in_use).contains("use"), "{}", said(&in_use));
     run(async { server.admin().await.batch_execute("SELECT 1").await.expect("it noticed nothing") });
 }
+
+/// The help of an option: the lines from its own to the next one's.
+fn help_of<'h>(help: &'h str, option: &str) -> &'h str {
+    let (_, rest) = help.split_once(&format!(" {option} <")).unwrap_or_else(|| panic!("no {option}: {help}"));
+    rest.split_once(" --").map_or(rest, |(own, _)| own)
+}
+
+#[test]
+fn serve_tells_the_defaults_of_its_options() {
+    let output = rowhouse(&["serve", "--help"]);
+    let help = said(&output);
+    assert!(output.status.success(), "{help}");
+    for (option, default) in [
+        ("--listen", "127.0.0.1:5433"),
+        ("--admin-listen", "127.0.0.1:8433"),
+        ("--memory", "4GiB"),
+        ("--log-dir", "DIR/log"),
+        ("--workers", "one a core"),
+    ] {
+        let of_option = help_of(&help, option);
+        assert!(of_option.contains(&format!("[default: {default}]")), "{option}: {of_option}");
+    }
+}

@@ -2,37 +2,14 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::damage::{LOG_BLOCK, SLOT, files_with, position, refusal};
 use common::{Server, run, said, text};
 use tokio_postgres::error::SqlState;
 
-const SLOT: usize = 8192;
-/// Blocks of a log's segment, and where a segment's header has its checksum.
-const LOG_BLOCK: usize = 4096;
+/// Where a segment's header has its checksum.
 const LOG_HEADER_CRC: usize = 48;
-
-/// What `rowhouse serve` says when it does not start.
-fn refusal(data: &Path) -> String {
-    match Server::launch(data, &[]) {
-        Ok(_) => panic!("the server should not have started"),
-        Err(output) => output,
-    }
-}
-
-/// The data files that contain `needle`.
-fn files_with(data: &Path, needle: &[u8]) -> Vec<PathBuf> {
-    let folder = std::fs::read_dir(data.join("tenants")).expect("there are tenants");
-    let files = folder.map(|entry| entry.expect("an entry can be read").path());
-    files
-        .filter(|path| position(&std::fs::read(path).expect("a file can be read"), needle).is_some())
-        .collect()
-}
-
-fn position(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
-}
 
 #[test]
 fn a_directory_in_use_is_refused() {

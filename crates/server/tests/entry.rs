@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -82,9 +82,14 @@ fn a_client_that_never_starts_is_cut_off() {
     let mut silent = tcp(server.address());
     let mut slow = tcp(server.address());
     slow.write_all(b"\0\0").unwrap();
-    let mut buf = [0; 16];
-    assert_eq!(silent.read(&mut buf).unwrap_or(0), 0);
-    assert_eq!(slow.read(&mut buf).unwrap_or(0), 0);
+    for stream in [&mut silent, &mut slow] {
+        // An error of the socket's own timeout would be a server that waits.
+        match stream.read(&mut [0; 16]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("{other:?} instead of the end"),
+        }
+    }
     assert!(server.admin("rowhouse").is_alive());
 }
 
@@ -92,11 +97,12 @@ fn a_client_that_never_starts_is_cut_off() {
 fn hostile_openings_end_alone() {
     let server = TestServer::start();
     let mut neighbour = server.admin("rowhouse");
-    for opening in [
-        &b"\x7f\xff\xff\xff\0\x03\0\0"[..],
-        b"\0\0\0\x04",
-        b"\0\0\0\x09\0\x02\0\0\0",
-        b"GET / HTTP/1.1\r\n\r\n",
+    for (opening, expected) in [
+        (&b"\x7f\xff\xff\xff\0\x03\0\0"[..], SqlState::PROTOCOL_VIOLATION),
+        (b"\0\0\0\x04", SqlState::PROTOCOL_VIOLATION),
+        (b"\0\0\0\x09\0\x02\0\0\0", SqlState::FEATURE_NOT_SUPPORTED),
+        (b"\0\0\0\x09\0\x03\0\0\0", SqlState::INVALID_AUTHORIZATION_SPECIFICATION),
+        (b"GET / HTTP/1.1\r\n\r\n", SqlState::PROTOCOL_VIOLATION),
     ] {
         let mut stream = tcp(server.address());
         stream.write_all(opening).unwrap();
@@ -104,8 +110,7 @@ fn hostile_openings_end_alone() {
         let _ = stream.read_to_end(&mut reply);
         let message = client::next(&reply).unwrap().expect("an error is told");
         assert_eq!(message.tag, b'E');
-        let state = client::report_state(message.body).unwrap();
-        assert!([SqlState::PROTOCOL_VIOLATION, SqlState::FEATURE_NOT_SUPPORTED].contains(&state));
+        assert_eq!(client::report_state(message.body).unwrap(), expected, "{opening:?}");
     }
     assert!(neighbour.is_alive());
 }
@@ -175,8 +180,16 @@ fn a_renewed_certificate_is_shown_without_a_restart() {
 fn silent_clients_keep_nobody_out_for_long() {
     let server = TestServer::with(|config| config.authentication_timeout = Nanos::from_secs(300));
     server.create_tenant("acme");
-    // Where the process may have fewer sockets the test shows less.
-    let silent: Vec<TcpStream> = (0..2000).map_while(|_| TcpStream::connect(server.address()).ok()).collect();
+    // Both ends of a connection are this process's.
+    let limit = Env::real().threads.raise_file_limit().expect("the limit can be raised to the hard one");
+    let count = 2000.min(limit.saturating_sub(500) / 2);
+    if count < 2000 {
+        // Past the harness, which keeps what passing tests print to itself.
+        let too_few = format!("only {count} silent clients: the hard limit of descriptors is {limit}");
+        writeln!(std::io::stderr(), "\nTHE TEST SHOWS LESS: {too_few}").unwrap();
+    }
+    let connect = |_| TcpStream::connect(server.address()).expect("the server listens");
+    let silent: Vec<TcpStream> = (0..count).map(connect).collect();
     let begun = Instant::now();
     let mut acme = server.connect("acme", "acme", "pw").expect("the oldest gives up its place");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?} beside {}", begun.elapsed(), silent.len());

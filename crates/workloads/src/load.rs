@@ -295,9 +295,23 @@ mod tests {
         }
     }
 
+    /// The first transaction takes as long as is said, the others nothing.
+    struct SlowFirst(Duration);
+
+    impl Transactor for SlowFirst {
+        fn choose(&mut self) -> usize {
+            0
+        }
+
+        async fn run(&mut self, _kind: usize) -> Result<Outcome> {
+            tokio::time::sleep(std::mem::take(&mut self.0)).await;
+            Ok(Outcome::Committed)
+        }
+    }
+
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn run(pace: Pace, transactions: u64, client: Scripted) -> (Result<()>, Tally, u64) {
+    fn run(pace: Pace, transactions: u64, client: impl Transactor) -> (Result<()>, Tally, u64) {
         let series = Some(HOUR);
         let plan = Plan {
             pace,
@@ -355,5 +369,31 @@ mod tests {
         let (outcome, tally, _) = run(rarely, 2, Scripted { next: 0, fails: 0, code: "" });
         outcome.expect("nothing fails");
         assert_eq!(tally.count(), 0);
+    }
+
+    /// 50 ms apart, while the first takes 400: the second begins 350 ms late, the third 300, and so on. A pause of the machine
+    /// makes all of it longer.
+    #[test]
+    fn the_latency_of_an_open_loop_counts_from_the_intended_start() {
+        let (apart, first) = (Duration::from_millis(50), Duration::from_millis(400));
+        let pace = Pace::Open { per_second: 1.0 / apart.as_secs_f64() };
+        let (outcome, tally, _) = run(pace, 6, SlowFirst(first));
+        outcome.expect("nothing fails");
+        let latencies: Vec<Duration> = tally.log.iter().map(|logged| logged.latency).collect();
+        assert_eq!(latencies.len(), 6);
+        for (late, latency) in (0..).zip(&latencies) {
+            assert!(*latency >= first - apart * late, "transaction {late} of {latencies:?}");
+        }
+        let reports = tally.reports(&["one", "other"]);
+        // The report tells the same: 275 ms on average. Three digits are kept.
+        assert!(reports[0].latency.mean_ms >= 274.0, "{:?}", reports[0].latency);
+
+        // In a closed loop only the first is slow: nobody intended to begin the others earlier.
+        let (outcome, tally, _) = run(Pace::Closed, 6, SlowFirst(first));
+        outcome.expect("nothing fails");
+        assert!(tally.log[0].latency >= first);
+        let others: Duration = tally.log[1..].iter().map(|logged| logged.latency).sum();
+        let ended = tally.log[5].finished - tally.log[0].finished;
+        assert!(others <= ended, "{others:?} of transactions within {ended:?}");
     }
 }

@@ -228,4 +228,27 @@ mod tests {
         assert_eq!(latencies.count(), 2);
         assert!((latencies.quantile_ms(1.0) - 3.0).abs() < 0.01);
     }
+
+    #[test]
+    fn population_and_options_are_told_with_every_result() {
+        let report = RunReport {
+            workload: "TPC-C by wire".into(),
+            server: "PostgreSQL".into(),
+            tenants: 1,
+            databases: vec!["acme".into()],
+            clients_per_tenant: 2,
+            setting: "1 warehouse(s) at scale 0.01; open loop".into(),
+            measured_from_us: 0,
+            seconds: 1.0,
+            transactions: 0,
+            transactions_per_second: 0.0,
+            rates: Rates::default(),
+            tenant_tps: vec![0.0],
+            kinds: Vec::new(),
+            series: None,
+            log: Vec::new(),
+            violations: Vec::new(),
+        };
+        assert!(report.to_table().contains(&report.setting), "{}", report.to_table());
+    }
 }

@@ -5,6 +5,9 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of the fixtures")]
 
+pub mod bench;
+pub mod bystander;
+pub mod damage;
 pub mod postgres;
 pub mod raw;
 

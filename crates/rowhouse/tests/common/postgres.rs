@@ -73,6 +73,10 @@ impl Postgres {
         self.dir.path().join(name)
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn url(&self) -> String {
         format!("postgres://post@127.0.0.1:{}/postgres", self.port)
     }

@@ -26,7 +26,12 @@ pub enum Said {
 impl RawClient {
     /// A connection that has said nothing yet.
     pub fn connect(server: &Server) -> RawClient {
-        let socket = TcpStream::connect(("127.0.0.1", server.port())).expect("the server accepts");
+        RawClient::connect_to(server.port())
+    }
+
+    /// A connection that has said nothing yet, to whoever listens on that port.
+    pub fn connect_to(port: u16) -> RawClient {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("the server accepts");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout can be set");
         socket.set_nodelay(true).expect("the socket takes options");
         RawClient { socket, input: Vec::new() }
@@ -36,6 +41,16 @@ impl RawClient {
     pub fn log_in(server: &Server, user: &str, database: &str) -> RawClient {
         let mut this = RawClient::connect(server);
         this.log_in_with(&[("user", user), ("database", database)]);
+        this
+    }
+
+    /// A session of a server that asks for no password, ready for a query.
+    pub fn enter(port: u16, user: &str, database: &str) -> RawClient {
+        let mut this = RawClient::connect_to(port);
+        let mut out = Vec::new();
+        client::startup(&mut out, &[("user", user), ("database", database)]);
+        this.send(&out);
+        assert_eq!(this.until_ready().last(), Some(&Said::Message(b'Z')));
         this
     }
 
@@ -83,9 +98,10 @@ impl RawClient {
         match self.message() {
             None => Said::Closed,
             Some((b'E', body)) => {
-                let fields = client::report_fields(&body).expect("an error has fields");
-                let code = fields.iter().find(|(field, _)| *field == b'C').expect("an error has a code");
-                Said::Error(code.1.to_owned())
+                // The text of PostgreSQL's errors has what was sent, UTF-8 or not.
+                let mut fields = body.split(|byte| *byte == 0);
+                let code = fields.find_map(|field| field.strip_prefix(b"C")).expect("an error has a code");
+                Said::Error(String::from_utf8_lossy(code).into_owned())
             }
             Some((tag, _)) => Said::Message(tag),
         }

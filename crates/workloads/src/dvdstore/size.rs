@@ -70,12 +70,11 @@ impl fmt::Display for Size {
             Standard::Medium => "medium",
             Standard::Large => "large",
         };
-        f.write_str(name)?;
-        if self.factor < 1.0 {
-            write!(f, " at scale {}", self.factor)?;
-        }
-        let Size { customers, orders_per_month, products, .. } = self;
-        write!(f, ": {customers} customers, {orders_per_month} orders a month, {products} titles")
+        let Size { factor, customers, orders_per_month, products, .. } = self;
+        write!(
+            f,
+            "{name} at scale {factor}: {customers} customers, {orders_per_month} orders a month, {products} titles"
+        )
     }
 }
 

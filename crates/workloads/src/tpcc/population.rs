@@ -43,7 +43,7 @@ fn total(scale: &Scale) -> u64 {
 /// Street, street, city, state, ZIP, tab-separated.
 fn address(random: &mut TpccRandom) -> String {
     let (street_1, street_2, city) = (random.text(10, 20), random.text(10, 20), random.text(10, 20));
-    let state = random.text(2, 2).to_uppercase();
+    let state = random.capitals(2);
     format!("{street_1}\t{street_2}\t{city}\t{state}\t{}", random.zip())
 }
 

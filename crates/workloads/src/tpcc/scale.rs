@@ -54,14 +54,24 @@ impl Scale {
 
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} warehouse(s)", self.warehouses)?;
-        if self.factor < 1.0 {
-            write!(
-                f,
-                " at scale {}: {} items, 10 districts x {} customers and orders each",
-                self.factor, self.items, self.customers
-            )?;
-        }
-        Ok(())
+        let Scale { warehouses, factor, items, customers, .. } = self;
+        write!(
+            f,
+            "{warehouses} warehouse(s) at scale {factor}: {items} items, 10 districts x {customers} customers and orders each"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_is_told_whatever_it_is() {
+        let told = |factor| Scale::new(2, factor).expect("in range").to_string();
+        let full = "2 warehouse(s) at scale 1: 100000 items, 10 districts x 3000 customers and orders each";
+        assert_eq!(told(1.0), full);
+        let part = "2 warehouse(s) at scale 0.05: 5000 items, 10 districts x 150 customers and orders each";
+        assert_eq!(told(0.05), part);
     }
 }

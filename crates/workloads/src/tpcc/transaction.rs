@@ -112,24 +112,30 @@ async fn new_order(
     }
     let replies = c.exchange().await?;
     let (items, stocks) = replies[2..].split_at(lines.len());
-    if items.iter().any(|item| item.rows.is_empty()) {
-        rollback(c, s).await?;
-        return Ok(Outcome::RolledBack);
-    }
+    // All is done for the items that are there, should the last one not be, and taken back at the end (clause 2.4.2.3).
+    let there = items.iter().take_while(|item| !item.rows.is_empty()).count();
+    let (lines_there, is_whole) = (&lines[..there], there == lines.len());
 
     let mut total = Decimal::ZERO;
-    let mut amounts = Vec::with_capacity(lines.len());
-    for ((line, item), stock) in lines.iter().zip(items).zip(stocks) {
+    let mut amounts = Vec::with_capacity(there);
+    // What the line before left, and of what: lines are sorted, so one that asks for the same stock again is the next.
+    let mut before = None;
+    for ((line, item), stock) in lines_there.iter().zip(items).zip(stocks) {
         let price: Decimal = item.row()?.get(0)?;
-        let had: i32 = stock.row()?.get(0)?;
+        let place = (line.supply_warehouse, line.item);
+        let had: i32 = match before {
+            Some((same, left)) if same == place => left,
+            _ => stock.row()?.get(0)?,
+        };
         let left = if had >= line.quantity + 10 { had - line.quantity } else { had - line.quantity + 91 };
+        before = Some((place, left));
         let remote = i32::from(line.supply_warehouse != warehouse);
         let amount = price * Decimal::from(line.quantity);
         total += amount;
         amounts.push(amount);
         c.add(&s.update_stock, &[&line.supply_warehouse, &line.item, &left, &line.quantity, &remote])?;
     }
-    for (((line, stock), amount), number) in lines.iter().zip(stocks).zip(&amounts).zip(1i32..) {
+    for (((line, stock), amount), number) in lines_there.iter().zip(stocks).zip(&amounts).zip(1i32..) {
         let dist_info: &str = stock.row()?.get(usize::try_from(district)? + 1)?;
         let (item, supply) = (&line.item, &line.supply_warehouse);
         c.add(
@@ -137,12 +143,12 @@ async fn new_order(
             &[&order, &district, &warehouse, &number, item, supply, &line.quantity, amount, &dist_info],
         )?;
     }
-    c.add(&s.commit, &[])?;
+    c.add(if is_whole { &s.commit } else { &s.rollback }, &[])?;
     c.exchange().await?;
     // What the terminal would show (clause 2.4.3.4).
     let one = Decimal::ONE;
     std::hint::black_box(total * (one - discount) * (one + w_tax + d_tax));
-    Ok(Outcome::Committed)
+    Ok(if is_whole { Outcome::Committed } else { Outcome::RolledBack })
 }
 
 /// The customer in the middle of those with a name (clause 2.5.2.2), from the reply to `customers_by_name`.

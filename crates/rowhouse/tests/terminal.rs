@@ -1,0 +1,92 @@
+//! What is shown on a terminal and nowhere else: the demo's table, a load's progress. `script` makes the terminal.
+
+mod common;
+
+use std::process::{Output, Stdio};
+
+use common::bench::run_bench;
+use common::{Server, said, tool};
+
+/// Runs `rowhouse` on a terminal of its own, temporary files in `temp`; what the terminal was sent is the output.
+fn on_terminal(args: &[&str], temp: &std::path::Path) -> Output {
+    // No argument of these tests has blanks or quotes.
+    let command = format!("{} {}", env!("CARGO_BIN_EXE_rowhouse"), args.join(" "));
+    let mut script = tool("script");
+    script
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env("TMPDIR", temp)
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script can be run")
+}
+
+/// The number that stands before `after` in `text`.
+fn number_before(text: &str, after: &str) -> f64 {
+    let (before, _) = text.split_once(after).unwrap_or_else(|| panic!("no {after:?}: {text}"));
+    let number = before.rsplit(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+    number.parse().unwrap_or_else(|error| panic!("{error} before {after:?}: {text}"))
+}
+
+#[test]
+fn the_demo_redraws_its_table_and_leaves_nothing() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let output = on_terminal(&["demo", "--seconds", "4"], temp.path());
+    let shown = said(&output);
+    assert!(output.status.success(), "{shown}");
+
+    // Drawn in place: each time but the first the cursor goes up over all lines of the time before, which are written anew.
+    let drawn: Vec<&str> = shown.split("\x1b[J").filter(|part| part.contains("p99 ms")).collect();
+    assert!(drawn.len() >= 3, "{} tables: {shown}", drawn.len());
+    for (before, table) in drawn.iter().zip(&drawn[1..]) {
+        let up = format!("\x1b[{}A", before.matches("\x1b[2K").count());
+        assert!(table.starts_with(&up), "{up:?}: {table:?}");
+    }
+    // A line for each tenant: its throughput, three latencies and processor time, once all of them are at work.
+    let tenants = |table: &str| -> Vec<Vec<f64>> {
+        let lines = table.split("\x1b[2K").map(|line| line.split_whitespace().collect::<Vec<_>>());
+        lines
+            .skip_while(|words| words.first() != Some(&"tenant"))
+            .skip(1)
+            .take_while(|words| words.first() != Some(&"after"))
+            .map(|words| words[1..].iter().filter_map(|word| word.parse().ok()).collect())
+            .collect()
+    };
+    let at_work = drawn.iter().map(|table| tenants(table)).find(|tenants| {
+        tenants.len() > 1
+            && tenants.iter().all(|of| of.len() == 5 && of.iter().all(|number: &f64| *number > 0.0))
+    });
+    let tenants = at_work.unwrap_or_else(|| panic!("no table of several tenants at work: {shown}")).len();
+
+    // The summary, the check and the end.
+    let (_, summary) = shown.rsplit_once("\x1b[J").expect("a table was drawn");
+    let transactions = number_before(summary, " transactions in ");
+    let rate = number_before(summary, " a second");
+    assert!(transactions > 0.0 && rate > 0.0, "{summary}");
+    assert!(summary.contains(&format!("of {tenants} tenants")), "{summary}");
+    assert!(summary.contains("tenants are consistent"), "{summary}");
+    assert!(summary.trim_end().ends_with("the demo ended in order"), "{summary}");
+    let left: Vec<_> = std::fs::read_dir(temp.path()).expect("a folder").collect();
+    assert!(left.is_empty(), "the demo left {left:?}");
+}
+
+#[test]
+fn a_load_shows_its_progress_on_a_terminal_and_nowhere_else() {
+    let server = Server::start();
+    let url = server.url("admin", "rowhouse");
+    let load = ["tpcc", "--load-only", "--tenants", "2", "--scale", "0.01", "--url", &url];
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let output = on_terminal(&[&["bench"], &load[..]].concat(), temp.path());
+    let shown = said(&output);
+    assert!(output.status.success(), "{shown}");
+    for database in ["bench1 (1/2)", "bench2 (2/2)"] {
+        // Its frames: `loading NAME [####----] 1,234/5,678 rows, 1s left`.
+        let begin = format!("loading {database} [");
+        let frames = shown.split(&begin).skip(1);
+        let rows: Vec<&str> =
+            frames.filter_map(|frame| frame.split_once(" rows, ")?.0.rsplit(' ').next()).collect();
+        assert!(rows.iter().any(|rows| !rows.starts_with("0/")), "{database}: {rows:?}: {shown}");
+    }
+    let output = run_bench(&load);
+    assert!(output.status.success() && !said(&output).contains("loading"), "{}", said(&output));
+}
