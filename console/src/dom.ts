@@ -49,9 +49,12 @@ export function redraw(element: Element, ...children: Child[]): void {
   }
 }
 
-/** Sets text only where it differs, so that a page that ticks every second leaves the rest of the document alone. */
+/** Sets text only where it differs, so that a page that ticks every second leaves the rest of the document alone. Where there is a text already it stays the same node, which costs the browser less than another. */
 export function setText(element: Element, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
+  const only = element.childNodes.length === 1 ? element.firstChild : null;
+  if (only instanceof Text) {
+    if (only.data !== text) only.data = text;
+  } else if (element.textContent !== text) element.textContent = text;
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -7,6 +7,7 @@ import { palette } from "../colour/theme";
 import { h, icon, replace, setText, type Disposal } from "../dom";
 import { bytes, clock } from "../format";
 import { byteSplits, niceBytes } from "../live/frames";
+import { scrolling } from "../scrolling";
 import { marks } from "../store";
 
 export type Rows = (number | null)[][];
@@ -57,7 +58,7 @@ export class Chart {
   readonly #options: ChartOptions;
   #now_s = 0;
   #tabular = false;
-  /** Charts that nobody sees are not drawn. */
+  /** Charts that nobody sees are not drawn, nor those in view while one scrolls: they make up for it afterwards. */
   #inView = true;
   #pending: uPlot.AlignedData | null = null;
   #summed_ms = 0;
@@ -114,6 +115,11 @@ export class Chart {
     );
     inView.observe(this.#figure);
     disposal.add(() => inView.disconnect());
+    disposal.add(
+      scrolling.watch((now) => {
+        if (!now && this.#inView) this.#draw();
+      }),
+    );
     disposal.add(palette.watch(() => this.#plot.redraw()));
     disposal.add(marks.watch(() => this.#plot.redraw(false)));
     disposal.add(() => this.#plot.destroy());
@@ -123,7 +129,7 @@ export class Chart {
   set(data: { x: number[]; values: Rows }, now_s: number): void {
     this.#now_s = now_s;
     this.#pending = [data.x, ...data.values] as uPlot.AlignedData;
-    if (this.#inView) this.#draw();
+    if (this.#inView && !scrolling.value) this.#draw();
     const ms = Date.now();
     // A screen reader's description changes at the pace at which one can be read.
     if (ms - this.#summed_ms > 5000) {

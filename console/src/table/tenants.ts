@@ -24,6 +24,8 @@ interface RowElements {
   cells: HTMLElement[];
   meters: (HTMLElement | null)[];
   index: number;
+  /** What it shows, so that a row that shows the same is left alone: while one scrolls, that is most of them. */
+  shown: { tenant: Tenant | undefined; isActive: boolean; isPicked: boolean; colour: string | null };
 }
 
 export class TenantTable {
@@ -178,8 +180,9 @@ export class TenantTable {
     if (this.#frame !== 0) return;
     this.#frame = requestAnimationFrame(() => {
       this.#frame = 0;
-      this.#draw();
+      // Before anything is written: it reads where the list stands, and the browser would have to lay it out for that.
       this.#fetchAbsent();
+      this.#draw();
     });
   }
 
@@ -284,6 +287,7 @@ export class TenantTable {
       cells: [],
       meters: [],
       index: -1,
+      shown: { tenant: undefined, isActive: false, isPicked: false, colour: null },
     };
     COLUMNS.forEach((column, i) => {
       const text = h("span", { class: "cell-value" });
@@ -314,15 +318,27 @@ export class TenantTable {
   }
 
   #fillRow(row: RowElements, index: number): void {
-    if (row.index !== index) {
+    const tenant = this.#window.row(index);
+    const isActive = index === this.#active;
+    const isPicked = tenant !== undefined && picked.value?.id === tenant.id;
+    const colour = tenant === undefined ? null : colourOf(tenant.id);
+    const { index: at, shown } = row;
+    if (
+      at === index &&
+      shown.tenant === tenant &&
+      shown.isActive === isActive &&
+      shown.isPicked === isPicked &&
+      shown.colour === colour
+    )
+      return;
+    row.shown = { tenant, isActive, isPicked, colour };
+    if (at !== index) {
       row.index = index;
       row.root.style.transform = `translateY(${index * ROW_PX}px)`;
       row.root.setAttribute("aria-rowindex", String(index + 2));
     }
-    const tenant = this.#window.row(index);
     row.root.classList.toggle("is-loading", tenant === undefined);
-    row.root.classList.toggle("is-active", index === this.#active);
-    const isPicked = tenant !== undefined && picked.value?.id === tenant.id;
+    row.root.classList.toggle("is-active", isActive);
     row.root.classList.toggle("is-picked", isPicked);
     row.root.setAttribute("aria-selected", String(isPicked));
     if (tenant === undefined) {
@@ -333,16 +349,12 @@ export class TenantTable {
       return;
     }
     row.swatch.hidden = false;
-    const colour = colourOf(tenant.id);
     row.swatch.style.setProperty("--swatch", colour ?? "transparent");
     row.swatch.classList.toggle("is-plain", colour === null);
     const label = isPicked ? `${tenant.name} is picked out; put it back` : `Pick out ${tenant.name}`;
-    if (row.swatch.title !== label) {
-      row.swatch.title = label;
-      row.swatch.setAttribute("aria-label", label);
-    }
-    const to = href({ page: "tenant", name: tenant.name });
-    if (row.link.getAttribute("href") !== to) row.link.setAttribute("href", to);
+    row.swatch.title = label;
+    row.swatch.setAttribute("aria-label", label);
+    row.link.setAttribute("href", href({ page: "tenant", name: tenant.name }));
     row.root.classList.toggle("has-broken", (tenant.broken_hour ?? 0) > 0);
     COLUMNS.forEach((column, i) => {
       setText(row.cells[i] as HTMLElement, column.text(tenant));
