@@ -1,0 +1,126 @@
+//! Facts about settings.
+
+use base::Oid;
+
+use super::*;
+
+fn role(oid: u32, name: &str) -> ChosenRole {
+    ChosenRole { oid: Oid(oid), name: name.to_owned(), superuser: name == "chief" }
+}
+
+fn settings() -> Settings {
+    Settings::new(role(1, "amy"))
+}
+
+fn shown(settings: &Settings, name: &str) -> String {
+    settings.show(name, None).unwrap().1
+}
+
+#[test]
+fn a_local_value_ends_with_its_transaction_and_a_session_value_stays() {
+    let mut settings = settings();
+    settings.set("statement_timeout", Some("5s"), Lasting::Session).unwrap();
+    settings.set("statement_timeout", Some("90000"), Lasting::Transaction).unwrap();
+    assert_eq!(shown(&settings, "statement_timeout"), "90s");
+    settings.commit();
+    assert_eq!(shown(&settings, "statement_timeout"), "5s");
+    assert_eq!(settings.duration(Id::statement_timeout), Some(Nanos::from_secs(5)));
+}
+
+#[test]
+fn a_statement_timeout_is_shown_as_it_is_in_force() {
+    let mut settings = settings();
+    let max = Some(Nanos::from_secs(30));
+    let shown = |settings: &Settings, max| settings.show("statement_timeout", max).unwrap().1;
+    for (own, with, without) in
+        [("0", "30s", "0"), ("29999", "29999ms", "29999ms"), ("30s", "30s", "30s"), ("1h", "30s", "1h")]
+    {
+        settings.set("statement_timeout", Some(own), Lasting::Session).unwrap();
+        assert_eq!((shown(&settings, max).as_str(), shown(&settings, None).as_str()), (with, without));
+    }
+    assert_eq!(shown(&settings, Some(Nanos(1_500_000))), "2ms", "whole milliseconds, never too little");
+    assert_eq!(settings.show("lock_timeout", max).unwrap().1, "0");
+    assert!(settings.all(max).iter().any(|(name, value, _)| name == "statement_timeout" && value == "30s"));
+}
+
+#[test]
+fn a_rollback_takes_every_change_back() {
+    let mut settings = settings();
+    settings.set("search_path", Some("a"), Lasting::Session).unwrap();
+    settings.set("my.own", Some("1"), Lasting::Session).unwrap();
+    settings.roll_back_to(0);
+    assert_eq!(shown(&settings, "search_path"), "\"$user\", public");
+    assert!(settings.show("my.own", None).is_err());
+}
+
+#[test]
+fn a_changed_reported_setting_is_reported_once() {
+    let mut settings = settings();
+    settings.set("timezone", Some("Europe/Berlin"), Lasting::Session).unwrap();
+    settings.set("work_mem", Some("1GB"), Lasting::Session).unwrap();
+    assert_eq!(settings.take_reports(), [("TimeZone", "Europe/Berlin".to_owned())]);
+    assert!(settings.take_reports().is_empty());
+}
+
+#[test]
+fn settings_without_effect_are_on_the_page_of_what_is_taken() {
+    let page = include_str!("../../../../../docs/sql-compat.md");
+    let without: Vec<_> =
+        DEFINITIONS.iter().filter(|d| d.description.starts_with("Has no effect")).map(|d| d.name).collect();
+    let missing: Vec<_> = without.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/sql-compat.md does not name {missing:?}");
+    assert!(without.len() > 8, "{without:?}");
+}
+
+#[test]
+fn a_session_starts_with_no_value_that_it_could_not_set() {
+    let state = |name: &str| Settings::check_initial(name, "on").unwrap_err().state();
+    assert_eq!(state("is_superuser"), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+    for name in ["role", "session_authorization", "transaction_read_only"] {
+        assert_eq!(state(name), SqlState::FEATURE_NOT_SUPPORTED, "{name}");
+        assert_eq!(settings().set_initial(name, "on").unwrap_err().state(), state(name));
+    }
+    assert_eq!(state("nonsense"), SqlState::UNDEFINED_OBJECT);
+}
+
+#[test]
+fn who_the_session_is_decides_whether_it_is_a_superuser() {
+    let mut settings = settings();
+    settings.choose(Id::role, Some(role(2, "chief")), Lasting::Transaction);
+    assert_eq!((settings.role().oid, settings.session_role().oid), (Oid(2), Oid(1)));
+    assert_eq!((settings.get(Id::role), settings.get(Id::is_superuser)), ("chief", "on"));
+    settings.commit();
+    assert_eq!((settings.role().oid, settings.get(Id::role)), (Oid(1), "none"));
+    assert_eq!(settings.take_reports(), [("is_superuser", "off".to_owned())]);
+    settings.choose(Id::session_authorization, Some(role(2, "chief")), Lasting::Session);
+    assert_eq!((settings.role().oid, settings.login_role().oid), (Oid(2), Oid(1)));
+}
+
+#[test]
+fn bad_values_and_unknown_names_are_refused() {
+    let mut settings = settings();
+    let mut state =
+        |name: &str, value: &str| settings.set(name, Some(value), Lasting::Session).unwrap_err().state();
+    assert_eq!(state("nonsense", "1"), SqlState::UNDEFINED_OBJECT);
+    assert_eq!(state("timezone", "Mars/Olympus"), SqlState::INVALID_PARAMETER_VALUE);
+    assert_eq!(state("server_version", "16"), SqlState::CANT_CHANGE_RUNTIME_PARAM);
+    assert_eq!(state("statement_timeout", "soon"), SqlState::INVALID_PARAMETER_VALUE);
+    assert_eq!(state("client_encoding", "LATIN1"), SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+#[test]
+fn an_encoding_is_known_by_its_letters_and_digits() {
+    let mut settings = settings();
+    for name in ["utf8", "UTF-8", "'utf-8'", "Unicode"] {
+        settings.set("client_encoding", Some(name), Lasting::Session).unwrap();
+        assert_eq!(shown(&settings, "client_encoding"), "UTF8", "{name}");
+    }
+}
+
+#[test]
+fn the_search_path_folds_names_and_knows_the_user() {
+    let mut settings = settings();
+    assert_eq!(settings.search_path(), ["amy", "public"]);
+    settings.set("search_path", Some("A, \"B c\" ,public"), Lasting::Session).unwrap();
+    assert_eq!(settings.search_path(), ["a", "B c", "public"]);
+}
