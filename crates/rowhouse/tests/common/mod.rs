@@ -281,6 +281,7 @@ pub fn tool(name: &str) -> Command {
     let package = match name {
         "psql" => "postgresql-client",
         "pgbench" => "postgresql-contrib (or postgresql)",
+        "script" => "bsdutils",
         other => other,
     };
     let mut folders: Vec<PathBuf> =
