@@ -146,17 +146,33 @@ impl<'a> Ddl<'a> {
     }
 
     pub(crate) fn free_name(&self, base: &str, taken: impl Fn(&str) -> bool) -> String {
-        let base = clip(base);
-        if !taken(&base) {
-            return base;
+        let free = |name: &String| !taken(name);
+        let first = numbered(base, None);
+        if free(&first) {
+            return first;
         }
-        (1..).map(|n| clip(&format!("{base}{n}"))).find(|name| !taken(name)).expect("names do not run out")
+        (1..).map(|n| numbered(base, Some(n))).find(free).expect("names do not run out")
     }
 }
 
-/// A made-up name at the length PostgreSQL allows.
-fn clip(name: &str) -> String {
-    let mut name = name.to_owned();
-    name.truncate(name.floor_char_boundary(base::limits::IDENTIFIER_LEN_MAX));
-    name
+/// A made-up name at the length PostgreSQL allows, cut before its number.
+fn numbered(base: &str, number: Option<u64>) -> String {
+    let number = number.map_or_else(String::new, |number| number.to_string());
+    let room = base::limits::IDENTIFIER_LEN_MAX - number.len();
+    format!("{}{number}", &base[..base.floor_char_boundary(room)])
+}
+
+#[cfg(test)]
+mod name_tests {
+    use super::numbered;
+
+    #[test]
+    fn long_names_are_cut_before_their_numbers() {
+        assert_eq!(numbered("t_pkey", None), "t_pkey");
+        assert_eq!(numbered("t_pkey", Some(1)), "t_pkey1");
+        let long = "é".repeat(40);
+        assert_eq!(numbered(&long, None), "é".repeat(31));
+        assert_eq!(numbered(&long, Some(7)), format!("{}7", "é".repeat(31)));
+        assert_eq!(numbered(&long, Some(123)), format!("{}123", "é".repeat(30)));
+    }
 }
