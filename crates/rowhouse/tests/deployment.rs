@@ -115,9 +115,11 @@ fn the_image_runs_what_there_is_where_it_says() {
     let data = option_of(&entry, "--data");
     assert_eq!(instruction(&dockerfile, "VOLUME"), data);
     let user = instruction(&dockerfile, "USER");
-    let makes = dockerfile.lines().find(|line| line.starts_with("RUN useradd")).expect("the user is made");
-    assert!(makes.contains(&format!("--home-dir {data} --create-home")), "{makes}");
-    assert!(makes.contains(&format!(" {user} ")), "{makes}");
+    let told = dockerfile.replace("\\\n", " ");
+    let makes = told.lines().find(|line| line.contains("useradd")).expect("the user is made");
+    assert!(makes.contains(&format!("--home-dir {data} --no-create-home")), "{makes}");
+    assert!(makes.contains(&format!("/nologin {user} ")), "{makes}");
+    assert!(makes.ends_with(&format!("install -d -o {user} -g {user} -m 0700 {data}")), "{makes}");
     assert!(dockerfile.contains("COPY --from=build /source/target/release/rowhouse /usr/local/bin/rowhouse"));
     let manifest = file("Cargo.toml");
     let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("a version");
