@@ -135,14 +135,21 @@ fn a_thread_that_waits_stands_in_the_same_line() {
     let mut loads = [(); 2].map(|()| Box::pin(task.room()));
     assert!(loads.iter_mut().all(|load| poll(load.as_mut()).is_none()));
     std::thread::scope(|scope| {
-        let blocked = scope.spawn(|| drop(thread.room_blocking()));
+        let (took, has) = std::sync::mpsc::channel();
+        let (_over, until_over) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let _room = thread.room_blocking();
+            took.send(()).expect("somebody listens");
+            // It may have looked by itself before it was woken: what it has stays taken until all was looked at.
+            let _ = until_over.recv();
+        });
         while budget.door_len() == 0 {
             std::thread::yield_now();
         }
         budget.refund(2 * PAGE);
         // Two rooms for three: the first task, then the thread, whose tenant has taken none.
         budget.wake_waiting();
-        blocked.join().expect("no panic");
+        has.recv().expect("the thread has room");
         assert!(poll(loads[0].as_mut()).is_some() && poll(loads[1].as_mut()).is_none());
     });
     // What the thread had and what the task had is free, and there is one that waits.
