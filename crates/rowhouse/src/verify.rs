@@ -2,7 +2,7 @@
 //!
 //! Reads every log segment, then of each tenant every slot of the data file in use, every tree, and every index against
 //! its table: as the file's root has them, and as they are with the redo log replayed, in memory. Writes nothing but the
-//! lock file and, before it replays, the newest superblock over itself. `rowhouse verify-backup` checks one backup in the same way.
+//! lock file and, before it replays, the newest superblock over itself and over one that is older or damaged. `rowhouse verify-backup` checks one backup in the same way.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ struct TenantOutcome {
     tables: u64,
     rows: u64,
     index_entries: u64,
-    /// Power went off while a root was written, or that superblock rotted; the next checkpoint writes it anew.
+    /// Power went off while a root was written, or it rotted; opening the file writes it anew.
     spare_superblock_damaged: bool,
 }
 
@@ -342,7 +342,7 @@ fn print(report: &Report) {
         );
         if t.spare_superblock_damaged {
             println!(
-                "    the spare superblock is not whole: normal after a power cut, repaired by the next checkpoint"
+                "    one of its superblocks is not whole: normal after a power cut; the other serves, and opening the tenant writes it anew"
             );
         }
     }

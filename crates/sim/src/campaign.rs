@@ -416,8 +416,6 @@ impl<S: Scenario> Run<S> {
         match started {
             Ok(()) => Ok(()),
             Err(Stop::Fault(_)) if rot.tenant.is_none() || !told.is_empty() => Ok(()),
-            // At rest it looks as if the power had gone off while the newest root was being written; the log knows better.
-            Err(Stop::Fault(what)) if rot.is_in_superblock() && what.contains("is in no log") => Ok(()),
             Err(Stop::Fault(what)) => Err(Stop::violation(format!("{rot:?} met, but not verified: {what}"))),
             Err(Stop::Violation(what)) if rot.tenant.is_none() && what.contains(": recovered at commit") => {
                 Ok(())

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use base::TenantId;
-use base::limits::PAGE_SIZE;
 use env::sim::World;
 
 use crate::Dice;
@@ -20,11 +19,6 @@ pub(crate) struct Rot {
 }
 
 impl Rot {
-    /// Whether it is in one of the two places where a data file keeps its roots.
-    pub(crate) fn is_in_superblock(&self) -> bool {
-        self.tenant.is_some() && self.offset < 2 * PAGE_SIZE as u64
-    }
-
     /// Some bit of some file, of data more often than of the log.
     pub(crate) fn draw(world: &World, dice: &Dice, tenants: &[TenantId]) -> Rot {
         let disk = world.env().disk;

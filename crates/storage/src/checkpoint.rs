@@ -8,12 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::{ByteCount, Epoch, IoClass, PageNo, SlotNo};
-use env::IoBuf;
+use base::{ByteCount, Epoch, PageNo, SlotNo};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::branch::{Behind, Left};
-use crate::data_file::Root;
+use crate::data_file::{Root, write_superblock};
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
 use crate::node_page::{NodeIdentity, encode_inner, encode_leaf};
@@ -189,14 +188,14 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Flips the superblock to the written root. After `Ok` the root survives power loss; after `Err` either root may,
+    /// Flips the superblocks to the written root, one after the other. After `Ok` the root survives power loss; after `Err` either root may,
     /// and the file takes no more checkpoints until it is reopened. The caller has made the log durable through the
     /// root's commit.
     pub async fn publish(&mut self) -> Result<CheckpointCounts, FileError> {
         let Stage::Written(written) = std::mem::replace(&mut self.stage, Stage::Unknown) else {
             panic!("a checkpoint is published once, after it is written");
         };
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             tenant: self.reader.tenant,
             generation: self.generation,
             epoch: self.epoch,
@@ -207,11 +206,11 @@ impl Checkpoint {
             free_set: written.free_set.clone(),
             payload: self.root.payload.clone(),
         };
-        let mut page = IoBuf::recycled(base::limits::PAGE_SIZE);
-        superblock.encode((&mut page[..]).try_into().expect("one page"));
-        let at = offset_of(superblock.slot());
-        let (result, _) = self.reader.file.write_all_at_durable(page, at).of_class(IoClass::Upkeep).await;
-        result.map_err(|error| self.reader.io_error_at(at, "writing the superblock", error))?;
+        write_superblock(&self.reader, &superblock).await?;
+        // Nobody lets go of the log before both name this root: with one of them damaged nothing is lost.
+        superblock.generation += 1;
+        write_superblock(&self.reader, &superblock).await?;
+        self.generation = superblock.generation;
         for (i, (version, location)) in written.pages.iter().enumerate() {
             yield_every(i).await;
             version.set_location(*location);
@@ -226,9 +225,8 @@ impl Checkpoint {
             }
         }
         let Written { next_free_set, free_set, .. } = *written;
-        let before = self.slots.surplus_from();
         self.slots.publish(next_free_set, free_set).await;
-        if let Some(end) = before.and_then(|_| self.slots.surplus_from()) {
+        if let Some(end) = self.slots.surplus_from() {
             // Of no consequence if it fails: a file may be longer than its root says.
             if self.reader.file.set_len(offset_of(SlotNo(end))).is_ok() {
                 self.slots.extent = end;

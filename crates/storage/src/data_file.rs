@@ -99,7 +99,7 @@ impl DataFile {
         let heads = IoBuf::recycled(SUPERBLOCKS as usize * PAGE_SIZE);
         let (result, heads) = reader.file.read_exact_at(heads, 0).of_class(IoClass::Upkeep).await;
         result.map_err(failed("reading the superblocks"))?;
-        let (superblock, _) = choose_superblock(path, &heads, Some(tenant))?;
+        let Superblocks { newest: mut superblock, other } = choose_superblock(path, &heads, Some(tenant))?;
         check_extent(path, &superblock, len)?;
         // A process that was killed may have left a root that is not durable: believed, it would give the slots of the
         // durable one away. Written over itself, it is durable whatever became of earlier writes and syncs: a sync alone
@@ -109,6 +109,11 @@ impl DataFile {
         newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
         let written = reader.file.write_all_at_durable(newest, at).of_class(IoClass::Upkeep).await.0;
         written.map_err(failed("making the newest root durable"))?;
+        if other != Other::SameRoot {
+            // The log behind this root goes once its commit is told: then the other superblock must not stand alone.
+            superblock.generation += 1;
+            write_superblock(&reader, &superblock).await?;
+        }
         let mut used = SlotSet::default();
         let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
             .map(|location| reader.read_slot(location, None, IoClass::Upkeep))
@@ -147,8 +152,8 @@ impl DataFile {
         let mut heads = IoBuf::zeroed(SUPERBLOCKS as usize * PAGE_SIZE);
         let read = self.reader.file.read_at(&mut heads, 0);
         read.map_err(|error| self.reader.io_error_at(0, "reading the superblocks", error))?;
-        let (superblock, _) = choose_superblock(&self.reader.path, &heads, Some(self.reader.tenant))?;
-        let at = offset_of(superblock.slot());
+        let chosen = choose_superblock(&self.reader.path, &heads, Some(self.reader.tenant))?;
+        let at = offset_of(chosen.newest.slot());
         let page = &heads[at as usize..at as usize + PAGE_SIZE];
         let written =
             self.reader.file.write_at(page, at).and_then(|()| self.reader.file.sync_data_blocking());
@@ -180,15 +185,41 @@ pub(crate) fn check_len(file: &File, path: &Path) -> Result<u64, FileError> {
     Ok(len)
 }
 
-/// The newest valid superblock of the two in `heads`, and what is wrong with the other one. A crash while a root is
-/// flipped leaves one invalid; the next checkpoint overwrites that one.
+/// What the two superblocks of a file say.
+pub(crate) struct Superblocks {
+    /// The valid one of the higher generation.
+    pub(crate) newest: Superblock,
+    pub(crate) other: Other,
+}
+
+/// What the superblock says that is not the newest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Other {
+    SameRoot,
+    /// A crash came while a root was flipped.
+    OlderRoot,
+    /// The same, or rot. Opening the file overwrites it.
+    Damaged(Corrupt),
+}
+
+/// Writes a superblock to its slot. After `Ok` it survives power loss.
+pub(crate) async fn write_superblock(reader: &FileReader, superblock: &Superblock) -> Result<(), FileError> {
+    let mut page = IoBuf::recycled(PAGE_SIZE);
+    superblock.encode((&mut page[..]).try_into().expect("one page"));
+    let at = offset_of(superblock.slot());
+    let (result, _) = reader.file.write_all_at_durable(page, at).of_class(IoClass::Upkeep).await;
+    result.map_err(|error| reader.io_error_at(at, "writing the superblock", error))
+}
+
+/// The newest valid superblock of the two in `heads`.
 pub(crate) fn choose_superblock(
     path: &Path,
     heads: &[u8],
     tenant: Option<TenantId>,
-) -> Result<(Superblock, Option<Corrupt>), FileError> {
+) -> Result<Superblocks, FileError> {
     let file = || path.to_path_buf();
     let mut newest: Option<Superblock> = None;
+    let mut same_root = false;
     let mut damage: Option<Corrupt> = None;
     let mut looks_like_ours = false;
     for (i, page) in heads.chunks_exact(PAGE_SIZE).enumerate() {
@@ -200,10 +231,12 @@ pub(crate) fn choose_superblock(
                 let (found, expected) = (superblock.generation % u64::from(SUPERBLOCKS), i as u64);
                 damage = Some(Corrupt::at(path, at, "superblock in the other one's slot", found, expected));
             }
-            Ok(superblock) if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) => {
-                newest = Some(superblock);
+            Ok(superblock) => {
+                same_root = newest.as_ref().is_some_and(|n| n.is_same_root(&superblock));
+                if newest.as_ref().is_none_or(|n| n.generation < superblock.generation) {
+                    newest = Some(superblock);
+                }
             }
-            Ok(_) => {}
             Err(NotASuperblock::NewerFormat { found }) => {
                 return Err(FileError::NewerFormat { file: file(), found, supported: FORMAT_VERSION });
             }
@@ -221,7 +254,10 @@ pub(crate) fn choose_superblock(
             Some(tenant) if tenant != newest.tenant => {
                 Err(FileError::OtherTenant { file: file(), found: newest.tenant, expected: tenant })
             }
-            _ => Ok((newest, damage)),
+            _ => {
+                let older = if same_root { Other::SameRoot } else { Other::OlderRoot };
+                Ok(Superblocks { newest, other: damage.map_or(older, Other::Damaged) })
+            }
         },
         (None, Some(damage)) if looks_like_ours => Err(FileError::Corrupt(damage)),
         (None, _) => Err(FileError::NotADataFile { file: file() }),

@@ -132,8 +132,6 @@ pub(crate) struct Slots {
     count: u32,
     /// Slots that the file has room for; may lag behind `count` until the next write, or be ahead of it after a trim.
     pub(crate) extent: u32,
-    /// `count` of the newest durable root, whose superblock stays the spare one's until the next root.
-    durable_count: u32,
     /// What the newest durable root reaches.
     durable: SlotSet,
     /// What must not be written: `durable`, what snapshots reach, what this checkpoint has written.
@@ -180,7 +178,6 @@ impl Slots {
         Slots {
             count,
             extent: count,
-            durable_count: count,
             taken: durable.clone(),
             durable,
             cursor: SUPERBLOCKS,
@@ -322,10 +319,10 @@ impl Slots {
         self.is_worth_cutting_to(ample).then_some(SlotNo(ample))
     }
 
-    /// Slots to which the file may be cut, if it is longer: what the newest two roots reach to.
+    /// Slots to which the file may be cut, if it is longer. To be asked while no root is being written and both superblocks name
+    /// the newest one.
     pub(crate) fn surplus_from(&self) -> Option<u32> {
-        let needed = self.count.max(self.durable_count);
-        (self.extent > needed).then_some(needed)
+        (self.extent > self.count).then_some(self.count)
     }
 
     /// Works out the free set of the root being written and gives its changed pages slots of their own.
@@ -392,7 +389,6 @@ impl Slots {
         self.snapshot_only.extend(self.allocated_for_snapshots.drain(..));
         assert_eq!(free_set.len(), next.len(), "the set describes just the file's slots");
         self.durable = next.used;
-        self.durable_count = next.count;
         self.free_set = free_set;
         self.cursor = SUPERBLOCKS;
     }

@@ -74,6 +74,12 @@ impl Superblock {
         SlotNo((self.generation % u64::from(SUPERBLOCKS)) as u32)
     }
 
+    /// Whether both name the same root: they differ in their generation only.
+    pub(crate) fn is_same_root(&self, other: &Superblock) -> bool {
+        let other = Superblock { generation: self.generation, ..other.clone() };
+        *self == other
+    }
+
     pub(crate) fn encode(&self, page: &mut PageBytes) {
         assert!(self.payload.len() <= ROOT_PAYLOAD_LEN_MAX && self.free_set.len() <= FREE_SET_PAGES_MAX);
         page.fill(0);

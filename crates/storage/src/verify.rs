@@ -6,7 +6,7 @@ use base::limits::PAGE_SIZE;
 use base::{PageNo, SlotNo, TenantId};
 use env::{Env, OpenMode};
 
-use crate::data_file::{Root, check_extent, check_len, choose_superblock};
+use crate::data_file::{Other, Root, Superblocks, check_extent, check_len, choose_superblock};
 use crate::file_error::FileError;
 use crate::file_reader::{FileReader, offset_of};
 use crate::node_page::{NodeIdentity, decode_node};
@@ -33,8 +33,8 @@ pub struct VerifyReport {
     /// The first thousand defects, in the order found.
     pub defects: Vec<Corrupt>,
     pub defect_count: u64,
-    /// The superblock not in use is damaged. A power cut while a root is flipped leaves this legally, and the next
-    /// checkpoint repairs it; without a power cut it is rot.
+    /// One of the superblocks is damaged. A power cut while a root is flipped leaves this legally; without one it is rot. The
+    /// other serves, and opening the file writes it anew.
     pub spare_superblock: Option<Corrupt>,
 }
 
@@ -65,7 +65,7 @@ pub fn verify_file(
     let len = check_len(&file, path)?;
     let mut heads = vec![0; SUPERBLOCKS as usize * PAGE_SIZE];
     file.read_at(&mut heads, 0).map_err(failed("reading the superblocks"))?;
-    let (superblock, spare_superblock) = choose_superblock(path, &heads, None)?;
+    let Superblocks { newest: superblock, other } = choose_superblock(path, &heads, None)?;
     check_extent(path, &superblock, len)?;
     let reader = FileReader { file, path: path.to_path_buf(), tenant: superblock.tenant };
     let report = VerifyReport {
@@ -73,7 +73,10 @@ pub fn verify_file(
         root: Root { commit: superblock.commit, payload: superblock.payload.clone() },
         generation: superblock.generation,
         slots: superblock.slot_count.into(),
-        spare_superblock,
+        spare_superblock: match other {
+            Other::Damaged(damage) => Some(damage),
+            Other::SameRoot | Other::OlderRoot => None,
+        },
         ..VerifyReport::default()
     };
     let mut walk = Walk {

@@ -10,7 +10,7 @@ use base::{ByteCount, PageNo, SlotNo, TenantId};
 use env::IoBuf;
 
 use super::{IMAGE_HEAD_LEN, fill_full_set};
-use crate::data_file::{Root, check_extent, choose_superblock};
+use crate::data_file::{Other, Root, Superblocks, check_extent, choose_superblock};
 use crate::file_error::FileError;
 use crate::file_reader::offset_of;
 use crate::node_page::{NodeIdentity, Pointer, decode_node, set_checksum, set_tenant};
@@ -58,10 +58,17 @@ impl ImageReader {
             let (found, expected) = (head.len() as u64, IMAGE_HEAD_LEN as u64);
             return Err(Corrupt::at(source, found, what, found, expected).into());
         }
-        let (superblock, spare) = choose_superblock(source, &head[..IMAGE_HEAD_LEN], None)?;
-        // Nothing is in flight in an image: both superblocks are whole.
-        if let Some(damage) = spare {
-            return Err(damage.into());
+        let Superblocks { newest: superblock, other } =
+            choose_superblock(source, &head[..IMAGE_HEAD_LEN], None)?;
+        // Nothing is in flight in an image: both superblocks name its one root.
+        match other {
+            Other::SameRoot => {}
+            Other::Damaged(damage) => return Err(damage.into()),
+            Other::OlderRoot => {
+                let (at, generation) = (offset_of(superblock.slot()), superblock.generation);
+                let what = "a data file, for its superblocks name different roots";
+                return Err(Corrupt::at(source, at, what, generation, generation - 1).into());
+            }
         }
         check_extent(source, &superblock, offset_of(SlotNo(superblock.slot_count)))?;
         let set_first = superblock.slot_count - superblock.free_set.len() as u32;

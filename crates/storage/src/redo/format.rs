@@ -53,13 +53,22 @@ impl SegmentId {
     }
 }
 
+/// What a header says of the segment's present use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SegmentUse {
+    pub(super) id: SegmentId,
+    /// Sequence of its first group.
+    pub(super) first_sequence: u64,
+    /// Bytes of the file, headers included; 0 where a build wrote it that did not say.
+    pub(super) len: u64,
+}
+
 /// What a header block says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SegmentHeader {
     /// Nothing was ever written here.
     Zero,
-    /// Whose segment it is, and the sequence of its first group.
-    Valid(SegmentId, u64),
+    Valid(SegmentUse),
     Newer(u32),
     Damaged {
         found: u32,
@@ -67,13 +76,14 @@ pub(super) enum SegmentHeader {
     },
 }
 
-pub(super) fn write_segment_header(block: &mut [u8], id: SegmentId, first_sequence: u64) {
+pub(super) fn write_segment_header(block: &mut [u8], segment: SegmentUse) {
     block.fill(0);
     block[..8].copy_from_slice(&SEGMENT_MAGIC);
     block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    block[16..24].copy_from_slice(&id.log.to_le_bytes());
-    block[24..32].copy_from_slice(&id.number.to_le_bytes());
-    block[32..40].copy_from_slice(&first_sequence.to_le_bytes());
+    block[16..24].copy_from_slice(&segment.id.log.to_le_bytes());
+    block[24..32].copy_from_slice(&segment.id.number.to_le_bytes());
+    block[32..40].copy_from_slice(&segment.first_sequence.to_le_bytes());
+    block[40..48].copy_from_slice(&segment.len.to_le_bytes());
     let crc = crc32c::crc32c(&block[..SEGMENT_HEADER_CRC]);
     block[SEGMENT_HEADER_CRC..SEGMENT_HEADER_CRC + 4].copy_from_slice(&crc.to_le_bytes());
 }
@@ -91,7 +101,7 @@ pub(super) fn read_segment_header(block: &[u8]) -> SegmentHeader {
         version if version > FORMAT_VERSION => SegmentHeader::Newer(version),
         _ => {
             let id = SegmentId { log: u64_at(block, 16), number: u64_at(block, 24) };
-            SegmentHeader::Valid(id, u64_at(block, 32))
+            SegmentHeader::Valid(SegmentUse { id, first_sequence: u64_at(block, 32), len: u64_at(block, 40) })
         }
     }
 }

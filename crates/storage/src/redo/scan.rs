@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 use super::error::RedoError;
 use super::format::{
     BLOCK_LEN, FORMAT_VERSION, FRAGMENT_HEADER_LEN, FragmentCommit, GROUP_HEADER_LEN, GROUP_LEN_MAX,
-    GroupHeader, RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, fragment_part,
-    read_group, read_record, read_segment_header,
+    GroupHeader, RECORD_HEADER_LEN, RecordKind, SEGMENT_HEADER_LEN, SegmentHeader, SegmentId, SegmentUse,
+    fragment_part, read_group, read_record, read_segment_header,
 };
 use super::index::{Extent, Found, FoundFile, GroupPlace, Location, RedoIndex};
 use super::segment;
@@ -31,7 +31,7 @@ pub(super) struct Scanned {
     pub(super) segments: BTreeMap<SegmentId, ScannedSegment>,
     /// Segments whose headers say they are free, or that were made and never used.
     pub(super) free: Vec<PathBuf>,
-    /// Files too short to be a segment: a crash came while they were made.
+    /// Files that a crash came to while they were made.
     pub(super) unfinished: Vec<PathBuf>,
     pub(super) tails: Vec<Tail>,
     /// Number for the name of the next file.
@@ -81,9 +81,13 @@ fn read_logs(env: &Env, dirs: &[PathBuf], index: &RedoIndex) -> Result<Scanned, 
     };
     for dir in dirs {
         for entry in env.disk.list(dir).map_err(RedoError::io(dir, "listing the directory"))? {
-            let Some(number) = segment::file_number(&entry.name) else { continue };
+            let unfinished = segment::unfinished_number(&entry.name);
+            let Some(number) = segment::file_number(&entry.name).or(unfinished) else { continue };
             scanned.next_file = scanned.next_file.max(number + 1);
-            identify(env, dir.join(&entry.name), &mut scanned)?;
+            match unfinished {
+                Some(_) => scanned.unfinished.push(dir.join(&entry.name)),
+                None => identify(env, dir.join(&entry.name), &mut scanned)?,
+            }
         }
     }
     let mut reader = LogReader::default();
@@ -126,21 +130,24 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
     let file =
         env.disk.open(&path, OpenMode::Read, false).map_err(RedoError::io(&path, "opening a segment"))?;
     let len = file.len().map_err(RedoError::io(&path, "asking for the length"))?;
-    if len < SEGMENT_HEADER_LEN + BLOCK_LEN as u64 {
-        scanned.unfinished.push(path);
-        return Ok(());
+    let cut_short = |expected| {
+        RedoError::from(Corrupt::at(&path, len, "the segment is shorter than it was made", len, expected))
+    };
+    let len_min = SEGMENT_HEADER_LEN + BLOCK_LEN as u64;
+    if len < len_min {
+        return Err(cut_short(len_min));
     }
     let mut blocks = vec![0; SEGMENT_HEADER_LEN as usize];
     file.read_at(&mut blocks, 0).map_err(RedoError::io(&path, "reading a segment's header"))?;
     let copies = (read_segment_header(&blocks[..BLOCK_LEN]), read_segment_header(&blocks[BLOCK_LEN..]));
-    let (id, first_sequence) = match copies {
+    let segment = match copies {
         (SegmentHeader::Newer(found), _) | (_, SegmentHeader::Newer(found)) => {
             return Err(RedoError::NewerFormat { file: path, found, supported: FORMAT_VERSION });
         }
         // The second copy follows when the first is durable, and groups follow the second: so the first is the
         // newer one, and while the second is still zeros there is nothing behind it.
-        (SegmentHeader::Valid(id, first), _) | (_, SegmentHeader::Valid(id, first)) => (id, first),
-        (_, SegmentHeader::Zero) => (SegmentId::FREE, 0),
+        (SegmentHeader::Valid(segment), _) | (_, SegmentHeader::Valid(segment)) => segment,
+        (_, SegmentHeader::Zero) => SegmentUse { id: SegmentId::FREE, first_sequence: 0, len },
         (SegmentHeader::Damaged { found, expected }, _) => {
             let what = "checksum of both copies of the segment's header";
             return Err(Corrupt::at(path, 0, what, found.into(), expected.into()).into());
@@ -150,9 +157,13 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
             return Err(Corrupt::at(path, BLOCK_LEN as u64, what, found.into(), expected.into()).into());
         }
     };
+    let SegmentUse { id, first_sequence, .. } = segment;
     if id.log == SegmentId::FREE.log {
         scanned.free.push(path);
         return Ok(());
+    }
+    if len < segment.len {
+        return Err(cut_short(segment.len));
     }
     let segment = ScannedSegment { path, file, first_sequence, pins: FxHashMap::default() };
     if let Some(twin) = scanned.segments.insert(id, segment) {

@@ -7,9 +7,11 @@ use base::IoClass;
 use env::{Env, File, IoBuf, OpenMode};
 
 use super::error::RedoError;
-use super::format::{BLOCK_LEN, SegmentId, write_segment_header};
+use super::format::{BLOCK_LEN, SegmentId, SegmentUse, write_segment_header};
 
 const SUFFIX: &str = ".redo";
+/// Follows the name of a file that has not got its whole length yet.
+const UNFINISHED: &str = ".new";
 /// Bytes of zeros written at a time while a new segment is filled: as many as a checkpoint writes at once. On a volume with a limit all
 /// others wait for as many I/Os as the largest request has.
 const ZERO_LEN: usize = 256 << 10;
@@ -31,19 +33,26 @@ pub(super) fn file_number(name: &str) -> Option<u64> {
     name.strip_suffix(SUFFIX)?.parse().ok()
 }
 
+/// The number in the name of a file whose making was cut off.
+pub(super) fn unfinished_number(name: &str) -> Option<u64> {
+    file_number(name.strip_suffix(UNFINISHED)?)
+}
+
 impl SegmentFile {
-    /// Makes a file of `len` bytes that read as zeros, its name durable. Blocks.
+    /// Makes a file of `len` bytes that read as zeros, its name durable. Blocks. It has its name only when its length is
+    /// durable, so a segment that is shorter was cut.
     pub(super) fn create(env: &Env, dir: &Path, number: u64, len: u64) -> Result<SegmentFile, RedoError> {
         let path = dir.join(file_name(number));
+        let unfinished = dir.join(file_name(number) + UNFINISHED);
         let file = env
             .disk
-            .open(&path, OpenMode::CreateNew, true)
-            .map_err(RedoError::io(&path, "creating a segment"))?;
+            .open(&unfinished, OpenMode::CreateNew, true)
+            .map_err(RedoError::io(&unfinished, "creating a segment"))?;
         // Space is taken now: a group that finds none would end the log.
         let sized = file.allocate(0, len).and_then(|()| file.sync_data_blocking());
-        if let Err(error) = sized {
-            // A file too short to be a segment would stay in the way of the space it was made for.
-            drop(env.disk.remove(&path));
+        if let Err(error) = sized.and_then(|()| env.disk.rename(&unfinished, &path)) {
+            // It would stay in the way of the space it was made for.
+            drop(env.disk.remove(&unfinished));
             return Err(RedoError::io(&path, "allocating a segment")(error));
         }
         env.disk.sync_dir(dir).map_err(RedoError::io(dir, "syncing the directory"))?;
@@ -84,7 +93,7 @@ impl SegmentFile {
     pub(super) async fn write_headers(&self, id: SegmentId, first_sequence: u64) -> io::Result<()> {
         for copy in 0..2 {
             let mut block = IoBuf::recycled(BLOCK_LEN);
-            write_segment_header(&mut block, id, first_sequence);
+            write_segment_header(&mut block, SegmentUse { id, first_sequence, len: self.len });
             self.file.write_all_at_durable(block, copy * BLOCK_LEN as u64).await.0?;
         }
         Ok(())

@@ -361,8 +361,8 @@ fn a_segment_that_cannot_be_filled_says_so_whatever_becomes_of_its_file() {
     let (logs, _) = open(&env).expect("an empty directory");
     let (_log, _flusher) = logs.writer();
     world.inject(DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Write, ".redo") });
-    // The first such operation makes the file, the second one removes it.
-    world.inject(DiskFault { after: 1, ..DiskFault::eio(DiskOp::Name, ".redo") });
+    // The first such operation makes the file, the second one gives it its name, the third one removes it.
+    world.inject(DiskFault { after: 2, ..DiskFault::eio(DiskOp::Name, ".redo") });
     let error = block_on(&env, logs.prepare_ahead()).expect_err("the disk is full");
     assert!(matches!(error, RedoError::Io { doing: "filling a segment", .. }), "{error}");
     assert!(logs.is_full());
@@ -571,6 +571,42 @@ fn one_copy_of_a_segments_header_is_enough_and_none_is_refused() {
         world.flip_bit(&file, (1 - copy) * BLOCK_LEN as u64 + 17, 1);
         assert!(matches!(open(&world.env()), Err(RedoError::Corrupt(_))));
     }
+}
+
+#[test]
+fn a_segment_that_was_cut_is_refused_however_little_is_left_of_it() {
+    let whole = SMALL.segment_len.0;
+    for left in [0, 1, 4096, 5000, 8192, 8193, 12288, group_at(30), group_at(60), whole - 4096, whole - 1] {
+        let world = World::new(34);
+        let path = one_segment(&world);
+        let env = world.env();
+        env.disk
+            .open(&path, OpenMode::ReadWrite, false)
+            .expect("there")
+            .set_len(left)
+            .expect("it can be cut");
+        for read in [recover(&env, &[dir()]).map(drop), open(&env).map(drop)] {
+            let Err(RedoError::Corrupt(corrupt)) = read else { panic!("{left} bytes left: {read:?}") };
+            assert_eq!((corrupt.file.as_ref(), corrupt.offset), (Some(&path), Some(left)));
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_making_was_cut_off_is_removed_and_its_name_is_not_used_again() {
+    let world = World::new(35);
+    let path = one_segment(&world);
+    let env = world.env();
+    let unfinished = dir().join("00000007.redo.new");
+    drop(env.disk.open(&unfinished, OpenMode::CreateNew, false).expect("made"));
+    recover(&env, &[dir()]).expect("it is no segment");
+    let (logs, index) = open(&env).expect("it is no segment");
+    assert_eq!(index.last_commit(TenantId(1)), Some(CommitNo(60)));
+    let (_log, _flusher) = logs.writer();
+    block_on(&env, logs.prepare_ahead()).expect("there is space");
+    let names = env.disk.list(&dir()).expect("there").into_iter().map(|entry| dir().join(entry.name));
+    let names: Vec<_> = names.filter(|name| *name != path).collect();
+    assert_eq!(names, [dir().join("00000008.redo")]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn small_file() -> Vec<u8> {
 }
 
 fn newest_root(bytes: &[u8]) -> Superblock {
-    choose_superblock(Path::new(PATH), &bytes[..2 * PAGE_SIZE], Some(TENANT)).expect("a valid root").0
+    choose_superblock(Path::new(PATH), &bytes[..2 * PAGE_SIZE], Some(TENANT)).expect("a valid root").newest
 }
 
 fn slot_mut(bytes: &mut [u8], slot: SlotNo) -> &mut PageBytes {
