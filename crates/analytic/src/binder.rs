@@ -72,7 +72,7 @@ pub(crate) const NEEDS_APPLY: &str = "a correlated subquery cannot be turned int
 impl<'a> Binder<'a> {
     pub(crate) fn new(shared: Arc<Shared>, params: &'a ParamTypes, apply_all: bool) -> Binder<'a> {
         let path = shared.search_path.clone();
-        let role = shared.catalog.role_named(&shared.context.user).map(|role| role.oid);
+        let role = shared.context.role;
         Binder {
             shared,
             params,

@@ -195,8 +195,8 @@ impl SessionContext for Shared {
         if !self.signals.load(Ordering::Relaxed) {
             return Err(crate::signalling::elsewhere().into());
         }
-        let QueryContext { administrator, user: role, signals, .. } = &*self.context;
-        let acts_for = |user: &str| may_act_for(*administrator, role, &self.catalog, user);
+        let QueryContext { role, signals, .. } = &*self.context;
+        let acts_for = |user: &str| may_act_for(*role, &self.catalog, user);
         Ok(signal_backend(&**signals, pid, terminate, acts_for)?)
     }
     fn blocking_pids(&self, pid: i32) -> EvalResult<Vec<i32>> {

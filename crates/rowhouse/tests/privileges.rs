@@ -328,3 +328,51 @@ fn clauses_without_a_meaning_here_are_refused() {
         }
     });
 }
+
+#[test]
+fn an_administrator_that_acts_as_a_role_is_shown_and_may_what_that_one_is() {
+    let server = Server::with_acme();
+    run(async {
+        let _elsewhere = server.admin().await;
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE TABLE t (v text); INSERT INTO t VALUES ('seen'); CREATE ROLE clerk; CREATE ROLE guest",
+        )
+        .await;
+        let admin = server.connect_as("admin", "acme").await.expect("the administrator enters");
+        // On the point path, and on the analytical one.
+        let (here, there) = ("SELECT v FROM t", "SELECT v, row_number() OVER () FROM t");
+        let databases = "SELECT count(DISTINCT datname)::text FROM pg_stat_activity";
+        let has = "SELECT has_table_privilege('t', 'SELECT')::text || has_table_privilege('guest', 't', 'SELECT')::text";
+        let ledger = "SELECT count(*)::text FROM rowhouse.tenant_usage WHERE tenant <> 'acme'";
+        for _ in 0..2 {
+            for statement in [here, there] {
+                assert_eq!(text(&admin, statement).await, "seen");
+            }
+            assert_eq!(text(&admin, has).await, "truefalse");
+            assert_eq!(text(&admin, databases).await, "2");
+            assert_ne!(text(&admin, ledger).await, "0");
+            done(&admin, "SET ROLE clerk").await;
+            for statement in [here, there] {
+                assert_eq!(refused(&admin, statement).await, "42501 permission denied for table t");
+            }
+            assert_eq!(text(&admin, has).await, "falsefalse");
+            assert_eq!(text(&admin, databases).await, "1");
+            assert_eq!(text(&admin, ledger).await, "0");
+            done(&admin, "RESET ROLE").await;
+        }
+        // Who acts as a role that is gone has its privileges no more, and nobody else's.
+        done(&admin, "SET ROLE clerk").await;
+        done(&owner, "DROP ROLE clerk").await;
+        for statement in [here, there] {
+            assert_eq!(refused(&admin, statement).await, "42501 permission denied for table t");
+        }
+        // In its own database neither.
+        let admin = server.admin().await;
+        done(&admin, "CREATE ROLE guest; SET ROLE guest").await;
+        let refusal = refused(&admin, "SHOW TENANTS").await;
+        assert!(refusal.starts_with("42501 tenants and the server are administered"), "{refusal}");
+        done(&admin, "SET SESSION AUTHORIZATION guest; SET SESSION AUTHORIZATION admin; SHOW TENANTS").await;
+    });
+}

@@ -302,7 +302,7 @@ fn role(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
 }
 
 fn current_role(shared: &Shared) -> Option<Oid> {
-    shared.catalog.role_named(&shared.context.user).map(|r| r.oid)
+    shared.context.role
 }
 
 /// `([role,] object, privileges)`.

@@ -33,8 +33,10 @@ fn role_name(out: &Rows<'_>, role: Oid) -> Datum {
 /// The roles whose privileges the session has: all, for the owner and the administrator.
 fn enabled(out: &Rows<'_>) -> Vec<Oid> {
     let catalog = &out.shared.catalog;
-    match catalog.role_named(&out.shared.context.user) {
-        Some(role) if !role.attributes.superuser => catalog.roles_of(role.oid, false),
+    match out.shared.context.role {
+        Some(role) if !catalog.role(role).is_some_and(|role| role.attributes.superuser) => {
+            catalog.roles_of(role, false)
+        }
         _ => catalog.roles().map(|role| role.oid).collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings, the ledger.
 
+use base::Oid;
 use types::{Datum, ElementType, TypeMod};
 
 use super::access::{self, acl};
@@ -169,7 +170,7 @@ fn activity(out: &mut Rows<'_>) {
     for backend in &context.backends {
         let number = database_oid(out, &backend.database);
         let user = catalog.role_named(&backend.user).map_or(Datum::Null, |r| oid(r.oid));
-        let is_shown = may_see(&catalog, &context.user, &backend.user);
+        let is_shown = may_see(&catalog, context.role, &backend.user);
         // Idle it waits for its client.
         let waits =
             backend.wait_event.or(backend.state.starts_with("idle").then_some(("Client", "ClientRead")));
@@ -197,10 +198,11 @@ fn activity(out: &mut Rows<'_>) {
 
 /// Whether a role is told what sessions of another one run: its own, those of roles that it is a member of, a superuser's all. The administrator is no role of
 /// the tenant.
-fn may_see(catalog: &tenant::catalog::Catalog, role: &str, of: &str) -> bool {
-    let Some(role) = catalog.role_named(role) else { return true };
-    let is_member = |of: &tenant::catalog::Role| catalog.roles_of(role.oid, false).contains(&of.oid);
-    role.attributes.superuser || catalog.role_named(of).is_some_and(|of| is_member(of))
+fn may_see(catalog: &tenant::catalog::Catalog, role: Option<Oid>, of: &str) -> bool {
+    let Some(role) = role else { return true };
+    let is_member = |of: &tenant::catalog::Role| catalog.roles_of(role, false).contains(&of.oid);
+    let is_superuser = catalog.role(role).is_some_and(|role| role.attributes.superuser);
+    is_superuser || catalog.role_named(of).is_some_and(|of| is_member(of))
 }
 
 fn encryption(out: &mut Rows<'_>) {

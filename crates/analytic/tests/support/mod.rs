@@ -254,7 +254,7 @@ impl Sample {
                 setting("default_table_access_method", "heap"),
             ],
             backends: Vec::new(),
-            administrator: false,
+            role: Some(tenant::catalog::OWNER_ROLE),
             signals: std::sync::Arc::new(()),
             ledger: std::sync::Arc::new(()),
             locks: Vec::new(),

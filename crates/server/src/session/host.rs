@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Nanos, SqlResult, TenantId};
 use sql::session::{
-    BackendRow, BackendSignals, Field, HostStatement, LedgerRows, SessionHost, StatementCounts, Taken,
+    BackendRow, BackendSignals, Field, HostStatement, LedgerRows, Reach, SessionHost, StatementCounts, Taken,
     Underway,
 };
 
@@ -48,8 +48,12 @@ impl Host {
     }
 
     /// Whose doings this session may see; `None` for all.
-    fn visible(&self) -> Option<TenantId> {
-        (!self.control.administrator).then_some(self.control.tenant)
+    fn visible(&self, reach: Reach) -> Option<TenantId> {
+        (!self.reaches_all(reach)).then_some(self.control.tenant)
+    }
+
+    fn reaches_all(&self, reach: Reach) -> bool {
+        self.control.administrator && reach == Reach::Server
     }
 }
 
@@ -73,11 +77,16 @@ impl SessionHost for Host {
     fn random(&self, bytes: &mut [u8]) {
         self.shared.env.entropy.fill(bytes);
     }
-    fn backends(&self) -> Vec<BackendRow> {
-        self.shared.sessions.list(self.visible()).iter().map(|control| control.activity().clone()).collect()
+    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
+        self.shared
+            .sessions
+            .list(self.visible(reach))
+            .iter()
+            .map(|control| control.activity().clone())
+            .collect()
     }
-    fn ledger(&self) -> Arc<dyn LedgerRows> {
-        self.shared.ledger.view(&self.shared, self.visible())
+    fn ledger(&self, reach: Reach) -> Arc<dyn LedgerRows> {
+        self.shared.ledger.view(&self.shared, self.visible(reach))
     }
     fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
         Some(self.counted.as_ref()?.table.counts(&sql::normal_text(sql)))
@@ -110,8 +119,9 @@ impl SessionHost for Host {
             activity.query.push_str(&query[..query.floor_char_boundary(QUERY_LEN_MAX)]);
         }
     }
-    fn signals(&self) -> Arc<dyn BackendSignals> {
-        Arc::new(Signals { shared: self.shared.clone(), control: self.control.clone() })
+    fn signals(&self, reach: Reach) -> Arc<dyn BackendSignals> {
+        let all_tenants = self.reaches_all(reach);
+        Arc::new(Signals { shared: self.shared.clone(), control: self.control.clone(), all_tenants })
     }
     fn is_to_end(&self, statement: &Underway) -> bool {
         // What others do meanwhile is not the statement's.
@@ -141,9 +151,9 @@ impl SessionHost for Host {
     fn snapshot_taken(&self, pause: Nanos) {
         self.shared.snapshot_pauses.record(pause);
     }
-    fn databases(&self) -> Vec<String> {
+    fn databases(&self, reach: Reach) -> Vec<String> {
         // A tenant learns of no other.
-        if self.control.administrator {
+        if self.reaches_all(reach) {
             self.shared.tenants.databases()
         } else {
             vec![self.control.activity().database.clone()]

@@ -12,6 +12,8 @@ use crate::shared::Shared;
 pub(super) struct Signals {
     pub(super) shared: Arc<Shared>,
     pub(super) control: Arc<Control>,
+    /// Its session acts as the administrator.
+    pub(super) all_tenants: bool,
 }
 
 impl Signals {
@@ -21,7 +23,7 @@ impl Signals {
         self.shared
             .sessions
             .get(pid)
-            .filter(|other| mine.administrator || (other.tenant == mine.tenant && !other.administrator))
+            .filter(|other| self.all_tenants || (other.tenant == mine.tenant && !other.administrator))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
+use base::{Oid, SqlError, SqlResult};
 use governor::{StatementWorkMeter, TenantWorkMemory};
 use sqlparser::ast;
 use tenant::SnapshotView;
@@ -80,8 +80,8 @@ pub struct QueryContext {
     /// Name, value, description of every setting.
     pub settings: Vec<(String, String, String)>,
     pub backends: Vec<BackendRow>,
-    /// Whether the session is the administrator's, who may act for every role.
-    pub administrator: bool,
+    /// The role whose privileges count; `None` for the administrator, who has all.
+    pub role: Option<Oid>,
     pub signals: Arc<dyn BackendSignals>,
     pub ledger: Arc<dyn LedgerRows>,
     pub locks: Vec<LockRow>,

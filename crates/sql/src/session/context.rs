@@ -48,7 +48,7 @@ pub(super) struct SessionParts<'a> {
 
 impl SessionParts<'_> {
     fn may_act_for(&self, catalog: &Catalog, user: &str) -> bool {
-        may_act_for(self.start.administrator, &self.settings.borrow().role().name, catalog, user)
+        may_act_for(self.settings.borrow().privileged_role(), catalog, user)
     }
 }
 
@@ -118,14 +118,11 @@ impl<'a, 'v> StatementHost<'a, 'v> {
 
     /// 42501 unless the role has one of the privileges on a sequence, or owns it.
     fn check_sequence(&self, sequence: u32, suffice: &[Privileges]) -> EvalResult<()> {
-        if self.parts.start.administrator {
-            return Ok(());
-        }
+        let Some(role) = self.parts.settings.borrow().privileged_role() else { return Ok(()) };
         let view = self.view.borrow();
         let catalog = view.catalog();
         // One that is gone has an error of its own.
         let Some(found) = catalog.sequence(Oid(sequence)) else { return Ok(()) };
-        let role = self.parts.settings.borrow().role().oid;
         let has = |acl, privilege: &Privileges| catalog.has_privileges(role, found.owner, acl, *privilege);
         if has(None, &Privileges::SEQUENCE) || suffice.iter().any(|one| has(found.acl.as_ref(), one)) {
             return Ok(());
@@ -185,7 +182,7 @@ impl SessionContext for StatementHost<'_, '_> {
         let lasting = if local { Lasting::Transaction } else { Lasting::Session };
         let mut settings = self.parts.settings.borrow_mut();
         let view = self.view.borrow();
-        super::role::set(self.parts.start, view.catalog(), &mut settings, name, Some(value), lasting)?;
+        super::role::set(view.catalog(), &mut settings, name, Some(value), lasting)?;
         Ok(settings.show(name, self.parts.start.host.statement_time_max())?.1)
     }
 
@@ -270,7 +267,8 @@ impl SessionContext for StatementHost<'_, '_> {
     }
 
     fn signal_backend(&self, pid: i32, terminate: bool) -> EvalResult<bool> {
-        let signals = self.parts.start.host.signals();
+        let reach = self.parts.settings.borrow().reach();
+        let signals = self.parts.start.host.signals(reach);
         Ok(signal_backend(&*signals, pid, terminate, |user| self.acts_for(user))?)
     }
 

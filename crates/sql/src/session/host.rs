@@ -245,6 +245,15 @@ impl LedgerRows for () {
     }
 }
 
+/// Whose doings a session is shown, and whose sessions it may act upon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Its own tenant's.
+    Tenant,
+    /// Every tenant's: while it acts as the administrator.
+    Server,
+}
+
 /// The server as a session sees it. Calls return at once and are made from the tenant's home worker.
 pub trait SessionHost: Send + Sync {
     /// Microseconds since 2000-01-01 UTC.
@@ -253,10 +262,11 @@ pub trait SessionHost: Send + Sync {
     fn now(&self) -> Nanos;
     /// Fills with unpredictable bytes.
     fn random(&self, bytes: &mut [u8]);
-    /// Sessions of this session's tenant (of all, for the administrator).
-    fn backends(&self) -> Vec<BackendRow>;
+    /// The sessions within reach.
+    fn backends(&self, reach: Reach) -> Vec<BackendRow>;
     /// The ledger as it is now.
-    fn ledger(&self) -> Arc<dyn LedgerRows> {
+    fn ledger(&self, reach: Reach) -> Arc<dyn LedgerRows> {
+        let _ = reach;
         Arc::new(())
     }
     /// What is counted of the tenant's statements that have the normal text of `sql`; `None` if nothing is.
@@ -278,7 +288,8 @@ pub trait SessionHost: Send + Sync {
     /// has ended.
     fn report_activity(&self, state: &'static str, query: Option<&str>, since: i64);
     /// The sessions that this one may act upon.
-    fn signals(&self) -> Arc<dyn BackendSignals> {
+    fn signals(&self, reach: Reach) -> Arc<dyn BackendSignals> {
+        let _ = reach;
         Arc::new(())
     }
     /// Whether the statement is to end, since its time is up, it took too much, or somebody asked for its or the session's end: why is
@@ -320,6 +331,6 @@ pub trait SessionHost: Send + Sync {
     fn snapshot_taken(&self, pause: Nanos) {
         let _ = pause;
     }
-    /// Names of all databases, for `\l`.
-    fn databases(&self) -> Vec<String>;
+    /// Names of the databases within reach, for `\l`.
+    fn databases(&self, reach: Reach) -> Vec<String>;
 }

@@ -63,7 +63,7 @@ pub use crate::parse::{CopyOptions, HostStatement, OptionChange};
 pub use analytic::{AnalyticEvent, AnalyticRequest, Deliver, PreparedRow, QueryContext, QueryLimits};
 pub use host::{
     AdviceEntry, AdviceFound, AdviceShortfall, BackendRow, HistoryEntry, LedgerEntry, LedgerRows, LockRow,
-    SessionHost, StatementRow, TlsRow, UsageEntry, WaitEntry,
+    Reach, SessionHost, StatementRow, TlsRow, UsageEntry, WaitEntry,
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;

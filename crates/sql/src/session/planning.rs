@@ -290,6 +290,7 @@ impl Session {
 
     fn query_context(&mut self, home: &Home<'_>) -> QueryContext {
         let settings = self.settings.borrow();
+        let reach = settings.reach();
         QueryContext {
             database: self.start.database.clone(),
             user: settings.role().name.clone(),
@@ -300,12 +301,12 @@ impl Session {
             statement_start: self.statement_start,
             format: Arc::clone(&self.format),
             settings: settings.all(self.start.host.statement_time_max()),
-            backends: self.start.host.backends(),
-            administrator: self.start.administrator,
-            signals: self.start.host.signals(),
-            ledger: self.start.host.ledger(),
+            backends: self.start.host.backends(reach),
+            role: settings.privileged_role(),
+            signals: self.start.host.signals(reach),
+            ledger: self.start.host.ledger(reach),
             locks: super::utility::lock_rows(home.tenant),
-            databases: self.start.host.databases(),
+            databases: self.start.host.databases(reach),
             prepared: self.prepared_rows(),
         }
     }

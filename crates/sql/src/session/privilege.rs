@@ -42,7 +42,9 @@ impl Session {
     pub(super) fn check_access(&self, home: &Home<'_>, planned: &Planned) -> SqlResult<()> {
         // Relaxed: a hint that says what the same check would say again.
         let own = self.role();
-        if planned.allowed_to.load(Ordering::Relaxed) == own.0 && self.plan_holds(home, planned) {
+        let administrator = self.is_administrator();
+        let is_known = !administrator && planned.allowed_to.load(Ordering::Relaxed) == own.0;
+        if is_known && self.plan_holds(home, planned) {
             return Ok(());
         }
         let catalog = self.catalog(home);
@@ -62,14 +64,15 @@ impl Session {
                 ));
             }
         }
-        if self.plan_holds(home, planned) {
+        // What the administrator may says nothing of the role that its objects belong to.
+        if !administrator && self.plan_holds(home, planned) {
             planned.allowed_to.store(own.0, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn may(&self, catalog: &Catalog, role: Oid, relation: Oid, privileges: Privileges) -> bool {
-        if self.start.administrator && role == self.role() {
+        if self.is_administrator() && role == self.role() {
             return true;
         }
         match catalog.relation(relation) {
@@ -82,7 +85,7 @@ impl Session {
     /// 42501 unless the role may name what is in a schema. Of a name without a schema it always may: the search path has no other.
     pub(super) fn check_usage(&self, catalog: &Catalog, schema: Oid) -> SqlResult<()> {
         let Some(found) = catalog.schema(schema) else { return Ok(()) };
-        let may = self.start.administrator || catalog.may_use_schema(self.role(), found);
+        let may = self.is_administrator() || catalog.may_use_schema(self.role(), found);
         if may { Ok(()) } else { Err(denied("schema", &found.name)) }
     }
 
@@ -113,7 +116,7 @@ impl Session {
 
     /// Whether the role is that one, a member of it, or a superuser.
     pub(crate) fn acts_for(&self, catalog: &Catalog, owner: Oid) -> bool {
-        self.start.administrator
+        self.is_administrator()
             || catalog.role(self.role()).is_some_and(|role| role.attributes.superuser)
             || catalog.roles_of(self.role(), false).contains(&owner)
     }

@@ -13,6 +13,8 @@ pub(super) struct ChosenRole {
     pub(super) oid: Oid,
     pub(super) name: String,
     pub(super) superuser: bool,
+    /// It is the administrator, who may do everything in every tenant. The session that logged in so is it until it acts as a role.
+    pub(super) administrator: bool,
 }
 
 /// The role a session starts as. The administrator acts as the tenant's owner where the tenant has no role of that name.
@@ -30,7 +32,9 @@ pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<C
             ));
         }
     };
-    Ok(ChosenRole { oid, name: start.user.clone(), superuser: has_superuser(catalog, oid) })
+    let administrator = start.administrator;
+    let superuser = administrator || has_superuser(catalog, oid);
+    Ok(ChosenRole { oid, name: start.user.clone(), superuser, administrator })
 }
 
 /// Settings a session starts with: its role's first, then what the client asks for.
@@ -75,7 +79,6 @@ fn has_superuser(catalog: &Catalog, role: Oid) -> bool {
 /// # Errors
 /// As [`Settings::set`]; 22023 for a role that is not there, 42501 for one that the session may not become.
 pub(super) fn set(
-    start: &SessionStart,
     catalog: &Catalog,
     settings: &mut Settings,
     name: &str,
@@ -93,19 +96,24 @@ pub(super) fn set(
         SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("role \"{value}\" does not exist"))
     })?;
     // Whose rights decide, and whether this role is open to who is no superuser.
+    let login = settings.login_role();
     let (decides, is_open) = if id == Id::role {
-        let own = settings.session_role().oid;
-        (own, catalog.roles_of(own, false).contains(&role.oid))
+        let own = settings.session_role();
+        (own, catalog.roles_of(own.oid, false).contains(&role.oid))
     } else {
-        let own = settings.login_role().oid;
-        (own, own == role.oid)
+        (login, login.oid == role.oid)
     };
-    if !is_open && !start.administrator && !has_superuser(catalog, decides) {
+    if !is_open && !decides.administrator && !has_superuser(catalog, decides.oid) {
         let what = if id == Id::role { "role" } else { "session authorization" };
         return Err(refused(format!("permission denied to set {what} \"{value}\"")));
     }
-    let superuser = role.attributes.superuser;
-    settings.choose(id, Some(ChosenRole { oid: role.oid, name: value.to_owned(), superuser }), lasting);
+    let chosen = if login.administrator && login.name == value {
+        login.clone()
+    } else {
+        let superuser = role.attributes.superuser;
+        ChosenRole { oid: role.oid, name: value.to_owned(), superuser, administrator: false }
+    };
+    settings.choose(id, Some(chosen), lasting);
     Ok(())
 }
 
@@ -113,6 +121,11 @@ impl Session {
     /// The role that makes objects now, and whose privileges count.
     pub(crate) fn role(&self) -> Oid {
         self.settings.borrow().role().oid
+    }
+
+    /// Whether the session acts as the administrator, and as no role of the tenant.
+    pub(super) fn is_administrator(&self) -> bool {
+        self.settings.borrow().role().administrator
     }
 
     /// The role that RESET ROLE goes back to.
@@ -267,7 +280,7 @@ impl Session {
 
     /// Whether the role may do everything, to other superusers too.
     fn is_superuser(&self, catalog: &Catalog) -> bool {
-        self.start.administrator || has_superuser(catalog, self.role())
+        self.is_administrator() || has_superuser(catalog, self.role())
     }
 
     /// 42501 with `message` for others than superusers.

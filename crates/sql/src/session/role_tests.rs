@@ -169,6 +169,73 @@ fn privileges_are_those_of_the_role_that_counts_now() {
 }
 
 #[test]
+fn the_administrator_has_the_privileges_of_the_role_it_acts_as_alone() {
+    let (mut bench, mut owner) = roles();
+    bench.run(
+        &mut owner,
+        "CREATE SEQUENCE q; CREATE SCHEMA s; CREATE TABLE s.t (v int); GRANT SELECT ON s.t TO a; PREPARE p AS SELECT v FROM t",
+    );
+    let mut admin = bench.administrator();
+    bench.run(&mut admin, "PREPARE p AS SELECT v FROM t; EXECUTE p");
+    for chosen in ["SET ROLE a", "SET SESSION AUTHORIZATION a", "SET SESSION AUTHORIZATION chief; SET ROLE a"]
+    {
+        bench.run(&mut admin, chosen);
+        for (statement, error) in [
+            ("SELECT v FROM t", "permission denied for table t"),
+            ("EXECUTE p", "permission denied for table t"),
+            ("INSERT INTO t VALUES (1)", "permission denied for table t"),
+            ("TRUNCATE t", "permission denied for table t"),
+            ("DROP TABLE t", "must be owner of table t"),
+            ("GRANT SELECT ON t TO a", "must be owner of table t"),
+            ("SELECT v FROM s.t", "permission denied for schema s"),
+            ("CREATE TABLE s.u ()", "permission denied for schema s"),
+            ("CREATE SCHEMA u", "permission denied for database app"),
+            ("SELECT nextval('q')", "permission denied for sequence q"),
+            ("CREATE ROLE c", "permission denied to create role"),
+            ("CREATE ROLE c SUPERUSER", "must be superuser to create superusers"),
+            (
+                "ALTER ROLE a SUPERUSER",
+                "must be superuser to alter superuser roles or change superuser attribute",
+            ),
+            ("DROP ROLE b", "permission denied to drop role"),
+            ("GRANT owner TO a", "must be superuser to alter superusers"),
+            ("CHECKPOINT", "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT"),
+            (
+                "SHOW TENANTS",
+                "tenants and the server are administered by the administrator in the database \"rowhouse\"",
+            ),
+        ] {
+            let refused = bench.fail(&mut admin, statement);
+            assert_eq!(refused.message(), error, "{statement} after {chosen}");
+            assert_eq!(refused.state(), SqlState::INSUFFICIENT_PRIVILEGE);
+        }
+        bench.run(&mut admin, "RESET ROLE; RESET SESSION AUTHORIZATION");
+        for statement in
+            ["EXECUTE p", "SELECT v FROM s.t", "SELECT nextval('q')", "CREATE ROLE c SUPERUSER; DROP ROLE c"]
+        {
+            bench.run(&mut admin, statement);
+        }
+    }
+    // Whom it may become, the role decides that it became for good.
+    bench.run(&mut admin, "SET SESSION AUTHORIZATION a");
+    assert_eq!(bench.fail(&mut admin, "SET ROLE b").message(), "permission denied to set role \"b\"");
+    bench.run(&mut admin, "SET SESSION AUTHORIZATION b; SET ROLE b; RESET SESSION AUTHORIZATION; SET ROLE b");
+    assert_eq!(who(&mut bench, &mut admin), "b|admin|b|off");
+    bench.run(&mut admin, "SET ROLE none");
+    assert_eq!(who(&mut bench, &mut admin), "admin|admin|none|on");
+    // Nor does it leave to the owner what only it may.
+    bench.run(
+        &mut owner,
+        "ALTER ROLE chief NOSUPERUSER; CREATE TABLE of_a (v int); ALTER TABLE of_a OWNER TO a",
+    );
+    bench.run(
+        &mut admin,
+        "ALTER ROLE owner NOSUPERUSER; PREPARE r AS SELECT v FROM of_a; EXECUTE r; SET ROLE owner",
+    );
+    assert_eq!(bench.fail(&mut admin, "EXECUTE r").message(), "permission denied for table of_a");
+}
+
+#[test]
 fn a_role_that_is_gone_comes_back_without_rights() {
     let (mut bench, mut session) = roles();
     let mut other = bench.session();

@@ -1,11 +1,11 @@
 //! A session's settings: their definitions, values, and what a transaction's end does to them.
 
-use base::{Nanos, SqlError, SqlResult, SqlState};
+use base::{Nanos, Oid, SqlError, SqlResult, SqlState};
 use jiff::tz::TimeZone;
 use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
 
-use super::Timeouts;
 use super::role::ChosenRole;
+use super::{Reach, Timeouts};
 use crate::parse::IsolationLevel;
 
 /// What values a setting takes.
@@ -353,6 +353,16 @@ impl Settings {
             Some(Value::Role(role)) => role,
             _ => self.session_role(),
         }
+    }
+
+    /// The role whose privileges count; `None` for the administrator, who has all.
+    pub(super) fn privileged_role(&self) -> Option<Oid> {
+        let role = self.role();
+        (!role.administrator).then_some(role.oid)
+    }
+
+    pub(super) fn reach(&self) -> Reach {
+        if self.role().administrator { Reach::Server } else { Reach::Tenant }
     }
 
     /// The session's own role.

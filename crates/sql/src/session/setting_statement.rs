@@ -86,7 +86,7 @@ impl Session {
 
     fn set(&self, home: &Home<'_>, name: &str, value: Option<&str>, lasting: Lasting) -> SqlResult<()> {
         let catalog = self.peek_catalog(home);
-        super::role::set(&self.start, catalog, &mut self.settings.borrow_mut(), name, value, lasting)
+        super::role::set(catalog, &mut self.settings.borrow_mut(), name, value, lasting)
     }
 
     fn set_characteristics(&self, home: &Home<'_>, modes: TransactionModes) -> SqlResult<()> {

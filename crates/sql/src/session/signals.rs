@@ -1,9 +1,9 @@
 //! Signals to other sessions: `pg_cancel_backend` and `pg_terminate_backend`, at home and on analytical threads alike.
 
-use base::{SessionId, SqlError, SqlResult, SqlState};
+use base::{Oid, SessionId, SqlError, SqlResult, SqlState};
 use tenant::catalog::Catalog;
 
-/// The sessions that one may act upon: those of its tenant, for the administrator all.
+/// The sessions that one may act upon: those within its [`super::Reach`].
 pub trait BackendSignals: Send + Sync {
     /// The role that a session logged in as; `None` when there is none.
     fn user(&self, pid: SessionId) -> Option<String>;
@@ -46,12 +46,10 @@ pub fn signal_backend(
     Ok(if terminate { signals.terminate(pid) } else { signals.cancel(pid) })
 }
 
-/// Whether `role` may act for `user`, one that somebody logged in as.
-pub fn may_act_for(administrator: bool, role: &str, catalog: &Catalog, user: &str) -> bool {
-    if administrator {
-        return true;
-    }
-    let Some(own) = catalog.role_named(role) else { return false };
+/// Whether a role may act for `user`, one that somebody logged in as; the administrator, for `None`, for everybody.
+pub fn may_act_for(role: Option<Oid>, catalog: &Catalog, user: &str) -> bool {
+    let Some(role) = role else { return true };
+    let Some(own) = catalog.role(role) else { return false };
     let Some(other) = catalog.role_named(user) else { return own.attributes.superuser };
     own.attributes.superuser
         || (!other.attributes.superuser && catalog.roles_of(own.oid, false).contains(&other.oid))

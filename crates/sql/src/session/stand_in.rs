@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::{Nanos, SqlError, SqlResult};
 use env::{Env, Ticks};
 
-use super::{BackendRow, CopyShape, Field, Formats, Reply, SessionHost, StatementCounts, Taken};
+use super::{BackendRow, CopyShape, Field, Formats, Reach, Reply, SessionHost, StatementCounts, Taken};
 
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
@@ -46,8 +46,8 @@ impl SessionHost for CountingHost {
     fn random(&self, bytes: &mut [u8]) {
         self.lone.random(bytes);
     }
-    fn backends(&self) -> Vec<BackendRow> {
-        self.lone.backends()
+    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
+        self.lone.backends(reach)
     }
     fn statement_counts(&self, sql: &str) -> Option<Arc<StatementCounts>> {
         Some(self.counts(&crate::normal_text(sql)))
@@ -60,8 +60,8 @@ impl SessionHost for CountingHost {
     fn password_verifier(&self, password: &str) -> SqlResult<String> {
         self.lone.password_verifier(password)
     }
-    fn databases(&self) -> Vec<String> {
-        self.lone.databases()
+    fn databases(&self, reach: Reach) -> Vec<String> {
+        self.lone.databases(reach)
     }
 }
 
@@ -75,14 +75,14 @@ impl SessionHost for LoneHost {
     fn random(&self, bytes: &mut [u8]) {
         self.0.entropy.fill(bytes);
     }
-    fn backends(&self) -> Vec<BackendRow> {
+    fn backends(&self, _: Reach) -> Vec<BackendRow> {
         Vec::new()
     }
     fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
     fn password_verifier(&self, password: &str) -> SqlResult<String> {
         Ok(format!("SCRAM-SHA-256${password}"))
     }
-    fn databases(&self) -> Vec<String> {
+    fn databases(&self, _: Reach) -> Vec<String> {
         vec!["app".into()]
     }
 }

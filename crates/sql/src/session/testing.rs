@@ -47,13 +47,22 @@ impl Bench {
     }
 
     pub(crate) fn session_of(&mut self, user: &str) -> Session {
+        self.enter(user, false)
+    }
+
+    /// A session of the server's administrator.
+    pub(crate) fn administrator(&mut self) -> Session {
+        self.enter("admin", true)
+    }
+
+    fn enter(&mut self, user: &str, administrator: bool) -> Session {
         self.next += 1;
         let start = SessionStart {
             id: SessionId(self.next),
             tenant: TenantId(77),
             database: "app".into(),
             user: user.into(),
-            administrator: false,
+            administrator,
             parameters: Vec::new(),
             // A world whose time stands still.
             host: Arc::new(LoneHost(World::new(7).env())),

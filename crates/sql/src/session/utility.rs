@@ -73,7 +73,7 @@ impl Session {
         run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        if !self.start.administrator || self.start.tenant != TenantId::SYSTEM {
+        if !self.is_administrator() || self.start.tenant != TenantId::SYSTEM {
             let message =
                 "tenants and the server are administered by the administrator in the database \"rowhouse\"";
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());

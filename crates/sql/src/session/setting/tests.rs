@@ -5,7 +5,7 @@ use base::Oid;
 use super::*;
 
 fn role(oid: u32, name: &str) -> ChosenRole {
-    ChosenRole { oid: Oid(oid), name: name.to_owned(), superuser: name == "chief" }
+    ChosenRole { oid: Oid(oid), name: name.to_owned(), superuser: name == "chief", administrator: false }
 }
 
 fn settings() -> Settings {
