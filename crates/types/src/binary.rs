@@ -5,15 +5,34 @@ use compact_str::CompactString;
 
 use crate::{
     Array, CastContext, Datum, ElementType, FormatContext, Interval, Numeric, PgType, TypeMod, apply_typmod,
-    json, parse_text, write_text,
+    datetime, json, parse_text, write_text,
 };
 
-fn bad_length() -> SqlError {
-    SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
+fn bad(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, message)
+}
+
+/// More bytes than the value has.
+pub(crate) fn bad_length() -> SqlError {
+    bad("incorrect binary data format")
+}
+
+/// Fewer bytes than the value has: to PostgreSQL the message is wrong.
+pub(crate) fn too_short() -> SqlError {
+    SqlError::new(SqlState::PROTOCOL_VIOLATION, "insufficient data left in message")
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> SqlResult<[u8; N]> {
-    bytes.try_into().map_err(|_| bad_length())
+    bytes.try_into().map_err(|_| match bytes.len() {
+        0 if N == 1 => SqlError::new(SqlState::PROTOCOL_VIOLATION, "no data left in message"),
+        len if len < N => too_short(),
+        _ => bad_length(),
+    })
+}
+
+/// A timestamp that has a text form: finite within range, or one of the infinities.
+fn timestamp(micros: i64) -> SqlResult<i64> {
+    if matches!(micros, i64::MIN | i64::MAX) { Ok(micros) } else { datetime::check_timestamp(micros) }
 }
 
 /// `bytes` as text. Errors: 22021.
@@ -35,14 +54,12 @@ pub fn check_utf8(bytes: &[u8]) -> SqlResult<&str> {
     }
 }
 
-/// PostgreSQL's receive function: the value in `bytes` of type `ty`. Errors: 22P03, and those of the value's range.
+/// PostgreSQL's receive function: the value in `bytes` of type `ty`. Errors: 08P01 for too few bytes, 22P03 for too many and for what
+/// means nothing, and those of the value's range.
 pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatContext) -> SqlResult<Datum> {
     let int = |b: &[u8]| fixed::<8>(b).map(i64::from_be_bytes);
     let datum = match ty {
-        PgType::Bool => match bytes {
-            [b] => Datum::Bool(*b != 0),
-            _ => return Err(bad_length()),
-        },
+        PgType::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
         PgType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
         PgType::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
         PgType::Int8 => Datum::Int8(int(bytes)?),
@@ -54,10 +71,16 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
         }
         PgType::Char => Datum::Char(fixed::<1>(bytes)?[0]),
         PgType::Bytea => Datum::Bytea(bytes.into()),
-        PgType::Date => Datum::Date(i32::from_be_bytes(fixed(bytes)?)),
-        PgType::Time => Datum::Time(int(bytes)?),
-        PgType::Timestamp => Datum::Timestamp(int(bytes)?),
-        PgType::TimestampTz => Datum::TimestampTz(int(bytes)?),
+        PgType::Date => Datum::Date(match i32::from_be_bytes(fixed(bytes)?) {
+            infinite @ (i32::MIN | i32::MAX) => infinite,
+            days => datetime::check_date(i64::from(days))?,
+        }),
+        PgType::Time => Datum::Time(match int(bytes)? {
+            micros @ 0..=datetime::DAY_MICROS => micros,
+            _ => return Err(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "time out of range")),
+        }),
+        PgType::Timestamp => Datum::Timestamp(timestamp(int(bytes)?)?),
+        PgType::TimestampTz => Datum::TimestampTz(timestamp(int(bytes)?)?),
         PgType::Interval => {
             let b: [u8; 16] = fixed(bytes)?;
             Datum::Interval(Interval {
@@ -69,9 +92,11 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
         PgType::Uuid => Datum::Uuid(fixed(bytes)?),
         PgType::Json => parse_text(check_utf8(bytes)?, ty, typmod, ctx)?,
         PgType::Jsonb => match bytes {
+            [] => return Err(too_short()),
             [1, text @ ..] => Datum::Jsonb(json::to_jsonb(check_utf8(text)?)?),
-            _ => {
-                return Err(SqlError::new(SqlState::INTERNAL_ERROR, "unsupported jsonb version number"));
+            [version, ..] => {
+                let message = format!("unsupported jsonb version number {version}");
+                return Err(SqlError::new(SqlState::INTERNAL_ERROR, message));
             }
         },
         PgType::Oid
@@ -92,12 +117,17 @@ pub fn parse_binary(bytes: &[u8], ty: PgType, typmod: TypeMod, ctx: &FormatConte
 fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &FormatContext) -> SqlResult<Datum> {
     let mut rest = bytes;
     let word = |rest: &mut &[u8]| -> SqlResult<i32> {
-        let (head, tail) = rest.split_at_checked(4).ok_or_else(bad_length)?;
+        let (head, tail) = rest.split_at_checked(4).ok_or_else(too_short)?;
         *rest = tail;
         Ok(i32::from_be_bytes(fixed(head)?))
     };
     let dimensions = word(&mut rest)?;
-    let _has_nulls = word(&mut rest)?;
+    if dimensions < 0 {
+        return Err(bad(format!("invalid number of dimensions: {dimensions}")));
+    }
+    if !matches!(word(&mut rest)?, 0 | 1) {
+        return Err(bad("invalid array flags"));
+    }
     let oid = word(&mut rest)? as u32;
     let ty = PgType::from(element);
     let compatible =
@@ -115,19 +145,27 @@ fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &Format
             let count = word(&mut rest)?;
             let _lower_bound = word(&mut rest)?;
             // Each element takes at least its length word, so a count beyond that is a lie.
-            if count < 0 || count as usize > rest.len() / 4 {
-                return Err(bad_length());
+            let count = usize::try_from(count)
+                .map_err(|_| SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "array size is negative"))?;
+            if count > rest.len() / 4 {
+                return Err(too_short());
             }
-            items.reserve_exact(count as usize);
-            for _ in 0..count {
+            items.reserve_exact(count);
+            for number in 1..=count {
                 let len = word(&mut rest)?;
-                if len < 0 {
+                if len == -1 {
                     items.push(Datum::Null);
                     continue;
                 }
-                let (item, tail) = rest.split_at_checked(len as usize).ok_or_else(bad_length)?;
+                let split = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
+                let (item, tail) = split.ok_or_else(|| bad("insufficient data left in message"))?;
                 rest = tail;
-                items.push(parse_binary(item, ty, typmod, ctx)?);
+                items.push(parse_binary(item, ty, typmod, ctx).map_err(|error| {
+                    if error == bad_length() {
+                        return bad(format!("improper binary format in array element {number}"));
+                    }
+                    error
+                })?);
             }
         }
         _ => return Err(SqlError::unsupported("an array of more than one dimension")),
@@ -223,7 +261,55 @@ mod tests {
             write_binary(&d, ty, &ctx, &mut bytes);
             assert_eq!(parse_binary(&bytes, ty, TypeMod::NONE, &ctx).unwrap(), d, "{text}");
         }
-        assert!(parse_binary(&[0, 0], PgType::Int4, TypeMod::NONE, &ctx).is_err());
         assert!(check_utf8(&[b'a', 0xff]).is_err());
+    }
+
+    #[test]
+    fn what_is_no_value_has_postgresqls_sqlstate() {
+        let ints = PgType::Array(ElementType::Int4);
+        let (one, long): (&[u8], &[u8]) = (&[0, 0, 0, 1], &[0; 40]);
+        let array = |flags: i32, count: i32, len: i32, item: &[u8]| {
+            let words = [1, flags, 23, count, 1, len].map(i32::to_be_bytes).concat();
+            [&words, item].concat()
+        };
+        let cases: &[(&[u8], PgType, &str)] = &[
+            (&[], PgType::Bool, "08P01 no data left in message"),
+            (&[0, 0], PgType::Bool, "22P03 incorrect binary data format"),
+            (&[], PgType::Char, "08P01 no data left in message"),
+            (&one[1..], PgType::Int4, "08P01 insufficient data left in message"),
+            (&long[..5], PgType::Int4, "22P03 incorrect binary data format"),
+            (one, PgType::Int8, "08P01 insufficient data left in message"),
+            (&long[..9], PgType::Float8, "22P03 incorrect binary data format"),
+            (&long[..15], PgType::Interval, "08P01 insufficient data left in message"),
+            (&long[..17], PgType::Interval, "22P03 incorrect binary data format"),
+            (&long[..15], PgType::Uuid, "08P01 insufficient data left in message"),
+            (&long[..7], PgType::Numeric, "08P01 insufficient data left in message"),
+            (&[0, 1, 0, 0, 0, 0, 0, 0], PgType::Numeric, "08P01 insufficient data left in message"),
+            (&long[..9], PgType::Numeric, "22P03 incorrect binary data format"),
+            (&[0, 0, 0, 0, 1, 0, 0, 0], PgType::Numeric, "22P03 invalid sign in external \"numeric\" value"),
+            (&[], PgType::Jsonb, "08P01 insufficient data left in message"),
+            (b"\x02{}", PgType::Jsonb, "XX000 unsupported jsonb version number 2"),
+            (&(i32::MAX - 1).to_be_bytes(), PgType::Date, "22008 date out of range"),
+            (&(i64::MAX - 1).to_be_bytes(), PgType::Timestamp, "22008 timestamp out of range"),
+            (&(i64::MIN + 1).to_be_bytes(), PgType::TimestampTz, "22008 timestamp out of range"),
+            (&(-1i64).to_be_bytes(), PgType::Time, "22008 time out of range"),
+            (&long[..8], ints, "08P01 insufficient data left in message"),
+            (&[255; 12], ints, "22P03 invalid number of dimensions: -1"),
+            (&array(2, 1, 4, one), ints, "22P03 invalid array flags"),
+            (&array(0, 9, 4, one), ints, "08P01 insufficient data left in message"),
+            (&array(0, 1, 5, one), ints, "22P03 insufficient data left in message"),
+            (&array(0, 1, -2, one), ints, "22P03 insufficient data left in message"),
+            (&array(0, 1, 3, &one[1..]), ints, "08P01 insufficient data left in message"),
+            (&array(0, 1, 5, &long[..5]), ints, "22P03 improper binary format in array element 1"),
+        ];
+        for (bytes, ty, expected) in cases {
+            let error = parse_binary(bytes, *ty, TypeMod::NONE, &FormatContext::default()).unwrap_err();
+            assert_eq!(format!("{} {}", error.state(), error.message()), *expected, "{bytes:?} as {ty:?}");
+        }
+        for infinite in [i64::MIN, i64::MAX] {
+            let ctx = FormatContext::default();
+            let read = parse_binary(&infinite.to_be_bytes(), PgType::Timestamp, TypeMod::NONE, &ctx);
+            assert_eq!(read, Ok(Datum::Timestamp(infinite)));
+        }
     }
 }

@@ -416,9 +416,6 @@ impl Connection {
                 self.copying = None;
                 self.restoring = None;
                 self.report(&error, via);
-                if message.tag == b'S' {
-                    self.ready_for_query();
-                }
                 Ok(None)
             }
         }

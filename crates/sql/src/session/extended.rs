@@ -143,9 +143,18 @@ impl Session {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
         }
-        self.plan_of(home, bind.statement, false)?;
+        // Formats one each say something of the columns, which are looked for then.
+        self.plan_of(home, bind.statement, bind.result_formats.len() > 1)?;
         if self.is_format_stale() {
             self.format_for(home);
+        }
+        let formats = Formats::from_codes(bind.result_formats)?;
+        if bind.result_formats.len() > 1 {
+            let columns = self.columns_of(home, bind.statement).len();
+            // A statement without rows takes any.
+            if columns > 0 {
+                formats.require_columns(columns)?;
+            }
         }
         let prepared = &self.statements[bind.statement];
         let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
@@ -156,7 +165,7 @@ impl Session {
             statement: prepared.statement.clone(),
             plan: prepared.plan.clone(),
             parameters,
-            formats: Formats::from_codes(bind.result_formats)?,
+            formats,
             rows: PortalRows::Fresh,
             hold: false,
             cursor: false,
@@ -175,18 +184,25 @@ impl Session {
         let planned = self.plan_of(home, name, true);
         self.failing(home, planned)?;
         let prepared = &self.statements[name];
-        let statement = prepared.statement.clone();
         let parameters: Vec<u32> =
             prepared.plan.iter().flat_map(|plan| plan.parameters.iter().map(|ty| ty.oid())).collect();
         out.parameter_description(&parameters);
-        let plan = prepared.plan.clone().filter(|_| statement.as_deref().is_some_and(runs_by_plan));
-        let rows = plan.as_ref().is_some_and(|plan| plan.yields_rows());
-        let fields = match plan.and_then(|plan| plan.fields.clone()) {
-            Some(fields) => fields,
-            None => self.own_fields(home, statement.as_deref()),
-        };
+        let rows = prepared.running_plan().is_some_and(|plan| plan.yields_rows());
+        let fields = self.columns_of(home, name);
         describe(&fields, &Formats::default(), rows, out);
         Ok(())
+    }
+
+    /// The columns of a prepared statement, as far as they are known.
+    fn columns_of(&mut self, home: &Home<'_>, name: &str) -> Arc<[Field]> {
+        let prepared = &self.statements[name];
+        match prepared.running_plan().and_then(|plan| plan.fields.clone()) {
+            Some(fields) => fields,
+            None => {
+                let statement = prepared.statement.clone();
+                self.own_fields(home, statement.as_deref())
+            }
+        }
     }
 
     /// Describe of a portal: RowDescription or NoData.

@@ -30,6 +30,13 @@ pub(super) struct Prepared {
     pub(super) from_sql: bool,
 }
 
+impl Prepared {
+    /// The plan whose rows the statement gives.
+    pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
+        self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+    }
+}
+
 /// A bound statement and what it was bound against: it holds while both are unchanged.
 #[derive(Debug)]
 pub(super) struct Planned {

@@ -1,9 +1,12 @@
 //! Binary form of numerics: digits in base 10000, as PostgreSQL's `numeric_send`.
 
+use std::cmp::Ordering;
+
 use base::{SqlError, SqlResult, SqlState};
 use num_bigint::BigInt;
 
 use super::{Numeric, Repr, pow10_big};
+use crate::binary::{bad_length, too_short};
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
@@ -62,7 +65,7 @@ impl Numeric {
         (digits, weight as i16)
     }
 
-    /// Reads what [`Numeric::write_binary`] writes. Errors: 22P03.
+    /// Reads what [`Numeric::write_binary`] writes. Errors: 08P01 for too few bytes, 22P03 for too many and for what is no number.
     pub fn parse_binary(bytes: &[u8]) -> SqlResult<Numeric> {
         let bad = |what: &str| {
             SqlError::new(
@@ -70,23 +73,27 @@ impl Numeric {
                 format!("invalid {what} in external \"numeric\" value"),
             )
         };
-        if bytes.len() < 8 || bytes.len() % 2 != 0 {
-            return Err(bad("length"));
+        if bytes.len() < 8 {
+            return Err(too_short());
         }
         let word = |i: usize| u16::from_be_bytes([bytes[2 * i], bytes[2 * i + 1]]);
         let (count, weight, sign, scale) = (usize::from(word(0)), word(1).cast_signed(), word(2), word(3));
-        if bytes.len() != 8 + 2 * count {
-            return Err(bad("length"));
+        if !matches!(sign, 0 | NEGATIVE | NAN | POS_INF | NEG_INF) {
+            return Err(bad("sign"));
+        }
+        if scale > super::SCALE_MAX as u16 {
+            return Err(bad("scale"));
+        }
+        match bytes.len().cmp(&(8 + 2 * count)) {
+            Ordering::Less => return Err(too_short()),
+            Ordering::Equal => {}
+            Ordering::Greater => return Err(bad_length()),
         }
         match sign {
             NAN => return Ok(Numeric::NAN),
             POS_INF => return Ok(Numeric::INFINITY),
             NEG_INF => return Ok(Numeric::NEG_INFINITY),
-            0 | NEGATIVE => {}
-            _ => return Err(bad("sign")),
-        }
-        if scale > super::SCALE_MAX as u16 {
-            return Err(bad("scale"));
+            _ => {}
         }
         let negative = sign == NEGATIVE;
         // The places after the point that the digits cover; may be negative.
