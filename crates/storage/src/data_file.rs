@@ -109,11 +109,6 @@ impl DataFile {
         newest.copy_from_slice(&heads[at as usize..at as usize + PAGE_SIZE]);
         let written = reader.file.write_all_at_durable(newest, at).of_class(IoClass::Upkeep).await.0;
         written.map_err(failed("making the newest root durable"))?;
-        if other != Other::SameRoot {
-            // The log behind this root goes once its commit is told: then the other superblock must not stand alone.
-            superblock.generation += 1;
-            write_superblock(&reader, &superblock).await?;
-        }
         let mut used = SlotSet::default();
         let set_pages: Vec<IoBuf> = stream::iter(superblock.free_set.clone())
             .map(|location| reader.read_slot(location, None, IoClass::Upkeep))
@@ -129,6 +124,11 @@ impl DataFile {
         }
         let shared = MapShared::new(Some(Arc::clone(&reader)));
         let root = read_map(&reader, &superblock, &shared).await?;
+        if other != Other::SameRoot {
+            // The log behind this root may go once its commit is told: then the other superblock must not stand alone.
+            superblock.generation += 1;
+            write_superblock(&reader, &superblock).await?;
+        }
         let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
         let slots = Some(Slots::new(superblock.slot_count, used, superblock.free_set));
         let root = Root { commit: superblock.commit, payload: superblock.payload };
