@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::Oid;
-use sqlparser::ast::{self, Expr, Ident, ObjectName, ObjectNamePart, VisitMut, VisitorMut};
+use sqlparser::ast::{self, Expr, Ident, ObjectName, ObjectNamePart, Visit, VisitMut, VisitorMut};
 use tenant::catalog::{Catalog, PG_CATALOG, ViewDefinition};
-use types::{CatalogNames, FormatContext};
+use types::{CatalogNames, ElementType, FormatContext, PgType};
 
 use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
 use crate::parse::{parse_expression, parse_query};
@@ -51,6 +51,69 @@ pub fn relations_named(catalog: &Catalog, kept: &str) -> Vec<Oid> {
         ControlFlow::<()>::Continue(())
     });
     found
+}
+
+/// What a kept expression cannot be without: the relations that it names in strings, and the types of the tenant's own.
+pub fn objects_named(catalog: &Arc<Catalog>, kept: &str) -> Vec<Oid> {
+    match parse_expression(kept) {
+        Ok(expr) => named_in(&expr, catalog, NOTHING),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The same of a query whose names are searched in `path`; the relations that it reads are not among them.
+pub(crate) fn named_in(node: &impl Visit, catalog: &Arc<Catalog>, path: &[Oid]) -> Vec<Oid> {
+    let names: Arc<dyn CatalogNames> = Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
+    let format = FormatContext { names: Some(names), ..FormatContext::default() };
+    let params = ParamTypes::none();
+    let context = BindContext::simple(&params, &format, "a type");
+    let mut found = Vec::new();
+    let mut relation = |expr: &Expr| {
+        if let Expr::Value(value) = expr
+            && let ast::Value::SingleQuotedString(text) = &value.value
+            && let Some([parts @ .., name]) = types::split_qualified_name(text).as_deref()
+            && let ([] | [_], schema) = (parts, parts.first())
+            && let Some(relation) = catalog.find_relation(schema.map(String::as_str), name, path)
+        {
+            found.push(relation.oid());
+        }
+    };
+    let mut used = Vec::new();
+    let mut ty = |data_type: &ast::DataType| match bind_type(data_type, &context) {
+        Ok((PgType::Enum(oid) | PgType::Array(ElementType::Enum(oid)), _)) => used.push(oid),
+        _ => {}
+    };
+    let _ = ast::visit_expressions(node, |expr| {
+        match expr {
+            Expr::Cast { expr, data_type, .. } => {
+                if matches!(data_type, ast::DataType::Regclass) {
+                    relation(expr);
+                }
+                ty(data_type);
+            }
+            Expr::TypedString(ast::TypedString { data_type, .. }) => ty(data_type),
+            Expr::Function(function) => {
+                if let Some(first) = sequence_argument(function) {
+                    relation(first);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found.extend(used);
+    found
+}
+
+/// The first argument of a function that takes a sequence's name.
+fn sequence_argument(function: &ast::Function) -> Option<&Expr> {
+    match &function.args {
+        ast::FunctionArguments::List(list) if takes_sequence(function) => match list.args.first()? {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first)) => Some(first),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// A view's query as a session with this search path may write it.
@@ -132,7 +195,7 @@ impl Rewording {
             self.common.last_mut().expect("pushed by the caller").extend(all);
         }
         for cte in &mut with.cte_tables {
-            let _ = cte.query.visit(self);
+            let _ = VisitMut::visit(&mut cte.query, self);
             self.common.last_mut().expect("pushed by the caller").push(name(cte));
         }
     }
@@ -185,10 +248,8 @@ impl Rewording {
 
     /// `nextval('s')` is `nextval('s'::regclass)`.
     fn sequence_argument(&self, function: &mut ast::Function) {
-        let takes_sequence = matches!(&folded(&function.name)[..],
-            [.., name] if matches!(name.as_str(), "nextval" | "currval" | "setval"));
-        if let ast::FunctionArguments::List(list) = &mut function.args
-            && takes_sequence
+        if takes_sequence(function)
+            && let ast::FunctionArguments::List(list) = &mut function.args
             && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first_mut()
             && self.relation_literal(first)
         {
@@ -201,6 +262,11 @@ impl Rewording {
             };
         }
     }
+}
+
+fn takes_sequence(function: &ast::Function) -> bool {
+    let name = folded(&function.name);
+    matches!(name.last().map(String::as_str), Some("nextval" | "currval" | "setval"))
 }
 
 fn folded(name: &ObjectName) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::Table;
+use tenant::catalog::{Column, Sequence, Table};
 use types::{CastContext, Datum, PgType, TypeMod, quote_ident};
 
 use super::column;
@@ -25,6 +25,7 @@ pub(super) fn run(
 ) -> Result<(), Pause> {
     let (ty, typmod) = names.type_of(data_type)?;
     let old = &table.columns[position];
+    let sequence = identity_sequence(session, home, names, old, ty)?;
     refuse_dependents(names, table, position, ty)?;
     if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
         let oid = table.oid;
@@ -48,6 +49,9 @@ pub(super) fn run(
     })?;
     let mut values = values.into_iter();
     session.ddl(home, |ddl| {
+        if let Some(sequence) = sequence {
+            ddl.alter_sequence(sequence);
+        }
         ddl.rewrite_table(
             table.oid,
             |table| {
@@ -65,6 +69,23 @@ pub(super) fn run(
             },
         )
     })
+}
+
+/// The sequence of an identity column, which counts in its column's type.
+///
+/// # Errors
+/// 22023 for another type than an integer, or where the sequence is past its end.
+fn identity_sequence(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    column: &Column,
+    ty: PgType,
+) -> Result<Option<Sequence>, Pause> {
+    let sequence = column.sequence.filter(|_| column.identity.is_some() && column.ty != ty);
+    let Some(sequence) = sequence.and_then(|oid| names.catalog.sequence(oid)) else { return Ok(None) };
+    column::require_identity_type(ty)?;
+    Ok(Some(super::sequence::altered(session, home, sequence, Some(ty), &[])?))
 }
 
 /// Whether every value of the old modifier is one of the new.

@@ -168,11 +168,17 @@ pub(super) fn identity_sequence(
     kind: Identity,
     options: &[SequenceOption],
 ) -> SqlResult<ColumnSequence> {
-    if !matches!(ty, PgType::Int2 | PgType::Int4 | PgType::Int8) {
-        let message = "identity column type must be smallint, integer, or bigint";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
+    require_identity_type(ty)?;
     Ok(ColumnSequence { ty, bounds: Bounds::with(ty, options)?, identity: Some(kind), name: None })
+}
+
+/// Errors: 22023 unless the type is an integer.
+pub(super) fn require_identity_type(ty: PgType) -> SqlResult<()> {
+    if matches!(ty, PgType::Int2 | PgType::Int4 | PgType::Int8) {
+        return Ok(());
+    }
+    let message = "identity column type must be smallint, integer, or bigint";
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 pub(super) fn identity_of(generated: &GeneratedAs) -> SqlResult<Identity> {

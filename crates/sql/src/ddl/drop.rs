@@ -51,6 +51,35 @@ pub(super) fn run(
     Ok(())
 }
 
+/// `DROP OWNED BY`.
+///
+/// # Errors
+/// 42501 for a role that the session cannot act for.
+pub(crate) fn run_owned(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    roles: &[String],
+    cascade: bool,
+    out: &mut dyn Reply,
+) -> Result<String, Pause> {
+    const TAG: &str = "DROP OWNED";
+    session.require_writable(home, TAG)?;
+    let names = session.names(home);
+    let mut oids = Vec::with_capacity(roles.len());
+    for role in roles {
+        let oid = session.named_role(&names.catalog, role)?;
+        if !session.acts_for(&names.catalog, oid) {
+            let message = "permission denied to drop objects";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+        }
+        oids.push(oid);
+    }
+    let behavior = if cascade { Behavior::Cascade } else { Behavior::Restrict };
+    let dropped = session.ddl(home, |ddl| ddl.drop_owned(&oids, behavior))?;
+    tell_cascade(session, &dropped, out);
+    Ok(TAG.into())
+}
+
 /// NOTICE of what went along.
 pub(super) fn tell_cascade(session: &Session, dropped: &Dropped, out: &mut dyn Reply) {
     let notice = match dropped.cascaded.as_slice() {

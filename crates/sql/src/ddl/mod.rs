@@ -32,6 +32,7 @@ use sqlparser::ast::Statement;
 use crate::session::{Home, Pause, Reply, Session};
 
 pub(crate) use constraint::set_constraints;
+pub(crate) use drop::run_owned as drop_owned;
 pub(crate) use identity::add_identity;
 pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};

@@ -202,13 +202,7 @@ pub(crate) fn create_sequence(
         notice(session, SqlState::DUPLICATE_TABLE, message, out);
         return Ok(TAG.into());
     }
-    let ty = match &create.ty {
-        None => PgType::Int8,
-        Some(ty) => match names.type_of(ty)?.0 {
-            ty @ (PgType::Int2 | PgType::Int4 | PgType::Int8) => ty,
-            _ => return Err(invalid("sequence type must be smallint, integer, or bigint").into()),
-        },
-    };
+    let ty = sequence_type(&names, create.ty.as_ref())?.unwrap_or(PgType::Int8);
     let bounds = Bounds::with(ty, &create.options)?;
     let mut sequence = bounds.sequence(schema, &name, session.role(), ty);
     if let Some(owned) = owned_by(&create.options) {
@@ -216,6 +210,15 @@ pub(crate) fn create_sequence(
     }
     session.ddl(home, |ddl| Ok(ddl.create_sequence(sequence)?))?;
     Ok(TAG.into())
+}
+
+/// Errors: 22023 unless it is an integer.
+fn sequence_type(names: &Names, ty: Option<&ast::DataType>) -> SqlResult<Option<PgType>> {
+    match ty.map(|ty| names.type_of(ty)).transpose()? {
+        None => Ok(None),
+        Some((ty @ (PgType::Int2 | PgType::Int4 | PgType::Int8), _)) => Ok(Some(ty)),
+        Some(_) => Err(invalid("sequence type must be smallint, integer, or bigint")),
+    }
 }
 
 /// Runs an ALTER SEQUENCE with options.
@@ -242,29 +245,9 @@ pub(crate) fn alter_sequence(
         None => return Err(missing("relation", &name).into()),
     };
     session.check_owner(&names.catalog, old.owner, "sequence", &name)?;
-    let before = Bounds::of_sequence(&old);
-    let mut bounds = before;
-    if let Some(start) = bounds.apply(old.ty, &alter.options, Some(&before))? {
-        bounds.start = start;
-    }
-    bounds.check(old.ty)?;
-    let restart = alter.options.iter().find_map(|option| match option {
-        SequenceOption::Restart(value) => Some(value.unwrap_or(bounds.start)),
-        _ => None,
-    });
-    if let Some(value) = restart {
-        if value < bounds.min {
-            let message = format!("RESTART value ({value}) cannot be less than MINVALUE ({})", bounds.min);
-            return Err(invalid(message).into());
-        }
-        if value > bounds.max {
-            let message = format!("RESTART value ({value}) cannot be greater than MAXVALUE ({})", bounds.max);
-            return Err(invalid(message).into());
-        }
-    }
-    let mut new = bounds.sequence(old.schema, &old.name, old.owner, old.ty);
-    new.oid = old.oid;
-    new.acl = old.acl.clone();
+    let ty = sequence_type(&names, alter.ty.as_ref())?;
+    let mut new = altered(session, home, &old, ty, &alter.options)?;
+    let restart = restart_value(&alter.options, new.start);
     new.owned_by = match owned_by(&alter.options) {
         None => old.owned_by,
         Some(owned) => {
@@ -280,6 +263,60 @@ pub(crate) fn alter_sequence(
         Ok(())
     })?;
     Ok(TAG.into())
+}
+
+/// A sequence with options, and a type, in place of its own.
+///
+/// # Errors
+/// 22023 where they contradict each other, or the sequence is at a value beyond them; 42601 for an option given twice.
+pub(super) fn altered(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    old: &Sequence,
+    ty: Option<PgType>,
+    options: &[SequenceOption],
+) -> Result<Sequence, Pause> {
+    let mut before = Bounds::of_sequence(old);
+    let ty = ty.unwrap_or(old.ty);
+    // A bound that was the type's is the new type's.
+    let (lowest, highest) = range_of(old.ty);
+    let (new_lowest, new_highest) = range_of(ty);
+    if before.max == highest {
+        before.max = new_highest;
+    }
+    if before.min == lowest {
+        before.min = new_lowest;
+    }
+    let mut bounds = before;
+    if let Some(start) = bounds.apply(ty, options, Some(&before))? {
+        bounds.start = start;
+    }
+    bounds.check(ty)?;
+    let value = match restart_value(options, bounds.start) {
+        Some(value) => value,
+        None => session.with_view(home, |view| view.sequence_value(old.oid))?.last_value,
+    };
+    if value < bounds.min {
+        let message = format!("RESTART value ({value}) cannot be less than MINVALUE ({})", bounds.min);
+        return Err(invalid(message).into());
+    }
+    if value > bounds.max {
+        let message = format!("RESTART value ({value}) cannot be greater than MAXVALUE ({})", bounds.max);
+        return Err(invalid(message).into());
+    }
+    let mut new = bounds.sequence(old.schema, &old.name, old.owner, ty);
+    new.oid = old.oid;
+    new.acl = old.acl.clone();
+    new.owned_by = old.owned_by;
+    Ok(new)
+}
+
+/// Where RESTART begins; `start` where it does not say.
+fn restart_value(options: &[SequenceOption], start: i64) -> Option<i64> {
+    options.iter().find_map(|option| match option {
+        SequenceOption::Restart(value) => Some(value.unwrap_or(start)),
+        _ => None,
+    })
 }
 
 fn owned_by(options: &[SequenceOption]) -> Option<Option<&Vec<String>>> {

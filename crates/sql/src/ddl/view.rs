@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, CreateTableOptions, Visit, Visitor};
-use tenant::catalog::{Catalog, Dependency, Relation, ViewColumn, ViewDefinition};
+use tenant::catalog::{Dependency, Relation, ViewColumn, ViewDefinition};
 use types::PgType;
 
-use super::names::split;
+use super::names::{Names, split};
 use crate::expr::fold_ident;
+use crate::kept_text;
 use crate::plan::RelationAccess;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -108,7 +109,7 @@ pub(super) fn create(
         owner: old.as_ref().map_or(session.role(), |old| old.owner),
         sql: query.to_string().into(),
         columns: view_columns,
-        depends_on: dependencies(&names.catalog, query, &accesses),
+        depends_on: dependencies(&names, query, &accesses),
         search_path: names.path.clone(),
         acl: old.as_ref().and_then(|old| old.acl.clone()),
     };
@@ -123,11 +124,14 @@ pub(super) fn create(
 }
 
 /// What a query needs to exist: the relations it names itself, and of their columns those whose names it mentions (all, where
-/// it says `*`). A name that only looks like a column's makes the view depend on more than it must, never on less.
-fn dependencies(catalog: &Catalog, query: &ast::Query, accesses: &[RelationAccess]) -> Vec<Dependency> {
+/// it says `*`); sequences and types that it names. A name that only looks like a column's makes the view depend on more than it
+/// must, never on less.
+fn dependencies(names: &Names, query: &ast::Query, accesses: &[RelationAccess]) -> Vec<Dependency> {
     let mut mentioned = Mentioned::default();
     let _ = query.visit(&mut mentioned);
-    let mut found = Vec::new();
+    let catalog = &names.catalog;
+    let named = kept_text::named_in(query, catalog, &names.path);
+    let mut found: Vec<_> = named.into_iter().map(|object| Dependency { object, column: None }).collect();
     for access in accesses.iter().filter(|access| access.as_role.is_none()) {
         let object = access.relation;
         found.push(Dependency { object, column: None });

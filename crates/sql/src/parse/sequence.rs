@@ -26,6 +26,8 @@ pub enum SequenceOption {
 pub struct AlterSequence {
     pub name: Vec<String>,
     pub if_exists: bool,
+    /// `AS type`
+    pub ty: Option<DataType>,
     pub options: Vec<SequenceOption>,
 }
 
@@ -49,14 +51,7 @@ pub(super) fn parse_create(tokens: &mut Tokens<'_>) -> SqlResult<Option<CreateSe
     }
     let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
     let name = tokens.object_name()?;
-    let (mut ty, mut options) = (None, Vec::new());
-    while !tokens.at_end() {
-        if tokens.take_word("AS") {
-            ty = Some(tokens.data_type()?);
-        } else {
-            options.push(option(tokens)?);
-        }
-    }
+    let (ty, options) = type_and_options(tokens)?;
     Ok(Some(CreateSequence { name, if_not_exists, ty, options }))
 }
 
@@ -71,11 +66,20 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterSequence>>
     tokens.take_words(&["ALTER", "SEQUENCE"]);
     let if_exists = tokens.take_if_exists();
     let name = tokens.object_name()?;
-    let mut options = Vec::new();
+    let (ty, options) = type_and_options(tokens)?;
+    Ok(Some(AlterSequence { name, if_exists, ty, options }))
+}
+
+fn type_and_options(tokens: &mut Tokens<'_>) -> SqlResult<(Option<DataType>, Vec<SequenceOption>)> {
+    let (mut ty, mut options) = (None, Vec::new());
     while !tokens.at_end() {
-        options.push(option(tokens)?);
+        if tokens.take_word("AS") {
+            ty = Some(tokens.data_type()?);
+        } else {
+            options.push(option(tokens)?);
+        }
     }
-    Ok(Some(AlterSequence { name, if_exists, options }))
+    Ok((ty, options))
 }
 
 pub(super) fn option(tokens: &mut Tokens<'_>) -> SqlResult<SequenceOption> {
@@ -120,9 +124,6 @@ pub(super) fn option(tokens: &mut Tokens<'_>) -> SqlResult<SequenceOption> {
             return Ok(OwnedBy(None));
         }
         return Ok(OwnedBy(Some(tokens.object_name()?)));
-    }
-    if tokens.peek_words(&["AS"]) {
-        return Err(SqlError::unsupported("ALTER SEQUENCE … AS"));
     }
     Err(tokens.unexpected())
 }

@@ -69,6 +69,10 @@ pub enum Utility {
         from: Vec<String>,
         to: String,
     },
+    DropOwned {
+        roles: Vec<String>,
+        cascade: bool,
+    },
     /// Stops listening, which nobody can begin: pools send it when they take a connection back.
     Unlisten,
     /// LISTEN: accepted by name only to be refused with one message.
@@ -151,6 +155,14 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
         let from = tokens.names()?;
         tokens.expect_word("TO")?;
         return Ok(Some(Utility::ReassignOwned { from, to: tokens.name()? }));
+    }
+    if tokens.take_words(&["DROP", "OWNED", "BY"]) {
+        let roles = tokens.names()?;
+        let cascade = tokens.take_word("CASCADE");
+        if !cascade {
+            tokens.take_word("RESTRICT");
+        }
+        return Ok(Some(Utility::DropOwned { roles, cascade }));
     }
     if tokens.take_words(&["COMMENT", "ON"]) {
         return comment(tokens).map(Some);

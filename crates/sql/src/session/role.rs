@@ -367,7 +367,7 @@ impl Session {
     ///
     /// # Errors
     /// 42704.
-    pub(super) fn named_role(&self, catalog: &Catalog, name: &str) -> SqlResult<Oid> {
+    pub(crate) fn named_role(&self, catalog: &Catalog, name: &str) -> SqlResult<Oid> {
         match name {
             "current_user" | "current_role" => Ok(self.role()),
             "session_user" => Ok(self.session_role()),

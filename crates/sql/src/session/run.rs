@@ -589,7 +589,8 @@ impl Session {
         home: &mut Home<'_>,
         change: impl FnOnce(&mut tenant::ddl::Ddl<'_>) -> Step<T>,
     ) -> Result<T, Pause> {
-        self.with_view(home, |view| view.ddl().and_then(|mut ddl| change(&mut ddl)))
+        let named = crate::kept_text::objects_named;
+        self.with_view(home, |view| view.ddl().and_then(|ddl| change(&mut ddl.reading(named))))
     }
 
     /// Tells the client which reported settings changed.

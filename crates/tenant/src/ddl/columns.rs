@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base::limits::TABLE_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 
-use super::drop::still_needed;
 use super::{Behavior, Ddl, Dropped};
 use crate::catalog::{Column, Identity, Table};
 use crate::cursor::Direction;
@@ -20,6 +19,7 @@ impl Ddl<'_> {
     /// Errors: 42701, 54011, 23502.
     pub fn add_column(&mut self, table: Oid, column: Column) -> Step<usize> {
         let mut table = self.open_table(table)?;
+        refuse_system_name(&column.name)?;
         if table.column(&column.name).is_some() {
             return Err(duplicate_column(&table, &column.name).into());
         }
@@ -62,45 +62,12 @@ impl Ddl<'_> {
     pub fn drop_column(&mut self, table: Oid, name: &str, behavior: Behavior) -> Step<Dropped> {
         let oid = table;
         let table = self.view.table(oid)?;
+        if is_system_column(name) {
+            let message = format!("cannot drop system column \"{name}\"");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
         let (position, _) = table.column(name).ok_or_else(|| undefined_column(&table, name))?;
-        let what = format!("column {name} of table {}", table.name);
-        let views = self.views_of_column(oid, position);
-        let broken: Vec<Oid> = table
-            .indexes
-            .iter()
-            .filter(|i| i.constraint.is_some() && i.column_positions().any(|c| c == position))
-            .map(|i| i.oid)
-            .collect();
-        let mut references = Vec::new();
-        for by in table.referenced_by.iter().filter(|by| by.table != oid) {
-            let other = self.view.table(by.table)?;
-            if let Some(key) = other.foreign_key(by.constraint)
-                && broken.contains(&key.referenced_index)
-            {
-                references.push((
-                    by.table,
-                    by.constraint,
-                    format!("constraint {} on table {}", key.name, other.name),
-                ));
-            }
-        }
-        let mut names: Vec<String> = views
-            .iter()
-            .filter_map(|v| self.catalog().view(*v))
-            .map(|v| format!("view {}", v.name))
-            .collect();
-        names.extend(references.iter().map(|(.., name)| name.clone()));
-        if behavior == Behavior::Restrict && !names.is_empty() {
-            let lines: Vec<String> = names.iter().map(|n| format!("{n} depends on {what}")).collect();
-            return Err(still_needed(&what, &lines).into());
-        }
-        for (table, constraint, _) in references {
-            self.remove_foreign_key(table, constraint)?;
-        }
-        let mut dropped = self.drop_relations(&views, Behavior::Cascade)?;
-        dropped.cascaded.splice(0..0, names);
-        self.forget_column(oid, position)?;
-        Ok(dropped)
+        self.drop_column_of(oid, position, behavior)
     }
 
     /// Marks a column dropped and takes out everything of its own table that names it.
@@ -151,6 +118,7 @@ impl Ddl<'_> {
     /// Errors: 42703, 42701.
     pub fn rename_column(&mut self, table: Oid, name: &str, new: &str) -> Step<()> {
         let mut table = self.open_table(table)?;
+        refuse_system_name(new)?;
         if table.column(new).is_some() {
             return Err(duplicate_column(&table, new).into());
         }
@@ -230,6 +198,19 @@ impl Ddl<'_> {
         let table = self.view.table(table)?;
         table.column(name).map(|(i, _)| i).ok_or_else(|| undefined_column(&table, name))
     }
+}
+
+fn is_system_column(name: &str) -> bool {
+    matches!(name, "tableoid" | "xmin" | "cmin" | "xmax" | "cmax" | "ctid")
+}
+
+/// Errors: 42701 for a name that PostgreSQL's own columns of every table have.
+pub(super) fn refuse_system_name(name: &str) -> SqlResult<()> {
+    if is_system_column(name) {
+        let message = format!("column name \"{name}\" conflicts with a system column name");
+        return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+    }
+    Ok(())
 }
 
 fn duplicate_column(table: &Table, name: &str) -> SqlError {

@@ -1,9 +1,11 @@
 //! Dropping objects, and what depends on them.
 
+use std::sync::Arc;
+
 use base::{Oid, SqlError, SqlState};
 
-use super::{Behavior, Ddl};
-use crate::catalog::{Catalog, Relation};
+use super::{Behavior, Ddl, ObjectsNamed};
+use crate::catalog::{Acl, Catalog, Dependency, OWNER_ROLE, Relation};
 use crate::interrupt::Step;
 
 /// What a DROP took along.
@@ -21,6 +23,7 @@ enum Dependent {
     ForeignKey { table: Oid, constraint: Oid },
     Column { table: Oid, column: usize },
     Default { table: Oid, column: usize },
+    Check { table: Oid, constraint: Oid },
 }
 
 /// One edge: who depends, on what, and whether it goes silently with it.
@@ -33,8 +36,23 @@ struct Edge {
 impl Ddl<'_> {
     /// Drops tables, views and sequences. Indexes have [`Ddl::drop_index`].
     ///
-    /// Errors: 2BP01 under [`Behavior::Restrict`] where something else depends on them.
+    /// Errors: 2BP01 under [`Behavior::Restrict`] where something else depends on them, and for the sequence of an identity column.
     pub fn drop_relations(&mut self, oids: &[Oid], behavior: Behavior) -> Step<Dropped> {
+        for oid in oids {
+            let owner = self.catalog().sequence(*oid).and_then(|sequence| sequence.owned_by);
+            let Some((table, column)) = owner.filter(|(table, _)| !oids.contains(table)) else { continue };
+            let identity = self.catalog().table(table).is_some_and(|t| t.columns[column].identity.is_some());
+            if identity {
+                let sequence = describe(self.catalog(), Dependent::Relation(*oid));
+                let column = describe(self.catalog(), Dependent::Column { table, column });
+                return Err(SqlError::new(
+                    SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop {sequence} because {column} requires it"),
+                )
+                .with_hint(format!("You can drop {column} instead."))
+                .into());
+            }
+        }
         self.drop_all(oids.iter().map(|oid| Dependent::Relation(*oid)).collect(), behavior)
     }
 
@@ -63,14 +81,62 @@ impl Ddl<'_> {
         Ok(dropped)
     }
 
+    /// Drops what roles own, and takes from them what they were granted.
+    ///
+    /// Errors: 2BP01, for the tenant's owner too.
+    pub fn drop_owned(&mut self, roles: &[Oid], behavior: Behavior) -> Step<Dropped> {
+        let catalog = self.catalog();
+        if let Some(owner) = catalog.role(OWNER_ROLE).filter(|_| roles.contains(&OWNER_ROLE)) {
+            let what = format!("objects owned by role {}", owner.name);
+            let message = format!("cannot drop {what} because they are required by the database system");
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message).into());
+        }
+        let relations = catalog
+            .relations()
+            .filter(|r| roles.contains(&r.owner()) && !matches!(r, Relation::Index(..)))
+            .map(|r| Dependent::Relation(r.oid()));
+        let types = catalog.enums().filter(|e| roles.contains(&e.owner)).map(|e| Dependent::Enum(e.oid));
+        let owned = relations.chain(types).collect();
+        let schemas: Vec<Oid> =
+            catalog.schemas().filter(|s| roles.contains(&s.owner)).map(|s| s.oid).collect();
+        let mut dropped = self.drop_all(owned, behavior)?;
+        for schema in schemas {
+            dropped.cascaded.extend(self.drop_schema(schema, behavior)?.cascaded);
+        }
+        let names_one = |acl: &Option<Acl>| {
+            acl.iter()
+                .flat_map(|acl| &acl.0)
+                .any(|i| roles.contains(&i.grantee) || roles.contains(&i.grantor))
+        };
+        let catalog = self.catalog();
+        let relations = catalog.relations().filter_map(|relation| match relation {
+            Relation::Table(t) => Some((t.oid, &t.acl)),
+            Relation::View(v) => Some((v.oid, &v.acl)),
+            Relation::Sequence(s) => Some((s.oid, &s.acl)),
+            Relation::Index(..) => None,
+        });
+        let schemas = catalog.schemas().map(|s| (s.oid, &s.acl));
+        let granted = relations.chain(schemas).filter(|(_, acl)| names_one(acl));
+        let granted: Vec<(Oid, Acl)> = granted.filter_map(|(oid, acl)| Some((oid, acl.clone()?))).collect();
+        for (object, mut acl) in granted {
+            acl.0.retain(|i| !roles.contains(&i.grantee) && !roles.contains(&i.grantor));
+            self.set_acl(object, acl)?;
+        }
+        Ok(dropped)
+    }
+
+    pub(super) fn drop_column_of(&mut self, table: Oid, column: usize, behavior: Behavior) -> Step<Dropped> {
+        self.drop_all(vec![Dependent::Column { table, column }], behavior)
+    }
+
     fn drop_all(&mut self, named: Vec<Dependent>, behavior: Behavior) -> Step<Dropped> {
         let mut doomed = named.clone();
         let mut dropped = Dropped::default();
         let mut lines = Vec::new();
         let mut next = 0;
         while next < doomed.len() {
-            for edge in dependents_of(self.catalog(), doomed[next]) {
-                if doomed.contains(&edge.dependent) || self.goes_with_its_table(&doomed, edge.dependent) {
+            for edge in dependents_of(self.catalog(), self.named, doomed[next]) {
+                if doomed.contains(&edge.dependent) || goes_along(self.catalog(), &doomed, edge.dependent) {
                     continue;
                 }
                 if !edge.silent {
@@ -83,22 +149,17 @@ impl Ddl<'_> {
             next += 1;
         }
         if behavior == Behavior::Restrict && !lines.is_empty() {
-            return Err(still_needed(&describe(self.catalog(), named[0]), &lines).into());
+            return Err(match named.as_slice() {
+                [one] => still_needed(&describe(self.catalog(), *one), &lines),
+                _ => objects_still_needed(&lines),
+            }
+            .into());
         }
         // What hangs on a table goes before the table does.
         for dependent in doomed.into_iter().rev() {
             self.drop_one(dependent)?;
         }
         Ok(dropped)
-    }
-
-    fn goes_with_its_table(&self, doomed: &[Dependent], dependent: Dependent) -> bool {
-        match dependent {
-            Dependent::ForeignKey { table, .. }
-            | Dependent::Column { table, .. }
-            | Dependent::Default { table, .. } => doomed.contains(&Dependent::Relation(table)),
-            Dependent::Relation(_) | Dependent::Enum(_) => false,
-        }
     }
 
     fn drop_one(&mut self, dependent: Dependent) -> Step<()> {
@@ -117,14 +178,34 @@ impl Ddl<'_> {
                 table.columns[column].sequence = None;
                 self.edit().put_table(table);
             }
+            Dependent::Check { table, constraint } => {
+                let mut table = self.open_table(table)?;
+                table.checks.retain(|check| check.oid != constraint);
+                self.edit().put_table(table);
+                self.edit().remove_comments(constraint);
+            }
             Dependent::Relation(oid) => {
                 if self.catalog().table(oid).is_some() {
                     self.remove_table(oid)?;
                 } else {
+                    self.disown(oid)?;
                     self.view.txn.sequences.remove(&oid);
                     self.edit().remove_relation(oid);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Has the column that a sequence was made for know it no more.
+    fn disown(&mut self, sequence: Oid) -> Step<()> {
+        let Some((table, column)) = self.catalog().sequence(sequence).and_then(|s| s.owned_by) else {
+            return Ok(());
+        };
+        if self.catalog().table(table).is_some_and(|t| t.columns[column].sequence == Some(sequence)) {
+            let mut table = self.open_table(table)?;
+            table.columns[column].sequence = None;
+            self.edit().put_table(table);
         }
         Ok(())
     }
@@ -162,15 +243,46 @@ impl Ddl<'_> {
         self.edit().remove_comments(constraint);
         Ok(())
     }
-
-    /// Errors: 2BP01 where a view names the column.
-    pub(super) fn views_of_column(&self, table: Oid, column: usize) -> Vec<Oid> {
-        let names = |d: &crate::catalog::Dependency| d.object == table && d.column == Some(column);
-        self.catalog().views().filter(|v| v.depends_on.iter().any(names)).map(|v| v.oid).collect()
-    }
 }
 
-fn dependents_of(catalog: &Catalog, object: Dependent) -> Vec<Edge> {
+/// Whether a part of a table goes with it, or with another part.
+fn goes_along(catalog: &Catalog, doomed: &[Dependent], dependent: Dependent) -> bool {
+    let (table, needs) = match dependent {
+        Dependent::Relation(_) | Dependent::Enum(_) => return false,
+        Dependent::Column { table, .. } => (table, Vec::new()),
+        Dependent::Default { table, column } => (table, vec![column]),
+        Dependent::Check { table, constraint } => {
+            let checks = catalog.table(table).map_or(&[][..], |t| &t.checks);
+            let check = checks.iter().find(|check| check.oid == constraint);
+            (table, check.map_or_else(Vec::new, |check| check.columns.clone()))
+        }
+        Dependent::ForeignKey { table, constraint } => {
+            let key = catalog.table(table).and_then(|t| t.foreign_key(constraint));
+            (table, key.map_or_else(Vec::new, |key| key.columns.clone()))
+        }
+    };
+    doomed.contains(&Dependent::Relation(table))
+        || needs.iter().any(|column| doomed.contains(&Dependent::Column { table, column: *column }))
+}
+
+/// The defaults and checks whose texts name an object.
+fn texts_naming(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Oid, name: &str) -> Vec<Dependent> {
+    // Most texts name nothing of the kind, and are not read.
+    let is_plain = !name.contains(['"', '\'']);
+    let names = |text: &str| (!is_plain || text.contains(name)) && named(catalog, text).contains(&object);
+    let mut found = Vec::new();
+    for table in catalog.tables() {
+        let oid = table.oid;
+        for (column, _) in table.live_columns().filter(|(_, c)| c.default.as_deref().is_some_and(names)) {
+            found.push(Dependent::Default { table: oid, column });
+        }
+        let checks = table.checks.iter().filter(|check| names(&check.expression));
+        found.extend(checks.map(|check| Dependent::Check { table: oid, constraint: check.oid }));
+    }
+    found
+}
+
+fn dependents_of(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Dependent) -> Vec<Edge> {
     let on = describe(catalog, object);
     let mut edges = Vec::new();
     let mut push = |dependent, silent| edges.push(Edge { dependent, on: on.clone(), silent });
@@ -189,11 +301,9 @@ fn dependents_of(catalog: &Catalog, object: Dependent) -> Vec<Edge> {
                     push(Dependent::Relation(sequence.oid), true);
                 }
             }
-            if catalog.sequence(oid).is_some() {
-                for table in catalog.tables() {
-                    for (column, _) in table.live_columns().filter(|(_, c)| c.sequence == Some(oid)) {
-                        push(Dependent::Default { table: table.oid, column }, false);
-                    }
+            if let Some(sequence) = catalog.sequence(oid) {
+                for dependent in texts_naming(catalog, named, oid, &sequence.name) {
+                    push(dependent, false);
                 }
             }
         }
@@ -207,14 +317,36 @@ fn dependents_of(catalog: &Catalog, object: Dependent) -> Vec<Edge> {
                     push(Dependent::Column { table: table.oid, column }, false);
                 }
             }
+            for view in catalog.views().filter(|v| v.depends_on.iter().any(|d| d.object == oid)) {
+                push(Dependent::Relation(view.oid), false);
+            }
+            let name = catalog.enum_type(oid).map_or("", |e| e.name.as_str());
+            for dependent in texts_naming(catalog, named, oid, name) {
+                push(dependent, false);
+            }
         }
         Dependent::Column { table, column } => {
-            let names = |d: &crate::catalog::Dependency| d.object == table && d.column == Some(column);
+            let names = |d: &Dependency| d.object == table && d.column == Some(column);
             for view in catalog.views().filter(|v| v.depends_on.iter().any(names)) {
                 push(Dependent::Relation(view.oid), false);
             }
+            let Some(found) = catalog.table(table) else { return edges };
+            let broken = |index: Oid| {
+                found
+                    .index(index)
+                    .is_some_and(|i| i.constraint.is_some() && i.column_positions().any(|c| c == column))
+            };
+            for by in found.referenced_by.iter().filter(|by| by.table != table) {
+                let key = catalog.table(by.table).and_then(|other| other.foreign_key(by.constraint));
+                if key.is_some_and(|key| broken(key.referenced_index)) {
+                    push(Dependent::ForeignKey { table: by.table, constraint: by.constraint }, false);
+                }
+            }
+            for sequence in catalog.sequences().filter(|s| s.owned_by == Some((table, column))) {
+                push(Dependent::Relation(sequence.oid), true);
+            }
         }
-        Dependent::ForeignKey { .. } | Dependent::Default { .. } => {}
+        Dependent::ForeignKey { .. } | Dependent::Default { .. } | Dependent::Check { .. } => {}
     }
     edges
 }
@@ -238,6 +370,11 @@ fn describe(catalog: &Catalog, object: Dependent) -> String {
             let key = catalog.table(table).and_then(|t| t.foreign_key(constraint));
             format!("constraint {} on {}", key.map_or("", |k| k.name.as_str()), relation(table))
         }
+        Dependent::Check { table, constraint } => {
+            let checks = catalog.table(table).map_or(&[][..], |t| &t.checks);
+            let name = checks.iter().find(|c| c.oid == constraint).map_or("", |c| c.name.as_str());
+            format!("constraint {name} on {}", relation(table))
+        }
         Dependent::Column { table, column } => column_of(table, column),
         Dependent::Default { table, column } => format!("default value for {}", column_of(table, column)),
     }
@@ -245,10 +382,16 @@ fn describe(catalog: &Catalog, object: Dependent) -> String {
 
 /// 2BP01 for an object that others depend on; a line each.
 pub(super) fn still_needed(what: &str, lines: &[String]) -> SqlError {
-    SqlError::new(
-        SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
-        format!("cannot drop {what} because other objects depend on it"),
-    )
-    .with_detail(lines.join("\n"))
-    .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+    needed(format!("cannot drop {what} because other objects depend on it"), lines)
+}
+
+/// The same for several that one statement names.
+fn objects_still_needed(lines: &[String]) -> SqlError {
+    needed("cannot drop desired object(s) because other objects depend on them".to_owned(), lines)
+}
+
+fn needed(message: String, lines: &[String]) -> SqlError {
+    SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, message)
+        .with_detail(lines.join("\n"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

@@ -65,16 +65,25 @@ impl View<'_> {
             self.txn.catalog = Some(Arc::new((*self.tenant.catalog).clone()));
         }
         self.txn.wrote_catalog = true;
-        Ok(Ddl { view: self.reborrow() })
+        Ok(Ddl { view: self.reborrow(), named: |_, _| Vec::new() })
     }
 }
+
+/// The objects that the text of a default or a check names, which it cannot be without.
+pub type ObjectsNamed = fn(&Arc<Catalog>, &str) -> Vec<Oid>;
 
 /// The right to change the catalog.
 pub struct Ddl<'a> {
     pub(crate) view: View<'a>,
+    pub(crate) named: ObjectsNamed,
 }
 
 impl<'a> Ddl<'a> {
+    /// Has the texts that the catalog keeps read by `named`. Without, a text depends on nothing.
+    pub fn reading(self, named: ObjectsNamed) -> Ddl<'a> {
+        Ddl { named, ..self }
+    }
+
     /// The view it was got from, to read rows and lock tables.
     pub fn view(&mut self) -> View<'_> {
         self.view.reborrow()

@@ -35,6 +35,7 @@ impl Ddl<'_> {
             ));
         }
         for (i, column) in new.columns.iter().enumerate() {
+            super::columns::refuse_system_name(&column.name)?;
             if new.columns[..i].iter().any(|other| other.name == column.name) {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_COLUMN,

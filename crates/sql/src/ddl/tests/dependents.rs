@@ -1,0 +1,170 @@
+//! What depends on what is dropped or altered: refused under RESTRICT, gone with CASCADE. Expectations are PostgreSQL 15's.
+
+use super::{after, failure, rows};
+
+/// The error of a statement that others stand in the way of, and what CASCADE tells of them.
+#[track_caller]
+fn check(before: &str, drop: &str, error: &str, detail: &str, notice: &str) {
+    let (mut bench, mut session) = after(before);
+    let refused = bench.fail(&mut session, drop);
+    assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{drop}");
+    assert_eq!(refused.detail().unwrap_or_default(), detail, "{drop}");
+    let told = bench.run(&mut session, &format!("{drop} cascade"));
+    assert_eq!(told.notices(), [notice], "{drop}");
+}
+
+#[test]
+fn a_default_needs_the_sequence_that_it_names() {
+    let before = "create sequence q; create table t (id int default nextval('q'), v text)";
+    let error = "2BP01 cannot drop sequence q because other objects depend on it";
+    let default = "default value for column id of table t";
+    let cascades = format!("drop cascades to {default}");
+    check(before, "drop sequence q", error, &format!("{default} depends on sequence q"), &cascades);
+    let gone = format!("{before}; drop sequence q cascade; insert into t (v) values ('a')");
+    assert_eq!(rows(&gone, "select id, v from t"), ["|a"]);
+    // A name that needs quotes, in another schema, within a larger expression.
+    let quoted = r#"create schema s; create sequence s."It's"; create table t (id int default 1 + nextval('s."It''s"'))"#;
+    let error = "2BP01 cannot drop sequence It's because other objects depend on it";
+    check(
+        quoted,
+        r#"drop sequence s."It's""#,
+        error,
+        &format!("{default} depends on sequence It's"),
+        &cascades,
+    );
+    // The column's own may go when its default names it no more, and not while another's does.
+    let serial = "create table t (id serial, v text)";
+    rows(
+        &format!("{serial}; alter table t alter id drop default; drop sequence t_id_seq"),
+        "select id from t",
+    );
+    let shared = format!("{serial}; create table u (id int default nextval('t_id_seq'))");
+    let default = "default value for column id of table u";
+    for (drop, object) in
+        [("drop table t", "table t"), ("alter table t drop column id", "column id of table t")]
+    {
+        check(
+            &shared,
+            drop,
+            &format!("2BP01 cannot drop {object} because other objects depend on it"),
+            &format!("{default} depends on sequence t_id_seq"),
+            &format!("drop cascades to {default}"),
+        );
+    }
+}
+
+#[test]
+fn an_identity_column_keeps_its_sequence() {
+    let before = "create table t (id int generated always as identity, v text)";
+    for drop in ["drop sequence t_id_seq", "drop sequence t_id_seq cascade"] {
+        assert_eq!(
+            failure(before, drop),
+            "2BP01 cannot drop sequence t_id_seq because column id of table t requires it"
+        );
+    }
+    rows(&format!("{before}; drop table t"), "select 1");
+    assert_eq!(
+        failure(before, "alter table t alter id type numeric"),
+        "22023 identity column type must be smallint, integer, or bigint"
+    );
+    let wider =
+        format!("{before}; alter table t alter id type bigint; select setval('t_id_seq', 5000000000)");
+    assert_eq!(rows(&wider, "insert into t (v) values ('a') returning id"), ["5000000001"]);
+    assert_eq!(
+        failure(&wider, "alter table t alter id type smallint"),
+        "22023 RESTART value (5000000000) cannot be greater than MAXVALUE (32767)"
+    );
+    let serial =
+        "create table t (id serial); alter table t alter id type bigint; alter sequence t_id_seq as bigint";
+    assert_eq!(
+        rows(&format!("{serial}; select setval('t_id_seq', 5000000000)"), "select nextval('t_id_seq')"),
+        ["5000000001"]
+    );
+    assert_eq!(
+        failure("create sequence q; select setval('q', 9)", "alter sequence q maxvalue 5"),
+        "22023 RESTART value (9) cannot be greater than MAXVALUE (5)"
+    );
+}
+
+#[test]
+fn views_need_the_types_and_sequences_that_they_name() {
+    let before =
+        "create type mood as enum ('ok'); create view v as select 'ok'::mood as m; create sequence q;
+                  create view w as select nextval('q') as n";
+    for (drop, object, view) in [("drop type mood", "type mood", "v"), ("drop sequence q", "sequence q", "w")]
+    {
+        check(
+            before,
+            drop,
+            &format!("2BP01 cannot drop {object} because other objects depend on it"),
+            &format!("view {view} depends on {object}"),
+            &format!("drop cascades to view {view}"),
+        );
+    }
+}
+
+#[test]
+fn a_type_takes_along_what_names_it() {
+    let before = "create type mood as enum ('ok'); create table t (a text default 'ok'::mood::text check (a <> 'ok'::mood::text))";
+    let (mut bench, mut session) = after(before);
+    let told = bench.run(&mut session, "drop type mood cascade; insert into t values (default), ('ok')");
+    assert_eq!(told.notices(), ["drop cascades to 2 other objects"]);
+    assert_eq!(bench.run(&mut session, "select a from t").lines(), ["", "ok"]);
+    // A column that goes takes along what refers to it from elsewhere.
+    let before = "create type mood as enum ('ok'); create table t (m mood primary key); create table u (m mood references t, n int)";
+    rows(&format!("{before}; drop type mood cascade; insert into u values (1)"), "select n from u");
+}
+
+#[test]
+fn several_objects_are_refused_together() {
+    let before =
+        "create view a as select 1 as x; create view b as select x from a; create view c as select x from b";
+    assert_eq!(
+        failure(before, "drop view a, b"),
+        "2BP01 cannot drop desired object(s) because other objects depend on them"
+    );
+    rows(&format!("{before}; drop view a, b, c"), "select 1");
+}
+
+#[test]
+fn no_column_is_called_like_a_system_column() {
+    for name in ["xmin", "xmax", "cmin", "cmax", "ctid", "tableoid"] {
+        let error = format!("42701 column name \"{name}\" conflicts with a system column name");
+        for statement in [
+            format!("create table u ({name} int)"),
+            format!("create table u as select 1 as {name}"),
+            format!("alter table t add column {name} int"),
+            format!("alter table t rename column a to {name}"),
+        ] {
+            assert_eq!(failure("create table t (a int)", &statement), error, "{statement}");
+        }
+    }
+    assert_eq!(
+        failure("create table t (a int)", "alter table t drop column ctid"),
+        "0A000 cannot drop system column \"ctid\""
+    );
+    assert_eq!(
+        rows("create table t (oid int, xid int); create view v as select 1 as xmin", "select oid from t"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn what_a_role_owns_and_was_granted_is_dropped_with_drop_owned() {
+    let before = "create role bob; create role ann; grant create on schema public to bob, ann;
+                  create table t (a int); grant select on t to bob; grant bob to ann;
+                  set role bob; create table u (a int); create sequence q; create type m as enum ('x'); reset role;
+                  create view v as select a from u";
+    assert!(failure(before, "drop role bob").starts_with("2BP01"));
+    let refused = "2BP01 cannot drop desired object(s) because other objects depend on them";
+    assert_eq!(failure(before, "drop owned by bob"), refused);
+    let (mut bench, mut session) = after(before);
+    let told = bench.run(&mut session, "drop owned by bob cascade");
+    assert_eq!(told.notices(), ["drop cascades to view v"]);
+    bench.run(&mut session, "drop role bob");
+    assert!(
+        failure(before, "drop owned by owner").starts_with("2BP01 cannot drop objects owned by role owner")
+    );
+    let other = format!("{before}; set role ann");
+    assert_eq!(failure(&other, "drop owned by owner"), "42501 permission denied to drop objects");
+}
