@@ -18,6 +18,7 @@ mod fold;
 mod function;
 mod functions;
 mod output_name;
+mod regex;
 mod resolve;
 mod scope;
 mod tree;

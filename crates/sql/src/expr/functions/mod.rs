@@ -8,6 +8,7 @@ mod math;
 mod md5;
 mod operators;
 mod pattern;
+mod regexp;
 mod session;
 mod size;
 mod string;
@@ -35,6 +36,7 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         json::FUNCTIONS,
         math::FUNCTIONS,
         pattern::FUNCTIONS,
+        regexp::FUNCTIONS,
         session::FUNCTIONS,
         size::FUNCTIONS,
         string::FUNCTIONS,
@@ -49,6 +51,7 @@ static OPERATORS: LazyLock<Index> = LazyLock::new(|| {
         math::OPERATORS,
         operators::OPERATORS,
         pattern::OPERATORS,
+        regexp::OPERATORS,
     ])
 });
 
