@@ -44,8 +44,7 @@ const MEMORY_WAITS_MAX: u32 = 32;
 /// Steps of the sweep that a turn which reads its own misses makes at a time.
 const SHED_STEPS_MAX: usize = 64;
 
-/// Pages read between two sheds by what begins anew after each miss and does not say how far it got, 128 KiB: more than one
-/// change of a tree needs.
+/// Pages read between two sheds by what begins anew after each miss, 128 KiB: more than most changes of a tree need.
 const LOADS_A_SHED: u32 = 16;
 
 /// What transactions hold.
@@ -64,6 +63,13 @@ impl Hold {
     fn reads_in_turn(&self) -> bool {
         self.turn_reads > 0
     }
+}
+
+/// The reads of one operation that begins anew after each miss. Each time its pages were evicted before it ended, twice as many
+/// are read before the next time: so it ends, however many it needs, and memory goes over its limit by these at most.
+#[derive(Default)]
+pub(crate) struct RepeatedReads {
+    sheds: u32,
 }
 
 /// A page to read from disk after [`crate::Interrupt::Miss`].
@@ -431,11 +437,14 @@ impl Tenant {
 
     /// [`Tenant::shed`] before a page is read for an operation that begins anew after each miss. It evicts at one read in some only,
     /// so that what the operation has read before is there when it begins anew: pages just read are the first to go.
-    pub(crate) fn shed_for_load(&mut self) {
-        if self.loads_since_shed == 0 {
+    pub(crate) fn shed_for_load(&mut self, reads: &mut RepeatedReads) {
+        let loads_max = LOADS_A_SHED.checked_shl(reads.sheds).unwrap_or(u32::MAX);
+        if self.loads_since_shed >= loads_max {
+            self.loads_since_shed = 0;
+            reads.sheds += 1;
             self.shed();
         }
-        self.loads_since_shed = (self.loads_since_shed + 1) % LOADS_A_SHED;
+        self.loads_since_shed += 1;
     }
 
     /// The request, which waits for room only if there is some: nobody else can make any of the pages of a tenant that is owned

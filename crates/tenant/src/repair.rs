@@ -20,6 +20,7 @@ use storage::{PageFault, WritePages};
 use crate::catalog::{Catalog, Index, Table};
 use crate::ddl::Behavior;
 use crate::interrupt::Interrupt;
+use crate::memory::RepeatedReads;
 use crate::tenant::{OpenError, RedoSink, Tenant};
 use crate::trees::TreeState;
 use crate::txn::Isolation;
@@ -186,6 +187,7 @@ impl Tenant {
         index: &Index,
         behavior: Behavior,
     ) -> Result<Vec<String>, RepairError> {
+        let mut reads = RepeatedReads::default();
         loop {
             let mut txn = self.begin(SessionId(0), Isolation::ReadCommitted, false, true);
             let mut redo = NoLog;
@@ -201,7 +203,9 @@ impl Tenant {
                 Err(interrupt) => {
                     self.abort(txn);
                     match interrupt {
-                        Interrupt::Miss(page) => self.load_fault(PageFault::Miss(page)).await?,
+                        Interrupt::Miss(page) => {
+                            self.load_fault(PageFault::Miss(page), &mut reads).await?;
+                        }
                         Interrupt::Error(error) => return Err(error.into()),
                         Interrupt::Wait(_) | Interrupt::Asked => unreachable!("nobody else is there"),
                     }

@@ -18,7 +18,7 @@ use storage::{MemoryBudget, yield_now};
 
 use crate::catalog::{Malformed, RecordKey, RecordKind, decode_record};
 use crate::ddl::BuildFailed;
-use crate::memory::WriterWait;
+use crate::memory::{RepeatedReads, WriterWait};
 use crate::redo_record::ChangeAt;
 use crate::sequence::SequenceState;
 use crate::tenant::{OpenError, Tenant};
@@ -182,8 +182,12 @@ impl Tenant {
     ) -> Result<(), OpenError> {
         let (before, mut applied) = (self.trees.get(tree), Applied::default());
         let mut root = before.root;
+        let (mut reads, mut ended) = (RepeatedReads::default(), 0);
         while let Err(fault) = apply_sorted(&mut self.pages, &mut root, changes, &mut applied) {
-            self.load_fault(fault).await?;
+            if std::mem::replace(&mut ended, applied.changes) < applied.changes {
+                reads = RepeatedReads::default();
+            }
+            self.load_fault(fault, &mut reads).await?;
         }
         let entries = before.entries + applied.inserted - applied.removed;
         self.trees.set(tree, TreeState { root, entries, dirty: true });

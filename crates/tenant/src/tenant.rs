@@ -26,7 +26,7 @@ use crate::history::History;
 use crate::interrupt::Step;
 use crate::kept::Pieces;
 use crate::locks::{LockRecord, LockTable};
-use crate::memory::Holds;
+use crate::memory::{Holds, RepeatedReads};
 use crate::overlay::OverlayMark;
 use crate::pending::Pending;
 use crate::sequence::SequenceState;
@@ -378,6 +378,7 @@ impl Tenant {
         let malformed = move |Malformed(what)| OpenError::Catalog { tenant: id, what };
         let mut catalog = Catalog::default();
         let mut cursor = Cursor::new(self.trees.root(CATALOG_TREE), Seek::Start);
+        let mut reads = RepeatedReads::default();
         loop {
             let step = cursor.next(&self.pages).and_then(|entry| {
                 entry
@@ -394,10 +395,11 @@ impl Tenant {
                         _ => Vec::new(),
                     };
                     cursor.seek(Seek::Before(&at));
-                    self.load_fault(fault).await?;
+                    self.load_fault(fault, &mut reads).await?;
                     continue;
                 }
             };
+            reads = RepeatedReads::default();
             let key = RecordKey::from_bytes(&key).map_err(malformed)?;
             match key.kind {
                 RecordKind::Counters => self.counters = decode_record(&value).map_err(malformed)?,
@@ -424,17 +426,22 @@ impl Tenant {
         }
     }
 
-    /// Has the page of a miss read, for those that own the tenant across a wait: opening and replaying.
-    pub(crate) async fn load_fault(&mut self, fault: PageFault) -> Result<(), OpenError> {
+    /// Has the page of a miss read, for those that own the tenant across a wait: opening and replaying. `reads` are those since the
+    /// caller last got anywhere.
+    pub(crate) async fn load_fault(
+        &mut self,
+        fault: PageFault,
+        reads: &mut RepeatedReads,
+    ) -> Result<(), OpenError> {
         match fault {
             PageFault::Corrupt(_) | PageFault::Unreadable(..) => Err(self.open_error(fault)),
             PageFault::Miss(page) => {
                 let Some(request) = self.request(page).map_err(|fault| self.open_error(fault))? else {
                     return Ok(());
                 };
-                self.shed_for_load();
+                self.shed_for_load(reads);
                 let loaded = self.unless_full(request).read().await?;
-                self.page_loaded(loaded);
+                self.pages.load(loaded);
                 Ok(())
             }
         }

@@ -14,6 +14,7 @@ use crate::catalog::{Catalog, Index, Table};
 use crate::cursor::Direction;
 use crate::interrupt::{Interrupt, Step};
 use crate::kept::{Piece, TURN_STEPS, Work};
+use crate::memory::RepeatedReads;
 use crate::row::keys::{Key, KeyRange, index_entry_of_bytes, row_id_key, table_key, table_key_of_entry};
 use crate::row::{RowRef, decode_row, read_column};
 use crate::tenant::{OpenError, Tenant};
@@ -243,7 +244,7 @@ impl Tenant {
         let mut filling = Filling::new(self.next_tree());
         let mut cursor = Cursor::new(self.trees.root(source), Seek::Start);
         let mut last: Option<Key> = None;
-        let mut count = 0;
+        let (mut count, mut reads) = (0, RepeatedReads::default());
         while !filling.is_whole() {
             let row = match cursor.next(&self.pages) {
                 Ok(None) => {
@@ -260,13 +261,13 @@ impl Tenant {
             let (key, bytes) = match row {
                 Ok(row) => row,
                 Err(fault) => {
-                    self.load_fault(fault).await.map_err(BuildFailed::Open)?;
+                    self.load_fault(fault, &mut reads).await.map_err(BuildFailed::Open)?;
                     // The cursor may have moved past a row whose overflow pages were missing.
                     cursor.seek(last.as_ref().map_or(Seek::Start, |key| Seek::After(key)));
                     continue;
                 }
             };
-            count += 1;
+            (count, reads) = (count + 1, RepeatedReads::default());
             let (entry, value) = match build {
                 Build::Index { index, .. } => {
                     let index = table.index(*index).ok_or(BuildFailed::Rows)?;
@@ -294,15 +295,19 @@ impl Tenant {
 
     /// Moves all that was gathered to where it is to go next.
     async fn settle_filling(&mut self, filling: &mut Filling) -> Result<(), BuildFailed> {
+        let mut reads = RepeatedReads::default();
         loop {
             match filling.settle(self, &mut { TURN_STEPS }) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
+                    reads = RepeatedReads::default();
                     // New pages, and room for more of them.
                     self.shed();
                     yield_now().await;
                 }
-                Err(Stuck::Fault(fault)) => self.load_fault(fault).await.map_err(BuildFailed::Open)?,
+                Err(Stuck::Fault(fault)) => {
+                    self.load_fault(fault, &mut reads).await.map_err(BuildFailed::Open)?;
+                }
                 Err(Stuck::Duplicate(..)) => return Err(BuildFailed::Rows),
             }
         }

@@ -217,6 +217,57 @@ fn a_replay_that_is_stopped_is_gone_on_with() {
     });
 }
 
+/// What a value's pages are given back for has to see all of them at once, and begins anew after each that is missing.
+#[test]
+fn a_value_larger_than_the_memory_is_replaced_and_removed_by_a_replay() {
+    let world = World::new(10);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+        let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+        let value = |letter: &str| text(&letter.repeat(1 << 20));
+        for id in 1..=3 {
+            let row = vec![int(id), value("a")];
+            let insert = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                view.insert(&table, &row)
+            };
+            server.auto(insert).await.unwrap();
+        }
+        assert!(server.checkpoint().await);
+        server.auto(|view| update(view, t, &[int(1)], vec![int(1), value("b")])).await.unwrap();
+        server.auto(|view| delete(view, t, &[int(2)])).await.unwrap();
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        drop(server);
+
+        let (logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+        let memory = base::ByteCount::from_kib(256);
+        tenant.charge_to(&MemoryBudget::new(memory, 0, 1));
+        {
+            let mut replayed = std::pin::pin!(tenant.replay(&index));
+            let mut late = std::pin::pin!(env::sleep(base::Nanos::from_secs(60)));
+            let replayed = std::future::poll_fn(|cx| {
+                let replayed = replayed.as_mut().poll(cx);
+                let is_late = replayed.is_pending() && late.as_mut().poll(cx).is_ready();
+                assert!(!is_late, "it reads the same pages again and again");
+                replayed
+            });
+            assert_eq!(replayed.await.unwrap().commits, 2);
+        }
+        let (log, flusher) = logs.writer();
+        assert!(Server { tenant, log, flusher }.checkpoint().await);
+        drop(logs);
+        let mut server = open(&env).await;
+        let rows = server.auto(|view| all_rows(view, t)).await.unwrap();
+        assert_eq!(rows, [vec![int(1), value("b")], vec![int(3), value("a")]]);
+        assert_eq!(server.tenant.check().defects, Vec::<String>::new());
+    });
+}
+
 #[test]
 fn power_cuts_leave_a_durable_prefix_of_commits() {
     for seed in 0..40 {
