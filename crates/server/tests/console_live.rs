@@ -186,6 +186,20 @@ fn streams_make_way_for_others_when_they_end() {
     let open: Vec<_> = (0..64).map(|_| browser.events("/api/live")).collect();
     assert_eq!(browser.get("/api/live").status, 503);
     drop(open);
+    server.admin("rowhouse").ok("CREATE ROLE guest LOGIN PASSWORD 'seen'");
+    let mut guest = Browser::new(&server);
+    assert_eq!(guest.login("guest", "seen").status, 200);
+    let mut of_guest = Vec::new();
+    support::eventually("the places of viewers are taken", || match guest.try_events("/api/live") {
+        Ok(stream) => {
+            of_guest.push(stream);
+            of_guest.len() == 48
+        }
+        Err(_) => false,
+    });
+    assert_eq!(guest.get("/api/live").status, 503);
+    assert!(browser.try_events("/api/live").is_ok(), "viewers leave some to the administrator");
+    drop(of_guest);
     support::eventually("a place is free again", || browser.try_events("/api/live").is_ok());
     for bad in ["top=65", "top=-1", "lines=257", "history=601", "top=x"] {
         assert_eq!(browser.get(&format!("/api/live?{bad}")).status, 400, "{bad}");

@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use support::browser::{Browser, Response};
@@ -160,6 +162,43 @@ fn what_is_sent_is_bounded() {
     assert_eq!(browser.login("admin", &"x".repeat(2000)).status, 400);
     assert_eq!(browser.login("admin", ADMIN_PASSWORD).status, 200);
     assert_eq!(browser.send("POST", "/api/login", &[JSON], b"{").status, 400);
+}
+
+#[test]
+fn whatever_is_refused_is_told_in_one_form() {
+    let server = server();
+    let admin = Browser::admin(&server);
+    let asked = [
+        ("GET", "/api/", 404),
+        ("GET", "/api/nothing", 404),
+        ("GET", "/api/tenants/%ff", 400),
+        ("POST", "/api/tenants/acme/sessions/first/cancel", 400),
+        ("PUT", "/api/server", 405),
+    ];
+    for (method, path, status) in asked {
+        let answer = admin.change(method, path, &json!({}));
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{path}");
+        assert_eq!(answer.code().len(), 5, "{path}");
+    }
+    assert_eq!(admin.change("PUT", "/api/server", &json!({})).header("allow"), Some("GET,HEAD,PATCH"));
+}
+
+/// Byte after byte comes, and never a whole body.
+#[test]
+fn a_body_that_does_not_come_to_an_end_is_not_waited_for() {
+    let server = TestServer::with_console();
+    let mut slow = support::tcp(server.running().admin_address().expect("the server serves HTTP"));
+    let head = "POST /api/login HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
+    slow.write_all(head.as_bytes()).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let begun = Instant::now();
+    let mut answer = [0; 12];
+    while slow.read_exact(&mut answer).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is waited for");
+        slow.write_all(b" ").expect("nobody hung up before an answer");
+    }
+    assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 408"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) use exposition::{Distribution, Exposition};
 pub(crate) use listener::Peer;
 
 use crate::StartError;
-use crate::console::{self, Console};
+use crate::console::{self, Console, IpNetwork};
 use crate::shared::Shared;
 use listener::AdminListener;
 use tenant_figures::Chosen;
@@ -54,10 +54,10 @@ impl AdminServer {
         let (stopped, served) =
             (stop.clone(), Served { shared: Arc::downgrade(shared), chosen: Arc::default() });
         let console = Console::new(shared, address, tls.is_some());
-        let env = shared.env.clone();
+        let (env, proxies) = (shared.env.clone(), shared.config.admin_proxies.clone());
         let (tell, told) = mpsc::sync_channel(1);
         let body = Box::new(move || {
-            let bind = Bind { address, tls, env };
+            let bind = Bind { address, tls, proxies, env };
             if let Err(error) = serve(bind, served, console, stopped, &tell) {
                 // Told to whoever starts the server if it still listens, else to the log.
                 if let Err(mpsc::SendError(Err(error))) = tell.send(Err(error)) {
@@ -93,6 +93,7 @@ type Told = io::Result<SocketAddr>;
 struct Bind {
     address: SocketAddr,
     tls: Option<Arc<rustls::ServerConfig>>,
+    proxies: Vec<IpNetwork>,
     env: Env,
 }
 
@@ -107,7 +108,7 @@ fn serve(
     runtime.block_on(async {
         let tcp = tokio::net::TcpListener::bind(bind.address).await?;
         let _ = tell.send(tcp.local_addr());
-        let listener = AdminListener::new(tcp, bind.tls, bind.env);
+        let listener = AdminListener::new(tcp, bind.tls, bind.proxies, bind.env);
         let figures =
             Router::new().route("/healthz", get(health)).route("/metrics", get(metrics)).with_state(served);
         let routes = figures.merge(console::router(&console));

@@ -44,6 +44,7 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let client = Client::of(&peer, request.headers(), &console.proxies);
+    let _answering = peer.answering();
     request.extensions_mut().insert(client);
     let is_api = is_api(request.uri().path());
     let mut response = match admit(&console, &client, &request) {

@@ -158,7 +158,7 @@ const CSV_HEAD: &str = "tenant,resource,volume,began_ms,ended_ms,active_s,promis
 
 /// A text in CSV (RFC 4180). One that a spreadsheet would take for a formula is written as a text.
 fn field(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
     if !is_formula && !text.contains(['"', ',', '\n', '\r']) {
         return text.to_owned();
     }
@@ -345,7 +345,9 @@ mod tests {
         assert_eq!(CSV_HEAD.matches(',').count(), row("a", 0, [0; 4]).csv().matches(',').count());
         let line = row("a,\"b\"\n", 1, [1, 0, 0, 0]).csv();
         assert_eq!(line, "\"a,\"\"b\"\"\n\",io,log,1,1001,0.5,10,9,8,1,0,overbooked,0.25,,0\r\n");
-        assert_eq!(field("=1+1"), "\"'=1+1\"");
+        for formula in ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1", "\n=1"] {
+            assert_eq!(field(formula), format!("\"'{formula}\""));
+        }
         assert_eq!(field("plain"), "plain");
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::answer::{Answer, Refusal};
 use super::extension::ConsoleEvent;
 use super::frames::{FRAMES_MAX, Frame, KEPT_MAX, LINES_MAX, Ring, Shown};
-use super::logins::{Key, Login};
+use super::logins::{Key, Login, Role};
 use super::query::Query;
 use super::sampler::Sampler;
 use super::shown_frame::{frame_json, tenant_json};
@@ -35,6 +35,8 @@ const FRAME_EVERY: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Streams at a time, of all sessions.
 const STREAMS_MAX: usize = 64;
+/// Of them those that viewers do not get: nobody keeps the administrator from seeing.
+const OF_ADMINISTRATORS: usize = 16;
 /// Tenants that one stream watches beyond those that use the most.
 const WATCHED_MAX: usize = 16;
 const TOP_DEFAULT: usize = 12;
@@ -102,12 +104,16 @@ struct Listening {
 }
 
 impl Listening {
-    fn begin(console: &Arc<Console>, watched: Vec<TenantId>) -> Answer<Listening> {
+    fn begin(console: &Arc<Console>, role: Role, watched: Vec<TenantId>) -> Answer<Listening> {
         let live = &console.live;
         let mut streams = lock(&live.streams);
-        if *streams == STREAMS_MAX {
+        let max = match role {
+            Role::Administrator => STREAMS_MAX,
+            Role::Viewer => STREAMS_MAX - OF_ADMINISTRATORS,
+        };
+        if *streams >= max {
             let (status, state) = (StatusCode::SERVICE_UNAVAILABLE, SqlState::TOO_MANY_CONNECTIONS);
-            return Err(Refusal::new(status, state, format!("{STREAMS_MAX} streams are open already")));
+            return Err(Refusal::new(status, state, format!("{max} streams are open already")));
         }
         *streams += 1;
         drop(streams);
@@ -172,7 +178,7 @@ pub(super) async fn live(
     }
     let mut watched = shown.clone();
     watched.extend(tenant.filter(|id| !shown.contains(id)));
-    let listening = Listening::begin(&console, watched)?;
+    let listening = Listening::begin(&console, login.account.role, watched)?;
     let live = &console.live;
     let mut listener = Listener {
         listening,

@@ -10,7 +10,7 @@ use pgproto::scram::Verifier;
 use ring::digest::{SHA256, digest};
 use rustc_hash::FxHashMap;
 
-/// Sessions at a time; of more the one that was idle for the longest ends.
+/// Sessions at a time; of more the one that was idle for the longest ends, of those of the user who has the most: nobody ends another's by logging in.
 const SESSIONS_MAX: usize = 256;
 /// A session that asks for nothing ends after this. A live stream that is open asks for nothing.
 pub(super) const IDLE_MAX: Nanos = Nanos::from_secs(30 * 60);
@@ -89,7 +89,7 @@ impl Logins {
     pub(super) fn begin(&mut self, account: Account, random: &[u8; 64], now: Nanos) -> (String, Login) {
         self.end_expired(now);
         if self.0.len() >= SESSIONS_MAX
-            && let Some(oldest) = self.0.iter().min_by_key(|(_, kept)| kept.last_used).map(|(key, _)| *key)
+            && let Some(oldest) = self.first_to_end()
         {
             self.0.remove(&oldest);
         }
@@ -102,6 +102,14 @@ impl Logins {
         assert!(before.is_none(), "256 random bits come twice");
         assert!(self.0.len() <= SESSIONS_MAX);
         (secret, login)
+    }
+
+    fn first_to_end(&self) -> Option<Key> {
+        let mut of_user: FxHashMap<&str, usize> = FxHashMap::default();
+        self.0.values().for_each(|kept| *of_user.entry(&kept.account.user).or_default() += 1);
+        let most = of_user.values().copied().max()?;
+        let of_them = self.0.iter().filter(|(_, kept)| of_user[kept.account.user.as_str()] == most);
+        of_them.min_by_key(|(_, kept)| kept.last_used).map(|(key, _)| *key)
     }
 
     /// The session that the browser has the secret of, which is used by that if somebody attends; `None` if there is none or it has expired.
@@ -213,21 +221,43 @@ mod tests {
         assert!(logins.of_secret(&secret, true, AGE_MAX).is_none());
     }
 
+    /// Another 512 bits for each number.
+    fn numbered(n: usize) -> [u8; 64] {
+        let mut bytes = random(0);
+        bytes[..8].copy_from_slice(&n.to_le_bytes());
+        bytes
+    }
+
     #[test]
     fn sessions_are_bounded_and_the_idle_ones_go_first() {
         let mut logins = Logins::default();
-        let (first, _) = logins.begin(account("a"), &random(0), Nanos(0));
-        let (second, _) = logins.begin(account("b"), &random(1), Nanos(1));
-        for n in 2..=SESSIONS_MAX as u64 {
-            assert!(logins.of_secret(&first, true, Nanos(n)).is_some());
-            let mut bytes = random(n as u8);
-            bytes[..8].copy_from_slice(&n.to_le_bytes());
-            logins.begin(account("c"), &bytes, Nanos(n));
+        let begin = |logins: &mut Logins, n: usize| {
+            logins.begin(account(&format!("user{n}")), &numbered(n), Nanos(n as u64)).0
+        };
+        let (first, second) = (begin(&mut logins, 0), begin(&mut logins, 1));
+        for n in 2..=SESSIONS_MAX {
+            assert!(logins.of_secret(&first, true, Nanos(n as u64)).is_some());
+            begin(&mut logins, n);
         }
         assert_eq!(logins.0.len(), SESSIONS_MAX);
         let now = Nanos(SESSIONS_MAX as u64 + 1);
         assert!(logins.of_secret(&second, true, now).is_none());
         assert!(logins.of_secret(&first, true, now).is_some());
+    }
+
+    #[test]
+    fn who_logs_in_again_and_again_ends_only_sessions_of_his_own() {
+        let mut logins = Logins::default();
+        let (idle, _) = logins.begin(account("admin"), &numbered(0), Nanos(0));
+        let secrets: Vec<String> = (1..=2 * SESSIONS_MAX)
+            .map(|n| logins.begin(account("guest"), &numbered(n), Nanos(n as u64)).0)
+            .collect();
+        assert_eq!(logins.0.len(), SESSIONS_MAX);
+        let now = Nanos(2 * SESSIONS_MAX as u64 + 1);
+        assert!(logins.of_secret(&idle, true, now).is_some());
+        let goes_on = secrets.iter().filter(|secret| logins.of_secret(secret, true, now).is_some());
+        assert_eq!(goes_on.count(), SESSIONS_MAX - 1);
+        assert!(logins.of_secret(&secrets[SESSIONS_MAX], true, now).is_none(), "the oldest went");
     }
 
     #[test]

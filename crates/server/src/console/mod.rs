@@ -48,6 +48,7 @@ pub use endpoint::{Answered as ConsoleAnswered, Endpoint as ConsoleEndpoint};
 pub use extension::{ConsoleEvents, ConsoleExtension};
 pub(crate) use routes::router;
 pub use sent::Sent as ConsoleSent;
+pub(crate) use throttle::counted_as;
 
 use self::answer::{Answer, Refusal};
 use self::live::Live;

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
+
+use base::SqlState;
 
 use super::answer::Refusal;
 use super::endpoint::{Answered, Endpoint, Parameter};
@@ -153,7 +156,9 @@ pub(crate) fn router(console: &Arc<Console>) -> Router {
         api = api.route(endpoint.path, endpoint.handler);
     }
     let api = api
+        .route("/api/", axum::routing::any(unknown))
         .route("/api/{*other}", axum::routing::any(unknown))
+        .layer(map_response(told))
         .layer(from_fn_with_state(console.clone(), guard::authorize))
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX));
     let page = Router::new().fallback(get(assets::serve));
@@ -162,4 +167,25 @@ pub(crate) fn router(console: &Arc<Console>) -> Router {
 
 async fn unknown() -> Refusal {
     Refusal::missing("the API has no such address")
+}
+
+/// What is refused before a handler has it, told as handlers tell it.
+async fn told(response: Response) -> Response {
+    let is_json = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| *kind == HeaderValue::from_static("application/json"));
+    let status = response.status();
+    if !status.is_client_error() || is_json {
+        return response;
+    }
+    let message = match status {
+        StatusCode::METHOD_NOT_ALLOWED => "the address has not this method",
+        _ => "the address makes no sense: it is badly encoded, or a word stands for a number",
+    };
+    let mut refused = Refusal::new(status, SqlState::INVALID_PARAMETER_VALUE, message).into_response();
+    if let Some(allowed) = response.headers().get(header::ALLOW) {
+        refused.headers_mut().insert(header::ALLOW, allowed.clone());
+    }
+    refused
 }

@@ -1,5 +1,7 @@
 //! The JSON that a request brings.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{StatusCode, header};
@@ -11,6 +13,9 @@ use super::answer::{Answer, Refusal};
 
 /// Bytes of a body at most, unless a route says otherwise.
 pub(super) const BODY_LEN_MAX: usize = 64 << 10;
+
+/// How long a body may take to come.
+const BODY_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// What a request's body says: JSON, and called so.
 pub struct Sent<T>(pub T);
@@ -26,7 +31,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
             let (status, state) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, SqlState::INVALID_PARAMETER_VALUE);
             return Err(Refusal::new(status, state, "the body has to be application/json"));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+        let bytes = tokio::time::timeout(BODY_TIME_MAX, Bytes::from_request(request, state)).await;
+        let late = |_| {
+            let (status, state) = (StatusCode::REQUEST_TIMEOUT, SqlState::QUERY_CANCELED);
+            Refusal::new(status, state, "the body did not come in time")
+        };
+        let bytes = bytes.map_err(late)?.map_err(|rejection| {
             let (message, status) = (rejection.body_text(), rejection.into_response().status());
             Refusal::new(status, SqlState::PROGRAM_LIMIT_EXCEEDED, message)
         })?;

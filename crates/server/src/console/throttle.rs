@@ -54,7 +54,7 @@ pub(super) struct Throttle {
 }
 
 /// Who is counted together: of IPv6 a network of 64 bits, which one client may have to itself.
-fn counted_as(address: IpAddr) -> IpAddr {
+pub(crate) fn counted_as(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 => v4,
