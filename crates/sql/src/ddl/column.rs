@@ -3,7 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, ColumnOption, DataType, GeneratedAs};
 use tenant::catalog::{Column, Identity, Table};
-use tenant::ddl::Ddl;
+use tenant::ddl::{Ddl, MadeUpName};
 use types::{PgType, TypeMod};
 
 use super::constraint::{self, NewConstraint};
@@ -244,7 +244,10 @@ impl ColumnSequence {
     ) -> SqlResult<Oid> {
         let (schema, name) = match &self.name {
             Some(named) => named.clone(),
-            None => (schema, ddl.free_relation_name(schema, &format!("{table}_{}_seq", column.name))),
+            None => {
+                let default = MadeUpName { table, columns: &[&column.name], label: "seq" };
+                (schema, ddl.free_relation_name(schema, &default))
+            }
         };
         let oid = ddl.create_sequence(self.bounds.sequence(schema, &name, owner, self.ty))?;
         column.sequence = Some(oid);

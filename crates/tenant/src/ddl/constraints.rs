@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{CatalogNames, TypeMod};
 
-use super::{Behavior, Ddl, Dropped, NewIndex};
+use super::{Behavior, Ddl, Dropped, MadeUpName, NewIndex};
 use crate::catalog::{
     CheckConstraint, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
     ReferentialAction, Table,
@@ -54,7 +54,13 @@ impl Ddl<'_> {
             )
             .into());
         }
-        let name = self.constraint_name(&old, new.name, &format!("{}_pkey", old.name))?;
+        let name = match new.name {
+            Some(name) => given_name(&old, name)?,
+            None => {
+                let default = MadeUpName { table: &old.name, columns: &[], label: "pkey" };
+                self.free_key_name(&old, &default)
+            }
+        };
         self.require_free_name(old.schema, &name)?;
         let mut table = (*old).clone();
         for column in &new.columns {
@@ -122,10 +128,10 @@ impl Ddl<'_> {
     pub fn add_unique(&mut self, table: Oid, new: NewUnique) -> Step<Oid> {
         let opened = self.open_table(table)?;
         let columns: Vec<&str> = new.columns.iter().map(|c| opened.columns[*c].name.as_str()).collect();
-        let default = format!("{}_{}_key", opened.name, columns.join("_"));
+        let default = MadeUpName { table: &opened.name, columns: &columns, label: "key" };
         let name = match new.name {
-            Some(name) => self.constraint_name(&opened, Some(name), "")?,
-            None => self.free_relation_name(opened.schema, &default),
+            Some(name) => given_name(&opened, name)?,
+            None => self.free_key_name(&opened, &default),
         };
         let constraint = IndexConstraint { oid: self.new_oid(), primary: false };
         let index = NewIndex {
@@ -148,13 +154,14 @@ impl Ddl<'_> {
         columns: Vec<usize>,
     ) -> Step<Oid> {
         let mut table = self.open_table(table)?;
-        let default = match columns[..] {
-            [one] => format!("{}_{}_check", table.name, table.columns[one].name),
-            _ => format!("{}_check", table.name),
+        let named: Vec<&str> = match columns[..] {
+            [one] => vec![&table.columns[one].name],
+            _ => Vec::new(),
         };
+        let default = MadeUpName { table: &table.name, columns: &named, label: "check" };
         let name = match name {
-            Some(name) => self.constraint_name(&table, Some(name), "")?,
-            None => self.free_name(&default, |name| table.has_constraint(name)),
+            Some(name) => given_name(&table, name)?,
+            None => self.free_constraint_name(&table, &default),
         };
         let oid = self.new_oid();
         table.checks.push(CheckConstraint { oid, name: name.into(), expression: expression.into(), columns });
@@ -186,10 +193,10 @@ impl Ddl<'_> {
             return Err(SqlError::unsupported("ON DELETE or ON UPDATE SET DEFAULT").into());
         }
         let names: Vec<&str> = new.columns.iter().map(|c| referencing.columns[*c].name.as_str()).collect();
-        let default = format!("{}_{}_fkey", referencing.name, names.join("_"));
+        let default = MadeUpName { table: &referencing.name, columns: &names, label: "fkey" };
         let name = match &new.name {
-            Some(name) => self.constraint_name(&referencing, Some(name.clone()), "")?,
-            None => self.free_name(&default, |name| referencing.has_constraint(name)),
+            Some(name) => given_name(&referencing, name.clone())?,
+            None => self.free_constraint_name(&referencing, &default),
         };
         let names = self.view.session.and_then(|session| session.format.names.as_deref());
         let (columns, index) = match_columns(&referencing, &referenced, &new, &name, names)?;
@@ -262,7 +269,7 @@ impl Ddl<'_> {
     /// Errors: 42704, 42710, 42P07.
     pub fn rename_constraint(&mut self, table: Oid, name: &str, new: &str) -> Step<()> {
         let mut table = self.open_table(table)?;
-        self.constraint_name(&table, Some(new.to_owned()), "")?;
+        given_name(&table, new.to_owned())?;
         if let Some(check) = table.checks.iter_mut().find(|c| c.name == name) {
             check.name = new.into();
         } else if let Some(key) = table.foreign_keys.iter_mut().find(|k| k.name == name) {
@@ -279,19 +286,33 @@ impl Ddl<'_> {
         Ok(())
     }
 
-    /// The given name, if the table has no constraint of it yet; or `default`.
-    fn constraint_name(&self, table: &Table, name: Option<String>, default: &str) -> SqlResult<String> {
-        let Some(name) = name else {
-            return Ok(self.free_relation_name(table.schema, default));
-        };
-        if table.has_constraint(&name) {
-            return Err(SqlError::new(
-                SqlState::DUPLICATE_OBJECT,
-                format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
-            ));
-        }
-        Ok(name)
+    /// The first form of a made-up name that no constraint of the table's schema has.
+    fn free_constraint_name(&self, table: &Table, name: &MadeUpName<'_>) -> String {
+        name.free(|name| self.has_constraint_in_schema(table, name))
     }
+
+    /// The same for a constraint that is an index too, and so has no relation's name either.
+    fn free_key_name(&self, table: &Table, name: &MadeUpName<'_>) -> String {
+        let is_relation = |name: &str| self.catalog().relation_in(table.schema, name).is_some();
+        name.free(|name| is_relation(name) || self.has_constraint_in_schema(table, name))
+    }
+
+    /// `table` is as it will be, which the catalog does not know yet.
+    fn has_constraint_in_schema(&self, table: &Table, name: &str) -> bool {
+        let mut others = self.catalog().tables().filter(|other| other.schema == table.schema);
+        table.has_constraint(name) || others.any(|other| other.has_constraint(name))
+    }
+}
+
+/// The given name, if the table has no constraint of it yet.
+fn given_name(table: &Table, name: String) -> SqlResult<String> {
+    if table.has_constraint(&name) {
+        return Err(SqlError::new(
+            SqlState::DUPLICATE_OBJECT,
+            format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
+        ));
+    }
+    Ok(name)
 }
 
 /// Pairs the columns of a foreign key in the order of the unique index that backs it.

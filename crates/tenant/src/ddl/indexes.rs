@@ -6,7 +6,7 @@ use base::limits::INDEX_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlState, TreeId};
 
 use super::drop::still_needed;
-use super::{Behavior, Ddl, Dropped};
+use super::{Behavior, Ddl, Dropped, MadeUpName};
 use crate::catalog::{Index, IndexColumn, IndexConstraint, Relation};
 use crate::interrupt::Step;
 use crate::locks::{TableLock, WaitPolicy};
@@ -52,11 +52,9 @@ impl Ddl<'_> {
             None => {
                 let columns: Vec<&str> =
                     new.columns.iter().map(|c| table.columns[c.column].name.as_str()).collect();
-                let suffix = if constraint.is_some() { "key" } else { "idx" };
-                self.free_relation_name(
-                    table.schema,
-                    &format!("{}_{}_{suffix}", table.name, columns.join("_")),
-                )
+                let label = if constraint.is_some() { "key" } else { "idx" };
+                let default = MadeUpName { table: &table.name, columns: &columns, label };
+                self.free_relation_name(table.schema, &default)
             }
         };
         let index = Index {

@@ -9,6 +9,7 @@ mod constraints;
 mod drop;
 mod filling;
 mod indexes;
+mod made_up_name;
 mod schemas;
 mod sequences;
 mod tables;
@@ -30,6 +31,7 @@ pub use constraints::{NewForeignKey, NewUnique};
 pub use drop::Dropped;
 pub(crate) use filling::Filling;
 pub use indexes::NewIndex;
+pub use made_up_name::MadeUpName;
 pub use tables::NewTable;
 pub use types_and_views::LabelSide;
 
@@ -148,40 +150,8 @@ impl<'a> Ddl<'a> {
         Ok(())
     }
 
-    /// `base`, or `base` with the smallest number behind it that no relation of the schema has: PostgreSQL's choice of
-    /// names for indexes and sequences.
-    pub fn free_relation_name(&self, schema: Oid, base: &str) -> String {
-        self.free_name(base, |name| self.catalog().relation_in(schema, name).is_some())
-    }
-
-    pub(crate) fn free_name(&self, base: &str, taken: impl Fn(&str) -> bool) -> String {
-        let free = |name: &String| !taken(name);
-        let first = numbered(base, None);
-        if free(&first) {
-            return first;
-        }
-        (1..).map(|n| numbered(base, Some(n))).find(free).expect("names do not run out")
-    }
-}
-
-/// A made-up name at the length PostgreSQL allows, cut before its number.
-fn numbered(base: &str, number: Option<u64>) -> String {
-    let number = number.map_or_else(String::new, |number| number.to_string());
-    let room = base::limits::IDENTIFIER_LEN_MAX - number.len();
-    format!("{}{number}", &base[..base.floor_char_boundary(room)])
-}
-
-#[cfg(test)]
-mod name_tests {
-    use super::numbered;
-
-    #[test]
-    fn long_names_are_cut_before_their_numbers() {
-        assert_eq!(numbered("t_pkey", None), "t_pkey");
-        assert_eq!(numbered("t_pkey", Some(1)), "t_pkey1");
-        let long = "é".repeat(40);
-        assert_eq!(numbered(&long, None), "é".repeat(31));
-        assert_eq!(numbered(&long, Some(7)), format!("{}7", "é".repeat(31)));
-        assert_eq!(numbered(&long, Some(123)), format!("{}123", "é".repeat(30)));
+    /// The first of a made-up name's forms that no relation of the schema has.
+    pub fn free_relation_name(&self, schema: Oid, name: &MadeUpName<'_>) -> String {
+        name.free(|name| self.catalog().relation_in(schema, name).is_some())
     }
 }
