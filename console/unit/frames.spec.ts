@@ -9,10 +9,12 @@ import {
   bandsOf,
   byteSplits,
   causes,
+  countSplits,
   FRAMES_MAX_S,
   linesOf,
   niceBytes,
   niceCeiling,
+  niceCount,
   stacked,
   tenantRows,
   thinned,
@@ -221,8 +223,23 @@ test("an axis ends at a round figure at or above the largest", () => {
     expect(niceBytes(value * 1e6, 0)).toBeGreaterThanOrEqual(value * 1e6);
   }
   expect(niceCeiling(0, 0)).toBe(1);
+  expect(niceBytes(0, 0)).toBe(1024);
   expect(niceCeiling(7, 0)).toBe(8);
   expect(byteSplits(16 * 2 ** 30)).toEqual([0, 4, 8, 12, 16].map((gib) => gib * 2 ** 30));
+});
+
+test("an axis of counts has whole numbers, each once", () => {
+  for (const value of [0, 0.3, 1, 2.2, 4, 5, 6, 9.9, 10, 14, 40, 63, 250, 800, 1000, 6000, 12_345, 9_999_999]) {
+    const top = niceCount(value, 0);
+    expect(top).toBeGreaterThanOrEqual(Math.max(4, value));
+    const splits = countSplits(top);
+    expect(splits.every(Number.isInteger), `${value}: ${splits.join()}`).toBe(true);
+    expect(new Set(splits).size).toBe(splits.length);
+    expect(splits.length, `${value}: ${splits.join()}`).toBeGreaterThanOrEqual(3);
+    expect(splits.length).toBeLessThanOrEqual(6);
+  }
+  expect(countSplits(niceCount(0, 0))).toEqual([0, 1, 2, 3, 4]);
+  expect(countSplits(niceCount(550, 0))).toEqual([0, 200, 400, 600]);
 });
 
 test("who is drawn stays until somebody uses half as much again", () => {

@@ -5,8 +5,8 @@
 import uPlot from "uplot";
 import { palette } from "../colour/theme";
 import { h, icon, replace, setText, type Disposal } from "../dom";
-import { bytes, clock } from "../format";
-import { byteSplits, niceBytes } from "../live/frames";
+import { bytes, clock, count } from "../format";
+import { byteSplits, countSplits, niceBytes, niceCount } from "../live/frames";
 import { scrolling } from "../scrolling";
 import { marks } from "../store";
 
@@ -14,6 +14,13 @@ export type Rows = (number | null)[][];
 
 /** What charts of bytes have in common. */
 export const IN_BYTES = { unit: "bytes", format: bytes, ceiling: niceBytes, splits: byteSplits } as const;
+
+/** What charts of things that are counted have in common. */
+export const IN_COUNTS = {
+  format: (value: number): string => count(Math.round(value)),
+  ceiling: niceCount,
+  splits: countSplits,
+} as const;
 
 export interface ChartOptions {
   title: string;

@@ -159,9 +159,23 @@ export function niceCeiling(largest: number, least: number): number {
   return 10 * ten;
 }
 
-/** As `niceCeiling`, of bytes: powers of two and one and a half times such. */
+/** As `niceCeiling`, of what is counted: four at least, so that there are whole numbers below it. */
+export function niceCount(largest: number, least: number): number {
+  return Math.max(4, niceCeiling(largest, least));
+}
+
+/** Whole numbers by 1, 2 or 5 of some ten: six of them at most. */
+export function countSplits(top: number): number[] {
+  const ten = 10 ** Math.max(0, Math.floor(Math.log10(top / 5)));
+  const step = [1, 2, 5, 10].map((one) => one * ten).find((one) => top / one <= 5) ?? top;
+  const splits: number[] = [];
+  for (let at = 0; at <= top * (1 + 1e-9); at += step) splits.push(at);
+  return splits;
+}
+
+/** As `niceCeiling`, of bytes: powers of two and one and a half times such, 1 KiB at least. */
 export function niceBytes(largest: number, least: number): number {
-  const value = Math.max(largest, least, 1);
+  const value = Math.max(largest, least, 1024);
   const power = 2 ** Math.floor(Math.log2(value));
   for (const step of [1, 1.25, 1.5]) if (value <= step * power) return step * power;
   return 2 * power;

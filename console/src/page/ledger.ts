@@ -47,7 +47,7 @@ export function ledgerPage(main: HTMLElement, disposal: Disposal, to: Route): vo
   );
   const granularity = select("granularity", [
     ["interval", "interval (last hour)"],
-    ["minute", "minute (30 days)"],
+    ["minute", "minute (62 days)"],
   ]);
   const from = h("input", { name: "from", type: "datetime-local", step: "1" });
   const until = h("input", { name: "until", type: "datetime-local", step: "1" });

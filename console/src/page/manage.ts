@@ -131,7 +131,11 @@ function serverPanel(disposal: Disposal, may: boolean): HTMLElement {
           ["Metering interval", seconds(now.metering_interval_ms / 1000)],
           ["Workers", String(now.workers)],
           ["Tenants", whole(now.tenants)],
-          ["CPU promised", `${cores(now.promised.cpu)} of ${now.cores} cores${share(now.promised.cpu, now.cores)}`],
+          // What is promised is the workers' time: a core without one serves nobody.
+          [
+            "CPU promised",
+            `${cores(now.promised.cpu)} of ${now.workers} ${now.workers === 1 ? "core" : "cores"}${share(now.promised.cpu, now.workers)}`,
+          ],
           [
             "Memory promised",
             `${bytes(now.promised.memory_bytes)} of ${bytes(now.memory_bytes)}${share(now.promised.memory_bytes, now.memory_bytes)}`,

@@ -1,7 +1,7 @@
 /** Who uses the machine now, what is promised, and every tenant in a table. */
 import type { Frame } from "../api/types";
 import { bandColour, bandName, pickedBand, ShareChart, type ShareOptions } from "../chart/bands";
-import { IN_BYTES, span } from "../chart/plot";
+import { IN_BYTES, IN_COUNTS, span } from "../chart/plot";
 import { palette } from "../colour/theme";
 import { append, h, setText, type Disposal } from "../dom";
 import { bytes, clock, cores, count, NONE, seconds, whole } from "../format";
@@ -63,7 +63,7 @@ export class LiveCharts {
       unit: "statements/s",
       form: "lines",
       series: (frame) => frame.throughput,
-      format: (value) => count(Math.round(value)),
+      ...IN_COUNTS,
     });
     this.#memory = this.#share({
       title: "Memory",
@@ -110,7 +110,7 @@ export class LiveCharts {
         unit: "IOPS",
         form: "stacked",
         series: (frame) => frame.volumes.find((volume) => volume.name === name),
-        format: (value) => count(Math.round(value)),
+        ...IN_COUNTS,
       });
       this.#volumes.set(name, chart);
       this.#rest.insertBefore(chart.chart.element, this.#memory.chart.element);

@@ -58,7 +58,7 @@ function show(report: Report): HTMLElement {
       "p",
       { class: "statement-sum" },
       intervals === 0
-        ? "Nothing is on record of this month: the server was not there, the tenant wanted nothing of what was promised, or it is more than 62 days ago."
+        ? "Nothing is on record of this month: the server was not there, the tenant was promised nothing or used nothing, or it is more than 62 days ago."
         : broken === 0
           ? "Every promise was kept, in all intervals."
           : `Promises were kept in ${share(broken, intervals)} of ${whole(intervals)} intervals; ${whole(broken)} were broken.${report.owed ? ` Owed: ${report.owed.toFixed(2)}.` : ""}`,
@@ -124,7 +124,7 @@ function show(report: Report): HTMLElement {
     h(
       "footer",
       { class: "statement-foot" },
-      "Intervals are those in which the tenant wanted something of what it was promised. Missed is what it wanted and was promised, and did not get. An interval in which nothing was missed is broken where a request was answered later than it was promised.",
+      "Intervals are those in which the tenant was promised something and used or wanted some. Missed is what it wanted and was promised, and did not get. An interval in which nothing was missed is broken where a request was answered later than it was promised.",
     ),
   );
 }

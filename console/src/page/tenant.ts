@@ -1,6 +1,6 @@
 /** A tenant: what it does, what it was promised and got, and why not. */
 import type { TenantDetail } from "../api/types";
-import { Chart, IN_BYTES } from "../chart/plot";
+import { Chart, IN_BYTES, IN_COUNTS } from "../chart/plot";
 import { TenantChart, type TenantChartOptions } from "../chart/promise";
 import { palette } from "../colour/theme";
 import { alterTenant, dropTenant, moveTenant } from "../dialog/change";
@@ -136,7 +136,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   add({
     title: "Throughput",
     unit: "statements/s",
-    format: (value) => count(Math.round(value)),
+    ...IN_COUNTS,
     lines: [{ name: "statements", of: (frame) => frame.statements_per_s, look: "given" }],
   });
   add({
@@ -172,7 +172,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
       add({
         title: `I/O of volume ${io.volume}`,
         unit: "IOPS",
-        format: (value) => count(Math.round(value)),
+        ...IN_COUNTS,
         kept: of,
         lines: [
           { name: "given", of: (frame) => of(frame)?.given, look: "given" },
@@ -210,7 +210,7 @@ function show(body: HTMLElement, disposal: Disposal, first: TenantDetail): void 
   add({
     title: "Page I/O that memory spared",
     unit: "I/Os a second",
-    format: (value) => count(Math.round(value)),
+    ...IN_COUNTS,
     kept: (frame) => frame.memory,
     lines: [
       { name: "spared", of: (frame) => frame.memory.given, look: "given" },

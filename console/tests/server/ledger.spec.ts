@@ -161,6 +161,17 @@ test("a statement of a month is there to print, with what was missed and why", a
     ...[cpu.promised, cpu.demanded, cpu.given, cpu.missed].map((amount) => ledgerFigure("cpu", amount)),
     cpu.owed?.toFixed(2) ?? "",
   ]);
+  if (site.rowhouse !== null) {
+    // Of I/O nothing is promised, so that nothing is kept, however much of it there was.
+    const io = told.resources.find(({ resource, given }) => resource === "io" && Number(given) > 0);
+    expect([io?.promised, io?.intervals]).toEqual([0, 0]);
+    await expect(
+      page
+        .getByRole("row", { name: `I/O, volume ${io?.volume}` })
+        .getByRole("cell")
+        .nth(4),
+    ).toHaveText("–");
+  }
   const broken = page.locator(".statement-section", { hasText: "Processor time: what was broken" });
   await expect(broken.getByRole("row", { name: /^overbooked/ })).toContainText("more was wanted than there is");
   await expect(broken.getByRole("group", { name: "The worst" }).locator("tbody tr")).toHaveCount(cpu.worst.length);

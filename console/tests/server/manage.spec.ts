@@ -259,6 +259,8 @@ test("the server is altered: how long an interval of the ledger is", async ({ pa
   const panel = page.getByRole("region", { name: "Server", exact: true });
   const interval = panel.locator(".facts div", { hasText: "Metering interval" });
   await expect(interval).toContainText("1 s");
+  // Of the workers' time, of whom there is one here, whatever the machine has.
+  await expect(panel.locator(".facts div", { hasText: "CPU promised" })).toContainText(/ of 1 core \(\d+ %\)$/);
   await panel.getByRole("button", { name: "Alter", exact: true }).click();
   const field = page.getByRole("dialog", { name: "Alter the server" }).getByLabel("Metering interval");
   await expect(field).toHaveValue("1000ms");

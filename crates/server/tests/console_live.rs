@@ -209,3 +209,25 @@ fn streams_make_way_for_others_when_they_end() {
         "the page of one that was dropped goes on"
     );
 }
+
+#[test]
+fn a_stream_ends_with_its_session() {
+    let server = TestServer::with_console();
+    let mut root = server.admin("rowhouse");
+    root.ok("CREATE ROLE guest LOGIN PASSWORD 'seen'");
+    let mut guest = Browser::new(&server);
+    assert_eq!(guest.login("guest", "seen").status, 200);
+    let mut of_guest = guest.events("/api/live");
+    root.ok("ALTER ROLE guest PASSWORD 'another'");
+    let admin = Browser::admin(&server);
+    let mut of_admin = admin.events("/api/live");
+    assert_eq!(admin.change("POST", "/api/logout", &json!({})).status, 204);
+    // Accounts are looked at every half a minute.
+    for stream in [&mut of_admin, &mut of_guest] {
+        stream.wait_for("expired", |_| true);
+        assert!(stream.next().is_none(), "nothing more is told");
+    }
+    for browser in [&admin, &guest] {
+        assert_eq!(browser.get("/api/live").status, 401);
+    }
+}

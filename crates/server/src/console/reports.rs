@@ -70,7 +70,10 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, of: &HistoryEntry) {
-        self.intervals += of.intervals;
+        // Where nothing was promised nothing was kept either.
+        if of.promised > 0.0 {
+            self.intervals += of.intervals;
+        }
         self.promised += of.promised;
         self.demanded += of.demanded;
         self.given += of.given;
@@ -222,6 +225,10 @@ mod tests {
         let sums = &report.sums[&("cpu", None)];
         let missed: f64 = (30..50).sum::<i64>() as f64;
         assert_eq!((sums.intervals, sums.missed, sums.owed), (3000, missed, 2.0 * missed));
+        let unpromised = HistoryEntry { promised: 0.0, demanded: 0.0, ..entry(50, 0.0, [0; 4]) };
+        report.add(&unpromised);
+        let sums = &report.sums[&("cpu", None)];
+        assert_eq!((sums.intervals, sums.given), (3000, 51.0 * 25.0), "it got something, of no promise");
         let json = sums.json("cpu", None);
         assert_eq!(json["broken"], 80);
         assert_eq!(json["causes"].as_array().unwrap().len(), 2);
