@@ -161,7 +161,7 @@ impl SessionContext for Shared {
     fn setting(&self, name: &str) -> Option<String> {
         self.context.settings.iter().find(|s| s.0.eq_ignore_ascii_case(name)).map(|s| s.1.clone())
     }
-    fn set_setting(&self, _: &str, _: &str, _: bool) -> EvalResult<String> {
+    fn set_setting(&self, _: &str, _: Option<&str>, _: bool) -> EvalResult<String> {
         at_home("set_config")
     }
     fn sequence_next(&self, _: u32) -> EvalResult<i64> {

@@ -191,11 +191,23 @@ static FUNCTIONS: &[Definition] = &[
     function("has_any_column_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
     function("has_column_privilege", 3, &[ANY, ANY, ANY, TEXT], BOOL, |a, s| {
         let at = a.len() - 3;
+        if !has_column(&a[at], &a[at + 1], s)? {
+            return Ok(Datum::Null);
+        }
         let mut args = a[..=at].to_vec();
         args.push(a[a.len() - 1].clone());
         has_table_privilege(&args, s)
     }),
-    function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
+    function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, |a, s| {
+        let found = relation(&a[a.len() - 2], s)?.and_then(|oid| s.catalog.relation(oid));
+        match found {
+            Some(other) if !matches!(other, Relation::Sequence(_)) => {
+                let message = format!("\"{}\" is not a sequence", other.name());
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
+            }
+            _ => has_table_privilege(a, s),
+        }
+    }),
     function("has_schema_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_schema_privilege),
     function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_database_privilege),
     function("has_function_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
@@ -347,6 +359,32 @@ fn has_table_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     };
     let any = wanted.iter().any(|p| shared.catalog.has_privileges(role, found.owner(), acl, *p));
     Ok(Datum::Bool(any))
+}
+
+/// Whether a relation has a column, given by name or number; true also for what is not the tenant's own.
+///
+/// # Errors
+/// 42703 for a name that no column has.
+fn has_column(relation: &Datum, column: &Datum, shared: &Shared) -> SqlResult<bool> {
+    let Some(found) = self::relation(relation, shared)?.and_then(|oid| shared.catalog.relation(oid)) else {
+        return Ok(true);
+    };
+    let columns: Vec<&str> = match found {
+        Relation::Table(t) => t.columns.iter().map(|c| if c.dropped { "" } else { &c.name }).collect(),
+        Relation::View(v) => v.columns.iter().map(|c| c.name.as_str()).collect(),
+        Relation::Index(..) | Relation::Sequence(_) => return Ok(true),
+    };
+    match column {
+        Datum::Text(name) if columns.contains(&name.as_str()) => Ok(true),
+        Datum::Text(name) => {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", found.name());
+            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
+        }
+        number => {
+            let at = number.as_i64().and_then(|n| usize::try_from(n - 1).ok());
+            Ok(at.and_then(|at| columns.get(at)).is_some_and(|name| !name.is_empty()))
+        }
+    }
 }
 
 /// A role belongs to one database, where it may do everything; the administrator enters all.

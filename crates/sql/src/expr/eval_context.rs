@@ -39,7 +39,7 @@ pub trait SessionContext {
     /// The value of a setting as SHOW prints it; `None` if there is none of that name.
     fn setting(&self, name: &str) -> Option<String>;
     /// Changes a setting, for the transaction if `local`; answers its new value.
-    fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String>;
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> EvalResult<String>;
     /// Advances a sequence; 42501 if the role may not.
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64>;
     /// Advances the sequence of an identity column, which whoever inserts a row may.

@@ -90,7 +90,7 @@ impl SessionContext for NoSession {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
-    fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> EvalResult<String> {
+    fn set_setting(&self, _name: &str, _value: Option<&str>, _local: bool) -> EvalResult<String> {
         none()
     }
     fn sequence_next(&self, _sequence: u32) -> EvalResult<i64> {

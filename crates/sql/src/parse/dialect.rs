@@ -8,10 +8,11 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use sqlparser::ast::{Expr, Function, FunctionArguments, Ident, ObjectName};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::TokenWithSpan;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Questions a parse may ask whatever its length, and for each of its tokens. Statements that parse ask one or two a token.
 const QUESTIONS_MIN: u64 = 200_000;
@@ -94,6 +95,28 @@ impl Dialect for Metered {
     }
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         self.postgres().get_next_precedence(parser)
+    }
+    /// `current_role` and `current_schema` are calls without parentheses, which `sqlparser` takes for columns.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        self.postgres();
+        let Token::Word(word) = &parser.peek_token_ref().token else { return None };
+        let is_call = word.quote_style.is_none()
+            && ["current_role", "current_schema"].iter().any(|name| word.value.eq_ignore_ascii_case(name));
+        if !is_call || matches!(parser.peek_nth_token_ref(1).token, Token::LParen | Token::Period) {
+            return None;
+        }
+        let name = ObjectName::from(vec![Ident::new(word.value.clone())]);
+        parser.next_token();
+        Some(Ok(Expr::Function(Function {
+            name,
+            uses_odbc_syntax: false,
+            parameters: FunctionArguments::None,
+            args: FunctionArguments::None,
+            null_treatment: None,
+            filter: None,
+            over: None,
+            within_group: Vec::new(),
+        })))
     }
     fn prec_unknown(&self) -> u8 {
         self.postgres().prec_unknown()

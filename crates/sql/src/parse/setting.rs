@@ -1,6 +1,6 @@
 //! SET, SHOW, RESET, DISCARD.
 
-use base::{SqlError, SqlResult};
+use base::SqlResult;
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
@@ -91,13 +91,21 @@ fn set(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
     }
     if tokens.take_words(&["TIME", "ZONE"]) {
         let value = if tokens.take_word("LOCAL") { SettingValue::Default } else { value(tokens)? };
+        if matches!(&value, SettingValue::Values(values) if values.len() > 1) {
+            return Err(tokens.unexpected());
+        }
         return Ok(SettingStatement::Set { name: "timezone".into(), value, local });
     }
     if tokens.take_word("NAMES") {
         return Ok(SettingStatement::Set { name: "client_encoding".into(), value: value(tokens)?, local });
     }
     if tokens.take_words(&["XML", "OPTION"]) {
-        return Err(SqlError::unsupported("XML"));
+        let value = SettingValue::Values(vec![tokens.name()?]);
+        return Ok(SettingStatement::Set { name: "xmloption".into(), value, local });
+    }
+    if tokens.take_word("SCHEMA") {
+        let value = SettingValue::Values(vec![tokens.string()?]);
+        return Ok(SettingStatement::Set { name: "search_path".into(), value, local });
     }
     let name = setting_name(tokens)?;
     if !tokens.take(&Token::Eq) {
@@ -166,7 +174,20 @@ fn single_value(tokens: &mut Tokens<'_>) -> SqlResult<String> {
             tokens.next();
             Ok(format!("-{}", single_value(tokens)?))
         }
+        Token::Word(_) if tokens.take_word("INTERVAL") => interval(tokens),
         Token::Word(_) => tokens.name(),
         _ => tokens.string(),
     }
+}
+
+/// The rest of a time zone's `INTERVAL '…' HOUR TO MINUTE`, as the text that the setting takes.
+fn interval(tokens: &mut Tokens<'_>) -> SqlResult<String> {
+    let text = tokens.string()?.replace('\'', "");
+    let hours = tokens.take_word("HOUR");
+    if hours && tokens.take_word("TO") {
+        tokens.expect_word("MINUTE")?;
+        return Ok(format!("INTERVAL '{text}'"));
+    }
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'-' || b == b'+');
+    Ok(if hours && is_number { format!("INTERVAL '{text} hour'") } else { format!("INTERVAL '{text}'") })
 }

@@ -178,12 +178,14 @@ impl SessionContext for StatementHost<'_, '_> {
         self.parts.settings.borrow().show(name, time_max).ok().map(|(_, value)| value)
     }
 
-    fn set_setting(&self, name: &str, value: &str, local: bool) -> EvalResult<String> {
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> EvalResult<String> {
         let lasting = if local { Lasting::Transaction } else { Lasting::Session };
         let mut settings = self.parts.settings.borrow_mut();
         let view = self.view.borrow();
-        super::role::set(view.catalog(), &mut settings, name, Some(value), lasting)?;
-        Ok(settings.show(name, self.parts.start.host.statement_time_max())?.1)
+        super::role::set(view.catalog(), &mut settings, name, value, lasting)?;
+        // A custom setting that was reset is gone.
+        let shown = settings.show(name, self.parts.start.host.statement_time_max());
+        Ok(if value.is_none() { shown.map_or_else(|_| String::new(), |(_, value)| value) } else { shown?.1 })
     }
 
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64> {

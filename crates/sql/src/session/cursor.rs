@@ -35,6 +35,7 @@ impl Session {
                     cursor: true,
                     scroll: *scroll != Some(false),
                     created: self.transaction_start,
+                    number: 0,
                 };
                 self.portals.insert(name, portal);
                 "DECLARE CURSOR".to_owned()

@@ -171,6 +171,7 @@ impl Session {
             cursor: false,
             scroll: false,
             created: self.transaction_start,
+            number: 0,
         })
     }
 

@@ -34,6 +34,8 @@ mod role_tests;
 mod room_tests;
 mod row_store;
 mod run;
+#[cfg(test)]
+mod savepoint_tests;
 mod script;
 mod setting;
 mod setting_statement;
@@ -46,6 +48,7 @@ mod statement_counts;
 mod temp_space;
 #[cfg(test)]
 pub(crate) mod testing;
+mod time_zone;
 mod transaction;
 mod underway;
 mod utility;

@@ -8,6 +8,8 @@ use super::prepared::Portal;
 pub(super) struct Portals {
     unnamed: Option<Box<Portal>>,
     named: FxHashMap<String, Box<Portal>>,
+    /// The number of the newest.
+    newest: u64,
 }
 
 impl Portals {
@@ -28,7 +30,9 @@ impl Portals {
     }
 
     /// Puts a portal in the place of one of the same name.
-    pub(super) fn insert(&mut self, name: &str, portal: Portal) {
+    pub(super) fn insert(&mut self, name: &str, mut portal: Portal) {
+        self.newest += 1;
+        portal.number = self.newest;
         match self.get_mut(name) {
             Some(place) => *place = portal,
             None => self.put_back(name, Box::new(portal)),
@@ -48,6 +52,16 @@ impl Portals {
         }
     }
 
+    /// A point to go back to with [`Portals::roll_back_to`].
+    pub(super) fn mark(&self) -> u64 {
+        self.newest
+    }
+
+    /// Drops those made since `mark`.
+    pub(super) fn roll_back_to(&mut self, mark: u64) {
+        self.retain(|portal| portal.number <= mark);
+    }
+
     pub(super) fn retain(&mut self, keep: impl Fn(&Portal) -> bool) {
         self.unnamed = self.unnamed.take().filter(|portal| keep(portal));
         if !self.named.is_empty() {
@@ -56,6 +70,6 @@ impl Portals {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Portals::default();
+        self.retain(|_| false);
     }
 }

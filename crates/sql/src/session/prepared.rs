@@ -96,6 +96,8 @@ pub(super) struct Portal {
     pub(super) cursor: bool,
     pub(super) scroll: bool,
     pub(super) created: i64,
+    /// Counts the session's portals, so that those made behind a savepoint are known. Given by [`super::portals::Portals`].
+    pub(super) number: u64,
 }
 
 impl Portal {

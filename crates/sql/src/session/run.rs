@@ -151,7 +151,7 @@ impl Session {
         let mark = out.mark();
         let outcome = match run.statement {
             ParsedStatement::Transaction(statement) => {
-                let tag = self.transaction_statement(home, statement, out);
+                let tag = self.transaction_statement(home, statement, run, out);
                 let is_over = matches!(self.transaction, Transaction::Idle);
                 tag.map(|tag| if is_over { Ran::Ended(tag) } else { Ran::Tag(tag.into()) })
             }
@@ -281,7 +281,7 @@ impl Session {
             ParsedStatement::AddIdentity(statement) => ddl::add_identity(self, home, statement, out)?,
             ParsedStatement::Host(statement) => return self.host_statement(home, statement, run, out),
             ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
-            ParsedStatement::Utility(statement) => self.utility_statement(home, statement, out)?,
+            ParsedStatement::Utility(statement) => self.utility_statement(home, statement, run, out)?,
             ParsedStatement::Prepare { name, types, statement, sql } => {
                 self.prepare_by_sql(home, name, types, statement, sql)?
             }

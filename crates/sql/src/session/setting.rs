@@ -1,10 +1,10 @@
 //! A session's settings: their definitions, values, and what a transaction's end does to them.
 
 use base::{Nanos, Oid, SqlError, SqlResult, SqlState};
-use jiff::tz::TimeZone;
 use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
 
 use super::role::ChosenRole;
+use super::time_zone;
 use super::{Reach, Timeouts};
 use crate::parse::IsolationLevel;
 
@@ -127,6 +127,20 @@ settings! {
     transaction_read_only = of_transaction(def("transaction_read_only", "off", Kind::Bool, "Whether this transaction may not write."));
     work_mem = def("work_mem", "4MB", Kind::Text, "Has no effect: work memory is granted by the tenant's promise.");
     xmloption = def("xmloption", "content", Kind::OneOf(&["content", "document"]), "Has no effect: there is no XML.");
+}
+
+impl Id {
+    pub(super) fn name(self) -> &'static str {
+        DEFINITIONS[self as usize].name
+    }
+
+    /// A value for it in its canonical form.
+    ///
+    /// # Errors
+    /// 22023.
+    pub(super) fn checked(self, value: &str) -> SqlResult<String> {
+        check(&DEFINITIONS[self as usize], value)
+    }
 }
 
 /// Where a value comes from, which decides how long it lasts.
@@ -582,7 +596,7 @@ impl Settings {
                 "iso_8601" => IntervalStyle::Iso8601,
                 _ => IntervalStyle::Postgres,
             },
-            time_zone: parse_time_zone(self.get(Id::time_zone)).expect("checked when set"),
+            time_zone: time_zone::parse(self.get(Id::time_zone)).expect("checked when set"),
             bytea_output: if self.get(Id::bytea_output) == "escape" {
                 ByteaOutput::Escape
             } else {
@@ -606,7 +620,7 @@ fn find(name: &str) -> Option<usize> {
 
 /// The setting of that name, if it says who the session is.
 pub(super) fn setting_of_role(name: &str) -> Option<Id> {
-    let is_named = |id: &Id| DEFINITIONS[*id as usize].name.eq_ignore_ascii_case(name);
+    let is_named = |id: &Id| id.name().eq_ignore_ascii_case(name);
     [Id::role, Id::session_authorization].into_iter().find(is_named)
 }
 
@@ -655,10 +669,7 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
             };
             if allowed.contains(&lower) { Ok(lower.to_owned()) } else { Err(bad()) }
         }
-        Kind::TimeZone => {
-            parse_time_zone(value).ok_or_else(bad)?;
-            Ok(if value.eq_ignore_ascii_case("utc") { "UTC".into() } else { value.to_owned() })
-        }
+        Kind::TimeZone => time_zone::canonical(value).ok_or_else(bad),
         Kind::DateStyle => {
             let (format, order) = parse_date_style(value).ok_or_else(bad)?;
             let format = match format {
@@ -697,18 +708,21 @@ fn plain_name(name: &str) -> String {
 
 fn parse_duration_ms(value: &str) -> Option<u64> {
     let value = value.trim();
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let number: u64 = value[..digits].parse().ok()?;
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let number: f64 = value[..digits].parse().ok()?;
     let factor = match value[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        "us" => return Some(number / 1_000),
+        "" | "ms" => 1.0,
+        "s" => 1_000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        "us" => 0.001,
         _ => return None,
     };
-    number.checked_mul(factor).filter(|ms| *ms <= i32::MAX as u64)
+    let ms = (number * factor).round_ties_even();
+    // Digits and a point are never less than nothing.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded right here")]
+    (ms <= f64::from(i32::MAX)).then_some(ms as u64)
 }
 
 /// The largest unit that keeps the number whole, as PostgreSQL shows it.
@@ -737,26 +751,6 @@ fn parse_date_style(value: &str) -> Option<(DateFormat, DateOrder)> {
         }
     }
     Some((format, order))
-}
-
-/// A zone by name, or hours east of UTC.
-fn parse_time_zone(value: &str) -> Option<TimeZone> {
-    if value.eq_ignore_ascii_case("utc")
-        || value.eq_ignore_ascii_case("etc/utc")
-        || value.eq_ignore_ascii_case("gmt")
-    {
-        return Some(TimeZone::UTC);
-    }
-    if let Ok(hours) = value.parse::<f64>() {
-        let seconds = (hours * 3600.0).round();
-        if seconds.abs() > 50_000.0 {
-            return None;
-        }
-        // The range above fits an i32 many times over.
-        #[expect(clippy::cast_possible_truncation, reason = "bounded just above")]
-        return jiff::tz::Offset::from_seconds(seconds as i32).ok().map(TimeZone::fixed);
-    }
-    TimeZone::get(value).ok()
 }
 
 /// Splits a list of identifiers, folding what is not quoted.

@@ -5,10 +5,10 @@ use types::{Datum, PgType, TypeMod, quote_ident};
 
 use super::reply::Field;
 use super::run::{Ran, Run};
-use super::setting::{Lasting, on_or_off};
+use super::setting::{Id, Lasting, on_or_off};
 use super::{Home, Pause, Reply, Session};
 use crate::ddl;
-use crate::parse::{DiscardWhat, SettingStatement, SettingValue, TransactionModes};
+use crate::parse::{DiscardWhat, IsolationLevel, SettingStatement, SettingValue, TransactionModes};
 
 /// A text column made by the session.
 pub(super) fn text_field(name: &str) -> Field {
@@ -37,6 +37,12 @@ impl Session {
                 let lasting = if *local { Lasting::Transaction } else { Lasting::Session };
                 if *local {
                     self.warn_outside_block("SET LOCAL", run, out);
+                }
+                if let SettingValue::Values(values) = value
+                    && let Some(modes) = modes_of(name, &values.join(", "))?
+                {
+                    self.set_transaction(modes)?;
+                    return Ok(Ran::Tag("SET".into()));
                 }
                 self.set(home, name, text_of(name, value).as_deref(), lasting)?;
                 "SET"
@@ -123,6 +129,25 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// What a setting of the transaction alone says of it; `None` for the others.
+///
+/// # Errors
+/// 22023.
+fn modes_of(name: &str, value: &str) -> SqlResult<Option<TransactionModes>> {
+    let mut modes = TransactionModes::default();
+    let is_named = |id: Id| id.name().eq_ignore_ascii_case(name);
+    if is_named(Id::transaction_isolation) {
+        modes.isolation = IsolationLevel::from_name(&Id::transaction_isolation.checked(value)?);
+    } else if is_named(Id::transaction_read_only) {
+        modes.read_only = Some(Id::transaction_read_only.checked(value)? == "on");
+    } else if is_named(Id::transaction_deferrable) {
+        modes.deferrable = Some(Id::transaction_deferrable.checked(value)? == "on");
+    } else {
+        return Ok(None);
+    }
+    Ok(Some(modes))
 }
 
 /// A setting's value as one text; `None` for DEFAULT.

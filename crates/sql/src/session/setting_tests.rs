@@ -182,3 +182,45 @@ fn constraints_are_looked_up_and_none_is_deferred() {
         assert!(refused(&mut bench, &mut session, &statement).starts_with("42601"), "{scope}");
     }
 }
+
+#[test]
+fn a_setting_of_null_is_reset() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "SET work_mem = '9MB'; SET app.x = 'a'");
+    assert_eq!(bench.run(&mut session, "SELECT set_config('work_mem', NULL, false)").lines(), ["4MB"]);
+    assert_eq!(bench.run(&mut session, "SELECT set_config('app.x', NULL, false)").lines(), [""]);
+    assert_eq!(bench.run(&mut session, "SELECT current_setting('app.x', true)").lines(), [""]);
+}
+
+#[test]
+fn forms_of_set_that_are_not_name_and_value() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    for (script, name, value) in [
+        ("SET TIME ZONE '+02:00'", "timezone", "+02:00"),
+        ("SET TIME ZONE -7", "timezone", "<-07>+07"),
+        ("SET TIME ZONE 5.5", "timezone", "<+05:30>-05:30"),
+        ("SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE", "timezone", "<-08>+08"),
+        ("SET timezone TO INTERVAL '3' HOUR", "timezone", "<+03>-03"),
+        ("SET TIME ZONE 'europe/berlin'", "timezone", "Europe/Berlin"),
+        ("SET TIME ZONE LOCAL", "timezone", "Etc/UTC"),
+        ("SELECT set_config('TimeZone', 'UTC+3', false)", "timezone", "UTC+3"),
+        ("RESET TIME ZONE", "timezone", "Etc/UTC"),
+        ("SET SCHEMA 'x y'", "search_path", "\"x y\""),
+        ("SET XML OPTION DOCUMENT", "xmloption", "document"),
+        ("SET statement_timeout = '1.5s'", "statement_timeout", "1500ms"),
+        ("SET statement_timeout = '0.5 min'", "statement_timeout", "30s"),
+    ] {
+        bench.run(&mut session, script);
+        assert_eq!(shown(&mut bench, &mut session, &[name]), [value], "{script}");
+    }
+    for bad in
+        ["SET TIME ZONE 'nowhere'", "SET TIME ZONE INTERVAL '1 month'", "SET statement_timeout = '1.5.5s'"]
+    {
+        assert_eq!(bench.fail(&mut session, bad).state().as_str(), "22023", "{bad}");
+    }
+    bench.run(&mut session, "RESET search_path");
+    let bare = "SELECT current_role, current_schema, CURRENT_SCHEMA || 's'";
+    assert_eq!(bench.run(&mut session, bare).lines(), ["owner|public|publics"]);
+}

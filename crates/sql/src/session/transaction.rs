@@ -36,6 +36,8 @@ struct SessionSavepoint {
     name: String,
     savepoint: Savepoint,
     settings: usize,
+    portals: u64,
+    read_only: bool,
 }
 
 /// The tenant's isolation for a level as written.
@@ -232,6 +234,7 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         statement: &TransactionStatement,
+        run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<&'static str, Pause> {
         match statement {
@@ -243,12 +246,13 @@ impl Session {
             TransactionStatement::Rollback { chain } => self.end_block(home, false, *chain, out),
             TransactionStatement::Savepoint(name) => {
                 self.need_block("SAVEPOINT")?;
-                let settings = self.settings.borrow().mark();
+                let (settings, portals) = (self.settings.borrow().mark(), self.portals.mark());
                 let Transaction::Block(open) = &mut self.transaction else {
                     return Err(failed_block().into());
                 };
-                let savepoint = open.txn.savepoint();
-                open.savepoints.push(SessionSavepoint { name: name.clone(), savepoint, settings });
+                let (savepoint, read_only) = (open.txn.savepoint(), open.txn.is_read_only());
+                let name = name.clone();
+                open.savepoints.push(SessionSavepoint { name, savepoint, settings, portals, read_only });
                 Ok("SAVEPOINT")
             }
             TransactionStatement::Release(name) => {
@@ -257,7 +261,9 @@ impl Session {
                     return Err(failed_block().into());
                 };
                 let at = find(&open.savepoints, name)?;
+                let read_only = open.savepoints[at].read_only;
                 open.savepoints.truncate(at);
+                self.restore_read_only(read_only);
                 Ok("RELEASE")
             }
             TransactionStatement::RollbackTo(name) => {
@@ -266,7 +272,9 @@ impl Session {
                 Ok("ROLLBACK")
             }
             TransactionStatement::SetTransaction(modes) => {
-                self.set_transaction(*modes, out)?;
+                self.warn_outside_block("SET TRANSACTION", run, out);
+                self.begin_implicit(home);
+                self.set_transaction(*modes)?;
                 Ok("SET")
             }
         }
@@ -292,7 +300,7 @@ impl Session {
             Transaction::Implicit(mut open) => {
                 open.txn.make_explicit();
                 self.transaction = Transaction::Block(open);
-                self.set_transaction(modes, out)?;
+                self.set_transaction(modes)?;
             }
             block => {
                 self.transaction = block;
@@ -378,31 +386,58 @@ impl Session {
         };
         let at = find(&open.savepoints, name)?;
         home.tenant.rollback_to(&mut open.txn, &open.savepoints[at].savepoint);
-        self.settings.borrow_mut().roll_back_to(open.savepoints[at].settings);
+        let SessionSavepoint { settings, portals, read_only, .. } = open.savepoints[at];
+        self.settings.borrow_mut().roll_back_to(settings);
+        self.portals.roll_back_to(portals);
         // The savepoint itself stays; those made after it are gone.
         open.savepoints.truncate(at + 1);
         self.transaction = match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Failed(open) => Transaction::Block(open),
             other => other,
         };
+        self.restore_read_only(read_only);
         Ok(())
     }
 
-    fn set_transaction(&mut self, modes: TransactionModes, out: &mut dyn Reply) -> Result<(), Pause> {
-        let Transaction::Block(open) = &mut self.transaction else {
-            self.notice(&outside_block("SET TRANSACTION"), out);
-            return Ok(());
+    /// What SET TRANSACTION said of it behind a savepoint ends with the savepoint, however that ends.
+    fn restore_read_only(&mut self, read_only: bool) {
+        if let Some(open) = self.transaction.open()
+            && open.txn.is_read_only() != read_only
+        {
+            open.txn.set_read_only(read_only);
+            self.settings.borrow_mut().set_by_server(Id::transaction_read_only, on_or_off(read_only));
+        }
+    }
+
+    /// Chooses what the open transaction is.
+    ///
+    /// # Errors
+    /// 25001 where it is too late for that.
+    pub(super) fn set_transaction(&mut self, modes: TransactionModes) -> SqlResult<()> {
+        let (Transaction::Block(open) | Transaction::Implicit(open)) = &mut self.transaction else {
+            return Err(failed_block());
         };
         let current = open.txn.isolation();
         let wanted = modes.isolation.map_or(current, isolation);
         let read_only = modes.read_only.unwrap_or(open.txn.is_read_only());
-        if open.used && (wanted != current || (open.txn.is_read_only() && !read_only)) {
-            let message = if wanted == current {
-                "transaction read-write mode must be set before any query"
-            } else {
+        let within = open.has_savepoints();
+        let refused = if wanted != current && (open.used || within) {
+            Some(if open.used {
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query"
-            };
-            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+            } else {
+                "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction"
+            })
+        } else if open.txn.is_read_only() && !read_only && (open.used || within) {
+            Some(if within {
+                "cannot set transaction read-write mode inside a read-only transaction"
+            } else {
+                "transaction read-write mode must be set before any query"
+            })
+        } else {
+            None
+        };
+        if let Some(message) = refused {
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         if modes.deferrable.is_some() && (open.used || open.has_savepoints()) {
             let message = if open.has_savepoints() {
@@ -410,7 +445,7 @@ impl Session {
             } else {
                 "SET TRANSACTION [NOT] DEFERRABLE must be called before any query"
             };
-            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message).into());
+            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
         open.txn.set_isolation(wanted)?;
         open.txn.set_read_only(read_only);

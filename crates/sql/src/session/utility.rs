@@ -132,11 +132,12 @@ impl Session {
         &mut self,
         home: &mut Home<'_>,
         statement: &Utility,
+        run: &Run<'_>,
         out: &mut dyn Reply,
     ) -> Result<String, Pause> {
         match statement {
             Utility::Vacuum { tables, analyze } => {
-                if self.transaction.is_block() {
+                if self.in_larger_transaction(run) {
                     return Err(not_in_block("VACUUM").into());
                 }
                 // Old versions are given back as snapshots end: there is nothing to vacuum.

@@ -54,8 +54,8 @@ impl SessionContext for TestSession<'_, '_> {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
-    fn set_setting(&self, _name: &str, value: &str, _local: bool) -> EvalResult<String> {
-        Ok(value.into())
+    fn set_setting(&self, _name: &str, value: Option<&str>, _local: bool) -> EvalResult<String> {
+        Ok(value.unwrap_or_default().into())
     }
     fn sequence_next(&self, sequence: u32) -> EvalResult<i64> {
         let value = self.view.borrow_mut().nextval(Oid(sequence)).map_err(raised)?;

@@ -185,7 +185,7 @@ fn set_config(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name").into());
     }
-    let value = if args[1].is_null() { "" } else { text(&args[1])? };
+    let value = if args[1].is_null() { None } else { Some(text(&args[1])?) };
     let local = !args[2].is_null() && boolean(&args[2])?;
     Ok(Datum::text(ctx.stmt.session.set_setting(text(&args[0])?, value, local)?))
 }
