@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::SqlResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::catalog::Session;
@@ -19,7 +19,7 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use datafusion::physical_planner::PhysicalPlanner;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
-use types::{Datum, ElementType, Interval, PgType};
+use types::{Datum, ElementType, PgType};
 
 use crate::error::external;
 use crate::operator::{Operator, one_stream};
@@ -199,15 +199,8 @@ fn elements(call: &SeriesCall, args: &[Datum]) -> SqlResult<Elements> {
                 None if *ty == PgType::Numeric => Datum::Numeric(types::Numeric::ONE),
                 None => Datum::Int4(1),
             };
-            let direction = match &step {
-                Datum::Interval(i) => i.span().cmp(&Interval::default().span()),
-                Datum::Numeric(n) => n.signum().cmp(&0),
-                other => other.as_i64().unwrap_or(0).cmp(&0),
-            };
-            if direction.is_eq() {
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
-            }
-            let (next, stop, ascending) = (Some(start.clone()), stop.clone(), direction.is_gt());
+            let ascending = !sql::expr::series_counts_down(start, stop, &step)?;
+            let (next, stop) = (Some(start.clone()), stop.clone());
             Ok(Elements::Step { next, stop, step, ascending, ty: *ty })
         }
         _ => none(),

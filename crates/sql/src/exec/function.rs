@@ -1,11 +1,11 @@
 //! Functions in FROM.
 
-use base::{SqlError, SqlState};
+use base::SqlError;
 use types::{Datum, PgType, TypeMod};
 
 use super::node::Emit;
 use super::{Cx, Flow, Halt, Position, Run, Slice};
-use crate::expr::{BoundExpr, eval};
+use crate::expr::{BoundExpr, eval, series_counts_down};
 use crate::plan::TableFunction;
 
 impl Run<'_, '_> {
@@ -104,26 +104,18 @@ impl<'a> Series<'a> {
         cx: &Cx<'a>,
     ) -> Result<Option<Series<'a>>, SqlError> {
         let format = cx.stmt.format;
-        let number = |n| {
-            let how = types::CastContext::Implicit;
-            types::cast(Datum::Int4(n), PgType::Int4, ty, TypeMod::NONE, how, format)
-        };
         let step = match step {
             Some(step) => step,
-            None => number(1)?,
+            None => {
+                let how = types::CastContext::Implicit;
+                types::cast(Datum::Int4(1), PgType::Int4, ty, TypeMod::NONE, how, format)?
+            }
         };
         if start.is_null() || stop.is_null() || step.is_null() {
             return Ok(None);
         }
-        let zero = match &step {
-            Datum::Interval(_) => Datum::Interval(types::Interval::default()),
-            _ => number(0)?,
-        };
-        let order = types::compare(&step, &zero);
-        if order.is_eq() {
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
-        }
-        Ok(Some(Series { next: Some(start), stop, step, down: order.is_lt(), format }))
+        let down = series_counts_down(&start, &stop, &step)?;
+        Ok(Some(Series { next: Some(start), stop, step, down, format }))
     }
 
     fn next(&mut self) -> Result<Option<Datum>, SqlError> {

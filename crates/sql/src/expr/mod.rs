@@ -10,6 +10,7 @@ mod bind;
 mod bind_call;
 mod bind_context;
 mod bind_operator;
+mod bind_row;
 mod bind_type;
 mod coerce;
 mod eval;
@@ -21,6 +22,7 @@ mod output_name;
 mod regex;
 mod resolve;
 mod scope;
+mod series;
 mod tree;
 
 pub use aggregate::{Accumulator, AggregateCall, AggregateKind, SortKey};
@@ -41,6 +43,7 @@ pub use scope::{
     ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, at_ident, at_name, missing_from_entry,
     undefined_column,
 };
+pub use series::series_counts_down;
 pub use tree::{
     BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryId,
     SubqueryTest,
