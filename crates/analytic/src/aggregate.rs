@@ -5,11 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use base::{SqlError, SqlResult};
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use base::SqlResult;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::functions_aggregate as native;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -22,6 +23,7 @@ use types::{Datum, PgType, TypeMod};
 
 use crate::error::external;
 use crate::shared::Shared;
+use crate::sliding::SlidingAccumulator;
 use crate::translate::{Typed, cast_to};
 use crate::value;
 
@@ -111,8 +113,19 @@ pub(crate) fn plan(
         }
         _ => {}
     }
+    row(call, args, order, number, shared)
+}
+
+/// The aggregate by the point path's accumulators.
+pub(crate) fn row(
+    call: &AggregateCall,
+    args: Vec<Typed>,
+    order: Vec<Typed>,
+    number: usize,
+    shared: &Arc<Shared>,
+) -> PlannedAggregate {
     let arrow = value::arrow_type(call.ty, TypeMod::NONE);
-    let types = args.iter().chain(&order).map(|t| t.ty).collect();
+    let types = args.iter().chain(&order).map(|t| (t.ty, t.arrow.clone())).collect();
     let exprs: Vec<Expr> = args.into_iter().chain(order).map(|t| t.expr).collect();
     let exprs = if exprs.is_empty() { vec![Expr::Literal(ScalarValue::Int64(Some(1)), None)] } else { exprs };
     let row = RowAggregate {
@@ -127,15 +140,15 @@ pub(crate) fn plan(
 }
 
 /// An aggregate of the point path.
-#[derive(Debug)]
-struct RowAggregate {
+#[derive(Clone, Debug)]
+pub(crate) struct RowAggregate {
     name: String,
-    call: AggregateCall,
+    pub(crate) call: AggregateCall,
     /// Of the arguments, then of the ORDER BY.
-    types: Vec<PgType>,
-    arrow: DataType,
+    types: Vec<(PgType, DataType)>,
+    pub(crate) arrow: DataType,
     signature: Signature,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl PartialEq for RowAggregate {
@@ -147,6 +160,38 @@ impl Eq for RowAggregate {}
 impl Hash for RowAggregate {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
+    }
+}
+
+impl RowAggregate {
+    /// Whether an accumulator keeps its rows until it is asked: each once, or in an order.
+    fn keeps_rows(&self) -> bool {
+        self.call.distinct || !self.call.order_by.is_empty()
+    }
+
+    /// Row `row` of arrays of the arguments.
+    pub(crate) fn arguments(&self, values: &[ArrayRef], row: usize) -> SqlResult<Vec<Datum>> {
+        values.iter().zip(&self.types).map(|(array, (ty, _))| value::datum(array, row, *ty)).collect()
+    }
+
+    /// How two rows stand in the order that they are accumulated in: PostgreSQL finds duplicates by sorting.
+    fn compare(&self, a: &[Datum], b: &[Datum]) -> Ordering {
+        let args = self.call.args.len();
+        for (k, sort) in self.call.order_by.iter().enumerate() {
+            let by = compare(&a[args + k], &b[args + k], sort.descending, sort.nulls_first);
+            if by.is_ne() {
+                return by;
+            }
+        }
+        if self.call.distinct {
+            for (a, b) in a[..args].iter().zip(b) {
+                let by = compare(a, b, false, false);
+                if by.is_ne() {
+                    return by;
+                }
+            }
+        }
+        Ordering::Equal
     }
 }
 
@@ -165,29 +210,39 @@ impl AggregateUDFImpl for RowAggregate {
             state: self.call.start(),
             seen: FxHashSet::default(),
             rows: Vec::new(),
-            call: self.call.clone(),
-            types: self.types.clone(),
-            arrow: self.arrow.clone(),
             held: 0,
-            shared: Arc::clone(&self.shared),
+            aggregate: self.clone(),
         }))
     }
+    fn create_sliding_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulate>> {
+        Ok(Box::new(SlidingAccumulator::new(self.clone())))
+    }
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![Arc::new(args.return_field.as_ref().clone().with_name(format!("{}[state]", args.name)))])
+        let types: Vec<DataType> = if self.keeps_rows() {
+            self.types.iter().map(|(_, arrow)| list_of(arrow)).collect()
+        } else {
+            self.call.part_types().iter().map(|ty| value::arrow_type(*ty, TypeMod::NONE)).collect()
+        };
+        let fields = types.into_iter().enumerate().map(|(k, arrow)| {
+            let name = format!("{}[{k}]", args.name);
+            Arc::new(Field::new(name, arrow, true))
+        });
+        Ok(fields.collect())
     }
 }
 
+fn list_of(arrow: &DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(arrow.clone(), true)))
+}
+
 struct RowAccumulator {
+    aggregate: RowAggregate,
     state: Accumulator,
     /// Arguments taken so far, of a DISTINCT aggregate.
     seen: FxHashSet<Vec<u8>>,
-    /// Rows waiting to be sorted, of one with ORDER BY.
+    /// Rows waiting until all are there.
     rows: Vec<Vec<Datum>>,
-    call: AggregateCall,
-    types: Vec<PgType>,
-    arrow: DataType,
     held: usize,
-    shared: Arc<Shared>,
 }
 
 impl fmt::Debug for RowAccumulator {
@@ -198,39 +253,64 @@ impl fmt::Debug for RowAccumulator {
 
 impl RowAccumulator {
     fn take(&mut self, row: Vec<Datum>) -> SqlResult<()> {
-        if self.call.distinct && !self.seen.insert(key(&row[..self.call.args.len()])) {
-            return Ok(());
+        let args = self.aggregate.call.args.len();
+        if !self.aggregate.keeps_rows() {
+            return self.state.add(&row[..args]);
         }
-        self.held += row.iter().map(|d| 24 + d.heap_bytes()).sum::<usize>();
-        if self.call.order_by.is_empty() {
-            self.state.add(&row[..self.call.args.len()])
-        } else {
-            self.rows.push(row);
-            Ok(())
+        if self.aggregate.call.distinct {
+            let key = key(&row[..args]);
+            let len = key.len();
+            if !self.seen.insert(key) {
+                return Ok(());
+            }
+            self.held += SEEN_LEN + len;
         }
+        self.held += size_of::<Vec<Datum>>();
+        self.held += row.iter().map(|d| size_of::<Datum>() + d.heap_bytes()).sum::<usize>();
+        self.rows.push(row);
+        Ok(())
     }
 
     fn value(&mut self) -> SqlResult<ScalarValue> {
         let mut state = self.state.clone();
-        if !self.call.order_by.is_empty() {
-            let args = self.call.args.len();
-            let order = &self.call.order_by;
-            self.rows.sort_by(|a, b| {
-                for (k, sort) in order.iter().enumerate() {
-                    let by = compare(&a[args + k], &b[args + k], sort.descending, sort.nulls_first);
-                    if by.is_ne() {
-                        return by;
-                    }
-                }
-                Ordering::Equal
-            });
+        let RowAggregate { call, arrow, .. } = &self.aggregate;
+        if self.aggregate.keeps_rows() {
+            if call.kind.gathers() || !call.order_by.is_empty() {
+                self.rows.sort_by(|a, b| self.aggregate.compare(a, b));
+            }
             for row in &self.rows {
-                state.add(&row[..args])?;
+                state.add(&row[..call.args.len()])?;
             }
         }
-        value::scalar(&state.finish()?, self.call.ty, &self.arrow)
+        value::scalar(&state.finish()?, call.ty, arrow)
+    }
+
+    /// The state as what [`RowAccumulator::merge`] takes: the kept rows, a list for each column, or the parts of the sum.
+    fn parts(&self) -> SqlResult<Vec<ScalarValue>> {
+        if !self.aggregate.keeps_rows() {
+            let types = self.aggregate.call.part_types();
+            let scalars = self.state.parts();
+            return scalars
+                .iter()
+                .zip(types)
+                .map(|(part, ty)| value::scalar(part, ty, &value::arrow_type(ty, TypeMod::NONE)))
+                .collect();
+        }
+        let mut columns = Vec::new();
+        for (k, (ty, arrow)) in self.aggregate.types.iter().enumerate() {
+            let mut column = value::Column::new(*ty, arrow, self.rows.len());
+            self.rows.iter().try_for_each(|row| column.push(&row[k]))?;
+            let field = Arc::new(Field::new_list_field(arrow.clone(), true));
+            let offsets = OffsetBuffer::from_lengths([self.rows.len()]);
+            let list = ListArray::try_new(field, offsets, column.finish()?, None);
+            columns.push(ScalarValue::List(Arc::new(list.map_err(crate::error::arrow_error)?)));
+        }
+        Ok(columns)
     }
 }
+
+/// What the key of a row seen takes beside its bytes.
+const SEEN_LEN: usize = 48;
 
 fn key(row: &[Datum]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -269,14 +349,9 @@ impl Accumulate for RowAccumulator {
         let rows = values.first().map_or(0, |v| v.len());
         for i in 0..rows {
             if i % 1024 == 0 {
-                self.shared.check_cancelled().map_err(external)?;
+                self.aggregate.shared.check_cancelled().map_err(external)?;
             }
-            let row = values
-                .iter()
-                .zip(&self.types)
-                .map(|(array, ty)| value::datum(array, i, *ty))
-                .collect::<SqlResult<Vec<_>>>()
-                .and_then(|row| self.take(row));
+            let row = self.aggregate.arguments(values, i).and_then(|row| self.take(row));
             row.map_err(external)?;
         }
         Ok(())
@@ -288,9 +363,21 @@ impl Accumulate for RowAccumulator {
         size_of::<RowAccumulator>() + self.state.heap_bytes() + self.held
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Err(external(SqlError::internal("an aggregate was asked for its state")))
+        self.parts().map_err(external)
     }
-    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
-        Err(DataFusionError::Internal("aggregates run in one phase".into()))
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let groups = states.first().map_or(0, |state| state.len());
+        for i in 0..groups {
+            if self.aggregate.keeps_rows() {
+                let columns: Vec<ArrayRef> = states.iter().map(|s| s.as_list::<i32>().value(i)).collect();
+                self.update_batch(&columns)?;
+                continue;
+            }
+            let types = self.aggregate.call.part_types();
+            let parts = states.iter().zip(types).map(|(state, ty)| value::datum(state, i, ty));
+            let merged = parts.collect::<SqlResult<Vec<_>>>().and_then(|parts| self.state.merge(&parts));
+            merged.map_err(external)?;
+        }
+        Ok(())
     }
 }

@@ -36,8 +36,10 @@ use rustc_hash::FxHashMap;
 use sql::expr::{Collate, CompareOp};
 use types::{CastContext, Datum, ElementType, PgType, TypeMod};
 
+use crate::common_table::CommonScan;
 use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
+use crate::in_order::InOrder;
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::Shared;
 use crate::value;
@@ -56,7 +58,7 @@ impl Cell {
         Ok(Arc::new(Cell { name, arrow, value: Mutex::new(value) }))
     }
 
-    fn get(&self) -> ScalarValue {
+    pub(crate) fn get(&self) -> ScalarValue {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -256,7 +258,10 @@ impl ExtensionPlanner for NodePlanner {
             let rows = ExpandRows::plan(expand, planner, logical[0], input, state, planning)?;
             return Ok(Some(Node::plan(rows)));
         }
-        Ok(None)
+        if let Some(scan) = node.downcast_ref::<CommonScan>() {
+            return scan.physical().map(Some);
+        }
+        Ok(node.is::<InOrder>().then(|| InOrder::over(&physical[0])))
     }
 }
 

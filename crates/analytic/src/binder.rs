@@ -20,6 +20,7 @@ use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
 use crate::apply::{Apply, ApplyKind, Cell as OuterCell, ReadCell, RowTest};
+use crate::common_table::CommonRows;
 use crate::error::Planned;
 use crate::relation::{Level, RelColumn, Relation};
 use crate::row_function::{Body, RowFunction};
@@ -34,6 +35,10 @@ pub(crate) struct Binder<'a> {
     /// Evaluate every subquery row by row, because DataFusion could not turn one of them into a join.
     apply_all: bool,
     pub(crate) ctes: RefCell<Vec<CommonTable>>,
+    /// Common tables with plans of their own, those that others read before these.
+    pub(crate) common_rows: RefCell<Vec<Arc<CommonRows>>>,
+    /// How many recursive terms are being bound: what they see of the step before has no rows to keep.
+    pub(crate) recursive_terms: Cell<usize>,
     /// The schemas that unqualified names are searched in: the session's, or those of the view being expanded.
     pub(crate) path: RefCell<Vec<Oid>>,
     /// The role whose privileges count; `None` for the administrator.
@@ -78,6 +83,8 @@ impl<'a> Binder<'a> {
             params,
             apply_all,
             ctes: RefCell::default(),
+            common_rows: RefCell::default(),
+            recursive_terms: Cell::new(0),
             path: RefCell::new(path),
             role: Cell::new(role),
             view_nesting: Cell::new(0),
@@ -187,16 +194,47 @@ impl<'a> Binder<'a> {
         self.outer_uses.borrow()[since..].iter().filter(|used| used.level < depth).cloned().collect()
     }
 
+    /// Runs `bind`; with the outer columns that it used, of levels around the innermost.
+    pub(crate) fn noting_uses<T>(
+        &self,
+        bind: impl FnOnce() -> SqlResult<T>,
+    ) -> SqlResult<(T, Vec<(usize, RelColumn)>)> {
+        let depth = self.levels.borrow().len();
+        let since = self.outer_uses.borrow().len();
+        let bound = bind()?;
+        let uses = self.uses_since(since, depth).into_iter().map(|used| (used.level, used.column)).collect();
+        Ok((bound, uses))
+    }
+
+    /// The plan as a common table of that name whose rows are made once for all its readers.
+    pub(crate) fn made_once(
+        &self,
+        name: &str,
+        plan: LogicalPlan,
+        uses: &[(usize, RelColumn)],
+    ) -> SqlResult<LogicalPlan> {
+        if !uses.is_empty() && !self.apply_all {
+            return Err(SqlError::internal(NEEDS_APPLY));
+        }
+        let mut cells: Vec<Arc<OuterCell>> = Vec::new();
+        for (_, column) in uses {
+            let cell = self.cell(column)?;
+            if !cells.iter().any(|known| Arc::ptr_eq(known, &cell)) {
+                cells.push(cell);
+            }
+        }
+        let rows = Arc::new(CommonRows::new(name.to_owned(), plan, cells, self.number()));
+        self.common_rows.borrow_mut().push(Arc::clone(&rows));
+        Ok(CommonRows::reader(&rows))
+    }
+
     /// Binds a query that stands inside another: `outer` is the scope of its immediate outer level.
     pub(crate) fn nested(
         &self,
         query: &ast::Query,
         outer: &dyn Scope,
     ) -> SqlResult<(Relation, bool, Vec<(usize, RelColumn)>)> {
-        let depth = self.levels.borrow().len();
-        let since = self.outer_uses.borrow().len();
-        let (relation, single_row) = self.query(query, Some(outer))?;
-        let uses = self.uses_since(since, depth).into_iter().map(|used| (used.level, used.column)).collect();
+        let ((relation, single_row), uses) = self.noting_uses(|| self.query(query, Some(outer)))?;
         Ok((relation, single_row, uses))
     }
 

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, OrderingRequirements, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -34,6 +34,14 @@ pub(crate) trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
     fn keeps_order(&self) -> bool {
         false
     }
+    /// What EXPLAIN shows behind its name.
+    fn label(&self) -> &str {
+        ""
+    }
+    /// The order that its first input's rows must come in.
+    fn required_order(&self) -> Option<OrderingRequirements> {
+        None
+    }
     /// Starts it: batches of the schema of its properties.
     fn start(&self, context: Arc<TaskContext>) -> Result<BoxStream<'static, Result<RecordBatch>>>;
 }
@@ -50,7 +58,11 @@ impl<O: Operator> Node<O> {
 
 impl<O: Operator> DisplayAs for Node<O> {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(O::NAME)
+        f.write_str(O::NAME)?;
+        match self.0.label() {
+            "" => Ok(()),
+            label => write!(f, ": {label}"),
+        }
     }
 }
 
@@ -63,6 +75,13 @@ impl<O: Operator> ExecutionPlan for Node<O> {
     }
     fn required_input_distribution(&self) -> Vec<Distribution> {
         vec![Distribution::SinglePartition; self.0.inputs().len()]
+    }
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        let mut orders = vec![None; self.0.inputs().len()];
+        if let Some(first) = orders.first_mut() {
+            *first = self.0.required_order();
+        }
+        orders
     }
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![self.0.keeps_order(); self.0.inputs().len()]

@@ -1,4 +1,4 @@
-//! Bounds on what DataFusion's planner is given: it walks plans by recursion, and a common table that is used twice as two plans.
+//! Bounds on what DataFusion's planner is given: it walks plans by recursion, and a common table that is a part of two plans twice.
 //!
 //! Plans share their inputs, so a short WITH list can stand for more nodes than there is memory. They are counted once each
 //! here, without recursion, before anything else walks them.
@@ -6,9 +6,11 @@
 use base::limits::NESTING_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::logical_expr::LogicalPlan;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Nodes of a plan, shared ones counted at each use.
+use crate::common_table::{CommonRows, read_by};
+
+/// Nodes of a plan, shared ones counted at each use, those of a common table with a plan of its own once.
 const NODES_MAX: u64 = 50_000;
 
 #[derive(Clone, Copy)]
@@ -21,9 +23,11 @@ struct Size {
 /// 54001 for a plan too deep or too large.
 pub(crate) fn check(plan: &LogicalPlan) -> SqlResult<()> {
     let mut known: FxHashMap<*const LogicalPlan, Size> = FxHashMap::default();
+    let mut counted: FxHashSet<*const CommonRows> = FxHashSet::default();
     let mut waiting = vec![plan];
     while let Some(&node) = waiting.last() {
-        let inputs = node.inputs();
+        let common = read_by(node);
+        let inputs = common.map_or_else(|| node.inputs(), |common| vec![&common.plan]);
         let before = waiting.len();
         waiting.extend(inputs.iter().filter(|input| !known.contains_key(&std::ptr::from_ref(**input))));
         if waiting.len() > before {
@@ -33,7 +37,9 @@ pub(crate) fn check(plan: &LogicalPlan) -> SqlResult<()> {
         let mut size = Size { nodes: 1, depth: 1 };
         for input in inputs {
             let input = known[&std::ptr::from_ref(input)];
-            size.nodes = size.nodes.saturating_add(input.nodes);
+            if common.is_none_or(|common| counted.insert(std::ptr::from_ref(common))) {
+                size.nodes = size.nodes.saturating_add(input.nodes);
+            }
             size.depth = size.depth.max(input.depth + 1);
         }
         if size.depth > NESTING_MAX {

@@ -12,6 +12,7 @@ use types::{CastContext, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
+use crate::in_order::{outermost, sorted};
 use crate::prepare::Place;
 use crate::relation::{Level, RelColumn, Relation};
 use crate::translate::{Translator, Typed, bare, common_arrow, strip};
@@ -34,7 +35,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("this clause of a query"));
         }
         let ctes = match &query.with {
-            Some(with) => self.bind_with(with, outer)?,
+            Some(with) => self.bind_with(query, with, outer)?,
             None => 0,
         };
         let result = self.ordered(query, outer);
@@ -63,7 +64,7 @@ impl Binder<'_> {
         if skip == 0 && fetch.is_none() {
             return Ok((relation, single));
         }
-        let plan = LogicalPlanBuilder::from(relation.plan)
+        let plan = LogicalPlanBuilder::from(outermost(relation.plan))
             .limit(skip, fetch)
             .and_then(LogicalPlanBuilder::build)
             .planned()?;
@@ -492,10 +493,7 @@ impl Binder<'_> {
             })?;
             sorts.push(sort(relation.columns[relation.star[at]].expr(), &key.options));
         }
-        let plan = LogicalPlanBuilder::from(relation.plan)
-            .sort(sorts)
-            .and_then(LogicalPlanBuilder::build)
-            .planned()?;
+        let plan = sorted(relation.plan, sorts)?;
         Ok(Relation { plan, ..relation })
     }
 }

@@ -25,8 +25,10 @@ use types::{Datum, PgType, Row};
 use crate::apply::Planner;
 use crate::binder::{Binder, NEEDS_APPLY};
 use crate::cancel::{CancelPoints, check_cancelled};
+use crate::common_table::all_read_by;
 use crate::concat::ConcatUnions;
 use crate::error::{Planned, sql_error};
+use crate::in_order::OrdersKept;
 use crate::relation::Relation;
 use crate::shared::Shared;
 use crate::signalling::signals;
@@ -233,6 +235,7 @@ fn session_state(control: &QueryControl, limits: &QueryLimits, memory: Memory) -
     if memory == Memory::Spilling {
         rules.push(Arc::new(WholeSorts));
     }
+    rules.push(Arc::new(OrdersKept));
     rules.push(Arc::new(CancelPoints(control.clone())));
     Ok(SessionStateBuilder::new()
         .with_config(config)
@@ -257,7 +260,8 @@ async fn plan(
         let binder = Binder::new(Arc::clone(shared), &attempt, false);
         match binder.query(query, None) {
             Ok((relation, _)) => {
-                (physical(&relation, state).await.map(|plan| (relation, plan)), binder.decorrelated.get())
+                let plan = physical(&relation, &binder, state).await;
+                (plan.map(|plan| (relation, plan)), binder.decorrelated.get())
             }
             Err(error) if error.message() == NEEDS_APPLY => (Err(error), true),
             Err(error) => return Err(error),
@@ -265,18 +269,32 @@ async fn plan(
     };
     match joined {
         Err(_) if decorrelated => {
-            let (relation, _) = Binder::new(Arc::clone(shared), params, true).query(query, None)?;
-            let plan = physical(&relation, state).await?;
+            let binder = Binder::new(Arc::clone(shared), params, true);
+            let (relation, _) = binder.query(query, None)?;
+            let plan = physical(&relation, &binder, state).await?;
             Ok((relation, plan))
         }
         result => result,
     }
 }
 
-async fn physical(relation: &Relation, state: &SessionState) -> SqlResult<Arc<dyn ExecutionPlan>> {
+async fn physical(
+    relation: &Relation,
+    binder: &Binder<'_>,
+    state: &SessionState,
+) -> SqlResult<Arc<dyn ExecutionPlan>> {
     crate::plan_size::check(&relation.plan)?;
-    let logical: LogicalPlan = state.optimize(&relation.plan).planned()?;
-    state.query_planner().create_physical_plan(&logical, state).await.planned()
+    let own = async |plan: &LogicalPlan| {
+        let logical: LogicalPlan = state.optimize(plan).planned()?;
+        state.query_planner().create_physical_plan(&logical, state).await.planned()
+    };
+    // Those that others read come before them.
+    let tables = binder.common_rows.borrow().clone();
+    for table in tables {
+        crate::plan_size::check(&table.plan)?;
+        table.set_physical(own(&table.plan).await?);
+    }
+    own(&relation.plan).await
 }
 
 struct Job {
@@ -410,12 +428,15 @@ impl Job {
             })
             .await?;
         }
-        let plan = self.plan.as_ref();
-        let text = if analyze {
-            let displayed = datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan);
-            displayed.indent(verbose).to_string()
-        } else {
-            datafusion::physical_plan::displayable(plan).indent(verbose).to_string()
+        let text = |plan: &Arc<dyn ExecutionPlan>| {
+            let plan = plan.as_ref();
+            if analyze {
+                let displayed =
+                    datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(plan);
+                displayed.indent(verbose).to_string()
+            } else {
+                datafusion::physical_plan::displayable(plan).indent(verbose).to_string()
+            }
         };
         let field = Field {
             name: "QUERY PLAN".to_owned(),
@@ -428,7 +449,11 @@ impl Job {
             return Ok(());
         }
         let mut lines = vec![format!("Analytical path: {reason}")];
-        lines.extend(text.lines().map(|line| format!("  {line}")));
+        lines.extend(text(&self.plan).lines().map(|line| format!("  {line}")));
+        for (name, plan) in all_read_by(&self.plan) {
+            lines.push(format!("CTE {name}"));
+            lines.extend(text(&plan).lines().map(|line| format!("  {line}")));
+        }
         if analyze {
             lines.push(format!("Rows: {rows}"));
         }

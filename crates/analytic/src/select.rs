@@ -13,6 +13,7 @@ use types::TypeMod;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::expand::Expand;
+use crate::in_order::sorted;
 use crate::prepare::Place;
 use crate::query::{ordinal, sort};
 use crate::relation::{Level, RelColumn, Relation, SYNTHETIC};
@@ -287,10 +288,7 @@ impl Binder<'_> {
                 };
                 let sorts: Vec<Sort> = keys.iter().map(|(c, options)| sort(renamed(c), options)).collect();
                 if !sorts.is_empty() {
-                    relation.plan = LogicalPlanBuilder::from(relation.plan)
-                        .sort(sorts)
-                        .and_then(LogicalPlanBuilder::build)
-                        .planned()?;
+                    relation.plan = sorted(relation.plan, sorts)?;
                 }
                 return Ok(relation);
             }
@@ -308,10 +306,7 @@ impl Binder<'_> {
             }
             let sorts = sort_exprs(&relation);
             if !sorts.is_empty() {
-                relation.plan = LogicalPlanBuilder::from(relation.plan)
-                    .sort(sorts)
-                    .and_then(LogicalPlanBuilder::build)
-                    .planned()?;
+                relation.plan = sorted(relation.plan, sorts)?;
             }
             if more || !ons.is_empty() {
                 let exprs: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();

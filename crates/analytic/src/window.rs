@@ -1,5 +1,6 @@
 //! Window functions.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -12,10 +13,11 @@ use datafusion::logical_expr::{
     WindowUDF,
 };
 use sql::expr::{
-    AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, fold_ident, resolve_unknown,
+    AggregateCall, AggregateKind, BoundExpr, ExprKind, SortKey, bind_expr, coerce, fold_ident,
+    resolve_unknown,
 };
 use sqlparser::ast;
-use types::{CastContext, Datum, PgType, TypeMod};
+use types::{CastContext, Datum, Interval, PgType, TypeMod};
 
 use crate::binder::Binder;
 use crate::error::Planned;
@@ -32,7 +34,17 @@ pub(crate) struct WindowCall {
     pub(crate) partition: Vec<BoundExpr>,
     pub(crate) order: Vec<SortKey>,
     pub(crate) filter: Option<BoundExpr>,
-    frame: Option<WindowFrame>,
+    frame: Frame,
+}
+
+/// The rows around a row that its function sees.
+#[derive(Clone, Debug)]
+enum Frame {
+    /// None is given: up to the row's last peer.
+    Default,
+    Of(WindowFrame),
+    /// One that ends before it begins.
+    Empty,
 }
 
 #[derive(Clone, Debug)]
@@ -74,14 +86,31 @@ impl Binder<'_> {
         let partition = spec.partition_by.iter().map(bind).collect::<SqlResult<Vec<_>>>()?;
         let order =
             spec.order_by.iter().map(|key| self.sort_key(key, bind)).collect::<SqlResult<Vec<_>>>()?;
-        let frame = spec.window_frame.as_ref().map(|frame| self.frame(frame, &order)).transpose()?;
+        let frame = match &spec.window_frame {
+            Some(frame) => self.frame(frame, &order)?,
+            None => Frame::Default,
+        };
         let name = system_name(&mut function.name).unwrap_or_default();
         let ctx = self.context(sql::expr::Aggregates::Allowed);
         if let Some(&named) = NAMED.iter().find(|known| **known == name) {
             let args =
                 plain_args(function).ok_or_else(|| SqlError::unsupported(format!("this call of {name}")))?;
-            let mut args =
-                args.iter().map(bind).map(|a| resolve_unknown(a?, &ctx)).collect::<SqlResult<Vec<_>>>()?;
+            let number_at = match named {
+                "ntile" => Some(0),
+                "lag" | "lead" | "nth_value" => Some(1),
+                _ => None,
+            };
+            let settle = |(at, arg): (usize, &ast::Expr)| {
+                let arg = bind(arg)?;
+                if number_at == Some(at) {
+                    coerce(arg, PgType::Int4, TypeMod::NONE, CastContext::Implicit, &ctx)
+                } else if at == 2 {
+                    Ok(arg)
+                } else {
+                    resolve_unknown(arg, &ctx)
+                }
+            };
+            let mut args = args.iter().enumerate().map(settle).collect::<SqlResult<Vec<_>>>()?;
             let undefined = || {
                 let types: Vec<_> = args.iter().map(|a| a.ty.name()).collect();
                 SqlError::new(
@@ -96,13 +125,12 @@ impl Binder<'_> {
                 ("lag" | "lead", 1..=3) | ("first_value" | "last_value", 1) | ("nth_value", 2) => args[0].ty,
                 _ => return Err(undefined()),
             };
-            if matches!(named, "lag" | "lead" | "nth_value") && args.len() >= 2 {
-                let offset = args.remove(1);
-                args.insert(1, coerce(offset, PgType::Int4, TypeMod::NONE, CastContext::Implicit, &ctx)?);
-            }
             if args.len() == 3 {
                 let default = args.remove(2);
                 args.push(coerce(default, ty, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+            }
+            if function.filter.is_some() {
+                return Err(SqlError::unsupported("FILTER for non-aggregate window functions"));
             }
             let filter = None;
             return Ok(WindowCall {
@@ -152,55 +180,138 @@ impl Binder<'_> {
         Ok(SortKey { expr, descending, nulls_first: key.options.nulls_first.unwrap_or(descending) })
     }
 
-    fn frame(&self, frame: &ast::WindowFrame, order: &[SortKey]) -> SqlResult<WindowFrame> {
+    fn frame(&self, frame: &ast::WindowFrame, order: &[SortKey]) -> SqlResult<Frame> {
+        use ast::WindowFrameBound as B;
         let units = match frame.units {
             ast::WindowFrameUnits::Rows => WindowFrameUnits::Rows,
             ast::WindowFrameUnits::Range => WindowFrameUnits::Range,
             ast::WindowFrameUnits::Groups => WindowFrameUnits::Groups,
         };
+        let end_bound = frame.end_bound.as_ref().unwrap_or(&B::CurrentRow);
+        let refusal = match (&frame.start_bound, end_bound) {
+            (B::Following(None), _) => Some("frame start cannot be UNBOUNDED FOLLOWING"),
+            (_, B::Preceding(None)) => Some("frame end cannot be UNBOUNDED PRECEDING"),
+            (B::Following(_), B::CurrentRow) if frame.end_bound.is_none() => {
+                Some("frame starting from following row cannot end with current row")
+            }
+            (B::CurrentRow, B::Preceding(_)) => {
+                Some("frame starting from current row cannot have preceding rows")
+            }
+            (B::Following(_), B::Preceding(_) | B::CurrentRow) => {
+                Some("frame starting from following row cannot have preceding rows")
+            }
+            _ if units == WindowFrameUnits::Groups && order.is_empty() => {
+                Some("GROUPS mode requires an ORDER BY clause")
+            }
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            return Err(SqlError::new(SqlState::WINDOWING_ERROR, refusal));
+        }
         let by = order.first().map(|key| key.expr.ty);
-        let bound = |bound: &ast::WindowFrameBound| -> SqlResult<WindowFrameBound> {
+        if units == WindowFrameUnits::Range && order.len() != 1 {
+            let has_offset = |bound: &B| matches!(bound, B::Preceding(Some(_)) | B::Following(Some(_)));
+            if has_offset(&frame.start_bound) || has_offset(end_bound) {
+                let refusal = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
+                return Err(SqlError::new(SqlState::WINDOWING_ERROR, refusal));
+            }
+        }
+        let bound = |bound: &B, side: &str| -> SqlResult<WindowFrameBound> {
+            let offset = |e: &Option<Box<ast::Expr>>| match e {
+                None => Ok(ScalarValue::UInt64(None)),
+                Some(e) => self.offset(e, units, by, side),
+            };
             Ok(match bound {
-                ast::WindowFrameBound::CurrentRow => WindowFrameBound::CurrentRow,
-                ast::WindowFrameBound::Preceding(None) => {
-                    WindowFrameBound::Preceding(ScalarValue::UInt64(None))
-                }
-                ast::WindowFrameBound::Following(None) => {
-                    WindowFrameBound::Following(ScalarValue::UInt64(None))
-                }
-                ast::WindowFrameBound::Preceding(Some(e)) => {
-                    WindowFrameBound::Preceding(self.offset(e, units, by)?)
-                }
-                ast::WindowFrameBound::Following(Some(e)) => {
-                    WindowFrameBound::Following(self.offset(e, units, by)?)
-                }
+                B::CurrentRow => WindowFrameBound::CurrentRow,
+                B::Preceding(e) => WindowFrameBound::Preceding(offset(e)?),
+                B::Following(e) => WindowFrameBound::Following(offset(e)?),
             })
         };
-        let start = bound(&frame.start_bound)?;
-        let end = frame.end_bound.as_ref().map(bound).transpose()?.unwrap_or(WindowFrameBound::CurrentRow);
-        Ok(WindowFrame::new_bounds(units, start, end))
+        let (start, end) = (bound(&frame.start_bound, "starting")?, bound(end_bound, "ending")?);
+        let ends_before_it_begins = match (&start, &end) {
+            (WindowFrameBound::Preceding(from), WindowFrameBound::Preceding(to)) => {
+                !from.is_null() && from.partial_cmp(to).is_none_or(Ordering::is_lt)
+            }
+            (WindowFrameBound::Following(from), WindowFrameBound::Following(to)) => {
+                !to.is_null() && from.partial_cmp(to).is_none_or(Ordering::is_gt)
+            }
+            _ => false,
+        };
+        if !ends_before_it_begins {
+            return Ok(Frame::Of(WindowFrame::new_bounds(units, start, end)));
+        }
+        if units == WindowFrameUnits::Range {
+            // It is not empty for NULLs.
+            return Err(SqlError::unsupported(
+                "RANGE between offsets of which the first lies behind the second",
+            ));
+        }
+        Ok(Frame::Empty)
     }
 
+    /// The offset of a frame's `side`, in the form that its order's column has.
     fn offset(
         &self,
         expr: &ast::Expr,
         units: WindowFrameUnits,
         by: Option<PgType>,
+        side: &str,
     ) -> SqlResult<ScalarValue> {
-        let value = self.constant_i64(expr, "RANGE")?;
-        let value = value.filter(|v| *v >= 0).ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "frame starting offset must not be negative")
-        })?;
-        match (units, by) {
-            (WindowFrameUnits::Range, Some(PgType::Int2)) => {
-                Ok(ScalarValue::Int16(i16::try_from(value).ok()))
+        let (ty, clause) = match (units, by) {
+            (WindowFrameUnits::Rows, _) => (PgType::Int8, "ROWS"),
+            (WindowFrameUnits::Groups, _) => (PgType::Int8, "GROUPS"),
+            (_, Some(PgType::Timestamp | PgType::TimestampTz | PgType::Date)) => (PgType::Interval, "RANGE"),
+            (_, Some(PgType::Float8)) => (PgType::Float8, "RANGE"),
+            _ => (PgType::Int8, "RANGE"),
+        };
+        let negative = || {
+            let state = SqlState::INVALID_PRECEDING_OR_FOLLOWING_SIZE;
+            SqlError::new(state, format!("frame {side} offset must not be negative"))
+        };
+        let unsupported = || SqlError::unsupported("RANGE with this offset over this type");
+        let zero = match ty {
+            PgType::Interval => Datum::Interval(Interval::default()),
+            PgType::Float8 => Datum::Float8(0.0),
+            _ => Datum::Int8(0),
+        };
+        match (self.constant(expr, ty, clause)?.unwrap_or(zero), by) {
+            (Datum::Null, _) => {
+                let error = format!("frame {side} offset must not be null");
+                Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, error))
             }
-            (WindowFrameUnits::Range, Some(PgType::Int4)) => {
-                Ok(ScalarValue::Int32(i32::try_from(value).ok()))
+            (Datum::Interval(offset), by) => {
+                if offset.span() < 0 {
+                    return Err(negative());
+                }
+                // A month has no fixed length, nor has a day where clocks change.
+                let by_days = by == Some(PgType::Date) && offset.micros == 0;
+                let fits = offset.months == 0 && (by != Some(PgType::TimestampTz) || offset.days == 0);
+                let span = i64::try_from(offset.span()).ok().filter(|_| fits).ok_or_else(unsupported)?;
+                match by {
+                    Some(PgType::Date) if by_days => Ok(ScalarValue::Int32(Some(offset.days))),
+                    Some(PgType::Date) => Err(unsupported()),
+                    _ => Ok(ScalarValue::Int64(Some(span))),
+                }
             }
-            (WindowFrameUnits::Range, Some(PgType::Int8)) => Ok(ScalarValue::Int64(Some(value))),
-            (WindowFrameUnits::Range, _) => Err(SqlError::unsupported("RANGE with an offset over this type")),
-            _ => Ok(ScalarValue::UInt64(Some(value as u64))),
+            (Datum::Float8(offset), _) => {
+                if offset.is_nan() || offset < 0.0 {
+                    return Err(negative());
+                }
+                Ok(ScalarValue::Float64(Some(offset)))
+            }
+            (offset, by) => {
+                let offset = offset.as_i64().filter(|offset| *offset >= 0).ok_or_else(negative)?;
+                if units != WindowFrameUnits::Range {
+                    return Ok(ScalarValue::UInt64(Some(offset as u64)));
+                }
+                match by {
+                    Some(PgType::Int2) => i16::try_from(offset).map(|n| ScalarValue::Int16(Some(n))).ok(),
+                    Some(PgType::Int4) => i32::try_from(offset).map(|n| ScalarValue::Int32(Some(n))).ok(),
+                    Some(PgType::Int8) => Some(ScalarValue::Int64(Some(offset))),
+                    _ => None,
+                }
+                .ok_or_else(unsupported)
+            }
         }
     }
 
@@ -213,32 +324,37 @@ impl Binder<'_> {
         let mut exprs = Vec::new();
         let mut results = Vec::new();
         for call in calls {
-            let (expr, arrow) = self.window_expr(translator, call)?;
+            let wanted = value::arrow_type(call.ty, TypeMod::NONE);
+            let Some((expr, arrow)) = self.window_expr(translator, call)? else {
+                let null = ScalarValue::try_from(&wanted).map_err(crate::error::sql_error)?;
+                results.push(Typed { expr: Expr::Literal(null, None), ty: call.ty, arrow: wanted });
+                continue;
+            };
             // The plan names its columns by the expressions, and takes no aliases; the same call twice is one column.
-            results.push((expr.schema_name().to_string(), arrow));
+            let typed =
+                Typed { expr: Expr::Column(bare(expr.schema_name().to_string())), ty: call.ty, arrow };
+            results.push(if typed.arrow == DataType::UInt64 {
+                Typed { expr: cast_to(typed, &wanted), ty: call.ty, arrow: wanted }
+            } else {
+                typed
+            });
             if !exprs.contains(&expr) {
                 exprs.push(expr);
             }
         }
-        let plan = std::mem::replace(&mut translator.plan, crate::binder::empty());
-        translator.plan = LogicalPlanBuilder::window_plan(plan, exprs).planned()?;
-        let typed = results.into_iter().zip(calls).map(|((name, arrow), call)| {
-            let typed = Typed { expr: Expr::Column(bare(name)), ty: call.ty, arrow };
-            let wanted = value::arrow_type(call.ty, TypeMod::NONE);
-            if typed.arrow == DataType::UInt64 {
-                let expr = cast_to(typed.clone(), &wanted);
-                return Typed { expr, ty: call.ty, arrow: wanted };
-            }
-            typed
-        });
-        Ok(typed.collect())
+        if !exprs.is_empty() {
+            let plan = std::mem::replace(&mut translator.plan, crate::binder::empty());
+            translator.plan = LogicalPlanBuilder::window_plan(plan, exprs).planned()?;
+        }
+        Ok(results)
     }
 
+    /// The function over its window; `None` if it is NULL for every row.
     fn window_expr(
         &self,
         translator: &mut Translator<'_, '_>,
         call: &WindowCall,
-    ) -> SqlResult<(Expr, DataType)> {
+    ) -> SqlResult<Option<(Expr, DataType)>> {
         let mut args = Vec::new();
         for arg in &call.args {
             args.push(translator.translate(arg)?);
@@ -253,19 +369,41 @@ impl Binder<'_> {
             let typed = translator.translate(&key.expr)?;
             order_by.push(Sort::new(translator.key(&typed), !key.descending, key.nulls_first));
         }
-        let filter = match &call.filter {
+        let mut filter = match &call.filter {
             Some(filter) => Some(Box::new(translator.translate(filter)?.expr)),
             None => None,
         };
+        let frame = match &call.frame {
+            Frame::Of(frame) => Some(frame.clone()),
+            Frame::Default => None,
+            Frame::Empty => {
+                // No row of any frame counts.
+                filter = Some(Box::new(crate::translate::literal_bool(false)));
+                None
+            }
+        };
+        let slides = frame.as_ref().is_some_and(|frame| !frame.start_bound.is_unbounded());
         let (fun, args, arrow) = match &call.function {
             Function::Aggregate(aggregate) => {
                 let whole = AggregateCall { args: call.args.clone(), ..aggregate.clone() };
                 let key = |t: &Typed| translator.key(t);
-                let planned =
-                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared);
+                // DataFusion takes the rows that a frame leaves out of floating sums again, with their rounding and their NaN.
+                let is_float =
+                    call.args.first().is_some_and(|arg| matches!(arg.ty, PgType::Float4 | PgType::Float8));
+                let planned = if slides && is_float && !matches!(aggregate.kind, AggregateKind::Count) {
+                    crate::aggregate::row(&whole, args, Vec::new(), self.number(), &self.shared)
+                } else {
+                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared)
+                };
                 (WindowFunctionDefinition::AggregateUDF(planned.udaf), planned.args, planned.arrow)
             }
             Function::Named(name) => {
+                let reads_frame = matches!(*name, "first_value" | "last_value" | "nth_value");
+                if reads_frame && matches!(call.frame, Frame::Empty) || without_value(name, &args)? {
+                    return Ok(None);
+                }
+                // Only a function that reads its frame may have one that does not fit it.
+                filter = None;
                 let arrow = match *name {
                     "row_number" | "rank" | "dense_rank" | "ntile" => DataType::UInt64,
                     "percent_rank" | "cume_dist" => DataType::Float64,
@@ -278,10 +416,8 @@ impl Binder<'_> {
                 )
             }
         };
-        let window_frame = call
-            .frame
-            .clone()
-            .unwrap_or_else(|| WindowFrame::new(if order_by.is_empty() { None } else { Some(false) }));
+        let window_frame =
+            frame.unwrap_or_else(|| WindowFrame::new(if order_by.is_empty() { None } else { Some(false) }));
         let mut order_by = order_by;
         window_frame.regularize_order_bys(&mut order_by).planned()?;
         let params = WindowFunctionParams {
@@ -293,7 +429,7 @@ impl Binder<'_> {
             null_treatment: None,
             distinct: false,
         };
-        Ok((Expr::WindowFunction(Box::new(WindowFunction { fun, params })), arrow))
+        Ok(Some((Expr::WindowFunction(Box::new(WindowFunction { fun, params })), arrow)))
     }
 
     /// DataFusion wants offsets as 64-bit literals and defaults of the argument's own type.
@@ -323,11 +459,16 @@ impl Binder<'_> {
         Ok(out)
     }
 
-    /// A constant whole number of LIMIT, OFFSET or a frame; `None` for NULL.
+    /// A constant whole number of LIMIT or OFFSET; `None` for NULL.
     pub(crate) fn constant_i64(&self, expr: &ast::Expr, place: &'static str) -> SqlResult<Option<i64>> {
+        Ok(self.constant(expr, PgType::Int8, place)?.and_then(|value| value.as_i64()))
+    }
+
+    /// A constant of LIMIT, OFFSET or a frame; `None` while its parameters are not known.
+    fn constant(&self, expr: &ast::Expr, ty: PgType, place: &'static str) -> SqlResult<Option<Datum>> {
         let ctx = self.context(sql::expr::Aggregates::Forbidden(place));
         let bound = crate::from::bind_constant(self, expr, place)?;
-        let bound = coerce(bound, PgType::Int8, TypeMod::NONE, CastContext::Assignment, &ctx)?;
+        let bound = coerce(bound, ty, TypeMod::NONE, CastContext::Assignment, &ctx)?;
         if bound.contains_subquery() {
             return Err(SqlError::unsupported(format!("a subquery in {place}")));
         }
@@ -335,12 +476,30 @@ impl Binder<'_> {
         if self.shared.params.is_empty() && bound.any(&mut |e| matches!(e.kind, ExprKind::Param(_))) {
             return Ok(None);
         }
-        match sql::expr::eval(&bound, &sql::expr::EvalCtx::new(&statement, &[]))
-            .map_err(crate::shared::eval_error)?
-        {
-            Datum::Null => Ok(None),
-            value => Ok(value.as_i64()),
+        sql::expr::eval(&bound, &sql::expr::EvalCtx::new(&statement, &[]))
+            .map(Some)
+            .map_err(crate::shared::eval_error)
+    }
+}
+
+/// Whether the function is NULL for every row, because the number it counts with is.
+///
+/// # Errors
+/// 22014 or 22016 for one that is not positive where it must be.
+fn without_value(name: &str, args: &[Typed]) -> SqlResult<bool> {
+    let (at, state) = match name {
+        "ntile" => (0, Some(SqlState::INVALID_ARGUMENT_FOR_NTILE_FUNCTION)),
+        "nth_value" => (1, Some(SqlState::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION)),
+        "lag" | "lead" => (1, None),
+        _ => return Ok(false),
+    };
+    let Some(Expr::Literal(number, _)) = args.get(at).map(|arg| &arg.expr) else { return Ok(false) };
+    match (state, number) {
+        (_, number) if number.is_null() => Ok(true),
+        (Some(state), ScalarValue::Int32(Some(..=0))) => {
+            Err(SqlError::new(state, format!("argument of {name} must be greater than zero")))
         }
+        _ => Ok(false),
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
 use sql::expr::{Scope, fold_ident};
 use sqlparser::ast;
 
+use crate::apply::ReadCell;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::relation::{RelColumn, Relation};
@@ -23,17 +25,36 @@ pub(crate) struct CommonTable {
 }
 
 impl Binder<'_> {
-    /// Puts the tables of `with` in sight; answers how many, for [`Binder::forget_ctes`].
-    pub(crate) fn bind_with(&self, with: &ast::With, outer: Option<&dyn Scope>) -> SqlResult<usize> {
+    /// Puts the tables of the WITH of `query` in sight; answers how many, for [`Binder::forget_ctes`].
+    pub(crate) fn bind_with(
+        &self,
+        query: &ast::Query,
+        with: &ast::With,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<usize> {
         for cte in &with.cte_tables {
             let name = fold_ident(&cte.alias.name);
             let aliases: Vec<String> = cte.alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
-            let recursive = with.recursive && mentions(&cte.query, &name);
-            let mut relation = if recursive {
-                self.recursive(&name, &cte.query, &aliases, outer)?
-            } else {
-                self.query(&cte.query, outer)?.0
+            let own_mentions = mentions(&*cte.query, &name);
+            let recursive = with.recursive && own_mentions > 0;
+            let (mut relation, uses) = self.noting_uses(|| {
+                if recursive {
+                    self.recursive(&name, &cte.query, &aliases, outer)
+                } else {
+                    Ok(self.query(&cte.query, outer)?.0)
+                }
+            })?;
+            let reads = mentions(query, &name) - own_mentions;
+            let once = match &cte.materialized {
+                Some(ast::CteAsMaterialized::Materialized) => true,
+                Some(ast::CteAsMaterialized::NotMaterialized) if !recursive => false,
+                _ => reads > 1,
             };
+            // PostgreSQL makes these once whatever is asked for.
+            let once = once || reads > 0 && calls_volatile(&relation.plan);
+            if once && self.recursive_terms.get() == 0 {
+                relation.plan = self.made_once(&name, relation.plan, &uses)?;
+            }
             rename(&mut relation, &name, &aliases)?;
             self.ctes.borrow_mut().push(CommonTable { name, relation });
         }
@@ -96,7 +117,9 @@ impl Binder<'_> {
         let base = self.rename_columns(base)?;
         let work = self.work_table(name, &base, aliases)?;
         self.ctes.borrow_mut().push(CommonTable { name: name.to_owned(), relation: work.0 });
+        self.recursive_terms.set(self.recursive_terms.get() + 1);
         let step = self.set_expr(right, outer);
+        self.recursive_terms.set(self.recursive_terms.get() - 1);
         self.forget_ctes(1);
         let step = self.conform(step?.0, &base, name)?;
         let plan = LogicalPlanBuilder::from(base.plan.clone())
@@ -192,13 +215,27 @@ pub(crate) fn rename(relation: &mut Relation, table: &str, columns: &[String]) -
     Ok(())
 }
 
-fn mentions(query: &ast::Query, name: &str) -> bool {
-    let mut found = false;
-    let _ = ast::visit_relations(query, |relation| {
+/// How often a relation of that name is read in `tree`.
+fn mentions(tree: &impl ast::Visit, name: &str) -> usize {
+    let mut found = 0;
+    let _ = ast::visit_relations(tree, |relation| {
         if let [ast::ObjectNamePart::Identifier(ident)] = &relation.0[..] {
-            found |= fold_ident(ident) == name;
+            found += usize::from(fold_ident(ident) == name);
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
     found
+}
+
+/// Whether reading the plan twice may answer differently. What reads an outer column does so for each of its values only.
+fn calls_volatile(plan: &LogicalPlan) -> bool {
+    let volatile = |expr: &Expr| {
+        let Expr::ScalarFunction(call) = expr else { return false };
+        let inner: &dyn std::any::Any = call.func.inner().as_ref();
+        call.func.signature().volatility == Volatility::Volatile && !inner.is::<ReadCell>()
+    };
+    plan.exists(|node| {
+        Ok(node.expressions().iter().any(|expr| expr.exists(|e| Ok(volatile(e))).unwrap_or(true)))
+    })
+    .unwrap_or(true)
 }

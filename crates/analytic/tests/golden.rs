@@ -2,7 +2,7 @@
 
 mod support;
 
-use base::ByteCount;
+use base::{ByteCount, SqlState};
 use sql::session::{AnalyticEvent, Deliver};
 use support::Sample;
 use types::Datum;
@@ -38,4 +38,87 @@ fn many_rows_for_a_session_come_at_once_from_a_temporary_file() {
     let expected = (1..=ROWS).map(|g| vec![Datum::Int4(g), Datum::text("x".repeat(100))]);
     assert!(rows.into_rows_blocking().expect("the file is read").into_iter().eq(expected));
     assert_eq!(sample.temp.used(), ByteCount(0));
+}
+
+#[test]
+fn queries_fail_as_postgresql_does() {
+    use SqlState as S;
+    let over = |frame: &str| format!("select sum(id) over (order by id {frame}) from parent");
+    let call = |call: &str| format!("select {call} over (order by id) from parent");
+    let series = |bounds: &str| format!("select count(*) from generate_series({bounds}) as g, parent");
+    let cases = [
+        (over("rows between unbounded following and current row"), S::WINDOWING_ERROR),
+        (over("rows between current row and unbounded preceding"), S::WINDOWING_ERROR),
+        (over("rows between current row and 1 preceding"), S::WINDOWING_ERROR),
+        (over("rows between 1 following and current row"), S::WINDOWING_ERROR),
+        (over("rows between 1 following and 1 preceding"), S::WINDOWING_ERROR),
+        (over("rows 1 following"), S::WINDOWING_ERROR),
+        (over(", name range 1 preceding"), S::WINDOWING_ERROR),
+        (over("rows -1 preceding"), S::INVALID_PRECEDING_OR_FOLLOWING_SIZE),
+        (over("rows null preceding"), S::NULL_VALUE_NOT_ALLOWED),
+        (over("range -1 preceding"), S::INVALID_PRECEDING_OR_FOLLOWING_SIZE),
+        ("select sum(id) over (groups 1 preceding) from parent".to_owned(), S::WINDOWING_ERROR),
+        ("select sum(id) over (range 1 preceding) from parent".to_owned(), S::WINDOWING_ERROR),
+        (
+            "select sum(id) over (order by ts range '-1 day' preceding) from measure".to_owned(),
+            S::INVALID_PRECEDING_OR_FOLLOWING_SIZE,
+        ),
+        (call("ntile(0)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
+        (call("ntile(-1)"), S::INVALID_ARGUMENT_FOR_NTILE_FUNCTION),
+        (call("nth_value(id, 0)"), S::INVALID_ARGUMENT_FOR_NTH_VALUE_FUNCTION),
+        (call("row_number() filter (where true)"), S::FEATURE_NOT_SUPPORTED),
+        (series("0::numeric, 'infinity'::numeric"), S::INVALID_PARAMETER_VALUE),
+        (series("0::numeric, 'nan'::numeric"), S::INVALID_PARAMETER_VALUE),
+        (series("'-infinity'::numeric, 1"), S::INVALID_PARAMETER_VALUE),
+        (series("0, 1, 'nan'::numeric"), S::INVALID_PARAMETER_VALUE),
+        (series("'infinity'::timestamp, 'infinity', '1 day'"), S::INVALID_PARAMETER_VALUE),
+        (series("'-infinity'::timestamptz, 'infinity', '1 day'"), S::INVALID_PARAMETER_VALUE),
+    ];
+    let mut sample = Sample::new();
+    for (sql, state) in cases {
+        let answer = sample.text(&sql).map_err(|error| error.state());
+        assert_eq!(answer, Err(state), "{sql}");
+    }
+}
+
+#[test]
+fn groups_and_common_tables_that_do_not_fit_are_put_aside() {
+    const ROWS: i32 = 60_000;
+    let mut sample = Sample::new();
+    let all = i64::from(ROWS);
+    let of = |aggregate: &str| {
+        format!(
+            "select count(*), sum(length(s)) from (select g / 2 as k, {aggregate} as s \
+             from generate_series(0, {}) as g group by 1) t",
+            ROWS - 1
+        )
+    };
+    let queries = [
+        (of("string_agg(repeat('x', 50), ',')"), vec![all / 2, all / 2 * 101]),
+        (of("string_agg(repeat('x', 50), ',' order by g desc)"), vec![all / 2, all / 2 * 101]),
+        (of("string_agg(distinct repeat('x', 50), ',')"), vec![all / 2, all / 2 * 50]),
+        (of("repeat('x', 50) || array_to_string(array_agg(g), '')"), Vec::new()),
+        (of("repeat('x', 50) || avg(g)::int || stddev(g)::int"), Vec::new()),
+        (
+            format!(
+                "with c as (select g, repeat('x', 200) as s from generate_series(1, {ROWS}) as g) \
+                 select (select count(*) from c), sum(g) from c where length(s) = 200"
+            ),
+            vec![all, all * (all + 1) / 2],
+        ),
+    ];
+    for (sql, expected) in queries {
+        sample.work_memory = None;
+        let unbounded = sample.text(&sql).expect("it runs where there is room");
+        sample.work_memory = Some(ByteCount::from_mib(4));
+        let bounded = sample.text(&sql).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert_eq!(bounded, unbounded, "{sql}");
+        if let [rows, sum] = expected[..] {
+            assert_eq!(bounded, format!("{rows}|{sum}\n"), "{sql}");
+        }
+        assert_eq!(sample.temp.used(), ByteCount(0));
+        sample.temp.set_max(Some(ByteCount(0)));
+        assert!(sample.text(&sql).is_err(), "it fits as it is: {sql}");
+        sample.temp.set_max(None);
+    }
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::{CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
+use base::{ByteCount, CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
+use governor::{MemoryPromise, WorkMemory};
 use sql::session::{
     AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext, QueryLimits, TempSpace,
 };
@@ -31,6 +32,8 @@ pub(crate) struct Sample {
     log: Log,
     /// Where queries put rows aside.
     pub(crate) temp: Arc<TempSpace>,
+    /// What its operators may hold; `None` for no limit.
+    pub(crate) work_memory: Option<ByteCount>,
     _directory: tempfile::TempDir,
 }
 
@@ -59,7 +62,8 @@ impl Sample {
         let made = env::block_on(&env, Tenant::create(&env, &path, TenantId(16), "postgres", None));
         let temp = Arc::new(TempSpace::new(env, directory.path().join("temp")));
         let tenant = made.expect("a tenant");
-        let mut sample = Sample { tenant, log: Log::default(), temp, _directory: directory };
+        let log = Log::default();
+        let mut sample = Sample { tenant, log, temp, work_memory: None, _directory: directory };
         sample.define();
         for table in ["parent", "child", "measure"] {
             sample.load(table);
@@ -274,6 +278,10 @@ impl Sample {
         let mut txn = self.tenant.begin(SessionId(1), Isolation::ReadCommitted, true, true);
         let view = self.tenant.snapshot_view(&mut txn)?;
         let (parameters, parameter_types) = parameters.into_iter().unzip();
+        let work_memory = self.work_memory.map(|max| {
+            let promise = MemoryPromise { work_memory_max: Some(max), ..MemoryPromise::default() };
+            WorkMemory::new(None).tenant(TenantId(16), &promise)
+        });
         let request = AnalyticRequest {
             query: Arc::new(query),
             parameter_types,
@@ -283,7 +291,7 @@ impl Sample {
             deliver,
             reason: "a test".to_owned(),
             reads_system_only: false,
-            limits: QueryLimits { temp: Some(Arc::clone(&self.temp)), ..QueryLimits::default() },
+            limits: QueryLimits { temp: Some(Arc::clone(&self.temp)), work_memory, work_meter: None },
         };
         let mut events = Vec::new();
         analytic::run(request, &mut |event| {

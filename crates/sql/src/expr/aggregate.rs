@@ -103,8 +103,9 @@ enum State {
     },
     /// min, max, bool_and, bool_or, bit_and, bit_or: NULL until the first value.
     Value(Datum),
-    Text(Option<String>),
-    Bytes(Option<Vec<u8>>),
+    /// The pieces with the delimiters between them, and the one before the first, which is wanted once others come before it.
+    Text(Option<(String, String)>),
+    Bytes(Option<(Vec<u8>, Vec<u8>)>),
     Items(Vec<Datum>),
 }
 
@@ -134,6 +135,22 @@ impl AggregateCall {
             K::ArrayAgg => State::Items(Vec::new()),
         };
         Accumulator { kind: self.kind, ty: self.ty, state }
+    }
+
+    /// The types of [`Accumulator::parts`].
+    pub fn part_types(&self) -> Vec<PgType> {
+        use PgType as T;
+        match self.start().state {
+            State::Count(_) => vec![T::Int8],
+            State::IntSum { .. } => vec![T::Int8, T::Int8],
+            State::WideSum { .. } | State::NumericSum { .. } => vec![T::Numeric, T::Int8],
+            State::FloatSum { .. } => vec![T::Float8, T::Int8],
+            State::IntervalSum { .. } => vec![T::Interval, T::Int8],
+            State::NumericMoments { .. } => vec![T::Int8, T::Numeric, T::Numeric],
+            State::FloatMoments { .. } => vec![T::Float8; 3],
+            State::Value(_) | State::Items(_) => vec![self.ty],
+            State::Text(_) | State::Bytes(_) => vec![self.ty; 2],
+        }
     }
 }
 
@@ -211,23 +228,25 @@ impl Accumulator {
                 let delimiter = args.get(1).and_then(Datum::as_str).unwrap_or("");
                 let piece = value.as_str().unwrap_or("");
                 match joined {
-                    Some(text) => {
+                    Some((text, _)) => {
                         text.push_str(delimiter);
                         text.push_str(piece);
                     }
-                    None => *joined = Some(piece.to_owned()),
+                    None => *joined = Some((piece.to_owned(), delimiter.to_owned())),
                 }
             }
             State::Bytes(joined) => {
                 let Datum::Bytea(piece) = value else { return Ok(()) };
+                let delimiter = match args.get(1) {
+                    Some(Datum::Bytea(delimiter)) => &delimiter[..],
+                    _ => &[],
+                };
                 match joined {
-                    Some(bytes) => {
-                        if let Some(Datum::Bytea(delimiter)) = args.get(1) {
-                            bytes.extend_from_slice(delimiter);
-                        }
+                    Some((bytes, _)) => {
+                        bytes.extend_from_slice(delimiter);
                         bytes.extend_from_slice(piece);
                     }
-                    None => *joined = Some(piece.to_vec()),
+                    None => *joined = Some((piece.to_vec(), delimiter.to_vec())),
                 }
             }
             State::Items(items) => items.push(value.clone()),
@@ -271,13 +290,158 @@ impl Accumulator {
             }
             State::FloatMoments { count, deviations, .. } => float_deviation(self.kind, count, deviations),
             State::Value(value) => value,
-            State::Text(text) => text.map_or(Datum::Null, Datum::text),
-            State::Bytes(bytes) => bytes.map_or(Datum::Null, |b| Datum::Bytea(b.into())),
+            State::Text(text) => text.map_or(Datum::Null, |(text, _)| Datum::text(text)),
+            State::Bytes(bytes) => bytes.map_or(Datum::Null, |(bytes, _)| Datum::Bytea(bytes.into())),
             State::Items(items) => match (items.is_empty(), self.ty) {
                 (false, PgType::Array(element)) => Datum::array(element, items),
                 _ => Datum::Null,
             },
         })
+    }
+
+    /// What the state is made of, for [`Accumulator::merge`], of the types that [`AggregateCall::part_types`] says.
+    pub fn parts(&self) -> Vec<Datum> {
+        let joined = |joined: Option<(Datum, Datum)>| {
+            let (joined, lead) = joined.unwrap_or((Datum::Null, Datum::Null));
+            vec![joined, lead]
+        };
+        match &self.state {
+            State::Count(n) => vec![Datum::Int8(*n)],
+            State::IntSum { sum, count } => vec![Datum::Int8(*sum), Datum::Int8(*count)],
+            State::WideSum { sum, count } => {
+                vec![Datum::Numeric(Numeric::from_i128(*sum, 0)), Datum::Int8(*count)]
+            }
+            State::NumericSum { sum, count } => vec![Datum::Numeric(sum.clone()), Datum::Int8(*count)],
+            State::FloatSum { sum, count } => vec![Datum::Float8(*sum), Datum::Int8(*count)],
+            State::IntervalSum { sum, count } => vec![Datum::Interval(*sum), Datum::Int8(*count)],
+            State::NumericMoments { count, sum, squares } => {
+                let [sum, squares] = [sum, squares].map(|n| Datum::Numeric(n.clone()));
+                vec![Datum::Int8(*count), sum, squares]
+            }
+            State::FloatMoments { count, sum, deviations } => {
+                [count, sum, deviations].map(|f| Datum::Float8(*f)).to_vec()
+            }
+            State::Value(value) => vec![value.clone()],
+            State::Text(text) => {
+                joined(text.as_ref().map(|(text, lead)| (Datum::text(text), Datum::text(lead))))
+            }
+            State::Bytes(bytes) => {
+                let bytea = |bytes: &[u8]| Datum::Bytea(bytes.into());
+                joined(bytes.as_ref().map(|(bytes, lead)| (bytea(bytes), bytea(lead))))
+            }
+            State::Items(items) => match (items.is_empty(), self.ty) {
+                (false, PgType::Array(element)) => vec![Datum::array(element, items.clone())],
+                _ => vec![Datum::Null],
+            },
+        }
+    }
+
+    /// Takes what another state has seen, after what this one has.
+    ///
+    /// # Errors
+    /// 22003 if a sum leaves its type's range; XX000 for parts of another aggregate.
+    pub fn merge(&mut self, parts: &[Datum]) -> SqlResult<()> {
+        let foreign = || SqlError::internal("a part of another aggregate's state");
+        let whole = |part: &Datum| part.as_i64().ok_or_else(foreign);
+        match (&mut self.state, parts) {
+            (State::Count(n), [more]) => *n += whole(more)?,
+            (State::IntSum { sum, count }, [more, rows]) => {
+                *sum = sum.checked_add(whole(more)?).ok_or_else(|| out_of_range("bigint"))?;
+                *count += whole(rows)?;
+            }
+            (State::WideSum { sum, count }, [Datum::Numeric(more), rows]) => {
+                *sum += more.to_unscaled(0).ok_or_else(foreign)?;
+                *count += whole(rows)?;
+            }
+            (State::NumericSum { sum, count }, [Datum::Numeric(more), rows]) => {
+                *sum = sum.add(more)?;
+                *count += whole(rows)?;
+            }
+            (State::FloatSum { sum, count }, [Datum::Float8(more), rows]) => {
+                let total = if self.ty == PgType::Float4 {
+                    f64::from(*sum as f32 + *more as f32)
+                } else {
+                    *sum + more
+                };
+                if total.is_infinite() && sum.is_finite() && more.is_finite() {
+                    return Err(arith::float_overflow());
+                }
+                *sum = total;
+                *count += whole(rows)?;
+            }
+            (State::IntervalSum { sum, count }, [Datum::Interval(more), rows]) => {
+                *sum = interval::add(sum, more)?;
+                *count += whole(rows)?;
+            }
+            (
+                State::NumericMoments { count, sum, squares },
+                [rows, Datum::Numeric(more), Datum::Numeric(more_squares)],
+            ) => {
+                *count += whole(rows)?;
+                *sum = sum.add(more)?;
+                *squares = squares.add(more_squares)?;
+            }
+            (
+                State::FloatMoments { count, sum, deviations },
+                [Datum::Float8(rows), Datum::Float8(more), Datum::Float8(off)],
+            ) => {
+                if *count == 0.0 || *rows == 0.0 {
+                    *deviations += off;
+                } else {
+                    let apart = *sum / *count - more / rows;
+                    *deviations += off + *count * rows * apart * apart / (*count + rows);
+                }
+                *count += rows;
+                *sum += more;
+            }
+            (State::Value(best), [value]) => {
+                if !value.is_null() {
+                    combine(self.kind, best, value);
+                }
+            }
+            (State::Text(_) | State::Bytes(_) | State::Items(_), [Datum::Null, ..]) => {}
+            (State::Text(Some((text, _))), [more, lead]) => {
+                text.push_str(lead.as_str().ok_or_else(foreign)?);
+                text.push_str(more.as_str().ok_or_else(foreign)?);
+            }
+            (State::Text(none), [text, lead]) => {
+                let owned = |part: &Datum| part.as_str().map(str::to_owned).ok_or_else(foreign);
+                *none = Some((owned(text)?, owned(lead)?));
+            }
+            (State::Bytes(joined), [Datum::Bytea(more), Datum::Bytea(lead)]) => match joined {
+                Some((bytes, _)) => {
+                    bytes.extend_from_slice(lead);
+                    bytes.extend_from_slice(more);
+                }
+                None => *joined = Some((more.to_vec(), lead.to_vec())),
+            },
+            (State::Items(items), [Datum::Array(more)]) => items.extend(more.items.iter().cloned()),
+            _ => return Err(foreign()),
+        }
+        Ok(())
+    }
+
+    /// Whether [`Accumulator::remove`] gives back exactly the state without a value.
+    pub fn can_remove(&self) -> bool {
+        matches!(self.state, State::Count(_) | State::IntSum { .. } | State::WideSum { .. })
+    }
+
+    /// Takes out a row's arguments that were taken in.
+    pub fn remove(&mut self, args: &[Datum]) {
+        assert!(self.can_remove(), "only sums and counts of whole numbers can give a value back");
+        let Some(value) = args.first().filter(|value| !value.is_null()) else { return };
+        match &mut self.state {
+            State::Count(n) => *n -= 1,
+            State::IntSum { sum, count } => {
+                *sum -= value.as_i64().unwrap_or(0);
+                *count -= 1;
+            }
+            State::WideSum { sum, count } => {
+                *sum -= i128::from(value.as_i64().unwrap_or(0));
+                *count -= 1;
+            }
+            _ => {}
+        }
     }
 
     /// Bytes the state holds on the heap, for memory accounting.
@@ -286,8 +450,10 @@ impl Accumulator {
             State::NumericSum { sum, .. } => sum.heap_bytes(),
             State::NumericMoments { sum, squares, .. } => sum.heap_bytes() + squares.heap_bytes(),
             State::Value(value) => value.heap_bytes(),
-            State::Text(text) => text.as_ref().map_or(0, String::capacity),
-            State::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::capacity),
+            State::Text(text) => text.as_ref().map_or(0, |(text, lead)| text.capacity() + lead.capacity()),
+            State::Bytes(bytes) => {
+                bytes.as_ref().map_or(0, |(bytes, lead)| bytes.capacity() + lead.capacity())
+            }
             State::Items(items) => {
                 items.capacity() * std::mem::size_of::<Datum>()
                     + items.iter().map(Datum::heap_bytes).sum::<usize>()
@@ -387,5 +553,65 @@ mod tests {
         assert_eq!(run(K::Sum, T::Int4, T::Int8, vec![]), "");
         let big = vec![Datum::Int8(i64::MAX), Datum::Int8(i64::MAX)];
         assert_eq!(run(K::Sum, T::Int8, T::Numeric, big), "18446744073709551614");
+    }
+
+    #[test]
+    fn states_that_are_put_together_are_those_of_all_rows() {
+        use AggregateKind as K;
+        use PgType as T;
+        let numeric = |n: i64| Datum::Numeric(Numeric::from(n));
+        let cases: [(K, T, T, fn(i64) -> Datum); 12] = [
+            (K::Count, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
+            (K::Sum, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
+            (K::Avg, T::Int4, T::Numeric, |n| Datum::Int4(n as i32)),
+            (K::Avg, T::Int8, T::Numeric, |n| Datum::Int8(i64::MAX - n)),
+            (K::Sum, T::Numeric, T::Numeric, |n| Datum::Numeric(Numeric::from(n))),
+            (K::Avg, T::Float8, T::Float8, |n| Datum::Float8(n as f64 / 4.0)),
+            (K::VarSamp, T::Numeric, T::Numeric, |n| Datum::Numeric(Numeric::from(n))),
+            (K::VarPop, T::Float8, T::Float8, |n| Datum::Float8(n as f64)),
+            (K::Max, T::Int4, T::Int4, |n| Datum::Int4(n as i32)),
+            (K::BoolAnd, T::Bool, T::Bool, |n| Datum::Bool(n < 3)),
+            (K::StringAgg, T::Text, T::Text, |n| Datum::text(format!("v{n}"))),
+            (K::ArrayAgg, T::Int4, T::Array(types::ElementType::Int4), |n| Datum::Int4(n as i32)),
+        ];
+        for (kind, arg, ty, value) in cases {
+            let args = vec![BoundExpr::column(0, arg, TypeMod::NONE)];
+            let call = AggregateCall { kind, args, distinct: false, filter: None, order_by: Vec::new(), ty };
+            let state = |rows: std::ops::Range<i64>| {
+                let mut state = call.start();
+                for n in rows {
+                    let delimiter = Datum::text(format!("<{n}>"));
+                    state.add(&[if n == 2 { Datum::Null } else { value(n) }, delimiter]).unwrap();
+                }
+                state
+            };
+            for cut in 0..=6 {
+                let (mut head, tail) = (state(0..cut), state(cut..6));
+                let parts = tail.parts();
+                assert_eq!(parts.len(), call.part_types().len(), "{kind:?}");
+                head.merge(&parts).unwrap();
+                match (head.finish().unwrap(), state(0..6).finish().unwrap()) {
+                    // Rounding stands in another place.
+                    (Datum::Float8(a), Datum::Float8(b)) => assert!((a - b).abs() < 1e-12, "{kind:?}: {a}"),
+                    (put_together, of_all) => assert_eq!(put_together, of_all, "{kind:?} cut at {cut}"),
+                }
+                let mut rest = state(0..6);
+                if rest.can_remove() {
+                    (0..cut).for_each(|n| rest.remove(&[if n == 2 { Datum::Null } else { value(n) }]));
+                    assert_eq!(rest.finish(), state(cut..6).finish(), "{kind:?} without {cut}");
+                }
+            }
+        }
+        let mut sum = AggregateCall {
+            kind: K::Sum,
+            args: vec![BoundExpr::column(0, T::Numeric, TypeMod::NONE)],
+            distinct: false,
+            filter: None,
+            order_by: Vec::new(),
+            ty: T::Numeric,
+        }
+        .start();
+        assert!(!sum.can_remove(), "its scale would stay");
+        assert!(sum.merge(&[numeric(1)]).is_err());
     }
 }
