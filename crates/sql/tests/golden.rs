@@ -54,7 +54,38 @@ fn run(expression: &str) -> Outcome {
 }
 
 fn unescape(text: &str) -> String {
-    text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\")
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => out.push(match chars.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some(other) => other,
+                None => '\\',
+            }),
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}
+
+/// Each of these has its operand in more than one place, at each level.
+#[test]
+fn operands_that_are_copied_do_not_fill_the_memory() {
+    let nested = |open: &str, close: &str| open.repeat(64) + "1 = any(array[1])" + &close.repeat(64);
+    for (open, close) in [
+        ("(", " between symmetric false and true)"),
+        ("(", " between false and true)"),
+        ("case ", " when true then false when false then true end"),
+        ("((", ", 1) < (true, 1))"),
+        ("(", " is distinct from true)"),
+        ("(", " in (true, random() < 1, false))"),
+    ] {
+        if let Outcome::Error(state, message) = run(&nested(open, close)) {
+            assert_eq!(state, "54001", "{open}…{close}: {message}");
+        }
+    }
 }
 
 #[test]

@@ -337,6 +337,10 @@ pub fn apply_typmod(d: Datum, ty: PgType, typmod: TypeMod, how: CastContext) -> 
             Ok(Datum::Array(array))
         }
         (d, _) => {
+            let d = match d {
+                Datum::Interval(i) => Datum::Interval(typmod.as_interval_fields().cut(i)),
+                other => other,
+            };
             let Some(digits) = typmod.as_precision() else { return Ok(d) };
             Ok(match d {
                 Datum::Time(t) => Datum::Time(round_micros(t, digits)),

@@ -85,14 +85,37 @@ pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// jsonb's canonical text of JSON text. Errors: 22P02, 22P05 for `\u0000`.
+/// jsonb's canonical text of JSON text. Errors: 22P02, 22P05 for `\u0000`, 22003 for numbers that no numeric holds.
 pub fn to_jsonb(text: &str) -> SqlResult<Box<str>> {
     let value = parse(text)?;
     if text.contains("\\u0000") && contains_nul(&value) {
-        return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
-            .with_detail("\\u0000 cannot be converted to text."));
+        return Err(no_nul());
+    }
+    if text.contains(['e', 'E']) {
+        check_numbers(&value)?;
     }
     Ok(canonical(&value).into_boxed_str())
+}
+
+fn no_nul() -> SqlError {
+    SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+        .with_detail("\\u0000 cannot be converted to text.")
+}
+
+/// Looks whether JSON text, whose strings functions are about to read, has no `\u0000`. Errors: 22P05.
+pub fn check_no_nul(text: &str) -> SqlResult<()> {
+    if text.contains("\\u0000") && contains_nul(&parse(text)?) { Err(no_nul()) } else { Ok(()) }
+}
+
+fn check_numbers(value: &Value) -> SqlResult<()> {
+    match value {
+        Value::Number(number) => number.as_str().parse::<Numeric>().map(drop).map_err(|_| {
+            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+        }),
+        Value::Array(items) => items.iter().try_for_each(check_numbers),
+        Value::Object(map) => map.values().try_for_each(check_numbers),
+        _ => Ok(()),
+    }
 }
 
 fn contains_nul(value: &Value) -> bool {

@@ -1,5 +1,6 @@
 //! The types a column or expression can have, with PostgreSQL's object identifiers and names.
 
+use crate::datetime::interval_fields::IntervalFields;
 use base::Oid;
 
 use crate::CatalogNames;
@@ -261,6 +262,19 @@ impl TypeMod {
         TypeMod(i32::from(digits))
     }
 
+    /// `interval` with those fields and digits after the second.
+    pub fn interval(fields: IntervalFields, digits: Option<u8>) -> TypeMod {
+        let digits = digits.map_or(0xffff, i32::from);
+        TypeMod(i32::from(fields.0) << 16 | digits)
+    }
+
+    /// The fields of an interval.
+    pub fn as_interval_fields(self) -> IntervalFields {
+        let fields = (self.0 >> 16) & 0x7fff;
+        // Without any, a number of digits stands by itself.
+        if self.is_none() || fields == 0 { IntervalFields::ALL } else { IntervalFields(fields as u16) }
+    }
+
     pub fn is_none(self) -> bool {
         self.0 < 0
     }
@@ -316,10 +330,13 @@ pub fn format_type_in(ty: PgType, typmod: TypeMod, names: Option<&dyn CatalogNam
             let (head, tail) = ty.name().split_once(' ').expect("time types have two parts");
             format!("{head}({}) {tail}", typmod.0)
         }
-        PgType::Interval => match typmod.as_precision() {
-            Some(digits) => format!("interval({digits})"),
-            None => "interval".to_owned(),
-        },
+        PgType::Interval => {
+            let fields = typmod.as_interval_fields().suffix();
+            match typmod.as_precision() {
+                Some(digits) => format!("interval{fields}({digits})"),
+                None => format!("interval{fields}"),
+            }
+        }
         _ => ty.name().to_owned(),
     }
 }

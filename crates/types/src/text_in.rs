@@ -267,7 +267,9 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
         PgType::Time => Datum::Time(datetime::parse_time(text, ctx)?),
         PgType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, ctx)?),
         PgType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, ctx)?),
-        PgType::Interval => Datum::Interval(datetime::interval::parse_interval(text)?),
+        PgType::Interval => {
+            Datum::Interval(datetime::interval::parse_interval(text, typmod.as_interval_fields())?)
+        }
         PgType::Uuid => return parse_uuid(text).map(Datum::Uuid).ok_or_else(|| invalid_syntax("uuid", text)),
         PgType::Json => {
             json::parse(text)?;

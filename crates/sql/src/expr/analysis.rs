@@ -1,6 +1,11 @@
 //! Questions about a bound expression, and changes to all of its nodes.
 
+use base::{SqlError, SqlResult, SqlState};
+
 use super::tree::{BoundExpr, ExprKind, SubqueryTest};
+
+/// Parts that all copies of an operand may have together.
+const COPIED_PARTS_MAX: usize = 200_000;
 
 /// Whether and when an expression's value can change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -135,6 +140,25 @@ impl BoundExpr {
         if f(self) {
             self.for_each_child(&mut |child| child.walk(f));
         }
+    }
+
+    /// Looks whether the expression may stand in `copies` places. Each level of a statement may copy what is within, so that without
+    /// a bound a few dozen levels would fill the memory.
+    ///
+    /// # Errors
+    /// 54001 if the copies have too many parts together.
+    pub fn check_copies(&self, copies: usize) -> SqlResult<()> {
+        let most = COPIED_PARTS_MAX / copies.max(1);
+        let mut parts = 0;
+        self.any(&mut |_| {
+            parts += 1;
+            parts > most
+        });
+        if parts <= most {
+            return Ok(());
+        }
+        Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+            .with_hint("An operand of BETWEEN, CASE, IN or a row comparison nests too many of these."))
     }
 
     /// Replaces nodes, parents first: where `f` answers a new node, it takes the old one's place and is not looked into.

@@ -9,7 +9,8 @@ use super::bind_context::BindContext;
 use super::bind_operator::{
     bind_array_comparison, bind_binary, bind_in, bind_like, bind_operator, call_named,
 };
-use super::bind_type::bind_type;
+use super::bind_row::row_of;
+use super::bind_type::{bind_type, interval_typmod};
 use super::coerce::{coerce, coerce_condition, common_type};
 use super::fold::fold;
 use super::scope::{Scope, at_ident, undefined_column};
@@ -76,6 +77,9 @@ impl Binder<'_> {
         let ctx = self.ctx;
         match expr {
             Expr::Nested(inner) => self.bind(inner),
+            Expr::Identifier(ident) if ident.quote_style.is_none() && fold_ident(ident) == "current_role" => {
+                call_named("current_role", Vec::new(), ctx)
+            }
             Expr::Identifier(ident) => self.column(std::slice::from_ref(ident)),
             Expr::CompoundIdentifier(parts) => self.column(parts),
             Expr::Value(value) => self.literal(&value.value),
@@ -92,8 +96,8 @@ impl Binder<'_> {
             Expr::IsDistinctFrom(a, b) => self.distinct(a, b, false),
             Expr::IsNotDistinctFrom(a, b) => self.distinct(a, b, true),
             Expr::InList { expr, list, negated } => {
-                if let Expr::Tuple(_) = unnest(expr) {
-                    return self.tuple_in_list(expr, list, *negated);
+                if let Some(row) = row_of(expr) {
+                    return self.row_in_list(&row, list, *negated);
                 }
                 let value = self.bind(expr)?;
                 let items = list.iter().map(|item| self.bind(item)).collect::<SqlResult<Vec<_>>>()?;
@@ -104,14 +108,20 @@ impl Binder<'_> {
                 Ok(if *negated { negate(any) } else { any })
             }
             Expr::Between { expr, negated, low, high } => {
+                let symmetric = crate::parse::symmetric(low);
+                let low = symmetric.unwrap_or(low);
                 let (value, low, high) = (self.bind(expr)?, self.bind(low)?, self.bind(high)?);
-                let (from, to) =
-                    if *negated { (CompareOp::Lt, CompareOp::Gt) } else { (CompareOp::Ge, CompareOp::Le) };
-                let parts = vec![
-                    bind_comparison(from, value.clone(), low, ctx)?,
-                    bind_comparison(to, value, high, ctx)?,
-                ];
-                Ok(BoundExpr::boolean(if *negated { ExprKind::Or(parts) } else { ExprKind::And(parts) }))
+                for part in [&value, &low, &high] {
+                    part.check_copies(4)?;
+                }
+                let mut ways = vec![between(value.clone(), low.clone(), high.clone(), *negated, ctx)?];
+                if symmetric.is_some() {
+                    ways.push(between(value, high, low, *negated, ctx)?);
+                }
+                Ok(match ways.len() {
+                    1 => ways.remove(0),
+                    _ => BoundExpr::boolean(if *negated { ExprKind::And(ways) } else { ExprKind::Or(ways) }),
+                })
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char } => {
                 self.like(if *negated { "!~~" } else { "~~" }, expr, pattern, escape_char.as_ref())
@@ -120,12 +130,12 @@ impl Binder<'_> {
                 self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_ref())
             }
             Expr::Like { negated, any: true, expr, pattern, escape_char: None } => {
-                let any = bind_array_comparison("~~", self.bind(expr)?, self.bind(pattern)?, false, ctx)?;
-                Ok(if *negated { negate(any) } else { any })
+                let name = if *negated { "!~~" } else { "~~" };
+                bind_array_comparison(name, self.bind(expr)?, self.bind(pattern)?, false, ctx)
             }
             Expr::ILike { negated, any: true, expr, pattern, escape_char: None } => {
-                let any = bind_array_comparison("~~*", self.bind(expr)?, self.bind(pattern)?, false, ctx)?;
-                Ok(if *negated { negate(any) } else { any })
+                let name = if *negated { "!~~*" } else { "~~*" };
+                bind_array_comparison(name, self.bind(expr)?, self.bind(pattern)?, false, ctx)
             }
             Expr::SimilarTo { negated, expr, pattern, escape_char } => {
                 let mut args = vec![self.bind(pattern)?];
@@ -170,6 +180,7 @@ impl Binder<'_> {
             }
             Expr::Array(array) => self.array(&array.elem),
             Expr::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain),
+            row if row_of(row).is_some() => Err(SqlError::unsupported("a row expression here")),
             Expr::Function(function) => bind_call::bind_function(self, function),
             Expr::AtTimeZone { timestamp, time_zone } => {
                 call_named("timezone", vec![self.bind(time_zone)?, self.bind(timestamp)?], ctx)
@@ -217,10 +228,23 @@ impl Binder<'_> {
                 call_named("overlay", args, ctx)
             }
             Expr::Collate { expr, collation } => {
-                let name = collation.to_string().replace('"', "").to_lowercase();
+                let parts: Vec<String> =
+                    collation.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
+                let name = parts.join(".");
                 let known = ["c", "posix", "default", "c.utf-8", "c.utf8", "ucs_basic"];
-                if known.contains(&name.trim_start_matches("pg_catalog.")) {
-                    self.bind(expr)
+                if known.contains(&name.trim_start_matches("pg_catalog.").to_lowercase().as_str()) {
+                    let expr = self.bind(expr)?;
+                    let plain = expr.ty.element().unwrap_or(expr.ty);
+                    if plain.is_string() || plain == PgType::Unknown || plain == PgType::Name {
+                        return Ok(expr);
+                    }
+                    Err(SqlError::new(
+                        SqlState::DATATYPE_MISMATCH,
+                        format!(
+                            "collations are not supported by type {}",
+                            super::coerce::type_name(expr.ty, ctx)
+                        ),
+                    ))
                 } else {
                     Err(SqlError::new(
                         SqlState::UNDEFINED_OBJECT,
@@ -228,7 +252,6 @@ impl Binder<'_> {
                     ))
                 }
             }
-            Expr::Tuple(_) => Err(SqlError::unsupported("a row expression here")),
             other => Err(SqlError::unsupported(format!("the expression {other}"))),
         }
     }
@@ -292,8 +315,8 @@ impl Binder<'_> {
                 Ok(BoundExpr::boolean(if word == "AND" { ExprKind::And(parts) } else { ExprKind::Or(parts) }))
             }
             _ => {
-                if let (Expr::Tuple(a), Expr::Tuple(b)) = (unnest(left), unnest(right)) {
-                    return self.tuple_comparison(a, op, b);
+                if let (Some(a), Some(b)) = (row_of(left), row_of(right)) {
+                    return self.row_comparison(&a, op, &b);
                 }
                 let name = operator_name(op);
                 bind_binary(&name, self.bind(left)?, self.bind(right)?, self.ctx)
@@ -325,7 +348,10 @@ impl Binder<'_> {
         bind_operator(name, vec![self.bind(expr)?], self.ctx)
     }
 
-    fn is_null(&self, expr: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+    pub(super) fn is_null(&self, expr: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+        if let Some(row) = row_of(expr) {
+            return self.row_is_null(&row, negated);
+        }
         let expr = super::coerce::resolve_unknown(self.bind(expr)?, self.ctx)?;
         Ok(fold(BoundExpr::boolean(ExprKind::IsNull { expr: Box::new(expr), negated }), self.ctx))
     }
@@ -340,20 +366,13 @@ impl Binder<'_> {
         Ok(BoundExpr::boolean(ExprKind::IsBool { expr: Box::new(expr), value, negated }))
     }
 
-    fn distinct(&self, a: &Expr, b: &Expr, negated: bool) -> SqlResult<BoundExpr> {
-        let equal = bind_comparison(CompareOp::Eq, self.bind(a)?, self.bind(b)?, self.ctx)?;
-        match equal.kind {
-            ExprKind::Compare { collate, left, right, .. } => {
-                Ok(BoundExpr::boolean(ExprKind::IsDistinct { collate, left, right, negated }))
-            }
-            // Folded: compare again without folding.
-            _ => {
-                let (left, right, collate) =
-                    bind_operator::unify(self.bind(a)?, self.bind(b)?, "=", self.ctx)?;
-                let (left, right) = (Box::new(left), Box::new(right));
-                Ok(BoundExpr::boolean(ExprKind::IsDistinct { collate, left, right, negated }))
-            }
+    pub(super) fn distinct(&self, a: &Expr, b: &Expr, negated: bool) -> SqlResult<BoundExpr> {
+        if let (Some(a), Some(b)) = (row_of(a), row_of(b)) {
+            return self.rows_distinct(&a, &b, negated);
         }
+        let (left, right, collate) = bind_operator::unify(self.bind(a)?, self.bind(b)?, "=", self.ctx)?;
+        let (left, right) = (Box::new(left), Box::new(right));
+        Ok(BoundExpr::boolean(ExprKind::IsDistinct { collate, left, right, negated }))
     }
 
     fn like(
@@ -363,6 +382,14 @@ impl Binder<'_> {
         pattern: &Expr,
         escape: Option<&ast::ValueWithSpan>,
     ) -> SqlResult<BoundExpr> {
+        // `LIKE ALL (array)` looks like a call.
+        if let (Expr::Function(function), None) = (pattern, escape)
+            && function.name.to_string().eq_ignore_ascii_case("all")
+            && let ast::FunctionArguments::List(list) = &function.args
+            && let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = &list.args[..]
+        {
+            return bind_array_comparison(operator, self.bind(expr)?, self.bind(array)?, true, self.ctx);
+        }
         let mut pattern = self.bind(pattern)?;
         if let Some(escape) = escape {
             pattern = call_named("like_escape", vec![pattern, self.literal(&escape.value)?], self.ctx)?;
@@ -410,10 +437,7 @@ impl Binder<'_> {
         all: bool,
     ) -> SqlResult<BoundExpr> {
         let bound = self.subquery(query)?;
-        let lefts: Vec<&Expr> = match unnest(left) {
-            Expr::Tuple(parts) => parts.iter().collect(),
-            single => vec![single],
-        };
+        let lefts = row_of(left).unwrap_or_else(|| vec![left]);
         if lefts.len() != bound.columns.len() {
             let what = if bound.columns.len() > lefts.len() { "many" } else { "few" };
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("subquery has too {what} columns")));
@@ -437,59 +461,6 @@ impl Binder<'_> {
         }))))
     }
 
-    /// Row comparisons go column by column: `=` all, `<>` any, `<` by the first that differs.
-    fn tuple_comparison(&self, a: &[Expr], op: &BinaryOperator, b: &[Expr]) -> SqlResult<BoundExpr> {
-        if a.len() != b.len() {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "unequal number of entries in row expressions",
-            ));
-        }
-        let op = bind_operator::compare_op(&operator_name(op))
-            .ok_or_else(|| SqlError::unsupported("this operator on rows"))?;
-        let compare =
-            |op: CompareOp, i: usize| bind_comparison(op, self.bind(&a[i])?, self.bind(&b[i])?, self.ctx);
-        match op {
-            CompareOp::Eq | CompareOp::Ne => {
-                let parts = (0..a.len()).map(|i| compare(op, i)).collect::<SqlResult<Vec<_>>>()?;
-                Ok(BoundExpr::boolean(if op == CompareOp::Eq {
-                    ExprKind::And(parts)
-                } else {
-                    ExprKind::Or(parts)
-                }))
-            }
-            _ => {
-                let strict = match op {
-                    CompareOp::Le => CompareOp::Lt,
-                    CompareOp::Ge => CompareOp::Gt,
-                    other => other,
-                };
-                let last = a.len() - 1;
-                let mut result = compare(op, last)?;
-                for i in (0..last).rev() {
-                    let tie = BoundExpr::boolean(ExprKind::And(vec![compare(CompareOp::Eq, i)?, result]));
-                    result = BoundExpr::boolean(ExprKind::Or(vec![compare(strict, i)?, tie]));
-                }
-                Ok(result)
-            }
-        }
-    }
-
-    fn tuple_in_list(&self, expr: &Expr, list: &[Expr], negated: bool) -> SqlResult<BoundExpr> {
-        let Expr::Tuple(left) = unnest(expr) else { unreachable!("the caller saw a tuple") };
-        let parts = list
-            .iter()
-            .map(|item| match unnest(item) {
-                Expr::Tuple(right) => self.tuple_comparison(left, &BinaryOperator::Eq, right),
-                _ => {
-                    Err(SqlError::new(SqlState::SYNTAX_ERROR, "unequal number of entries in row expressions"))
-                }
-            })
-            .collect::<SqlResult<Vec<_>>>()?;
-        let any = BoundExpr::boolean(ExprKind::Or(parts));
-        Ok(if negated { negate(any) } else { any })
-    }
-
     fn explicit_cast(&self, expr: &Expr, ty: PgType, typmod: TypeMod) -> SqlResult<BoundExpr> {
         // `ARRAY[]::int[]` needs the type to be bound at all.
         if let (Expr::Array(array), PgType::Array(element)) = (unnest(expr), ty)
@@ -504,20 +475,18 @@ impl Binder<'_> {
 
     fn interval(&self, interval: &ast::Interval) -> SqlResult<BoundExpr> {
         let value = self.bind(&interval.value)?;
-        let typmod = match interval.fractional_seconds_precision {
-            Some(digits) if digits <= 6 => TypeMod::precision(digits as u8),
-            _ => TypeMod::NONE,
-        };
-        let unit = interval.last_field.as_ref().or(interval.leading_field.as_ref());
         let Some(Datum::Text(text)) = value.as_const() else {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "an interval literal must be a string"));
         };
-        let bare = text.trim().parse::<f64>().is_ok();
-        let text = match unit {
-            Some(unit) if bare => format!("{text} {}", field_name(unit)),
-            _ => text.to_string(),
+        let first = interval.leading_field.as_ref().map(field_name);
+        let last = interval.last_field.as_ref().map(field_name);
+        // The digits of SECOND alone stand where those of other leading fields would.
+        let digits = match (interval.fractional_seconds_precision, &interval.last_field) {
+            (None, None) => interval.leading_precision,
+            (digits, _) => digits,
         };
-        coerce(unknown(&text), PgType::Interval, typmod, CastContext::Explicit, self.ctx)
+        let typmod = interval_typmod(first.as_deref(), last.as_deref(), digits)?;
+        coerce(unknown(text), PgType::Interval, typmod, CastContext::Explicit, self.ctx)
     }
 
     fn case(
@@ -527,6 +496,9 @@ impl Binder<'_> {
         otherwise: Option<&Expr>,
     ) -> SqlResult<BoundExpr> {
         let operand = operand.map(|e| self.bind(e)).transpose()?;
+        if let Some(operand) = &operand {
+            operand.check_copies(conditions.len())?;
+        }
         let mut tests = Vec::with_capacity(conditions.len());
         let mut results = Vec::with_capacity(conditions.len() + 1);
         for when in conditions {
@@ -580,7 +552,17 @@ impl Binder<'_> {
             if value.ty == PgType::Jsonb
                 && let ast::Subscript::Index { index } = subscript
             {
-                value = bind_binary("->", value, self.bind(index)?, self.ctx)?;
+                let index = self.bind(index)?;
+                value = if index.ty == PgType::Unknown || index.ty.is_string() {
+                    // A text is a key, or an array's subscript, as it is in a path.
+                    let key = coerce(index, PgType::Text, TypeMod::NONE, CastContext::Implicit, self.ctx)?;
+                    let items = vec![key];
+                    let path = ExprKind::Array { element: ElementType::Text, items };
+                    let path = BoundExpr::new(PgType::Array(ElementType::Text), TypeMod::NONE, path);
+                    bind_binary("#>", value, fold(path, self.ctx), self.ctx)?
+                } else {
+                    bind_binary("->", value, index, self.ctx)?
+                };
                 continue;
             }
             if value.ty == PgType::Name
@@ -674,7 +656,20 @@ pub(super) fn negate(expr: BoundExpr) -> BoundExpr {
     }
 }
 
-fn unnest(expr: &Expr) -> &Expr {
+/// `value [NOT] BETWEEN low AND high`.
+fn between(
+    value: BoundExpr,
+    low: BoundExpr,
+    high: BoundExpr,
+    negated: bool,
+    ctx: &BindContext<'_>,
+) -> SqlResult<BoundExpr> {
+    let (from, to) = if negated { (CompareOp::Lt, CompareOp::Gt) } else { (CompareOp::Ge, CompareOp::Le) };
+    let parts = vec![bind_comparison(from, value.clone(), low, ctx)?, bind_comparison(to, value, high, ctx)?];
+    Ok(BoundExpr::boolean(if negated { ExprKind::Or(parts) } else { ExprKind::And(parts) }))
+}
+
+pub(super) fn unnest(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => unnest(inner),
         other => other,
@@ -710,7 +705,7 @@ fn string_value(value: &Value) -> Option<String> {
 }
 
 /// The name of an operator as PostgreSQL's catalog has it.
-fn operator_name(op: &BinaryOperator) -> String {
+pub(super) fn operator_name(op: &BinaryOperator) -> String {
     match op {
         BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
         BinaryOperator::NotEq => "<>".to_owned(),

@@ -71,6 +71,13 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
             format!("{name} is not an aggregate function: DISTINCT, FILTER or ORDER BY specified"),
         ));
     }
+    if name == "make_interval" {
+        return call_named(name, named_args(binder, MAKE_INTERVAL, &list.args)?, binder.ctx);
+    }
+    if let Some((array, fixed)) = variadic_arg(&list.args) {
+        let called = variadic_call(binder, name, fixed, array);
+        return called.map_err(|error| at_name(error, &function.name));
+    }
     let args = list.args.iter().map(|arg| binder.bind(plain_arg(arg)?)).collect::<SqlResult<Vec<_>>>()?;
     special(binder, name, args).map_err(|error| match error.state() {
         SqlState::UNDEFINED_FUNCTION => at_name(error, &function.name),
@@ -83,6 +90,69 @@ fn plain_arg(arg: &FunctionArg) -> SqlResult<&Expr> {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
         _ => Err(SqlError::unsupported(format!("the argument {arg}"))),
     }
+}
+
+/// The names of `make_interval`'s arguments, each 0 if it is left out.
+const MAKE_INTERVAL: &[&str] = &["years", "months", "weeks", "days", "hours", "mins", "secs"];
+
+/// Arguments by place and by name, 0 for those left out.
+fn named_args(binder: &Binder<'_>, names: &[&str], args: &[FunctionArg]) -> SqlResult<Vec<BoundExpr>> {
+    let mut bound: Vec<Option<BoundExpr>> = vec![None; names.len().max(args.len())];
+    for (i, arg) in args.iter().enumerate() {
+        let (place, expr) = match arg {
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
+                let own = fold_ident(name);
+                let place = names.iter().position(|known| *known == own).ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::UNDEFINED_FUNCTION,
+                        format!("there is no argument \"{own}\" of this function"),
+                    )
+                })?;
+                (place, expr)
+            }
+            arg => (i, plain_arg(arg)?),
+        };
+        bound[place] = Some(binder.bind(expr)?);
+    }
+    let zero = || BoundExpr::constant(types::Datum::Int4(0), PgType::Int4);
+    Ok(bound.into_iter().map(|arg| arg.unwrap_or_else(zero)).collect())
+}
+
+/// The array behind VARIADIC, and the arguments before it.
+fn variadic_arg(args: &[FunctionArg]) -> Option<(&Expr, &[FunctionArg])> {
+    let (last, fixed) = args.split_last()?;
+    match last {
+        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(array), .. }
+            if crate::parse::is_variadic(name) =>
+        {
+            Some((array, fixed))
+        }
+        _ => None,
+    }
+}
+
+/// A call whose last arguments are the elements of an array.
+fn variadic_call(
+    binder: &Binder<'_>,
+    name: &str,
+    fixed: &[FunctionArg],
+    array: &Expr,
+) -> SqlResult<BoundExpr> {
+    let array = binder.bind(array)?;
+    let mut args = fixed.iter().map(|arg| binder.bind(plain_arg(arg)?)).collect::<SqlResult<Vec<_>>>()?;
+    let own = format!("variadic {name}");
+    if super::functions::named(&own).is_empty() {
+        if super::functions::named(name).is_empty() {
+            args.push(array);
+            return call_named(name, args, binder.ctx);
+        }
+        return Err(SqlError::unsupported(format!("VARIADIC in a call of {name}")));
+    }
+    if array.ty.element().is_none() {
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, "VARIADIC argument must be an array"));
+    }
+    args.push(array);
+    call_named(&own, args, binder.ctx)
 }
 
 fn array_subquery(binder: &Binder<'_>, query: &ast::Query) -> SqlResult<BoundExpr> {

@@ -237,6 +237,7 @@ pub(super) fn bind_in(
         let list = ExprKind::InList { collate, expr: Box::new(value), items: bound, negated };
         return Ok(fold(BoundExpr::boolean(list), ctx));
     }
+    value.check_copies(items.len())?;
     let parts = items
         .into_iter()
         .map(|item| bind_comparison(CompareOp::Eq, value.clone(), item, ctx))

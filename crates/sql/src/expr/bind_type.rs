@@ -2,6 +2,7 @@
 
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, DataType};
+use types::datetime::interval_fields::IntervalFields;
 use types::{PgType, TypeMod};
 
 use super::bind::fold_ident;
@@ -55,7 +56,16 @@ pub fn bind_type(ty: &DataType, ctx: &BindContext<'_>) -> SqlResult<(PgType, Typ
                 Ok((T::TimestampTz, precision(*digits)))
             }
         },
-        DataType::Interval { precision: digits, .. } => Ok((T::Interval, precision(*digits))),
+        DataType::Interval { fields, precision: digits } => {
+            let fields = fields.as_ref().map(ToString::to_string);
+            let (first, last) = match fields.as_deref().map(|fields| fields.split_once(" TO ").ok_or(fields))
+            {
+                None => (None, None),
+                Some(Ok((first, last))) => (Some(first), Some(last)),
+                Some(Err(only)) => (Some(only), None),
+            };
+            Ok((T::Interval, interval_typmod(first, last, *digits)?))
+        }
         DataType::Uuid => plain(T::Uuid),
         DataType::JSON => plain(T::Json),
         DataType::JSONB => plain(T::Jsonb),
@@ -83,6 +93,25 @@ fn invalid(message: impl Into<String>) -> SqlError {
 fn precision(digits: Option<u64>) -> TypeMod {
     // More than six digits are six, with a warning in PostgreSQL.
     digits.map_or(TypeMod::NONE, |digits| TypeMod::precision(digits.min(6) as u8))
+}
+
+/// The modifier of an interval with those fields and digits.
+///
+/// # Errors
+/// 42601 for fields that go together in no type.
+pub(super) fn interval_typmod(
+    first: Option<&str>,
+    last: Option<&str>,
+    digits: Option<u64>,
+) -> SqlResult<TypeMod> {
+    let Some(first) = first else { return Ok(precision(digits)) };
+    let fields = IntervalFields::between(first, last).ok_or_else(|| {
+        SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("syntax error at or near \"{}\"", last.unwrap_or(first)),
+        )
+    })?;
+    Ok(TypeMod::interval(fields, digits.map(|digits| digits.min(6) as u8)))
 }
 
 fn numeric(info: &ast::ExactNumberInfo) -> SqlResult<(PgType, TypeMod)> {

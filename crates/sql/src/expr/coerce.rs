@@ -36,7 +36,9 @@ pub fn coerce(
             }
             ExprKind::Const(Datum::Text(ref text)) => {
                 // An explicit cast of a literal cuts a long string off instead of refusing it.
-                let value = parse_text(text, to, TypeMod::NONE, ctx.format)?;
+                // The fields of an interval say how its text is read.
+                let read_as = if to == PgType::Interval { typmod } else { TypeMod::NONE };
+                let value = parse_text(text, to, read_as, ctx.format)?;
                 let value = types::apply_typmod(value, to, typmod, how)?;
                 return Ok(BoundExpr::new(to, typmod, ExprKind::Const(value)));
             }

@@ -9,6 +9,7 @@ mod cursor;
 mod dialect;
 mod governing;
 mod identity;
+mod literals;
 mod nesting;
 mod options;
 mod privilege;
@@ -35,7 +36,9 @@ pub use nesting::too_deep;
 pub use options::OptionChange;
 pub(crate) use options::boolean;
 pub use privilege::{GrantStatement, GrantTarget};
-pub use respell::{LikeClause, LockWord, Overriding, like_clause, lock_targets, overriding};
+pub use respell::{
+    LikeClause, LockWord, Overriding, is_variadic, like_clause, lock_targets, overriding, symmetric,
+};
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
 pub use setting::{DiscardWhat, SettingStatement, SettingValue};
@@ -92,6 +95,7 @@ pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error))?;
     nesting::check_tokens(&tokens)?;
+    let tokens = literals::joined(sql, tokens)?;
     let mut statements = Vec::new();
     let mut offsets = tokens::Offsets::new(sql);
     for part in tokens.split(|token| token.token == Token::SemiColon) {
@@ -130,7 +134,9 @@ pub fn parse_expression(sql: &str) -> SqlResult<ast::Expr> {
         .tokenize_with_location()
         .map_err(|error| tokenizer_error(sql, &error))?;
     nesting::check_tokens(&tokens)?;
-    let mut tokens = Tokens::new(sql, &tokens);
+    let tokens = literals::joined(sql, tokens)?;
+    let respelled = respell::respelled(&tokens);
+    let mut tokens = Tokens::new(sql, &respelled);
     let expression = tokens.expression()?;
     tokens.expect_end()?;
     Ok(expression)

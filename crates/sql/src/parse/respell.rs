@@ -7,6 +7,11 @@
 //!   options its modifiers: [`like_clause`] reads it back.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
 //! * `OPERATOR(pg_catalog.=) ANY` becomes `= ANY`.
+//! * `f(a, VARIADIC b)` becomes `f(a, "…" => b)`: [`is_variadic`] tells.
+//! * `BETWEEN SYMMETRIC a` becomes `BETWEEN NOT NOT a`: [`symmetric`] reads it back.
+//! * `TRIM(LEADING FROM a)` and `TRIM(LEADING a, b)` become calls of `ltrim`, and so for the other ends.
+//! * `INTERVAL(3) 'text'` becomes `CAST('text' AS INTERVAL(3))`.
+//! * `a ISNULL` becomes `a IS NULL`.
 //! * WITH DATA at the end of a CREATE TABLE AS is left out.
 //! * The names in `CREATE TABLE t (a, b) AS` become columns of some type, which nobody reads.
 //! * `SELECT … INTO t` becomes, once it is read, the `CREATE TABLE t AS` that it means.
@@ -42,12 +47,33 @@ const LIKE: &str = "\u{1}like";
 const SYSTEM: &str = "\u{1}system";
 const USER: &str = "\u{1}user";
 
+/// How far TRIM looks for its FROM, so that a row of them takes no time.
+const TRIM_TOKENS_MAX: usize = 500;
+
+const VARIADIC: &str = "\u{1}variadic";
+
 const LOCKS: [(&[&str], LockWord, &str); 4] = [
     (&["NO", "KEY", "UPDATE"], LockWord::NoKeyUpdate, "\u{1}no key update"),
     (&["KEY", "SHARE"], LockWord::KeyShare, "\u{1}key share"),
     (&["UPDATE"], LockWord::Update, "\u{1}update"),
     (&["SHARE"], LockWord::Share, "\u{1}share"),
 ];
+
+/// Whether an argument of this name is an array of arguments.
+pub fn is_variadic(name: &ast::Ident) -> bool {
+    name.value == VARIADIC
+}
+
+/// The lower bound of a BETWEEN whose bounds may stand in either order.
+pub fn symmetric(low: &ast::Expr) -> Option<&ast::Expr> {
+    match low {
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => match &**expr {
+            ast::Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => Some(expr),
+            _ => None,
+        },
+        _ => None,
+    }
+}
 
 /// The OVERRIDING clause of an INSERT.
 ///
@@ -150,6 +176,16 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             Some((Vec::new(), at + 1))
         } else if solid.words(at, &["OPERATOR"]) {
             operator_tokens(&solid, at)
+        } else if solid.words(at, &["VARIADIC"]) && begins_column(&solid, at) {
+            Some((vec![Token::make_word(VARIADIC, Some('"')), Token::RArrow], at + 1))
+        } else if solid.words(at, &["BETWEEN"]) {
+            between_tokens(&solid, at)
+        } else if solid.words(at, &["TRIM"]) && solid.token(at + 1) == Some(&Token::LParen) {
+            trim_tokens(&solid, at)
+        } else if solid.words(at, &["INTERVAL"]) && solid.token(at + 1) == Some(&Token::LParen) {
+            interval_tokens(&solid, at)
+        } else if solid.words(at, &["ISNULL"]) {
+            Some((["IS", "NULL"].map(Token::make_keyword).to_vec(), at + 1))
         } else if solid.words(at, &["OVERRIDING"]) {
             overriding_tokens(&solid, at)
         } else if solid.words(at, &["FOR"]) {
@@ -188,6 +224,50 @@ fn operator_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> 
     let quantified = ["ANY", "ALL", "SOME"].iter().any(|word| solid.words(at + 6, &[word]));
     (opens && closes && quantified)
         .then(|| (vec![solid.token(at + 4).expect("before the parenthesis").clone()], at + 6))
+}
+
+/// BETWEEN with what says that its bounds may stand in either order, or that they may not, and where the statement goes on.
+fn between_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let words: &[&str] = match () {
+        () if solid.words(at + 1, &["SYMMETRIC"]) => &["BETWEEN", "NOT", "NOT"],
+        () if solid.words(at + 1, &["ASYMMETRIC"]) => &["BETWEEN"],
+        () => return None,
+    };
+    Some((words.iter().map(|word| Token::make_keyword(word)).collect(), at + 2))
+}
+
+/// A cast for an interval's literal with a number of digits, and where the statement goes on.
+fn interval_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let digits @ Token::Number(..) = solid.token(at + 2)? else { return None };
+    let text @ Token::SingleQuotedString(_) = solid.token(at + 4)? else { return None };
+    let mut tokens = vec![Token::make_keyword("CAST"), Token::LParen, text.clone()];
+    tokens.extend(["AS", "INTERVAL"].map(Token::make_keyword));
+    tokens.extend([Token::LParen, digits.clone(), Token::RParen, Token::RParen]);
+    Some((tokens, at + 5))
+}
+
+/// `ltrim(` for a TRIM that has no word of what to trim before FROM, and where the statement goes on.
+fn trim_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let ends = [("LEADING", "ltrim"), ("TRAILING", "rtrim"), ("BOTH", "btrim")];
+    let end = ends.iter().find(|(word, _)| solid.words(at + 2, &[word]));
+    let mut next = at + 2 + usize::from(end.is_some());
+    if solid.words(next, &["FROM"]) {
+        next += 1;
+    } else {
+        end?;
+        let mut depth = 0;
+        for place in next..next + TRIM_TOKENS_MAX {
+            match solid.token(place)? {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 0 => break,
+                Token::RParen => depth -= 1,
+                _ if depth == 0 && solid.words(place, &["FROM"]) => return None,
+                _ => {}
+            }
+        }
+    }
+    let name = Token::make_word(end.map_or("btrim", |(_, name)| name), None);
+    Some((vec![name, Token::LParen], next))
 }
 
 /// `PARTITION ("…")` for `OVERRIDING … VALUE`, and where the statement goes on. Where neither an alias nor columns stand before

@@ -353,3 +353,32 @@ fn table_is_a_query_and_a_clause_is_no_table() {
     assert_eq!(error.position(), Some(13));
     assert!(parse_script("SELECT a FROM \"where\" WHERE true").is_ok());
 }
+
+#[test]
+fn literals_go_on_behind_the_end_of_a_line() {
+    let shown = |sql: &str| parse_expression(sql).map(|parsed| parsed.to_string());
+    for (sql, joined) in
+        [("'a'\n'b'", "'ab'"), ("'a' -- c\n  'b'\n\n'c'", "'abc'"), ("E'a\\n'\n'b'", "E'a\\nb'")]
+    {
+        assert_eq!(shown(sql).unwrap(), joined, "{sql}");
+    }
+    for (sql, state) in [
+        ("'a' 'b'", SqlState::SYNTAX_ERROR),
+        ("'a' /* \n */ 'b'", SqlState::SYNTAX_ERROR),
+        ("E'a'\n'\\n'", SqlState::FEATURE_NOT_SUPPORTED),
+        ("U&'d!0061t' UESCAPE '!'", SqlState::FEATURE_NOT_SUPPORTED),
+    ] {
+        assert_eq!(shown(sql).unwrap_err().state(), state, "{sql}");
+    }
+}
+
+#[test]
+fn a_sign_binds_closer_than_a_power() {
+    let shown = |sql: &str| parse_expression(sql).unwrap().to_string();
+    assert_eq!(shown("-(-2 ^ 2)"), "-(-2 ^ 2)");
+    let parsed = parse_expression("-a ^ 2").unwrap();
+    let ast::Expr::BinaryOp { left, op: ast::BinaryOperator::PGExp, .. } = parsed else {
+        panic!("a power of -a");
+    };
+    assert_eq!(left.to_string(), "-a");
+}

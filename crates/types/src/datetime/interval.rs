@@ -2,6 +2,7 @@
 
 use base::{SqlError, SqlResult, SqlState};
 
+use super::interval_fields::IntervalFields;
 use super::output::{push_fraction, push_padded};
 use super::{DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, interval_out_of_range};
 use crate::{FormatContext, Interval, IntervalStyle};
@@ -68,32 +69,32 @@ impl Sum {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Unit {
     Months(i64),
     Days(i64),
     Micros(i64),
 }
 
-fn unit_by_name(word: &str) -> Option<Unit> {
+fn unit_by_name(word: &str) -> Option<(&'static str, Unit)> {
     Some(match word {
         "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" | "microsecon" => {
-            Unit::Micros(1)
+            ("microsecond", Unit::Micros(1))
         }
         "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" | "millisecon" => {
-            Unit::Micros(1000)
+            ("millisecond", Unit::Micros(1000))
         }
-        "s" | "sec" | "secs" | "second" | "seconds" => Unit::Micros(SECOND_MICROS),
-        "m" | "min" | "mins" | "minute" | "minutes" => Unit::Micros(MINUTE_MICROS),
-        "h" | "hr" | "hrs" | "hour" | "hours" => Unit::Micros(HOUR_MICROS),
-        "d" | "day" | "days" => Unit::Days(1),
-        "w" | "week" | "weeks" => Unit::Days(7),
-        "mon" | "mons" | "month" | "months" => Unit::Months(1),
-        "qtr" | "quarter" | "quarters" => Unit::Months(3),
-        "y" | "yr" | "yrs" | "year" | "years" => Unit::Months(12),
-        "dec" | "decs" | "decade" | "decades" => Unit::Months(120),
-        "c" | "cent" | "century" | "centuries" => Unit::Months(1200),
-        "mil" | "mils" | "millennia" | "millennium" => Unit::Months(12000),
+        "s" | "sec" | "secs" | "second" | "seconds" => ("second", Unit::Micros(SECOND_MICROS)),
+        "m" | "min" | "mins" | "minute" | "minutes" => ("minute", Unit::Micros(MINUTE_MICROS)),
+        "h" | "hr" | "hrs" | "hour" | "hours" => ("hour", Unit::Micros(HOUR_MICROS)),
+        "d" | "day" | "days" => ("day", Unit::Days(1)),
+        "w" | "week" | "weeks" => ("week", Unit::Days(7)),
+        "mon" | "mons" | "month" | "months" => ("month", Unit::Months(1)),
+        "qtr" | "quarter" | "quarters" => ("quarter", Unit::Months(3)),
+        "y" | "yr" | "yrs" | "year" | "years" => ("year", Unit::Months(12)),
+        "dec" | "decs" | "decade" | "decades" => ("decade", Unit::Months(120)),
+        "c" | "cent" | "century" | "centuries" => ("century", Unit::Months(1200)),
+        "mil" | "mils" | "millennia" | "millennium" => ("millennium", Unit::Months(12000)),
         _ => return None,
     })
 }
@@ -116,7 +117,7 @@ fn number(text: &str) -> Option<(bool, i64, f64)> {
 }
 
 /// `[+-]hh:mm[:ss[.f]]`, or `mm:ss.f` where there is a fraction and one colon.
-fn clock(text: &str) -> Option<i128> {
+fn clock(text: &str, fields: IntervalFields) -> Option<i128> {
     let (sign, body) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
         b'+' => (1, &text[1..]),
@@ -129,7 +130,9 @@ fn clock(text: &str) -> Option<i128> {
         Some(i128::from(whole) * 1_000_000 + (fraction * 1e6).round_ties_even() as i128)
     };
     let micros = match parts[..] {
-        [m, s] if s.contains('.') => whole(m)? * i128::from(MINUTE_MICROS) + seconds(s)?,
+        [m, s] if s.contains('.') || fields.is_minute_to_second() => {
+            whole(m)? * i128::from(MINUTE_MICROS) + seconds(s)?
+        }
         [h, m] => {
             let m = whole(m)?;
             if m > 59 {
@@ -150,8 +153,9 @@ fn clock(text: &str) -> Option<i128> {
 }
 
 /// Reads an interval: PostgreSQL's verbose and short forms, SQL's `1-2 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6S`.
-/// A number without a unit counts `bare` (seconds unless a field was given). Errors: 22007, 22015.
-pub fn parse_interval(text: &str) -> SqlResult<Interval> {
+/// A number without a unit counts the last of `fields`, and `1:02` minutes and seconds if these are the fields. Each unit may
+/// come once. Errors: 22007, 22008, 22015.
+pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval> {
     let trimmed = text.trim();
     if trimmed.starts_with(['P', 'p']) {
         return parse_iso8601(trimmed).ok_or_else(|| syntax(text));
@@ -160,7 +164,7 @@ pub fn parse_interval(text: &str) -> SqlResult<Interval> {
     let mut ago = false;
     let mut any = false;
     let mut pending: Option<(i64, f64)> = None;
-    let mut sql_sign = 1i64;
+    let mut seen: Vec<&str> = Vec::new();
     let overflow = || field_overflow(text);
     for token in tokens(trimmed).ok_or_else(|| syntax(text))? {
         if token == "@" {
@@ -174,26 +178,29 @@ pub fn parse_interval(text: &str) -> SqlResult<Interval> {
                 continue;
             }
             let (whole, fraction) = pending.take().ok_or_else(|| syntax(text))?;
-            let unit = unit_by_name(&word).ok_or_else(|| syntax(text))?;
+            let (name, unit) = unit_by_name(&word).ok_or_else(|| syntax(text))?;
+            once(&mut seen, &[name]).ok_or_else(|| syntax(text))?;
             sum.add(unit, whole, fraction).ok_or_else(overflow)?;
             any = true;
             continue;
         }
         if let Some((whole, fraction)) = pending.take() {
             // A number before a time or another number counts days ("3 4:05:06").
-            if !token.contains(':') {
+            let counts_hours = fields.bare_unit() == Unit::Micros(HOUR_MICROS);
+            if !token.contains(':') && !counts_hours {
                 return Err(syntax(text));
             }
+            once(&mut seen, &["day"]).ok_or_else(|| syntax(text))?;
             sum.add(Unit::Days(1), whole, fraction).ok_or_else(overflow)?;
-            sql_sign = if whole < 0 { -1 } else { 1 };
         }
         any = true;
         if token.contains(':') {
-            let micros = clock(token).ok_or_else(|| syntax(text))?;
-            let _ = sql_sign;
+            let micros = clock(token, fields).ok_or_else(|| syntax(text))?;
+            once(&mut seen, &["hour", "minute", "second"]).ok_or_else(|| syntax(text))?;
             sum.micros += micros;
         } else if let Some(dash) = token[1..].find('-').map(|at| at + 1) {
             // years-months
+            once(&mut seen, &["year", "month"]).ok_or_else(|| syntax(text))?;
             let (negative, years, fraction) = number(&token[..dash]).ok_or_else(|| syntax(text))?;
             let months: i64 = token[dash + 1..].parse().map_err(|_| syntax(text))?;
             if fraction != 0.0 || months > 11 {
@@ -208,7 +215,7 @@ pub fn parse_interval(text: &str) -> SqlResult<Interval> {
         }
     }
     if let Some((whole, fraction)) = pending {
-        sum.add(Unit::Micros(SECOND_MICROS), whole, fraction).ok_or_else(overflow)?;
+        sum.add(fields.bare_unit(), whole, fraction).ok_or_else(overflow)?;
     }
     if !any {
         return Err(syntax(text));
@@ -216,7 +223,18 @@ pub fn parse_interval(text: &str) -> SqlResult<Interval> {
     if ago {
         (sum.months, sum.days, sum.micros) = (-sum.months, -sum.days, -sum.micros);
     }
-    sum.finish().ok_or_else(overflow)
+    // More months than there may be are found later than more days.
+    let many_months = i32::try_from(sum.months).is_err() && i32::try_from(sum.months / 12).is_ok();
+    sum.finish().ok_or_else(|| if many_months { interval_out_of_range() } else { overflow() })
+}
+
+/// Notes that these units came; `None` if one of them had come before.
+fn once<'n>(seen: &mut Vec<&'n str>, names: &[&'n str]) -> Option<()> {
+    if names.iter().any(|name| seen.contains(name)) {
+        return None;
+    }
+    seen.extend(names);
+    Some(())
 }
 
 /// Splits at blanks and between a number and its unit.
@@ -259,6 +277,24 @@ fn parse_iso8601(text: &str) -> Option<Interval> {
     let mut time = false;
     if rest.is_empty() {
         return None;
+    }
+    let (date, clock_text) = rest.split_once(['T', 't']).unwrap_or((rest, ""));
+    if !rest.bytes().any(|b| b.is_ascii_alphabetic() && !b.eq_ignore_ascii_case(&b't'))
+        && (date.len() > 1 && date[1..].contains('-') || clock_text.contains(':'))
+    {
+        // `P0001-02-03T04:05:06`
+        let parts: Vec<&str> = if date.is_empty() { Vec::new() } else { date.split('-').collect() };
+        for (part, unit) in parts.iter().zip([Unit::Months(12), Unit::Months(1), Unit::Days(1)]) {
+            let (_, whole, fraction) = number(part)?;
+            sum.add(unit, whole, fraction)?;
+        }
+        if parts.len() > 3 {
+            return None;
+        }
+        if !clock_text.is_empty() {
+            sum.micros += clock(clock_text, IntervalFields::ALL)?;
+        }
+        return sum.finish();
     }
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix(['T', 't']) {
@@ -589,11 +625,11 @@ mod tests {
             ("1 week", "7 days"),
         ] {
             let mut out = Vec::new();
-            write_interval(&parse_interval(text).unwrap(), &ctx, &mut out);
+            write_interval(&parse_interval(text, IntervalFields::ALL).unwrap(), &ctx, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want, "{text}");
         }
-        assert!(parse_interval("abc").is_err());
-        assert!(parse_interval("").is_err());
-        assert!(parse_interval("1 parsec").is_err());
+        assert!(parse_interval("abc", IntervalFields::ALL).is_err());
+        assert!(parse_interval("", IntervalFields::ALL).is_err());
+        assert!(parse_interval("1 parsec", IntervalFields::ALL).is_err());
     }
 }

@@ -6,6 +6,7 @@ pub mod arith;
 pub mod fields;
 mod input;
 pub mod interval;
+pub mod interval_fields;
 mod output;
 pub mod zone;
 

@@ -1,5 +1,6 @@
 //! Functions and operators on arrays.
 
+use base::{SqlError, SqlState};
 use types::{Array, Datum, PgType};
 
 use super::operators::{append, prepend};
@@ -27,6 +28,15 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("array_ndims", &[ARRAY], INT4, |a, _| {
         Ok(if array(&a[0])?.items.is_empty() { Datum::Null } else { Datum::Int4(1) })
     }),
+    FunctionDef::new("array_dims", &[ARRAY], TEXT, |a, _| {
+        Ok(match array(&a[0])?.items.len() {
+            0 => Datum::Null,
+            length => Datum::text(format!("[1:{length}]")),
+        })
+    }),
+    FunctionDef::new("array_fill", &[ELEMENT, INT4_ARRAY], ARRAY, fill).takes_null(),
+    FunctionDef::new("trim_array", &[ARRAY, INT4], ARRAY, trim),
+    FunctionDef::new("array_position", &[ARRAY, ELEMENT, INT4], INT4, position).takes_null(),
     FunctionDef::new("cardinality", &[ARRAY], INT4, |a, _| Ok(Datum::Int4(array(&a[0])?.items.len() as i32))),
     FunctionDef::new("array_position", &[ARRAY, ELEMENT], INT4, position).takes_null(),
     FunctionDef::new(
@@ -80,8 +90,55 @@ fn position(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
-    let found = array(&args[0])?.items.iter().position(|item| same(item, &args[1]));
-    Ok(found.map_or(Datum::Null, |i| Datum::Int4(i as i32 + 1)))
+    let from = match args.get(2) {
+        None => 0,
+        Some(Datum::Null) => {
+            let message = "initial position must not be null";
+            return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message).into());
+        }
+        Some(from) => usize::try_from(int(from)? - 1).unwrap_or(0),
+    };
+    let found = array(&args[0])?.items.iter().enumerate().skip(from).find(|(_, item)| same(item, &args[1]));
+    Ok(found.map_or(Datum::Null, |(i, _)| Datum::Int4(i as i32 + 1)))
+}
+
+/// Most elements of an array in PostgreSQL.
+const ELEMENTS_MAX: i64 = 134_217_727;
+
+fn fill(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let Datum::Array(lengths) = &args[1] else {
+        let message = "dimension array or low bound array cannot be null";
+        return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message).into());
+    };
+    let element = types::ElementType::from_type(args[0].natural_type());
+    let count = match &lengths.items[..] {
+        [] => 0,
+        [Datum::Null] => {
+            let message = "dimension values cannot be null";
+            return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message).into());
+        }
+        [count] => int(count)?,
+        _ => return Err(SqlError::unsupported("an array of more than one dimension").into()),
+    };
+    let Some(element) = element else {
+        return Err(SqlError::unsupported("array_fill with a NULL").into());
+    };
+    if !(0..=ELEMENTS_MAX).contains(&count) {
+        let message = format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into());
+    }
+    let items = items_of(std::iter::repeat_n(args[0].clone(), count as usize), ctx)?;
+    Ok(Datum::array(element, items))
+}
+
+fn trim(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (array, by) = (array(&args[0])?, int(&args[1])?);
+    let kept =
+        usize::try_from(by).ok().and_then(|by| array.items.len().checked_sub(by)).ok_or_else(|| {
+            let message = format!("number of elements to trim must be between 0 and {}", array.items.len());
+            SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message)
+        })?;
+    Ok(Datum::array(array.element, array.items[..kept].to_vec()))
 }
 
 fn positions(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

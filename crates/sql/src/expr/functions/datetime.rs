@@ -132,11 +132,32 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         Ok(Datum::Timestamp(zone::to_local(&zone::parse_zone(text(&a[0])?)?, micros(&a[1])?)))
     }),
     FunctionDef::new("timezone", &[INTERVAL, TIMESTAMP], TIMESTAMPTZ, |a, _| {
-        Ok(Datum::TimestampTz(datetime::check_timestamp(micros(&a[1])? - span(&a[0])?.micros)?))
+        Ok(Datum::TimestampTz(datetime::check_timestamp(micros(&a[1])? - displacement(&a[0])?)?))
     }),
     FunctionDef::new("timezone", &[INTERVAL, TIMESTAMPTZ], TIMESTAMP, |a, _| {
-        Ok(Datum::Timestamp(datetime::check_timestamp(micros(&a[1])? + span(&a[0])?.micros)?))
+        Ok(Datum::Timestamp(datetime::check_timestamp(micros(&a[1])? + displacement(&a[0])?)?))
     }),
+    FunctionDef::new("date_bin", &[INTERVAL, TIMESTAMP, TIMESTAMP], TIMESTAMP, |a, _| {
+        Ok(Datum::Timestamp(date_bin(&span(&a[0])?, micros(&a[1])?, micros(&a[2])?)?))
+    }),
+    FunctionDef::new("date_bin", &[INTERVAL, TIMESTAMPTZ, TIMESTAMPTZ], TIMESTAMPTZ, |a, _| {
+        Ok(Datum::TimestampTz(date_bin(&span(&a[0])?, micros(&a[1])?, micros(&a[2])?)?))
+    }),
+    FunctionDef::new("overlaps", &[TIME, TIME, TIME, TIME], BOOL, overlaps).takes_null(),
+    FunctionDef::new("overlaps", &[TIMESTAMP, TIMESTAMP, TIMESTAMP, TIMESTAMP], BOOL, overlaps).takes_null(),
+    FunctionDef::new("overlaps", &[TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ], BOOL, overlaps)
+        .takes_null(),
+    FunctionDef::new("make_interval", &[INT4, INT4, INT4, INT4, INT4, INT4, FLOAT8], INTERVAL, make_interval),
+    FunctionDef::new(
+        "make_timestamptz",
+        &[INT4, INT4, INT4, INT4, INT4, FLOAT8, TEXT],
+        TIMESTAMPTZ,
+        |a, _| {
+            let zone = zone_of_moment(text(&a[6])?)?;
+            let instant = zone::to_instant(&zone, make_timestamp(a)?);
+            Ok(Datum::TimestampTz(instant.ok_or_else(datetime::timestamp_out_of_range)?))
+        },
+    ),
     FunctionDef::new("make_date", &[INT4, INT4, INT4], DATE, make_date),
     FunctionDef::new("make_time", &[INT4, INT4, FLOAT8], TIME, |a, _| {
         Ok(Datum::Time(clock(&a[0], &a[1], &a[2])?))
@@ -180,6 +201,113 @@ fn micros(d: &Datum) -> EvalResult<i64> {
         Datum::Time(t) | Datum::Timestamp(t) | Datum::TimestampTz(t) => Ok(*t),
         _ => Err(wrong("a time", d)),
     }
+}
+
+/// The zone of `make_timestamptz`, where a number counts eastwards, as in a timestamp's text, and not as in POSIX's zones.
+fn zone_of_moment(name: &str) -> EvalResult<jiff::tz::TimeZone> {
+    let name = name.trim();
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!("invalid input syntax for type numeric time zone: \"{name}\"");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_hint("Numeric time zones must have \"-\" or \"+\" as first character.")
+            .into());
+    }
+    let turned = match (name.strip_prefix('+'), name.strip_prefix('-')) {
+        (Some(east), _) => Some(format!("-{east}")),
+        (_, Some(west)) => Some(format!("+{west}")),
+        _ => None,
+    };
+    Ok(zone::parse_zone(turned.as_deref().unwrap_or(name))?)
+}
+
+/// The zone that an interval names, as microseconds east of Greenwich.
+fn displacement(d: &Datum) -> EvalResult<i64> {
+    let span = span(d)?;
+    if span.months != 0 || span.days != 0 {
+        let mut shown = Vec::new();
+        interval::write_interval(&span, &types::FormatContext::default(), &mut shown);
+        let shown = String::from_utf8_lossy(&shown);
+        let message = format!("interval time zone \"{shown}\" must not include months or days");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
+    }
+    Ok(span.micros)
+}
+
+/// The start of the stretch of length `stride` that `timestamp` lies in, where one begins at `origin`.
+fn date_bin(stride: &Interval, timestamp: i64, origin: i64) -> EvalResult<i64> {
+    let infinite = |t: i64| t == i64::MAX || t == i64::MIN;
+    if infinite(timestamp) {
+        return Ok(timestamp);
+    }
+    if infinite(origin) {
+        return Err(out_of_range("origin out of range".to_owned()));
+    }
+    if stride.months != 0 {
+        let message = "timestamps cannot be binned into intervals containing months or years";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+    }
+    let range = || out_of_range("interval out of range".to_owned());
+    let stride = i64::from(stride.days)
+        .checked_mul(DAY_MICROS)
+        .and_then(|days| days.checked_add(stride.micros))
+        .ok_or_else(range)?;
+    if stride <= 0 {
+        return Err(out_of_range("stride must be greater than zero".to_owned()));
+    }
+    let behind = timestamp.checked_sub(origin).ok_or_else(range)?;
+    let start = i128::from(origin) + i128::from(behind.div_euclid(stride)) * i128::from(stride);
+    let start = i64::try_from(start).map_err(|_| datetime::timestamp_out_of_range())?;
+    Ok(datetime::check_timestamp(start)?)
+}
+
+/// Whether two stretches of time, each from one moment to another, have one in common. A NULL may leave that open.
+fn overlaps(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    // The moments of a stretch in order; of one that is NULL nothing is known but that it is behind the other.
+    let stretch = |start: &Datum, end: &Datum| -> Option<(Datum, Option<Datum>)> {
+        match (start.is_null(), end.is_null()) {
+            (true, true) => None,
+            (true, false) => Some((end.clone(), None)),
+            (false, true) => Some((start.clone(), None)),
+            (false, false) if types::compare(start, end).is_gt() => Some((end.clone(), Some(start.clone()))),
+            (false, false) => Some((start.clone(), Some(end.clone()))),
+        }
+    };
+    let (Some((a, a_end)), Some((b, b_end))) = (stretch(&args[0], &args[1]), stretch(&args[2], &args[3]))
+    else {
+        return Ok(Datum::Null);
+    };
+    // Whether the later one begins before the other ends.
+    let within = |later: &Datum, later_end: &Option<Datum>, end: &Option<Datum>| match end {
+        None => Datum::Null,
+        Some(end) if types::compare(later, end).is_lt() => Datum::Bool(true),
+        Some(_) if later_end.is_none() => Datum::Null,
+        Some(_) => Datum::Bool(false),
+    };
+    Ok(match types::compare(&a, &b) {
+        std::cmp::Ordering::Greater => within(&a, &a_end, &b_end),
+        std::cmp::Ordering::Less => within(&b, &b_end, &a_end),
+        std::cmp::Ordering::Equal if a_end.is_none() || b_end.is_none() => Datum::Null,
+        std::cmp::Ordering::Equal => Datum::Bool(true),
+    })
+}
+
+fn make_interval(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let part = |i: usize| int(&args[i]);
+    let seconds = float(&args[6])?;
+    let range = || out_of_range("interval out of range".to_owned());
+    if !seconds.is_finite() {
+        return Err(range());
+    }
+    let micros = f64::round_ties_even(seconds * 1e6);
+    if micros.abs() >= 9.2e18 {
+        return Err(range());
+    }
+    let whole = part(4)? * datetime::HOUR_MICROS + part(5)? * datetime::MINUTE_MICROS;
+    Ok(Datum::Interval(Interval {
+        months: i32::try_from(part(0)? * 12 + part(1)?).map_err(|_| range())?,
+        days: i32::try_from(part(2)? * 7 + part(3)?).map_err(|_| range())?,
+        micros: whole.checked_add(micros as i64).ok_or_else(range)?,
+    }))
 }
 
 fn days(d: &Datum) -> EvalResult<i32> {

@@ -132,9 +132,23 @@ pub(super) static FUNCTIONS: &[FunctionDef] = join![
         FunctionDef::new("degrees", &[FLOAT8], FLOAT8, |a, _| trig(a, f64::to_degrees)),
         FunctionDef::new("pi", &[], FLOAT8, |_, _| Ok(Datum::Float8(std::f64::consts::PI))),
         FunctionDef::new("random", &[], FLOAT8, random).volatile(),
-        FunctionDef::new("scale", &[NUMERIC], INT4, |a, _| Ok(Datum::Int4(i32::from(
-            numeric(&a[0])?.scale()
-        )))),
+        FunctionDef::new("scale", &[NUMERIC], INT4, |a, _| Ok(match numeric(&a[0])? {
+            n if n.is_finite() => Datum::Int4(i32::from(n.scale())),
+            _ => Datum::Null,
+        })),
+        FunctionDef::new("min_scale", &[NUMERIC], INT4, |a, _| Ok(match numeric(&a[0])? {
+            n if n.is_finite() => Datum::Int4(i32::from(n.trimmed().scale())),
+            _ => Datum::Null,
+        })),
+        FunctionDef::new("gcd", &[NUMERIC, NUMERIC], NUMERIC, |a, _| Ok(Datum::Numeric(numeric_gcd(
+            numeric(&a[0])?,
+            numeric(&a[1])?
+        )?))),
+        FunctionDef::new("lcm", &[INT4, INT4], INT4, lcm),
+        FunctionDef::new("lcm", &[INT8, INT8], INT8, lcm),
+        FunctionDef::new("lcm", &[NUMERIC, NUMERIC], NUMERIC, numeric_lcm),
+        FunctionDef::new("width_bucket", &[NUMERIC, NUMERIC, NUMERIC, INT4], INT4, numeric_width_bucket),
+        FunctionDef::new("width_bucket", &[ArgType::AnyElement, ArgType::AnyArray], INT4, place_among),
         FunctionDef::new("trim_scale", &[NUMERIC], NUMERIC, |a, _| Ok(Datum::Numeric(
             numeric(&a[0])?.trimmed()
         ))),
@@ -358,23 +372,124 @@ fn gcd(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     })
 }
 
+fn lcm(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (first, second) = (int(&args[0])?, int(&args[1])?);
+    let (mut a, mut b) = (first.unsigned_abs(), second.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    let range = |ty: &str| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{ty} out of range"));
+    let multiple = match a {
+        0 => Some(0),
+        a => (first.unsigned_abs() / a).checked_mul(second.unsigned_abs()),
+    };
+    Ok(match &args[0] {
+        Datum::Int4(_) => {
+            Datum::Int4(multiple.and_then(|m| i32::try_from(m).ok()).ok_or_else(|| range("integer"))?)
+        }
+        _ => Datum::Int8(multiple.and_then(|m| i64::try_from(m).ok()).ok_or_else(|| range("bigint"))?),
+    })
+}
+
+/// Most digits of numbers whose greatest common divisor is looked for: the time grows with the cube of them.
+const GCD_DIGITS_MAX: usize = 2_000;
+
+fn numeric_gcd(a: &Numeric, b: &Numeric) -> EvalResult<Numeric> {
+    if !a.is_finite() || !b.is_finite() {
+        return Ok(Numeric::NAN);
+    }
+    if a.to_string().len().max(b.to_string().len()) > GCD_DIGITS_MAX {
+        let message = format!("gcd and lcm take numbers of up to {GCD_DIGITS_MAX} digits");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into());
+    }
+    let scale = i32::from(a.scale().max(b.scale()));
+    let (mut a, mut b) = (a.abs(), b.abs());
+    while !b.is_zero() {
+        (a, b) = (b.clone(), a.rem(&b)?);
+    }
+    Ok(a.round(scale))
+}
+
+fn numeric_lcm(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (a, b) = (numeric(&args[0])?, numeric(&args[1])?);
+    let scale = i32::from(a.scale().max(b.scale()));
+    let divisor = numeric_gcd(a, b)?;
+    if divisor.is_nan() {
+        return Ok(Datum::Numeric(divisor));
+    }
+    if a.is_zero() || b.is_zero() {
+        return Ok(Datum::Numeric(Numeric::from(0i64).round(scale)));
+    }
+    Ok(Datum::Numeric(a.div_trunc(&divisor)?.mul(b)?.abs().round(scale)))
+}
+
+fn bad_bucket(message: &str) -> EvalError {
+    SqlError::new(SqlState::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, message).into()
+}
+
+/// Looks at what both forms of `width_bucket` ask of their arguments.
+fn check_bucket(count: i64, nan: bool, infinite: bool, same: bool) -> EvalResult<()> {
+    match () {
+        () if count <= 0 => Err(bad_bucket("count must be greater than zero")),
+        () if nan => Err(bad_bucket("operand, lower bound, and upper bound cannot be NaN")),
+        () if infinite => Err(bad_bucket("lower and upper bounds must be finite")),
+        () if same => Err(bad_bucket("lower bound cannot equal upper bound")),
+        () => Ok(()),
+    }
+}
+
+/// The bucket behind the last one.
+fn last_bucket(count: i64) -> EvalResult<Datum> {
+    match i32::try_from(count + 1) {
+        Ok(bucket) => Ok(Datum::Int4(bucket)),
+        Err(_) => Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range").into()),
+    }
+}
+
 fn width_bucket(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (v, low, high, count) = (float(&args[0])?, float(&args[1])?, float(&args[2])?, int(&args[3])?);
-    let bad = |message: &str| SqlError::new(SqlState::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, message);
-    if count <= 0 {
-        return Err(bad("count must be greater than zero").into());
+    let nan = v.is_nan() || low.is_nan() || high.is_nan();
+    check_bucket(count, nan, low.is_infinite() || high.is_infinite(), low == high)?;
+    let (from_low, width) = if low < high { (v - low, high - low) } else { (low - v, low - high) };
+    if from_low < 0.0 {
+        return Ok(Datum::Int4(0));
     }
-    if low == high {
-        return Err(bad("lower bound cannot equal upper bound").into());
+    if (low < high && v >= high) || (low > high && v <= high) {
+        return last_bucket(count);
     }
-    let share = if low < high { (v - low) / (high - low) } else { (low - v) / (low - high) };
-    Ok(Datum::Int4(if share < 0.0 {
-        0
-    } else if share >= 1.0 {
-        count as i32 + 1
-    } else {
-        (share * count as f64) as i32 + 1
-    }))
+    // Halves, where the width itself is no number.
+    let share =
+        if width.is_infinite() { (v / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0) } else { from_low / width };
+    let bucket = ((count as f64 * share) as i64).min(count - 1);
+    Ok(Datum::Int4(bucket as i32 + 1))
+}
+
+fn numeric_width_bucket(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let (v, low, high) = (numeric(&args[0])?, numeric(&args[1])?, numeric(&args[2])?);
+    let count = int(&args[3])?;
+    let nan = v.is_nan() || low.is_nan() || high.is_nan();
+    check_bucket(count, nan, low.is_infinite() || high.is_infinite(), low.compare(high).is_eq())?;
+    let ascends = low.compare(high).is_lt();
+    let behind = |bound: &Numeric| if ascends { v.compare(bound) } else { bound.compare(v) };
+    if behind(low).is_lt() {
+        return Ok(Datum::Int4(0));
+    }
+    if behind(high).is_ge() {
+        return last_bucket(count);
+    }
+    let share = v.sub(low)?.mul(&Numeric::from(count))?.div_trunc(&high.sub(low)?)?;
+    let bucket = share.to_i64().unwrap_or(count).min(count - 1);
+    Ok(Datum::Int4(bucket as i32 + 1))
+}
+
+/// How many of an array's elements, which ascend, are not greater than a value.
+fn place_among(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let Datum::Array(array) = &args[1] else { return Err(wrong("an array", &args[1])) };
+    if array.items.iter().any(Datum::is_null) {
+        let message = "thresholds array must not contain NULLs";
+        return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message).into());
+    }
+    Ok(Datum::Int4(array.items.partition_point(|item| types::compare(item, &args[0]).is_le()) as i32))
 }
 
 fn factorial(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

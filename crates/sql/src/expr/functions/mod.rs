@@ -1,9 +1,12 @@
 //! The built-in functions and operators, by name.
 
 mod array;
+mod bytes;
 mod datetime;
 mod format;
 mod json;
+mod json_build;
+mod json_path;
 mod math;
 mod md5;
 mod operators;
@@ -12,6 +15,8 @@ mod regexp;
 mod session;
 mod size;
 mod string;
+mod trigonometry;
+mod variadic;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -31,15 +36,20 @@ type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
 static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
     index(&[
         array::FUNCTIONS,
+        bytes::FUNCTIONS,
         datetime::FUNCTIONS,
         format::FUNCTIONS,
         json::FUNCTIONS,
+        json_build::FUNCTIONS,
+        json_path::FUNCTIONS,
         math::FUNCTIONS,
         pattern::FUNCTIONS,
         regexp::FUNCTIONS,
         session::FUNCTIONS,
         size::FUNCTIONS,
         string::FUNCTIONS,
+        trigonometry::FUNCTIONS,
+        variadic::FUNCTIONS,
     ])
 });
 
@@ -48,6 +58,7 @@ static OPERATORS: LazyLock<Index> = LazyLock::new(|| {
         array::OPERATORS,
         datetime::OPERATORS,
         json::OPERATORS,
+        json_path::OPERATORS,
         math::OPERATORS,
         operators::OPERATORS,
         pattern::OPERATORS,

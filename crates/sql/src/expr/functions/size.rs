@@ -1,5 +1,6 @@
-//! `pg_size_pretty`: numbers of bytes as people read them.
+//! `pg_size_pretty` and `pg_size_bytes`: numbers of bytes as people read them.
 
+use base::{SqlError, SqlState};
 use types::{Datum, Numeric};
 
 use super::*;
@@ -7,6 +8,7 @@ use super::*;
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("pg_size_pretty", &[INT8], TEXT, pretty_whole),
     FunctionDef::new("pg_size_pretty", &[NUMERIC], TEXT, pretty_numeric),
+    FunctionDef::new("pg_size_bytes", &[TEXT], INT8, size_bytes),
 ];
 
 /// A unit, and the least number of it that is shown in the next larger one.
@@ -60,4 +62,56 @@ fn pretty_numeric(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         size = size.div_trunc(&Numeric::new(step(unit), 0))?;
     }
     unreachable!("the last unit takes every size")
+}
+
+/// Reads a number with a unit, bytes if there is none.
+fn size_bytes(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let whole = text(&args[0])?;
+    let invalid = || SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid size: \"{whole}\""));
+    let value = whole.trim_start();
+    let end = number_len(value).ok_or_else(invalid)?;
+    let (number, unit) = (&value[..end], value[end..].trim());
+    let number = Numeric::parse(number)?;
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "bytes" => 0,
+        "kb" => 10,
+        "mb" => 20,
+        "gb" => 30,
+        "tb" => 40,
+        "pb" => 50,
+        _ => {
+            return Err(invalid()
+                .with_detail(format!("Invalid size unit: \"{unit}\"."))
+                .with_hint("Valid units are \"bytes\", \"kB\", \"MB\", \"GB\", \"TB\", and \"PB\".")
+                .into());
+        }
+    };
+    let bytes = number.mul(&Numeric::from(1i64 << shift))?.round(0).to_i64();
+    Ok(Datum::Int8(
+        bytes.ok_or_else(|| SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"))?,
+    ))
+}
+
+/// Length of the number that a text begins with.
+fn number_len(text: &str) -> Option<usize> {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let mut at = usize::from(text.starts_with(['+', '-']));
+    let mut count = digits(at);
+    at += count;
+    if text[at..].starts_with('.') {
+        let fraction = digits(at + 1);
+        count += fraction;
+        at += 1 + fraction;
+    }
+    if count == 0 {
+        return None;
+    }
+    if text[at..].starts_with(['e', 'E']) {
+        let sign = usize::from(text[at + 1..].starts_with(['+', '-']));
+        let exponent = digits(at + 1 + sign);
+        if exponent > 0 {
+            at += 1 + sign + exponent;
+        }
+    }
+    Some(at)
 }

@@ -59,6 +59,20 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     FunctionDef::new("format", &[TEXT], TEXT, format).stable().takes_null(),
     FunctionDef::new("format", &[TEXT, ArgType::Any], TEXT, format).stable().takes_null().variadic(),
     FunctionDef::new("quote_ident", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_ident(text(&a[0])?)))),
+    FunctionDef::new("quote_literal", &[ArgType::Any], TEXT, |a, c| {
+        Ok(Datum::text(quote_literal(&shown(&a[0], c))))
+    })
+    .stable(),
+    FunctionDef::new("quote_nullable", &[ArgType::Any], TEXT, |a, c| {
+        Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(&shown(&a[0], c)) }))
+    })
+    .stable()
+    .takes_null(),
+    FunctionDef::new("unistr", &[TEXT], TEXT, unistr),
+    FunctionDef::new("length", &[BYTEA, NAME], INT4, |a, _| {
+        utf8_only(&a[1])?;
+        Ok(Datum::Int4(types::check_utf8(bytes(&a[0])?)?.chars().count() as i32))
+    }),
     FunctionDef::new("quote_literal", &[TEXT], TEXT, |a, _| Ok(Datum::text(quote_literal(text(&a[0])?)))),
     FunctionDef::new("quote_nullable", &[TEXT], TEXT, |a, _| {
         Ok(Datum::text(if a[0].is_null() { "NULL".to_owned() } else { quote_literal(text(&a[0])?) }))
@@ -85,7 +99,6 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         utf8_only(&a[1])?;
         Ok(Datum::text(types::check_utf8(bytes(&a[0])?)?))
     }),
-    FunctionDef::new("get_byte", &[BYTEA, INT4], INT4, get_byte),
 ];
 
 fn utf8_only(name: &Datum) -> EvalResult<()> {
@@ -233,7 +246,12 @@ fn left(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 fn right(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, n) = (text(&args[0])?, int(&args[1])?);
-    let skip = if n >= 0 { (value.chars().count() as i64 - n).max(0) } else { -n };
+    // The least number has no opposite: PostgreSQL leaves it as it is, and cuts nothing.
+    let skip = match n {
+        n if n >= 0 => (value.chars().count() as i64 - n).max(0),
+        n if n == i64::from(i32::MIN) => 0,
+        n => -n,
+    };
     Ok(Datum::text(value.chars().skip(skip as usize).collect::<String>()))
 }
 
@@ -298,11 +316,11 @@ fn string_to_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(Datum::array(ElementType::Text, items))
 }
 
-fn concat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+pub(super) fn concat(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     joined(args.iter().filter(|d| !d.is_null()).map(|d| Cow::Owned(shown(d, ctx))), "", ctx)
 }
 
-fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+pub(super) fn concat_ws(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
@@ -316,7 +334,7 @@ fn quote_literal(value: &str) -> String {
     if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
-fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+pub(super) fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if args[0].is_null() {
         return Ok(Datum::Null);
     }
@@ -338,6 +356,8 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         let mut number = String::new();
         let mut left_align = false;
         let mut at = None;
+        // The number of the argument that is the width; without one, the next.
+        let mut width_at = None;
         loop {
             match chars.peek() {
                 Some('-') if number.is_empty() => {
@@ -353,8 +373,49 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
                     number.clear();
                     chars.next();
                 }
+                Some('*') if width_at.is_none() && number.is_empty() => {
+                    chars.next();
+                    let mut digits = String::new();
+                    while let Some(d) = chars.peek().copied().filter(char::is_ascii_digit) {
+                        digits.push(d);
+                        chars.next();
+                    }
+                    width_at = Some(if digits.is_empty() {
+                        next += 1;
+                        next - 1
+                    } else if chars.next_if_eq(&'$').is_some() {
+                        let place = digits.parse().unwrap_or(usize::MAX);
+                        next = place.saturating_add(1);
+                        place
+                    } else {
+                        return Err(bad("width argument position must be ended by \"$\"".to_owned()));
+                    });
+                }
                 _ => break,
             }
+        }
+        if let Some(place) = width_at {
+            let value = args.get(place).filter(|_| place > 0);
+            let value = value.ok_or_else(|| bad("too few arguments for format()".to_owned()))?;
+            let width = match value {
+                Datum::Null => 0,
+                value => match value.as_i64() {
+                    Some(width) => width,
+                    None => types::parse_text(
+                        &shown(value, ctx),
+                        types::PgType::Int4,
+                        types::TypeMod::NONE,
+                        ctx.stmt.format,
+                    )?
+                    .as_i64()
+                    .unwrap_or(0),
+                },
+            };
+            left_align |= width < 0;
+            number = width.unsigned_abs().to_string();
+        }
+        if at == Some(0) {
+            return Err(bad("format specifies argument 0, but arguments are numbered from 1".to_owned()));
         }
         let kind = chars.next().ok_or_else(|| bad("unterminated format() type specifier".to_owned()))?;
         let index = at.unwrap_or(next);
@@ -397,6 +458,53 @@ fn format(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(out.finish())
 }
 
+/// Reads Unicode escapes: a backslash with four digits, or with `+` and six, `u` and four, `U` and eight; a doubled backslash is one.
+fn unistr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let bad = |message: &str| -> EvalError { SqlError::new(SqlState::SYNTAX_ERROR, message).into() };
+    let mut out = String::new();
+    let mut rest = text(&args[0])?;
+    // The first half of a character that UTF-16 writes as two.
+    let mut high: Option<u32> = None;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c != '\\' || rest.starts_with('\\') {
+            if high.is_some() {
+                return Err(bad("invalid Unicode surrogate pair"));
+            }
+            out.push(c);
+            rest = rest.strip_prefix('\\').filter(|_| c == '\\').unwrap_or(rest);
+            continue;
+        }
+        let (mark, digits) = match rest.as_bytes().first() {
+            Some(b'+') => (1, 6),
+            Some(b'u') => (1, 4),
+            Some(b'U') => (1, 8),
+            _ => (0, 4),
+        };
+        let code = rest
+            .get(mark..mark + digits)
+            .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+            .ok_or_else(|| bad("invalid Unicode escape"))?;
+        rest = &rest[mark + digits..];
+        let code = match (high.take(), code) {
+            (Some(first), 0xdc00..0xe000) => 0x10000 + ((first - 0xd800) << 10) + (code - 0xdc00),
+            (Some(_), _) | (None, 0xdc00..0xe000) => return Err(bad("invalid Unicode surrogate pair")),
+            (None, 0xd800..0xdc00) => {
+                high = Some(code);
+                continue;
+            }
+            (None, code) => code,
+        };
+        let c = char::from_u32(code).filter(|c| *c != '\0');
+        out.push(c.ok_or_else(|| bad("invalid Unicode code point"))?);
+    }
+    if high.is_some() {
+        return Err(bad("invalid Unicode surrogate pair"));
+    }
+    Ok(Datum::text(out))
+}
+
 fn chr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let code = int(&args[0])?;
     let error =
@@ -405,7 +513,11 @@ fn chr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         return Err(error("null character not permitted"));
     }
     if code < 0 {
-        return Err(error("character number must be positive"));
+        let message = "character number must be positive";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
+    }
+    if (0xd800..0xe000).contains(&code) {
+        return Err(error(&format!("requested character not valid for encoding: {code}")));
     }
     let c = u32::try_from(code).ok().and_then(char::from_u32);
     c.map(|c| Datum::text(c.encode_utf8(&mut [0; 4])))
@@ -515,16 +627,4 @@ fn decode(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
         }
         _ => return Err(unknown_encoding(name)),
     }))
-}
-
-fn get_byte(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let (value, at) = (bytes(&args[0])?, int(&args[1])?);
-    match usize::try_from(at).ok().and_then(|i| value.get(i)) {
-        Some(b) => Ok(Datum::Int4(i32::from(*b))),
-        None => Err(SqlError::new(
-            SqlState::ARRAY_SUBSCRIPT_ERROR,
-            format!("index {at} out of valid range, 0..{}", value.len() as i64 - 1),
-        )
-        .into()),
-    }
 }

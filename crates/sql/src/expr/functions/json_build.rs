@@ -1,0 +1,222 @@
+//! json and jsonb made of other values.
+
+use base::{SqlError, SqlState};
+use serde_json::{Map, Value};
+use types::{Datum, json};
+
+use super::json::jsonb;
+use super::operators::shown;
+use super::variadic::spread;
+use super::*;
+
+const ANY_ARRAY: ArgType = ArgType::AnyArray;
+
+pub(super) static FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef::new("jsonb_build_object", &[], JSONB, jsonb_object_of).stable(),
+    FunctionDef::new("jsonb_build_object", &[ArgType::Any], JSONB, jsonb_object_of)
+        .stable()
+        .takes_null()
+        .variadic(),
+    FunctionDef::new("variadic jsonb_build_object", &[ANY_ARRAY], JSONB, |a, c| {
+        spread(a, 0, c, jsonb_object_of)
+    })
+    .stable(),
+    FunctionDef::new("jsonb_build_array", &[], JSONB, jsonb_array_of).stable(),
+    FunctionDef::new("jsonb_build_array", &[ArgType::Any], JSONB, jsonb_array_of)
+        .stable()
+        .takes_null()
+        .variadic(),
+    FunctionDef::new("variadic jsonb_build_array", &[ANY_ARRAY], JSONB, |a, c| {
+        spread(a, 0, c, jsonb_array_of)
+    })
+    .stable(),
+    FunctionDef::new("json_build_object", &[], JSON, json_object_of).stable(),
+    FunctionDef::new("json_build_object", &[ArgType::Any], JSON, json_object_of)
+        .stable()
+        .takes_null()
+        .variadic(),
+    FunctionDef::new("variadic json_build_object", &[ANY_ARRAY], JSON, |a, c| {
+        spread(a, 0, c, json_object_of)
+    })
+    .stable(),
+    FunctionDef::new("json_build_array", &[], JSON, json_array_of).stable(),
+    FunctionDef::new("json_build_array", &[ArgType::Any], JSON, json_array_of)
+        .stable()
+        .takes_null()
+        .variadic(),
+    FunctionDef::new("variadic json_build_array", &[ANY_ARRAY], JSON, |a, c| spread(a, 0, c, json_array_of))
+        .stable(),
+    FunctionDef::new("json_object", &[TEXT_ARRAY], JSON, |a, _| Ok(json_text(&text_pairs(a)?))),
+    FunctionDef::new("json_object", &[TEXT_ARRAY, TEXT_ARRAY], JSON, |a, _| Ok(json_text(&text_pairs(a)?))),
+    FunctionDef::new("jsonb_object", &[TEXT_ARRAY], JSONB, |a, _| Ok(jsonb_text(text_pairs(a)?))),
+    FunctionDef::new("jsonb_object", &[TEXT_ARRAY, TEXT_ARRAY], JSONB, |a, _| Ok(jsonb_text(text_pairs(a)?))),
+    FunctionDef::new("to_jsonb", &[ArgType::Any], JSONB, |a, c| Ok(jsonb(&to_value(&a[0], c)?))).stable(),
+    FunctionDef::new("to_json", &[ArgType::Any], JSON, |a, c| Ok(Datum::Json(to_json(&a[0], c)?.into())))
+        .stable(),
+    FunctionDef::new("array_to_json", &[ANY_ARRAY], JSON, array_to_json).stable(),
+    FunctionDef::new("array_to_json", &[ANY_ARRAY, BOOL], JSON, array_to_json).stable(),
+];
+
+fn jsonb_object_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(jsonb(&build_object(args, ctx)?))
+}
+
+fn jsonb_array_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    Ok(jsonb(&build_array(args, ctx)?))
+}
+
+fn array_to_json(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let Datum::Array(array) = &args[0] else { return Err(wrong("an array", &args[0])) };
+    let separator = if args.get(1).map_or(Ok(false), boolean)? { ",\n " } else { "," };
+    let items = array.items.iter().map(|item| to_json(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
+    Ok(Datum::Json(format!("[{}]", items.join(separator)).into()))
+}
+
+type Pairs<'a> = Vec<(&'a str, Option<&'a str>)>;
+
+/// Keys and values of one array in turn, or of two.
+fn text_pairs(args: &[Datum]) -> EvalResult<Pairs<'_>> {
+    let items = |i: usize| match &args[i] {
+        Datum::Array(array) => Ok(&array.items),
+        d => Err(wrong("an array", d)),
+    };
+    let bad = |message: &str| -> EvalError { SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message).into() };
+    let pairs: Vec<(&Datum, &Datum)> = if args.len() == 1 {
+        let items = items(0)?;
+        if items.len() % 2 != 0 {
+            return Err(bad("array must have even number of elements"));
+        }
+        items.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()
+    } else {
+        let (keys, values) = (items(0)?, items(1)?);
+        if keys.len() != values.len() {
+            return Err(bad("mismatched array dimensions"));
+        }
+        keys.iter().zip(values).collect()
+    };
+    pairs
+        .into_iter()
+        .map(|(key, value)| {
+            let key = key.as_str().ok_or_else(|| {
+                SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key")
+            })?;
+            Ok((key, value.as_str()))
+        })
+        .collect()
+}
+
+fn json_text(pairs: &Pairs<'_>) -> Datum {
+    let mut out = String::from("{");
+    for (i, (key, value)) in pairs.iter().enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        json::write_string(key, &mut out);
+        out.push_str(" : ");
+        match value {
+            Some(value) => json::write_string(value, &mut out),
+            None => out.push_str("null"),
+        }
+    }
+    out.push('}');
+    Datum::Json(out.into())
+}
+
+fn jsonb_text(pairs: Pairs<'_>) -> Datum {
+    let value = |value: Option<&str>| value.map_or(Value::Null, Value::from);
+    let map: Map<String, Value> = pairs.into_iter().map(|(key, v)| (key.to_owned(), value(v))).collect();
+    jsonb(&Value::Object(map))
+}
+
+/// Dates and times as ISO 8601, numbers and booleans as such, everything else as a string of its text.
+fn to_json(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<String> {
+    Ok(match d {
+        Datum::Null => "null".to_owned(),
+        Datum::Bool(b) => b.to_string(),
+        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => shown(d, ctx),
+        Datum::Numeric(n) if n.is_finite() => shown(d, ctx),
+        Datum::Float4(v) if v.is_finite() => shown(d, ctx),
+        Datum::Float8(v) if v.is_finite() => shown(d, ctx),
+        Datum::Json(s) | Datum::Jsonb(s) => s.to_string(),
+        Datum::Array(array) => {
+            let items = array.items.iter().map(|item| to_json(item, ctx)).collect::<EvalResult<Vec<_>>>()?;
+            format!("[{}]", items.join(","))
+        }
+        Datum::Timestamp(_) | Datum::TimestampTz(_) => {
+            let format = types::FormatContext {
+                date_format: types::DateFormat::Iso,
+                time_zone: ctx.stmt.format.time_zone.clone(),
+                ..types::FormatContext::default()
+            };
+            let mut text = types::to_text(d, d.natural_type(), &format).replacen(' ', "T", 1);
+            // ISO 8601 wants minutes in an offset.
+            if matches!(d, Datum::TimestampTz(t) if *t != i64::MAX && *t != i64::MIN)
+                && !text[text.len() - 3..].starts_with(':')
+            {
+                text.push_str(":00");
+            }
+            format!("\"{text}\"")
+        }
+        d => {
+            let mut out = String::new();
+            json::write_string(&shown(d, ctx), &mut out);
+            out
+        }
+    })
+}
+
+fn to_value(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<Value> {
+    Ok(json::parse(&to_json(d, ctx)?)?)
+}
+
+fn pairs(args: &[Datum]) -> EvalResult<std::slice::ChunksExact<'_, Datum>> {
+    if !args.len().is_multiple_of(2) {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "argument list must have even number of elements",
+        )
+        .with_hint("The arguments of jsonb_build_object() must consist of alternating keys and values.")
+        .into());
+    }
+    Ok(args.chunks_exact(2))
+}
+
+/// A key's text; `place` is the argument's, counted from 1.
+fn key_of(d: &Datum, place: usize, null: &str, ctx: &EvalCtx<'_>) -> EvalResult<String> {
+    let bad =
+        |message: String| -> EvalError { SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into() };
+    match d {
+        Datum::Null => Err(bad(format!("argument {place}{null}"))),
+        Datum::Array(_) | Datum::Json(_) | Datum::Jsonb(_) => {
+            Err(bad("key value must be scalar, not array, composite, or json".to_owned()))
+        }
+        d => Ok(shown(d, ctx)),
+    }
+}
+
+fn build_object(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Value> {
+    let mut map = Map::new();
+    for (i, pair) in pairs(args)?.enumerate() {
+        map.insert(key_of(&pair[0], 2 * i + 1, ": key must not be null", ctx)?, to_value(&pair[1], ctx)?);
+    }
+    Ok(Value::Object(map))
+}
+
+fn build_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Value> {
+    Ok(Value::Array(args.iter().map(|d| to_value(d, ctx)).collect::<EvalResult<Vec<_>>>()?))
+}
+
+fn json_object_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let mut parts = Vec::new();
+    for (i, pair) in pairs(args)?.enumerate() {
+        let mut part = String::new();
+        json::write_string(&key_of(&pair[0], 2 * i + 1, " cannot be null", ctx)?, &mut part);
+        parts.push(format!("{part} : {}", to_json(&pair[1], ctx)?));
+    }
+    Ok(Datum::Json(format!("{{{}}}", parts.join(", ")).into()))
+}
+
+fn json_array_of(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+    let parts = args.iter().map(|d| to_json(d, ctx)).collect::<EvalResult<Vec<_>>>()?;
+    Ok(Datum::Json(format!("[{}]", parts.join(", ")).into()))
+}
