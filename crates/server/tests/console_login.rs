@@ -27,7 +27,9 @@ fn the_accounts_are_those_of_the_administrators_database() {
     let answer = browser.login("admin", ADMIN_PASSWORD);
     assert_eq!((answer.status, answer.json()["role"].as_str()), (200, Some("administrator")));
     let cookie = answer.header("set-cookie").expect("a cookie");
-    for part in ["rowhouse_session=", "HttpOnly", "SameSite=Strict", "Path=/"] {
+    // Browsers send a cookie to all ports of a machine.
+    let port = server.running().admin_address().expect("the server serves HTTP").port();
+    for part in [format!("rowhouse_session_{port}=").as_str(), "HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     assert!(!cookie.contains("Secure"), "it would not come back over HTTP");
@@ -68,7 +70,8 @@ fn nothing_is_told_without_a_session() {
     }
     assert!(asked >= 6, "{asked}");
     let mut stranger = Browser::new(&server);
-    stranger.cookie = Some("rowhouse_session=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned());
+    let port = server.running().admin_address().expect("the server serves HTTP").port();
+    stranger.cookie = Some(format!("rowhouse_session_{port}={}", "A".repeat(43)));
     assert_eq!(stranger.get("/api/server").status, 401);
     assert_eq!(stranger.get("/api/nothing").status, 401, "not even what there is");
     assert_eq!(browser.get("/healthz").status, 200);

@@ -23,6 +23,7 @@ use super::client::Client;
 use super::logins::{Login, Role};
 use crate::admin::Peer;
 
+/// The beginning of the session's cookie's name.
 pub(super) const COOKIE: &str = "rowhouse_session";
 const CSRF: &str = "x-csrf-token";
 /// Said by a page that nobody is at: what it asks for does not keep its session open. Who does not say so is there.
@@ -167,11 +168,22 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
+/// What the session's cookie is called: by the port that the browser asked for. To a browser all ports of a machine are one, and a server
+/// must not take the cookie of another beside it.
+pub(super) fn cookie_name(headers: &HeaderMap) -> String {
+    let host = text(headers, "host").and_then(|host| host.parse::<Authority>().ok());
+    match host.and_then(|host| host.port_u16()) {
+        Some(port) => format!("{COOKIE}_{port}"),
+        None => COOKIE.to_owned(),
+    }
+}
+
 /// The secret of the session that the browser is in.
 pub(super) fn secret(headers: &HeaderMap) -> Option<&str> {
+    let wanted = cookie_name(headers);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next()
+    pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value).next()
 }
 
 #[cfg(test)]
@@ -222,6 +234,13 @@ mod tests {
     fn the_cookie_is_found_among_others() {
         assert_eq!(secret(&headers(&[("cookie", "a=b; rowhouse_session=abc; c")])), Some("abc"));
         assert_eq!(secret(&headers(&[("cookie", "xrowhouse_session=abc")])), None);
+        let of_two = "rowhouse_session_1=one; rowhouse_session_2=two; rowhouse_session=none";
+        for (host, expected) in
+            [("localhost:1", "one"), ("127.0.0.1:2", "two"), ("[::1]:2", "two"), ("localhost", "none")]
+        {
+            assert_eq!(secret(&headers(&[("host", host), ("cookie", of_two)])), Some(expected), "{host}");
+        }
+        assert_eq!(secret(&headers(&[("host", "localhost:3"), ("cookie", of_two)])), None);
         assert_eq!(secret(&HeaderMap::new()), None);
         assert!(same(b"ab", b"ab") && !same(b"ab", b"ac") && !same(b"ab", b"abc") && !same(b"", b"a"));
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use base::limits::IDENTIFIER_LEN_MAX;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Refusal};
 use super::client::Client;
-use super::guard::COOKIE;
+use super::guard::cookie_name;
 use super::logins::{AGE_MAX, Account, Login, Role};
 use super::sent::Sent;
 use super::{Console, lock};
@@ -37,6 +37,7 @@ pub(super) struct Credentials {
 pub(super) async fn login(
     State(console): State<Arc<Console>>,
     Extension(client): Extension<Client>,
+    headers: HeaderMap,
     Sent(credentials): Sent<Credentials>,
 ) -> Answer<Response> {
     let shared = console.shared()?;
@@ -63,14 +64,14 @@ pub(super) async fn login(
     let random = console.env.entropy.bytes();
     let (secret, login) = lock(&console.logins).begin(account, &random, console.env.now());
     let age = AGE_MAX.0 / 1_000_000_000;
-    let cookie = cookie(&format!("{COOKIE}={secret}; Max-Age={age}"), client.is_encrypted);
+    let cookie = cookie(&format!("{}={secret}; Max-Age={age}", cookie_name(&headers)), client.is_encrypted);
     Ok(([(header::SET_COOKIE, cookie)], Json(shown(&console, &login))).into_response())
 }
 
 fn cookie(pair: &str, is_secure: bool) -> HeaderValue {
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie = format!("{pair}; Path=/; HttpOnly; SameSite=Strict{secure}");
-    HeaderValue::try_from(cookie).expect("base64 and attributes")
+    HeaderValue::try_from(cookie).expect("a name, base64 and attributes")
 }
 
 fn shown(console: &Console, login: &Login) -> Value {
@@ -93,9 +94,10 @@ pub(super) async fn logout(
     State(console): State<Arc<Console>>,
     Extension(client): Extension<Client>,
     Extension(login): Extension<Login>,
+    headers: HeaderMap,
 ) -> Response {
     lock(&console.logins).end(login.key);
-    let cookie = cookie(&format!("{COOKIE}=; Max-Age=0"), client.is_encrypted);
+    let cookie = cookie(&format!("{}=; Max-Age=0", cookie_name(&headers)), client.is_encrypted);
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
 }
 

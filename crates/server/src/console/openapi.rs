@@ -39,7 +39,12 @@ pub(super) fn description(extension: &ConsoleExtension) -> Value {
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "session": { "type": "apiKey", "in": "cookie", "name": COOKIE },
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": COOKIE,
+                    "description": "With _ and the port behind, where the address has one"
+                },
                 "csrf": { "type": "apiKey", "in": "header", "name": "X-CSRF-Token" }
             }
         }

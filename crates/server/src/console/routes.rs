@@ -59,7 +59,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<Arc<Console>>> {
     vec![
         get_json("/api", get(openapi::describe), "Object").is("This description"),
         Endpoint::new(Method::POST, "/api/login", post(login::login))
-            .is("Log in; sets the cookie rowhouse_session")
+            .is("Log in; sets the session's cookie")
             .body("Credentials")
             .answers(Answered::Json("Session")),
         get_json("/api/session", get(login::session), "Session").is("Who is logged in"),
