@@ -5,10 +5,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 
 use base::{ByteCount, Lsn, Nanos, SqlError, SqlState, TenantId};
 use env::sim::World;
+use futures::future::{Either, select};
 use sql::session;
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter};
 use tenant::locks::LockWait;
@@ -22,6 +24,9 @@ const TENANT_DIR: &str = "/data/tenants";
 
 /// No lock is waited for longer by sessions that all go on.
 const LOCK_WAIT_MAX: Nanos = Nanos::from_secs(60);
+
+/// What one start replays ends far sooner, on the slowest disk.
+const REPLAY_MAX: Nanos = Nanos::from_secs(3600);
 
 /// The log's segments at their smallest, so that they are freed and used again.
 const LOG_OPTIONS: LogOptions = LogOptions { segment_len: ByteCount::from_mib(1), spare_segments_max: 1 };
@@ -112,7 +117,15 @@ impl Server {
             if let Some(memory) = &memory {
                 tenant.charge_to(&memory.budget);
             }
-            let applied = tenant.replay(&index).await;
+            let applied = {
+                let replay = pin!(tenant.replay(&index));
+                match select(replay, pin!(env::sleep(REPLAY_MAX))).await {
+                    Either::Left((applied, _)) => applied,
+                    Either::Right(_) => {
+                        return Err(Stop::violation(format!("{id}: replaying redo does not end")));
+                    }
+                }
+            };
             replayed += applied.map_err(|error| Stop::failed(world, "replaying redo", error))?.commits;
             let log = logs[usize::try_from(id.0).expect("a small id") % workers].clone();
             let home = Rc::new(Home {
