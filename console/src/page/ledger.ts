@@ -1,12 +1,13 @@
-/** The ledger: every metering interval in which a tenant wanted something of what it was promised, by filter, page by page, and as CSV. */
+/** The ledger: every metering interval in which a tenant used or wanted something, by filter, page by page, and as CSV. */
 import type { LedgerFilter, LedgerRow } from "../api/types";
 import { causeText } from "../chart/promise";
+import { palette } from "../colour/theme";
 import { errorBox } from "../dialog/dialog";
 import { field } from "../dialog/options";
 import { append, h, icon, redraw, replace, type Disposal } from "../dom";
 import { clock, instant, ledgerFigure, ledgerUnit, NONE, seconds, whole } from "../format";
 import { href, type Route } from "../router";
-import { client, colourOf, idOfName } from "../store";
+import { client, colourOf, idOfName, places } from "../store";
 import { table } from "./parts";
 
 const PAGE_ROWS = 100;
@@ -149,6 +150,10 @@ export function ledgerPage(main: HTMLElement, disposal: Disposal, to: Route): vo
   form.addEventListener("submit", (event) => event.preventDefault());
   statementMonth.addEventListener("change", () => void load());
   disposal.add(() => request.abort());
+  // Rows stay as they were read; whose colours they have may change meanwhile.
+  const paint = (): void => body.querySelectorAll<HTMLElement>("[data-tenant]").forEach(paintSwatch);
+  disposal.add(places.watch(paint));
+  disposal.add(palette.watch(paint));
   append(main, [
     h(
       "header",
@@ -205,8 +210,12 @@ function ledgerTable(rows: readonly LedgerRow[], minutes: boolean): HTMLElement 
 }
 
 function swatch(name: string): HTMLElement {
-  const one = h("i", { class: "swatch" });
-  const id = idOfName(name);
-  one.style.setProperty("--swatch", (id === null ? null : colourOf(id)) ?? "transparent");
+  const one = h("i", { class: "swatch", "data-tenant": name });
+  paintSwatch(one);
   return one;
+}
+
+function paintSwatch(one: HTMLElement): void {
+  const id = idOfName(one.dataset["tenant"] ?? "");
+  one.style.setProperty("--swatch", (id === null ? null : colourOf(id)) ?? "transparent");
 }

@@ -112,6 +112,14 @@ test("a tenant that is picked out keeps its colour everywhere, over a reload too
   await page.reload();
   await expect(page.getByRole("heading", { level: 1, name })).toBeVisible();
   expect(await colourOf(page, "h1 .swatch")).toBe(colour);
+  await visit(page, `#/ledger?tenant=${name}`);
+  const ofRow = `.ledger .swatch[data-tenant="${name}"]`;
+  expect(await colourOf(page, ofRow)).toBe(colour);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await expect.poll(() => colourOf(page, ".picked .swatch")).not.toBe(colour);
+  expect(await colourOf(page, ofRow)).toBe(await colourOf(page, ".picked .swatch"));
+  await page.emulateMedia({ colorScheme: "light" });
+  await expect.poll(() => colourOf(page, ofRow)).toBe(colour);
   await page.getByRole("button", { name: `Stop picking out ${name}` }).click();
   await expect(page.locator(".picked-box")).toHaveClass(/is-empty/);
 });
