@@ -1,4 +1,6 @@
 // Who gets in, and who does not.
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { signIn } from "../page";
 import { expect, test } from "./site";
 
@@ -46,6 +48,76 @@ test("what comes from another site, or lacks the token, changes nothing", async 
     expect(await site.rowhouse.sql("SHOW SERVER")).toContain("reservations");
   }
 });
+
+// Another port of this machine, whose pages the browser sends the session's cookie for, and another site, for which it does not.
+for (const host of ["127.0.0.1", "localhost"])
+  test(`a page of ${host === "localhost" ? "another site" : "another server on this machine"} reads nothing and changes nothing`, async ({
+    page,
+    site,
+  }) => {
+    test.skip(site.rowhouse === null, "what the server refuses");
+    await signIn(page, site.url);
+    const elsewhere = createServer((_, answer) => answer.writeHead(200, { "content-type": "text/html" }).end("<!doctype html>"));
+    await new Promise<void>((done) => elsewhere.listen(0, host, done));
+    try {
+      const other = await page.context().newPage();
+      const { port } = elsewhere.address() as AddressInfo;
+      await other.goto(`http://${host}:${port}/`);
+      const statuses = new Map<string, number>();
+      other.on("response", (response) => statuses.set(new URL(response.url()).pathname, response.status()));
+      const outcome = await other.evaluate(async (url) => {
+        const attempt = (path: string, options: RequestInit) =>
+          fetch(url + path, { credentials: "include", ...options }).then(
+            (answer) => answer.type,
+            () => "refused",
+          );
+        const loaded = (element: HTMLElement & { src: string }, path: string) =>
+          new Promise<string>((done) => {
+            element.onload = () => done("loaded");
+            element.onerror = () => done("refused");
+            element.src = url + path;
+            document.body.append(element);
+          });
+        const stream = new EventSource(`${url}/api/live`, { withCredentials: true });
+        const heard = new Promise<string>((done) => {
+          stream.onerror = () => done("refused");
+          for (const event of ["history", "frame"]) stream.addEventListener(event, () => done("heard"));
+        });
+        // A form asks nobody before it is sent.
+        const frame = document.createElement("iframe");
+        frame.name = "answer";
+        const form = Object.assign(document.createElement("form"), {
+          method: "post",
+          enctype: "text/plain",
+          action: `${url}/api/logout`,
+          target: "answer",
+        });
+        document.body.append(frame, form);
+        form.submit();
+        const found = {
+          change: await attempt("/api/server", {
+            method: "PATCH",
+            headers: { "content-type": "application/json" },
+            body: JSON.stringify({ options: { policy: "best_effort" } }),
+          }),
+          read: await attempt("/api/server", {}),
+          blind: await attempt("/api/tenants", { mode: "no-cors" }),
+          script: await loaded(document.createElement("script"), "/api/session"),
+          stream: await heard,
+        };
+        stream.close();
+        return found;
+      }, site.url);
+      expect(outcome).toEqual({ change: "refused", read: "refused", blind: "refused", script: "refused", stream: "refused" });
+      await expect.poll(() => statuses.get("/api/logout")).toBe(403);
+      await other.close();
+    } finally {
+      elsewhere.close();
+    }
+    await page.reload();
+    await expect(page.getByRole("navigation", { name: "Pages" })).toBeVisible();
+    expect(await site.rowhouse?.sql("SHOW SERVER")).toContain("reservations");
+  });
 
 test("the page may load nothing from elsewhere, and nobody may frame it", async ({ request, site }) => {
   test.skip(site.rowhouse === null, "headers of the server");
