@@ -87,6 +87,11 @@ export function instant(t_ms: Figure): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(t_ms)}`;
 }
 
+/** As `instant`, by UTC as months are: for what is printed and read elsewhere. */
+export function instantUtc(t_ms: Figure): string {
+  return known(t_ms) ? new Date(t_ms).toISOString().slice(0, 19).replace("T", " ") : NONE;
+}
+
 /** The unit of a resource as the ledger counts it. */
 export function ledgerUnit(resource: string): string {
   return resource === "cpu" ? "core-s" : "I/Os";

@@ -1,6 +1,6 @@
 import { expect, test } from "@playwright/test";
 import { queryText } from "../src/api/client";
-import { bytes, cores, count, ledgerFigure, millis, percent, seconds, whole } from "../src/format";
+import { bytes, cores, count, instant, instantUtc, ledgerFigure, millis, percent, seconds, whole } from "../src/format";
 import { backoff_ms } from "../src/live/backoff";
 import { RowWindow, PAGE_ROWS } from "../src/table/window";
 
@@ -64,4 +64,18 @@ test("a list that changed its length is fetched anew", () => {
   window.put(0, [1], 101);
   window.put(1, [2], 102);
   expect([window.row(0), window.row(PAGE_ROWS), window.matched]).toEqual([undefined, 2, 102]);
+});
+
+test("a statement's times are the same wherever it is read", () => {
+  const zone = process.env["TZ"];
+  process.env["TZ"] = "America/New_York";
+  try {
+    const first = Date.UTC(2026, 10, 1);
+    expect(instant(first)).toBe("2026-10-31 20:00:00");
+    expect(instantUtc(first)).toBe("2026-11-01 00:00:00");
+  } finally {
+    if (zone === undefined) delete process.env["TZ"];
+    else process.env["TZ"] = zone;
+  }
+  expect(instantUtc(null)).toBe("–");
 });

@@ -2,7 +2,7 @@
 import type { Report } from "../api/types";
 import { causeText } from "../chart/promise";
 import { append, h, icon, type Disposal } from "../dom";
-import { instant, ledgerFigure, ledgerUnit, NONE, whole } from "../format";
+import { instantUtc, ledgerFigure, ledgerUnit, NONE, whole } from "../format";
 import { href, type Route } from "../router";
 import { client } from "../store";
 import { loaded, table } from "./parts";
@@ -49,9 +49,9 @@ function show(report: Report): HTMLElement {
       "header",
       { class: "statement-head" },
       h("h1", null, `Statement of promises: ${report.tenant}`),
-      h("p", null, `${report.month} · ${instant(report.from_ms)} to ${instant(report.to_ms)}`),
+      h("p", null, `${report.month} · ${instantUtc(report.from_ms)} to ${instantUtc(report.to_ms)} UTC`),
       report.recorded_from_ms !== null && report.recorded_from_ms > report.from_ms
-        ? h("p", { class: "quiet" }, `On record from ${instant(report.recorded_from_ms)}.`)
+        ? h("p", { class: "quiet" }, `On record from ${instantUtc(report.recorded_from_ms)}.`)
         : null,
     ),
     h(
@@ -107,7 +107,7 @@ function show(report: Report): HTMLElement {
           table(
             "The worst",
             [
-              { head: "Began", cell: (row) => instant(row.began_ms) },
+              { head: "Began, UTC", cell: (row) => instantUtc(row.began_ms) },
               { head: "Minutes", figure: true, cell: (row) => whole(row.minutes) },
               {
                 head: `Missed, ${ledgerUnit(one.resource)}`,

@@ -132,6 +132,18 @@ test("what is filtered can be taken along as CSV", async ({ page, site }) => {
   for (const row of rows) expect(row).toContain(site.busy[0] as string);
 });
 
+// Whoever reads it elsewhere has another clock.
+test.describe(() => {
+  test.use({ timezoneId: "America/New_York" });
+  test("a statement's month is by UTC, wherever it is read", async ({ page, site }) => {
+    const month = monthFromNow(0);
+    await visit(page, `#/statement/${site.busy[0]}/${month}`);
+    await expect(page.locator(".statement-head")).toContainText(
+      `${month} · ${month}-01 00:00:00 to ${monthFromNow(1)}-01 00:00:00 UTC`,
+    );
+  });
+});
+
 test("a statement of a month is there to print, with what was missed and why", async ({ page, site }) => {
   const month = monthFromNow(0);
   const name = site.noisy;
