@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery};
+use rustc_hash::FxHashSet;
 use sql::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, CompareOp, ParamTypes, Scope, SubqueryBinder,
     SubqueryExpr, SubqueryId, SubqueryTest,
@@ -39,6 +41,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) common_rows: RefCell<Vec<Arc<CommonRows>>>,
     /// How many recursive terms are being bound: what they see of the step before has no rows to keep.
     pub(crate) recursive_terms: Cell<usize>,
+    /// Columns that outer joins make NULL for rows without a partner.
+    pub(crate) outer_joined: RefCell<FxHashSet<Column>>,
     /// The schemas that unqualified names are searched in: the session's, or those of the view being expanded.
     pub(crate) path: RefCell<Vec<Oid>>,
     /// The role whose privileges count; `None` for the administrator.
@@ -85,6 +89,7 @@ impl<'a> Binder<'a> {
             ctes: RefCell::default(),
             common_rows: RefCell::default(),
             recursive_terms: Cell::new(0),
+            outer_joined: RefCell::default(),
             path: RefCell::new(path),
             role: Cell::new(role),
             view_nesting: Cell::new(0),
@@ -107,6 +112,12 @@ impl<'a> Binder<'a> {
     /// A column name not used before in this statement.
     pub(crate) fn fresh(&self) -> String {
         format!("c{}", self.number())
+    }
+
+    /// An outer join may make the columns of `relation` NULL.
+    pub(crate) fn note_outer_joined(&self, relation: &Relation) {
+        let columns = relation.columns.iter().map(|column| column.column.clone());
+        self.outer_joined.borrow_mut().extend(columns);
     }
 
     /// What the point path's binder needs.
@@ -305,7 +316,11 @@ impl<'a> Binder<'a> {
         let planned = self.subqueries.borrow()[subquery.id.0 as usize].clone();
         let correlated = !planned.outer.is_empty();
         let near = planned.outer.iter().all(|used| used.level + 1 == planned.depth);
-        let native = !self.apply_all && near;
+        // An aggregation without groups has a row also where no row has the outer value, which a join has not: a scalar subquery's own one only may be NULL
+        // then.
+        let rows_of_nothing = groups_of_nothing(&planned.relation.plan);
+        let scalar = matches!(subquery.test, SubqueryTest::Scalar);
+        let native = !self.apply_all && near && (!correlated || rows_of_nothing <= usize::from(scalar));
         let first = planned.relation.columns.first().cloned();
         let plan = planned.relation.plan.clone();
         let wrap = |plan: LogicalPlan| Subquery {
@@ -421,6 +436,18 @@ impl SubqueryBinder for Binder<'_> {
         subqueries.push(PlannedSubquery { relation, outer: uses, depth, single_row });
         Ok(BoundSubquery { id: SubqueryId((subqueries.len() - 1) as u32), columns, correlated })
     }
+}
+
+/// How many aggregations of the plan have a row for no rows.
+fn groups_of_nothing(plan: &LogicalPlan) -> usize {
+    let mut found = 0;
+    let walked = plan.apply(|node| {
+        if let LogicalPlan::Aggregate(node) = node {
+            found += usize::from(matches!(&node.group_expr[..], [] | [Expr::GroupingSet(_)]));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_or(usize::MAX, |_| found)
 }
 
 /// A plan without rows, to stand in for one that is moved.

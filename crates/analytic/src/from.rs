@@ -165,6 +165,9 @@ impl Binder<'_> {
             None => rename(&mut right, "unnamed_subquery", &[])?,
         }
         check_alias(&left, &right)?;
+        if keep {
+            self.note_outer_joined(&right);
+        }
         Ok(concat(plan, left, right))
     }
 
@@ -485,6 +488,12 @@ impl Binder<'_> {
         }
         let right = self.factor(&join.relation, outer)?;
         check_alias(&left, &right)?;
+        if matches!(kind, JoinType::Left | JoinType::Full) {
+            self.note_outer_joined(&right);
+        }
+        if matches!(kind, JoinType::Right | JoinType::Full) {
+            self.note_outer_joined(&left);
+        }
         match constraint {
             ast::JoinConstraint::On(condition) => self.join_on(left, right, kind, condition, outer),
             ast::JoinConstraint::Using(names) => {

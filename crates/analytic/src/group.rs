@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::common::Column;
+use datafusion::functions_aggregate::grouping::grouping_udaf;
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use sql::expr::{
@@ -20,7 +21,7 @@ use crate::prepare::Place;
 use crate::query::ordinal;
 use crate::relation::{Level, RelColumn, SYNTHETIC, Synthetic};
 use crate::select::{Exprs, Items, Stage, item_at, items_named};
-use crate::translate::{Translator, bare, strip};
+use crate::translate::{Translator, bare, not_grouping, strip};
 use crate::value;
 
 /// A GROUP BY clause: its distinct expressions, and the sets of them to group by.
@@ -174,10 +175,19 @@ impl Binder<'_> {
                 after.rewrite(e)?;
             }
         }
-        let synthetic = after.synthetic;
+        let mut synthetic = after.synthetic;
+        let mut groupings = Vec::new();
+        for one in &mut synthetic {
+            if let Synthetic::Grouping(args) = &one.what {
+                let key = |arg| grouping.keys.iter().position(|key| key == arg).ok_or_else(not_grouping);
+                let name = self.fresh();
+                groupings.push((name.clone(), args.iter().map(key).collect::<SqlResult<Vec<usize>>>()?));
+                one.what = Synthetic::Computed(name);
+            }
+        }
 
         let (plan, mut columns) =
-            self.within(&level, || self.aggregate_plan(stage.plan, &level, &grouping, &calls))?;
+            self.within(&level, || self.aggregate_plan(stage.plan, &level, &grouping, &calls, &groupings))?;
         for column in &mut columns {
             column.bare = false;
         }
@@ -229,6 +239,7 @@ impl Binder<'_> {
         level: &Arc<Level>,
         grouping: &Grouping,
         calls: &[AggregateCall],
+        groupings: &[(String, Vec<usize>)],
     ) -> SqlResult<(datafusion::logical_expr::LogicalPlan, Vec<RelColumn>)> {
         let mut translator = Translator::new(self, plan, Arc::clone(level));
         // Below: the input's columns and the computed keys. Above: keys and aggregates under their final names.
@@ -276,6 +287,11 @@ impl Binder<'_> {
             let name = self.fresh();
             above.push(value.expr.alias(&name));
             columns.push(RelColumn { arrow: value.arrow, ty: call.ty, ..computed(bare(name)) });
+        }
+        for (name, of) in groupings {
+            let args = of.iter().map(|key| keys[*key].clone()).collect();
+            aggregates.push(grouping_udaf().call(args).alias(name));
+            above.push(Expr::Column(bare(name.clone())));
         }
         let group = if grouping.sets.len() == 1 {
             keys

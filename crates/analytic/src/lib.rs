@@ -22,6 +22,7 @@ mod from;
 mod group;
 mod host_function;
 mod in_order;
+mod json_aggregate;
 mod moments;
 mod operator;
 mod plan_size;

@@ -124,11 +124,25 @@ impl Visitor<'_, '_, '_> {
     }
 
     fn function(&self, function: &mut ast::Function) -> SqlResult<Option<ast::Expr>> {
+        let name = system_name(&mut function.name);
+        if let Some(name) = &name
+            && let Some(spelled) = self.binder.spell_json(function, name, self.place)?
+        {
+            let over = function.over.clone();
+            let spelled = spelled.with_aggregate(function, |aggregate| {
+                over.as_ref().map(|over| self.window(aggregate, over)).transpose()
+            });
+            return spelled.map(Some);
+        }
         if let Some(over) = function.over.clone() {
             return self.window(function, &over).map(Some);
         }
-        let Some(name) = system_name(&mut function.name) else { return Ok(None) };
+        let Some(name) = name else { return Ok(None) };
         let Some(args) = plain_args(function) else { return Ok(None) };
+        if name == "grouping" && !args.is_empty() {
+            let args = args.iter().map(|arg| self.bind(arg)).collect::<SqlResult<_>>()?;
+            return Ok(Some(self.stand_in(Synthetic::Grouping(args), PgType::Int4)));
+        }
         if let Some(candidate) = CatalogFunction::named(&name, args.len()) {
             let mut bound = Vec::with_capacity(args.len());
             for (i, arg) in args.iter().enumerate() {

@@ -59,6 +59,10 @@ pub(crate) enum Synthetic {
     Window(usize),
     /// A set-returning function of the select list, by position.
     Series(usize),
+    /// `GROUPING` of these keys.
+    Grouping(Vec<BoundExpr>),
+    /// A column of the plan without a name in SQL.
+    Computed(String),
 }
 
 /// A synthetic with its type.

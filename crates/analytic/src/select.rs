@@ -56,6 +56,7 @@ impl Binder<'_> {
             input = self.filter(input, condition, outer, "WHERE")?;
         }
         let mut place = Place::new(Level::of(&input), outer);
+        crate::window::check_names(&select.named_window)?;
         place.named_windows = &select.named_window;
 
         let mut items = Vec::new();
@@ -92,6 +93,9 @@ impl Binder<'_> {
 
         let mut stage = Stage { plan: input.plan, place };
         let mut exprs = Exprs { items, sorts, having, distinct_on };
+        if exprs.any(&mut |e| e.any(&mut is_of_outer_query)) {
+            return Err(SqlError::unsupported("an aggregate of an enclosing query's columns in a subquery"));
+        }
         let grouped = group.is_some()
             || exprs.having.is_some()
             || exprs.any(&mut BoundExpr::contains_aggregate)
@@ -452,6 +456,14 @@ impl Stage<'_> {
             all.into_iter().any(BoundExpr::contains_aggregate)
         })
     }
+}
+
+/// Whether the aggregate belongs to a query around: all columns that it names are of one.
+fn is_of_outer_query(expr: &BoundExpr) -> bool {
+    use sql::expr::ExprKind;
+    let ExprKind::Aggregate(call) = &expr.kind else { return false };
+    let names = |what: fn(&ExprKind) -> bool| call.args.iter().any(|arg| arg.any(&mut |e| what(&e.kind)));
+    names(|kind| matches!(kind, ExprKind::Outer { .. })) && !names(|kind| matches!(kind, ExprKind::Column(_)))
 }
 
 /// The expressions of DISTINCT ON must be the first of ORDER BY.

@@ -175,6 +175,11 @@ impl<'b, 'a> Translator<'b, 'a> {
             Synthetic::Window(_) => {
                 Err(SqlError::new(base::SqlState::WINDOWING_ERROR, "window functions are not allowed here"))
             }
+            Synthetic::Grouping(_) => Err(not_grouping()),
+            Synthetic::Computed(name) => {
+                let arrow = value::arrow_type(synthetic.ty, TypeMod::NONE);
+                Ok(Typed { expr: Expr::Column(bare(name)), ty: synthetic.ty, arrow })
+            }
             Synthetic::Series(_) => Err(SqlError::unsupported("a set-returning function in this place")),
         }
     }
@@ -525,6 +530,13 @@ pub(crate) fn cast_to(typed: Typed, arrow: &DataType) -> Expr {
 /// A field of a plan we make: always nullable, because outer joins and casts make everything so.
 pub(crate) fn field(name: &str, arrow: &DataType) -> Field {
     Field::new(name, arrow.clone(), true)
+}
+
+pub(crate) fn not_grouping() -> SqlError {
+    SqlError::new(
+        base::SqlState::GROUPING_ERROR,
+        "arguments to GROUPING must be grouping expressions of the associated query level",
+    )
 }
 
 /// The column of that bare name.

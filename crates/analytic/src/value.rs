@@ -19,7 +19,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::ScalarValue;
 use tenant::row::{StoredRow, for_each_field, read_numeric, read_value};
-use types::{Datum, FormatContext, Numeric, PgType, TypeMod};
+use types::{Datum, ElementType, FormatContext, Numeric, PgType, TypeMod};
 
 /// Most digits of a declared numeric that is kept as Arrow's decimal; larger ones are opaque.
 const DECIMAL_DIGITS_MAX: u16 = 38;
@@ -62,7 +62,18 @@ fn is_opaque_type(ty: PgType) -> bool {
 fn write_opaque(value: &Datum, ty: PgType, out: &mut Vec<u8>) {
     write_key(value, out);
     let at = out.len();
-    types::write_binary(value, ty, &FormatContext::default(), out);
+    match (value, ty) {
+        (Datum::Array(array), PgType::Array(ElementType::Enum(_))) => {
+            // Binary enums are labels, which only a catalog knows.
+            let number = |item: &Datum| match item {
+                Datum::Enum { order, .. } => Datum::Oid(*order),
+                other => other.clone(),
+            };
+            let numbers = Datum::array(ElementType::Oid, array.items.iter().map(number).collect());
+            types::write_binary(&numbers, ENUM_NUMBERS, &FormatContext::default(), out);
+        }
+        _ => types::write_binary(value, ty, &FormatContext::default(), out),
+    }
     let len = (out.len() - at) as u32;
     out.extend_from_slice(&len.to_be_bytes());
 }
@@ -91,9 +102,23 @@ pub(crate) fn strip(bytes: &[u8]) -> &[u8] {
 }
 
 fn read_opaque(bytes: &[u8], ty: PgType) -> SqlResult<Datum> {
-    let start = payload_start(bytes);
-    types::parse_binary(&bytes[start..bytes.len() - 4], ty, TypeMod::NONE, &FormatContext::default())
+    let payload = &bytes[payload_start(bytes)..bytes.len() - 4];
+    let read = |ty| types::parse_binary(payload, ty, TypeMod::NONE, &FormatContext::default());
+    match ty {
+        PgType::Array(element @ ElementType::Enum(type_oid)) => {
+            let Datum::Array(numbers) = read(ENUM_NUMBERS)? else { return Ok(Datum::Null) };
+            let member = |item: Datum| match item {
+                Datum::Oid(order) => Datum::Enum { type_oid: type_oid.0, order },
+                other => other,
+            };
+            Ok(Datum::array(element, numbers.items.into_iter().map(member).collect()))
+        }
+        ty => read(ty),
+    }
 }
+
+/// How an array of an enum's members is kept.
+const ENUM_NUMBERS: PgType = PgType::Array(ElementType::Oid);
 
 enum Builder {
     Bool(BooleanBuilder),

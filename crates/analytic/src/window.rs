@@ -535,6 +535,18 @@ pub(crate) fn row_number(partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
     Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
 }
 
+/// # Errors
+/// 42P20 for a name that stands for two windows.
+pub(crate) fn check_names(windows: &[ast::NamedWindowDefinition]) -> SqlResult<()> {
+    let names: Vec<String> = windows.iter().map(|window| fold_ident(&window.0)).collect();
+    match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => {
+            Err(SqlError::new(SqlState::WINDOWING_ERROR, format!("window \"{name}\" is already defined")))
+        }
+    }
+}
+
 fn resolve_window(over: &ast::WindowType, place: &Place<'_>) -> SqlResult<ast::WindowSpec> {
     let lookup = |name: &ast::Ident| -> SqlResult<ast::WindowSpec> {
         let wanted = fold_ident(name);
@@ -558,11 +570,24 @@ fn resolve_window(over: &ast::WindowType, place: &Place<'_>) -> SqlResult<ast::W
             None => Ok(spec.clone()),
             Some(name) => {
                 let base = lookup(name)?;
+                let refuse = |what: &str, why: &str| {
+                    let message = format!("cannot {what} window \"{}\"{why}", fold_ident(name));
+                    Err(SqlError::new(SqlState::WINDOWING_ERROR, message))
+                };
+                if !spec.partition_by.is_empty() {
+                    return refuse("override PARTITION BY clause of", "");
+                }
+                if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+                    return refuse("override ORDER BY clause of", "");
+                }
+                if base.window_frame.is_some() {
+                    return refuse("copy", " because it has a frame clause");
+                }
                 Ok(ast::WindowSpec {
                     window_name: None,
                     partition_by: base.partition_by,
                     order_by: if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() },
-                    window_frame: spec.window_frame.clone().or(base.window_frame),
+                    window_frame: spec.window_frame.clone(),
                 })
             }
         },

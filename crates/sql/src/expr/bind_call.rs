@@ -275,6 +275,8 @@ fn bind_aggregate(
             args.push(inner.bind(plain_arg(arg)?).map_err(nested)?);
         }
     }
+    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let written = args.clone();
     let (args, ty) = settle_aggregate(name, kind, args, binder)?;
     let mut order_by = Vec::new();
     for clause in &list.clauses {
@@ -282,7 +284,14 @@ fn bind_aggregate(
             return Err(SqlError::unsupported(format!("the clause {clause} of an aggregate")));
         };
         for key in keys {
-            let expr = resolve_unknown(inner.bind(&key.expr).map_err(nested)?, binder.ctx)?;
+            let expr = inner.bind(&key.expr).map_err(nested)?;
+            if distinct && !written.contains(&expr) {
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+                ));
+            }
+            let expr = resolve_unknown(expr, binder.ctx)?;
             let descending = key.options.asc == Some(false);
             let nulls_first = key.options.nulls_first.unwrap_or(descending);
             order_by.push(SortKey { expr, descending, nulls_first });
@@ -292,7 +301,6 @@ fn bind_aggregate(
         Some(filter) => Some(coerce_condition(inner.bind(filter).map_err(nested)?, "FILTER", binder.ctx)?),
         None => None,
     };
-    let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
     let call = AggregateCall { kind, args, distinct, filter, order_by, ty };
     Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Aggregate(Box::new(call))))
 }
