@@ -462,12 +462,15 @@ fn make_timestamp(args: &[Datum]) -> EvalResult<i64> {
 
 fn to_timestamp(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let seconds = float(&args[0])?;
+    if seconds.is_nan() {
+        return Err(out_of_range("timestamp cannot be NaN".to_owned()));
+    }
     if seconds.is_infinite() {
         return Ok(Datum::TimestampTz(if seconds > 0.0 { i64::MAX } else { i64::MIN }));
     }
     // Seconds from the Unix epoch to 2000-01-01.
     let micros = ((seconds - 946_684_800.0) * 1e6).round_ties_even();
-    if seconds.is_nan() || micros.abs() > 9.2e18 {
+    if micros.abs() > 9.2e18 {
         return Err(out_of_range("timestamp out of range".to_owned()));
     }
     Ok(Datum::TimestampTz(datetime::check_timestamp(micros as i64)?))

@@ -3,18 +3,21 @@
 mod array;
 mod bytes;
 mod datetime;
-mod format;
 mod json;
 mod json_build;
 mod json_path;
 mod math;
 mod md5;
+mod number_format;
 mod operators;
 mod pattern;
 mod regexp;
 mod session;
 mod size;
 mod string;
+mod time_format;
+mod time_parse;
+mod time_template;
 mod trigonometry;
 mod variadic;
 
@@ -38,16 +41,18 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         array::FUNCTIONS,
         bytes::FUNCTIONS,
         datetime::FUNCTIONS,
-        format::FUNCTIONS,
         json::FUNCTIONS,
         json_build::FUNCTIONS,
         json_path::FUNCTIONS,
         math::FUNCTIONS,
         pattern::FUNCTIONS,
         regexp::FUNCTIONS,
+        number_format::FUNCTIONS,
         session::FUNCTIONS,
         size::FUNCTIONS,
         string::FUNCTIONS,
+        time_format::FUNCTIONS,
+        time_parse::FUNCTIONS,
         trigonometry::FUNCTIONS,
         variadic::FUNCTIONS,
     ])
