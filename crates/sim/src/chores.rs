@@ -40,6 +40,9 @@ pub(crate) async fn checkpoint(home: Rc<Home>) -> Result<(), Stop> {
     let interval = [500, 5_000, 50_000][dice.below(3) as usize];
     loop {
         dice.pause(interval).await;
+        if dice.percent(50) {
+            settle(&home).await;
+        }
         let done = match checkpoint_or_wait(&home).await {
             Ok(()) => reclaim(&home).await,
             failed => failed,
@@ -60,6 +63,19 @@ pub(crate) async fn checkpoint_or_wait(home: &Home) -> Result<(), Stop> {
         env::sleep(ENDED_LOOK).await;
     }
     Ok(())
+}
+
+/// Lets go of what branches replaced, unless a checkpoint is under way.
+async fn settle(home: &Home) {
+    if home.checkpointing.replace(true) {
+        return;
+    }
+    let begun = home.turn(|home| home.tenant.begin_settling());
+    if let Some(mut settling) = begun {
+        settling.run().await;
+        home.turn(|home| home.tenant.finish_settling(settling));
+    }
+    home.checkpointing.set(false);
 }
 
 async fn checkpoint_once(home: &Home) -> Result<(), Stop> {

@@ -461,12 +461,26 @@ impl PageMap {
         self.checkpointed = snapshot.epoch;
         self.changed_being_written = std::mem::take(&mut self.current.changed);
         let of_branch = self.branch.as_mut().map_or_else(Vec::new, |branch| branch.begin_checkpoint());
-        let behind = Behind {
+        (snapshot, of_branch, self.take_behind())
+    }
+
+    /// Hands over the slots left behind since the last time, and those that memory no longer refers to.
+    pub(crate) fn take_behind(&mut self) -> Behind {
+        Behind {
             switches: std::mem::take(&mut self.switches),
             slots: std::mem::take(&mut self.left_behind.slots),
             released: self.shared.take_released(),
-        };
-        (snapshot, of_branch, behind)
+        }
+    }
+
+    /// Whether what a branch replaced is still kept: [`crate::Settling`] or a checkpoint lets go of it.
+    pub fn has_replaced(&self) -> bool {
+        !self.switches.is_empty()
+    }
+
+    /// `left` is what a switch left to snapshots.
+    pub(crate) fn end_settling(&mut self, left: Left) {
+        self.retired.take_in(left);
     }
 
     pub(crate) fn is_being_checkpointed(&self) -> bool {

@@ -14,7 +14,7 @@ use env::Env;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use storage::redo::RedoError;
-use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root};
+use storage::{Checkpoint, Corrupt, DataFile, FileError, PageFault, PageMap, Root, Settling};
 
 use crate::branch::Branch;
 use crate::catalog::{
@@ -744,6 +744,23 @@ impl Tenant {
                 .for_each(|(tree, state)| self.trees.set(tree, TreeState { dirty: true, ..state }));
         }
         published
+    }
+
+    /// Whether what long transactions replaced is still in memory, so that pages are copied before they are changed.
+    pub fn has_replaced(&self) -> bool {
+        self.pages.has_replaced()
+    }
+
+    /// Begins to let go of that: constant time. Run it as a task, then [`Tenant::finish_settling`]; no checkpoint begins
+    /// meanwhile. `None` if there is nothing to do or a checkpoint runs.
+    pub fn begin_settling(&mut self) -> Option<Settling> {
+        Settling::begin(&mut self.pages, self.file.as_mut()?)
+    }
+
+    /// Ends it.
+    pub fn finish_settling(&mut self, settling: Settling) {
+        let file = self.file.as_mut().expect("a tenant with a file has begun it");
+        settling.finish(&mut self.pages, file);
     }
 
     fn payload(&self) -> Vec<u8> {

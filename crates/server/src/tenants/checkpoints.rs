@@ -86,6 +86,7 @@ impl Home {
     }
 
     async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
+        self.settled().await;
         self.close_if_in_doubt();
         self.read_for_checkpoint().await?;
         let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };

@@ -115,7 +115,10 @@ struct State {
     failure: Option<SqlError>,
     logged: ByteCount,
     checkpointed_at: Nanos,
+    /// A checkpoint is under way, or what branches replaced is being let go of.
     checkpointing: bool,
+    /// It is the latter, which ends soon.
+    settling: bool,
     /// Of the checkpoint under way.
     hurry: Option<Hurry>,
     /// The redo to replay at the next opening.
@@ -193,6 +196,7 @@ impl Home {
             logged: ByteCount(0),
             checkpointed_at: Nanos(0),
             checkpointing: false,
+            settling: false,
             hurry: None,
             redo: Redo::OfEarlierStarts,
             refusal: None,
@@ -740,7 +744,8 @@ impl Home {
     /// only.
     pub(crate) fn since_checkpoint(&self) -> Option<(ByteCount, Nanos)> {
         self.cell.with(|state| {
-            (state.tenant.is_some() && !state.checkpointing).then_some((state.logged, state.checkpointed_at))
+            let is_free = !state.checkpointing || state.settling;
+            (state.tenant.is_some() && is_free).then_some((state.logged, state.checkpointed_at))
         })
     }
 

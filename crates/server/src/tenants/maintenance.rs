@@ -1,5 +1,5 @@
-//! What each worker does for its tenants by itself: checkpoints when enough was logged or time passed, giving back the space of what
-//! was dropped, closing what is unused, and at the end a checkpoint of everything.
+//! What each worker does for its tenants by itself: checkpoints when enough was logged or time passed, letting go of what long
+//! transactions replaced, giving back the space of what was dropped, closing what is unused, and at the end a checkpoint of everything.
 //!
 //! One task a worker looks at its open tenants once a second, so closed ones cost nothing. What takes more than a look is a task of the tenant,
 //! and those go on side by side: what a tenant may read, write and compute a second holds up its own.
@@ -61,7 +61,10 @@ pub(crate) async fn maintain(shared: Arc<Shared>, index: usize) {
 
 /// Looks at a tenant in this turn of its home; true if something takes more than that.
 fn needs_tending(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
-    home.reclaim_some() || needs_checkpoint(shared, home, now) || may_be_closed(shared, home, now)
+    home.reclaim_some()
+        || home.has_to_settle()
+        || needs_checkpoint(shared, home, now)
+        || may_be_closed(shared, home, now)
 }
 
 fn needs_checkpoint(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
@@ -78,6 +81,7 @@ fn may_be_closed(shared: &Shared, home: &Arc<Home>, now: Nanos) -> bool {
 
 /// As a task of the tenant.
 async fn tend(shared: &Shared, home: &Arc<Home>) {
+    home.settle().await;
     home.reclaim().await;
     let now = env::now();
     if needs_checkpoint(shared, home, now) {

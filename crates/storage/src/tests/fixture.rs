@@ -10,7 +10,7 @@ use env::{Env, block_on};
 use super::journal_disk::JournalFile;
 use crate::{
     Checkpoint, DataFile, FileError, MEMORY_MIN, MemoryBudget, PageBytes, PageFault, PageMap, ReadPages,
-    Root, VerifyReport, WritePages, verify_file,
+    Root, Settling, VerifyReport, WritePages, verify_file,
 };
 
 pub(super) const TENANT: TenantId = TenantId(16);
@@ -157,6 +157,16 @@ impl Store {
     pub(super) fn adopt(&mut self) {
         self.map.adopt_branch();
         self.model = self.branch.take().expect("there is a branch");
+    }
+
+    /// Lets go of what branches replaced; whether there was any.
+    pub(super) fn settle(&mut self) -> bool {
+        let settling = Settling::begin(&mut self.map, &mut self.file);
+        let begun = settling.map(|mut settling| {
+            block_on(&self.env, settling.run());
+            settling.finish(&mut self.map, &mut self.file);
+        });
+        begun.is_some()
     }
 
     pub(super) fn drop_branch(&mut self) {

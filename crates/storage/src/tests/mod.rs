@@ -13,4 +13,5 @@ mod model;
 mod planted;
 mod rooms;
 mod rot;
+mod settling;
 mod simulated;

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 
 use super::fixture::*;
 use super::journal_disk::JournalFile;
-use crate::Snapshot;
+use crate::{Settling, Snapshot};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -30,6 +30,8 @@ enum Op {
     ReclaimDiscarded,
     /// With these changes after the pages are written and after the root is flipped.
     Checkpoint(Vec<Op>, Vec<Op>),
+    /// Lets go of what branches replaced, with these changes before it looks through the maps and after.
+    Settle(Vec<Op>, Vec<Op>),
     /// The disk is full after so many writes.
     FailedCheckpoint(usize),
     Reopen,
@@ -70,6 +72,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         20 => small_op(),
         3 => (some(), some()).prop_map(|(a, b)| Op::Checkpoint(a, b)),
+        2 => (some(), some()).prop_map(|(a, b)| Op::Settle(a, b)),
         1 => (0..4_usize).prop_map(Op::FailedCheckpoint),
         1 => Just(Op::Reopen),
         1 => (some(), 0..=100_usize, any::<u64>()).prop_map(|(a, at, seed)| Op::Crash(a, at, seed)),
@@ -159,6 +162,19 @@ fn apply(store: Store, snapshots: &mut Snapshots, op: &Op) -> Store {
             }
             assert!(checkpoint.finish(&mut store.map, &mut store.file));
             store.verify();
+        }
+        Op::Settle(before, after) => {
+            let Some(mut settling) = Settling::begin(&mut store.map, &mut store.file) else {
+                return store;
+            };
+            for op in before {
+                store = apply(store, snapshots, op);
+            }
+            block_on(&store.env, settling.run());
+            for op in after {
+                store = apply(store, snapshots, op);
+            }
+            settling.finish(&mut store.map, &mut store.file);
         }
         Op::FailedCheckpoint(writes) => {
             let mut checkpoint = store.begin();

@@ -44,6 +44,39 @@ impl Home {
         self.cell.with(|state| state.refusal.is_some())
     }
 
+    /// Whether what branches replaced waits to be let go of. At home only.
+    pub(in crate::tenants) fn has_to_settle(&self) -> bool {
+        self.cell.with(|state| {
+            !state.checkpointing && state.tenant.as_ref().is_some_and(|tenant| tenant.has_replaced())
+        })
+    }
+
+    /// Lets go of what branches replaced, unless a checkpoint is under way, which does so too. At home only, as a task of its own.
+    pub(in crate::tenants) async fn settle(&self) {
+        let begun = self.cell.with(|state| {
+            let tenant = state.tenant.as_mut().filter(|_| !state.checkpointing)?;
+            let settling = tenant.begin_settling()?;
+            (state.checkpointing, state.settling) = (true, true);
+            Some((settling, state.incarnation))
+        });
+        let Some((mut settling, incarnation)) = begun else { return };
+        settling.run().await;
+        self.cell.with(|state| {
+            (state.checkpointing, state.settling) = (false, false);
+            state.waiters.drain(..).for_each(Waker::wake);
+            if let Some(tenant) = state.tenant.as_mut().filter(|_| state.incarnation == incarnation) {
+                tenant.finish_settling(settling);
+            }
+        });
+    }
+
+    /// Waits until a checkpoint may begin for all that [`Home::settle`] has borrowed. At home only.
+    pub(in crate::tenants) async fn settled(&self) {
+        if self.cell.with(|state| state.settling) {
+            self.checkpoint_ended().await;
+        }
+    }
+
     pub(in crate::tenants) fn begin_checkpoint(&self) -> SqlResult<Option<Begun>> {
         self.cell.with(|state| {
             let Some(tenant) = state.tenant.as_mut().filter(|_| !state.checkpointing) else {
