@@ -1,6 +1,7 @@
 //! `rowhouse demo`: a server in a temporary directory with tenants at work, a live table of who gets what, and scenarios in its console,
 //! until Ctrl-C.
 
+mod desktop;
 mod table;
 
 use std::io::Write as _;
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// End by itself so many seconds after its tenants were loaded, with a summary and a check of what clients wrote; without it Ctrl-C ends the demo
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
+    /// Leave it to you to go to the console; without it, it opens in the browser of the desktop that the terminal is on, if there is one
+    #[arg(long)]
+    no_browser: bool,
 }
 
 /// Runs the demo to its end.
@@ -85,6 +89,9 @@ fn show(
         server.worker_count()
     ));
     say(if args.seconds.is_some() { "it ends by itself\n" } else { "Ctrl-C ends it\n" });
+    if !args.no_browser {
+        desktop::open(&format!("http://{console}/#/scenarios"));
+    }
     let mut table = Table::new(env.now());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let was_interrupted = runtime.block_on(async {

@@ -2,16 +2,29 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::bench::run_bench;
 use common::{Server, said, tool};
 
 /// Runs `rowhouse` on a terminal of its own, temporary files in `temp`; what the terminal was sent is the output.
-fn on_terminal(args: &[&str], temp: &std::path::Path) -> Output {
+fn on_terminal(args: &[&str], temp: &Path) -> Output {
+    on_terminal_of(None, args, temp)
+}
+
+/// As [`on_terminal`], of a desktop whose programs are in the folder given, before all others; of none without one.
+fn on_terminal_of(desktop: Option<&Path>, args: &[&str], temp: &Path) -> Output {
     // No argument of these tests has blanks or quotes.
     let command = format!("{} {}", env!("CARGO_BIN_EXE_rowhouse"), args.join(" "));
     let mut script = tool("script");
+    script.env_remove("WAYLAND_DISPLAY").env_remove("DISPLAY");
+    if let Some(programs) = desktop {
+        let path = std::env::var("PATH").expect("a path");
+        script.env("DISPLAY", ":9").env("PATH", format!("{}:{path}", programs.display()));
+    }
     script
         .args(["--quiet", "--return", "--command", &command, "/dev/null"])
         .env("TMPDIR", temp)
@@ -68,6 +81,35 @@ fn the_demo_redraws_its_table_and_leaves_nothing() {
     assert!(summary.trim_end().ends_with("the demo ended in order"), "{summary}");
     let left: Vec<_> = std::fs::read_dir(temp.path()).expect("a folder").collect();
     assert!(left.is_empty(), "the demo left {left:?}");
+}
+
+#[test]
+fn the_demo_opens_its_console_on_a_desktop() {
+    let (desktop, temp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let opened = desktop.path().join("opened");
+    let opener = desktop.path().join("xdg-open");
+    // Whole at once: it is looked for while it is written.
+    let script = format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\n", opened.display());
+    std::fs::write(&opener, script).unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let demo = ["demo", "--story", "none", "--seconds", "1"];
+
+    let quiet = on_terminal_of(Some(desktop.path()), &[&demo[..], &["--no-browser"]].concat(), temp.path());
+    assert!(quiet.status.success(), "{}", said(&quiet));
+    let elsewhere = on_terminal(&demo, temp.path());
+    assert!(elsewhere.status.success() && !opened.exists(), "{}", said(&elsewhere));
+
+    let output = on_terminal_of(Some(desktop.path()), &demo, temp.path());
+    let shown = said(&output);
+    assert!(output.status.success(), "{shown}");
+    let address =
+        shown.split("the console: ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !opened.exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let opened = std::fs::read_to_string(&opened).expect("something was opened");
+    assert_eq!(opened.trim(), format!("{address}#/scenarios"));
 }
 
 #[test]
