@@ -4,6 +4,7 @@
 //! settings, cursors, COPY, roles, privileges, tenants), is read by the small parsers beside this file. A script is read whole
 //! before any of it runs, as PostgreSQL does.
 
+mod common_tables;
 mod copy;
 mod cursor;
 mod dialect;
@@ -189,7 +190,8 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
         return Err(refused_clause(part).unwrap_or_else(|| near_at(sql, &rest)));
     }
     nesting::settle(&mut statement)?;
-    Ok(ParsedStatement::Ast(Box::new(respell::without_into(statement)?)))
+    let statement = common_tables::without_with(respell::without_into(statement)?)?;
+    Ok(ParsedStatement::Ast(Box::new(statement)))
 }
 
 /// Clauses of CREATE and ALTER TABLE that PostgreSQL has and `sqlparser` does not read.

@@ -10,7 +10,7 @@ use tenant::catalog::{Privileges, Relation};
 
 use super::binder::{Binder, NamedRelation, object_name};
 use super::{BoundPlan, Command, PlanContext, PlanKind, RelationAccess};
-use crate::expr::fold_ident;
+use crate::expr::{Aggregates, bind_type, fold_ident};
 
 /// Hands a query to the analytical path.
 ///
@@ -139,15 +139,20 @@ impl Visitor for Walk<'_> {
         }
     }
 
-    /// Every parameter is known, with or without a type, when the walk ends.
+    /// Every parameter is known when the walk ends, and has the type of a cast around it, if it has none yet.
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<SqlError> {
-        if let ast::Expr::Value(value) = expr
-            && let ast::Value::Placeholder(name) = &value.value
-            && let Some(number) = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok())
-            && (1..=PARAMETERS_MAX).contains(&number)
-            && let Err(error) = self.binder.ctx.params.get(number - 1)
-        {
+        let (number, ty) = match expr {
+            ast::Expr::Cast { expr, data_type, .. } => (parameter(expr), Some(data_type)),
+            expr => (parameter(expr), None),
+        };
+        let Some(index) = number else { return ControlFlow::Continue(()) };
+        if let Err(error) = self.binder.ctx.params.get(index) {
             return ControlFlow::Break(error);
+        }
+        if let Some(ty) = ty
+            && let Ok((ty, _)) = bind_type(ty, &self.binder.expressions(Aggregates::Forbidden("a cast")))
+        {
+            self.binder.ctx.params.infer(index, ty);
         }
         ControlFlow::Continue(())
     }
@@ -155,4 +160,12 @@ impl Visitor for Walk<'_> {
     fn pre_visit_statement(&mut self, _statement: &ast::Statement) -> ControlFlow<SqlError> {
         ControlFlow::Break(SqlError::unsupported("a data-modifying statement within a query"))
     }
+}
+
+/// The index of the parameter that an expression is.
+fn parameter(expr: &ast::Expr) -> Option<usize> {
+    let ast::Expr::Value(value) = expr else { return None };
+    let ast::Value::Placeholder(name) = &value.value else { return None };
+    let number = name.strip_prefix('$')?.parse::<usize>().ok()?;
+    (1..=PARAMETERS_MAX).contains(&number).then(|| number - 1)
 }

@@ -37,8 +37,13 @@ pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlRes
                 if let PlanKind::Point(point) = &mut plan.kind {
                     point.external = Some(Box::new(ExternalSource { query: source.clone(), reason }));
                 }
+                // What types its parameters have, its common tables may tell by themselves.
+                for cte in source.with.iter().flat_map(|with| &with.cte_tables) {
+                    let _ = Binder::new(*ctx).bind_query(&cte.query, None);
+                }
                 let source = super::analytic::plan(source, String::new(), ctx)?;
                 super::analytic::merge_accesses(&mut plan.accesses, source.accesses);
+                plan.parameters = ctx.params.finish()?;
                 Ok(plan)
             }
             _ => Err(error),
@@ -258,6 +263,9 @@ fn bind_source(
             .map(|value| binder.bind_assigned(Some(value), column, &EmptyScope, "INSERT"))
             .transpose()?;
     }
+    // Of a query of fewer columns the rest of the table's have their defaults.
+    let width = if external && !explicit { written_width(&query.body) } else { None };
+    let targets = &targets[..width.unwrap_or(targets.len()).min(targets.len())];
     let source = if external {
         for (i, position) in targets.iter().enumerate() {
             let column = &table.columns[*position];
@@ -330,6 +338,22 @@ fn untyped_items(query: &ast::Query) -> Vec<Option<&ast::Expr>> {
         _ => None,
     };
     select.projection.iter().map_while(item).collect()
+}
+
+/// How many columns a query has, if it says so itself.
+fn written_width(body: &ast::SetExpr) -> Option<usize> {
+    match body {
+        ast::SetExpr::Select(select) => {
+            let is_one = |item: &ast::SelectItem| {
+                matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. })
+            };
+            select.projection.iter().all(is_one).then_some(select.projection.len())
+        }
+        ast::SetExpr::SetOperation { left, .. } => written_width(left),
+        ast::SetExpr::Query(query) => written_width(&query.body),
+        ast::SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        _ => None,
+    }
 }
 
 /// The lists of a VALUES source without any other clause.

@@ -119,6 +119,7 @@ impl External<'_> {
     ) -> SqlResult<BoundPlan> {
         let source = super::analytic::plan(&query, String::new(), ctx)?;
         super::analytic::merge_accesses(&mut plan.accesses, source.accesses);
+        plan.parameters = ctx.params.finish()?;
         if let PlanKind::Point(point) = &mut plan.kind {
             point.external = Some(Box::new(ExternalSource { query, reason }));
         }

@@ -1,0 +1,268 @@
+//! `WITH … INSERT`, `UPDATE` and `DELETE`: the common tables are put where the statement names them, so that nothing behind the parser
+//! meets a WITH but in queries.
+//!
+//! A common table's name becomes a derived table: its query, or, where that names others of them, the whole WITH with a
+//! `SELECT * FROM name`. An INSERT's source gets such a WITH as its own. A common table that PostgreSQL would compute once although it is named
+//! twice, since its rows may differ the second time, is refused.
+
+use std::ops::ControlFlow;
+
+use base::{SqlError, SqlResult, SqlState};
+use sqlparser::ast::{self, Expr, Statement, TableFactor, VisitMut, VisitorMut};
+
+use super::{nesting, parse_query};
+use crate::expr::fold_ident;
+
+/// Text of common tables that may be put into a statement.
+const COPIED_LEN_MAX: usize = 1 << 20;
+
+/// Where a statement was taken from.
+const PLACEHOLDER: Statement = Statement::Commit { chain: false, end: false, modifier: None };
+
+/// Functions whose second call may answer otherwise than the first.
+const VOLATILE: &[&str] =
+    &["clock_timestamp", "gen_random_uuid", "nextval", "random", "setval", "timeofday", "currval", "lastval"];
+
+/// A statement without a WITH around a change of rows; others as they are.
+///
+/// # Errors
+/// 0A000 for a common table that changes rows, or that cannot be copied; 42712 for two of one name; 54001 for too many copies.
+pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
+    if let Statement::Explain { statement: inner, .. } | Statement::Prepare { statement: inner, .. } =
+        &mut statement
+    {
+        let taken = std::mem::replace(&mut **inner, PLACEHOLDER);
+        **inner = without_with(taken)?;
+        return Ok(statement);
+    }
+    let Statement::Query(query) = &mut statement else { return Ok(statement) };
+    let (ast::SetExpr::Insert(change) | ast::SetExpr::Update(change) | ast::SetExpr::Delete(change)) =
+        &mut *query.body
+    else {
+        return Ok(statement);
+    };
+    let Some(with) = query.with.take() else { return Ok(statement) };
+    let changes_rows = |cte: &ast::Cte| {
+        matches!(
+            *cte.query.body,
+            ast::SetExpr::Insert(_)
+                | ast::SetExpr::Update(_)
+                | ast::SetExpr::Delete(_)
+                | ast::SetExpr::Merge(_)
+        )
+    };
+    if with.cte_tables.iter().any(changes_rows) {
+        return Err(SqlError::unsupported("a data-modifying statement within WITH"));
+    }
+    let mut inlining = Inlining::new(with)?;
+    match change {
+        Statement::Insert(insert) => {
+            // What is behind the source sees the common tables as well, and is no query.
+            let source = insert.source.take();
+            inlining.visit(insert)?;
+            insert.source = source.map(|source| inlining.source(source)).transpose()?;
+        }
+        Statement::Update(update) => {
+            // The target is a table, whatever is called like it.
+            let target = update.table.clone();
+            inlining.visit(update)?;
+            update.table = target;
+        }
+        Statement::Delete(delete) => {
+            let target = delete.from.clone();
+            inlining.visit(delete)?;
+            delete.from = target;
+        }
+        _ => return Err(SqlError::internal("a change of rows that is none")),
+    }
+    let mut taken = std::mem::replace(change, PLACEHOLDER);
+    // What stood side by side may stand within each other now.
+    nesting::settle(&mut taken)?;
+    Ok(taken)
+}
+
+/// A WITH whose tables are put where they are named.
+struct Inlining {
+    with: ast::With,
+    tables: Vec<CommonTable>,
+    /// Text of the WITH, once for each copy.
+    copied: usize,
+    text_len: usize,
+}
+
+struct CommonTable {
+    name: String,
+    /// Names others of its list, or itself.
+    names_others: bool,
+    /// May have other rows the next time.
+    once: bool,
+    copies: usize,
+}
+
+impl Inlining {
+    fn new(mut with: ast::With) -> SqlResult<Inlining> {
+        let names: Vec<String> = with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name)).collect();
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) {
+                let message = format!("WITH query name \"{name}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+            }
+        }
+        let mut tables = Vec::with_capacity(names.len());
+        for (cte, name) in with.cte_tables.iter_mut().zip(&names) {
+            let mut found = Found { names: &names, others: false, once: false };
+            let _ = cte.query.visit(&mut found);
+            let Found { others, once, .. } = found;
+            tables.push(CommonTable { name: name.clone(), names_others: others, once, copies: 0 });
+        }
+        // One that names another is as little to be computed twice as that.
+        if tables.iter().any(|table| table.once) {
+            tables.iter_mut().for_each(|table| table.once |= table.names_others);
+        }
+        let text_len = with.to_string().len();
+        Ok(Inlining { with, tables, copied: 0, text_len })
+    }
+
+    fn visit(&mut self, node: &mut impl VisitMut) -> SqlResult<()> {
+        match node.visit(self) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
+    /// An INSERT's source, which keeps the WITH where its tables name each other or are to be computed once; rows of VALUES stay such.
+    fn source(&mut self, mut source: Box<ast::Query>) -> SqlResult<Box<ast::Query>> {
+        let is_plain =
+            !self.with.recursive && !self.tables.iter().any(|table| table.names_others || table.once);
+        if is_plain || matches!(*source.body, ast::SetExpr::Values(_)) {
+            self.visit(&mut *source)?;
+            return Ok(source);
+        }
+        if self.tables.iter().any(|table| table.once && table.copies > 0) {
+            return Err(twice());
+        }
+        if source.with.is_none() {
+            source.with = Some(self.with.clone());
+            return Ok(source);
+        }
+        let mut around = parse_query("SELECT 1")?;
+        around.body = Box::new(ast::SetExpr::Query(source));
+        around.with = Some(self.with.clone());
+        Ok(Box::new(around))
+    }
+
+    /// What stands for the common table at that place of the list.
+    fn derived(&mut self, at: usize, alias: Option<ast::TableAlias>) -> SqlResult<TableFactor> {
+        self.copied += self.text_len;
+        let table = &mut self.tables[at];
+        table.copies += 1;
+        if table.once && table.copies > 1 {
+            return Err(twice());
+        }
+        if self.copied > COPIED_LEN_MAX {
+            let message = "the common tables of a statement are named too often for their length";
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
+        let cte = &self.with.cte_tables[at];
+        let mut alias = alias.unwrap_or_else(|| ast::TableAlias { columns: Vec::new(), ..cte.alias.clone() });
+        let subquery = if table.names_others {
+            let mut all = parse_query("SELECT * FROM t")?;
+            if let ast::SetExpr::Select(select) = &mut *all.body
+                && let Some(TableFactor::Table { name, .. }) =
+                    select.from.first_mut().map(|from| &mut from.relation)
+            {
+                *name = ast::ObjectName::from(vec![cte.alias.name.clone()]);
+            }
+            let mut with = self.with.clone();
+            if !with.recursive {
+                with.cte_tables.truncate(at + 1);
+            }
+            all.with = Some(with);
+            Box::new(all)
+        } else {
+            // The columns that the place does not name have their names from the WITH.
+            let more = cte.alias.columns.iter().skip(alias.columns.len()).cloned();
+            alias.columns.extend(more);
+            cte.query.clone()
+        };
+        Ok(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
+    }
+}
+
+impl VisitorMut for Inlining {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<SqlError> {
+        let Some(with) = &query.with else { return ControlFlow::Continue(()) };
+        let mut own = with.cte_tables.iter().map(|cte| fold_ident(&cte.alias.name));
+        if own.any(|name| self.tables.iter().any(|table| table.name == name)) {
+            return ControlFlow::Break(SqlError::unsupported(
+                "a WITH within a change by another of the same names",
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Behind what is within: what is put there is not looked at again.
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        let TableFactor::Table { name, alias, args: None, .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let Some(at) = own_name(name).and_then(|name| self.tables.iter().position(|t| t.name == name)) else {
+            return ControlFlow::Continue(());
+        };
+        match self.derived(at, alias.take()) {
+            Ok(derived) => {
+                *factor = derived;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// What a common table's query has in it.
+struct Found<'n> {
+    names: &'n [String],
+    others: bool,
+    once: bool,
+}
+
+impl VisitorMut for Found<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        self.once |= !query.locks.is_empty();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, .. } = factor {
+            self.others |= own_name(name).is_some_and(|name| self.names.contains(&name));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && let Some(last) = function.name.0.last().and_then(|part| part.as_ident())
+        {
+            self.once |= VOLATILE.contains(&fold_ident(last).as_str());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A name without a schema.
+fn own_name(name: &ast::ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [part] => part.as_ident().map(fold_ident),
+        _ => None,
+    }
+}
+
+fn twice() -> SqlError {
+    SqlError::unsupported(
+        "a common table that locks rows or calls a volatile function, named more than once in a change",
+    )
+}
