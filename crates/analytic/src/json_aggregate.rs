@@ -81,13 +81,19 @@ impl Binder<'_> {
         let mut args = Vec::with_capacity(list.args.len());
         let mut values = Values::Plain;
         for arg in &mut list.args {
-            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else { return Ok(None) };
+            let ast::FunctionArg::Unnamed(arg) = arg else { return Ok(None) };
+            if let ast::FunctionArgExpr::QualifiedWildcard(ast::ObjectName(parts)) = arg
+                && let [ast::ObjectNamePart::Identifier(table)] = &parts[..]
+            {
+                *arg = ast::FunctionArgExpr::Expr(ast::Expr::Identifier(table.clone()));
+            }
+            let ast::FunctionArgExpr::Expr(arg) = arg else { return Ok(None) };
             if let Some(row) = self.whole_row(arg, form, place)? {
                 *arg = row;
                 values = Values::Rows;
-            } else if name == "json_agg" {
+            } else if name == "json_agg" || matches!(arg, ast::Expr::Identifier(_)) {
                 let bound = bind_expr(arg, &place.scope(), &self.context(Aggregates::Allowed))?;
-                if bound.ty.element().is_some() {
+                if name == "json_agg" && bound.ty.element().is_some() {
                     values = Values::Arrays;
                 }
             }

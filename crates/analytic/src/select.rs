@@ -93,9 +93,6 @@ impl Binder<'_> {
 
         let mut stage = Stage { plan: input.plan, place };
         let mut exprs = Exprs { items, sorts, having, distinct_on };
-        if exprs.any(&mut |e| e.any(&mut is_of_outer_query)) {
-            return Err(SqlError::unsupported("an aggregate of an enclosing query's columns in a subquery"));
-        }
         let grouped = group.is_some()
             || exprs.having.is_some()
             || exprs.any(&mut BoundExpr::contains_aggregate)
@@ -456,14 +453,6 @@ impl Stage<'_> {
             all.into_iter().any(BoundExpr::contains_aggregate)
         })
     }
-}
-
-/// Whether the aggregate belongs to a query around: all columns that it names are of one.
-fn is_of_outer_query(expr: &BoundExpr) -> bool {
-    use sql::expr::ExprKind;
-    let ExprKind::Aggregate(call) = &expr.kind else { return false };
-    let names = |what: fn(&ExprKind) -> bool| call.args.iter().any(|arg| arg.any(&mut |e| what(&e.kind)));
-    names(|kind| matches!(kind, ExprKind::Outer { .. })) && !names(|kind| matches!(kind, ExprKind::Column(_)))
 }
 
 /// The expressions of DISTINCT ON must be the first of ORDER BY.

@@ -155,3 +155,5 @@ select p.id from parent p where 0 in (select count(*) from child c where c.paren
 select p.id, (select sum(n) from (select count(*) as n from child c where c.parent_id = p.id) s) from parent p where p.id > 17 order by 1;
 select p.id from parent p where exists (select 1 from child c where c.parent_id = p.id group by rollup (tag) having count(*) < 1) order by 1;
 select p.id from parent p where exists (select c.m from child c where c.parent_id = p.id group by c.m having count(*) > 6) order by 1;
+select json_agg(p.*), to_jsonb(max(id)) from parent p where id < 2;
+select to_jsonb(p) - 'at' from parent p where id = 1;

@@ -10,7 +10,7 @@ use types::{Datum, Row, row_memory};
 
 use super::row_key::{push_key, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
-use crate::expr::{BoundExpr, eval};
+use crate::expr::{BoundExpr, Volatility, eval};
 use crate::memory_bound::Held;
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
 
@@ -24,6 +24,8 @@ pub(super) type Take<'e> = &'e mut dyn FnMut(&[Datum]) -> Halt<Flow>;
 struct Sorted {
     row: Row,
     keys: Vec<Key>,
+    /// The row that it is projected from, where something of it is still to be evaluated.
+    source: Row,
 }
 
 /// The end of a level: which projected rows go out.
@@ -57,23 +59,48 @@ impl Run<'_, '_> {
             })?;
             return Ok(());
         }
+        // What is volatile is evaluated in the order of the sort, for the rows that go out: PostgreSQL's `nextval` counts those.
+        let sorts_by = |column| plan.sort.iter().any(|sort| sort.column == column);
+        let is_late = |(column, expr): &(usize, &BoundExpr)| {
+            !distinct && !sorts_by(*column) && expr.volatility() == Volatility::Volatile
+        };
+        let late: Vec<(usize, &BoundExpr)> = plan.project.iter().enumerate().filter(is_late).collect();
         let (mut rows, mut held): (Vec<Sorted>, _) = (Vec::new(), self.memory.hold());
         self.source(plan, cx, &mut |row| {
             if self.missed.any() {
                 return Ok(Flow::More);
             }
-            self.project(&plan.project, cx, row, &mut out)?;
-            self.hold(&mut held, row_memory(&out))?;
+            let mut source = Row::new();
+            if late.is_empty() {
+                self.project(&plan.project, cx, row, &mut out)?;
+            } else {
+                out.clear();
+                for (column, expr) in plan.project.iter().enumerate() {
+                    let is_late = late.iter().any(|(late, _)| *late == column);
+                    let value = if is_late { Ok(Datum::Null) } else { eval(expr, &cx.row(row)) };
+                    out.push(value.map_err(|error| self.halt(error))?);
+                }
+                source.clone_from(row);
+            }
+            self.hold(&mut held, row_memory(&out) + row_memory(&source))?;
             let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
             rows.push(Sorted {
                 row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())),
                 keys,
+                source,
             });
             Ok(Flow::More)
         })?;
+        if !late.is_empty() && self.missed.any() {
+            return Ok(());
+        }
         rows.sort_by(|a, b| compare_rows(&a.row, &b.row, &plan.sort));
-        for sorted in rows {
+        for mut sorted in rows {
             self.step()?;
+            for (column, expr) in &late {
+                let value = eval(expr, &cx.row(&sorted.source)).map_err(|error| self.halt(error))?;
+                sorted.row[*column] = value;
+            }
             if self.give(plan, &mut tail, &sorted.row, Some(&sorted.keys), take)? == Flow::Stop {
                 break;
             }

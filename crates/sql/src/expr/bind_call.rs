@@ -65,6 +65,9 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
     if let Some(kind) = aggregate_kind(name, list) {
         return bind_aggregate(binder, name, kind, function, list);
     }
+    if makes_json_elsewhere(name, list, binder)? {
+        return Err(SqlError::unsupported(format!("this call of {name}")));
+    }
     if function.filter.is_some() || list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
         return Err(SqlError::new(
             SqlState::WRONG_OBJECT_TYPE,
@@ -219,6 +222,35 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
     }
 }
 
+/// Whether the call is one that the analytical path spells otherwise before it binds it: an aggregate that builds JSON, or one that takes a whole row, by
+/// the name of its table.
+fn makes_json_elsewhere(
+    name: &str,
+    list: &ast::FunctionArgumentList,
+    binder: &Binder<'_>,
+) -> SqlResult<bool> {
+    if matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
+        return Ok(true);
+    }
+    let takes_rows = name == "row_to_json"
+        || name.strip_prefix("to_json").is_some_and(|rest| matches!(rest, "" | "b"))
+        || matches!(
+            name,
+            "json_build_object" | "json_build_array" | "jsonb_build_object" | "jsonb_build_array"
+        );
+    if !takes_rows {
+        return Ok(false);
+    }
+    for arg in &list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Identifier(ident))) = arg
+            && binder.scope.resolve(&[], &super::fold_ident(ident))?.is_none()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn aggregate_kind(name: &str, list: &ast::FunctionArgumentList) -> Option<AggregateKind> {
     Some(match name {
         "count" => match &list.args[..] {
@@ -276,6 +308,13 @@ fn bind_aggregate(
         }
     }
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+    let names = |what: fn(&ExprKind) -> bool| args.iter().any(|arg| arg.any(&mut |e| what(&e.kind)));
+    if names(|kind| matches!(kind, ExprKind::Outer { .. }))
+        && !names(|kind| matches!(kind, ExprKind::Column(_)))
+    {
+        // It is the enclosing query's own.
+        return Err(SqlError::unsupported("an aggregate of an enclosing query's columns in a subquery"));
+    }
     let written = args.clone();
     let (args, ty) = settle_aggregate(name, kind, args, binder)?;
     let mut order_by = Vec::new();

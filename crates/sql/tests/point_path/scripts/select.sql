@@ -108,3 +108,9 @@ SELECT dept_id, name, salary FROM emp WHERE salary >= ALL (SELECT salary FROM em
 SELECT ARRAY(SELECT id FROM emp WHERE dept_id = 1 ORDER BY id);
 SELECT sum(n) FROM (SELECT count(*) AS n FROM emp GROUP BY dept_id HAVING dept_id IS NOT NULL) s;
 SELECT d.name, sum(e.salary) / count(*) AS mean FROM dept d JOIN emp e ON e.dept_id = d.id GROUP BY d.name HAVING sum(e.salary) > 100 ORDER BY mean DESC;
+CREATE TABLE counted (id serial PRIMARY KEY, k int);
+INSERT INTO counted (k) VALUES (30), (10), (20);
+SELECT k, nextval('counted_id_seq') FROM counted ORDER BY k LIMIT 2;
+SELECT nextval('counted_id_seq'), k FROM counted ORDER BY k DESC OFFSET 1 LIMIT 1;
+SELECT k, nextval('counted_id_seq') AS n FROM counted ORDER BY n DESC LIMIT 1;
+SELECT nextval('counted_id_seq');
