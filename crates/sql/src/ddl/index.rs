@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{IndexColumn, Relation, Table};
 use tenant::ddl::NewIndex;
+use types::PgType;
 
 use super::names::{notice, split};
 use super::storage_parameters;
@@ -89,9 +90,6 @@ pub(super) fn create(
 fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn> {
     let ast::IndexColumn { column, operator_class } = column;
     let ast::OrderByExpr { expr, options: ast::OrderByOptions { asc, nulls_first }, with_fill } = column;
-    if let Some(class) = operator_class {
-        return Err(SqlError::unsupported(format!("the operator class {class}")));
-    }
     if with_fill.is_some() {
         return Err(SqlError::unsupported("WITH FILL"));
     }
@@ -102,8 +100,43 @@ fn key_column(table: &Table, column: &ast::IndexColumn) -> SqlResult<IndexColumn
     let (position, _) = table.column(&name).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
     })?;
+    if let Some(class) = operator_class {
+        check_class(&split(class)?.1, table.columns[position].ty)?;
+    }
     let descending = *asc == Some(false);
     Ok(IndexColumn { column: position, descending, nulls_first: nulls_first.unwrap_or(descending) })
+}
+
+/// Whether an operator class orders values as they are ordered without. Text is in the order of its bytes, which is that of patterns too.
+///
+/// # Errors
+/// 42804 for a column of another type, 0A000 for one that is none of these.
+fn check_class(class: &str, ty: PgType) -> SqlResult<()> {
+    let takes: &[PgType] = match class.strip_suffix("_ops").unwrap_or_default() {
+        "text" | "varchar" | "text_pattern" | "varchar_pattern" => &[PgType::Text, PgType::Varchar],
+        "bpchar" | "bpchar_pattern" => &[PgType::Bpchar],
+        "int2" => &[PgType::Int2],
+        "int4" => &[PgType::Int4],
+        "int8" => &[PgType::Int8],
+        "float4" => &[PgType::Float4],
+        "float8" => &[PgType::Float8],
+        "numeric" => &[PgType::Numeric],
+        "bool" => &[PgType::Bool],
+        "bytea" => &[PgType::Bytea],
+        "date" => &[PgType::Date],
+        "time" => &[PgType::Time],
+        "timestamp" => &[PgType::Timestamp],
+        "timestamptz" => &[PgType::TimestampTz],
+        "interval" => &[PgType::Interval],
+        "uuid" => &[PgType::Uuid],
+        "jsonb" => &[PgType::Jsonb],
+        _ => return Err(SqlError::unsupported(format!("the operator class {class}"))),
+    };
+    if takes.contains(&ty) {
+        return Ok(());
+    }
+    let message = format!("operator class \"{class}\" does not accept data type {}", ty.name());
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message))
 }
 
 /// `name = value`, which the parser reads as a comparison.

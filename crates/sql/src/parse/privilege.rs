@@ -13,6 +13,8 @@ pub enum GrantTarget {
     AllTables(Vec<String>),
     Sequences(Vec<Vec<String>>),
     AllSequences(Vec<String>),
+    /// Of schemas; there are none.
+    AllFunctions(Vec<String>),
     Schemas(Vec<String>),
     Databases(Vec<String>),
     Types(Vec<Vec<String>>),
@@ -126,6 +128,11 @@ fn target(tokens: &mut Tokens<'_>) -> SqlResult<GrantTarget> {
     }
     if tokens.take_words(&["ALL", "SEQUENCES", "IN", "SCHEMA"]) {
         return Ok(GrantTarget::AllSequences(tokens.names()?));
+    }
+    for functions in ["FUNCTIONS", "PROCEDURES", "ROUTINES"] {
+        if tokens.take_words(&["ALL", functions, "IN", "SCHEMA"]) {
+            return Ok(GrantTarget::AllFunctions(tokens.names()?));
+        }
     }
     if tokens.take_word("SCHEMA") {
         return Ok(GrantTarget::Schemas(tokens.names()?));

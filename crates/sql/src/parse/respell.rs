@@ -3,6 +3,8 @@
 //! * `OVERRIDING SYSTEM VALUE` becomes `PARTITION ("…")`: [`overriding`] reads it back.
 //! * `FOR NO KEY UPDATE`, `FOR KEY SHARE` and locks `OF` several tables become `FOR UPDATE OF "…".table.table`:
 //!   [`lock_targets`] reads it back.
+//! * A LIMIT, OFFSET or FETCH behind a lock comes before it.
+//! * CONCURRENTLY of DROP INDEX is left out.
 //! * `LIKE table INCLUDING …` among the columns of a CREATE TABLE becomes a column named `"…"` whose type is the table, the
 //!   options its modifiers: [`like_clause`] reads it back.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
@@ -10,6 +12,8 @@
 //! * `f(a, VARIADIC b)` becomes `f(a, "…" => b)`: [`is_variadic`] tells.
 //! * `BETWEEN SYMMETRIC a` becomes `BETWEEN NOT NOT a`: [`symmetric`] reads it back.
 //! * `TRIM(LEADING FROM a)` and `TRIM(LEADING a, b)` become calls of `ltrim`, and so for the other ends.
+//! * `SUBSTRING(a SIMILAR b ESCAPE c)` becomes `SUBSTRING(a, b, c)`.
+//! * `name := value` among arguments becomes `name => value`.
 //! * `INTERVAL(3) 'text'` becomes `CAST('text' AS INTERVAL(3))`.
 //! * `a ISNULL` becomes `a IS NULL`.
 //! * WITH DATA at the end of a CREATE TABLE AS is left out.
@@ -47,8 +51,11 @@ const LIKE: &str = "\u{1}like";
 const SYSTEM: &str = "\u{1}system";
 const USER: &str = "\u{1}user";
 
-/// How far TRIM looks for its FROM, so that a row of them takes no time.
+/// How far TRIM looks for its FROM, and SIMILAR for its ESCAPE, so that a row of them takes no time.
 const TRIM_TOKENS_MAX: usize = 500;
+
+/// The same for a LIMIT behind a lock.
+const LIMIT_TOKENS_MAX: usize = 500;
 
 const VARIADIC: &str = "\u{1}variadic";
 
@@ -172,6 +179,8 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
     while at < solid.places.len() {
         let replaced = if create_table && solid.words(at, &["WITH", "DATA"]) && at + 2 == solid.places.len() {
             Some((Vec::new(), at + 2))
+        } else if at == 2 && solid.words(0, &["DROP", "INDEX", "CONCURRENTLY"]) {
+            Some((Vec::new(), at + 1))
         } else if solid.words(at, &["ONLY"]) && solid.before(at, 1).is_some_and(begins_relation) {
             Some((Vec::new(), at + 1))
         } else if solid.words(at, &["OPERATOR"]) {
@@ -184,6 +193,10 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             trim_tokens(&solid, at)
         } else if solid.words(at, &["INTERVAL"]) && solid.token(at + 1) == Some(&Token::LParen) {
             interval_tokens(&solid, at)
+        } else if solid.words(at, &["SIMILAR"]) && !solid.words(at + 1, &["TO"]) {
+            similar_tokens(&solid, at)
+        } else if solid.token(at) == Some(&Token::Assignment) {
+            Some((vec![Token::RArrow], at + 1))
         } else if solid.words(at, &["ISNULL"]) {
             Some((["IS", "NULL"].map(Token::make_keyword).to_vec(), at + 1))
         } else if solid.words(at, &["OVERRIDING"]) {
@@ -234,6 +247,26 @@ fn between_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
         () => return None,
     };
     Some((words.iter().map(|word| Token::make_keyword(word)).collect(), at + 2))
+}
+
+/// `, b, c` for the rest of `SUBSTRING(a SIMILAR b ESCAPE c)`, up to `c`, and where the statement goes on.
+fn similar_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
+    let mut tokens = vec![Token::Comma];
+    let mut depth = 0;
+    for place in at + 1..at + 1 + TRIM_TOKENS_MAX {
+        match solid.token(place)? {
+            _ if depth == 0 && solid.words(place, &["ESCAPE"]) => {
+                tokens.push(Token::Comma);
+                return Some((tokens, place + 1));
+            }
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => return None,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        tokens.push(solid.token(place)?.clone());
+    }
+    None
 }
 
 /// A cast for an interval's literal with a number of digits, and where the statement goes on.
@@ -289,7 +322,7 @@ fn overriding_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)
     Some((tokens, at + 3))
 }
 
-/// `FOR UPDATE OF "…".a.b` for a lock that `sqlparser` cannot read, and where the statement goes on.
+/// `FOR UPDATE OF "…".a.b` for a lock that `sqlparser` cannot read, behind the LIMIT that stood behind it, and where the statement goes on.
 fn lock_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     let (phrase, _, mark) = LOCKS.iter().find(|(phrase, ..)| solid.words(at + 1, phrase))?;
     let mut next = at + 1 + phrase.len();
@@ -303,15 +336,49 @@ fn lock_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
             }
         }
     }
-    if phrase.len() == 1 && tables.len() < 2 {
+    let wait = match () {
+        () if solid.words(next, &["NOWAIT"]) => 1,
+        () if solid.words(next, &["SKIP", "LOCKED"]) => 2,
+        () => 0,
+    };
+    let is_readable = phrase.len() == 1 && tables.len() < 2;
+    let limit_end = limit_behind(solid, next + wait);
+    if is_readable && limit_end.is_none() {
         return None;
     }
-    let mut tokens = ["FOR", "UPDATE", "OF"].map(Token::make_keyword).to_vec();
-    tokens.push(Token::make_word(mark, Some('"')));
-    for table in tables {
-        tokens.extend([Token::Period, table]);
+    let copied = |from: usize, to: usize| (from..to).filter_map(|place| solid.token(place).cloned());
+    let mut tokens: Vec<Token> = copied(next + wait, limit_end.unwrap_or_default()).collect();
+    if is_readable {
+        tokens.extend(copied(at, next));
+    } else {
+        tokens.extend(["FOR", "UPDATE", "OF"].map(Token::make_keyword));
+        tokens.push(Token::make_word(mark, Some('"')));
+        for table in tables {
+            tokens.extend([Token::Period, table]);
+        }
     }
-    Some((tokens, next))
+    let Some(limit_end) = limit_end else { return Some((tokens, next)) };
+    tokens.extend(copied(next, next + wait));
+    Some((tokens, limit_end))
+}
+
+/// Where a LIMIT, OFFSET or FETCH ends that stands behind a lock; `None` if none does.
+fn limit_behind(solid: &Solid<'_>, at: usize) -> Option<usize> {
+    ["LIMIT", "OFFSET", "FETCH"].iter().find(|word| solid.words(at, &[word]))?;
+    let mut depth = 0;
+    let ends = |place: &usize| match solid.token(*place) {
+        Some(Token::LParen) => {
+            depth += 1;
+            false
+        }
+        Some(Token::RParen) if depth > 0 => {
+            depth -= 1;
+            false
+        }
+        None | Some(Token::RParen) => true,
+        Some(_) => depth == 0 && solid.words(*place, &["FOR"]),
+    };
+    (at..at + LIMIT_TOKENS_MAX).find(ends)
 }
 
 /// `SELECT … INTO t` as `CREATE TABLE t AS SELECT …`.

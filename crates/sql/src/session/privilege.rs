@@ -229,6 +229,10 @@ impl Session {
             GrantTarget::Sequences(names) => relations(names, Privileges::SEQUENCE),
             GrantTarget::AllTables(schemas) => all_in(schemas, false),
             GrantTarget::AllSequences(schemas) => all_in(schemas, true),
+            GrantTarget::AllFunctions(schemas) => {
+                schemas.iter().try_for_each(|name| schema_oid(name).map(drop))?;
+                Ok(Vec::new())
+            }
             GrantTarget::Schemas(names) => names
                 .iter()
                 .map(|name| Ok((schema_oid(name)?, "schema", name.clone(), Privileges::SCHEMA)))

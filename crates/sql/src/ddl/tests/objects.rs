@@ -233,3 +233,29 @@ fn options_of_vacuum_and_analyze_are_those_of_postgresql() {
         assert_eq!(failure(sql, refused), error, "{refused}");
     }
 }
+
+#[test]
+fn what_frameworks_write_around_indexes_locks_and_grants_is_taken() {
+    let sql = "create table t (a int, b text, c varchar(9), d char(3)); insert into t values (1, 'x', 'y', 'z'), (2, 'x', 'y', 'z');
+               create index i on t (b text_pattern_ops, c varchar_pattern_ops desc, d bpchar_pattern_ops, a int4_ops);
+               create index k on t (b pg_catalog.text_ops); drop index concurrently if exists k; drop index concurrently i;
+               grant execute on all functions in schema public to public";
+    assert_eq!(
+        failure(sql, "create index on t (a text_pattern_ops)"),
+        "42804 operator class \"text_pattern_ops\" does not accept data type integer"
+    );
+    assert_eq!(
+        failure(sql, "grant execute on all routines in schema nosuch to public"),
+        "3F000 schema \"nosuch\" does not exist"
+    );
+    for (query, expected) in [
+        ("select a from t order by a for update limit 1", "1"),
+        ("select a from t order by a for update skip locked limit 1 offset 1", "2"),
+        ("select a from t order by a for no key update nowait fetch first 1 row only", "1"),
+        ("select a from t where a = (select a from t order by a for share limit 1)", "1"),
+        ("select a from t order by a offset 1 for update", "2"),
+    ] {
+        assert_eq!(rows(sql, query), [expected], "{query}");
+    }
+    assert!(failure(sql, "select a from t for update limit").starts_with("42601"));
+}
