@@ -255,7 +255,16 @@ pub fn parse_text(text: &str, ty: PgType, typmod: TypeMod, ctx: &FormatContext) 
             }
             return Ok(Datum::Text(CompactString::new(&text[..end])));
         }
-        PgType::Char => return Ok(Datum::Char(text.bytes().next().unwrap_or(0))),
+        PgType::Char => {
+            let byte = match text.as_bytes() {
+                [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] => {
+                    ((a - b'0') << 6) + ((b - b'0') << 3) + (c - b'0')
+                }
+                [first, ..] => *first,
+                [] => 0,
+            };
+            return Ok(Datum::Char(byte));
+        }
         PgType::Bool => {
             return parse_bool(text).map(Datum::Bool).ok_or_else(|| invalid_syntax("boolean", text));
         }

@@ -82,6 +82,8 @@ pub fn write_text(d: &Datum, ty: PgType, ctx: &FormatContext, out: &mut Vec<u8>)
             }
         }
         Datum::Char(0) => {}
+        // What is no character by itself is shown by its number.
+        Datum::Char(b) if !b.is_ascii() => out.extend_from_slice(format!("\\{b:03o}").as_bytes()),
         Datum::Char(b) => out.push(*b),
         Datum::Array(array) if ty.vector_element().is_some() => {
             for (i, item) in array.items.iter().enumerate() {

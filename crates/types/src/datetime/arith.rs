@@ -26,12 +26,9 @@ pub fn timestamp_add(timestamp: i64, interval: &Interval) -> SqlResult<i64> {
         civil.day = civil.day.min(days_in_month(civil.year, civil.month));
         timestamp = civil.to_timestamp().ok_or_else(timestamp_out_of_range)?;
     }
-    i64::from(interval.days)
-        .checked_mul(DAY_MICROS)
-        .and_then(|days| timestamp.checked_add(days))
-        .and_then(|t| t.checked_add(interval.micros))
-        .ok_or_else(timestamp_out_of_range)
-        .and_then(check_timestamp)
+    let days = i128::from(interval.days) * i128::from(DAY_MICROS);
+    let sum = i128::from(timestamp) + days + i128::from(interval.micros);
+    i64::try_from(sum).map_err(|_| timestamp_out_of_range()).and_then(check_timestamp)
 }
 
 /// As [`timestamp_add`]; months and days count in the zone's local time. Errors: 22008.

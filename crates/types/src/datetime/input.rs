@@ -102,6 +102,8 @@ struct Parser<'a> {
     month: Option<u32>,
     /// Whether numbers came before the month name.
     bc: bool,
+    /// A year of two digits as it stands.
+    short_year: Option<i32>,
     pm: Option<bool>,
     after_t: bool,
 }
@@ -116,6 +118,7 @@ impl<'a> Parser<'a> {
             numbers: Vec::new(),
             month: None,
             bc: false,
+            short_year: None,
             pm: None,
             after_t: false,
         }
@@ -233,7 +236,7 @@ impl<'a> Parser<'a> {
 
     fn set_time(&mut self, h: i64, m: i64, s: i64, fraction: i64) -> Result<(), Fault> {
         let end_of_day = h == 24 && m == 0 && s == 0 && fraction == 0;
-        if !(h < 24 || end_of_day) || m > 59 || s > 60 {
+        if !(h < 24 || end_of_day) || m > 59 || s > 60 || s == 60 && fraction > 0 {
             return Err(Fault::Range(false));
         }
         self.parsed.micros = Some(h * HOUR_MICROS + m * MINUTE_MICROS + s * SECOND_MICROS + fraction);
@@ -286,7 +289,12 @@ impl<'a> Parser<'a> {
     fn set_date(&mut self, year: &str, month: i64, day: i64) -> Result<(), Fault> {
         let value: i32 =
             year.parse().map_err(|_| if year.is_empty() { Fault::Syntax } else { Fault::Range(false) })?;
-        let year = if year.len() <= 2 { value + if value < 70 { 2000 } else { 1900 } } else { value };
+        let year = if year.len() <= 2 {
+            self.short_year = Some(value);
+            value + if value < 70 { 2000 } else { 1900 }
+        } else {
+            value
+        };
         if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
             return Err(Fault::Range(true));
         }
@@ -420,6 +428,8 @@ impl<'a> Parser<'a> {
         }
         if let Some((year, month, day)) = &mut self.parsed.date {
             if self.bc {
+                // Years before Christ are not short for others.
+                *year = self.short_year.unwrap_or(*year);
                 if *year <= 0 {
                     return Err(Fault::Range(false));
                 }

@@ -1,5 +1,7 @@
 //! Intervals: text forms and arithmetic.
 
+use std::borrow::Cow;
+
 use base::{SqlError, SqlResult, SqlState};
 
 use super::interval_fields::IntervalFields;
@@ -77,7 +79,8 @@ pub(super) enum Unit {
 }
 
 fn unit_by_name(word: &str) -> Option<(&'static str, Unit)> {
-    Some(match word {
+    // PostgreSQL looks at ten letters.
+    Some(match word.get(..10).unwrap_or(word) {
         "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" | "microsecon" => {
             ("microsecond", Unit::Micros(1))
         }
@@ -111,9 +114,11 @@ fn number(text: &str) -> Option<(bool, i64, f64)> {
     if whole.is_empty() && fraction.is_empty() || !digits(whole) || !digits(fraction) {
         return None;
     }
-    let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // With its sign, so that the least number is one.
+    let sign = if negative { "-" } else { "" };
+    let whole: i64 = if whole.is_empty() { 0 } else { format!("{sign}{whole}").parse().ok()? };
     let fraction: f64 = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().ok()? };
-    Some(if negative { (true, -whole, -fraction) } else { (false, whole, fraction) })
+    Some((negative, whole, if negative { -fraction } else { fraction }))
 }
 
 /// `[+-]hh:mm[:ss[.f]]`, or `mm:ss.f` where there is a fraction and one colon.
@@ -167,6 +172,7 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
     let mut seen: Vec<&str> = Vec::new();
     let overflow = || field_overflow(text);
     for token in tokens(trimmed).ok_or_else(|| syntax(text))? {
+        let token = &*token;
         if token == "@" {
             continue;
         }
@@ -179,7 +185,12 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
             }
             let (whole, fraction) = pending.take().ok_or_else(|| syntax(text))?;
             let (name, unit) = unit_by_name(&word).ok_or_else(|| syntax(text))?;
-            once(&mut seen, &[name]).ok_or_else(|| syntax(text))?;
+            // A fraction of a second takes what is smaller.
+            let names: &[&str] = match name {
+                "second" if fraction != 0.0 => &["second", "millisecond", "microsecond"],
+                name => &[name],
+            };
+            once(&mut seen, names).ok_or_else(|| syntax(text))?;
             sum.add(unit, whole, fraction).ok_or_else(overflow)?;
             any = true;
             continue;
@@ -196,7 +207,8 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
         any = true;
         if token.contains(':') {
             let micros = clock(token, fields).ok_or_else(|| syntax(text))?;
-            once(&mut seen, &["hour", "minute", "second"]).ok_or_else(|| syntax(text))?;
+            once(&mut seen, &["hour", "minute", "second", "millisecond", "microsecond"])
+                .ok_or_else(|| syntax(text))?;
             sum.micros += micros;
         } else if let Some(dash) = token[1..].find('-').map(|at| at + 1) {
             // years-months
@@ -238,7 +250,7 @@ fn once<'n>(seen: &mut Vec<&'n str>, names: &[&'n str]) -> Option<()> {
 }
 
 /// Splits at blanks and between a number and its unit.
-fn tokens(text: &str) -> Option<Vec<&str>> {
+fn tokens(text: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut tokens = Vec::new();
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -258,15 +270,23 @@ fn tokens(text: &str) -> Option<Vec<&str>> {
             b if b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.') => {
                 at += 1;
                 // A sign may stand apart from its number.
+                let blanks = bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+                let apart = matches!(b, b'+' | b'-') && blanks > 0;
+                let number = if apart { at + blanks } else { start };
+                at = at.max(number);
                 while at < bytes.len()
                     && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-'))
                 {
                     at += 1;
                 }
+                if apart {
+                    tokens.push(Cow::Owned(format!("{}{}", char::from(b), &text[number..at])));
+                    continue;
+                }
             }
             _ => return None,
         }
-        tokens.push(&text[start..at]);
+        tokens.push(Cow::Borrowed(&text[start..at]));
     }
     Some(tokens)
 }
@@ -511,27 +531,8 @@ pub fn sub(a: &Interval, b: &Interval) -> SqlResult<Interval> {
 
 /// Each field times `factor`; fractions of months spill to days, those of days to the time. Errors: 22008.
 pub fn mul(a: &Interval, factor: f64) -> SqlResult<Interval> {
-    let round_6 = |v: f64| (v * 1e6).round_ties_even() / 1e6;
-    let fits = |v: f64| v.is_finite() && v.abs() <= f64::from(i32::MAX);
     let (months, days) = (f64::from(a.months) * factor, f64::from(a.days) * factor);
-    if !fits(months) || !fits(days) {
-        return Err(interval_out_of_range());
-    }
-    let mut result = Interval { months: months as i32, days: days as i32, micros: 0 };
-    let month_days = round_6((months - months.trunc()) * 30.0);
-    let mut seconds = round_6((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
-    if seconds.abs() >= 86_400.0 {
-        let whole = (seconds / 86_400.0).trunc();
-        result.days += whole as i32;
-        seconds -= whole * 86_400.0;
-    }
-    result.days += month_days as i32;
-    let micros = (a.micros as f64 * factor + seconds * 1e6).round_ties_even();
-    if !micros.is_finite() || micros.abs() >= 9.223_372_036_854_775e18 {
-        return Err(interval_out_of_range());
-    }
-    result.micros = micros as i64;
-    Ok(result)
+    scaled(months, days, a.micros as f64 * factor)
 }
 
 /// Errors: 22012, 22008.
@@ -539,19 +540,30 @@ pub fn div(a: &Interval, divisor: f64) -> SqlResult<Interval> {
     if divisor == 0.0 {
         return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
     }
-    let round_6 = |v: f64| (v * 1e6).round_ties_even() / 1e6;
     let (months, days) = (f64::from(a.months) / divisor, f64::from(a.days) / divisor);
-    let mut result = Interval { months: months as i32, days: days as i32, micros: 0 };
+    scaled(months, days, a.micros as f64 / divisor)
+}
+
+fn scaled(months: f64, days: f64, micros: f64) -> SqlResult<Interval> {
+    let round_6 = |v: f64| (v * 1e6).round_ties_even() / 1e6;
+    let fits = |v: f64| v.is_finite() && v.abs() <= f64::from(i32::MAX);
+    if !fits(months) || !fits(days) {
+        return Err(interval_out_of_range());
+    }
     let month_days = round_6((months - months.trunc()) * 30.0);
     let mut seconds = round_6((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
+    let mut whole_days = days as i64 + month_days as i64;
     if seconds.abs() >= 86_400.0 {
         let whole = (seconds / 86_400.0).trunc();
-        result.days += whole as i32;
+        whole_days += whole as i64;
         seconds -= whole * 86_400.0;
     }
-    result.days += month_days as i32;
-    result.micros = (a.micros as f64 / divisor + seconds * 1e6).round_ties_even() as i64;
-    Ok(result)
+    let micros = (micros + seconds * 1e6).round_ties_even();
+    if !micros.is_finite() || micros.abs() >= 9.223_372_036_854_775e18 {
+        return Err(interval_out_of_range());
+    }
+    let days = i32::try_from(whole_days).map_err(|_| interval_out_of_range())?;
+    Ok(Interval { months: months as i32, days, micros: micros as i64 })
 }
 
 /// Whole days out of the time (`justify_hours`).
@@ -584,7 +596,14 @@ pub fn justify_days(a: &Interval) -> SqlResult<Interval> {
 
 /// Both, with all signs alike (`justify_interval`).
 pub fn justify_interval(a: &Interval) -> SqlResult<Interval> {
-    let mut r = justify_days(&justify_hours(a)?)?;
+    // Days that whole hours add may be more than there can be, until they are months.
+    let days = i64::from(a.days) + a.micros / DAY_MICROS;
+    let months = i64::from(a.months) + days / 30;
+    let mut r = Interval {
+        months: months.try_into().map_err(|_| interval_out_of_range())?,
+        days: (days % 30) as i32,
+        micros: a.micros % DAY_MICROS,
+    };
     if r.months > 0 && (r.days < 0 || r.days == 0 && r.micros < 0) {
         r.days += 30;
         r.months -= 1;

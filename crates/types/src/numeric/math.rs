@@ -233,11 +233,7 @@ impl Numeric {
 
     /// self^exponent. Errors: 2201F, 22003.
     pub fn power(&self, exponent: &Numeric) -> SqlResult<Numeric> {
-        if !self.is_finite() || !exponent.is_finite() {
-            let v = self.to_f64().powf(exponent.to_f64());
-            return Ok(Numeric::from_f64(v));
-        }
-        let whole = exponent.trunc(0).compare(exponent).is_eq();
+        let whole = !exponent.is_finite() || exponent.trunc(0).compare(exponent).is_eq();
         if self.is_zero() && exponent.signum() < 0 {
             return Err(argument(
                 SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
@@ -249,6 +245,10 @@ impl Numeric {
                 SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION,
                 "a negative number raised to a non-integer power yields a complex result",
             ));
+        }
+        if !self.is_finite() || !exponent.is_finite() {
+            let v = self.to_f64().powf(exponent.to_f64());
+            return Ok(Numeric::from_f64(v));
         }
         let own = i32::from(self.scale().max(exponent.scale()));
         if exponent.is_zero() {

@@ -35,7 +35,9 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
     FunctionDef::new("-", &[TIMESTAMPTZ, TIMESTAMPTZ], INTERVAL, difference),
     FunctionDef::new("+", &[TIME, INTERVAL], TIME, |a, _| time_add(&a[0], span(&a[1])?.micros)),
     FunctionDef::new("+", &[INTERVAL, TIME], TIME, |a, _| time_add(&a[1], span(&a[0])?.micros)),
-    FunctionDef::new("-", &[TIME, INTERVAL], TIME, |a, _| time_add(&a[0], -span(&a[1])?.micros)),
+    FunctionDef::new("-", &[TIME, INTERVAL], TIME, |a, _| {
+        time_add(&a[0], -(span(&a[1])?.micros % DAY_MICROS))
+    }),
     FunctionDef::new("-", &[TIME, TIME], INTERVAL, |a, _| {
         Ok(Datum::Interval(Interval { months: 0, days: 0, micros: micros(&a[0])? - micros(&a[1])? }))
     }),

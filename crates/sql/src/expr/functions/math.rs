@@ -271,7 +271,7 @@ fn power(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if a == 0.0 && b < 0.0 {
         return bad("zero raised to a negative power is undefined");
     }
-    if a < 0.0 && b.fract() != 0.0 {
+    if a < 0.0 && b.is_finite() && b.fract() != 0.0 {
         return bad("a negative number raised to a non-integer power yields a complex result");
     }
     let result = a.powf(b);

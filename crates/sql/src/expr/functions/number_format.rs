@@ -287,21 +287,24 @@ fn fitted(text: String, description: &Description) -> Digits {
     Digits { text, sign, spaces }
 }
 
-const ROMAN: [[&str; 9]; 3] = [
-    ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"],
-    ["X", "XX", "XXX", "XL", "L", "LX", "LXX", "LXXX", "XC"],
-    ["C", "CC", "CCC", "CD", "D", "DC", "DCC", "DCCC", "CM"],
-];
+/// Numerals of ones, tens and hundreds: of one, five and ten of them.
+const ROMAN: [[&str; 3]; 3] = [["I", "V", "X"], ["X", "L", "C"], ["C", "D", "M"]];
 
 fn roman(number: i64) -> String {
     if !(1..=3999).contains(&number) {
         return "#".repeat(15);
     }
     let mut out = "M".repeat((number / 1000) as usize);
-    for place in (0..3).rev() {
-        let digit = number / 10i64.pow(place) % 10;
-        if digit > 0 {
-            out.push_str(ROMAN[place as usize][digit as usize - 1]);
+    for (place, [one, five, ten]) in ROMAN.iter().enumerate().rev() {
+        let digit = (number / 10i64.pow(place as u32) % 10) as usize;
+        match digit {
+            0..=3 => out.push_str(&one.repeat(digit)),
+            4 => out.extend([*one, *five]),
+            9 => out.extend([*one, *ten]),
+            _ => {
+                out.push_str(five);
+                out.push_str(&one.repeat(digit - 5));
+            }
         }
     }
     out

@@ -496,8 +496,11 @@ fn unistr(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             }
             (None, code) => code,
         };
-        let c = char::from_u32(code).filter(|c| *c != '\0');
-        out.push(c.ok_or_else(|| bad("invalid Unicode code point"))?);
+        let c = char::from_u32(code).filter(|c| *c != '\0').ok_or_else(|| {
+            let message = format!("invalid Unicode code point: {code:04X}");
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+        })?;
+        out.push(c);
     }
     if high.is_some() {
         return Err(bad("invalid Unicode surrogate pair"));
