@@ -129,6 +129,12 @@ fn disturb(fixture: &mut Fixture, running: &mut Option<Checkpoint>, random: &mut
                 fixture.tenant.sweep(&mut choice, EvictionTime(random.below(1000) as u32));
             }
         }
+        (5, None) => {
+            if let Some(mut settling) = fixture.tenant.begin_settling() {
+                env::block_on(&world.env(), settling.run());
+                fixture.tenant.finish_settling(settling);
+            }
+        }
         (_, begun) => *running = begun,
     }
 }
