@@ -134,6 +134,7 @@ impl Session {
         statement: &CopyStatement,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
+        self.require_writable(home, "COPY FROM")?;
         let CopySource::Table { name, columns } = &statement.source else {
             return Err(SqlError::internal("a query was read as the target of a COPY").into());
         };

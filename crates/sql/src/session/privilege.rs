@@ -152,6 +152,7 @@ impl Session {
                 .with_hint("An object's owner and the members of that role grant privileges on it.")
                 .into());
         }
+        self.require_writable(home, if grant { "GRANT" } else { "REVOKE" })?;
         let catalog = self.catalog(home);
         if self.grantor(&catalog, granted_by.as_deref())? != self.role() {
             let message = "grantor must be current user";

@@ -138,12 +138,23 @@ impl Session {
         home: &mut Home<'_>,
         statement: &RoleStatement,
     ) -> Result<String, Pause> {
+        let command = match statement {
+            RoleStatement::Create { .. } => "CREATE ROLE",
+            RoleStatement::Alter { .. }
+            | RoleStatement::Rename { .. }
+            | RoleStatement::Set { .. }
+            | RoleStatement::ResetAll { .. } => "ALTER ROLE",
+            RoleStatement::Drop { .. } => "DROP ROLE",
+            RoleStatement::GrantMembership { .. } => "GRANT ROLE",
+            RoleStatement::RevokeMembership { .. } => "REVOKE ROLE",
+        };
+        self.require_writable(home, command)?;
         let catalog = self.catalog(home);
         match statement {
             RoleStatement::Create { name, options, if_not_exists } => {
                 self.check_create(&catalog, options)?;
                 if *if_not_exists && catalog.role_named(name).is_some() {
-                    return Ok("CREATE ROLE".into());
+                    return Ok(command.into());
                 }
                 let mut role = Role {
                     oid: Oid(0),
@@ -164,14 +175,14 @@ impl Session {
                     }
                     Ok(())
                 })?;
-                Ok("CREATE ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::Alter { name, options } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
                 self.check_alter(&catalog, &role, options)?;
                 self.apply_options(&catalog, &mut role, options)?;
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok("ALTER ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::Rename { name, to } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
@@ -188,7 +199,7 @@ impl Session {
                 self.need_create_role(&catalog, "permission denied to rename role")?;
                 role.name = to.as_str().into();
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok("ALTER ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::Set { name, setting, value } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
@@ -202,14 +213,14 @@ impl Session {
                     role.settings.push((setting.as_str().into(), value.as_str().into()));
                 }
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok("ALTER ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::ResetAll { name } => {
                 let mut role = (**catalog.resolve_role(name)?).clone();
                 self.check_set(&catalog, &role)?;
                 role.settings.clear();
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok("ALTER ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::Drop { names, if_exists } => {
                 self.need_create_role(&catalog, "permission denied to drop role")?;
@@ -232,7 +243,7 @@ impl Session {
                     let oid = role.oid;
                     self.ddl(home, |ddl| ddl.drop_role(oid).map_err(Into::into))?;
                 }
-                Ok("DROP ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::GrantMembership { roles, members, admin_option, granted_by } => {
                 let grantor = self.grantor(&catalog, granted_by.as_deref())?;
@@ -259,7 +270,7 @@ impl Session {
                         self.ddl(home, |ddl| ddl.grant_membership(member, membership).map_err(Into::into))?;
                     }
                 }
-                Ok("GRANT ROLE".into())
+                Ok(command.into())
             }
             RoleStatement::RevokeMembership { roles, members, only_admin_option, granted_by } => {
                 // A membership is one, whoever granted it: as in PostgreSQL 15 the clause must only name a role.
@@ -273,7 +284,7 @@ impl Session {
                         self.ddl(home, |ddl| Ok(ddl.revoke_membership(member, role, only)?))?;
                     }
                 }
-                Ok("REVOKE ROLE".into())
+                Ok(command.into())
             }
         }
     }

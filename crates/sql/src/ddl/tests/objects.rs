@@ -152,6 +152,12 @@ fn read_only_transactions_change_nothing() {
         ("select * from t where a = 1 for share", "SELECT FOR SHARE"),
         ("select * from t for key share", "SELECT FOR KEY SHARE"),
         ("explain analyze select * from t for update", "SELECT FOR UPDATE"),
+        ("copy t from stdin", "COPY FROM"),
+        ("grant select on t to public", "GRANT"),
+        ("revoke select on t from public", "REVOKE"),
+        ("create role r", "CREATE ROLE"),
+        ("alter role owner set work_mem = '1MB'", "ALTER ROLE"),
+        ("drop role if exists r", "DROP ROLE"),
     ] {
         let error = bench.fail(&mut session, statement);
         assert_eq!(
