@@ -31,7 +31,7 @@ pub(super) struct Scanned {
     pub(super) segments: BTreeMap<SegmentId, ScannedSegment>,
     /// Segments whose headers say they are free, or that were made and never used.
     pub(super) free: Vec<PathBuf>,
-    /// Files that a crash came to while they were made.
+    /// Files that a crash came to while they were made, and free ones that were cut.
     pub(super) unfinished: Vec<PathBuf>,
     pub(super) tails: Vec<Tail>,
     /// Number for the name of the next file.
@@ -159,7 +159,9 @@ fn identify(env: &Env, path: PathBuf, scanned: &mut Scanned) -> Result<(), RedoE
     };
     let SegmentUse { id, first_sequence, .. } = segment;
     if id.log == SegmentId::FREE.log {
-        scanned.free.push(path);
+        // One that was cut holds nothing, but has less room than groups need.
+        let free = if len < segment.len { &mut scanned.unfinished } else { &mut scanned.free };
+        free.push(path);
         return Ok(());
     }
     if len < segment.len {

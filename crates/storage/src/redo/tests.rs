@@ -593,6 +593,36 @@ fn a_segment_that_was_cut_is_refused_however_little_is_left_of_it() {
 }
 
 #[test]
+fn a_free_segment_that_was_cut_is_made_anew() {
+    let world = World::new(36);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 120);
+    logs.release_through(TenantId(1), CommitNo(120));
+    drop(flusher);
+    block_on(&env, logs.prepare_ahead()).expect("there is space");
+    assert!(logs.usage().free > ByteCount(0));
+    drop((log, logs));
+    let names = env.disk.list(&dir()).expect("there").into_iter().map(|entry| dir().join(entry.name));
+    let headed = names.filter(|path| {
+        let mut block = vec![0; BLOCK_LEN];
+        let file = env.disk.open(path, OpenMode::Read, false).expect("there");
+        file.read_at(&mut block, 0).expect("readable");
+        block[16..24] == [0; 8] && block[40..48] != [0; 8]
+    });
+    let cut: Vec<_> = headed.collect();
+    for path in &cut {
+        env.disk.open(path, OpenMode::ReadWrite, false).expect("there").set_len(100_000).expect("cut");
+    }
+    assert!(!cut.is_empty(), "none was freed after a use");
+    let (logs, _) = open(&env).expect("they hold nothing");
+    assert_eq!(logs.usage().free.0 % SMALL.segment_len.0, 0);
+    let there = env.disk.list(&dir()).expect("there").into_iter().map(|entry| dir().join(entry.name));
+    assert!(there.into_iter().all(|path| !cut.contains(&path)));
+}
+
+#[test]
 fn a_file_whose_making_was_cut_off_is_removed_and_its_name_is_not_used_again() {
     let world = World::new(35);
     let path = one_segment(&world);
