@@ -96,6 +96,26 @@ fn what_differs_is_on_the_page_of_differences() {
     }
 }
 
+/// Each looks for all parts of one large value in another, and would take hours if one by one.
+#[test]
+fn large_values_are_searched_in_time_that_grows_with_them() {
+    let numbers = "string_to_array(repeat('1,', 300000) || '2', ',')";
+    let texts = "string_to_array(repeat('x,', 300000) || 'y', ',')";
+    for (expression, answer) in [
+        ("length(translate(repeat('a', 1000000), repeat('b', 1000000), ''))".to_owned(), "1000000"),
+        ("length(btrim(repeat('a', 1000000) || 'c', repeat('b', 1000000) || 'a'))".to_owned(), "1"),
+        (format!("{numbers} @> {texts}"), "f"),
+        (format!("{numbers} && {texts}"), "f"),
+        (format!("to_jsonb({numbers}) ?| {texts}"), "f"),
+        (format!("jsonb_array_length(to_jsonb({numbers}) - {texts})"), "300001"),
+    ] {
+        match run(&expression) {
+            Outcome::Value(_, text) => assert_eq!(text, answer, "{expression}"),
+            Outcome::Error(state, message) => panic!("{expression}: {state} {message}"),
+        }
+    }
+}
+
 #[test]
 fn expressions_answer_as_postgresql_15() {
     // GOLDEN names another file of answers, to look what new expressions give.

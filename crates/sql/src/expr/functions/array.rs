@@ -70,14 +70,41 @@ fn same(a: &Datum, b: &Datum) -> bool {
     }
 }
 
+/// The elements of an array that are not NULL, ready to be asked for many others.
+enum Lookup<'a> {
+    Few(&'a [Datum]),
+    Sorted(Vec<&'a Datum>),
+}
+
+impl<'a> Lookup<'a> {
+    /// For `asked` questions.
+    fn of(items: &'a [Datum], asked: usize) -> Lookup<'a> {
+        if items.len().saturating_mul(asked) <= 4096 {
+            return Lookup::Few(items);
+        }
+        let mut sorted: Vec<&Datum> = items.iter().filter(|item| !item.is_null()).collect();
+        sorted.sort_unstable_by(|a, b| types::compare(a, b));
+        Lookup::Sorted(sorted)
+    }
+
+    fn has(&self, item: &Datum) -> bool {
+        match self {
+            _ if item.is_null() => false,
+            Lookup::Few(items) => items.iter().any(|own| same(own, item)),
+            Lookup::Sorted(sorted) => sorted.binary_search_by(|own| types::compare(own, item)).is_ok(),
+        }
+    }
+}
+
 fn contains(outer: &Array, inner: &Array) -> bool {
-    inner.items.iter().all(|item| !item.is_null() && outer.items.iter().any(|own| same(own, item)))
+    let own = Lookup::of(&outer.items, inner.items.len());
+    inner.items.iter().all(|item| own.has(item))
 }
 
 fn overlaps(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (a, b) = (array(&args[0])?, array(&args[1])?);
-    let shared = a.items.iter().any(|x| !x.is_null() && b.items.iter().any(|y| same(x, y)));
-    Ok(Datum::Bool(shared))
+    let own = Lookup::of(&b.items, a.items.len());
+    Ok(Datum::Bool(a.items.iter().any(|item| own.has(item))))
 }
 
 fn length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

@@ -23,15 +23,17 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
 
 fn trim(args: &[Datum], start: bool, end: bool) -> EvalResult<Datum> {
     let (mut value, set) = (bytes(&args[0])?, bytes(&args[1])?);
+    let mut in_set = [false; 256];
+    set.iter().for_each(|byte| in_set[usize::from(*byte)] = true);
     while let [first, rest @ ..] = value
         && start
-        && set.contains(first)
+        && in_set[usize::from(*first)]
     {
         value = rest;
     }
     while let [rest @ .., last] = value
         && end
-        && set.contains(last)
+        && in_set[usize::from(*last)]
     {
         value = rest;
     }

@@ -1,6 +1,7 @@
 //! Functions and operators on json and jsonb.
 
 use base::{SqlError, SqlState};
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 use types::{Datum, json};
 
@@ -46,11 +47,15 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
     }),
     FunctionDef::new("?|", &[JSONB, TEXT_ARRAY], BOOL, |a, _| {
         let value = parse(&a[0])?;
-        Ok(Datum::Bool(path(&a[1])?.iter().flatten().any(|key| has_key(&value, key))))
+        let keys = path(&a[1])?;
+        let own = own_keys(&value);
+        Ok(Datum::Bool(keys.iter().flatten().any(|key| own.contains(key.as_str()))))
     }),
     FunctionDef::new("?&", &[JSONB, TEXT_ARRAY], BOOL, |a, _| {
         let value = parse(&a[0])?;
-        Ok(Datum::Bool(path(&a[1])?.iter().flatten().all(|key| has_key(&value, key))))
+        let keys = path(&a[1])?;
+        let own = own_keys(&value);
+        Ok(Datum::Bool(keys.iter().flatten().all(|key| own.contains(key.as_str()))))
     }),
     FunctionDef::new("||", &[JSONB, JSONB], JSONB, concat),
     FunctionDef::new("-", &[JSONB, TEXT], JSONB, delete_key),
@@ -194,6 +199,16 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
+/// What [`has_key`] finds, for many questions.
+fn own_keys(value: &Value) -> FxHashSet<&str> {
+    match value {
+        Value::Object(map) => map.keys().map(String::as_str).collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        Value::String(text) => [text.as_str()].into_iter().collect(),
+        _ => FxHashSet::default(),
+    }
+}
+
 fn concat(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let into_items = |value: Value| match value {
         Value::Array(items) => items,
@@ -231,8 +246,11 @@ fn remove_key(value: &mut Value, key: &str) -> EvalResult<()> {
 
 fn delete_keys(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let mut value = parse(&args[0])?;
-    for key in path(&args[1])?.iter().flatten() {
-        remove_key(&mut value, key)?;
+    let keys: FxHashSet<String> = path(&args[1])?.into_iter().flatten().collect();
+    match &mut value {
+        Value::Object(map) => map.retain(|key, _| !keys.contains(key)),
+        Value::Array(items) => items.retain(|item| !item.as_str().is_some_and(|text| keys.contains(text))),
+        _ => return Err(invalid("cannot delete from scalar")),
     }
     Ok(jsonb(&value))
 }

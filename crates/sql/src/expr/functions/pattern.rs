@@ -32,8 +32,12 @@ fn like(args: &[Datum], fold_case: bool, negated: bool) -> EvalResult<Datum> {
     Ok(Datum::Bool(matched != negated))
 }
 
+/// Characters that LIKE may look at: some seconds' work. Only patterns of many thousands of characters take so many.
+const LIKE_STEPS_MAX: u64 = 1 << 30;
+
 /// LIKE with backslash as the escape. Backtracks only to the last `%`, so the time is at most the product of the lengths.
 pub(super) fn like_matches(value: &[u8], pattern: &[u8]) -> EvalResult<bool> {
+    let mut steps = 0u64;
     let (mut v, mut p) = (0, 0);
     // Where to go on after the last `%`: pattern position behind it, value position to try next.
     let mut retry: Option<(usize, usize)> = None;
@@ -76,6 +80,11 @@ pub(super) fn like_matches(value: &[u8], pattern: &[u8]) -> EvalResult<bool> {
             None if v == value.len() => return Ok(true),
             _ => false,
         };
+        steps += 1;
+        if steps > LIKE_STEPS_MAX {
+            let message = "pattern takes too many steps on this text";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).into());
+        }
         if !step {
             match retry {
                 Some((after, from)) if from < value.len() => {

@@ -1,6 +1,7 @@
 //! Functions on strings and bytes.
 
 use base::{SqlError, SqlState};
+use rustc_hash::FxHashSet;
 use types::{Datum, ElementType, quote_ident};
 
 use super::operators::shown;
@@ -206,13 +207,33 @@ fn strpos(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 fn trim(args: &[Datum], start: bool, end: bool) -> EvalResult<Datum> {
     let mut value = text(&args[0])?;
     let set = args.get(1).map_or(Ok(" "), text)?;
+    let in_set = CharLookup::of(set);
     if start {
-        value = value.trim_start_matches(|c| set.contains(c));
+        value = value.trim_start_matches(|c| in_set.has(c));
     }
     if end {
-        value = value.trim_end_matches(|c| set.contains(c));
+        value = value.trim_end_matches(|c| in_set.has(c));
     }
     Ok(Datum::text(value))
+}
+
+/// The characters of a text: looked through while they are few, since it is asked once for each of another text.
+enum CharLookup<'a> {
+    Few(&'a str),
+    Many(FxHashSet<char>),
+}
+
+impl CharLookup<'_> {
+    fn of(set: &str) -> CharLookup<'_> {
+        if set.len() <= 16 { CharLookup::Few(set) } else { CharLookup::Many(set.chars().collect()) }
+    }
+
+    fn has(&self, c: char) -> bool {
+        match self {
+            CharLookup::Few(set) => set.contains(c),
+            CharLookup::Many(set) => set.contains(&c),
+        }
+    }
 }
 
 /// Longest string that PostgreSQL lets a function build, its `MaxAllocSize`.
@@ -275,12 +296,14 @@ fn replace(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 }
 
 fn translate(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let (from, to): (Vec<char>, Vec<char>) =
-        (text(&args[1])?.chars().collect(), text(&args[2])?.chars().collect());
-    let mapped = text(&args[0])?.chars().filter_map(|c| match from.iter().position(|f| *f == c) {
-        Some(i) => to.get(i).copied(),
-        None => Some(c),
-    });
+    let mut to = text(&args[2])?.chars();
+    // The first of a character that comes twice counts.
+    let mut map: FxHashMap<char, Option<char>> = FxHashMap::default();
+    for from in text(&args[1])?.chars() {
+        let to = to.next();
+        map.entry(from).or_insert(to);
+    }
+    let mapped = text(&args[0])?.chars().filter_map(|c| map.get(&c).copied().unwrap_or(Some(c)));
     Ok(Datum::text(mapped.collect::<String>()))
 }
 
