@@ -8,7 +8,9 @@
 use std::any::Any;
 use std::cmp::Ordering;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -24,6 +26,7 @@ use datafusion::physical_plan::spill::{SpillManager, get_record_batch_memory_siz
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
+use tokio::task::unconstrained;
 
 use crate::apply::Cell;
 use crate::operator::{Node, Operator, one_stream};
@@ -263,7 +266,10 @@ impl Reader {
                 continue;
             }
             let Some(source) = &mut buffer.source else { return Poll::Ready(None) };
-            match ready!(source.poll_next_unpin(cx)) {
+            // Each operator on the way takes of the budget that its task has before it gives way, and a chain of common tables would never get to its first:
+            // what gives way is this reader's own operator. Scans, and joins, look whether the query was cancelled.
+            let next = pin!(unconstrained(poll_fn(|cx| source.poll_next_unpin(cx))));
+            match ready!(next.poll(cx)) {
                 None => buffer.source = None,
                 Some(Ok(batch)) if batch.num_rows() == 0 => {}
                 Some(Ok(batch)) => {

@@ -46,7 +46,7 @@ impl Binder<'_> {
     ) -> SqlResult<BoundExpr> {
         self.within(&place.level, || {
             let mut prepared = expr.clone();
-            let mut visitor = Visitor { binder: self, place, aggregates, depth: 0 };
+            let mut visitor = Visitor { binder: self, place, aggregates, depth: 0, conditions: Vec::new() };
             if let ControlFlow::Break(error) = prepared.visit(&mut visitor) {
                 return Err(error);
             }
@@ -72,6 +72,8 @@ struct Visitor<'v, 'a, 'p> {
     place: &'v Place<'p>,
     aggregates: Aggregates,
     depth: usize,
+    /// The CASE and COALESCE around, innermost last.
+    conditions: Vec<&'static str>,
 }
 
 impl VisitorMut for Visitor<'_, '_, '_> {
@@ -87,9 +89,19 @@ impl VisitorMut for Visitor<'_, '_, '_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<SqlError> {
+        if self.depth == 0 {
+            self.conditions.extend(condition(expr));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<SqlError> {
         if self.depth > 0 {
             return ControlFlow::Continue(());
+        }
+        if condition(expr).is_some() {
+            self.conditions.pop();
         }
         match self.replace(expr) {
             Ok(None) => ControlFlow::Continue(()),
@@ -99,6 +111,17 @@ impl VisitorMut for Visitor<'_, '_, '_> {
             }
             Err(error) => ControlFlow::Break(error),
         }
+    }
+}
+
+/// The name of an expression of which some parts may not be evaluated.
+fn condition(expr: &ast::Expr) -> Option<&'static str> {
+    match expr {
+        ast::Expr::Case { .. } => Some("CASE"),
+        ast::Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("coalesce") => {
+            Some("COALESCE")
+        }
+        _ => None,
     }
 }
 
@@ -157,6 +180,10 @@ impl Visitor<'_, '_, '_> {
             return Ok(Some(self.stand_in(Synthetic::Catalog { function: candidate, args: bound }, ty)));
         }
         if SERIES.contains(&name.as_str()) {
+            if let Some(place) = self.conditions.last() {
+                let message = format!("set-returning functions are not allowed in {place}");
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
             let Some((call, bound)) = self.binder.series_call(&name, &args, &|arg| self.bind(arg))? else {
                 return Ok(None);
             };

@@ -8,6 +8,7 @@ use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
+use rustc_hash::FxHashMap;
 use sql::expr::{Scope, fold_ident};
 use sqlparser::ast;
 
@@ -32,6 +33,8 @@ impl Binder<'_> {
         with: &ast::With,
         outer: Option<&dyn Scope>,
     ) -> SqlResult<usize> {
+        let mut all_mentions: FxHashMap<String, usize> = FxHashMap::default();
+        for_each_mention(query, &mut |name| *all_mentions.entry(name).or_default() += 1);
         for cte in &with.cte_tables {
             let name = fold_ident(&cte.alias.name);
             let aliases: Vec<String> = cte.alias.columns.iter().map(|c| fold_ident(&c.name)).collect();
@@ -44,7 +47,7 @@ impl Binder<'_> {
                     Ok(self.query(&cte.query, outer)?.0)
                 }
             })?;
-            let reads = mentions(query, &name) - own_mentions;
+            let reads = all_mentions.get(&name).map_or(0, |all| all - own_mentions);
             let once = match &cte.materialized {
                 Some(ast::CteAsMaterialized::Materialized) => true,
                 Some(ast::CteAsMaterialized::NotMaterialized) if !recursive => false,
@@ -218,13 +221,18 @@ pub(crate) fn rename(relation: &mut Relation, table: &str, columns: &[String]) -
 /// How often a relation of that name is read in `tree`.
 fn mentions(tree: &impl ast::Visit, name: &str) -> usize {
     let mut found = 0;
+    for_each_mention(tree, &mut |mentioned| found += usize::from(mentioned == name));
+    found
+}
+
+/// Says the name of each relation that is read in `tree` and may be a common table's.
+fn for_each_mention(tree: &impl ast::Visit, say: &mut dyn FnMut(String)) {
     let _ = ast::visit_relations(tree, |relation| {
         if let [ast::ObjectNamePart::Identifier(ident)] = &relation.0[..] {
-            found += usize::from(fold_ident(ident) == name);
+            say(fold_ident(ident));
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
-    found
 }
 
 /// Whether reading the plan twice may answer differently. What reads an outer column does so for each of its values only.

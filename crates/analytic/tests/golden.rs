@@ -87,6 +87,11 @@ fn queries_fail_as_postgresql_does() {
             "select string_agg(distinct name::text, ',' order by name) from parent".to_owned(),
             S::INVALID_COLUMN_REFERENCE,
         ),
+        (
+            "select case when id = 1 then unnest(array[1]) end from parent".to_owned(),
+            S::FEATURE_NOT_SUPPORTED,
+        ),
+        ("select coalesce(unnest(array[1]), id) from parent".to_owned(), S::FEATURE_NOT_SUPPORTED),
         ("select grouping(name) from parent group by rollup (id)".to_owned(), S::GROUPING_ERROR),
         ("select grouping(id) from parent".to_owned(), S::GROUPING_ERROR),
         ("select json_object_agg(null, id) from parent".to_owned(), S::INVALID_PARAMETER_VALUE),
@@ -155,4 +160,26 @@ fn groups_and_common_tables_that_do_not_fit_are_put_aside() {
         assert!(sample.text(&sql).is_err(), "it fits as it is: {sql}");
         sample.temp.set_max(None);
     }
+}
+
+#[test]
+fn common_tables_may_read_each_other_in_long_chains() {
+    let mut sample = Sample::new();
+    let chain = |tables: usize, each: &str| {
+        let links =
+            (1..tables).map(|at| format!(", c{at} as ({})", each.replace("before", &format!("c{}", at - 1))));
+        format!(
+            "with c0 as (select 1 as x){} select count(*) from c{}",
+            links.collect::<String>(),
+            tables - 1
+        )
+    };
+    let joined = "select a.x from before a, before b";
+    assert_eq!(sample.text(&chain(60, joined)).as_deref(), Ok("1\n"));
+    assert_eq!(
+        sample.text(&chain(12, "select x from before union all select x from before")).as_deref(),
+        Ok("2048\n")
+    );
+    let error = sample.text(&chain(900, joined)).expect_err("too deep");
+    assert_eq!(error.state(), SqlState::STATEMENT_TOO_COMPLEX);
 }
