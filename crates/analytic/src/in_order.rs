@@ -4,6 +4,7 @@
 //! sorted, and programs gather them so: `ARRAY(SELECT … ORDER BY …)`, `array_agg` over a sorted subquery. So a node above each sort of a subquery asks
 //! for its order until the physical plan is made, and goes then.
 
+#[expect(clippy::disallowed_types, reason = "what DataFusion's trait answers with")]
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;

@@ -560,7 +560,8 @@ mod tests {
         use AggregateKind as K;
         use PgType as T;
         let numeric = |n: i64| Datum::Numeric(Numeric::from(n));
-        let cases: [(K, T, T, fn(i64) -> Datum); 12] = [
+        type Case = (K, T, T, fn(i64) -> Datum);
+        let cases: [Case; 12] = [
             (K::Count, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
             (K::Sum, T::Int4, T::Int8, |n| Datum::Int4(n as i32)),
             (K::Avg, T::Int4, T::Numeric, |n| Datum::Int4(n as i32)),
