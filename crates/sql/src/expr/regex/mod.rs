@@ -33,6 +33,10 @@ use self::tree::{Node, Traits};
 /// Compiled patterns kept for each thread; cleared when full.
 const CACHE_PATTERNS_MAX: usize = 64;
 
+/// States from which on, and steps at worst beyond which, the crate is not asked.
+const NATIVE_STATES_MIN: usize = 64;
+const NATIVE_STEPS_MAX: usize = 1 << 29;
+
 thread_local! {
     static CACHE: RefCell<FxHashMap<(Options, String), Rc<Pattern>>> = RefCell::default();
 }
@@ -44,6 +48,8 @@ pub(crate) struct Pattern {
     groups: usize,
     fold_case: bool,
     native: Option<Native>,
+    /// Of the automaton of the whole.
+    states: usize,
     /// States that its automata may still have.
     states_left: Cell<usize>,
 }
@@ -79,10 +85,12 @@ impl Pattern {
                 Failed::Basic => SqlError::unsupported("a basic regular expression"),
             })?;
         let native = Native::of(&tree.part.re);
-        let pattern = Pattern { tree, groups, fold_case, native, states_left: Cell::new(STATES_MAX) };
+        let states_left = Cell::new(STATES_MAX);
+        let mut pattern = Pattern { tree, groups, fold_case, native, states: 0, states_left };
         // What is too large is said at once, as PostgreSQL does, and not for some texts only.
         let budget = Budget::new(&pattern.states_left, 0);
-        pattern.tree.part.forward(&budget).map_err(gave_up)?;
+        let program = pattern.tree.part.forward(&budget).map_err(gave_up)?;
+        pattern.states = program.states();
         let pattern = Rc::new(pattern);
         CACHE.with_borrow_mut(|cache| {
             if cache.len() >= CACHE_PATTERNS_MAX {
@@ -100,12 +108,20 @@ impl Pattern {
     /// # Errors
     /// 54000 if that takes too long.
     pub(crate) fn is_match(&self, text: &str) -> SqlResult<bool> {
-        match &self.native {
+        match self.native_for(text) {
             Some(native) if native.exact => Ok(native.regex.is_match(text)),
             Some(native) if !native.regex.is_match(text) => Ok(false),
             _ if self.tree.traits.has(Traits::BACKREF) => Ok(self.search(text).find(0, false)?.is_some()),
             _ => Ok(self.search(text).first_end(0).map_err(gave_up)?.is_some()),
         }
+    }
+
+    /// The crate's form of the pattern, unless it could take too long on `text`: nothing bounds its steps, which are as many as
+    /// the states times the characters at worst. Our automata keep to their budget.
+    fn native_for(&self, text: &str) -> Option<&Native> {
+        let too_long =
+            self.states > NATIVE_STATES_MIN && self.states.saturating_mul(text.len()) > NATIVE_STEPS_MAX;
+        self.native.as_ref().filter(|_| !too_long)
     }
 
     /// A search through `text` for any number of matches, whose steps are bounded together.
@@ -142,7 +158,7 @@ impl Search<'_> {
     fn find_within(&self, from: usize, with_groups: bool) -> Found<Option<Match>> {
         let tried = self.tree().traits.has(Traits::BACKREF);
         let (mut at, mut last) = (from, self.text.len());
-        if let Some(native) = &self.pattern.native {
+        if let Some(native) = self.pattern.native_for(self.text) {
             let Some(found) = native.regex.find_at(self.text, from) else { return Ok(None) };
             at = found.start();
             if native.exact {

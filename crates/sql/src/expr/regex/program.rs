@@ -228,6 +228,10 @@ impl Program {
         Ok(Rc::new(Program { states: compiler.states, start, scratch: RefCell::default() }))
     }
 
+    pub(super) fn states(&self) -> usize {
+        self.states.len()
+    }
+
     /// Calls `each` with the ends, in order, of the matches that begin at `from` and end at `limit` or before, until it breaks.
     pub(super) fn ends(
         &self,
