@@ -70,7 +70,8 @@ impl Disk for FailingDisk {
     fn open(&self, path: &Path, mode: OpenMode, _: bool) -> io::Result<File> {
         let file = self.disk.open(path, mode, false)?;
         let faults = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("redo") => self.log.clone(),
+            // A segment is opened before it has its name.
+            Some("redo" | "new") => self.log.clone(),
             _ if path.ends_with(failing_file()) => self.data.clone(),
             _ => Faults::default(),
         };
