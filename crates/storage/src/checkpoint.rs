@@ -207,10 +207,6 @@ impl Checkpoint {
             payload: self.root.payload.clone(),
         };
         write_superblock(&self.reader, &superblock).await?;
-        // Nobody lets go of the log before both name this root: with one of them damaged nothing is lost.
-        superblock.generation += 1;
-        write_superblock(&self.reader, &superblock).await?;
-        self.generation = superblock.generation;
         for (i, (version, location)) in written.pages.iter().enumerate() {
             yield_every(i).await;
             version.set_location(*location);
@@ -226,13 +222,17 @@ impl Checkpoint {
         }
         let Written { next_free_set, free_set, .. } = *written;
         self.slots.publish(next_free_set, free_set).await;
+        self.snapshot = None;
+        // Nobody lets go of the log before both name this root: with one of them damaged nothing is lost.
+        superblock.generation += 1;
+        write_superblock(&self.reader, &superblock).await?;
+        self.generation = superblock.generation;
         if let Some(end) = self.slots.surplus_from() {
             // Of no consequence if it fails: a file may be longer than its root says.
             if self.reader.file.set_len(offset_of(SlotNo(end))).is_ok() {
                 self.slots.extent = end;
             }
         }
-        self.snapshot = None;
         self.stage = Stage::Published;
         Ok(self.counts)
     }
