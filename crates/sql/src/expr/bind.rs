@@ -77,9 +77,6 @@ impl Binder<'_> {
         let ctx = self.ctx;
         match expr {
             Expr::Nested(inner) => self.bind(inner),
-            Expr::Identifier(ident) if ident.quote_style.is_none() && fold_ident(ident) == "current_role" => {
-                call_named("current_role", Vec::new(), ctx)
-            }
             Expr::Identifier(ident) => self.column(std::slice::from_ref(ident)),
             Expr::CompoundIdentifier(parts) => self.column(parts),
             Expr::Value(value) => self.literal(&value.value),

@@ -4,6 +4,7 @@
 use base::{SqlError, SqlState};
 use types::{Datum, Numeric};
 
+use super::time_template::take_quoted;
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
@@ -244,21 +245,7 @@ fn template(text: &str) -> EvalResult<(Vec<Node>, Description)> {
             nodes.push(Node::Char(c));
             continue;
         }
-        while let Some(c) = rest.chars().next() {
-            rest = &rest[c.len_utf8()..];
-            let c = match c {
-                '"' => break,
-                '\\' => match rest.chars().next() {
-                    Some(next) => {
-                        rest = &rest[next.len_utf8()..];
-                        next
-                    }
-                    None => '\\',
-                },
-                c => c,
-            };
-            nodes.push(Node::Char(c));
-        }
+        nodes.extend(take_quoted(&mut rest).chars().map(Node::Char));
     }
     Ok((nodes, description))
 }

@@ -213,23 +213,21 @@ pub(super) fn nodes(template: &str) -> Vec<Node> {
             });
             continue;
         }
-        while let Some(c) = rest.chars().next() {
-            rest = &rest[c.len_utf8()..];
-            let c = match c {
-                '"' => break,
-                '\\' => match rest.chars().next() {
-                    Some(next) => {
-                        rest = &rest[next.len_utf8()..];
-                        next
-                    }
-                    None => '\\',
-                },
-                c => c,
-            };
-            out.push(Node::Char(c));
-        }
+        out.extend(take_quoted(&mut rest).chars().map(Node::Char));
     }
     out
+}
+
+/// The text of a template up to the quote that ends it, or to the template's end, which is taken from `rest`. A backslash there
+/// stands for what follows it.
+pub(super) fn take_quoted(rest: &mut &str) -> String {
+    let mut text = String::new();
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next().filter(|c| *c != '"') {
+        text.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    *rest = chars.as_str();
+    text
 }
 
 pub(super) const MONTHS: [&str; 12] = [
