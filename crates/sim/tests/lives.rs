@@ -26,21 +26,27 @@ fn a_seed_replays_to_the_same_disk() {
     }
 }
 
-/// Runs seeds of a server that breaks its promise until it is caught; what was found in each of a hundred.
-fn caught(acknowledge: Acknowledge) -> Vec<String> {
-    (1..=100).filter_map(|seed| run(seed, acknowledge).err()).map(|failure| failure.what).take(3).collect()
+/// Asserts that one of a hundred seeds of a server that breaks its promise finds the breach named `breach`. Which seed does, and what others find before it, changes
+/// with every change of what storage writes.
+fn assert_caught(acknowledge: Acknowledge, breach: &str) {
+    let mut others = Vec::new();
+    for failure in (1..=100).filter_map(|seed| run(seed, acknowledge).err()) {
+        if failure.what.contains(breach) {
+            return;
+        }
+        others.push(failure.what);
+    }
+    panic!("no seed of a hundred finds it: {others:?}");
 }
 
 #[test]
 fn commits_acknowledged_before_their_sync_are_found() {
-    let found = caught(Acknowledge::CommitsAtOnce);
-    assert!(found.iter().any(|what| what.contains("a commit's reply told a client")), "{found:?}");
+    assert_caught(Acknowledge::CommitsAtOnce, "a commit's reply told a client");
 }
 
 #[test]
 fn reads_told_before_they_are_durable_are_found() {
-    let found = caught(Acknowledge::ReadsAtOnce);
-    assert!(found.iter().any(|what| what.contains("a read's reply told a client")), "{found:?}");
+    assert_caught(Acknowledge::ReadsAtOnce, "a read's reply told a client");
 }
 
 /// Of debug builds only: others cannot be made to do it.
