@@ -96,20 +96,33 @@ export function overflow(page: Page): Promise<number> {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 }
 
-/** Sum of unexpected layout shifts (as in Cumulative Layout Shift) during so many seconds. */
-export function layoutShift(page: Page, seconds: number): Promise<number> {
+interface LayoutShift extends PerformanceEntry {
+  hadRecentInput: boolean;
+  sources: { node: Node | null; previousRect: DOMRectReadOnly; currentRect: DOMRectReadOnly }[];
+}
+
+/**
+ * What the browser saw shift (as in Cumulative Layout Shift) during so many seconds without one's doing: each box, with where it was and where it went. A figure that
+ * gets a digit more begins further left in a box that stays: that is none of them.
+ */
+export function layoutShifts(page: Page, seconds: number): Promise<string[]> {
   return page.evaluate(
     (span) =>
-      new Promise<number>((resolve) => {
-        let sum = 0;
+      new Promise((resolve) => {
+        const moved: string[] = [];
+        const place = ({ x, y, width, height }: DOMRectReadOnly) => [x, y, width, height].map(Math.round).join(" ");
         const observer = new PerformanceObserver((list) => {
-          for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[])
-            if (!entry.hadRecentInput) sum += entry.value;
+          for (const shift of (list.getEntries() as LayoutShift[]).filter((one) => !one.hadRecentInput))
+            for (const { node, previousRect, currentRect } of shift.sources) {
+              const [from, to] = [place(previousRect), place(currentRect)];
+              const of = node instanceof Element ? node : node?.parentElement;
+              if (from !== to) moved.push(`${of?.outerHTML.slice(0, 120)}: ${from} to ${to}`);
+            }
         });
         observer.observe({ type: "layout-shift" });
         setTimeout(() => {
           observer.disconnect();
-          resolve(sum);
+          resolve(moved);
         }, span * 1000);
       }),
     seconds,
