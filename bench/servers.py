@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -94,12 +93,6 @@ def cpu_without_analytics(pid):
 def resident_kib(pid):
     found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
     return int(found[1])
-
-
-def client_cpu_seconds():
-    """CPU of the programs that this one started and that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def context_switches(pid):

@@ -7,14 +7,20 @@ to the last run, so both are warm; the one whose turn it is not is stopped (SIGS
 
     bench/side_by_side.py                      every measurement, five runs each
     bench/side_by_side.py --only select,tpcb --runs 3 --seconds 10
+
+With `cargo build --release -p env --example canned` there are rows of a server that does nothing but flush, which tell
+what any server could reach on this machine with these clients.
 """
 
-import os
 import re
 import subprocess
 
 import servers
 from servers import psql, say
+
+CANNED = servers.ROWHOUSE.parent / "examples" / "canned"
+
+PREPARED = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2"]
 
 # Name: what is measured, by the local socket or TCP, options, floor of the rate, floor of PostgreSQL's CPU a transaction by
 # ours. pgbench uses the local socket unless told otherwise.
@@ -32,15 +38,19 @@ TPCC = {
 }
 
 
+def tps(out):
+    """Transactions a second, as pgbench printed them."""
+    return float(re.search(r"tps = ([0-9.]+)", out)[1])
+
+
 def pgbench(server, local, *options):
-    """Transactions a second, and the CPU of server and client in microseconds a transaction."""
-    before, client_before = servers.cpu_seconds(server.pid), servers.client_cpu_seconds()
-    command = ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "2", *options, server.dsn("pgb", local)]
+    """Transactions a second, and the server's CPU in microseconds a transaction."""
+    before = servers.cpu_seconds(server.pid)
+    command = [*PREPARED, *options, server.dsn("pgb", local)]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    cpu, client = servers.cpu_seconds(server.pid) - before, servers.client_cpu_seconds() - client_before
+    cpu = servers.cpu_seconds(server.pid) - before
     count = int(re.search(r"actually processed: (\d+)", out)[1])
-    return {"rate": float(re.search(r"tps = ([0-9.]+)", out)[1]), "cpu_us": cpu / count * 1e6,
-            "client_us": client / count * 1e6}
+    return {"rate": tps(out), "cpu_us": cpu / count * 1e6}
 
 
 class Comparison:
@@ -69,16 +79,27 @@ class Comparison:
         missed = " **missed**" if ratio < floor else ""
         self.rows.append([words, *cells, f"{ratio:.2f}x{' less' if less else ''}{missed}", f"{floor}x"])
 
-    def add_bound(self, what, words):
-        """A row: what a server that used no CPU could reach at most, given what the client uses."""
-        runs = self.runs[what]
-        client = servers.median([run["client_us"] for run in runs["Rowhouse"]])
-        most = os.cpu_count() * 1e6 / client
-        ratio = most / servers.median([run["rate"] for run in runs["PostgreSQL"]])
-        self.rows.append([words, f"{most:,.0f} tx/s ({client:.1f} us/tx)", "", f"{ratio:.2f}x", ""])
+    def add_bound(self, what, words, rates):
+        """A row: what a server that does nothing reached, so that no server can pass it on this machine with this client."""
+        most = servers.median(rates)
+        ratio = most / servers.median([run["rate"] for run in self.runs[what]["PostgreSQL"]])
+        self.rows.append([words, f"{most:,.1f} tx/s ({min(rates):,.1f} to {max(rates):,.1f})", "", f"{ratio:.2f}x", ""])
 
 
-def measure_pgbench(comparison, wanted):
+def canned(arguments, folder, *options):
+    """Transactions a second of pgbench against a server that does nothing, but makes commits durable in a file of `folder`."""
+    with subprocess.Popen([CANNED, folder, "poll", folder / "canned.log"], stdout=subprocess.PIPE) as server:
+        try:
+            server.stdout.readline()
+            run = [*PREPARED, *options, "-T", str(round(arguments.seconds)), "-h", folder, "postgres"]
+            outs = [subprocess.run(run, check=True, capture_output=True, text=True).stdout for _ in range(arguments.runs)]
+        finally:
+            server.terminate()
+    (folder / ".s.PGSQL.5432").unlink()
+    return [tps(out) for out in outs]
+
+
+def measure_pgbench(comparison, folder, wanted):
     arguments = comparison.arguments
     for server in comparison.both:
         with servers.awake(server):
@@ -96,7 +117,8 @@ def measure_pgbench(comparison, wanted):
         words += f", scale {arguments.pgbench_scale}"
         comparison.add(what, words, "tx/s", "rate", floor)
         comparison.add(what, f"{words}: server CPU", "us/tx", "cpu_us", cpu_floor, less=True)
-        comparison.add_bound(what, f"{words}: a server without cost, by the client's own CPU")
+        if local and CANNED.exists():
+            comparison.add_bound(what, f"{words}: a server that does nothing", canned(arguments, folder, *options))
 
 
 def measure_tpcc(comparison, what):
@@ -137,7 +159,7 @@ def main():
         for server in comparison.both:
             servers.put_to_sleep(server)
         if scripts := [what for what in PGBENCH if what in wanted]:
-            measure_pgbench(comparison, scripts)
+            measure_pgbench(comparison, folder, scripts)
         for what in TPCC:
             if what in wanted:
                 measure_tpcc(comparison, what)
