@@ -6,7 +6,7 @@
 //! is answered after 4 KiB were written to that file and an `fdatasync`: in `threads` one of its own, in `poll` one for all that came while the last one went on,
 //! by a thread that does nothing else.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -82,7 +82,7 @@ struct Connection {
     input: Vec<u8>,
     out: Vec<u8>,
     started: bool,
-    statements: HashMap<Vec<u8>, Kind>,
+    statements: BTreeMap<Vec<u8>, Kind>,
     bound: Kind,
     in_block: bool,
     /// A COMMIT is in `out`.
@@ -102,7 +102,7 @@ impl Connection {
             input: Vec::new(),
             out: Vec::new(),
             started: false,
-            statements: HashMap::new(),
+            statements: BTreeMap::new(),
             bound: Kind::Select,
             in_block: false,
             commits: false,
