@@ -7,15 +7,23 @@ use types::{Datum, PgType, Row, row_memory};
 
 use super::node::Emit;
 use super::row_key::push_key;
-use super::{Cx, Flow, Halt, Run};
+use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, eval_filter, eval_ref};
 use crate::memory_bound::Held;
 use crate::plan::Node;
 
 /// The rows of a join's right side (its slots only), by key.
 pub(super) struct JoinTable<'m> {
-    rows: FxHashMap<Box<[u8]>, Vec<Row>>,
+    rows: FxHashMap<Box<[u8]>, Vec<Kept>>,
+    /// Where the right side remembers keys of its relations that are locked or changed.
+    places: Vec<usize>,
     held: Held<'m>,
+}
+
+struct Kept {
+    values: Row,
+    /// The keys that it was found with, one for each place.
+    keys: Vec<Key>,
 }
 
 impl Run<'_, '_> {
@@ -27,13 +35,18 @@ impl Run<'_, '_> {
         cx: &Cx<'_>,
         row: &mut Vec<Datum>,
     ) -> Halt<JoinTable<'_>> {
-        let mut table = JoinTable { rows: FxHashMap::default(), held: self.memory.hold() };
+        let mut places = Vec::new();
+        right.key_places(&mut places);
+        let mut table = JoinTable { rows: FxHashMap::default(), places, held: self.memory.hold() };
         let mut key = Vec::new();
         self.node(right, cx, row, &mut |row| {
             if self.join_key(keys, cx, row, &mut key)? {
                 let right = &row[slots.clone()];
-                self.hold(&mut table.held, key.len() + row_memory(right))?;
-                table.rows.entry(key.as_slice().into()).or_default().push(right.to_vec());
+                let keys: Vec<Key> = table.places.iter().map(|place| self.remembered_key(*place)).collect();
+                let keys_len: usize = keys.iter().map(|key| size_of::<Key>() + key.len()).sum();
+                self.hold(&mut table.held, key.len() + row_memory(right) + keys_len)?;
+                let kept = Kept { values: right.to_vec(), keys };
+                table.rows.entry(key.as_slice().into()).or_default().push(kept);
             }
             Ok(Flow::More)
         })?;
@@ -58,9 +71,12 @@ impl Run<'_, '_> {
         }
         let Some(matches) = table.rows.get(key.as_slice()) else { return Ok(Some(false)) };
         let mut matched = false;
-        for values in matches {
+        for kept in matches {
             self.step()?;
-            row[slots.clone()].clone_from_slice(values);
+            row[slots.clone()].clone_from_slice(&kept.values);
+            for (place, key) in table.places.iter().zip(&kept.keys) {
+                self.remember_key(*place, key.clone());
+            }
             let holds = match on {
                 Some(on) => eval_filter(on, &cx.row(row)).map_err(|error| self.halt(error))?,
                 None => true,
@@ -90,5 +106,37 @@ impl Run<'_, '_> {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn a_join_by_hash_knows_the_rows_of_its_right_side() {
+        let mut bench = Bench::new();
+        let (mut session, mut other) = (bench.session(), bench.session());
+        bench.run(
+            &mut session,
+            "CREATE TABLE b (id int, v int); INSERT INTO b SELECT g, g FROM generate_series(1, 1000) g;
+             CREATE TABLE q (id int); INSERT INTO q VALUES (3), (4), (5)",
+        );
+        let delete = "DELETE FROM b USING q WHERE b.id = q.id RETURNING b.id";
+        let plan = bench.run(&mut session, &format!("EXPLAIN (COSTS off) {delete}")).lines();
+        assert!(plan.iter().any(|line| line.contains("Hash Join")), "{plan:?}");
+        assert_eq!(bench.run(&mut session, delete).lines(), ["3", "4", "5"]);
+        assert_eq!(bench.run(&mut session, "SELECT count(*), max(id) FROM b").lines(), ["997|1000"]);
+        let update = "UPDATE b SET v = 0 FROM q WHERE b.id = q.id + 3 RETURNING b.id";
+        assert_eq!(bench.run(&mut session, update).lines(), ["6", "7", "8"]);
+        assert_eq!(bench.run(&mut session, "SELECT id FROM b WHERE v = 0").lines(), ["6", "7", "8"]);
+        let lock = "BEGIN; SELECT b.id FROM q JOIN b ON b.id = q.id + 10 FOR UPDATE OF b";
+        assert_eq!(bench.run(&mut session, lock).lines(), ["13", "14", "15"]);
+        let refused = bench.fail(&mut other, "SELECT id FROM b WHERE id = 14 FOR UPDATE NOWAIT");
+        assert_eq!(refused.state().to_string(), "55P03");
+        assert_eq!(
+            bench.run(&mut other, "SELECT id FROM b WHERE id = 1000 FOR UPDATE NOWAIT").lines(),
+            ["1000"]
+        );
     }
 }

@@ -128,18 +128,9 @@ impl Run<'_, '_> {
     }
 
     fn forget_keys(&self, node: &Node) {
-        match &node.kind {
-            NodeKind::Scan(scan) => {
-                if let Some(place) = scan.key {
-                    self.remember_key(place, Key::new());
-                }
-            }
-            NodeKind::NestedLoop { left, right, .. } | NodeKind::HashJoin { left, right, .. } => {
-                self.forget_keys(left);
-                self.forget_keys(right);
-            }
-            _ => {}
-        }
+        let mut places = Vec::new();
+        node.key_places(&mut places);
+        places.into_iter().for_each(|place| self.remember_key(place, Key::new()));
     }
 
     /// The rows of a subquery in FROM; kept for the statement unless they depend on other rows.

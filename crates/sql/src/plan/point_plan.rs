@@ -440,6 +440,21 @@ impl SelectPlan {
 }
 
 impl Node {
+    /// Adds where it remembers keys.
+    pub(crate) fn key_places(&self, into: &mut Vec<usize>) {
+        match &self.kind {
+            NodeKind::Scan(scan) => into.extend(scan.key),
+            NodeKind::NestedLoop { left, right, .. } | NodeKind::HashJoin { left, right, .. } => {
+                left.key_places(into);
+                right.key_places(into);
+            }
+            NodeKind::OneRow
+            | NodeKind::Values { .. }
+            | NodeKind::Derived { .. }
+            | NodeKind::Function { .. } => {}
+        }
+    }
+
     /// Whether its rows are those of one range of keys of a table or an index, in their order.
     fn is_one_scan(&self) -> bool {
         let NodeKind::Scan(scan) = &self.kind else { return false };
