@@ -43,9 +43,17 @@ fn difference<'x>(a: &'x str, b: &'x str) -> Option<(&'x str, &'x str)> {
     found.or((a.lines().count() != b.lines().count()).then_some(("", "one is longer")))
 }
 
+/// Constraints that are deferred, and such as do not hold for all rows.
+const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT next REFERENCES late DEFERRABLE INITIALLY DEFERRED,
+         other int CONSTRAINT other REFERENCES late DEFERRABLE, n int);
+     INSERT INTO late VALUES (1, 2, NULL, -1), (2, 1, 1, 1);
+     ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID;
+     ALTER TABLE late ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES late DEFERRABLE INITIALLY DEFERRED NOT VALID";
+
 #[test]
 fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
     let server = with_shop_and_twin();
+    check_output(psql(&server, "acme").args(["-c", LATE]));
     let first = dump(&server, "acme", &[]);
     for said in [
         "CREATE TYPE public.order_state AS ENUM",
@@ -59,6 +67,10 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
         "FOREIGN KEY (code, size) REFERENCES stock.item(code, size) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL",
         "USING btree (placed DESC NULLS LAST, customer_id)",
         "COMMENT ON COLUMN public.customer.name IS 'it''s a name';",
+        "ADD CONSTRAINT next FOREIGN KEY (next) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED;",
+        "ADD CONSTRAINT other FOREIGN KEY (other) REFERENCES public.late(id) DEFERRABLE;",
+        "ADD CONSTRAINT positive_n CHECK ((n > 0)) NOT VALID;",
+        "ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED NOT VALID;",
         "GRANT SELECT,INSERT ON TABLE public.orders TO clerk;",
     ] {
         assert!(first.contains(said), "{said}\nis not in\n{first}");

@@ -42,6 +42,7 @@ impl Tenant {
     /// Errors: 40001 for SERIALIZABLE, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
     pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
         assert!(txn.checks.is_empty(), "the last statement was finished");
+        assert!(!txn.has_checks_due(), "what was put off was checked");
         if !txn.has_changes() {
             let wait_for = txn.observed;
             self.end(txn);
@@ -396,6 +397,7 @@ impl Tenant {
         txn.overlay.undo_to(mark.overlay);
         txn.checks.clear();
         txn.cascaded.clear();
+        txn.due.truncate(mark.due);
         txn.catalog.clone_from(&mark.catalog);
         txn.wrote_catalog = txn.catalog.is_some();
         // What they filled is kept for the statement's next run.
@@ -413,6 +415,8 @@ impl Tenant {
         self.release_pages(txn);
         self.settle_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
+        txn.due.make_again();
+        txn.due.modes.clone_from(&savepoint.modes);
         self.give_up_kept(txn);
         txn.tables.clear();
         for (tag, modes) in txn.held.split_off(savepoint.held) {

@@ -1,4 +1,5 @@
-//! Foreign keys: collected while a statement changes rows, checked and carried out at its end.
+//! Foreign keys: collected while a statement changes rows, checked and carried out at its end. Of those that are deferred the checks are left
+//! to [`crate::due`]; what ON DELETE and ON UPDATE ask for is done in any case.
 //!
 //! A referencing row locks the row it references FOR KEY SHARE, so a reference and the deletion of its target never both
 //! commit. Checks read the newest state, as PostgreSQL's do, whatever the transaction's snapshot.
@@ -10,6 +11,7 @@ use types::{CastContext, Datum, FormatContext};
 
 use crate::catalog::{Column, ForeignKey, Index, MatchType, ReferentialAction, Table};
 use crate::cursor::Direction;
+use crate::due::Side;
 use crate::interrupt::Step;
 use crate::key_types::{is_one_to_one, referenced_value, referencing_value};
 use crate::locks::{LockMode, LockTag, RowLock, TableLock, WaitPolicy};
@@ -27,7 +29,17 @@ pub(crate) enum PendingCheck {
 }
 
 /// Nobody else changes the table, so its rows need no locks.
-const ALONE: LockMode = LockMode::Table(TableLock::AccessExclusive);
+const ALONE: LockMode = LockMode::Table(TableLock::Share);
+
+impl ForeignKey {
+    /// The values by which a row references another one, or breaks MATCH FULL; `None` where it does neither.
+    pub(crate) fn referencing_values(&self, row: &[Datum]) -> Option<Vec<Datum>> {
+        let values: Vec<Datum> = self.columns.iter().map(|c| row[*c].clone()).collect();
+        let nulls = values.iter().filter(|v| v.is_null()).count();
+        let references = nulls == 0 || (nulls < values.len() && self.match_type == MatchType::Full);
+        references.then_some(values)
+    }
+}
 
 impl View<'_> {
     /// Remembers to check the foreign keys of a new or changed row.
@@ -36,11 +48,7 @@ impl View<'_> {
             if old.is_some_and(|old| key.columns.iter().all(|c| old[*c] == row[*c])) {
                 continue;
             }
-            let values: Vec<Datum> = key.columns.iter().map(|c| row[*c].clone()).collect();
-            let nulls = values.iter().filter(|v| v.is_null()).count();
-            if nulls == values.len() || (nulls > 0 && key.match_type == MatchType::Simple) {
-                continue;
-            }
+            let Some(values) = key.referencing_values(row) else { continue };
             self.txn.checks.push(PendingCheck::Reference { table: table.oid, constraint: key.oid, values });
         }
     }
@@ -70,7 +78,8 @@ impl View<'_> {
         }
     }
 
-    /// Ends a statement that changed rows: carries out what its foreign keys ask for. Call after the last change.
+    /// Ends a statement that changed rows: carries out what its foreign keys ask for. Call after the last change. What is deferred waits for
+    /// [`View::check_due`].
     ///
     /// Errors: 23503, and those of the changes that cascade.
     pub fn finish_statement(&mut self) -> Step<()> {
@@ -79,7 +88,13 @@ impl View<'_> {
                 self.step()?;
                 match check {
                     PendingCheck::Reference { table, constraint, values } => {
-                        self.check_reference(table, constraint, &values)?;
+                        let of = self.table(table)?;
+                        let Some(key) = of.foreign_key(constraint) else { continue };
+                        if self.txn.due.puts_off(key) {
+                            self.put_off(table, key, table, Side::Referencing, &values);
+                        } else {
+                            self.check_reference(&of, key, &values)?;
+                        }
                     }
                     PendingCheck::Referenced { table, referencing, constraint, old, new } => {
                         self.act_on_references(table, referencing, constraint, &old, new.as_deref())?;
@@ -92,42 +107,63 @@ impl View<'_> {
         Ok(())
     }
 
-    fn check_reference(&mut self, table: Oid, constraint: Oid, values: &[Datum]) -> Step<()> {
-        let table = self.table(table)?;
-        let Some(key) = table.foreign_key(constraint) else { return Ok(()) };
+    /// Errors: 23503.
+    pub(crate) fn check_reference(&mut self, table: &Table, key: &ForeignKey, values: &[Datum]) -> Step<()> {
         let referenced = self.table(key.referenced_table)?;
+        match self.lock_referenced(table, &referenced, key, values)? {
+            true => Ok(()),
+            false => Err(self.not_referenced(table, &referenced, key, values).into()),
+        }
+    }
+
+    /// Locks the row that these values of a referencing row reference, so that it stays; false if there is none.
+    pub(crate) fn lock_referenced(
+        &mut self,
+        table: &Table,
+        referenced: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Step<bool> {
         if values.iter().any(Datum::is_null) {
-            return Err(mixed_nulls(&table, key).into());
+            return Ok(false);
         }
         let format = self.session.map(|session| session.format);
-        let pairs = Pairs { key, referencing: &table, referenced: &referenced, format };
-        let wanted = pairs.referenced_values(values);
-        let found = match &wanted {
-            Some(wanted) => self.find_referenced(&referenced, key, wanted)?,
-            None => None,
-        };
-        let Some(found) = found else {
-            let error = SqlError::new(
-                SqlState::FOREIGN_KEY_VIOLATION,
-                format!(
-                    "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-                    table.name, key.name
-                ),
-            )
-            .with_detail(format!(
-                "Key {} is not present in table \"{}\".",
-                self.show_key(&table, &key.columns, values),
-                referenced.name
-            ));
-            return Err(self.located(error, &table, key).into());
-        };
+        let pairs = Pairs { key, referencing: table, referenced, format };
+        let Some(wanted) = pairs.referenced_values(values) else { return Ok(false) };
+        let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };
         if self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && ALONE.is_covered_by(*modes))
         {
-            return Ok(());
+            return Ok(true);
         }
         let tag = LockTag::Row(referenced.tree, found);
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::KeyShare), WaitPolicy::Wait)?;
-        Ok(())
+        Ok(true)
+    }
+
+    /// 23503 for a row whose values reference none.
+    pub(crate) fn not_referenced(
+        &self,
+        table: &Table,
+        referenced: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> SqlError {
+        if values.iter().any(Datum::is_null) {
+            return mixed_nulls(table, key);
+        }
+        let error = SqlError::new(
+            SqlState::FOREIGN_KEY_VIOLATION,
+            format!(
+                "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                table.name, key.name
+            ),
+        )
+        .with_detail(format!(
+            "Key {} is not present in table \"{}\".",
+            self.show_key(table, &key.columns, values),
+            referenced.name
+        ));
+        self.located(error, table, key)
     }
 
     /// The key of the referenced row, if it is there.
@@ -159,23 +195,25 @@ impl View<'_> {
         let (table, referencing) = (self.table(table)?, self.table(referencing)?);
         let Some(key) = referencing.foreign_key(constraint) else { return Ok(()) };
         let action = if new.is_some() { key.on_update } else { key.on_delete };
-        let there_again =
-            |view: &mut Self| view.find_referenced(&table, key, old).map(|found| found.is_some());
-        if action == ReferentialAction::NoAction && there_again(self)? {
-            return Ok(());
+        match action {
+            ReferentialAction::NoAction if self.txn.due.puts_off(key) => {
+                self.put_off(referencing.oid, key, table.oid, Side::Referenced, old);
+                return Ok(());
+            }
+            ReferentialAction::NoAction => {
+                return self.require_unreferenced(&table, &referencing, key, old);
+            }
+            ReferentialAction::Restrict => return self.require_no_rows(&table, &referencing, key, old),
+            ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => {}
         }
         // As PostgreSQL's queries for it do: nobody builds an index of the rows, or validates them, meanwhile.
-        let mode = match action {
-            ReferentialAction::NoAction | ReferentialAction::Restrict => TableLock::RowShare,
-            _ => TableLock::RowExclusive,
-        };
-        self.lock_table(referencing.oid, mode, WaitPolicy::Wait)?;
+        self.lock_table(referencing.oid, TableLock::RowExclusive, WaitPolicy::Wait)?;
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: &referencing, referenced: &table, format };
-        for row in self.referencing_rows(&referencing, &pairs, old, action)? {
+        for row in self.referencing_rows(&referencing, &pairs, old, false)? {
             match (action, new) {
                 (ReferentialAction::NoAction | ReferentialAction::Restrict, _) => {
-                    return Err(self.still_referenced(&table, &referencing, key, old).into());
+                    unreachable!("these change nothing")
                 }
                 (ReferentialAction::Cascade, None) => {
                     self.delete(&referencing, &row)?;
@@ -196,15 +234,70 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The keys of the rows that reference these values; one is enough where any is an error.
+    /// Errors: 23503 where rows reference values that no row of `table` has any more.
+    pub(crate) fn require_unreferenced(
+        &mut self,
+        table: &Table,
+        referencing: &Arc<Table>,
+        key: &ForeignKey,
+        old: &[Datum],
+    ) -> Step<()> {
+        match self.find_referenced(table, key, old)? {
+            Some(_) => Ok(()),
+            None => self.require_no_rows(table, referencing, key, old),
+        }
+    }
+
+    /// Errors: 23503 where rows reference these values.
+    fn require_no_rows(
+        &mut self,
+        table: &Table,
+        referencing: &Arc<Table>,
+        key: &ForeignKey,
+        old: &[Datum],
+    ) -> Step<()> {
+        self.lock_table(referencing.oid, TableLock::RowShare, WaitPolicy::Wait)?;
+        let format = self.session.map(|session| session.format);
+        let pairs = Pairs { key, referencing, referenced: table, format };
+        match self.referencing_rows(referencing, &pairs, old, true)?.is_empty() {
+            true => Ok(()),
+            false => Err(self.still_referenced(table, referencing, key, old).into()),
+        }
+    }
+
+    /// Whether a row of the table has these values, NULLs included.
+    pub(crate) fn has_row_with(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[usize],
+        values: &[Datum],
+    ) -> Step<bool> {
+        let (access, range) = access_to(table, columns, values);
+        let mut scan = self.scan_state(table, access, range, Direction::Forward, State::Newest);
+        while let Some(row) = self.next(&mut scan)? {
+            let mut equal = true;
+            for (column, value) in columns.iter().zip(values) {
+                let own = row.column(*column)?;
+                equal &= match own.is_null() || value.is_null() {
+                    true => own.is_null() && value.is_null(),
+                    false => types::equal(&own, value),
+                };
+            }
+            if equal {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The keys of the rows that reference these values; `any`: one of them is enough.
     fn referencing_rows(
         &mut self,
         referencing: &Arc<Table>,
         pairs: &Pairs<'_>,
         referenced: &[Datum],
-        action: ReferentialAction,
+        any: bool,
     ) -> Step<Vec<Key>> {
-        let any = matches!(action, ReferentialAction::NoAction | ReferentialAction::Restrict);
         let columns = &pairs.key.columns;
         let values = match pairs.are_one_to_one() {
             true => match pairs.referencing_values(referenced) {
@@ -213,11 +306,8 @@ impl View<'_> {
             },
             false => None,
         };
-        let (access, range) = match values.as_ref().zip(index_of(referencing, columns)) {
-            Some((values, (index, order))) => {
-                let ordered: Vec<Datum> = order.iter().map(|i| values[*i].clone()).collect();
-                (Access::Index(index), ColumnRange::equal(&ordered).key_range(&index.columns))
-            }
+        let (access, range) = match &values {
+            Some(values) => access_to(referencing, columns, values),
             None => (Access::Table, KeyRange::all()),
         };
         let mut scan = self.scan_state(referencing, access, range, Direction::Forward, State::Newest);
@@ -261,7 +351,8 @@ impl View<'_> {
         std::mem::take(&mut self.txn.cascaded)
     }
 
-    fn still_referenced(
+    /// 23503 for values that a row still references.
+    pub(crate) fn still_referenced(
         &self,
         table: &Table,
         referencing: &Table,
@@ -300,12 +391,23 @@ fn index_of<'t>(table: &'t Table, columns: &[usize]) -> Option<(&'t Index, Vec<u
     })
 }
 
+/// Where to look for the rows that have these values.
+fn access_to<'t>(table: &'t Table, columns: &[usize], values: &[Datum]) -> (Access<'t>, KeyRange) {
+    match index_of(table, columns).filter(|_| !values.iter().any(Datum::is_null)) {
+        Some((index, order)) => {
+            let ordered: Vec<Datum> = order.iter().map(|i| values[*i].clone()).collect();
+            (Access::Index(index), ColumnRange::equal(&ordered).key_range(&index.columns))
+        }
+        None => (Access::Table, KeyRange::all()),
+    }
+}
+
 /// The columns of a foreign key side by side with those that they reference.
-struct Pairs<'a> {
-    key: &'a ForeignKey,
-    referencing: &'a Table,
-    referenced: &'a Table,
-    format: Option<&'a FormatContext>,
+pub(crate) struct Pairs<'a> {
+    pub(crate) key: &'a ForeignKey,
+    pub(crate) referencing: &'a Table,
+    pub(crate) referenced: &'a Table,
+    pub(crate) format: Option<&'a FormatContext>,
 }
 
 impl<'a> Pairs<'a> {
@@ -322,7 +424,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// What a referencing row's values stand for; `None` where no row can have that.
-    fn referenced_values(&self, values: &[Datum]) -> Option<Vec<Datum>> {
+    pub(crate) fn referenced_values(&self, values: &[Datum]) -> Option<Vec<Datum>> {
         let pairs = values.iter().zip(self.columns());
         pairs.map(|(value, (own, other))| referenced_value(value, own, other, self.format)).collect()
     }

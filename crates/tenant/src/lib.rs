@@ -16,6 +16,7 @@ mod commit;
 mod copy;
 mod cursor;
 pub mod ddl;
+mod due;
 mod foreign_key;
 mod history;
 mod interrupt;

@@ -22,6 +22,7 @@ use crate::catalog::{
     encode_record,
 };
 use crate::change_memory::ChangeMemory;
+use crate::due::Due;
 use crate::history::History;
 use crate::interrupt::Step;
 use crate::kept::Pieces;
@@ -510,6 +511,7 @@ impl Tenant {
             dropped_trees: Vec::new(),
             sequences: FxHashMap::default(),
             checks: Vec::new(),
+            due: Due::default(),
             cascaded: Vec::new(),
             held: Vec::new(),
             tables: SmallVec::new(),

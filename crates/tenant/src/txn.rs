@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
+use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
 use crate::locks::{LockMode, LockTag};
@@ -56,6 +57,8 @@ pub struct Txn {
     pub(crate) sequences: FxHashMap<Oid, SequenceState>,
     /// Foreign key checks due at the statement's end.
     pub(crate) checks: Vec<PendingCheck>,
+    /// Checks due at the transaction's end.
+    pub(crate) due: Due,
     /// Rows that the statement's foreign keys changed, of tables with CHECK constraints: the table and the row's key.
     pub(crate) cascaded: Vec<(Oid, Key)>,
     pub(crate) held: Vec<(LockTag, u8)>,
@@ -111,6 +114,8 @@ pub struct Mark {
     pub(crate) pieces: usize,
     pub(crate) dropped_trees: usize,
     pub(crate) sequences: Option<Box<FxHashMap<Oid, SequenceState>>>,
+    /// How many checks were due at the transaction's end.
+    pub(crate) due: usize,
 }
 
 /// A SAVEPOINT: going back to it also lets go of the locks taken since.
@@ -118,6 +123,8 @@ pub struct Mark {
 pub struct Savepoint {
     pub(crate) mark: Mark,
     pub(crate) held: usize,
+    /// What SET CONSTRAINTS had said.
+    pub(crate) modes: Option<Arc<Modes>>,
 }
 
 impl Txn {
@@ -192,12 +199,13 @@ impl Txn {
             pieces: self.pieces.done(),
             dropped_trees: self.dropped_trees.len(),
             sequences: (!self.sequences.is_empty()).then(|| Box::new(self.sequences.clone())),
+            due: self.due.len(),
         }
     }
 
     /// A savepoint here; it stays valid until the transaction goes back to an earlier one.
     pub fn savepoint(&mut self) -> Savepoint {
-        Savepoint { mark: self.mark(), held: self.held.len() }
+        Savepoint { mark: self.mark(), held: self.held.len(), modes: self.due.modes.clone() }
     }
 
     /// The commit whose state it reads, where it reads a snapshot.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Oid;
 use sql::kept_text;
 use sql::session::{PathNames, qualified_name, relation_name};
-use tenant::catalog::{Catalog, Column, Index, MatchType, ReferentialAction, Relation, Table};
+use tenant::catalog::{Catalog, Column, Deferral, Index, MatchType, ReferentialAction, Relation, Table};
 use types::{PgType, TypeMod, quote_ident};
 
 /// A list of columns: `a, "B"`.
@@ -27,10 +27,11 @@ pub(crate) fn constraint(catalog: &Arc<Catalog>, path: &[Oid], oid: Oid, pretty:
         }
         if let Some(check) = table.checks.iter().find(|c| c.oid == oid) {
             let expression = kept_text::shown(catalog, path, &check.expression);
+            let validity = not_valid(check.validated);
             return Some(if pretty {
-                format!("CHECK ({expression})")
+                format!("CHECK ({expression}){validity}")
             } else {
-                format!("CHECK (({expression}))")
+                format!("CHECK (({expression})){validity}")
             });
         }
         if let Some(key) = table.foreign_key(oid) {
@@ -49,10 +50,20 @@ pub(crate) fn constraint(catalog: &Arc<Catalog>, path: &[Oid], oid: Oid, pretty:
                     out += &format!(" ON {event} {words}");
                 }
             }
+            out += match key.deferral {
+                Deferral::NotDeferrable => "",
+                Deferral::InitiallyImmediate => " DEFERRABLE",
+                Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+            };
+            out += not_valid(key.validated);
             return Some(out);
         }
     }
     None
+}
+
+fn not_valid(validated: bool) -> &'static str {
+    if validated { "" } else { " NOT VALID" }
 }
 
 fn action_words(action: ReferentialAction) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use sql::kept_text;
 use sql::system::system_tables;
-use tenant::catalog::{Identity, MatchType, ReferentialAction, Sequence, Table};
+use tenant::catalog::{Deferral, Identity, MatchType, ReferentialAction, Sequence, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::{Rows, text, yes};
@@ -368,21 +368,24 @@ fn view_tables(out: &mut Rows<'_>) {
 
 fn table_constraints(out: &mut Rows<'_>) {
     for table in sorted(out) {
-        let mut all: Vec<(String, &str)> = Vec::new();
+        let mut all: Vec<(String, &str, Deferral)> = Vec::new();
+        let at_once = Deferral::NotDeferrable;
         for index in table.indexes.iter().filter(|i| i.constraint.is_some()) {
-            all.push((index.name.to_string(), if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" }));
+            let kind = if index.is_primary() { "PRIMARY KEY" } else { "UNIQUE" };
+            all.push((index.name.to_string(), kind, at_once));
         }
-        all.extend(table.foreign_keys.iter().map(|k| (k.name.to_string(), "FOREIGN KEY")));
-        all.extend(table.checks.iter().map(|c| (c.name.to_string(), "CHECK")));
+        all.extend(table.foreign_keys.iter().map(|k| (k.name.to_string(), "FOREIGN KEY", k.deferral)));
+        all.extend(table.checks.iter().map(|c| (c.name.to_string(), "CHECK", at_once)));
         for (position, _) in table.live_columns().filter(|(_, c)| c.not_null) {
-            all.push((format!("{}_{}_{}_not_null", table.schema, table.oid, position + 1), "CHECK"));
+            let name = format!("{}_{}_{}_not_null", table.schema, table.oid, position + 1);
+            all.push((name, "CHECK", at_once));
         }
-        for (name, kind) in all {
+        for (name, kind, deferral) in all {
             let mut row = constraint(out, &table, &name, true);
             row.extend([
                 ("constraint_type", text(kind)),
-                ("is_deferrable", yes(false)),
-                ("initially_deferred", yes(false)),
+                ("is_deferrable", yes(deferral.is_deferrable())),
+                ("initially_deferred", yes(deferral.is_initially_deferred())),
                 ("enforced", yes(true)),
             ]);
             out.add(row);

@@ -291,7 +291,6 @@ fn constraints(out: &mut Rows<'_>) {
                 ("conname", text(name)),
                 ("connamespace", oid(table.schema)),
                 ("contype", letter(kind)),
-                ("convalidated", Datum::Bool(true)),
                 ("conrelid", oid(table.oid)),
                 ("conislocal", Datum::Bool(true)),
                 ("connoinherit", Datum::Bool(kind != b'c')),
@@ -305,12 +304,14 @@ fn constraints(out: &mut Rows<'_>) {
                 let mut row =
                     common(constraint.oid, &index.name, if constraint.primary { b'p' } else { b'u' });
                 row.push(("conindid", oid(index.oid)));
+                row.push(("convalidated", Datum::Bool(true)));
                 row.push(("conkey", numbers(&mut index.column_positions())));
                 out.add(row);
             }
         }
         for check in &table.checks {
             let mut row = common(check.oid, &check.name, b'c');
+            row.push(("convalidated", Datum::Bool(check.validated)));
             row.push(("conkey", numbers(&mut check.columns.iter().copied())));
             row.push(("conbin", text(&check.expression)));
             out.add(row);
@@ -318,6 +319,9 @@ fn constraints(out: &mut Rows<'_>) {
         for key in &table.foreign_keys {
             let mut row = common(key.oid, &key.name, b'f');
             row.extend([
+                ("condeferrable", Datum::Bool(key.deferral.is_deferrable())),
+                ("condeferred", Datum::Bool(key.deferral.is_initially_deferred())),
+                ("convalidated", Datum::Bool(key.validated)),
                 ("conindid", oid(key.referenced_index)),
                 ("confrelid", oid(key.referenced_table)),
                 ("confupdtype", letter(action_letter(key.on_update))),

@@ -13,7 +13,7 @@ use tenant::catalog::{
     Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
     ReferentialAction, Sequence, ViewColumn, ViewDefinition,
 };
-use tenant::ddl::{NewForeignKey, NewIndex, NewTable, NewUnique};
+use tenant::ddl::{NewForeignKey, NewIndex, NewTable, NewUnique, RowsNow};
 use tenant::{Interrupt, Isolation, RedoSink, Tenant};
 use types::{Datum, ElementType, FormatContext, PgType, Row, TypeMod};
 
@@ -100,7 +100,7 @@ impl Sample {
                     column("at", PgType::TimestampTz, none, false),
                 ],
             );
-            step(ddl.add_check(parent, Some("price_ok".to_owned()), "price >= 0", vec![2]));
+            step(ddl.add_check(parent, Some("price_ok".to_owned()), "price >= 0", vec![2], true));
             let child = table(
                 &mut ddl,
                 "child",
@@ -161,7 +161,8 @@ impl Sample {
                 on_delete: ReferentialAction::Cascade,
                 on_update: ReferentialAction::NoAction,
                 match_type: MatchType::Simple,
-                validate: true,
+                deferral: Default::default(),
+                rows: RowsNow::Checked,
             };
             step(ddl.add_foreign_key(child, key));
             table(

@@ -7,7 +7,7 @@ use base::Oid;
 use tenant::catalog::{
     Column, IndexColumn, MatchType, OWNER_ROLE, PUBLIC_SCHEMA, ReferentialAction, Sequence,
 };
-use tenant::ddl::{Ddl, NewForeignKey, NewIndex, NewTable, NewUnique};
+use tenant::ddl::{Ddl, NewForeignKey, NewIndex, NewTable, NewUnique, RowsNow};
 use tenant::{Isolation, Step};
 use types::{Datum, PgType, TypeMod};
 
@@ -54,7 +54,8 @@ fn create(ddl: &mut Ddl<'_>) -> Step<()> {
             on_delete: ReferentialAction::Cascade,
             on_update: ReferentialAction::NoAction,
             match_type: MatchType::Simple,
-            validate: true,
+            deferral: Default::default(),
+            rows: RowsNow::Checked,
         },
     )?;
     let receipt = table(ddl, Kind::Receipt, &[("token", int8), ("account", int8), ("change", int8)], false)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Op};
 use tenant::catalog::{Column, Relation, Table};
-use tenant::ddl::{Behavior, Ddl};
+use tenant::ddl::{Behavior, Ddl, RowsNow};
 
 use super::column::{self, NewColumn};
 use super::constraint;
@@ -61,6 +61,7 @@ pub(super) fn run(
     let Relation::Table(table) = relation else {
         return other_relation(session, home, &relation, operations);
     };
+    session.with_view(home, |view| Ok(view.require_none_due(&table, "ALTER TABLE")?))?;
     let mut ordered: Vec<&Op> = operations.iter().collect();
     ordered.sort_by_key(|operation| pass(operation));
     for operation in ordered {
@@ -157,10 +158,8 @@ fn one(
             session.ddl(home, |ddl| ddl.rename_constraint(oid, &old, &new))
         }
         Op::AddConstraint { constraint, not_valid } => {
-            if *not_valid {
-                return Err(SqlError::unsupported("NOT VALID").into());
-            }
-            constraint::add(session, home, oid, constraint::of_table(constraint)?, true)
+            let rows = if *not_valid { RowsNow::NotValid } else { RowsNow::Checked };
+            constraint::add(session, home, oid, constraint::of_table(constraint)?, rows)
         }
         Op::DropConstraint { if_exists, name, drop_behavior } => {
             let name = fold_ident(name);
@@ -184,14 +183,8 @@ fn one(
             options.iter().try_for_each(storage_parameters::check_one)?;
             Ok(())
         }
-        // Constraints are valid from the start.
         Op::ValidateConstraint { name } => {
-            let name = fold_ident(name);
-            if table.has_constraint(&name) {
-                return Ok(());
-            }
-            let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
-            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into())
+            constraint::validate(session, home, &names, &table, &fold_ident(name))
         }
         other => Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
     }
@@ -284,7 +277,7 @@ fn add_column(
         _ => session.ddl(home, |ddl| add_one(ddl, oid, column))?,
     }
     for constraint in constraint::in_order(constraints) {
-        constraint::add(session, home, oid, constraint, true)?;
+        constraint::add(session, home, oid, constraint, RowsNow::Checked)?;
     }
     Ok(())
 }

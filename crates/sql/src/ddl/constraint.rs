@@ -2,15 +2,16 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
-use tenant::catalog::{MatchType, Privileges, ReferentialAction, Table};
-use tenant::ddl::{NewForeignKey, NewUnique};
+use tenant::catalog::{Deferral, MatchType, Privileges, ReferentialAction, Table};
+use tenant::ddl::{NewForeignKey, NewUnique, RowsNow};
 
-use super::names::{Names, fold_all, missing, split, split_parts};
+use super::names::{Names, fold_all, missing, skip_missing, split, split_parts};
 use crate::expr::{
     BindContext, BoundExpr, EvalError, ParamTypes, TableScope, bind_condition, eval_bool, fold_ident,
 };
 use crate::kept_text;
-use crate::session::{Home, Pause, Session};
+use crate::parse::{AlterConstraint, parse_expression};
+use crate::session::{Home, Pause, Reply, Session};
 
 /// A constraint as written.
 pub(super) enum NewConstraint {
@@ -30,35 +31,135 @@ pub(super) struct NewReference {
     on_delete: ReferentialAction,
     on_update: ReferentialAction,
     match_type: MatchType,
+    deferral: Deferral,
 }
 
-/// SET CONSTRAINTS: looks them up. None can be deferred, so each stays what IMMEDIATE asks for.
+/// SET CONSTRAINTS of these, or of all where no names are given: puts their checks off, or makes those that wait.
 ///
 /// # Errors
-/// 42704, 3F000; 42809 where one is to be deferred.
+/// 42704, 3F000; 42809 where one that cannot be is to be deferred; 23503.
 pub(crate) fn set_constraints(
     session: &mut Session,
-    home: &Home<'_>,
-    constraints: &[Vec<String>],
+    home: &mut Home<'_>,
+    constraints: Option<&[Vec<String>]>,
     deferred: bool,
-) -> SqlResult<()> {
+) -> Result<(), Pause> {
     let names = session.names(home);
+    let oids = constraints.map(|constraints| named_deferrable(&names, constraints, deferred)).transpose()?;
+    session.with_view(home, |view| view.set_constraints(oids.as_deref(), deferred))
+}
+
+/// The deferrable ones of the constraints of these names: of each all that the first schema with some has.
+fn named_deferrable(names: &Names, constraints: &[Vec<String>], deferred: bool) -> SqlResult<Vec<Oid>> {
+    let mut found = Vec::new();
     for parts in constraints {
         let (schema, name) = split_parts(parts.clone())?;
         names.require_schema(schema.as_deref())?;
-        let is_searched = |oid: Oid| match &schema {
-            Some(schema) => names.catalog.schema_name(oid) == schema,
-            None => names.path.contains(&oid),
+        let having = |schema: Oid| {
+            names
+                .catalog
+                .tables()
+                .filter(|t| t.schema == schema && t.has_constraint(&name))
+                .collect::<Vec<_>>()
         };
-        if !names.catalog.tables().any(|table| is_searched(table.schema) && table.has_constraint(&name)) {
-            return Err(missing("constraint", &name));
-        }
-        if deferred {
-            let message = format!("constraint \"{name}\" is not deferrable");
-            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        let tables = match &schema {
+            Some(schema) => names.catalog.schema_named(schema).map(|schema| having(schema.oid)),
+            None => names.path.iter().map(|schema| having(*schema)).find(|tables| !tables.is_empty()),
+        };
+        let tables =
+            tables.filter(|tables| !tables.is_empty()).ok_or_else(|| missing("constraint", &name))?;
+        for table in tables {
+            let key = table.foreign_keys.iter().find(|k| k.name == name && k.deferral.is_deferrable());
+            match key {
+                Some(key) => found.push(key.oid),
+                None if deferred => {
+                    let message = format!("constraint \"{name}\" is not deferrable");
+                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                }
+                None => {}
+            }
         }
     }
-    Ok(())
+    Ok(found)
+}
+
+/// ALTER TABLE … ALTER CONSTRAINT.
+///
+/// # Errors
+/// 42704; 42809 unless it is a foreign key; 55006 where checks of the table wait.
+pub(crate) fn alter(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    statement: &AlterConstraint,
+    out: &mut dyn Reply,
+) -> Result<String, Pause> {
+    const TAG: &str = "ALTER TABLE";
+    session.require_writable(home, TAG)?;
+    let names = session.names(home);
+    let (schema, name) = split_parts(statement.table.clone())?;
+    if statement.if_exists && names.catalog.find_relation(schema.as_deref(), &name, &names.path).is_none() {
+        skip_missing(session, "relation", &name, out);
+        return Ok(TAG.into());
+    }
+    names.require_schema(schema.as_deref())?;
+    let table = names.catalog.resolve_table(schema.as_deref(), &name, &names.path)?.clone();
+    session.check_owner(&names.catalog, table.owner, "table", &table.name)?;
+    session.with_view(home, |view| Ok(view.require_none_due(&table, TAG)?))?;
+    let constraint = &statement.constraint;
+    let Some(key) = table.foreign_keys.iter().find(|key| key.name == constraint.as_str()) else {
+        if !table.has_constraint(constraint) {
+            return Err(missing_of(&table, constraint).into());
+        }
+        let message = format!(
+            "constraint \"{constraint}\" of relation \"{}\" is not a foreign key constraint",
+            table.name
+        );
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+    };
+    let (oid, deferral) = (key.oid, deferral(statement.deferrable, statement.initially_deferred)?);
+    session.ddl(home, |ddl| ddl.set_deferral(table.oid, oid, deferral))?;
+    Ok(TAG.into())
+}
+
+/// ALTER TABLE … VALIDATE CONSTRAINT: has the rows from before it satisfy a constraint too.
+///
+/// # Errors
+/// 42704; 42809 for a constraint that is never without; 23503, 23514.
+pub(super) fn validate(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    table: &Table,
+    name: &str,
+) -> Result<(), Pause> {
+    if let Some(key) = table.foreign_keys.iter().find(|key| key.name == name) {
+        if !key.validated {
+            session.ddl(home, |ddl| ddl.validate_foreign_key(table.oid, key.oid))?;
+        }
+        return Ok(());
+    }
+    if let Some(check) = table.checks.iter().find(|check| check.name == name) {
+        if !check.validated {
+            // The lock comes first: no row comes in behind the look.
+            session.ddl(home, |ddl| ddl.set_check_validated(table.oid, check.oid))?;
+            let bound = bind_check(names, table, &parse_expression(&check.expression)?)?;
+            check_rows(session, home, table, &bound, check.oid)?;
+        }
+        return Ok(());
+    }
+    if !table.has_constraint(name) {
+        return Err(missing_of(table, name).into());
+    }
+    let message = format!(
+        "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+        table.name
+    );
+    Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into())
+}
+
+fn missing_of(table: &Table, name: &str) -> SqlError {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
 /// Constraints in the order they are added: keys before what may refer to them.
@@ -125,7 +226,7 @@ fn of_primary(key: &ast::PrimaryKeyConstraint) -> SqlResult<NewConstraint> {
     let ast::PrimaryKeyConstraint { name, index_name, index_type, columns, index_options, characteristics } =
         key;
     refuse_index_clauses(index_name.is_some(), index_type.is_some(), index_options)?;
-    refuse_characteristics(characteristics.as_ref())?;
+    refuse_deferrable(characteristics.as_ref())?;
     Ok(NewConstraint::Primary { name: name.as_ref().map(fold_ident), columns: key_columns(columns)? })
 }
 
@@ -141,7 +242,7 @@ fn of_unique(unique: &ast::UniqueConstraint) -> SqlResult<NewConstraint> {
         nulls_distinct,
     } = unique;
     refuse_index_clauses(index_name.is_some(), index_type.is_some(), index_options)?;
-    refuse_characteristics(characteristics.as_ref())?;
+    refuse_deferrable(characteristics.as_ref())?;
     Ok(NewConstraint::Unique {
         name: name.as_ref().map(fold_ident),
         columns: key_columns(columns)?,
@@ -170,7 +271,7 @@ fn of_foreign(key: &ast::ForeignKeyConstraint) -> SqlResult<NewConstraint> {
         characteristics,
     } = key;
     refuse_index_clauses(index_name.is_some(), false, &[])?;
-    refuse_characteristics(characteristics.as_ref())?;
+    let (deferrable, initially_deferred) = as_written(characteristics.as_ref())?;
     let match_type = match match_kind {
         None | Some(ast::ConstraintReferenceMatchKind::Simple) => MatchType::Simple,
         Some(ast::ConstraintReferenceMatchKind::Full) => MatchType::Full,
@@ -186,6 +287,7 @@ fn of_foreign(key: &ast::ForeignKeyConstraint) -> SqlResult<NewConstraint> {
         on_delete: action(on_delete.as_ref()),
         on_update: action(on_update.as_ref()),
         match_type,
+        deferral: deferral(deferrable, initially_deferred)?,
     })))
 }
 
@@ -206,18 +308,43 @@ fn refuse_index_clauses(name: bool, ty: bool, options: &[ast::IndexOption]) -> S
     }
 }
 
-/// Constraints are checked at once; saying so is fine.
-fn refuse_characteristics(characteristics: Option<&ast::ConstraintCharacteristics>) -> SqlResult<()> {
+/// DEFERRABLE and INITIALLY DEFERRED, as far as they are said.
+fn as_written(
+    characteristics: Option<&ast::ConstraintCharacteristics>,
+) -> SqlResult<(Option<bool>, Option<bool>)> {
     let Some(ast::ConstraintCharacteristics { deferrable, initially, enforced }) = characteristics else {
-        return Ok(());
+        return Ok((None, None));
     };
-    if *deferrable == Some(true) || matches!(initially, Some(ast::DeferrableInitial::Deferred)) {
-        return Err(SqlError::unsupported("a deferrable constraint"));
-    }
     if *enforced == Some(false) {
         return Err(SqlError::unsupported("NOT ENFORCED"));
     }
-    Ok(())
+    let deferred = initially.as_ref().map(|initially| matches!(initially, ast::DeferrableInitial::Deferred));
+    Ok((*deferrable, deferred))
+}
+
+/// When a constraint is checked of which this is said.
+///
+/// # Errors
+/// 42601 where the two contradict each other.
+fn deferral(deferrable: Option<bool>, initially_deferred: Option<bool>) -> SqlResult<Deferral> {
+    match (deferrable, initially_deferred.unwrap_or(false)) {
+        (Some(false), true) => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        )),
+        (_, true) => Ok(Deferral::InitiallyDeferred),
+        (Some(true), false) => Ok(Deferral::InitiallyImmediate),
+        (Some(false) | None, false) => Ok(Deferral::NotDeferrable),
+    }
+}
+
+/// Unique constraints are checked at once; saying so is fine.
+fn refuse_deferrable(characteristics: Option<&ast::ConstraintCharacteristics>) -> SqlResult<()> {
+    let (deferrable, initially_deferred) = as_written(characteristics)?;
+    match deferral(deferrable, initially_deferred)? {
+        Deferral::NotDeferrable => Ok(()),
+        _ => Err(SqlError::unsupported("a deferrable unique constraint")),
+    }
 }
 
 fn key_columns(columns: &[ast::IndexColumn]) -> SqlResult<Vec<String>> {
@@ -243,7 +370,7 @@ fn key_columns(columns: &[ast::IndexColumn]) -> SqlResult<Vec<String>> {
         .collect()
 }
 
-/// Adds a constraint to a table; `validate` says that the table may have rows it must hold for.
+/// Adds a constraint to a table.
 ///
 /// # Errors
 /// 42703 for an unknown column, 42701 for one named twice, those of the tenant, and of rows that break it.
@@ -252,10 +379,20 @@ pub(super) fn add(
     home: &mut Home<'_>,
     oid: Oid,
     constraint: NewConstraint,
-    validate: bool,
+    rows: RowsNow,
 ) -> Result<(), Pause> {
     let names = session.names(home);
     let table = names.catalog.table(oid).cloned().ok_or_else(|| SqlError::internal("the table is gone"))?;
+    if rows == RowsNow::NotValid
+        && let Some(kind) = match &constraint {
+            NewConstraint::Primary { .. } => Some("PRIMARY KEY"),
+            NewConstraint::Unique { .. } => Some("UNIQUE"),
+            NewConstraint::Check { .. } | NewConstraint::Foreign(_) => None,
+        }
+    {
+        let message = format!("{kind} constraints cannot be marked NOT VALID");
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+    }
     match constraint {
         NewConstraint::Primary { name, columns } => {
             let columns = positions(&table, &columns, "primary key")?;
@@ -267,11 +404,9 @@ pub(super) fn add(
             let new = NewUnique { name, columns, nulls_not_distinct };
             session.ddl(home, |ddl| ddl.add_unique(oid, new))?;
         }
-        NewConstraint::Check { name, expr } => {
-            add_check(session, home, &names, &table, name, expr, validate)?
-        }
+        NewConstraint::Check { name, expr } => add_check(session, home, &names, &table, name, expr, rows)?,
         NewConstraint::Foreign(key) => {
-            let new = resolve_reference(session, &names, &table, &key, validate)?;
+            let new = resolve_reference(session, &names, &table, &key, rows)?;
             session.ddl(home, |ddl| ddl.add_foreign_key(oid, new))?;
         }
     }
@@ -299,7 +434,7 @@ fn resolve_reference(
     names: &Names,
     table: &Table,
     key: &NewReference,
-    validate: bool,
+    rows: RowsNow,
 ) -> SqlResult<NewForeignKey> {
     let column = |table: &Table, name: &String| {
         table.column(name).map(|(position, _)| position).ok_or_else(|| {
@@ -324,7 +459,8 @@ fn resolve_reference(
         on_delete: key.on_delete,
         on_update: key.on_update,
         match_type: key.match_type,
-        validate,
+        deferral: key.deferral,
+        rows,
     })
 }
 
@@ -335,20 +471,32 @@ fn add_check(
     table: &Table,
     name: Option<String>,
     mut expr: ast::Expr,
-    validate: bool,
+    rows: RowsNow,
 ) -> Result<(), Pause> {
     unqualify(&mut expr, &table.name);
     let bound = bind_check(names, table, &expr)?;
     let columns = bound.columns_used();
     let text = kept_text::kept(&names.catalog, &names.path, &expr);
-    let oid = session.ddl(home, |ddl| ddl.add_check(table.oid, name, &text, columns))?;
-    if !validate {
-        return Ok(());
-    }
+    let validated = rows != RowsNow::NotValid;
+    let oid = session.ddl(home, |ddl| ddl.add_check(table.oid, name, &text, columns, validated))?;
+    if rows == RowsNow::Checked { check_rows(session, home, table, &bound, oid) } else { Ok(()) }
+}
+
+/// Looks whether all rows satisfy a CHECK of their table, which is locked against changes.
+///
+/// # Errors
+/// 23514.
+fn check_rows(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    table: &Table,
+    bound: &BoundExpr,
+    oid: Oid,
+) -> Result<(), Pause> {
     let mut broken = false;
     session
         .check_each_row(home, table.oid, &mut |row| {
-            broken = eval_bool(&bound, row)? == Some(false);
+            broken = eval_bool(bound, row)? == Some(false);
             // The scan is over as soon as one row breaks it.
             if broken { Err(EvalError::Sql(violated(table, ""))) } else { Ok(()) }
         })

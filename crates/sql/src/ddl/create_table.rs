@@ -6,7 +6,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use tenant::catalog::Table;
-use tenant::ddl::NewTable;
+use tenant::ddl::{NewTable, RowsNow};
 
 use super::column::{self, ColumnSequence, NewColumn, own_sequences};
 use super::constraint::{self, NewConstraint};
@@ -55,7 +55,7 @@ pub(super) fn run(
     }
     let oid = make(session, home, &names, schema, &name, columns)?;
     for constraint in constraint::in_order(constraints) {
-        constraint::add(session, home, oid, constraint, false)?;
+        constraint::add(session, home, oid, constraint, RowsNow::Absent)?;
     }
     for like in &likes {
         like.finish(session, home, oid)?;

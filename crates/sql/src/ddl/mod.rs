@@ -31,7 +31,7 @@ use sqlparser::ast::Statement;
 
 use crate::session::{Home, Pause, Reply, Session};
 
-pub(crate) use constraint::set_constraints;
+pub(crate) use constraint::{alter as alter_constraint, set_constraints};
 pub(crate) use drop::run_owned as drop_owned;
 pub(crate) use identity::add_identity;
 pub(crate) use names::Names;

@@ -45,7 +45,7 @@ pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
 pub use setting::{DiscardWhat, SettingStatement, SettingValue};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
-pub use utility::{ObjectKind, Utility};
+pub use utility::{AlterConstraint, ObjectKind, Utility};
 pub use vacuum::TableColumns;
 
 use tokens::Tokens;

@@ -1,6 +1,6 @@
 //! Renaming and ownership, comments, locks, and what is refused by name.
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
@@ -73,10 +73,23 @@ pub enum Utility {
         roles: Vec<String>,
         cascade: bool,
     },
+    AlterConstraint(AlterConstraint),
     /// Stops listening, which nobody can begin: pools send it when they take a connection back.
     Unlisten,
     /// LISTEN: accepted by name only to be refused with one message.
     Refused(&'static str),
+}
+
+/// `ALTER TABLE table ALTER CONSTRAINT constraint …`, standing alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AlterConstraint {
+    pub table: Vec<String>,
+    pub if_exists: bool,
+    pub constraint: String,
+    /// DEFERRABLE or NOT DEFERRABLE.
+    pub deferrable: Option<bool>,
+    /// INITIALLY DEFERRED or INITIALLY IMMEDIATE.
+    pub initially_deferred: Option<bool>,
 }
 
 const REFUSED: &[(&[&str], &str)] = &[
@@ -167,10 +180,49 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
     if tokens.take_words(&["COMMENT", "ON"]) {
         return comment(tokens).map(Some);
     }
+    if let Some(statement) = alter_constraint(tokens)? {
+        return Ok(Some(Utility::AlterConstraint(statement)));
+    }
     if is_alter_of_object(tokens) {
         return alter(tokens).map(Some);
     }
     Ok(None)
+}
+
+fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint>> {
+    let mut ahead = tokens.ahead();
+    if !ahead.take_words(&["ALTER", "TABLE"]) {
+        return Ok(None);
+    }
+    let if_exists = ahead.take_if_exists();
+    ahead.take_word("ONLY");
+    let Ok(table) = ahead.object_name() else { return Ok(None) };
+    if !ahead.take_words(&["ALTER", "CONSTRAINT"]) {
+        return Ok(None);
+    }
+    let constraint = ahead.name()?;
+    let (mut deferrable, mut initially_deferred) = (None, None);
+    while !ahead.at_end() {
+        let (said, value) = if ahead.take_words(&["NOT", "DEFERRABLE"]) {
+            (&mut deferrable, false)
+        } else if ahead.take_word("DEFERRABLE") {
+            (&mut deferrable, true)
+        } else if ahead.take_words(&["INITIALLY", "DEFERRED"]) {
+            (&mut initially_deferred, true)
+        } else if ahead.take_words(&["INITIALLY", "IMMEDIATE"]) {
+            (&mut initially_deferred, false)
+        } else if *ahead.peek() == Token::Comma {
+            return Err(SqlError::unsupported("ALTER CONSTRAINT beside another operation"));
+        } else {
+            return Err(ahead.unexpected());
+        };
+        if said.is_some_and(|said| said != value) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "conflicting constraint properties"));
+        }
+        *said = Some(value);
+    }
+    tokens.take_rest();
+    Ok(Some(AlterConstraint { table, if_exists, constraint, deferrable, initially_deferred }))
 }
 
 fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {

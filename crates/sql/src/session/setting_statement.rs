@@ -83,7 +83,7 @@ impl Session {
             }
             SettingStatement::Constraints { names, deferred } => {
                 self.warn_outside_block("SET CONSTRAINTS", run, out);
-                ddl::set_constraints(self, home, names.as_deref().unwrap_or_default(), *deferred)?;
+                ddl::set_constraints(self, home, names.as_deref(), *deferred)?;
                 "SET CONSTRAINTS"
             }
         };

@@ -94,7 +94,7 @@ impl Bench {
         loop {
             match self.try_run(session, sql) {
                 Ok(answer) => return (answer, turns),
-                Err(Pause::Yield) => turns += 1,
+                Err(Pause::Yield | Pause::Slice(_)) => turns += 1,
                 Err(Pause::Error(error)) => {
                     panic!("{sql}\n{} {} {:?}", error.state(), error.message(), error.detail())
                 }

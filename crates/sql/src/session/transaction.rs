@@ -140,12 +140,19 @@ impl Session {
         Ok(self.commit(home)?)
     }
 
-    /// Makes ready what a commit in this turn needs.
+    /// Makes ready what a commit in this turn needs, and makes the checks that were put off until it.
     ///
     /// # Errors
-    /// A pause for room, for pages that left memory, for the branch to catch up, for the tenant's limit of log writes. XX001 for a damaged page.
+    /// 23503. A pause for locks and turns of the checks, for room, for pages that left memory, for the branch to catch up, for the tenant's limit of log writes. XX001 for a damaged page.
     fn before_commit(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         self.catch_up(home)?;
+        let Some(open) = self.transaction.open() else { return Ok(()) };
+        if open.txn.has_checks_due() {
+            let checked = self.with_view(home, |view| view.check_due());
+            let open = self.transaction.open().expect("as above");
+            home.tenant.keep_locks(&mut open.txn);
+            checked?;
+        }
         let Some(open) = self.transaction.open() else { return Ok(()) };
         match home.tenant.commit_wait(&mut open.txn)? {
             Some(CommitWait::Memory(wait)) => return Err(Pause::Memory(wait)),
@@ -334,7 +341,13 @@ impl Session {
             self.notice(&warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, message), out);
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
-            self.before_commit(home)?;
+            if let Err(pause) = self.before_commit(home) {
+                if matches!(pause, Pause::Error(_)) {
+                    // As any COMMIT that fails, it leaves no block behind.
+                    self.abort(home);
+                }
+                return Err(pause);
+            }
             self.commit(home)?;
             "COMMIT"
         } else {

@@ -174,6 +174,7 @@ impl Session {
             Utility::Deallocate(name) => Ok(self.deallocate(name.as_deref())?),
             Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),
             Utility::DropOwned { roles, cascade } => ddl::drop_owned(self, home, roles, *cascade, out),
+            Utility::AlterConstraint(statement) => ddl::alter_constraint(self, home, statement, out),
             Utility::Refused(what) => Err(SqlError::unsupported(what).into()),
         }
     }

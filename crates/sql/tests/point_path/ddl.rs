@@ -8,7 +8,7 @@ use tenant::catalog::{
     Column, Identity, IndexColumn, MatchType, OWNER_ROLE, PUBLIC_SCHEMA, ReferentialAction, Sequence,
     ViewColumn, ViewDefinition,
 };
-use tenant::ddl::{Ddl, NewForeignKey, NewIndex, NewTable, NewUnique};
+use tenant::ddl::{Ddl, NewForeignKey, NewIndex, NewTable, NewUnique, RowsNow};
 use tenant::{Interrupt, Isolation};
 use types::PgType;
 
@@ -173,7 +173,7 @@ fn create_table(database: &mut Database, create: &ast::CreateTable) -> SqlResult
         }
         for (name, text) in &checks {
             let named = (0..all.len()).filter(|i| text.contains(all[*i].name.as_str())).collect::<Vec<_>>();
-            ddl.add_check(table, name.clone(), text, named)?;
+            ddl.add_check(table, name.clone(), text, named, true)?;
         }
         for (columns, key) in &references {
             let parent = key.foreign_table.to_string();
@@ -198,7 +198,8 @@ fn create_table(database: &mut Database, create: &ast::CreateTable) -> SqlResult
                 on_delete: action(key.on_delete),
                 on_update: action(key.on_update),
                 match_type,
-                validate: true,
+                deferral: Default::default(),
+                rows: RowsNow::Checked,
             };
             ddl.add_foreign_key(table, new)?;
         }

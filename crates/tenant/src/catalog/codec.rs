@@ -1,7 +1,8 @@
 //! Bytes of catalog records: little-endian, field after field, lists and texts behind their length.
 //!
 //! A record starts with [`RECORD_VERSION`]; a newer one is refused, so that an older server never drops what it does not
-//! know.
+//! know. What a record was given later stands at its end, and only where it says something: an older server refuses what goes on
+//! behind the end that it knows.
 
 use base::{Oid, TreeId};
 use compact_str::CompactString;
@@ -50,15 +51,22 @@ macro_rules! little_endian {
 little_endian!(u8, u16, u32, u64, i32, i64, f64);
 
 macro_rules! fields {
-    ($ty:ident { $($field:ident),* $(,)? } $(derived { $($derived:ident : $value:expr),* })?) => {
+    (
+        $ty:ident { $($field:ident),* $(,)? }
+        $(derived { $($derived:ident : $value:expr),* })?
+        $(later { $write:path, $read:path })?
+    ) => {
         impl Encode for $ty {
             fn encode(&self, out: &mut Vec<u8>) {
                 $(self.$field.encode(out);)*
+                $($write(self, out);)?
             }
         }
         impl Decode for $ty {
             fn decode(input: &mut &[u8]) -> Result<Self, Malformed> {
-                Ok($ty { $($field: Decode::decode(input)?,)* $($($derived: $value),*)? })
+                let decoded = $ty { $($field: Decode::decode(input)?,)* $($($derived: $value),*)? };
+                $(let decoded = $read(decoded, input)?;)?
+                Ok(decoded)
             }
         }
     };
@@ -164,10 +172,15 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
-impl<T: Encode> Encode for Vec<T> {
+impl<T: Encode> Encode for [T] {
     fn encode(&self, out: &mut Vec<u8>) {
         self.len().encode(out);
         self.iter().for_each(|item| item.encode(out));
+    }
+}
+impl<T: Encode> Encode for Vec<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.as_slice().encode(out);
     }
 }
 impl<T: Decode> Decode for Vec<T> {
@@ -254,7 +267,7 @@ fields!(Column { name, ty, typmod, not_null, default, identity, sequence, droppe
 fields!(IndexConstraint { oid, primary });
 fields!(IndexColumn { column, descending, nulls_first });
 fields!(Index { oid, name, columns, unique, nulls_not_distinct, constraint, tree });
-fields!(CheckConstraint { oid, name, expression, columns });
+fields!(CheckConstraint { oid, name, expression, columns } derived { validated: true });
 fields!(ForeignKey {
     oid,
     name,
@@ -265,11 +278,11 @@ fields!(ForeignKey {
     on_delete,
     on_update,
     match_type
-});
+} derived { deferral: Deferral::NotDeferrable, validated: true });
 fields!(ReferencedBy { table, constraint });
 fields!(Table {
     oid, schema, name, owner, columns, tree, primary_key, indexes, checks, foreign_keys, referenced_by, acl
-} derived { layout: RowLayout::default() });
+} derived { layout: RowLayout::default() } later { encode_traits, decode_traits });
 fields!(ViewColumn { name, ty, typmod });
 fields!(Dependency { object, column });
 fields!(ViewDefinition { oid, schema, name, owner, sql, columns, depends_on, search_path, acl });
@@ -281,3 +294,49 @@ fields!(Membership { role, grantor, admin_option });
 fields!(Role { oid, name, scram_verifier, attributes, connection_limit, valid_until, member_of, settings });
 fields!(ColumnStatistics { null_fraction, distinct, width, bounds });
 fields!(TableStatistics { rows, columns });
+
+/// What a constraint has that not every one has, a bit each.
+const DEFERRABLE: u8 = 1;
+const INITIALLY_DEFERRED: u8 = 2;
+const NOT_VALID: u8 = 4;
+
+/// The last field of a table, absent where it would be empty: its constraints with such traits, by their oids.
+fn encode_traits(table: &Table, out: &mut Vec<u8>) {
+    let not_valid = |validated: bool| if validated { 0 } else { NOT_VALID };
+    let keys = table.foreign_keys.iter().map(|key| {
+        let deferral = match key.deferral {
+            Deferral::NotDeferrable => 0,
+            Deferral::InitiallyImmediate => DEFERRABLE,
+            Deferral::InitiallyDeferred => DEFERRABLE | INITIALLY_DEFERRED,
+        };
+        (key.oid, deferral | not_valid(key.validated))
+    });
+    let checks = table.checks.iter().map(|check| (check.oid, not_valid(check.validated)));
+    let traits: Vec<(Oid, u8)> = keys.chain(checks).filter(|(_, bits)| *bits != 0).collect();
+    if !traits.is_empty() {
+        traits.encode(out);
+    }
+}
+
+fn decode_traits(mut table: Table, input: &mut &[u8]) -> Result<Table, Malformed> {
+    if input.is_empty() {
+        return Ok(table);
+    }
+    for (oid, bits) in Vec::<(Oid, u8)>::decode(input)? {
+        let deferral = match bits & !NOT_VALID {
+            0 => Deferral::NotDeferrable,
+            DEFERRABLE => Deferral::InitiallyImmediate,
+            both if both == DEFERRABLE | INITIALLY_DEFERRED => Deferral::InitiallyDeferred,
+            _ => return Err(Malformed("unknown trait of a constraint")),
+        };
+        let validated = bits & NOT_VALID == 0;
+        if let Some(key) = table.foreign_keys.iter_mut().find(|key| key.oid == oid) {
+            (key.deferral, key.validated) = (deferral, validated);
+        } else if let Some(check) = table.checks.iter_mut().find(|check| check.oid == oid) {
+            check.validated = validated;
+        } else {
+            return Err(Malformed("traits of a constraint that is not there"));
+        }
+    }
+    Ok(table)
+}

@@ -30,7 +30,7 @@ pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, enc
 pub use role::{Membership, Role, RoleAttributes};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{
-    CheckConstraint, Column, ForeignKey, Identity, Index, IndexColumn, IndexConstraint, MatchType,
+    CheckConstraint, Column, Deferral, ForeignKey, Identity, Index, IndexColumn, IndexConstraint, MatchType,
     ReferencedBy, ReferentialAction, Table,
 };
 

@@ -244,6 +244,48 @@ mod tests {
     }
 
     #[test]
+    fn traits_of_constraints_stand_behind_a_table_that_has_some_and_behind_no_other() {
+        let mut table = Table::new(Oid(16384), PUBLIC_SCHEMA, "t", OWNER_ROLE, base::TreeId(7));
+        table.checks.push(CheckConstraint {
+            oid: Oid(16385),
+            name: "c".into(),
+            expression: "true".into(),
+            columns: Vec::new(),
+            validated: true,
+        });
+        for deferral in [Deferral::NotDeferrable, Deferral::InitiallyImmediate, Deferral::InitiallyDeferred] {
+            table.foreign_keys.push(ForeignKey {
+                oid: Oid(16386 + table.foreign_keys.len() as u32),
+                name: "k".into(),
+                columns: vec![0],
+                referenced_table: Oid(16384),
+                referenced_columns: vec![0],
+                referenced_index: Oid(16390),
+                on_delete: ReferentialAction::NoAction,
+                on_update: ReferentialAction::NoAction,
+                match_type: MatchType::Simple,
+                deferral,
+                validated: deferral.is_deferrable(),
+            });
+        }
+        let read = decode_record::<Table>(&encode_record(&table)).unwrap();
+        assert_eq!((&read.foreign_keys, &read.checks), (&table.foreign_keys, &table.checks));
+        table.checks[0].validated = false;
+        let read = decode_record::<Table>(&encode_record(&table)).unwrap();
+        assert_eq!(read.checks, table.checks);
+
+        // As tables were written before there were any traits: nothing follows.
+        let with = encode_record(&table).len();
+        table.checks[0].validated = true;
+        for key in &mut table.foreign_keys {
+            (key.deferral, key.validated) = (Deferral::NotDeferrable, true);
+        }
+        let without = encode_record(&table);
+        assert_eq!(with - without.len(), 4 + 4 * 5, "a count, and an oid and a byte for each");
+        assert_eq!(decode_record::<Table>(&without).unwrap().foreign_keys, table.foreign_keys);
+    }
+
+    #[test]
     fn a_newer_record_is_refused() {
         let mut value = encode_record(&Box::<str>::from("x"));
         assert_eq!(decode_record::<Box<str>>(&value).as_deref(), Ok("x"));

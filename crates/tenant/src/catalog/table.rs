@@ -104,6 +104,8 @@ pub struct CheckConstraint {
     pub expression: Box<str>,
     /// Positions of the columns the condition names.
     pub columns: Vec<usize>,
+    /// False where it was added NOT VALID, for rows that come only, and not validated since.
+    pub validated: bool,
 }
 
 /// A foreign key of the table that holds it.
@@ -121,6 +123,21 @@ pub struct ForeignKey {
     pub on_delete: ReferentialAction,
     pub on_update: ReferentialAction,
     pub match_type: MatchType,
+    pub deferral: Deferral,
+    /// As of a [`CheckConstraint`].
+    pub validated: bool,
+}
+
+/// When a constraint is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Deferral {
+    /// At each statement's end, always.
+    #[default]
+    NotDeferrable,
+    /// At each statement's end, unless SET CONSTRAINTS puts it off to the transaction's.
+    InitiallyImmediate,
+    /// At the transaction's end, unless SET CONSTRAINTS asks for it earlier.
+    InitiallyDeferred,
 }
 
 /// What happens to referencing rows when the referenced key goes away.
@@ -131,6 +148,15 @@ pub enum ReferentialAction {
     Cascade,
     SetNull,
     SetDefault,
+}
+
+impl Deferral {
+    pub fn is_deferrable(self) -> bool {
+        self != Deferral::NotDeferrable
+    }
+    pub fn is_initially_deferred(self) -> bool {
+        self == Deferral::InitiallyDeferred
+    }
 }
 
 /// How NULLs in some of the referencing columns are treated.

@@ -7,11 +7,12 @@ use types::{CatalogNames, TypeMod};
 
 use super::{Behavior, Ddl, Dropped, MadeUpName, NewIndex};
 use crate::catalog::{
-    CheckConstraint, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
+    CheckConstraint, Deferral, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
     ReferentialAction, Table,
 };
 use crate::interrupt::Step;
 use crate::key_types::may_reference;
+use crate::locks::{TableLock, WaitPolicy};
 use crate::txn::Build;
 
 /// A primary key or unique constraint to add.
@@ -36,8 +37,19 @@ pub struct NewForeignKey {
     pub on_delete: ReferentialAction,
     pub on_update: ReferentialAction,
     pub match_type: MatchType,
-    /// Whether the rows that are there are checked; a restore that fills tables later has none.
-    pub validate: bool,
+    pub deferral: Deferral,
+    pub rows: RowsNow,
+}
+
+/// The rows that are there when a constraint is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowsNow {
+    /// They are checked.
+    Checked,
+    /// There are none.
+    Absent,
+    /// NOT VALID: they need not satisfy it before it is validated.
+    NotValid,
 }
 
 impl Ddl<'_> {
@@ -143,7 +155,7 @@ impl Ddl<'_> {
         self.add_index(table, index, Some(constraint))
     }
 
-    /// Adds a CHECK whose condition the caller has found true for all rows. `columns` are those it names.
+    /// Adds a CHECK whose condition the caller finds true for all rows, unless it is not `validated` yet. `columns` are those it names.
     ///
     /// Errors: 42710 where the table has a constraint of that name.
     pub fn add_check(
@@ -152,6 +164,7 @@ impl Ddl<'_> {
         name: Option<String>,
         expression: &str,
         columns: Vec<usize>,
+        validated: bool,
     ) -> Step<Oid> {
         let mut table = self.open_table(table)?;
         let named: Vec<&str> = match columns[..] {
@@ -164,7 +177,13 @@ impl Ddl<'_> {
             None => self.free_constraint_name(&table, &default),
         };
         let oid = self.new_oid();
-        table.checks.push(CheckConstraint { oid, name: name.into(), expression: expression.into(), columns });
+        table.checks.push(CheckConstraint {
+            oid,
+            name: name.into(),
+            expression: expression.into(),
+            columns,
+            validated,
+        });
         self.edit().put_table(table);
         Ok(oid)
     }
@@ -211,6 +230,8 @@ impl Ddl<'_> {
             on_delete: new.on_delete,
             on_update: new.on_update,
             match_type: new.match_type,
+            deferral: new.deferral,
+            validated: new.rows != RowsNow::NotValid,
         });
         let by = ReferencedBy { table, constraint: oid };
         if new.referenced_table == table {
@@ -221,21 +242,56 @@ impl Ddl<'_> {
             self.edit().put_table(referenced);
         }
         self.edit().put_table(referencing);
-        if new.validate {
+        if new.rows == RowsNow::Checked {
             self.check_all_references(table, oid)?;
         }
         Ok(oid)
     }
 
+    /// Checks a foreign key for all rows of its table, now whatever its deferral.
     fn check_all_references(&mut self, table: Oid, constraint: Oid) -> Step<()> {
         let table = self.view.table(table)?;
-        let key = table.foreign_key(constraint).expect("just added").clone();
-        let mut only_this = (*table).clone();
-        only_this.foreign_keys = vec![key];
+        let key = table.foreign_key(constraint).expect("the caller has found it");
         self.look_at_each(&table, |ddl, row| {
-            ddl.view.check_references_later(&only_this, &row, None);
+            if let Some(values) = key.referencing_values(&row) {
+                ddl.view.check_reference(&table, key, &values)?;
+            }
             ddl.view.finish_statement()
         })
+    }
+
+    /// VALIDATE CONSTRAINT of a foreign key: checks the rows that were there before it.
+    ///
+    /// Errors: 23503.
+    pub fn validate_foreign_key(&mut self, table: Oid, constraint: Oid) -> Step<()> {
+        let mut opened = self.open_table(table)?;
+        let key = opened.foreign_keys.iter_mut().find(|key| key.oid == constraint);
+        let key = key.expect("the caller found the constraint");
+        key.validated = true;
+        // One lock for all the rows that are referenced.
+        let referenced = key.referenced_table;
+        self.view.lock_table(referenced, TableLock::Share, WaitPolicy::Wait)?;
+        self.check_all_references(table, constraint)?;
+        self.edit().put_table(opened);
+        Ok(())
+    }
+
+    /// VALIDATE CONSTRAINT of a CHECK that the caller has found true for all rows.
+    pub fn set_check_validated(&mut self, table: Oid, check: Oid) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        let found = table.checks.iter_mut().find(|c| c.oid == check);
+        found.expect("the caller found the constraint").validated = true;
+        self.edit().put_table(table);
+        Ok(())
+    }
+
+    /// ALTER CONSTRAINT: when the foreign key is checked from now on.
+    pub fn set_deferral(&mut self, table: Oid, constraint: Oid, deferral: Deferral) -> Step<()> {
+        let mut table = self.open_table(table)?;
+        let key = table.foreign_keys.iter_mut().find(|key| key.oid == constraint);
+        key.expect("the caller found the constraint").deferral = deferral;
+        self.edit().put_table(table);
+        Ok(())
     }
 
     /// Drops a constraint by name.

@@ -36,9 +36,12 @@ struct Edge {
 impl Ddl<'_> {
     /// Drops tables, views and sequences. Indexes have [`Ddl::drop_index`].
     ///
-    /// Errors: 2BP01 under [`Behavior::Restrict`] where something else depends on them, and for the sequence of an identity column.
+    /// Errors: 2BP01 under [`Behavior::Restrict`] where something else depends on them, and for the sequence of an identity column; 55006.
     pub fn drop_relations(&mut self, oids: &[Oid], behavior: Behavior) -> Step<Dropped> {
         for oid in oids {
+            if let Some(table) = self.catalog().table(*oid).cloned() {
+                self.view.require_none_due(&table, "DROP TABLE")?;
+            }
             let owner = self.catalog().sequence(*oid).and_then(|sequence| sequence.owned_by);
             let Some((table, column)) = owner.filter(|(table, _)| !oids.contains(table)) else { continue };
             let identity = self.catalog().table(table).is_some_and(|t| t.columns[column].identity.is_some());

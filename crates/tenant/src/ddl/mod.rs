@@ -27,7 +27,7 @@ use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::view::View;
 
 pub(crate) use build::BuildFailed;
-pub use constraints::{NewForeignKey, NewUnique};
+pub use constraints::{NewForeignKey, NewUnique, RowsNow};
 pub use drop::Dropped;
 pub(crate) use filling::Filling;
 pub use indexes::NewIndex;

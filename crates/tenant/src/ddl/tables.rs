@@ -72,6 +72,7 @@ impl Ddl<'_> {
         }
         for oid in tables {
             let mut table = self.open_table(*oid)?;
+            self.view.require_none_due(&table, "TRUNCATE")?;
             self.give_new_trees(&mut table);
             self.edit().put_table(table);
             if restart_identity {

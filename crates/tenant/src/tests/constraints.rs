@@ -1,10 +1,10 @@
 //! NOT NULL, uniqueness and foreign keys, with PostgreSQL's words.
 
 use super::*;
-use crate::catalog::{IndexColumn, MatchType, ReferentialAction};
-use crate::ddl::{NewForeignKey, NewIndex};
+use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction};
+use crate::ddl::{NewForeignKey, NewIndex, RowsNow};
 use crate::locks::{TableLock, WaitPolicy};
-use crate::{Arbiter, Inserted};
+use crate::{Arbiter, Inserted, Savepoint};
 
 fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
     NewForeignKey {
@@ -15,15 +15,21 @@ fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
         on_delete,
         on_update: ReferentialAction::Cascade,
         match_type: MatchType::Simple,
-        validate: true,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
     }
 }
 
 fn family(on_delete: ReferentialAction) -> (Fixture, Oid, Oid) {
+    family_of(reference(Oid(0), on_delete))
+}
+
+fn family_of(key: NewForeignKey) -> (Fixture, Oid, Oid) {
     let mut fixture = Fixture::new();
     let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
     let child = fixture.create("child", &[("id", PgType::Int4), ("parent_id", PgType::Int8)], 1);
-    fixture.ddl(|ddl| ddl.add_foreign_key(child, reference(parent, on_delete))).unwrap();
+    let key = NewForeignKey { referenced_table: parent, ..key };
+    fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap();
     fixture.insert(parent, vec![int(1)]).unwrap();
     fixture.insert(parent, vec![int(2)]).unwrap();
     fixture.insert(child, vec![int(10), Datum::Int8(1)]).unwrap();
@@ -259,9 +265,12 @@ fn a_new_reference_and_the_deletion_of_its_target_do_not_both_commit() {
 }
 
 /// Sessions insert, move and delete parents and children at random, waiting for each other; whatever commits, every child
-/// has its parent.
-fn children_keep_their_parents(seed: u64, on_delete: ReferentialAction) {
-    let (mut fixture, parent, child) = family(on_delete);
+/// has its parent. Where that is checked at their end, sessions also say when, and go back to a savepoint. Whether a check was put off that
+/// failed at the end, and one that passed.
+fn children_keep_their_parents(seed: u64, key: NewForeignKey) -> (bool, bool) {
+    let deferrable = key.deferral.is_deferrable();
+    let (mut fixture, parent, child) = family_of(key);
+    let (mut failed, mut passed) = (false, false);
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut below = move |n: u64| {
         random ^= random << 13;
@@ -270,20 +279,41 @@ fn children_keep_their_parents(seed: u64, on_delete: ReferentialAction) {
         random % n
     };
     let mut sessions: Vec<Option<(Txn, Option<LockWait>)>> = (0..3).map(|_| None).collect();
+    let mut savepoints: Vec<Option<Savepoint>> = vec![None; 3];
     for _ in 0..400 {
         let at = below(3) as usize;
         let (mut txn, wait) = match sessions[at].take() {
             Some(session) => session,
-            None => (fixture.begin(at as u32 + 1, Isolation::ReadCommitted), None),
+            None => {
+                savepoints[at] = None;
+                (fixture.begin(at as u32 + 1, Isolation::ReadCommitted), None)
+            }
         };
         if wait.as_ref().is_some_and(|wait| !wait.is_over()) {
             sessions[at] = Some((txn, wait));
             continue;
         }
-        let (p, c, choice) = (below(6) as i32, below(10) as i32, below(8));
+        let (p, c, choice) = (below(6) as i32, below(10) as i32, below(if deferrable { 12 } else { 8 }));
         if choice == 0 {
-            fixture.commit(txn).unwrap();
+            let due = txn.has_checks_due();
+            match fixture.run(&mut txn, |view| view.check_due()) {
+                Ok(()) => {
+                    passed |= due;
+                    fixture.commit(txn).unwrap();
+                }
+                Err(Interrupt::Wait(wait)) => sessions[at] = Some((txn, Some(wait))),
+                Err(Interrupt::Error(error)) => {
+                    failed |= error.state().as_str() == "23503";
+                    fixture.tenant.abort(txn);
+                }
+                Err(Interrupt::Miss(_) | Interrupt::Asked) => panic!("in memory, and nobody asks"),
+            }
             continue;
+        }
+        match (choice, &savepoints[at]) {
+            (10, None) => savepoints[at] = Some(txn.savepoint()),
+            (10, Some(savepoint)) => fixture.tenant.rollback_to(&mut txn, savepoint),
+            _ => {}
         }
         let result = fixture.run(&mut txn, |view| {
             let (parents, children) = (view.table(parent)?, view.table(child)?);
@@ -293,6 +323,8 @@ fn children_keep_their_parents(seed: u64, on_delete: ReferentialAction) {
                 3 => update(view, parent, &[int(p)], vec![int(below(6) as i32)]).map(drop),
                 4 => update(view, child, &[int(c)], vec![int(c), Datum::Int8(p.into())]).map(drop),
                 5 => delete(view, child, &[int(c)]).map(drop),
+                8 | 9 => view.set_constraints(None, choice == 9),
+                10 => Ok(()),
                 _ => view.insert(&children, &[int(c), Datum::Int8(p.into())]).map(drop),
             }
         });
@@ -319,15 +351,32 @@ fn children_keep_their_parents(seed: u64, on_delete: ReferentialAction) {
     sessions.into_iter().flatten().for_each(|(txn, _)| fixture.tenant.abort(txn));
     assert_eq!(fixture.tenant.check().defects, Vec::<String>::new(), "seed {seed}");
     assert!(fixture.tenant.lock_records().is_empty());
+    (failed, passed)
 }
 
 #[test]
 fn no_interleaving_leaves_a_child_without_its_parent() {
     for seed in 1..60 {
         for action in [ReferentialAction::NoAction, ReferentialAction::Cascade, ReferentialAction::SetNull] {
-            children_keep_their_parents(seed, action);
+            children_keep_their_parents(seed, reference(Oid(0), action));
         }
     }
+}
+
+#[test]
+fn no_interleaving_of_deferred_checks_leaves_a_child_without_its_parent() {
+    let mut outcomes = (false, false);
+    for seed in 1..60 {
+        for action in [ReferentialAction::NoAction, ReferentialAction::Cascade, ReferentialAction::SetNull] {
+            for deferral in [Deferral::InitiallyDeferred, Deferral::InitiallyImmediate] {
+                let on_update = if seed % 2 == 0 { ReferentialAction::NoAction } else { action };
+                let key = NewForeignKey { deferral, on_update, ..reference(Oid(0), action) };
+                let (failed, passed) = children_keep_their_parents(seed, key);
+                outcomes = (outcomes.0 | failed, outcomes.1 | passed);
+            }
+        }
+    }
+    assert_eq!(outcomes, (true, true), "checks are put off, and fail and pass at the end");
 }
 
 #[test]

@@ -151,7 +151,8 @@ fn what_others_need_is_dropped_only_with_cascade() {
         on_delete: crate::catalog::ReferentialAction::NoAction,
         on_update: crate::catalog::ReferentialAction::NoAction,
         match_type: crate::catalog::MatchType::Simple,
-        validate: true,
+        deferral: Default::default(),
+        rows: crate::ddl::RowsNow::Checked,
     };
     fixture.ddl(|ddl| ddl.add_foreign_key(child, key)).unwrap();
     let error = fixture.ddl(|ddl| ddl.drop_relations(&[parent], Behavior::Restrict)).unwrap_err();

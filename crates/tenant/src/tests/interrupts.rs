@@ -5,8 +5,8 @@ use std::cell::Cell;
 use types::FormatContext;
 
 use super::*;
-use crate::catalog::{IndexColumn, MatchType, ReferentialAction};
-use crate::ddl::{NewForeignKey, NewIndex};
+use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction};
+use crate::ddl::{NewForeignKey, NewIndex, RowsNow};
 
 const ROWS: i32 = 2000;
 
@@ -47,7 +47,8 @@ fn scans_builds_validations_and_cascades_end_when_asked() {
         on_delete: ReferentialAction::Cascade,
         on_update: ReferentialAction::Cascade,
         match_type: MatchType::Simple,
-        validate: true,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
     };
     let index = || NewIndex {
         name: None,

@@ -171,7 +171,8 @@ impl Fixture {
         statement: impl FnOnce(&mut View<'_>) -> Result<T, Interrupt>,
     ) -> Result<T, SqlError> {
         let mut txn = self.tenant.begin(SessionId(1_000_000), Isolation::ReadCommitted, false, true);
-        match self.run(&mut txn, statement) {
+        let ran = self.run(&mut txn, statement);
+        match ran.and_then(|value| self.run(&mut txn, |view| view.check_due()).map(|()| value)) {
             Ok(value) => self.commit(txn).map(|_| value),
             Err(interrupt) => {
                 self.tenant.abort(txn);

@@ -10,8 +10,8 @@ use storage::redo::recover;
 
 use super::recovery::{DATA, Server, fill, open, put};
 use super::*;
-use crate::catalog::{MatchType, ReferentialAction};
-use crate::ddl::{Behavior, NewForeignKey};
+use crate::catalog::{Deferral, MatchType, ReferentialAction};
+use crate::ddl::{Behavior, NewForeignKey, RowsNow};
 use crate::repair::{RepairError, repair};
 use crate::verify::verify;
 
@@ -231,7 +231,8 @@ fn a_unique_constraint_goes_with_its_index_and_foreign_keys_only_if_told_so() {
                     on_delete: ReferentialAction::NoAction,
                     on_update: ReferentialAction::NoAction,
                     match_type: MatchType::Simple,
-                    validate: true,
+                    deferral: Deferral::NotDeferrable,
+                    rows: RowsNow::Checked,
                 };
                 view.ddl()?.add_foreign_key(child, new).map(drop)
             })

@@ -141,7 +141,6 @@ fn what_is_not_supported_says_so() {
         "create materialized view v as select 1",
         "create temp view v as select 1",
         "create type c as (a int)",
-        "alter table t add constraint c check (a > 0) not valid",
         "alter table t enable row level security",
         "alter table t alter a set statistics 100",
         "alter table t alter column a set storage external",

@@ -2,6 +2,7 @@
 
 mod alter;
 mod copies;
+mod deferral;
 mod dependents;
 mod errors;
 mod objects;
