@@ -49,6 +49,9 @@ impl View<'_> {
                 continue;
             }
             let Some(values) = key.referencing_values(row) else { continue };
+            if !self.catalog().watches(table.oid, key.oid) {
+                continue;
+            }
             self.txn.checks.push(PendingCheck::Reference { table: table.oid, constraint: key.oid, values });
         }
     }
@@ -64,7 +67,10 @@ impl View<'_> {
                 key.referenced_columns.iter().map(|c| row[*c].clone()).collect()
             };
             let (old, new) = (of(old), new.map(of));
-            if new.as_ref() == Some(&old) || old.iter().any(Datum::is_null) {
+            if new.as_ref() == Some(&old)
+                || old.iter().any(Datum::is_null)
+                || !catalog.watches(table.oid, by.constraint)
+            {
                 continue;
             }
             let (referencing, constraint) = (by.table, by.constraint);

@@ -1,7 +1,9 @@
 //! Access lists: those that objects have, and those they begin with.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Acl, Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, PUBLIC_SCHEMA, Privileges};
+use tenant::catalog::{
+    Acl, Catalog, GrantableKind, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, PUBLIC_SCHEMA, Privileges,
+};
 use types::{Datum, ElementType, quote_ident};
 
 use super::{Rows, letter, oid, text};
@@ -56,6 +58,25 @@ pub(super) fn default(catalog: &Catalog, kind: u8, owner: Oid) -> SqlResult<Datu
     };
     let items = [item("", everybody), item(&owner, own)];
     Ok(Datum::array(ElementType::Text, items.into_iter().flatten().collect()))
+}
+
+/// `pg_default_acl`: what new objects begin with.
+pub(super) fn defaults(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    for default in &catalog.database().default_acls {
+        let kind = match default.kind {
+            GrantableKind::Table => b'r',
+            GrantableKind::Sequence => b'S',
+            GrantableKind::Schema => b'n',
+        };
+        out.add(vec![
+            ("oid", oid(default.oid)),
+            ("defaclrole", oid(default.role)),
+            ("defaclnamespace", oid(default.schema.unwrap_or(Oid(0)))),
+            ("defaclobjtype", letter(kind)),
+            ("defaclacl", acl(&catalog, Some(&default.acl))),
+        ]);
+    }
 }
 
 /// `pg_init_privs`: the system's schemas have more than [`default`] from the start.

@@ -148,7 +148,9 @@ static FUNCTIONS: &[Definition] = &[
     function("obj_description", 1, &[OID, TEXT], TEXT, |a, s| {
         Ok(s.catalog.comment(oid(a), None).map_or(Datum::Null, Datum::text))
     }),
-    function("shobj_description", 2, &[OID, TEXT], TEXT, |_, _| Ok(Datum::Null)),
+    function("shobj_description", 2, &[OID, TEXT], TEXT, |a, s| {
+        Ok(s.catalog.comment(oid(a), None).map_or(Datum::Null, Datum::text))
+    }),
     function("col_description", 2, &[OID, INT4], TEXT, |a, s| {
         let position = a[1].as_i64().and_then(|n| usize::try_from(n - 1).ok());
         let comment = position.and_then(|p| s.catalog.comment(oid(a), Some(p)));
@@ -387,14 +389,16 @@ fn has_column(relation: &Datum, column: &Datum, shared: &Shared) -> SqlResult<bo
     }
 }
 
-/// A role belongs to one database, where it may do everything; the administrator enters all.
+/// A role belongs to one database, which its access list is about; the administrator enters all.
 fn has_database_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
     let database = &args[args.len() - 2];
     let own = match database {
         Datum::Text(name) => **name == *shared.context.database,
         other => other.as_i64() == Some(i64::from(super::server::DATABASE)),
     };
-    Ok(Datum::Bool(own || current_role(shared).is_none()))
+    let (role, _, wanted) = privilege_args(args, shared)?;
+    let Some(role) = role else { return Ok(Datum::Bool(true)) };
+    Ok(Datum::Bool(own && wanted.iter().any(|p| shared.catalog.has_database_privileges(role, *p))))
 }
 
 fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {

@@ -2,7 +2,7 @@
 
 use base::Oid;
 use sql::system::system_tables;
-use tenant::catalog::{Catalog, Identity, Relation, Table};
+use tenant::catalog::{Catalog, Identity, PLPGSQL, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::access::acl;
@@ -17,6 +17,10 @@ const HEAP: u32 = 2;
 pub(super) const DEFAULT_COLLATION: u32 = 100;
 /// Oid of `pg_class`, as `classoid` of comments and dependencies.
 pub(super) const PG_CLASS: u32 = 1259;
+/// Oid of `pg_extension`, as `classoid` of comments.
+const PG_EXTENSION: u32 = 3079;
+/// What `plpgsql` is called, as in PostgreSQL, unless somebody says otherwise.
+pub(super) const PLPGSQL_COMMENT: &str = "PL/pgSQL procedural language";
 /// The bit that makes the oid of a view's rule.
 pub(super) const RULE: u32 = 0x4000_0000;
 
@@ -446,6 +450,11 @@ fn descriptions(out: &mut Rows<'_>) {
             }
         }
     }
+    out.add(vec![
+        ("objoid", oid(PLPGSQL)),
+        ("classoid", Datum::Oid(PG_EXTENSION)),
+        ("description", text(catalog.comment(PLPGSQL, None).unwrap_or(PLPGSQL_COMMENT))),
+    ]);
     for schema in catalog.schemas() {
         if let Some(comment) = catalog.comment(schema.oid, None) {
             out.add(vec![

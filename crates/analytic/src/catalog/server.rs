@@ -1,13 +1,19 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings, the ledger.
 
 use base::Oid;
+use tenant::catalog::PLPGSQL;
 use types::{Datum, ElementType, TypeMod};
 
 use super::access::{self, acl};
+use super::objects::PLPGSQL_COMMENT;
 use super::{Rows, letter, oid, text};
 
 /// Oid of the tenant's own database.
-pub(super) const DATABASE: u32 = 5;
+pub(super) const DATABASE: u32 = tenant::catalog::DATABASE.0;
+/// Oid of `pg_database`, as `classoid` of comments.
+const PG_DATABASE: u32 = 1262;
+/// Oid of `pg_authid`, as `classoid` of comments.
+const PG_AUTHID: u32 = 1260;
 /// Encoding number of UTF-8.
 const UTF8: i32 = 6;
 
@@ -30,6 +36,22 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
             }
         }
         "pg_settings" => settings(out),
+        "pg_db_role_setting" => start_settings(out),
+        "pg_default_acl" => access::defaults(out),
+        "pg_shdescription" => shared_descriptions(out),
+        "pg_extension" => out.add(vec![
+            ("oid", oid(PLPGSQL)),
+            ("extname", text("plpgsql")),
+            ("extowner", oid(tenant::catalog::OWNER_ROLE)),
+            ("extnamespace", oid(tenant::catalog::PG_CATALOG)),
+            ("extversion", text("1.0")),
+        ]),
+        "pg_available_extensions" => out.add(vec![
+            ("name", text("plpgsql")),
+            ("default_version", text("1.0")),
+            ("installed_version", text("1.0")),
+            ("comment", text(PLPGSQL_COMMENT)),
+        ]),
         "pg_init_privs" => access::initial_privileges(out),
         "pg_stat_activity" => activity(out),
         "pg_stat_ssl" => encryption(out),
@@ -76,9 +98,12 @@ fn databases(out: &mut Rows<'_>) {
     if !names.contains(&context.database) {
         names.push(context.database.clone());
     }
+    let catalog = out.shared.catalog.clone();
     for name in names {
         let number = database_oid(out, &name);
+        let own = catalog.database().acl.as_ref().filter(|_| number == DATABASE);
         out.add(vec![
+            ("datacl", acl(&catalog, own)),
             ("oid", Datum::Oid(number)),
             ("datname", text(&name)),
             ("datdba", oid(tenant::catalog::OWNER_ROLE)),
@@ -93,11 +118,45 @@ fn databases(out: &mut Rows<'_>) {
     }
 }
 
+/// `name=value` of each setting.
+fn assignments(settings: &[(compact_str::CompactString, Box<str>)]) -> Datum {
+    Datum::array(ElementType::Text, settings.iter().map(|(k, v)| text(format!("{k}={v}"))).collect())
+}
+
+/// Settings that sessions start with, by database and role; 0 for all.
+fn start_settings(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    let of_roles = catalog.roles().map(|role| (0, role.oid, &role.settings[..]));
+    let database = catalog.database().start_settings.iter();
+    let of_database = database.map(|s| (if s.in_database { DATABASE } else { 0 }, s.role, &s.values[..]));
+    for (database, role, values) in of_roles.chain(of_database).filter(|(_, _, values)| !values.is_empty()) {
+        out.add(vec![
+            ("setdatabase", Datum::Oid(database)),
+            ("setrole", oid(role)),
+            ("setconfig", assignments(values)),
+        ]);
+    }
+}
+
+/// Comments on the database and on roles.
+fn shared_descriptions(out: &mut Rows<'_>) {
+    let catalog = out.shared.catalog.clone();
+    let roles = catalog.roles().map(|role| (role.oid, PG_AUTHID));
+    for (object, class) in roles.chain([(tenant::catalog::DATABASE, PG_DATABASE)]) {
+        if let Some(comment) = catalog.comment(object, None) {
+            out.add(vec![
+                ("objoid", oid(object)),
+                ("classoid", Datum::Oid(class)),
+                ("description", text(comment)),
+            ]);
+        }
+    }
+}
+
 /// `settings`: with what ALTER ROLE set, which `pg_authid` has not.
 fn roles(out: &mut Rows<'_>, settings: bool) {
     let catalog = out.shared.catalog.clone();
     for role in catalog.roles() {
-        let config = role.settings.iter().map(|(k, v)| text(format!("{k}={v}"))).collect::<Vec<_>>();
         let mut row = vec![
             ("oid", oid(role.oid)),
             ("rolname", text(&role.name)),
@@ -112,8 +171,8 @@ fn roles(out: &mut Rows<'_>, settings: bool) {
             ("rolvaliduntil", role.valid_until.map_or(Datum::Null, Datum::TimestampTz)),
             ("rolbypassrls", Datum::Bool(role.attributes.bypass_rls)),
         ];
-        if settings && !config.is_empty() {
-            row.push(("rolconfig", Datum::array(ElementType::Text, config)));
+        if settings && !role.settings.is_empty() {
+            row.push(("rolconfig", assignments(&role.settings)));
         }
         out.add(row);
     }

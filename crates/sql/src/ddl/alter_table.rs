@@ -186,6 +186,8 @@ fn one(
         Op::ValidateConstraint { name } => {
             constraint::validate(session, home, &names, &table, &fold_ident(name))
         }
+        Op::EnableTrigger { name } => trigger(session, home, &table, name, true),
+        Op::DisableTrigger { name } => trigger(session, home, &table, name, false),
         other => Err(SqlError::unsupported(format!("ALTER TABLE … {other}")).into()),
     }
 }
@@ -199,6 +201,34 @@ pub(super) fn behavior(written: Option<&ast::DropBehavior>) -> Behavior {
         Some(ast::DropBehavior::Cascade) => Behavior::Cascade,
         Some(ast::DropBehavior::Restrict) | None => Behavior::Restrict,
     }
+}
+
+/// `ENABLE` and `DISABLE TRIGGER`. The triggers that there are watch foreign keys; a user has none.
+fn trigger(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    table: &Table,
+    name: &ast::Ident,
+    enable: bool,
+) -> Result<(), Pause> {
+    let is_word = |word: &str| name.quote_style.is_none() && name.value.eq_ignore_ascii_case(word);
+    if is_word("USER") {
+        return Ok(());
+    }
+    if !is_word("ALL") {
+        let name = fold_ident(name);
+        let message = format!("trigger \"{name}\" for table \"{}\" does not exist", table.name);
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into());
+    }
+    if table.foreign_keys.is_empty() && table.referenced_by.is_empty() {
+        return Ok(());
+    }
+    let names = session.names(home);
+    if !session.is_superuser(&names.catalog) {
+        let message = "permission denied: foreign keys are watched by system triggers";
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+    }
+    session.ddl(home, |ddl| ddl.watch_foreign_keys(table.oid, enable))
 }
 
 fn change_owner(

@@ -6,6 +6,7 @@ use tenant::catalog::Relation;
 use tenant::ddl::{Behavior, Dropped};
 
 use super::names::{missing, skip_missing, split};
+use crate::parse::is_concurrent;
 use crate::session::{Home, Pause, Reply, Session};
 
 /// The command tag.
@@ -35,8 +36,14 @@ pub(super) fn run(
     else {
         return Err(SqlError::internal("not a DROP").into());
     };
-    if *purge || *temporary || table.is_some() {
+    let concurrently = table.as_ref().is_some_and(is_concurrent);
+    if *purge || *temporary || table.is_some() && !concurrently {
         return Err(SqlError::unsupported("this clause of DROP").into());
+    }
+    if concurrently && (names.len() > 1 || *cascade) {
+        let what = if *cascade { "CASCADE" } else { "dropping multiple objects" };
+        let message = format!("DROP INDEX CONCURRENTLY does not support {what}");
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
     }
     if *cascade && *restrict {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"RESTRICT\"").into());

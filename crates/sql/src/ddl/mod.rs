@@ -12,6 +12,7 @@ mod create_table;
 mod create_table_as;
 mod drop;
 mod enum_type;
+mod extension;
 mod identity;
 mod index;
 mod like;
@@ -27,12 +28,14 @@ mod truncate;
 mod view;
 
 use base::SqlError;
-use sqlparser::ast::Statement;
+use sqlparser::ast::{ObjectType, Statement};
 
+use crate::parse::is_concurrent;
 use crate::session::{Home, Pause, Reply, Session};
 
 pub(crate) use constraint::{alter as alter_constraint, set_constraints};
 pub(crate) use drop::run_owned as drop_owned;
+pub(crate) use extension::{create as create_extension, drop_all as drop_extensions};
 pub(crate) use identity::add_identity;
 pub(crate) use names::Names;
 pub(crate) use object::{comment, reassign_owned, rename, set_owner, set_schema};
@@ -78,6 +81,17 @@ pub(crate) fn run(
         _ => unreachable!("the statements are those matched above"),
     }
     Ok(tag.into())
+}
+
+/// What a statement is called that runs in no transaction block, since PostgreSQL's takes several transactions.
+pub(crate) fn stands_alone(statement: &Statement) -> Option<&'static str> {
+    match statement {
+        Statement::CreateIndex(create) if create.concurrently => Some("CREATE INDEX CONCURRENTLY"),
+        Statement::Drop { object_type: ObjectType::Index, table: Some(mark), .. } if is_concurrent(mark) => {
+            Some("DROP INDEX CONCURRENTLY")
+        }
+        _ => None,
+    }
 }
 
 /// What a statement calls itself: its first two words.

@@ -2,7 +2,7 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Catalog, EnumType, Relation, Schema, Table};
+use tenant::catalog::{Catalog, DATABASE, EnumType, OWNER_ROLE, PLPGSQL, Relation, Schema, Table};
 use types::quote_ident;
 
 use super::column::next_value_of;
@@ -65,6 +65,7 @@ fn word(kind: ObjectKind) -> &'static str {
         ObjectKind::Constraint => "constraint",
         ObjectKind::Database => "database",
         ObjectKind::Role => "role",
+        ObjectKind::Extension => "extension",
     }
 }
 
@@ -92,7 +93,11 @@ fn find(
             }
             names.catalog.find_relation(schema.as_deref(), &name, &names.path).cloned().map(Named::Relation)
         }
-        ObjectKind::Column | ObjectKind::Constraint | ObjectKind::Database | ObjectKind::Role => {
+        ObjectKind::Column
+        | ObjectKind::Constraint
+        | ObjectKind::Database
+        | ObjectKind::Role
+        | ObjectKind::Extension => {
             return Err(SqlError::unsupported(format!("this statement on a {}", word(kind))));
         }
     };
@@ -140,6 +145,7 @@ pub(crate) fn rename(
         Named::Relation(relation) => rename_relation(session, home, &names, relation.oid(), to)?,
         Named::Type(ty) => session.ddl(home, |ddl| Ok(ddl.rename_enum(ty.oid, to)?))?,
         Named::Schema(schema) => {
+            session.check_create_schema(&names.catalog)?;
             refuse_views(&names, |catalog, object| {
                 catalog.relation(object).is_some_and(|r| r.schema() == schema.oid)
             })?;
@@ -418,7 +424,20 @@ pub(crate) fn comment(
             let name = parts.last().map_or("", String::as_str);
             (names.catalog.resolve_role(name)?.oid, None)
         }
-        ObjectKind::Database => return Err(SqlError::unsupported("a comment on a database").into()),
+        ObjectKind::Database => {
+            let name = parts.last().map_or("", String::as_str);
+            session.require_own_database(name)?;
+            session.check_owner(&names.catalog, OWNER_ROLE, "database", name)?;
+            (DATABASE, None)
+        }
+        ObjectKind::Extension => {
+            let name = parts.last().map_or("", String::as_str);
+            if name != "plpgsql" {
+                return Err(missing("extension", name).into());
+            }
+            session.check_owner(&names.catalog, OWNER_ROLE, "extension", name)?;
+            (PLPGSQL, None)
+        }
         kind => {
             let found = find(session, &names, kind, parts, false, out)?.expect("missing objects are errors");
             if kind == ObjectKind::Table && found.kind() != "table" {

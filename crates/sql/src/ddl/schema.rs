@@ -31,10 +31,7 @@ pub(super) fn create(
         None => session.role(),
         Some(role) => session.role_to_own(&names.catalog, &role)?,
     };
-    if !session.may_create_schema(&names.catalog) {
-        let message = format!("permission denied for database {}", session.start().database);
-        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
-    }
+    session.check_create_schema(&names.catalog)?;
     if *if_not_exists && names.catalog.schema_named(&name).is_some() {
         let message = format!("schema \"{name}\" already exists, skipping");
         notice(session, SqlState::DUPLICATE_SCHEMA, message, out);

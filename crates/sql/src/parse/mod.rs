@@ -18,6 +18,7 @@ mod respell;
 mod role;
 mod sequence;
 mod setting;
+mod start_setting;
 mod tenant;
 mod tokens;
 mod transaction;
@@ -36,13 +37,15 @@ pub use identity::AddIdentity;
 pub use nesting::too_deep;
 pub use options::OptionChange;
 pub(crate) use options::boolean;
-pub use privilege::{GrantStatement, GrantTarget};
+pub use privilege::{DefaultPrivileges, GrantStatement, GrantTarget};
 pub use respell::{
-    LikeClause, LockWord, Overriding, is_variadic, like_clause, lock_targets, overriding, symmetric,
+    LikeClause, LockWord, Overriding, is_concurrent, is_variadic, like_clause, lock_targets, overriding,
+    symmetric,
 };
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
 pub use setting::{DiscardWhat, SettingStatement, SettingValue};
+pub use start_setting::{SessionsOf, SettingChange, StartSetting};
 pub use tenant::HostStatement;
 pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
 pub use utility::{AlterConstraint, ObjectKind, Utility};
@@ -63,6 +66,7 @@ pub enum ParsedStatement {
     Cursor(CursorStatement),
     Copy(Box<CopyStatement>),
     Role(RoleStatement),
+    StartSetting(StartSetting),
     Grant(GrantStatement),
     CreateSequence(CreateSequence),
     AlterSequence(AlterSequence),
@@ -250,6 +254,10 @@ fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStat
     }
     if let Some(statement) = copy::parse(tokens)? {
         return Ok(Some(ParsedStatement::Copy(Box::new(statement))));
+    }
+    // Before the options of roles.
+    if let Some(statement) = start_setting::parse(tokens)? {
+        return Ok(Some(ParsedStatement::StartSetting(statement)));
     }
     if let Some(statement) = role::parse(tokens)? {
         return Ok(Some(ParsedStatement::Role(statement)));

@@ -1,4 +1,4 @@
-//! GRANT and REVOKE of privileges and of membership, ALTER DEFAULT PRIVILEGES (refused).
+//! GRANT and REVOKE of privileges and of membership, ALTER DEFAULT PRIVILEGES.
 
 use base::{SqlError, SqlResult};
 use sqlparser::tokenizer::Token;
@@ -36,11 +36,29 @@ pub enum GrantStatement {
         cascade: bool,
     },
     Membership(RoleStatement),
+    Default(DefaultPrivileges),
+}
+
+/// `ALTER DEFAULT PRIVILEGES`: of objects that are made later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DefaultPrivileges {
+    /// Who makes them; empty for the current role.
+    pub roles: Vec<String>,
+    /// Where; empty for anywhere.
+    pub schemas: Vec<String>,
+    pub grant: bool,
+    /// Upper-case words; empty for ALL.
+    pub privileges: Vec<String>,
+    /// `tables`, `sequences`, `schemas`, `functions` or `types`.
+    pub kind: &'static str,
+    pub grantees: Vec<String>,
+    /// WITH GRANT OPTION, or GRANT OPTION FOR.
+    pub grant_option: bool,
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>> {
     if tokens.peek_words(&["ALTER", "DEFAULT", "PRIVILEGES"]) {
-        return Err(SqlError::unsupported("ALTER DEFAULT PRIVILEGES"));
+        return default_privileges(tokens).map(|defaults| Some(GrantStatement::Default(defaults)));
     }
     let grant = tokens.peek_words(&["GRANT"]);
     if !tokens.take_word("GRANT") && !tokens.take_word("REVOKE") {
@@ -48,19 +66,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>
     }
     let only_option = !grant
         && (tokens.take_words(&["GRANT", "OPTION", "FOR"]) || tokens.take_words(&["ADMIN", "OPTION", "FOR"]));
-    let mut words = vec![tokens.name()?];
-    if words[0] == "all" {
-        tokens.take_word("PRIVILEGES");
-    }
-    if matches!(tokens.peek(), Token::LParen) {
-        return Err(SqlError::unsupported("a privilege on columns"));
-    }
-    while tokens.take(&Token::Comma) {
-        words.push(tokens.name()?);
-        if matches!(tokens.peek(), Token::LParen) {
-            return Err(SqlError::unsupported("a privilege on columns"));
-        }
-    }
+    let words = words_of(tokens)?;
     if !tokens.take_word("ON") {
         return membership(tokens, grant, words, only_option).map(|m| Some(GrantStatement::Membership(m)));
     }
@@ -73,8 +79,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>
     if !cascade {
         tokens.take_word("RESTRICT");
     }
-    let privileges =
-        if words == ["all"] { Vec::new() } else { words.iter().map(|word| word.to_uppercase()).collect() };
+    let privileges = privileges_of(&words);
     Ok(Some(GrantStatement::Privileges {
         grant,
         privileges,
@@ -84,6 +89,76 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<GrantStatement>
         granted_by,
         cascade,
     }))
+}
+
+/// `SELECT, INSERT`, `ALL PRIVILEGES`, or roles.
+fn words_of(tokens: &mut Tokens<'_>) -> SqlResult<Vec<String>> {
+    let mut words = vec![tokens.name()?];
+    if words[0] == "all" {
+        tokens.take_word("PRIVILEGES");
+    }
+    loop {
+        if matches!(tokens.peek(), Token::LParen) {
+            return Err(SqlError::unsupported("a privilege on columns"));
+        }
+        if !tokens.take(&Token::Comma) {
+            return Ok(words);
+        }
+        words.push(tokens.name()?);
+    }
+}
+
+/// The privileges that words name; none for ALL.
+fn privileges_of(words: &[String]) -> Vec<String> {
+    if words == ["all"] { Vec::new() } else { words.iter().map(|word| word.to_uppercase()).collect() }
+}
+
+fn default_privileges(tokens: &mut Tokens<'_>) -> SqlResult<DefaultPrivileges> {
+    const KINDS: [(&str, &str); 7] = [
+        ("TABLES", "tables"),
+        ("SEQUENCES", "sequences"),
+        ("SCHEMAS", "schemas"),
+        ("FUNCTIONS", "functions"),
+        ("ROUTINES", "functions"),
+        ("PROCEDURES", "functions"),
+        ("TYPES", "types"),
+    ];
+    tokens.take_words(&["ALTER", "DEFAULT", "PRIVILEGES"]);
+    let (mut roles, mut schemas) = (Vec::new(), Vec::new());
+    loop {
+        if tokens.take_words(&["FOR", "ROLE"]) || tokens.take_words(&["FOR", "USER"]) {
+            roles.append(&mut tokens.names()?);
+        } else if tokens.take_words(&["IN", "SCHEMA"]) {
+            schemas.append(&mut tokens.names()?);
+        } else {
+            break;
+        }
+    }
+    let grant = tokens.take_word("GRANT");
+    if !grant {
+        tokens.expect_word("REVOKE")?;
+    }
+    let only_option = !grant && tokens.take_words(&["GRANT", "OPTION", "FOR"]);
+    let words = words_of(tokens)?;
+    tokens.expect_word("ON")?;
+    let Some((_, kind)) = KINDS.iter().find(|(word, _)| tokens.take_word(word)) else {
+        return Err(tokens.unexpected());
+    };
+    tokens.expect_word(if grant { "TO" } else { "FROM" })?;
+    let grantees = grantees(tokens)?;
+    let grant_option = only_option || grant && tokens.take_words(&["WITH", "GRANT", "OPTION"]);
+    if !grant && !tokens.take_word("CASCADE") {
+        tokens.take_word("RESTRICT");
+    }
+    Ok(DefaultPrivileges {
+        roles,
+        schemas,
+        grant,
+        privileges: privileges_of(&words),
+        kind,
+        grantees,
+        grant_option,
+    })
 }
 
 fn membership(

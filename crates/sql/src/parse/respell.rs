@@ -4,7 +4,7 @@
 //! * `FOR NO KEY UPDATE`, `FOR KEY SHARE` and locks `OF` several tables become `FOR UPDATE OF "…".table.table`:
 //!   [`lock_targets`] reads it back.
 //! * A LIMIT, OFFSET or FETCH behind a lock comes before it.
-//! * CONCURRENTLY of DROP INDEX is left out.
+//! * `DROP INDEX CONCURRENTLY a` becomes `DROP INDEX a ON "…"`: [`is_concurrent`] tells.
 //! * `LIKE table INCLUDING …` among the columns of a CREATE TABLE becomes a column named `"…"` whose type is the table, the
 //!   options its modifiers: [`like_clause`] reads it back.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
@@ -57,6 +57,7 @@ const TRIM_TOKENS_MAX: usize = 500;
 /// The same for a LIMIT behind a lock.
 const LIMIT_TOKENS_MAX: usize = 500;
 
+const CONCURRENTLY: &str = "\u{1}concurrently";
 const VARIADIC: &str = "\u{1}variadic";
 
 const LOCKS: [(&[&str], LockWord, &str); 4] = [
@@ -169,6 +170,11 @@ impl<'p> Solid<'p> {
     }
 }
 
+/// Whether the table of a DROP INDEX says that it was CONCURRENTLY.
+pub fn is_concurrent(table: &ast::ObjectName) -> bool {
+    matches!(table.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if name.value == CONCURRENTLY)
+}
+
 /// The statement as `sqlparser` can read it.
 pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
     let solid = Solid::of(part);
@@ -181,6 +187,13 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             Some((Vec::new(), at + 2))
         } else if at == 2 && solid.words(0, &["DROP", "INDEX", "CONCURRENTLY"]) {
             Some((Vec::new(), at + 1))
+        } else if at > 2
+            && at + 1 == solid.places.len()
+            && solid.words(0, &["DROP", "INDEX", "CONCURRENTLY"])
+            && let Some(last) = solid.token(at)
+        {
+            let mark = Token::make_word(CONCURRENTLY, Some('"'));
+            Some((vec![last.clone(), Token::make_keyword("ON"), mark], at + 1))
         } else if solid.words(at, &["ONLY"]) && solid.before(at, 1).is_some_and(begins_relation) {
             Some((Vec::new(), at + 1))
         } else if solid.words(at, &["OPERATOR"]) {

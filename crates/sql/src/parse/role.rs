@@ -1,7 +1,6 @@
 //! CREATE, ALTER, DROP ROLE / USER / GROUP, and membership by GRANT role TO role.
 
 use base::{SqlError, SqlResult};
-use sqlparser::tokenizer::Token;
 
 use super::tokens::Tokens;
 
@@ -40,16 +39,6 @@ pub enum RoleStatement {
     Rename {
         name: String,
         to: String,
-    },
-    /// `ALTER ROLE name SET setting = value`, `RESET setting`; `None` resets.
-    Set {
-        name: String,
-        setting: String,
-        value: Option<String>,
-    },
-    /// `ALTER ROLE name RESET ALL`.
-    ResetAll {
-        name: String,
     },
     Drop {
         names: Vec<String>,
@@ -97,35 +86,6 @@ fn alter(tokens: &mut Tokens<'_>) -> SqlResult<RoleStatement> {
     let name = tokens.name()?;
     if tokens.take_words(&["RENAME", "TO"]) {
         return Ok(RoleStatement::Rename { name, to: tokens.name()? });
-    }
-    if tokens.take_word("SET") {
-        let setting = tokens.object_name()?.join(".").to_lowercase();
-        if !tokens.take(&Token::Eq) {
-            tokens.expect_word("TO")?;
-        }
-        let mut values = Vec::new();
-        loop {
-            values.push(match tokens.peek() {
-                Token::Number(digits, _) => {
-                    let digits = digits.clone();
-                    tokens.next();
-                    digits
-                }
-                Token::Word(_) => tokens.name()?,
-                _ => tokens.string()?,
-            });
-            if !tokens.take(&Token::Comma) {
-                break;
-            }
-        }
-        return Ok(RoleStatement::Set { name, setting, value: Some(values.join(", ")) });
-    }
-    if tokens.take_words(&["RESET", "ALL"]) {
-        return Ok(RoleStatement::ResetAll { name });
-    }
-    if tokens.take_word("RESET") {
-        let setting = tokens.object_name()?.join(".").to_lowercase();
-        return Ok(RoleStatement::Set { name, setting, value: None });
     }
     if tokens.take_words(&["ADD", "USER"]) {
         let members = tokens.names()?;

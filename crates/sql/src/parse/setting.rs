@@ -80,38 +80,44 @@ fn set(tokens: &mut Tokens<'_>) -> SqlResult<SettingStatement> {
     if !local && !tokens.peek_words(&["SESSION", "AUTHORIZATION"]) {
         tokens.take_word("SESSION");
     }
+    let (name, value) = assignment(tokens)?;
+    Ok(SettingStatement::Set { name, value, local })
+}
+
+/// What stands behind SET, LOCAL and SESSION: a setting and its value.
+pub(super) fn assignment(tokens: &mut Tokens<'_>) -> SqlResult<(String, SettingValue)> {
     if tokens.take_words(&["SESSION", "AUTHORIZATION"]) {
         let value = if tokens.take_word("DEFAULT") { SettingValue::Default } else { role(tokens)? };
-        return Ok(SettingStatement::Set { name: "session_authorization".into(), value, local });
+        return Ok(("session_authorization".into(), value));
     }
     if tokens.take_word("ROLE") {
         let is_assigned = tokens.take(&Token::Eq) || tokens.take_word("TO");
         let value = if is_assigned { value(tokens)? } else { role(tokens)? };
-        return Ok(SettingStatement::Set { name: "role".into(), value, local });
+        return Ok(("role".into(), value));
     }
     if tokens.take_words(&["TIME", "ZONE"]) {
         let value = if tokens.take_word("LOCAL") { SettingValue::Default } else { value(tokens)? };
         if matches!(&value, SettingValue::Values(values) if values.len() > 1) {
             return Err(tokens.unexpected());
         }
-        return Ok(SettingStatement::Set { name: "timezone".into(), value, local });
+        return Ok(("timezone".into(), value));
     }
     if tokens.take_word("NAMES") {
-        return Ok(SettingStatement::Set { name: "client_encoding".into(), value: value(tokens)?, local });
+        return Ok(("client_encoding".into(), value(tokens)?));
     }
     if tokens.take_words(&["XML", "OPTION"]) {
         let value = SettingValue::Values(vec![tokens.name()?]);
-        return Ok(SettingStatement::Set { name: "xmloption".into(), value, local });
+        return Ok(("xmloption".into(), value));
     }
     if tokens.take_word("SCHEMA") {
         let value = SettingValue::Values(vec![tokens.string()?]);
-        return Ok(SettingStatement::Set { name: "search_path".into(), value, local });
+        return Ok(("search_path".into(), value));
     }
     let name = setting_name(tokens)?;
     if !tokens.take(&Token::Eq) {
         tokens.expect_word("TO")?;
     }
-    Ok(SettingStatement::Set { name, value: value(tokens)?, local })
+    Ok((name, value(tokens)?))
 }
 
 /// A role's name, which may stand in quotes of either kind.
@@ -136,7 +142,8 @@ fn setting_name(tokens: &mut Tokens<'_>) -> SqlResult<String> {
     Ok(tokens.object_name()?.join(".").to_lowercase())
 }
 
-fn show_name(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
+/// A setting's name; `None` for ALL.
+pub(super) fn show_name(tokens: &mut Tokens<'_>) -> SqlResult<Option<String>> {
     if tokens.take_word("ALL") {
         return Ok(None);
     }

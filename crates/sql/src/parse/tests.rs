@@ -308,11 +308,12 @@ fn a_role_is_made_with_members_and_altered_without() {
     }
     assert!(matches!(
         one("alter role r reset all"),
-        ParsedStatement::Role(RoleStatement::ResetAll { name }) if name == "r"
+        ParsedStatement::StartSetting(StartSetting { of: SessionsOf::Role(name), change: SettingChange::ResetAll })
+            if name == "r"
     ));
     assert!(matches!(
         one("alter role r reset \"all\""),
-        ParsedStatement::Role(RoleStatement::Set { value: None, .. })
+        ParsedStatement::StartSetting(StartSetting { change: SettingChange::Reset(_), .. })
     ));
 }
 

@@ -19,6 +19,7 @@ pub enum ObjectKind {
     Constraint,
     Database,
     Role,
+    Extension,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,6 +63,14 @@ pub enum Utility {
         kind: ObjectKind,
         name: Vec<String>,
         text: Option<String>,
+    },
+    CreateExtension {
+        name: String,
+        if_not_exists: bool,
+    },
+    DropExtension {
+        names: Vec<String>,
+        if_exists: bool,
     },
     /// `None` for ALL.
     Deallocate(Option<String>),
@@ -112,8 +121,9 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
     (&["CREATE", "SUBSCRIPTION"], "CREATE SUBSCRIPTION"),
     (&["CREATE", "TABLESPACE"], "CREATE TABLESPACE"),
-    (&["CREATE", "EXTENSION"], "CREATE EXTENSION"),
     (&["CREATE", "DOMAIN"], "CREATE DOMAIN"),
+    (&["ALTER", "DATABASE"], "this form of ALTER DATABASE"),
+    (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
     (&["CREATE", "STATISTICS"], "CREATE STATISTICS"),
     (&["CREATE", "EVENT"], "CREATE EVENT TRIGGER"),
     (&["CREATE", "FOREIGN"], "a foreign table"),
@@ -177,6 +187,17 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
         }
         return Ok(Some(Utility::DropOwned { roles, cascade }));
     }
+    if tokens.take_words(&["CREATE", "EXTENSION"]) {
+        return create_extension(tokens).map(Some);
+    }
+    if tokens.take_words(&["DROP", "EXTENSION"]) {
+        let if_exists = tokens.take_if_exists();
+        let names = tokens.names()?;
+        if !tokens.take_word("CASCADE") {
+            tokens.take_word("RESTRICT");
+        }
+        return Ok(Some(Utility::DropExtension { names, if_exists }));
+    }
     if tokens.take_words(&["COMMENT", "ON"]) {
         return comment(tokens).map(Some);
     }
@@ -225,6 +246,27 @@ fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint
     Ok(Some(AlterConstraint { table, if_exists, constraint, deferrable, initially_deferred }))
 }
 
+/// Where an extension would go and which one it would be matters only to those that there could be.
+fn create_extension(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
+    let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
+    let name = tokens.name()?;
+    tokens.take_word("WITH");
+    while !tokens.at_end() {
+        if tokens.take_word("SCHEMA") {
+            tokens.name()?;
+        } else if tokens.take_word("VERSION") {
+            if matches!(tokens.peek(), Token::Word(_)) {
+                tokens.name()?;
+            } else {
+                tokens.string()?;
+            }
+        } else if !tokens.take_word("CASCADE") {
+            return Err(tokens.unexpected());
+        }
+    }
+    Ok(Utility::CreateExtension { name, if_not_exists })
+}
+
 fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
     tokens.take_word("TABLE");
     let mut tables = Vec::new();
@@ -248,7 +290,7 @@ fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
 }
 
 fn kind(tokens: &mut Tokens<'_>) -> Option<ObjectKind> {
-    const KINDS: [(&str, ObjectKind); 10] = [
+    const KINDS: [(&str, ObjectKind); 11] = [
         ("TABLE", ObjectKind::Table),
         ("INDEX", ObjectKind::Index),
         ("VIEW", ObjectKind::View),
@@ -259,6 +301,7 @@ fn kind(tokens: &mut Tokens<'_>) -> Option<ObjectKind> {
         ("CONSTRAINT", ObjectKind::Constraint),
         ("DATABASE", ObjectKind::Database),
         ("ROLE", ObjectKind::Role),
+        ("EXTENSION", ObjectKind::Extension),
     ];
     KINDS.iter().find(|(word, _)| tokens.take_word(word)).map(|(_, kind)| *kind)
 }

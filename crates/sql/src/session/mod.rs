@@ -25,6 +25,8 @@ mod planning;
 mod portals;
 mod prepared;
 mod privilege;
+#[cfg(test)]
+mod privilege_tests;
 mod query_control;
 mod reply;
 mod role;
@@ -44,6 +46,7 @@ mod setting_tests;
 mod signals;
 mod slices;
 pub mod stand_in;
+mod start_setting;
 mod statement_counts;
 mod temp_space;
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Acl, Catalog, PUBLIC, Privileges, Relation};
+use tenant::catalog::{Acl, Catalog, DATABASE, GrantableKind, OWNER_ROLE, PUBLIC, Privileges, Relation};
 
 use super::prepared::Planned;
 use super::{Home, Pause, Session};
-use crate::parse::{GrantStatement, GrantTarget};
+use crate::parse::{DefaultPrivileges, GrantStatement, GrantTarget};
 
 /// `[schema.]name` from its parts.
 ///
@@ -136,6 +136,7 @@ impl Session {
     ) -> Result<String, Pause> {
         let (grant, privileges, target, grantees, grant_option, granted_by) = match statement {
             GrantStatement::Membership(membership) => return self.role_statement(home, membership),
+            GrantStatement::Default(defaults) => return self.default_privileges(home, defaults),
             // CASCADE has nothing to do: nothing depends on a privilege that nobody can pass on.
             GrantStatement::Privileges {
                 grant,
@@ -163,7 +164,7 @@ impl Session {
             let wanted = named_privileges(privileges, all, kind)?;
             self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
             let grantor = owner_of(&catalog, object);
-            let mut acl = acl_in(&catalog, object).unwrap_or_else(|| Acl::owner_default(grantor, all));
+            let mut acl = acl_in(&catalog, object).unwrap_or_else(|| initial_acl(object, grantor, all));
             for grantee in &grantees {
                 if grant {
                     acl.grant(*grantee, grantor, wanted, grant_option);
@@ -174,6 +175,66 @@ impl Session {
             self.ddl(home, |ddl| ddl.set_acl(object, acl).map_err(Into::into))?;
         }
         Ok(if grant { "GRANT" } else { "REVOKE" }.into())
+    }
+
+    /// ALTER DEFAULT PRIVILEGES. Of functions and types there is nothing to say: nobody makes functions, and types have no privileges.
+    fn default_privileges(
+        &mut self,
+        home: &mut Home<'_>,
+        defaults: &DefaultPrivileges,
+    ) -> Result<String, Pause> {
+        const TAG: &str = "ALTER DEFAULT PRIVILEGES";
+        let DefaultPrivileges { roles, schemas, grant, privileges, kind, grantees, grant_option } = defaults;
+        if *grant && *grant_option {
+            return Err(SqlError::unsupported("WITH GRANT OPTION").into());
+        }
+        self.require_writable(home, TAG)?;
+        let catalog = self.catalog(home);
+        let makers = match roles.as_slice() {
+            [] => vec![self.role()],
+            roles => roles.iter().map(|role| self.role_to_own(&catalog, role)).collect::<SqlResult<_>>()?,
+        };
+        let schemas = schemas.iter().map(|name| schema_oid(&catalog, name).map(Some));
+        let mut places = schemas.collect::<SqlResult<Vec<_>>>()?;
+        let grantees = self.grantees(&catalog, grantees)?;
+        let kind = match *kind {
+            "tables" => GrantableKind::Table,
+            "sequences" => GrantableKind::Sequence,
+            "schemas" if places.is_empty() => GrantableKind::Schema,
+            "schemas" => {
+                let message = "cannot use IN SCHEMA clause when using GRANT/REVOKE ON SCHEMAS";
+                return Err(SqlError::new(SqlState(*b"0LP01"), message).into());
+            }
+            "functions" => return Ok(TAG.into()),
+            _ => return Err(SqlError::unsupported("a privilege on a type").into()),
+        };
+        if places.is_empty() {
+            places.push(None);
+        }
+        let all = kind.privileges();
+        let word = match kind {
+            GrantableKind::Table => "relation",
+            GrantableKind::Sequence => "sequence",
+            GrantableKind::Schema => "schema",
+        };
+        let wanted = named_privileges(privileges, all, word)?;
+        for maker in makers {
+            for place in &places {
+                let known = catalog.database().default_acl(maker, *place, kind).cloned();
+                let built_in =
+                    || if place.is_none() { Acl::owner_default(maker, all) } else { Acl::default() };
+                let mut acl = known.unwrap_or_else(built_in);
+                for grantee in &grantees {
+                    if *grant {
+                        acl.grant(*grantee, maker, wanted, false);
+                    } else {
+                        acl.revoke(*grantee, wanted, *grant_option);
+                    }
+                }
+                self.ddl(home, |ddl| Ok(ddl.set_default_acl(maker, *place, kind, acl)?))?;
+            }
+        }
+        Ok(TAG.into())
     }
 
     fn grantees(&self, catalog: &Catalog, names: &[String]) -> SqlResult<Vec<Oid>> {
@@ -201,11 +262,7 @@ impl Session {
                 })
                 .collect::<SqlResult<Vec<_>>>()
         };
-        let schema_oid = |name: &String| {
-            catalog.schema_named(name).map(|schema| schema.oid).ok_or_else(|| {
-                SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
-            })
-        };
+        let schema_oid = |name: &String| schema_oid(catalog, name);
         let all_in = |schemas: &[String], sequences: bool| {
             let mut found = Vec::new();
             for name in schemas {
@@ -238,22 +295,45 @@ impl Session {
                 .iter()
                 .map(|name| Ok((schema_oid(name)?, "schema", name.clone(), Privileges::SCHEMA)))
                 .collect(),
-            GrantTarget::Databases(_) => Err(SqlError::unsupported("a privilege on a database")
-                .with_hint("Roles live in one tenant's database; none can reach another's.")),
+            GrantTarget::Databases(names) => names
+                .iter()
+                .map(|name| {
+                    self.require_own_database(name)?;
+                    Ok((DATABASE, "database", name.clone(), Privileges::DATABASE))
+                })
+                .collect(),
             GrantTarget::Types(_) => Err(SqlError::unsupported("a privilege on a type")),
         }
     }
 }
 
+/// Errors: 3F000.
+fn schema_oid(catalog: &Catalog, name: &str) -> SqlResult<Oid> {
+    catalog.schema_named(name).map(|schema| schema.oid).ok_or_else(|| {
+        SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+    })
+}
+
 /// The access list an object has now; `None` for its owner's defaults.
 fn acl_in(catalog: &Catalog, object: Oid) -> Option<Acl> {
+    if object == DATABASE {
+        return catalog.database().acl.clone();
+    }
     match catalog.relation(object) {
         Some(relation) => acl_of(relation).cloned(),
         None => catalog.schema(object).and_then(|schema| schema.acl.clone()),
     }
 }
 
+/// The access list of an object of which nothing was said.
+fn initial_acl(object: Oid, owner: Oid, all: Privileges) -> Acl {
+    if object == DATABASE { Acl::of_database() } else { Acl::owner_default(owner, all) }
+}
+
 fn owner_of(catalog: &Catalog, object: Oid) -> Oid {
+    if object == DATABASE {
+        return OWNER_ROLE;
+    }
     match (catalog.relation(object), catalog.schema(object)) {
         (Some(relation), _) => relation.owner(),
         (_, Some(schema)) => schema.owner,
@@ -264,7 +344,8 @@ fn owner_of(catalog: &Catalog, object: Oid) -> Oid {
 fn named_privileges(words: &[String], all: Privileges, kind: &str) -> SqlResult<Privileges> {
     let mut wanted = Privileges::NONE;
     for word in words {
-        let named = Privileges::NAMED.iter().find(|(_, _, name)| name == word);
+        let word = if word == "TEMP" { "TEMPORARY" } else { word };
+        let named = Privileges::NAMED.iter().find(|(_, _, name)| *name == word);
         let (privilege, _, _) = named.ok_or_else(|| {
             SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -273,7 +354,7 @@ fn named_privileges(words: &[String], all: Privileges, kind: &str) -> SqlResult<
         })?;
         if !all.contains(*privilege) {
             let message = format!("invalid privilege type {word} for {kind}");
-            return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+            return Err(SqlError::new(SqlState(*b"0LP01"), message));
         }
         wanted = wanted.union(*privilege);
     }

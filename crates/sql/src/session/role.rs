@@ -1,7 +1,7 @@
 //! Roles: who the session is, and CREATE, ALTER, DROP ROLE and memberships.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
-use tenant::catalog::{Catalog, Membership, OWNER_ROLE, Role, RoleAttributes};
+use tenant::catalog::{Catalog, Membership, OWNER_ROLE, PUBLIC, Privileges, Role, RoleAttributes};
 
 use super::setting::{Id, Lasting, Settings, setting_of_role};
 use super::{Home, Pause, Session, SessionStart};
@@ -20,7 +20,7 @@ pub(super) struct ChosenRole {
 /// The role a session starts as. The administrator acts as the tenant's owner where the tenant has no role of that name.
 ///
 /// # Errors
-/// 28000 when the role is not there (any more).
+/// 28000 when the role is not there (any more), 42501 when it may not enter the database.
 pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<ChosenRole> {
     let oid = match catalog.role_named(&start.user) {
         Some(role) => role.oid,
@@ -33,16 +33,32 @@ pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<C
         }
     };
     let administrator = start.administrator;
+    if !administrator && !catalog.has_database_privileges(oid, Privileges::CONNECT) {
+        let message = format!("permission denied for database \"{}\"", start.database);
+        return Err(SqlError::fatal(SqlState::INSUFFICIENT_PRIVILEGE, message)
+            .with_detail("User does not have CONNECT privilege."));
+    }
     let superuser = administrator || has_superuser(catalog, oid);
     Ok(ChosenRole { oid, name: start.user.clone(), superuser, administrator })
 }
 
-/// Settings a session starts with: its role's first, then what the client asks for.
+/// Settings a session starts with: those of all roles, of the database, of its role, of its role in the database, and then what the client asks
+/// for.
 pub(super) fn initial_settings(start: &SessionStart, catalog: &Catalog) -> Vec<(String, String)> {
     let role = catalog.role_named(&start.user);
-    let of_role =
-        role.iter().flat_map(|role| role.settings.iter().map(|(n, v)| (n.to_string(), v.to_string())));
-    let mut settings: Vec<_> = of_role.collect();
+    let of_role = role.map_or(&[][..], |role| &role.settings);
+    let database = catalog.database();
+    // What is said later goes over what is said before it.
+    let all = [
+        database.settings_of(PUBLIC, false),
+        database.settings_of(PUBLIC, true),
+        of_role,
+        role.map_or(&[], |role| database.settings_of(role.oid, true)),
+    ];
+    // No tenant decides what the administrator's sessions do.
+    let heard = if start.administrator { &all[2..] } else { &all[..] };
+    let mut settings: Vec<_> =
+        heard.iter().flat_map(|list| list.iter()).map(|(n, v)| (n.to_string(), v.to_string())).collect();
     for (name, value) in &start.parameters {
         match name.as_str() {
             "user" | "database" | "replication" => {}
@@ -140,10 +156,7 @@ impl Session {
     ) -> Result<String, Pause> {
         let command = match statement {
             RoleStatement::Create { .. } => "CREATE ROLE",
-            RoleStatement::Alter { .. }
-            | RoleStatement::Rename { .. }
-            | RoleStatement::Set { .. }
-            | RoleStatement::ResetAll { .. } => "ALTER ROLE",
+            RoleStatement::Alter { .. } | RoleStatement::Rename { .. } => "ALTER ROLE",
             RoleStatement::Drop { .. } => "DROP ROLE",
             RoleStatement::GrantMembership { .. } => "GRANT ROLE",
             RoleStatement::RevokeMembership { .. } => "REVOKE ROLE",
@@ -198,27 +211,6 @@ impl Session {
                 }
                 self.need_create_role(&catalog, "permission denied to rename role")?;
                 role.name = to.as_str().into();
-                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok(command.into())
-            }
-            RoleStatement::Set { name, setting, value } => {
-                let mut role = (**catalog.resolve_role(name)?).clone();
-                self.check_set(&catalog, &role)?;
-                // Refuses what no session could start with.
-                if let Some(value) = value {
-                    Settings::check_initial(setting, value)?;
-                }
-                role.settings.retain(|(known, _)| known != setting);
-                if let Some(value) = value {
-                    role.settings.push((setting.as_str().into(), value.as_str().into()));
-                }
-                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
-                Ok(command.into())
-            }
-            RoleStatement::ResetAll { name } => {
-                let mut role = (**catalog.resolve_role(name)?).clone();
-                self.check_set(&catalog, &role)?;
-                role.settings.clear();
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
                 Ok(command.into())
             }
@@ -290,7 +282,7 @@ impl Session {
     }
 
     /// Whether the role may do everything, to other superusers too.
-    fn is_superuser(&self, catalog: &Catalog) -> bool {
+    pub(crate) fn is_superuser(&self, catalog: &Catalog) -> bool {
         self.is_administrator() || has_superuser(catalog, self.role())
     }
 
@@ -349,7 +341,7 @@ impl Session {
     }
 
     /// 42501 unless the role may change the settings that sessions of that one start with. Everybody may change its own.
-    fn check_set(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
+    pub(super) fn check_set(&self, catalog: &Catalog, role: &Role) -> SqlResult<()> {
         if role.attributes.superuser {
             return self.need_superuser(catalog, "must be superuser to alter superusers");
         }

@@ -18,6 +18,7 @@ use super::row_store::RowStore;
 use super::slices::Slicing;
 use super::transaction::{Transaction, failed_block};
 use super::underway::Progress;
+use super::utility::not_in_block;
 use super::{Executed, Home, Pause, Reply, Session, SessionHost};
 use crate::ddl;
 use crate::exec::{self, ExecDone, ExecEnv, ExecError, ExecLimits, ExternalRows, Flow, RowSink, Slice};
@@ -265,6 +266,11 @@ impl Session {
                     return self.run_execute(home, execute, run, out);
                 }
                 self.await_memory(home)?;
+                if let Some(what) = ddl::stands_alone(statement)
+                    && self.in_larger_transaction(run)
+                {
+                    return Err(not_in_block(what).into());
+                }
                 ddl::run(self, home, statement, run.sql, out)?
             }
             ParsedStatement::Transaction(_) => unreachable!("transaction statements run outside of one"),
@@ -275,6 +281,7 @@ impl Session {
                 return self.begin_copy(home, statement, out);
             }
             ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
+            ParsedStatement::StartSetting(statement) => self.start_setting(home, statement)?,
             ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
             ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,
             ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement, out)?,

@@ -151,7 +151,7 @@ fn modes_of(name: &str, value: &str) -> SqlResult<Option<TransactionModes>> {
 }
 
 /// A setting's value as one text; `None` for DEFAULT.
-fn text_of(name: &str, value: &SettingValue) -> Option<String> {
+pub(super) fn text_of(name: &str, value: &SettingValue) -> Option<String> {
     match value {
         SettingValue::Default => None,
         SettingValue::Values(values) if name == "search_path" => {

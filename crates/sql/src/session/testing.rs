@@ -56,6 +56,15 @@ impl Bench {
     }
 
     fn enter(&mut self, user: &str, administrator: bool) -> Session {
+        self.try_enter(user, administrator).expect("the role exists")
+    }
+
+    /// A session of a role that may not be let in.
+    pub(crate) fn try_session_of(&mut self, user: &str) -> Result<Session, SqlError> {
+        self.try_enter(user, false)
+    }
+
+    fn try_enter(&mut self, user: &str, administrator: bool) -> Result<Session, SqlError> {
         self.next += 1;
         let start = SessionStart {
             id: SessionId(self.next),
@@ -67,7 +76,7 @@ impl Bench {
             // A world whose time stands still.
             host: Arc::new(LoneHost(World::new(7).env())),
         };
-        Session::new(start, &self.tenant).expect("the role exists")
+        Session::new(start, &self.tenant)
     }
 
     /// Makes calls in one turn of the tenant.

@@ -56,7 +56,7 @@ fn lock_mode(name: &str) -> Option<TableLock> {
 }
 
 /// 25001 for what must stand alone.
-fn not_in_block(what: &str) -> SqlError {
+pub(super) fn not_in_block(what: &str) -> SqlError {
     let message = format!("{what} cannot run inside a transaction block");
     SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
 }
@@ -171,6 +171,16 @@ impl Session {
             Utility::Comment { kind, name, text } => {
                 ddl::comment(self, home, *kind, name, text.as_deref(), out)
             }
+            Utility::CreateExtension { name, if_not_exists } => {
+                self.require_writable(home, "CREATE EXTENSION")?;
+                ddl::create_extension(self, name, *if_not_exists, out)?;
+                Ok("CREATE EXTENSION".into())
+            }
+            Utility::DropExtension { names, if_exists } => {
+                self.require_writable(home, "DROP EXTENSION")?;
+                ddl::drop_extensions(self, names, *if_exists, out)?;
+                Ok("DROP EXTENSION".into())
+            }
             Utility::Deallocate(name) => Ok(self.deallocate(name.as_deref())?),
             Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),
             Utility::DropOwned { roles, cascade } => ddl::drop_owned(self, home, roles, *cascade, out),
@@ -237,8 +247,10 @@ impl Session {
         Ok(role)
     }
 
-    /// Whether the role may make schemas: as the tenant's owner.
-    pub(crate) fn may_create_schema(&self, catalog: &Catalog) -> bool {
-        self.acts_for(catalog, OWNER_ROLE)
+    /// 42501 unless the role may make schemas: as the tenant's owner, or with CREATE on the database.
+    pub(crate) fn check_create_schema(&self, catalog: &Catalog) -> Result<(), SqlError> {
+        let may = self.acts_for(catalog, OWNER_ROLE)
+            || catalog.has_database_privileges(self.role(), Privileges::CREATE);
+        if may { Ok(()) } else { Err(denied("database", &self.start.database)) }
     }
 }

@@ -12,6 +12,8 @@ pub const PUBLIC_SCHEMA: Oid = Oid(2200);
 pub const INFORMATION_SCHEMA: Oid = Oid(13178);
 /// The role that owns the tenant; PostgreSQL's bootstrap superuser has this oid.
 pub const OWNER_ROLE: Oid = Oid(10);
+/// The extension `plpgsql`, which is there from the start and stays.
+pub const PLPGSQL: Oid = Oid(13569);
 
 impl Catalog {
     /// The catalog of a new tenant: the owner (a superuser inside its tenant) and the built-in schemas.

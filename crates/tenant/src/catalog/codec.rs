@@ -260,6 +260,7 @@ impl Decode for Datum {
 choices!(Identity { Always = 1, ByDefault = 2 });
 choices!(ReferentialAction { NoAction = 1, Restrict = 2, Cascade = 3, SetNull = 4, SetDefault = 5 });
 choices!(MatchType { Simple = 1, Full = 2 });
+choices!(GrantableKind { Table = 1, Sequence = 2, Schema = 3 });
 
 fields!(Schema { oid, name, owner, acl });
 fields!(AclItem { grantee, grantor, privileges, grant_options });
@@ -294,6 +295,10 @@ fields!(Membership { role, grantor, admin_option });
 fields!(Role { oid, name, scram_verifier, attributes, connection_limit, valid_until, member_of, settings });
 fields!(ColumnStatistics { null_fraction, distinct, width, bounds });
 fields!(TableStatistics { rows, columns });
+fields!(StartSettings { role, in_database, values });
+fields!(DefaultAcl { oid, role, schema, kind, acl });
+fields!(Unwatched { table, constraint });
+fields!(Database { acl, start_settings, default_acls, unwatched });
 
 /// What a constraint has that not every one has, a bit each.
 const DEFERRABLE: u8 = 1;

@@ -308,6 +308,11 @@ impl Catalog {
     }
     pub(crate) fn remove_schema(&mut self, oid: Oid) {
         self.schemas.remove(&oid);
+        if self.database().default_acls.iter().any(|default| default.schema == Some(oid)) {
+            let mut database = self.database().clone();
+            database.default_acls.retain(|default| default.schema != Some(oid));
+            self.put_database(database);
+        }
         self.changed();
     }
     pub(crate) fn put_enum(&mut self, ty: EnumType) {
@@ -324,6 +329,10 @@ impl Catalog {
     }
     pub(crate) fn remove_role(&mut self, oid: Oid) {
         self.roles.remove(&oid);
+        self.changed();
+    }
+    pub(crate) fn put_database(&mut self, database: Database) {
+        self.database = Some(Arc::new(database));
         self.changed();
     }
     pub(crate) fn put_statistics(&mut self, table: Oid, statistics: TableStatistics) {

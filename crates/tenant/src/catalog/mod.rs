@@ -6,6 +6,7 @@
 
 mod bootstrap;
 mod codec;
+mod database;
 mod lookup;
 mod objects;
 mod privileges;
@@ -22,8 +23,9 @@ use base::Oid;
 use compact_str::CompactString;
 use rustc_hash::FxHashMap;
 
-pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA};
+pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PLPGSQL, PUBLIC_SCHEMA};
 pub(crate) use codec::{Decode, Encode, Malformed};
+pub use database::{DATABASE, Database, DefaultAcl, GrantableKind, StartSettings, Unwatched};
 pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};
@@ -61,6 +63,8 @@ pub struct Catalog {
     /// By object, and column position where the comment is on a column.
     comments: BTreeMap<(Oid, Option<usize>), Arc<str>>,
     statistics: FxHashMap<Oid, Arc<TableStatistics>>,
+    /// `None` where nothing is said of the database as a whole.
+    database: Option<Arc<Database>>,
 }
 
 impl Catalog {

@@ -13,7 +13,7 @@ macro_rules! privileges {
     ($($name:ident = $bit:literal, $letter:literal, $word:literal;)*) => {
         impl Privileges {
             $(pub const $name: Privileges = Privileges(1 << $bit);)*
-            /// Each privilege with the letter of PostgreSQL's access lists and its SQL word.
+            /// Each privilege, in PostgreSQL's order of them, with the letter of PostgreSQL's access lists and its SQL word.
             pub const NAMED: &[(Privileges, char, &'static str)] = &[$((Privileges::$name, $letter, $word)),*];
         }
     };
@@ -29,8 +29,8 @@ privileges! {
     TRIGGER = 6, 't', "TRIGGER";
     USAGE = 7, 'U', "USAGE";
     CREATE = 8, 'C', "CREATE";
-    CONNECT = 9, 'c', "CONNECT";
     TEMPORARY = 10, 'T', "TEMPORARY";
+    CONNECT = 9, 'c', "CONNECT";
 }
 
 impl Privileges {
@@ -41,6 +41,8 @@ impl Privileges {
     pub const SEQUENCE: Privileges = Privileges(1 << 7 | 1 << 1 | 1 << 2);
     /// All that a schema has: USAGE, CREATE.
     pub const SCHEMA: Privileges = Privileges(1 << 7 | 1 << 8);
+    /// All that a database has: CREATE, CONNECT, TEMPORARY.
+    pub const DATABASE: Privileges = Privileges(1 << 8 | 1 << 9 | 1 << 10);
 
     #[must_use]
     pub const fn union(self, other: Privileges) -> Privileges {

@@ -29,6 +29,8 @@ pub(crate) enum RecordKind {
     SequenceState = 10,
     /// A tree's root page and number of entries, by tree id. Written by checkpoints, never logged.
     Tree = 11,
+    /// What is said of the database as a whole; a single record, and none where nothing is.
+    Database = 12,
 }
 
 /// Key of a record in the catalog tree.
@@ -41,7 +43,7 @@ pub(crate) struct RecordKey {
 }
 
 impl RecordKind {
-    const ALL: [RecordKind; 11] = [
+    const ALL: [RecordKind; 12] = [
         RecordKind::Counters,
         RecordKind::Role,
         RecordKind::Schema,
@@ -53,6 +55,7 @@ impl RecordKind {
         RecordKind::Statistics,
         RecordKind::SequenceState,
         RecordKind::Tree,
+        RecordKind::Database,
     ];
 
     pub(crate) fn key(self, id: u32) -> RecordKey {
@@ -149,6 +152,11 @@ impl Catalog {
                 changes.push((RecordKind::Statistics.key(oid.0), Some(encode_record(&**statistics))));
             }
         }
+        if let Some(database) = &new.database
+            && !self.database.as_ref().is_some_and(|old| Arc::ptr_eq(old, database))
+        {
+            changes.push((RecordKind::Database.key(0), Some(encode_record(&**database))));
+        }
         self.push_removals(new, &mut changes);
         changes.sort_by_cached_key(|(key, _)| key.to_bytes());
         changes
@@ -205,6 +213,8 @@ impl Catalog {
             (RecordKind::Statistics, None) => {
                 self.statistics.remove(&oid);
             }
+            (RecordKind::Database, Some(v)) => self.put_database(decode_record(v)?),
+            (RecordKind::Database, None) => self.database = None,
             (RecordKind::Counters | RecordKind::SequenceState | RecordKind::Tree, _) => return Ok(()),
         }
         self.changed();
@@ -227,6 +237,16 @@ mod tests {
         new.put_table(table);
         new.comments.insert((Oid(16384), Some(0)), "a comment".into());
         new.remove_schema(INFORMATION_SCHEMA);
+        let mut database = Database::NOTHING_SAID.clone();
+        database.acl = Some(Acl::of_database());
+        let values = vec![("work_mem".into(), "1MB".into())];
+        database.start_settings.push(StartSettings { role: PUBLIC, in_database: true, values });
+        let unwatched = Unwatched { table: Oid(16384), constraint: Oid(16385) };
+        database.unwatched.push(unwatched);
+        let (schema, kind) = (Some(PUBLIC_SCHEMA), GrantableKind::Sequence);
+        let default = DefaultAcl { oid: Oid(16386), role: OWNER_ROLE, schema, kind, acl: Acl::default() };
+        database.default_acls.push(default);
+        new.put_database(database);
 
         let mut replayed = old.clone();
         for (key, value) in old.changes_to(&new) {
@@ -239,6 +259,7 @@ mod tests {
         );
         assert_eq!(replayed.comment(Oid(16384), Some(0)), Some("a comment"));
         assert!(replayed.schema(INFORMATION_SCHEMA).is_none());
+        assert_eq!(replayed.database(), new.database());
         let rest = new.changes_to(&new.clone());
         assert!(rest.is_empty(), "{rest:?}");
     }

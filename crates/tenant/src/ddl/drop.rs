@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlState};
 
 use super::{Behavior, Ddl, ObjectsNamed};
-use crate::catalog::{Acl, Catalog, Dependency, OWNER_ROLE, Relation};
+use crate::catalog::{Acl, Catalog, Database, Dependency, OWNER_ROLE, Relation};
 use crate::interrupt::Step;
 
 /// What a DROP took along.
@@ -124,6 +124,9 @@ impl Ddl<'_> {
         for (object, mut acl) in granted {
             acl.0.retain(|i| !roles.contains(&i.grantee) && !roles.contains(&i.grantor));
             self.set_acl(object, acl)?;
+        }
+        if self.catalog().database() != Database::NOTHING_SAID {
+            self.change_database(|database| roles.iter().for_each(|role| database.forget_grants(*role)));
         }
         Ok(dropped)
     }

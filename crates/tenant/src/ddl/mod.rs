@@ -6,6 +6,7 @@
 mod build;
 mod columns;
 mod constraints;
+mod database;
 mod drop;
 mod filling;
 mod indexes;

@@ -3,7 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Acl, Relation, Schema, TableStatistics};
+use crate::catalog::{Acl, DATABASE, GrantableKind, Relation, Schema, TableStatistics};
 use crate::interrupt::Step;
 
 impl Ddl<'_> {
@@ -11,7 +11,8 @@ impl Ddl<'_> {
     pub fn create_schema(&mut self, name: &str, owner: Oid) -> SqlResult<Oid> {
         self.require_free_schema(name)?;
         let oid = self.new_oid();
-        self.edit().put_schema(Schema { oid, name: name.into(), owner, acl: None });
+        let acl = self.catalog().initial_acl(owner, None, GrantableKind::Schema);
+        self.edit().put_schema(Schema { oid, name: name.into(), owner, acl });
         Ok(oid)
     }
 
@@ -57,8 +58,12 @@ impl Ddl<'_> {
         self.edit().put_statistics(table, statistics);
     }
 
-    /// The access list of a relation, schema or type.
+    /// The access list of a relation, schema or type, or of the database.
     pub fn set_acl(&mut self, object: Oid, acl: Acl) -> SqlResult<()> {
+        if object == DATABASE {
+            self.change_database(|database| database.acl = Some(acl));
+            return Ok(());
+        }
         self.change_object(object, |part| match part {
             Part::Acl(slot) => *slot = Some(acl.clone()),
             Part::Owner(_) => {}

@@ -3,7 +3,7 @@
 use base::{Oid, SqlResult};
 
 use super::Ddl;
-use crate::catalog::Sequence;
+use crate::catalog::{GrantableKind, Sequence};
 use crate::sequence::SequenceState;
 
 impl Ddl<'_> {
@@ -11,7 +11,8 @@ impl Ddl<'_> {
     pub fn create_sequence(&mut self, sequence: Sequence) -> SqlResult<Oid> {
         self.require_free_name(sequence.schema, &sequence.name)?;
         let oid = self.new_oid();
-        let sequence = Sequence { oid, ..sequence };
+        let acl = self.catalog().initial_acl(sequence.owner, Some(sequence.schema), GrantableKind::Sequence);
+        let sequence = Sequence { oid, acl, ..sequence };
         self.view.txn.sequences.insert(oid, SequenceState::at_start(&sequence));
         self.edit().put_sequence(sequence);
         Ok(oid)

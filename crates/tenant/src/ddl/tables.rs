@@ -6,7 +6,7 @@ use base::limits::TABLE_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Column, Table};
+use crate::catalog::{Column, GrantableKind, Table};
 use crate::cursor::Direction;
 use crate::interrupt::Step;
 use crate::row::keys::KeyRange;
@@ -46,6 +46,7 @@ impl Ddl<'_> {
         let (oid, tree) = (self.new_oid(), self.new_tree());
         let mut table = Table::new(oid, new.schema, new.name.as_str(), new.owner, tree);
         table.columns = new.columns;
+        table.acl = self.catalog().initial_acl(new.owner, Some(new.schema), GrantableKind::Table);
         self.edit().put_table(table);
         Ok(oid)
     }

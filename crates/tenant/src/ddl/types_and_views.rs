@@ -3,7 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{EnumLabel, EnumType, ViewDefinition};
+use crate::catalog::{EnumLabel, EnumType, GrantableKind, ViewDefinition};
 
 impl Ddl<'_> {
     /// Makes an enum with labels in this order. Errors: 42710 where the name is taken, 23505 for a label given twice.
@@ -125,7 +125,8 @@ impl Ddl<'_> {
     pub fn create_view(&mut self, view: ViewDefinition) -> SqlResult<Oid> {
         self.require_free_name(view.schema, &view.name)?;
         let oid = self.new_oid();
-        self.edit().put_view(ViewDefinition { oid, ..view });
+        let acl = self.catalog().initial_acl(view.owner, Some(view.schema), GrantableKind::Table);
+        self.edit().put_view(ViewDefinition { oid, acl, ..view });
         Ok(oid)
     }
 

@@ -3,7 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Membership, OWNER_ROLE, Relation, Role};
+use crate::catalog::{Acl, GrantableKind, Membership, OWNER_ROLE, Relation, Role};
 
 impl Ddl<'_> {
     /// Makes a role; its oid is given here, the one in `role` is ignored. Errors: 42710, 42939 for a reserved name.
@@ -74,6 +74,26 @@ impl Ddl<'_> {
                 lines.push(format!("privileges for schema {}", schema.name));
             }
         }
+        let database = catalog.database();
+        let names_it = |acl: &Acl| acl.0.iter().any(|i| i.grantee == oid || i.grantor == oid);
+        if database.acl.as_ref().is_some_and(names_it) {
+            lines.push("privileges for the database".to_owned());
+        }
+        for default in &database.default_acls {
+            let name = catalog.role(default.role).map_or("", |role| role.name.as_str());
+            let kind = match default.kind {
+                GrantableKind::Table => "relations",
+                GrantableKind::Sequence => "sequences",
+                GrantableKind::Schema => "schemas",
+            };
+            let place = default.schema.map(|s| format!(" in schema {}", catalog.schema_name(s)));
+            let which = format!("new {kind} belonging to role {name}{}", place.unwrap_or_default());
+            if default.role == oid {
+                lines.push(format!("owner of default privileges on {which}"));
+            } else if names_it(&default.acl) {
+                lines.push(format!("privileges for default privileges on {which}"));
+            }
+        }
         lines.extend(catalog.enums().filter(|e| e.owner == oid).map(|e| format!("owner of type {}", e.name)));
         if !lines.is_empty() {
             return Err(SqlError::new(
@@ -90,6 +110,9 @@ impl Ddl<'_> {
         for mut member in members {
             member.member_of.retain(|m| m.role != oid);
             self.edit().put_role(member);
+        }
+        if self.catalog().database().start_settings.iter().any(|settings| settings.role == oid) {
+            self.change_database(|database| database.start_settings.retain(|settings| settings.role != oid));
         }
         self.edit().remove_role(oid);
         self.edit().remove_comments(oid);

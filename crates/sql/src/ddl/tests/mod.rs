@@ -5,6 +5,7 @@ mod copies;
 mod deferral;
 mod dependents;
 mod errors;
+mod frameworks;
 mod objects;
 mod scripts;
 mod turns;

@@ -1,0 +1,124 @@
+//! What frameworks and dumps send beside their tables: extensions, triggers off and on, indexes built concurrently. Expectations are
+//! PostgreSQL 15's.
+
+use base::SqlState;
+
+use super::{after, failure};
+use crate::session::testing::Bench;
+
+#[test]
+fn plpgsql_is_there_and_no_other_extension_is() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let told = bench
+        .run(&mut session, "create extension if not exists \"plpgsql\" with schema pg_catalog version '1.0'");
+    assert_eq!(
+        (told.tags[0].as_str(), told.notices()),
+        ("CREATE EXTENSION", vec!["extension \"plpgsql\" already exists, skipping"])
+    );
+    bench.run(&mut session, "comment on extension plpgsql is 'a language'");
+    let told = bench.run(&mut session, "drop extension if exists hstore, citext cascade");
+    assert_eq!(
+        told.notices(),
+        ["extension \"hstore\" does not exist, skipping", "extension \"citext\" does not exist, skipping"]
+    );
+    for (sql, error) in [
+        ("create extension plpgsql", "42710 extension \"plpgsql\" already exists"),
+        ("create extension if not exists hstore", "0A000 extension \"hstore\" is not available"),
+        ("create extension \"uuid-ossp\" cascade", "0A000 extension \"uuid-ossp\" is not available"),
+        ("drop extension hstore", "42704 extension \"hstore\" does not exist"),
+        ("comment on extension hstore is 'x'", "42704 extension \"hstore\" does not exist"),
+    ] {
+        let found = bench.fail(&mut session, sql);
+        assert_eq!(format!("{} {}", found.state(), found.message()), error, "{sql}");
+    }
+}
+
+#[test]
+fn an_index_is_built_and_dropped_concurrently_in_no_block() {
+    let (mut bench, mut session) =
+        after("create table t (a int, b int); create index one on t (a); create index two on t (b)");
+    bench.run(&mut session, "create index concurrently three on t (a, b)");
+    bench.run(&mut session, "drop index concurrently if exists three");
+    for what in ["create index concurrently four on t (a)", "drop index concurrently one"] {
+        let words = what.split(' ').take(3).collect::<Vec<_>>().join(" ").to_uppercase();
+        for script in [format!("begin; {what}"), format!("select 1; {what}"), format!("{what}; select 1")] {
+            let error = bench.fail(&mut session, &script);
+            assert_eq!(
+                (error.state(), error.message()),
+                (
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    format!("{words} cannot run inside a transaction block").as_str()
+                ),
+                "{script}"
+            );
+            bench.run(&mut session, "rollback");
+        }
+    }
+    for (sql, message) in [
+        (
+            "drop index concurrently one, two",
+            "DROP INDEX CONCURRENTLY does not support dropping multiple objects",
+        ),
+        ("drop index concurrently one cascade", "DROP INDEX CONCURRENTLY does not support CASCADE"),
+    ] {
+        assert_eq!(bench.fail(&mut session, sql).message(), message);
+    }
+    bench.run(&mut session, "drop index concurrently one");
+    // MySQL's clause stays refused.
+    assert_eq!(bench.fail(&mut session, "drop index two on t").state(), SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+#[test]
+fn tables_whose_triggers_are_off_do_not_watch_foreign_keys() {
+    let (mut bench, mut session) = after(
+        "create table p (id int primary key); create table c (id int primary key, p int references p on delete cascade); \
+         insert into p values (1); insert into c values (1, 1)",
+    );
+    assert_eq!(
+        bench.fail(&mut session, "insert into c values (2, 9)").state(),
+        SqlState::FOREIGN_KEY_VIOLATION
+    );
+    bench.run(&mut session, "begin; alter table c disable trigger all; insert into c values (2, 9)");
+    // The other side still does.
+    bench.run(&mut session, "delete from p where id = 1");
+    assert_eq!(bench.run(&mut session, "select id from c order by id").lines(), ["2"]);
+    bench.run(&mut session, "insert into p values (1); insert into c values (1, 1)");
+    bench.run(&mut session, "alter table p disable trigger all; delete from p; commit");
+    assert_eq!(bench.run(&mut session, "select id from c order by id").lines(), ["1", "2"]);
+    // What is made later is watched.
+    bench.run(&mut session, "create table q (id int primary key); alter table c add q int references q");
+    assert_eq!(bench.fail(&mut session, "update c set q = 7").state(), SqlState::FOREIGN_KEY_VIOLATION);
+
+    bench.run(&mut session, "alter table c enable trigger all");
+    assert_eq!(
+        bench.fail(&mut session, "insert into c values (3, 9)").state(),
+        SqlState::FOREIGN_KEY_VIOLATION
+    );
+    bench.run(&mut session, "alter table p enable trigger all; delete from c; insert into p values (1); insert into c values (1, 1)");
+    bench.run(&mut session, "delete from p");
+    assert!(bench.run(&mut session, "select id from c").lines().is_empty());
+    assert!(bench.catalog().database().unwatched.is_empty());
+}
+
+#[test]
+fn triggers_are_switched_off_by_superusers_and_rolled_back_with_their_transaction() {
+    let (mut bench, mut session) = after(
+        "create table p (id int primary key); create table c (p int references p); create role guest; \
+         grant all on all tables in schema public to guest; alter table c owner to guest",
+    );
+    bench.run(&mut session, "begin; alter table c disable trigger all; rollback");
+    assert_eq!(bench.fail(&mut session, "insert into c values (9)").state(), SqlState::FOREIGN_KEY_VIOLATION);
+    bench.run(&mut session, "alter table c disable trigger user; alter table c enable trigger user");
+    assert_eq!(bench.fail(&mut session, "insert into c values (9)").state(), SqlState::FOREIGN_KEY_VIOLATION);
+    let mut guest = bench.session_of("guest");
+    assert_eq!(
+        bench.fail(&mut guest, "alter table c disable trigger all").state(),
+        SqlState::INSUFFICIENT_PRIVILEGE
+    );
+    bench.run(&mut guest, "alter table c disable trigger user");
+    assert_eq!(
+        failure("create table t (a int)", "alter table t disable trigger mine"),
+        "42704 trigger \"mine\" for table \"t\" does not exist"
+    );
+}

@@ -1,0 +1,141 @@
+//! Privileges on the database, and those that new objects begin with. Expectations are PostgreSQL 15's.
+
+use base::SqlState;
+use tenant::catalog::Privileges;
+
+use super::testing::Bench;
+
+/// What everybody's statements come to: `SqlState` of an error, or nothing.
+#[track_caller]
+fn check(bench: &mut Bench, user: &str, sql: &str, refused: bool) {
+    let mut session = bench.session_of(user);
+    if refused {
+        assert_eq!(bench.fail(&mut session, sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{user}: {sql}");
+    } else {
+        bench.run(&mut session, sql);
+    }
+}
+
+#[test]
+fn schemas_are_made_with_create_on_the_database() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(&mut owner, "create role guest login");
+    check(&mut bench, "guest", "create schema mine", true);
+    bench.run(&mut owner, "grant create, connect on database app to guest");
+    check(&mut bench, "guest", "create schema mine; alter schema mine rename to ours", false);
+    bench.run(&mut owner, "revoke create on database app from guest");
+    check(&mut bench, "guest", "alter schema ours rename to mine", true);
+    check(&mut bench, "guest", "grant temp on database app to guest", true);
+    assert_eq!(
+        bench.fail(&mut owner, "grant select on database app to guest").message(),
+        "invalid privilege type SELECT for database"
+    );
+    assert_eq!(
+        bench.fail(&mut owner, "grant connect on database other to guest").state(),
+        SqlState::INVALID_CATALOG_NAME
+    );
+    // What was granted stands in the way of the role's end.
+    let error = bench.fail(&mut owner, "drop schema ours; drop role guest");
+    assert_eq!(error.detail(), Some("privileges for the database"));
+    bench.run(&mut owner, "drop owned by guest; drop role guest");
+}
+
+#[test]
+fn a_database_is_entered_by_those_who_may_connect() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(&mut owner, "create role guest login");
+    let may = |bench: &Bench, user: &str| {
+        let catalog = bench.catalog();
+        let role = catalog.role_named(user).expect("the role is there").oid;
+        catalog.has_database_privileges(role, Privileges::CONNECT)
+    };
+    assert!(may(&bench, "guest"));
+    bench.run(&mut owner, "revoke all on database app from public");
+    assert!(!may(&bench, "guest") && may(&bench, "owner"));
+    let refused = bench.try_session_of("guest").err().expect("it may not enter");
+    assert_eq!(
+        (refused.state(), refused.message(), refused.detail()),
+        (
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            "permission denied for database \"app\"",
+            Some("User does not have CONNECT privilege.")
+        )
+    );
+    bench.administrator();
+    bench.run(&mut owner, "grant connect on database app to guest");
+    bench.session_of("guest");
+}
+
+#[test]
+fn new_objects_begin_with_the_default_privileges_of_who_makes_them() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "create role reader login; create role maker login; create schema s; grant usage on schema s to reader; \
+         create table before (a int); \
+         alter default privileges in schema public grant select on tables to reader; \
+         alter default privileges grant usage, select on sequences to public; \
+         alter default privileges grant usage on schemas to reader; \
+         alter default privileges in schema public grant execute on functions to reader; \
+         create table t (a serial); create table s.t (a int); create view v as select a from t; create sequence q; \
+         create table copied as select 1 as a; create schema open; create table open.t (a int)",
+    );
+    for (sql, refused) in [
+        ("select a from before", true),
+        ("select a from t", false),
+        ("select a from v", false),
+        ("select a from copied", false),
+        ("insert into t values (1)", true),
+        ("select nextval('q')", false),
+        ("select nextval('t_a_seq')", false),
+        ("select a from s.t", true),
+    ] {
+        check(&mut bench, "reader", sql, refused);
+    }
+    // A schema that may be used, with a table that may not.
+    let mut reader = bench.session_of("reader");
+    assert_eq!(bench.fail(&mut reader, "select a from open.t").message(), "permission denied for table t");
+
+    // Those of another role: only with its rights.
+    check(
+        &mut bench,
+        "reader",
+        "alter default privileges for role maker grant select on tables to reader",
+        true,
+    );
+    bench.run(&mut owner, "grant create on schema public to maker");
+    bench.run(
+        &mut owner,
+        "alter default privileges for role maker in schema public, s grant all on tables to reader",
+    );
+    check(&mut bench, "maker", "create table made (a int)", false);
+    check(&mut bench, "reader", "insert into made values (1)", false);
+    let error = bench.fail(&mut owner, "drop table made; drop role maker");
+    assert!(error.detail().is_some_and(|d| {
+        d.contains("owner of default privileges on new relations belonging to role maker in schema s")
+    }));
+
+    // Taken back nothing is left of them.
+    bench.run(
+        &mut owner,
+        "alter default privileges in schema public revoke select on tables from reader; \
+         alter default privileges revoke all on sequences from public; \
+         alter default privileges revoke usage on schemas from reader; \
+         alter default privileges for role maker in schema public revoke all on tables from reader; \
+         drop schema s cascade",
+    );
+    assert!(bench.catalog().database().default_acls.is_empty(), "{:?}", bench.catalog().database());
+    for (sql, state) in [
+        ("alter default privileges in schema nowhere grant select on tables to reader", "3F000"),
+        ("alter default privileges in schema public grant usage on schemas to reader", "0LP01"),
+        ("alter default privileges grant usage on tables to reader", "0LP01"),
+        ("alter default privileges grant select on tables to nobody", "42704"),
+        ("alter default privileges grant select on tables to reader with grant option", "0A000"),
+        ("alter default privileges grant select on t to reader", "42601"),
+    ] {
+        assert_eq!(bench.fail(&mut owner, sql).state().to_string(), state, "{sql}");
+    }
+}

@@ -1,0 +1,221 @@
+//! Settings that sessions start with: of a role, of all roles, of the database, of a role in it.
+
+use base::{Oid, SqlError, SqlResult, SqlState};
+use compact_str::CompactString;
+use tenant::catalog::{Catalog, Database, OWNER_ROLE, PUBLIC, Role, StartSettings};
+
+use super::setting::Settings;
+use super::setting_statement::text_of;
+use super::{Home, Pause, Session};
+use crate::parse::{SessionsOf, SettingChange, StartSetting};
+
+/// What is done to one list of settings.
+enum Change {
+    Set(String, String),
+    Reset(String),
+    ResetAll,
+}
+
+impl Change {
+    fn apply(self, settings: &mut Vec<(CompactString, Box<str>)>) {
+        match self {
+            Change::Set(name, value) => match settings.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, old)) => *old = value.into(),
+                None => settings.push((name.into(), value.into())),
+            },
+            Change::Reset(name) => settings.retain(|(known, _)| *known != name),
+            Change::ResetAll => settings.clear(),
+        }
+    }
+}
+
+impl Session {
+    /// # Errors
+    /// 42501; 42704 for a role or a setting that is not there; 3D000 for another database; 22023 for what no session could start with.
+    pub(super) fn start_setting(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &StartSetting,
+    ) -> Result<String, Pause> {
+        let tag = match statement.of {
+            SessionsOf::Database(_) => "ALTER DATABASE",
+            _ => "ALTER ROLE",
+        };
+        self.require_writable(home, tag)?;
+        let catalog = self.catalog(home);
+        match &statement.of {
+            SessionsOf::Role(name) => {
+                let mut role = self.settable_role(&catalog, name)?;
+                self.change_of(&statement.change)?.apply(&mut role.settings);
+                self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
+            }
+            SessionsOf::EveryRole => {
+                if !self.is_superuser(&catalog) {
+                    let message = "must be superuser to alter settings globally";
+                    return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).into());
+                }
+                let change = self.change_of(&statement.change)?;
+                self.change_database_settings(home, PUBLIC, false, change)?;
+            }
+            SessionsOf::Database(database) => {
+                self.require_own_database(database)?;
+                self.check_owner(&catalog, OWNER_ROLE, "database", database)?;
+                let change = self.change_of(&statement.change)?;
+                self.change_database_settings(home, PUBLIC, true, change)?;
+            }
+            SessionsOf::RoleInDatabase { role, database } => {
+                let role = self.settable_role(&catalog, role)?.oid;
+                self.require_own_database(database)?;
+                let change = self.change_of(&statement.change)?;
+                self.change_database_settings(home, role, true, change)?;
+            }
+        }
+        Ok(tag.into())
+    }
+
+    fn settable_role(&self, catalog: &Catalog, name: &str) -> SqlResult<Role> {
+        let oid = self.named_role(catalog, name)?;
+        let role = catalog.role(oid).ok_or_else(|| SqlError::internal("a named role is gone"))?;
+        self.check_set(catalog, role)?;
+        Ok((**role).clone())
+    }
+
+    /// Errors: 3D000 for a database that is not the session's, which no statement reaches.
+    pub(crate) fn require_own_database(&self, name: &str) -> SqlResult<()> {
+        if name == self.start.database {
+            return Ok(());
+        }
+        let message = format!("database \"{name}\" does not exist");
+        Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message)
+            .with_hint("A statement can only name the database that its session is in."))
+    }
+
+    fn change_of(&self, change: &SettingChange) -> SqlResult<Change> {
+        Ok(match change {
+            SettingChange::Set(name, value) => match text_of(name, value) {
+                Some(text) => set(name, text)?,
+                None => Change::Reset(name.clone()),
+            },
+            SettingChange::FromCurrent(name) => {
+                let (_, value) = self.settings.borrow().show(name, self.start.host.statement_time_max())?;
+                set(name, value)?
+            }
+            SettingChange::Reset(name) => Change::Reset(name.clone()),
+            SettingChange::ResetAll => Change::ResetAll,
+        })
+    }
+
+    fn change_database_settings(
+        &mut self,
+        home: &mut Home<'_>,
+        role: Oid,
+        in_database: bool,
+        change: Change,
+    ) -> Result<(), Pause> {
+        self.ddl(home, |ddl| {
+            ddl.change_database(|database| change.apply_in(database, role, in_database));
+            Ok(())
+        })
+    }
+}
+
+impl Change {
+    fn apply_in(self, database: &mut Database, role: Oid, in_database: bool) {
+        let is_it = |known: &StartSettings| known.role == role && known.in_database == in_database;
+        let at = database.start_settings.iter().position(is_it).unwrap_or_else(|| {
+            database.start_settings.push(StartSettings { role, in_database, values: Vec::new() });
+            database.start_settings.len() - 1
+        });
+        self.apply(&mut database.start_settings[at].values);
+        if database.start_settings[at].values.is_empty() {
+            database.start_settings.remove(at);
+        }
+    }
+}
+
+/// Errors: those of a session that would start with it.
+fn set(name: &str, value: String) -> SqlResult<Change> {
+    Settings::check_initial(name, &value)?;
+    Ok(Change::Set(name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::SqlState;
+    use tenant::catalog::PUBLIC;
+
+    use super::super::testing::Bench;
+
+    #[test]
+    fn sessions_start_with_the_settings_of_all_of_the_database_and_of_their_role_the_last_of_them_first() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "create role guest login");
+        let shown = |bench: &mut Bench, user: &str| {
+            let mut session = bench.session_of(user);
+            bench.run(&mut session, "show work_mem").rows[0][0].clone().expect("a setting has a value")
+        };
+        let initial = shown(&mut bench, "guest");
+        for (sql, guest, other) in [
+            ("alter role all set work_mem = '1MB'", "1MB", "1MB"),
+            ("alter database app set work_mem to '2MB'", "2MB", "2MB"),
+            ("alter role guest set work_mem = '3MB'", "3MB", "2MB"),
+            ("alter user guest in database app set work_mem = '4MB'", "4MB", "2MB"),
+            ("alter role guest in database app reset work_mem", "3MB", "2MB"),
+            ("alter role guest reset all", "2MB", "2MB"),
+            ("alter role all in database app reset all", "1MB", "1MB"),
+        ] {
+            bench.run(&mut owner, sql);
+            assert_eq!(
+                (shown(&mut bench, "guest"), shown(&mut bench, "owner")),
+                (guest.into(), other.into()),
+                "{sql}"
+            );
+        }
+        bench.run(&mut owner, "alter role all reset work_mem");
+        assert_eq!(shown(&mut bench, "guest"), initial);
+        assert!(bench.catalog().database().start_settings.is_empty());
+    }
+
+    #[test]
+    fn a_setting_is_kept_as_it_is_read_and_refused_where_no_session_could_start_with_it() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "set timezone = 'Europe/Vienna'; create role guest login");
+        bench.run(&mut owner, "alter database app set search_path = \"$user\", public");
+        bench.run(&mut owner, "alter database app set timezone from current");
+        let kept = bench.catalog().database().settings_of(PUBLIC, true).to_vec();
+        let kept: Vec<_> = kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(kept, ["search_path=\"$user\", public", "timezone=Europe/Vienna"]);
+        bench.run(&mut owner, "alter database app set search_path to default");
+        assert_eq!(bench.catalog().database().settings_of(PUBLIC, true).len(), 1);
+
+        for (sql, state) in [
+            ("alter database app set nonsense = 1", SqlState::UNDEFINED_OBJECT),
+            ("alter database app set lock_timeout = 'long'", SqlState::INVALID_PARAMETER_VALUE),
+            ("alter database other set work_mem = '1MB'", SqlState::INVALID_CATALOG_NAME),
+            ("alter role nobody in database app set work_mem = '1MB'", SqlState::UNDEFINED_OBJECT),
+            ("alter database app set tablespace there", SqlState::FEATURE_NOT_SUPPORTED),
+        ] {
+            assert_eq!(bench.fail(&mut owner, sql).state(), state, "{sql}");
+        }
+        let mut guest = bench.session_of("guest");
+        for sql in ["alter database app set work_mem = '1MB'", "alter role all set work_mem = '1MB'"] {
+            assert_eq!(bench.fail(&mut guest, sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");
+        }
+        bench.run(&mut guest, "alter role guest in database app set work_mem = '1MB'");
+        bench.run(&mut owner, "drop role guest");
+        assert_eq!(bench.catalog().database().start_settings.len(), 1, "the role's went with it");
+    }
+
+    #[test]
+    fn what_a_tenant_sets_for_its_sessions_is_not_the_administrators() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "alter database app set default_transaction_read_only = on");
+        let mut administrator = bench.administrator();
+        bench.run(&mut administrator, "create table t (a int)");
+        let mut guest = bench.session();
+        assert_eq!(bench.fail(&mut guest, "drop table t").state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+    }
+}
