@@ -53,7 +53,8 @@ impl Txn {
     fn memory_of_changes(&self) -> u64 {
         let locks = (self.held.len() + self.deferred.len()) as u64;
         let due = (self.checks.len() + self.cascaded.len()) as u64;
-        self.overlay.footprint() + LOCK_LEN * locks + CHECK_LEN * due + self.due.memory()
+        let before = self.before.as_ref().map_or(0, |before| before.footprint);
+        self.overlay.footprint() + before + LOCK_LEN * locks + CHECK_LEN * due + self.due.memory()
     }
 }
 

@@ -394,6 +394,7 @@ impl Tenant {
     /// gained stay, and so does what a next run of it goes on with ([`crate::kept`]).
     pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
         self.flush_deferred(txn);
+        txn.before = None;
         txn.overlay.undo_to(mark.overlay);
         txn.checks.clear();
         txn.cascaded.clear();

@@ -174,7 +174,7 @@ type EntryBytes<'v> = (Cow<'v, [u8]>, Cow<'v, [u8]>);
 fn next_entry<'v>(view: &'v View<'_>, scan: &'v mut Walk) -> Step<Option<EntryBytes<'v>>> {
     let (pages, root) = source(&view.tenant, view.txn, scan.tree, scan.state)?;
     scan.start(root);
-    let Some(changes) = view.txn.overlay.changes().of(scan.tree) else {
+    let Some(changes) = view.txn.changes(scan.state).of(scan.tree) else {
         return scan.next_in_tree(pages);
     };
     let found = loop {

@@ -502,6 +502,7 @@ impl Tenant {
             read_only,
             implicit,
             overlay: Default::default(),
+            before: None,
             catalog: None,
             frozen: None,
             reads: Vec::new(),

@@ -11,9 +11,10 @@ use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
 use crate::locks::{LockMode, LockTag};
-use crate::overlay::{Overlay, OverlayMark};
+use crate::overlay::{Changes, Overlay, OverlayMark};
 use crate::row::keys::{Key, KeyRange};
 use crate::sequence::SequenceState;
+use crate::view::State;
 
 /// Ranges a SERIALIZABLE transaction remembers before they become whole trees; about 100 bytes each.
 const READS_MAX: usize = 1 << 14;
@@ -40,6 +41,8 @@ pub struct Txn {
     /// One statement that commits by itself: locks need to be in the table only once it has waited.
     pub(crate) implicit: bool,
     pub(crate) overlay: Overlay,
+    /// Its changes before those that the statement under way does not read; see [`crate::View::leave_out_changes`].
+    pub(crate) before: Option<Before>,
     /// The catalog with the transaction's own DDL.
     pub(crate) catalog: Option<Arc<Catalog>>,
     /// What REPEATABLE READ and SERIALIZABLE read.
@@ -79,6 +82,14 @@ pub struct Txn {
     pub(crate) branched: bool,
     /// Bytes of its changes that its tenant knows of.
     pub(crate) counted: u64,
+}
+
+/// What a statement reads of its transaction's own changes, where that is not all of them.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub(crate) changes: Changes,
+    /// Bytes that they take if all of them are changed again.
+    pub(crate) footprint: u64,
 }
 
 /// The snapshot that a transaction reads; its pages are the tenant's to keep ([`crate::Tenant::enforce_storage_max`]).
@@ -206,6 +217,15 @@ impl Txn {
     /// A savepoint here; it stays valid until the transaction goes back to an earlier one.
     pub fn savepoint(&mut self) -> Savepoint {
         Savepoint { mark: self.mark(), held: self.held.len(), modes: self.due.modes.clone() }
+    }
+
+    /// Its own changes in the state that is read.
+    #[inline]
+    pub(crate) fn changes(&self, state: State) -> &Changes {
+        match &self.before {
+            Some(before) if state == State::Statement => &before.changes,
+            _ => self.overlay.changes(),
+        }
     }
 
     /// The commit whose state it reads, where it reads a snapshot.

@@ -15,7 +15,7 @@ use crate::row::RowRef;
 use crate::row::keys::{Key, table_key_of_entry};
 use crate::tenant::{RedoSink, Tenant};
 use crate::trees::Pages;
-use crate::txn::Txn;
+use crate::txn::{Before, Txn};
 
 /// A tenant as a transaction sees it, for one turn. Made by [`Tenant::view`].
 pub struct View<'a> {
@@ -222,7 +222,7 @@ impl View<'_> {
         if lsn > self.txn.observed {
             self.txn.observed = lsn;
         }
-        match self.txn.overlay.changes().get(tree, key) {
+        match self.txn.changes(state).get(tree, key) {
             Some(Change::Put(value)) => return Ok(Some(Cow::Borrowed(value))),
             Some(Change::Delete) => return Ok(None),
             None => {}
@@ -241,6 +241,22 @@ impl View<'_> {
                 None => Ok(None),
             },
         }
+    }
+
+    /// What the statement reads from now on leaves out what it changes from now on, until [`View::take_in_changes`] or until it is
+    /// taken back: for one whose parts all see the state in which it began. Constraints, and what is changed, still are of the newest state.
+    ///
+    /// Errors: 53200 where the changes so far cannot be had a second time.
+    pub fn leave_out_changes(&mut self) -> SqlResult<()> {
+        let footprint = self.txn.overlay.footprint();
+        self.txn.before = Some(Before { changes: self.txn.overlay.changes().clone(), footprint });
+        self.count_changes()
+    }
+
+    /// The statement reads its own changes again.
+    pub fn take_in_changes(&mut self) {
+        self.txn.before = None;
+        self.tenant.recount_changes(self.txn);
     }
 
     /// Brings the page of a key into memory, so that commit finds it there.

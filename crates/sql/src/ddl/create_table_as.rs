@@ -8,6 +8,7 @@ use types::PgType;
 use super::column::NewColumn;
 use super::create_table::make;
 use crate::expr::fold_ident;
+use crate::parse::changes_rows;
 use crate::session::{Home, Pause, Session};
 
 /// Makes the table from the query's columns and fills it with its rows, many of them in slices ([`Session::fill`]); the command tag.
@@ -21,6 +22,9 @@ pub(super) fn run(
 ) -> Result<String, Pause> {
     if !create.constraints.is_empty() || create.columns.iter().any(|column| !column.options.is_empty()) {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "CREATE TABLE AS takes column names alone").into());
+    }
+    if changes_rows(query) {
+        return Err(SqlError::unsupported("CREATE TABLE AS of a query whose WITH changes rows").into());
     }
     let (fields, mut rows) = session.query_rows(home, query)?;
     if create.columns.len() > fields.len() {

@@ -40,7 +40,7 @@ impl Run<'_, '_> {
         let mut targets: Vec<Target> = Vec::new();
         match &plan.source {
             ChangeSource::Node(from) => {
-                self.targets(from, plan.width, plan.joined, cx, &mut |target| {
+                self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
                     let target = self.assigned(plan, cx, target)?;
                     self.note_bytes(row_memory(&target.row))?;
                     targets.push(target);
@@ -72,7 +72,11 @@ impl Run<'_, '_> {
         let mut changed = 0;
         for target in targets {
             self.step()?;
-            let target = match self.as_it_is_now(&plan.table, &plan.source, plan.width, cx, target)? {
+            if !self.is_first_change(&plan.table, &target.key)? {
+                continue;
+            }
+            let found = (&plan.source, plan.key, plan.width);
+            let target = match self.as_it_is_now(&plan.table, found, cx, target)? {
                 AsFound::Same(target) => target,
                 AsFound::Other(target) => self.assigned(plan, cx, target)?,
                 AsFound::Gone => continue,
@@ -80,8 +84,12 @@ impl Run<'_, '_> {
             let new = &target.row[..columns];
             self.check(&plan.table, &plan.checks, cx, new)?;
             let updated = self.view.borrow_mut().update(&plan.table, &target.key, new)?;
-            if updated == Updated::Gone {
-                continue;
+            match updated {
+                Updated::Gone => continue,
+                Updated::Row(key) if key != target.key => {
+                    self.is_first_change(&plan.table, &key)?;
+                }
+                Updated::Row(_) => {}
             }
             changed += 1;
             if let Some(returning) = &plan.returning {
@@ -101,10 +109,12 @@ impl Run<'_, '_> {
     ) -> Halt<u64> {
         let mut targets: Vec<Target> = Vec::new();
         match &plan.source {
-            ChangeSource::Node(from) => self.targets(from, plan.width, plan.joined, cx, &mut |target| {
-                targets.push(target);
-                Ok(())
-            })?,
+            ChangeSource::Node(from) => {
+                self.targets(from, plan.key, plan.width, plan.joined, cx, &mut |target| {
+                    targets.push(target);
+                    Ok(())
+                })?;
+            }
             ChangeSource::External { .. } => {
                 let columns = plan.table.live_columns().count();
                 self.external_targets(&plan.table, external, columns, cx, &mut |target, _, _| {
@@ -116,7 +126,11 @@ impl Run<'_, '_> {
         let mut deleted = 0;
         for target in targets {
             self.step()?;
-            let target = match self.as_it_is_now(&plan.table, &plan.source, plan.width, cx, target)? {
+            if !self.is_first_change(&plan.table, &target.key)? {
+                continue;
+            }
+            let found = (&plan.source, plan.key, plan.width);
+            let target = match self.as_it_is_now(&plan.table, found, cx, target)? {
                 AsFound::Same(target) | AsFound::Other(target) => target,
                 AsFound::Gone => continue,
             };
@@ -150,8 +164,7 @@ impl Run<'_, '_> {
     fn as_it_is_now(
         &self,
         table: &Table,
-        source: &ChangeSource,
-        width: usize,
+        (source, place, width): (&ChangeSource, usize, usize),
         cx: &Cx<'_>,
         target: Target,
     ) -> Halt<AsFound> {
@@ -162,7 +175,7 @@ impl Run<'_, '_> {
         let mut again = None;
         self.view.borrow_mut().read_newest(true);
         self.only.replace(Some(target.key));
-        let found = self.targets(from, width, false, cx, &mut |target| {
+        let found = self.targets(from, place, width, false, cx, &mut |target| {
             again = Some(target);
             Ok(())
         });
@@ -172,10 +185,11 @@ impl Run<'_, '_> {
         Ok(again.map_or(AsFound::Gone, AsFound::Other))
     }
 
-    /// Each target row once, with the first row of FROM it meets.
+    /// Each target row once, with the first row of FROM it meets. `place`: where its key is remembered.
     fn targets(
         &self,
         from: &Node,
+        place: usize,
         width: usize,
         joined: bool,
         cx: &Cx<'_>,
@@ -184,7 +198,7 @@ impl Run<'_, '_> {
         let mut row = vec![Datum::Null; width];
         let mut met: FxHashSet<Key> = FxHashSet::default();
         self.node(from, cx, &mut row, &mut |row| {
-            let key = self.remembered_key(0);
+            let key = self.remembered_key(place);
             if joined && !met.insert(key.clone()) {
                 return Ok(Flow::More);
             }

@@ -27,6 +27,7 @@ impl Run<'_, '_> {
         let inserted = self.view.borrow_mut().insert_or_conflict(&state.plan.table, new, arbiter)?;
         let key = match inserted {
             Inserted::Row(key) => {
+                self.is_first_change(&state.plan.table, &key)?;
                 if matches!(action, ConflictAction::Update { .. }) {
                     state.met.insert(key);
                 }
@@ -50,7 +51,7 @@ impl Run<'_, '_> {
         sink: &mut dyn RowSink,
     ) -> Halt<()> {
         let table = &state.plan.table;
-        if state.met.contains(&key) {
+        if state.met.contains(&key) || self.is_changed(table, &key) {
             return Err(SqlError::new(
                 SqlState::CARDINALITY_VIOLATION,
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",
@@ -84,11 +85,14 @@ impl Run<'_, '_> {
             updated[*column] = eval(value, &ctx).map_err(|error| self.halt(error))?;
         }
         self.check(table, &state.plan.checks, cx, &updated)?;
+        self.is_first_change(table, &key)?;
         let outcome = self.view.borrow_mut().update(table, &key, &updated)?;
-        state.met.insert(match outcome {
+        let key = match outcome {
             Updated::Row(key) => key,
             Updated::Gone => key,
-        });
+        };
+        self.is_first_change(table, &key)?;
+        state.met.insert(key);
         self.inserted(state, &updated, cx, sink)
     }
 }

@@ -101,7 +101,8 @@ impl Run<'_, '_> {
         if let Some(action) = &plan.on_conflict {
             return self.insert_or(state, action, new, cx, sink);
         }
-        self.view.borrow_mut().insert(&plan.table, new)?;
+        let key = self.view.borrow_mut().insert(&plan.table, new)?;
+        self.is_first_change(&plan.table, &key)?;
         self.inserted(state, new, cx, sink)
     }
 

@@ -12,6 +12,7 @@ mod hash_join;
 mod insert;
 mod missed;
 mod node;
+mod parts;
 mod path;
 mod row_key;
 mod select;
@@ -22,8 +23,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use base::limits::ROW_LEN_MAX;
-use base::{ByteCount, Nanos, PageNo, SqlError, SqlResult, SqlState};
-use rustc_hash::FxHashMap;
+use base::{ByteCount, Nanos, Oid, PageNo, SqlError, SqlResult, SqlState};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tenant::locks::{TableLock, WaitPolicy};
 use tenant::{Interrupt, View};
@@ -207,6 +208,8 @@ pub fn run(
         memory: MemoryBound::of_rows(limits.memory_max),
         interrupt: RefCell::default(),
         missed: Missed::for_plan(plan),
+        parts: RefCell::new(vec![None; plan.parts.len()]),
+        changed: RefCell::default(),
     };
     let stmt = StatementCtx {
         params,
@@ -217,21 +220,11 @@ pub fn run(
         values: &MemoryBound::of_values(values_max),
     };
     let cx = Cx { stmt: &stmt, outer: None };
-    let rows = match &plan.statement {
-        PointStatement::Select(select) => {
-            let mut given = 0;
-            let outcome = run.select(select, &cx, &mut |row| {
-                given += 1;
-                Ok(sink.row(row)?)
-            });
-            run.missed.outcome(outcome)?;
-            given
-        }
-        PointStatement::Insert(insert) => run.insert(insert, &cx, external, sink)?,
-        PointStatement::Update(update) => run.update(update, &cx, external, sink)?,
-        PointStatement::Delete(delete) => run.delete(delete, &cx, external, sink)?,
+    let rows = match plan.parts.is_empty() {
+        true => run.statement(&plan.statement, &cx, external, sink)?,
+        false => run.with_parts(&cx, external, sink)?,
     };
-    if !matches!(plan.statement, PointStatement::Select(_)) {
+    if !matches!(plan.statement, PointStatement::Select(_)) || !plan.parts.is_empty() {
         run.finish(&cx)?;
     }
     Ok(ExecDone { rows, examined: run.examined.get() })
@@ -268,6 +261,10 @@ struct Run<'a, 'v> {
     /// Why a subquery stopped, while the reason passes through an expression.
     interrupt: RefCell<Option<ExecError>>,
     missed: Missed,
+    /// The rows of the statement's parts that were computed.
+    parts: RefCell<Vec<Option<Rc<Vec<Row>>>>>,
+    /// Rows that a statement of several parts has changed: each is changed once.
+    changed: RefCell<FxHashSet<(Oid, Key)>>,
 }
 
 /// What expressions of one level are evaluated in, but for the row.
@@ -289,6 +286,30 @@ impl<'a> Cx<'a> {
 }
 
 impl Run<'_, '_> {
+    /// Runs a statement, or one of its parts; answers how many rows it gave out or changed.
+    fn statement(
+        &self,
+        statement: &PointStatement,
+        cx: &Cx<'_>,
+        external: Option<ExternalRows<'_>>,
+        sink: &mut dyn RowSink,
+    ) -> Halt<u64> {
+        match statement {
+            PointStatement::Select(select) => {
+                let mut given = 0;
+                let outcome = self.select(select, cx, &mut |row| {
+                    given += 1;
+                    Ok(sink.row(row)?)
+                });
+                self.missed.outcome(outcome)?;
+                Ok(given)
+            }
+            PointStatement::Insert(insert) => self.insert(insert, cx, external, sink),
+            PointStatement::Update(update) => self.update(update, cx, external, sink),
+            PointStatement::Delete(delete) => self.delete(delete, cx, external, sink),
+        }
+    }
+
     /// What an expression's failure means for the run.
     #[cold]
     fn halt(&self, error: EvalError) -> ExecError {

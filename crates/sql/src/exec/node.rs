@@ -8,7 +8,7 @@ use types::{Datum, Row, row_memory};
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::eval_filter;
 use crate::memory_bound::Held;
-use crate::plan::{Node, NodeId, NodeKind, SelectPlan};
+use crate::plan::{Node, NodeKind, SelectPlan};
 
 /// Takes a row of a level and says whether more are wanted.
 pub(super) type Emit<'e> = &'e mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>;
@@ -74,16 +74,18 @@ impl Run<'_, '_> {
                 }
                 Ok(Flow::More)
             }
-            NodeKind::Derived { first, plan, .. } => {
-                let (rows, _held) = self.derived(node.id, plan, cx, row)?;
-                for values in rows.iter() {
-                    self.step()?;
-                    row[*first..first + values.len()].clone_from_slice(values);
-                    if emit(row)? == Flow::Stop {
+            NodeKind::Derived { first, plans, .. } => {
+                for plan in plans {
+                    let (rows, _held) = self.derived(plan, cx, row)?;
+                    if self.each_kept(&rows, *first, row, emit)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                 }
                 Ok(Flow::More)
+            }
+            NodeKind::Common { first, part, .. } => {
+                let rows = self.part_rows(*part, cx)?;
+                self.each_kept(&rows, *first, row, emit)
             }
             NodeKind::Function { first, function, ordinality, .. } => {
                 self.function(function, *first, *ordinality, cx, row, emit)
@@ -133,17 +135,23 @@ impl Run<'_, '_> {
         places.into_iter().for_each(|place| self.remember_key(place, Key::new()));
     }
 
+    /// Calls `emit` with each of some rows, put where the slots from `first` on are.
+    fn each_kept(&self, rows: &[Row], first: usize, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
+        for values in rows {
+            self.step()?;
+            row[first..first + values.len()].clone_from_slice(values);
+            if emit(row)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        Ok(Flow::More)
+    }
+
     /// The rows of a subquery in FROM; kept for the statement unless they depend on other rows.
-    fn derived(
-        &self,
-        id: NodeId,
-        plan: &SelectPlan,
-        cx: &Cx<'_>,
-        row: &[Datum],
-    ) -> Halt<(Rc<Vec<Row>>, Held<'_>)> {
+    fn derived(&self, plan: &SelectPlan, cx: &Cx<'_>, row: &[Datum]) -> Halt<(Rc<Vec<Row>>, Held<'_>)> {
         let mut held = self.memory.hold();
         if !plan.correlated
-            && let Some(rows) = self.kept.borrow().get(&id)
+            && let Some(rows) = self.kept.borrow().get(&plan.id)
         {
             return Ok((Rc::clone(rows), held));
         }
@@ -157,7 +165,7 @@ impl Run<'_, '_> {
         })?;
         let rows = Rc::new(rows);
         if !plan.correlated {
-            self.kept.borrow_mut().insert(id, Rc::clone(&rows));
+            self.kept.borrow_mut().insert(plan.id, Rc::clone(&rows));
             held.keep();
         }
         Ok((rows, held))

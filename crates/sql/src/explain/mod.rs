@@ -131,17 +131,10 @@ pub fn explain(
         None => "Point path: it changes or locks rows, or calls functions with effects".to_owned(),
     };
     tree.lines.push(why);
-    match &point.statement {
-        PointStatement::Select(select) => tree.select(select, 0),
-        PointStatement::Insert(insert) => tree.insert(insert),
-        PointStatement::Update(update) => {
-            tree.line(0, &format!("Update on {}", update.table.name), None, None);
-            tree.change(&update.source, &update.slot_names);
-        }
-        PointStatement::Delete(delete) => {
-            tree.line(0, &format!("Delete on {}", delete.table.name), None, None);
-            tree.change(&delete.source, &delete.slot_names);
-        }
+    tree.statement(&point.statement, 0);
+    for part in &point.parts {
+        tree.lines.push(format!("CTE {}", part.name));
+        tree.statement(&part.statement, 1);
     }
     for (i, subquery) in point.subqueries.iter().enumerate() {
         let kind = if subquery.correlated { "SubPlan" } else { "InitPlan" };
@@ -201,25 +194,41 @@ impl Tree<'_> {
         self.lines.push(format!("{indent}{label}: {value}"));
     }
 
-    fn insert(&mut self, insert: &InsertPlan) {
-        self.line(0, &format!("Insert on {}", insert.table.name), None, None);
-        match &insert.on_conflict {
-            None => {}
-            Some(ConflictAction::Nothing(_)) => self.detail(0, "Conflict Resolution", "NOTHING"),
-            Some(ConflictAction::Update { .. }) => self.detail(0, "Conflict Resolution", "UPDATE"),
-        }
-        match &insert.source {
-            InsertSource::Values(rows) if rows.len() == 1 => self.line(1, "Result", Some(1.0), None),
-            InsertSource::Values(rows) => self.line(1, "Values Scan", Some(rows.len() as f64), None),
-            InsertSource::Select { plan, .. } => self.select(plan, 1),
-            InsertSource::External { .. } => self.line(1, "Analytical Query", None, None),
+    fn statement(&mut self, statement: &PointStatement, depth: usize) {
+        match statement {
+            PointStatement::Select(select) => self.select(select, depth),
+            PointStatement::Insert(insert) => self.insert(insert, depth),
+            PointStatement::Update(update) => {
+                self.line(depth, &format!("Update on {}", update.table.name), None, None);
+                self.change(&update.source, &update.slot_names, depth + 1);
+            }
+            PointStatement::Delete(delete) => {
+                self.line(depth, &format!("Delete on {}", delete.table.name), None, None);
+                self.change(&delete.source, &delete.slot_names, depth + 1);
+            }
         }
     }
 
-    fn change(&mut self, source: &ChangeSource, slot_names: &[String]) {
+    fn insert(&mut self, insert: &InsertPlan, depth: usize) {
+        self.line(depth, &format!("Insert on {}", insert.table.name), None, None);
+        match &insert.on_conflict {
+            None => {}
+            Some(ConflictAction::Nothing(_)) => self.detail(depth, "Conflict Resolution", "NOTHING"),
+            Some(ConflictAction::Update { .. }) => self.detail(depth, "Conflict Resolution", "UPDATE"),
+        }
+        let depth = depth + 1;
+        match &insert.source {
+            InsertSource::Values(rows) if rows.len() == 1 => self.line(depth, "Result", Some(1.0), None),
+            InsertSource::Values(rows) => self.line(depth, "Values Scan", Some(rows.len() as f64), None),
+            InsertSource::Select { plan, .. } => self.select(plan, depth),
+            InsertSource::External { .. } => self.line(depth, "Analytical Query", None, None),
+        }
+    }
+
+    fn change(&mut self, source: &ChangeSource, slot_names: &[String], depth: usize) {
         match source {
-            ChangeSource::Node(node) => self.node(node, &Names::new(slot_names), 1),
-            ChangeSource::External { .. } => self.line(1, "Analytical Query", None, None),
+            ChangeSource::Node(node) => self.node(node, &Names::new(slot_names), depth),
+            ChangeSource::External { .. } => self.line(depth, "Analytical Query", None, None),
         }
     }
 
@@ -293,6 +302,7 @@ impl Tree<'_> {
             NodeKind::OneRow => self.line(depth, "Result", rows, id),
             NodeKind::Scan(scan) => self.scan(scan, node, names, depth),
             NodeKind::Values { .. } => self.line(depth, "Values Scan", rows, id),
+            NodeKind::Common { name, .. } => self.line(depth, &format!("CTE Scan on {name}"), rows, id),
             NodeKind::Derived { name, .. } => self.line(depth, &format!("Subquery Scan on {name}"), rows, id),
             NodeKind::Function { name, function, .. } => {
                 let function = match function {
@@ -330,7 +340,7 @@ impl Tree<'_> {
             }
         }
         match &node.kind {
-            NodeKind::Derived { plan, .. } => self.select(plan, depth + 1),
+            NodeKind::Derived { plans, .. } => plans.iter().for_each(|plan| self.select(plan, depth + 1)),
             NodeKind::NestedLoop { left, right, .. } | NodeKind::HashJoin { left, right, .. } => {
                 self.node(left, names, depth + 1);
                 self.node(right, names, depth + 1);

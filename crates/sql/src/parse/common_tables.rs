@@ -1,5 +1,5 @@
 //! `WITH … INSERT`, `UPDATE` and `DELETE`: the common tables are put where the statement names them, so that nothing behind the parser
-//! meets a WITH but in queries.
+//! meets a WITH but in queries. A WITH that changes rows itself stays as it is, around whatever statement.
 //!
 //! A common table's name becomes a derived table: its query, or, where that names others of them, the whole WITH with a
 //! `SELECT * FROM name`. An INSERT's source gets such a WITH as its own. A common table that PostgreSQL would compute once although it is named
@@ -23,10 +23,10 @@ const PLACEHOLDER: Statement = Statement::Commit { chain: false, end: false, mod
 const VOLATILE: &[&str] =
     &["clock_timestamp", "gen_random_uuid", "nextval", "random", "setval", "timeofday", "currval", "lastval"];
 
-/// A statement without a WITH around a change of rows; others as they are.
+/// A statement without a WITH around a change of rows; others as they are, and so is one whose WITH changes rows.
 ///
 /// # Errors
-/// 0A000 for a common table that changes rows, or that cannot be copied; 42712 for two of one name; 54001 for too many copies.
+/// 0A000 for a common table that cannot be copied, or one within another that changes rows; 42712 for two of one name; 54001 for too many copies.
 pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
     if let Statement::Explain { statement: inner, .. } | Statement::Prepare { statement: inner, .. } =
         &mut statement
@@ -36,24 +36,18 @@ pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
         return Ok(statement);
     }
     let Statement::Query(query) = &mut statement else { return Ok(statement) };
+    if changes_rows(query) {
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            settle_part(&mut cte.query)?;
+        }
+        return Ok(statement);
+    }
     let (ast::SetExpr::Insert(change) | ast::SetExpr::Update(change) | ast::SetExpr::Delete(change)) =
         &mut *query.body
     else {
         return Ok(statement);
     };
     let Some(with) = query.with.take() else { return Ok(statement) };
-    let changes_rows = |cte: &ast::Cte| {
-        matches!(
-            *cte.query.body,
-            ast::SetExpr::Insert(_)
-                | ast::SetExpr::Update(_)
-                | ast::SetExpr::Delete(_)
-                | ast::SetExpr::Merge(_)
-        )
-    };
-    if with.cte_tables.iter().any(changes_rows) {
-        return Err(SqlError::unsupported("a data-modifying statement within WITH"));
-    }
     let mut inlining = Inlining::new(with)?;
     match change {
         Statement::Insert(insert) => {
@@ -79,6 +73,54 @@ pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
     // What stood side by side may stand within each other now.
     nesting::settle(&mut taken)?;
     Ok(taken)
+}
+
+/// Puts the common tables of a change within WITH where it names them.
+fn settle_part(part: &mut ast::Query) -> SqlResult<()> {
+    if changes_rows(part) {
+        return Err(not_at_top_level());
+    }
+    if part.with.is_none() || !is_change(part) {
+        return Ok(());
+    }
+    let inner = without_with(Statement::Query(Box::new(part.clone())))?;
+    part.with = None;
+    *part.body = match &inner {
+        Statement::Insert(_) => ast::SetExpr::Insert(inner),
+        Statement::Update(_) => ast::SetExpr::Update(inner),
+        Statement::Delete(_) => ast::SetExpr::Delete(inner),
+        _ => return Err(SqlError::internal("a change of rows that is none")),
+    };
+    Ok(())
+}
+
+/// Whether some common tables of a query's WITH change rows.
+pub fn changes_rows(query: &ast::Query) -> bool {
+    query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| is_change(&cte.query))
+}
+
+/// Whether a query is an INSERT, UPDATE, DELETE or MERGE, as it may be in WITH.
+pub fn is_change(query: &ast::Query) -> bool {
+    use ast::SetExpr as S;
+    matches!(*query.body, S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_))
+}
+
+/// What PostgreSQL says of a change within the WITH of a query that is a part of another.
+pub fn not_at_top_level() -> SqlError {
+    SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "WITH clause containing a data-modifying statement must be at the top level",
+    )
+}
+
+/// Calls `f` with each name without a schema that stands for a relation within a query.
+pub fn for_each_relation(query: &ast::Query, f: &mut dyn FnMut(&str)) {
+    let _ = ast::visit_relations(query, |name| {
+        if let Some(name) = own_name(name) {
+            f(&name);
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 /// A WITH whose tables are put where they are named.

@@ -1,8 +1,9 @@
 //! DECLARE, FETCH, MOVE, CLOSE.
 
-use base::{SqlError, SqlResult};
+use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 
+use super::changes_rows;
 use super::tokens::Tokens;
 
 /// How FETCH or MOVE goes; counts may be negative, which turns the direction.
@@ -81,6 +82,10 @@ fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
     tokens.expect_word("FOR")?;
     let sql = tokens.rest_text().to_owned();
     let query = Box::new(tokens.query()?);
+    if changes_rows(&query) {
+        let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
     if !query.locks.is_empty() {
         return Err(SqlError::unsupported("a cursor with FOR UPDATE or FOR SHARE"));
     }

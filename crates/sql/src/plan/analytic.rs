@@ -11,6 +11,7 @@ use tenant::catalog::{Privileges, Relation};
 use super::binder::{Binder, NamedRelation, object_name};
 use super::{BoundPlan, Command, PlanContext, PlanKind, RelationAccess};
 use crate::expr::{Aggregates, bind_type, fold_ident};
+use crate::parse::not_at_top_level;
 
 /// Hands a query to the analytical path.
 ///
@@ -158,7 +159,7 @@ impl Visitor for Walk<'_> {
     }
 
     fn pre_visit_statement(&mut self, _statement: &ast::Statement) -> ControlFlow<SqlError> {
-        ControlFlow::Break(SqlError::unsupported("a data-modifying statement within a query"))
+        ControlFlow::Break(not_at_top_level())
     }
 }
 

@@ -6,7 +6,8 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
 
-use super::point_plan::{CascadePlan, NodeId, SelectPlan, TableUse};
+use super::level::RelationColumn;
+use super::point_plan::{CascadePlan, NodeId, Part, SelectPlan, TableUse};
 use super::{PlanContext, RelationAccess};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
@@ -32,6 +33,23 @@ pub(super) struct Binder<'a> {
     effects: Cell<bool>,
     /// The views being expanded, innermost last.
     views: RefCell<Vec<ViewFrame>>,
+    /// The parts of the statement that can be named so far; `None` where it has none.
+    common: RefCell<Option<Vec<CommonTable>>>,
+    parts: RefCell<Vec<Part>>,
+    /// How many unions are around the place.
+    pub(super) unions: Cell<u32>,
+}
+
+/// A part of the statement as FROM shows it.
+#[derive(Clone)]
+pub(super) struct CommonTable {
+    pub(super) name: String,
+    pub(super) part: usize,
+    /// Estimated.
+    pub(super) rows: f64,
+    pub(super) columns: Vec<RelationColumn>,
+    /// It is a change that returns nothing.
+    pub(super) is_mute: bool,
 }
 
 struct ViewFrame {
@@ -63,6 +81,9 @@ impl<'a> Binder<'a> {
             elsewhere: RefCell::default(),
             effects: Cell::new(false),
             views: RefCell::default(),
+            common: RefCell::default(),
+            parts: RefCell::default(),
+            unions: Cell::new(0),
         }
     }
 
@@ -94,6 +115,11 @@ impl<'a> Binder<'a> {
         let state = error.state();
         let unknown = state == SqlState::UNDEFINED_FUNCTION && error.message().starts_with("function");
         (state == SqlState::FEATURE_NOT_SUPPORTED || unknown).then(|| error.message().to_owned())
+    }
+
+    /// What only the analytical path has of the statement, as far as it was met.
+    pub(super) fn reason_elsewhere(&self) -> Option<String> {
+        self.elsewhere.borrow().clone()
     }
 
     pub(super) fn next_node(&self) -> NodeId {
@@ -163,8 +189,74 @@ impl<'a> Binder<'a> {
     }
 
     pub(super) fn note_cascades(&self, cascades: Vec<CascadePlan>, comes_back: bool) {
-        self.cascades.replace(cascades);
-        self.comes_back.set(comes_back);
+        let mut known = self.cascades.borrow_mut();
+        for cascade in cascades {
+            if known.iter().all(|known| known.table.oid != cascade.table.oid) {
+                known.push(cascade);
+            }
+        }
+        self.comes_back.set(self.comes_back.get() || comes_back);
+    }
+
+    /// Begins a statement of several parts.
+    pub(super) fn begin_parts(&self) {
+        self.common.replace(Some(Vec::new()));
+    }
+
+    pub(super) fn has_parts(&self) -> bool {
+        self.common.borrow().is_some()
+    }
+
+    /// Whether the tables of a WITH here become parts of the statement.
+    pub(super) fn takes_with(&self) -> bool {
+        self.has_parts() && self.views.borrow().is_empty()
+    }
+
+    /// Adds a part; answers its number.
+    pub(super) fn add_part(&self, part: Part) -> usize {
+        let mut parts = self.parts.borrow_mut();
+        parts.push(part);
+        parts.len() - 1
+    }
+
+    pub(super) fn take_parts(&self) -> Vec<Part> {
+        self.parts.take()
+    }
+
+    /// How many parts can be named, for [`Binder::forget_common`].
+    pub(super) fn commons(&self) -> usize {
+        self.common.borrow().as_ref().map_or(0, Vec::len)
+    }
+
+    /// From now on only the first so many parts can be named.
+    pub(super) fn forget_common(&self, from: usize) {
+        self.common.borrow_mut().iter_mut().for_each(|common| common.truncate(from));
+    }
+
+    /// A part that those behind it may name from now on.
+    pub(super) fn add_common(&self, table: CommonTable) {
+        self.common.borrow_mut().get_or_insert_default().push(table);
+    }
+
+    /// The part that a name in FROM stands for.
+    ///
+    /// # Errors
+    /// 0A000 for one that returns nothing.
+    pub(super) fn common_table(&self, name: &ast::ObjectName) -> SqlResult<Option<CommonTable>> {
+        let common = self.common.borrow();
+        let ([ast::ObjectNamePart::Identifier(name)], Some(common), true) =
+            (name.0.as_slice(), &*common, self.views.borrow().is_empty())
+        else {
+            return Ok(None);
+        };
+        let name = fold_ident(name);
+        match common.iter().rev().find(|table| table.name == name) {
+            Some(table) if table.is_mute => Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("WITH query \"{name}\" does not have a RETURNING clause"),
+            )),
+            found => Ok(found.cloned()),
+        }
     }
 
     /// Notes what the statement does with a table; the most counts.

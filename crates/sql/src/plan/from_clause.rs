@@ -75,6 +75,9 @@ impl Binder<'_> {
             let (right, right_names) = self.bind_factor(level, relation, outer, &visible)?;
             check_aliases(level, &names, &right_names)?;
             let (constraint, side) = self.join_kind(join_operator)?;
+            if side == Side::Right {
+                self.refuse_lateral(level, &names, &right_names)?;
+            }
             let (on, merged) = self.bind_constraint(level, constraint, &names, &right_names, outer, side)?;
             names = merged;
             tree = match side {
@@ -84,6 +87,25 @@ impl Binder<'_> {
             };
         }
         Ok((tree, names))
+    }
+
+    /// # Errors
+    /// 42P10 where the right side of a RIGHT JOIN names columns of its left side, which each of its rows is to have or not.
+    fn refuse_lateral(&self, level: &Level, left: &Namespace, right: &Namespace) -> SqlResult<()> {
+        for index in &right.relations {
+            for slot in self.relation_uses(level, *index) {
+                let (named, _) = level.column_of(slot);
+                if left.relations.contains(&named) {
+                    let name = &level.relations[named].name;
+                    return Err(SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        format!("invalid reference to FROM-clause entry for table \"{name}\""),
+                    )
+                    .with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn join_kind<'j>(&self, operator: &'j JoinOperator) -> SqlResult<(Option<&'j JoinConstraint>, Side)> {
@@ -253,6 +275,12 @@ impl Binder<'_> {
         name: &ast::ObjectName,
         alias: Option<&ast::TableAlias>,
     ) -> SqlResult<usize> {
+        if let Some(common) = self.common_table(name)? {
+            let mut columns = common.columns;
+            let shown = apply_alias(alias, &common.name, &mut columns)?;
+            let source = RelationSource::Common { part: common.part, rows: common.rows };
+            return Ok(level.add(shown, None, columns, source));
+        }
         let relation = match self.find_relation(name)? {
             NamedRelation::Found(relation) => relation,
             NamedRelation::System => return Err(self.not_here(format!("{name} is a system catalog"))),
@@ -267,11 +295,11 @@ impl Binder<'_> {
             }
             CatalogRelation::View(view) => {
                 let plan = self.bind_view(view)?;
-                (view_columns(view), RelationSource::Derived(Box::new(plan)))
+                (view_columns(view), RelationSource::Derived(vec![plan]))
             }
             CatalogRelation::Sequence(sequence) => {
                 let (columns, plan) = self.bind_sequence(sequence.oid)?;
-                (columns, RelationSource::Derived(Box::new(plan)))
+                (columns, RelationSource::Derived(vec![plan]))
             }
             CatalogRelation::Index(..) => {
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{own}\" is an index")));
@@ -327,19 +355,9 @@ impl Binder<'_> {
         let nothing = Namespace::default();
         let namespace = if lateral { before } else { &nothing };
         let bound = self.bind_query(subquery, Some(&LevelScope { level, namespace, outer }))?;
-        let mut columns: Vec<RelationColumn> = bound
-            .columns
-            .into_iter()
-            .map(|c| RelationColumn {
-                name: c.name,
-                ty: c.ty,
-                typmod: c.typmod,
-                table_oid: c.table_oid,
-                attnum: c.attnum,
-            })
-            .collect();
+        let mut columns: Vec<RelationColumn> = bound.columns.into_iter().map(RelationColumn::from).collect();
         let name = apply_alias(Some(alias), "", &mut columns)?;
-        Ok(level.add(name, None, columns, RelationSource::Derived(Box::new(bound.plan))))
+        Ok(level.add(name, None, columns, RelationSource::Derived(vec![bound.plan])))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one FROM item")]

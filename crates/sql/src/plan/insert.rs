@@ -12,12 +12,14 @@ use super::binder::Binder;
 use super::cost::POINT_ROWS_MAX;
 use super::from_clause::table_columns;
 use super::level::{Level, LevelScope, Namespace, RelationSource};
+use super::parts::Changed;
 use super::point_plan::{
-    Arbiter, ConflictAction, ExternalSource, InsertPlan, InsertSource, PointPlan, PointStatement,
-    ReturningPlan, TargetColumn,
+    Arbiter, ConflictAction, ExternalSource, InsertPlan, InsertSource, PointStatement, ReturningPlan,
+    TargetColumn,
 };
 use super::refuse::refuse;
 use super::target::{given, refuse_identity};
+use super::update::{finish, finish_external};
 use super::{BoundPlan, Command, PlanContext, PlanKind};
 use crate::expr::{Aggregates, BoundExpr, EmptyScope, bind_condition, coerce_assignment, fold_ident};
 use crate::parse::{Overriding, overriding};
@@ -55,6 +57,15 @@ pub(super) fn bind_insert(insert: &ast::Insert, ctx: &PlanContext<'_>) -> SqlRes
 const TOO_MUCH: &str = "it would look at too many rows";
 
 fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlResult<BoundPlan> {
+    let Changed { statement, output, cost } = bind_change(binder, insert, external)?;
+    match external {
+        true => Ok(finish_external(binder, Command::Insert, statement, output)),
+        false => finish(binder, Command::Insert, statement, output, cost),
+    }
+}
+
+/// The change itself; `external`: its source is computed elsewhere.
+pub(super) fn bind_change(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlResult<Changed> {
     let ast::Insert {
         insert_token: _,
         optimizer_hints: _,
@@ -160,26 +171,7 @@ fn bind_with(binder: &Binder<'_>, insert: &ast::Insert, external: bool) -> SqlRe
         InsertSource::External { .. } => 1.0,
     };
     let plan = InsertPlan { id, table, source, checks, on_conflict, returning };
-    let parameters = if external { binder.ctx.params.known() } else { binder.ctx.params.finish()? };
-    let plan = PointPlan {
-        statement: PointStatement::Insert(Box::new(plan)),
-        subqueries: binder.take_subqueries(),
-        tables: binder.tables(),
-        nodes: binder.nodes(),
-        cost,
-        external: None,
-        cascades: binder.take_cascades(),
-        comes_back: binder.comes_back(),
-    };
-    Ok(BoundPlan {
-        command: Command::Insert,
-        output,
-        parameters,
-        accesses: binder.accesses(),
-        read_only: false,
-        catalog_version: binder.ctx.catalog.version(),
-        kind: PlanKind::Point(Box::new(plan)),
-    })
+    Ok(Changed { statement: PointStatement::Insert(Box::new(plan)), output, cost })
 }
 
 /// A level of the target and, after it, relations of the same columns.
@@ -281,7 +273,7 @@ fn bind_source(
     } else {
         let bound = binder.bind_query(query, None)?;
         let is_much = bound.plan.cost > POINT_ROWS_MAX && bound.plan.locks.is_empty();
-        if is_much && !bound.plan.gives_rows_as_found() {
+        if is_much && !bound.plan.gives_rows_as_found() && !binder.has_parts() {
             return Err(binder.not_here(TOO_MUCH));
         }
         check_width(bound.columns.len(), targets.len(), explicit)?;

@@ -16,7 +16,7 @@ use super::from_clause::FromTree;
 use super::level::{Level, RelationSource};
 use super::ordering::SortItem;
 use super::path::Choice;
-use super::point_plan::{Node, NodeKind, ScanNode};
+use super::point_plan::{Node, NodeKind, ScanNode, SelectPlan};
 use crate::expr::{BoundExpr, CompareOp, ExprKind, Volatility};
 
 /// An order that would save a sort.
@@ -154,12 +154,14 @@ impl Binder<'_> {
     }
 
     /// Slots of the level that a lateral relation needs.
-    fn relation_uses(&self, level: &Level, index: usize) -> Vec<usize> {
+    pub(super) fn relation_uses(&self, level: &Level, index: usize) -> Vec<usize> {
         match &level.relations[index].source {
             Some(RelationSource::Function { uses, .. }) => uses.clone(),
-            Some(RelationSource::Derived(plan)) if plan.correlated => {
+            Some(RelationSource::Derived(plans)) => {
                 let mut slots = Vec::new();
-                plan.for_each_expr(1, &mut |expr, depth| self.slots_used(expr, depth, &mut slots));
+                for plan in plans.iter().filter(|plan| plan.correlated) {
+                    plan.for_each_expr(1, &mut |expr, depth| self.slots_used(expr, depth, &mut slots));
+                }
                 slots
             }
             _ => Vec::new(),
@@ -350,9 +352,12 @@ impl Binder<'_> {
                 let scan = ScanNode { table, name, first, wanted, path, key, examined };
                 (NodeKind::Scan(Box::new(scan)), rows, cost.min(examined * 2.0 + 0.5), ordered)
             }
-            RelationSource::Derived(plan) => {
-                let (rows, cost) = (plan.rows, plan.cost);
-                (NodeKind::Derived { name, first, plan }, rows, cost.max(rows), false)
+            RelationSource::Derived(plans) => {
+                let (rows, cost) = rows_and_cost(&plans);
+                (NodeKind::Derived { name, first, plans }, rows, cost.max(rows), false)
+            }
+            RelationSource::Common { part, rows } => {
+                (NodeKind::Common { name, first, part }, rows, rows, false)
             }
             RelationSource::Function { function, ordinality, uses: _ } => (
                 NodeKind::Function { name, first, function, ordinality },
@@ -501,10 +506,18 @@ fn table_of(level: &Level, index: usize) -> Option<Arc<Table>> {
 
 fn relation_cost(level: &Level, index: usize) -> f64 {
     match &level.relations[index].source {
-        Some(RelationSource::Derived(plan)) => plan.cost.max(plan.rows),
+        Some(RelationSource::Derived(plans)) => {
+            let (rows, cost) = rows_and_cost(plans);
+            cost.max(rows)
+        }
+        Some(RelationSource::Common { rows, .. }) => *rows,
         Some(RelationSource::Values(rows)) => rows.len() as f64,
         _ => FUNCTION_ROWS,
     }
+}
+
+fn rows_and_cost(plans: &[SelectPlan]) -> (f64, f64) {
+    plans.iter().fold((0.0, 0.0), |(rows, cost), plan| (rows + plan.rows, cost + plan.cost))
 }
 
 /// Conditions that can be checked once `slots` are filled too.

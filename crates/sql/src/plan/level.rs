@@ -7,6 +7,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::catalog::Table;
 use types::{PgType, TypeMod};
 
+use super::OutputColumn;
 use super::point_plan::{SelectPlan, TableFunction};
 use crate::expr::{BoundExpr, ColumnRef, Scope, ambiguous_column, missing_from_entry};
 
@@ -35,11 +36,28 @@ pub(super) struct RelationColumn {
     pub(super) attnum: i16,
 }
 
+impl From<OutputColumn> for RelationColumn {
+    fn from(column: OutputColumn) -> RelationColumn {
+        let OutputColumn { name, ty, typmod, table_oid, attnum } = column;
+        RelationColumn { name, ty, typmod, table_oid, attnum }
+    }
+}
+
 /// Where a relation's rows come from.
 pub(super) enum RelationSource {
     Table(Arc<Table>),
-    Derived(Box<SelectPlan>),
-    Function { function: TableFunction, ordinality: bool, uses: Vec<usize> },
+    /// The rows of each in turn.
+    Derived(Vec<SelectPlan>),
+    /// One of the statement's parts, by its number; `rows` is an estimate.
+    Common {
+        part: usize,
+        rows: f64,
+    },
+    Function {
+        function: TableFunction,
+        ordinality: bool,
+        uses: Vec<usize>,
+    },
     Values(Vec<Vec<BoundExpr>>),
 }
 

@@ -5,7 +5,7 @@
 //! with a reason. A clause that nobody consumed is an error: the walks destructure every syntax node by all of its fields.
 //!
 //! Order of reading: `point_plan` (the result), `level` (names), `from_clause`, `select`, `values`, `grouping`, `ordering`, `row_locks` (binding), `path` and
-//! `join_order` (access paths), `insert`, `update`, `delete` (DML), `analytic` (what goes elsewhere).
+//! `join_order` (access paths), `insert`, `update`, `delete` (DML), `parts` (a WITH that changes rows), `union`, `analytic` (what goes elsewhere).
 
 mod analytic;
 mod binder;
@@ -17,12 +17,14 @@ mod insert;
 mod join_order;
 mod level;
 mod ordering;
+mod parts;
 mod path;
 mod point_plan;
 mod refuse;
 mod row_locks;
 mod select;
 mod target;
+mod union;
 mod update;
 mod values;
 mod visit;
@@ -34,12 +36,13 @@ use tenant::catalog::{Catalog, Privileges};
 use types::{FormatContext, PgType, TypeMod};
 
 use crate::expr::ParamTypes;
+use crate::parse::changes_rows;
 
 pub use cost::POINT_ROWS_MAX;
 pub use point_plan::{
     AccessPath, AggregatePlan, Arbiter, CascadePlan, ChangeSource, CheckPlan, ConflictAction, DeletePlan,
     DistinctPlan, ExternalSource, InsertPlan, InsertSource, KeyPart, LockPlan, LockStrength, LockWaitPolicy,
-    Node, NodeId, NodeKind, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode,
+    Node, NodeId, NodeKind, Part, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode,
     SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
 
@@ -173,6 +176,12 @@ impl BoundPlan {
         matches!(self.kind, PlanKind::Analytic { names_system: true, .. }) && self.accesses.is_empty()
     }
 
+    /// What PostgreSQL calls the statement where it refuses it in a read-only transaction; `None` if it changes no rows.
+    pub fn writes(&self) -> Option<&'static str> {
+        let parts_write = || self.point().is_some_and(|plan| !plan.parts.is_empty());
+        self.command.writes().or_else(|| parts_write().then_some("SELECT"))
+    }
+
     /// A query that must run on the analytical path first; its rows are given to [`crate::exec::run`].
     pub fn external_source(&self) -> Option<&ExternalSource> {
         self.point()?.external.as_deref()
@@ -185,6 +194,7 @@ impl BoundPlan {
 /// PostgreSQL's, for the client; 0A000 for a clause neither path has; XX000 for any other kind of statement.
 pub fn bind(statement: &ast::Statement, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
     match statement {
+        ast::Statement::Query(query) if changes_rows(query) => parts::bind(query, ctx),
         ast::Statement::Query(query) => select::bind_query_statement(query, ctx),
         ast::Statement::Insert(insert) => insert::bind_insert(insert, ctx),
         ast::Statement::Update(update) => update::bind_update(update, ctx),

@@ -17,6 +17,8 @@ use crate::expr::{AggregateCall, BoundExpr, SubqueryId};
 /// A statement the point path runs.
 #[derive(Debug)]
 pub struct PointPlan {
+    /// The common tables of a WITH that changes rows, in their order; a part names others before it only.
+    pub parts: Vec<Part>,
     pub statement: PointStatement,
     /// By [`crate::expr::SubqueryId`].
     pub subqueries: Vec<SelectPlan>,
@@ -32,6 +34,13 @@ pub struct PointPlan {
     pub cascades: Vec<CascadePlan>,
     /// What foreign keys do to other tables may come back to the table that is changed.
     pub comes_back: bool,
+}
+
+/// A common table that stands beside a statement: its rows are those of a query, or what a change returns.
+#[derive(Debug)]
+pub struct Part {
+    pub name: String,
+    pub statement: PointStatement,
 }
 
 /// The CHECK constraints of a table whose rows foreign keys may change, over its row.
@@ -175,11 +184,17 @@ pub enum NodeKind {
         first: usize,
         rows: Vec<Vec<BoundExpr>>,
     },
-    /// A subquery in FROM, or a view.
+    /// A subquery in FROM, or a view: the rows of one plan, or of each in turn.
     Derived {
         name: String,
         first: usize,
-        plan: Box<SelectPlan>,
+        plans: Vec<SelectPlan>,
+    },
+    /// The rows of one of the statement's [`Part`]s.
+    Common {
+        name: String,
+        first: usize,
+        part: usize,
     },
     Function {
         name: String,
@@ -360,11 +375,13 @@ pub enum ChangeSource {
     },
 }
 
-/// UPDATE. The target is the first relation of the source: its columns are slots `0..`, its key is remembered at place 0.
+/// UPDATE. The target is the first relation of the source: its columns are slots `0..`.
 #[derive(Debug)]
 pub struct UpdatePlan {
     pub id: NodeId,
     pub table: Arc<Table>,
+    /// Where the target's key is remembered.
+    pub key: usize,
     pub width: usize,
     pub slot_names: Arc<[String]>,
     pub source: ChangeSource,
@@ -382,6 +399,8 @@ pub struct UpdatePlan {
 pub struct DeletePlan {
     pub id: NodeId,
     pub table: Arc<Table>,
+    /// Where the target's key is remembered.
+    pub key: usize,
     pub width: usize,
     pub slot_names: Arc<[String]>,
     pub source: ChangeSource,
@@ -400,7 +419,8 @@ impl PointPlan {
             ChangeSource::Node(node) => !joined && node.is_one_scan(),
             ChangeSource::External { .. } => false,
         };
-        self.subqueries.is_empty()
+        self.parts.is_empty()
+            && self.subqueries.is_empty()
             && !self.comes_back
             && match &self.statement {
                 PointStatement::Select(_) => false,
@@ -451,6 +471,7 @@ impl Node {
             NodeKind::OneRow
             | NodeKind::Values { .. }
             | NodeKind::Derived { .. }
+            | NodeKind::Common { .. }
             | NodeKind::Function { .. } => {}
         }
     }

@@ -68,6 +68,12 @@ impl Binder<'_> {
                         return Err(SqlError::unsupported(format!("{word} of a view or a subquery")));
                     }
                     _ if of.is_empty() => continue,
+                    Some(RelationSource::Common { .. }) => {
+                        return Err(SqlError::new(
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            format!("{word} cannot be applied to a WITH query"),
+                        ));
+                    }
                     _ => {
                         return Err(SqlError::new(
                             SqlState::FEATURE_NOT_SUPPORTED,

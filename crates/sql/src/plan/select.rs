@@ -18,6 +18,7 @@ use crate::expr::{
     AggregateKind, Aggregates, BoundExpr, Scope, bind_condition, bind_expr, fold_ident, output_name,
     resolve_unknown,
 };
+use crate::parse::{changes_rows, not_at_top_level};
 
 /// A bound query level with the columns it shows.
 pub(super) struct BoundQuery {
@@ -53,6 +54,7 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
         return analytic::plan(query, reason, ctx);
     }
     let plan = PointPlan {
+        parts: Vec::new(),
         statement: PointStatement::Select(Box::new(bound.plan)),
         subqueries,
         tables: binder.tables(),
@@ -82,8 +84,27 @@ pub(super) struct Item {
 impl Binder<'_> {
     /// Binds a query whose names may also come from `outer`.
     pub(super) fn bind_query(&self, query: &ast::Query, outer: Option<&dyn Scope>) -> SqlResult<BoundQuery> {
+        let Some(with) = &query.with else { return self.bind_behind_with(query, outer) };
+        if changes_rows(query) {
+            return Err(not_at_top_level());
+        }
+        if !self.takes_with() {
+            return Err(self.not_here("a common table expression"));
+        }
+        let before = self.commons();
+        let bound = self.bind_with(with).and_then(|_| self.bind_behind_with(query, outer));
+        self.forget_common(before);
+        bound
+    }
+
+    /// Binds a query whose WITH is the caller's.
+    pub(super) fn bind_behind_with(
+        &self,
+        query: &ast::Query,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<BoundQuery> {
         let ast::Query {
-            with,
+            with: _,
             body,
             order_by,
             limit_clause,
@@ -98,9 +119,6 @@ impl Binder<'_> {
         refuse(settings.is_some(), "SETTINGS")?;
         refuse(format_clause.is_some(), "FORMAT")?;
         refuse(!pipe_operators.is_empty(), "a pipe operator")?;
-        if with.is_some() {
-            return Err(self.not_here("a common table expression"));
-        }
         let (mut limit, offset) = match limit_clause {
             None => (None, None),
             Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) => {
@@ -122,18 +140,32 @@ impl Binder<'_> {
             limit = Some(quantity.as_ref().unwrap_or(&one));
         }
         let tail = Tail { order_by: order_by.as_ref(), limit, offset, locks };
-        match &**body {
-            ast::SetExpr::Select(select) => self.bind_select(select, &tail, outer),
-            ast::SetExpr::Values(values) => self.bind_values(values, &tail, outer),
+        self.bind_body(body, &tail, outer)
+    }
+
+    pub(super) fn bind_body(
+        &self,
+        body: &ast::SetExpr,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+    ) -> SqlResult<BoundQuery> {
+        match body {
+            ast::SetExpr::Select(select) => self.bind_select(select, tail, outer),
+            ast::SetExpr::Values(values) => self.bind_values(values, tail, outer),
             ast::SetExpr::Query(inner) => {
                 if tail.order_by.is_some()
                     || tail.limit.is_some()
                     || tail.offset.is_some()
-                    || !locks.is_empty()
+                    || !tail.locks.is_empty()
                 {
                     return Err(self.not_here("clauses around a query in parentheses"));
                 }
                 self.bind_query(inner, outer)
+            }
+            ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right }
+                if self.has_parts() =>
+            {
+                self.bind_union([left, right], *set_quantifier, tail, outer)
             }
             ast::SetExpr::SetOperation { left: _, op, set_quantifier: _, right: _ } => {
                 Err(self.not_here(format!("{op}")))
@@ -142,9 +174,7 @@ impl Binder<'_> {
             ast::SetExpr::Insert(_)
             | ast::SetExpr::Update(_)
             | ast::SetExpr::Delete(_)
-            | ast::SetExpr::Merge(_) => {
-                Err(SqlError::unsupported("a data-modifying statement within a query"))
-            }
+            | ast::SetExpr::Merge(_) => Err(not_at_top_level()),
         }
     }
 

@@ -9,6 +9,7 @@ use tenant::catalog::{Privileges, Table};
 use super::binder::Binder;
 use super::from_clause::{FromTree, table_columns};
 use super::level::{Level, LevelScope, Namespace, RelationSource};
+use super::parts::Changed;
 use super::point_plan::{
     ChangeSource, ExternalSource, Node, PointPlan, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
 };
@@ -18,11 +19,51 @@ use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{BoundExpr, fold_ident};
 
 pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
+    let parts = clauses(update)?;
+    let assignments = &update.assignments;
+    let binder = Binder::new(*ctx);
+    let bound = change(&binder, &parts, assignments).and_then(|Changed { statement, output, cost }| {
+        finish(&binder, Command::Update, statement, output, cost)
+    });
+    let error = match bound {
+        Ok(plan) => return Ok(plan),
+        Err(error) => error,
+    };
+    let Some(reason) = binder.reason_for(&error) else { return Err(error) };
+    if assignments.iter().any(|a| matches!(a.target, ast::AssignmentTarget::Tuple(_))) {
+        return Err(error);
+    }
+    bind_external_update(&parts, assignments, reason, ctx)
+}
+
+/// The change itself, its rows found here.
+pub(super) fn bind_change(binder: &Binder<'_>, update: &ast::Update) -> SqlResult<Changed> {
+    change(binder, &clauses(update)?, &update.assignments)
+}
+
+fn change(binder: &Binder<'_>, parts: &External<'_>, assignments: &[ast::Assignment]) -> SqlResult<Changed> {
+    let target = ChangedLevel::bind(binder, parts.table, Privileges::UPDATE, "UPDATE of", parts.from)?;
+    let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
+    let conditions = target.with_scope(|scope| binder.bind_where(parts.selection, scope))?;
+    let (returning, output) = target.bind_returning(binder, parts.returning)?;
+    target.note_reads(binder, &conditions);
+    let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
+    let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !parts.from.is_empty());
+    let (key, slot_names) = (target.key, target.level.slot_names());
+    let (from, cost) = target.plan(binder, conditions)?;
+    let id = binder.next_node();
+    let source = ChangeSource::Node(from);
+    let plan =
+        UpdatePlan { id, table, key, width, slot_names, source, assignments: set, checks, joined, returning };
+    Ok(Changed { statement: PointStatement::Update(Box::new(plan)), output, cost })
+}
+
+fn clauses(update: &ast::Update) -> SqlResult<External<'_>> {
     let ast::Update {
         update_token: _,
         optimizer_hints: _,
         table,
-        assignments,
+        assignments: _,
         from,
         selection,
         returning,
@@ -41,36 +82,10 @@ pub(super) fn bind_update(update: &ast::Update, ctx: &PlanContext<'_>) -> SqlRes
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"FROM\""));
         }
     };
-    let binder = Binder::new(*ctx);
-    let local = || {
-        let target = ChangedLevel::bind(&binder, table, Privileges::UPDATE, "UPDATE of", from)?;
-        let set = target.with_scope(|scope| binder.bind_assignments(&target.table, assignments, scope))?;
-        let conditions = target.with_scope(|scope| binder.bind_where(selection.as_ref(), scope))?;
-        let (returning, output) = target.bind_returning(&binder, returning.as_deref())?;
-        target.note_reads(&binder, &conditions);
-        let checks = binder.bind_checks(&target.table, &|column| set.iter().any(|(c, _)| *c == column))?;
-        let (table, width, joined) = (Arc::clone(&target.table), target.level.width, !from.is_empty());
-        let slot_names = target.level.slot_names();
-        let (from, cost) = target.plan(&binder, conditions)?;
-        let id = binder.next_node();
-        let source = ChangeSource::Node(from);
-        let plan =
-            UpdatePlan { id, table, width, slot_names, source, assignments: set, checks, joined, returning };
-        finish(&binder, Command::Update, PointStatement::Update(Box::new(plan)), output, cost)
-    };
-    let error = match local() {
-        Ok(plan) => return Ok(plan),
-        Err(error) => error,
-    };
-    let Some(reason) = binder.reason_for(&error) else { return Err(error) };
-    let parts = External { table, from, selection: selection.as_ref(), returning: returning.as_deref() };
-    if assignments.iter().any(|a| matches!(a.target, ast::AssignmentTarget::Tuple(_))) {
-        return Err(error);
-    }
-    bind_external_update(&parts, assignments, reason, ctx)
+    Ok(External { table, from, selection: selection.as_ref(), returning: returning.as_deref() })
 }
 
-/// The clauses of a change whose rows are found elsewhere.
+/// The clauses of a change, whose rows may be found elsewhere.
 pub(super) struct External<'q> {
     pub(super) table: &'q ast::TableWithJoins,
     pub(super) from: &'q [ast::TableWithJoins],
@@ -162,6 +177,7 @@ fn bind_external_update(
     let plan = UpdatePlan {
         id: binder.next_node(),
         table: Arc::clone(&target.table),
+        key: target.key,
         width: target.level.width,
         slot_names: target.level.slot_names(),
         source: ChangeSource::External { assigned },
@@ -177,6 +193,8 @@ fn bind_external_update(
 /// The level of an UPDATE or DELETE: the target, whose columns are slots `0..`, and the relations beside it.
 pub(super) struct ChangedLevel {
     pub(super) table: Arc<Table>,
+    /// Where the target's key is remembered.
+    pub(super) key: usize,
     pub(super) level: Level,
     namespace: Namespace,
     /// What RETURNING's `*` is over: the target first, then the rest.
@@ -231,11 +249,12 @@ impl ChangedLevel {
         let mut level = Level::default();
         let source = RelationSource::Table(Arc::clone(&table));
         let index = level.add(shown, schema, table_columns(&table), source);
-        level.relations[index].key = Some(binder.next_key());
+        let key = binder.next_key();
+        level.relations[index].key = Some(key);
         let mut namespace = level.namespace_of(index);
         let mut trees = vec![FromTree::Relation(index)];
         trees.extend(binder.bind_from(&mut level, from, None, &mut namespace)?);
-        Ok(ChangedLevel { table, level, namespace, trees })
+        Ok(ChangedLevel { table, key, level, namespace, trees })
     }
 
     pub(super) fn with_scope<T>(&self, f: impl FnOnce(&LevelScope<'_>) -> T) -> T {
@@ -303,6 +322,7 @@ fn wrap(
     parameters: Vec<types::PgType>,
 ) -> BoundPlan {
     let plan = PointPlan {
+        parts: Vec::new(),
         statement,
         subqueries: binder.take_subqueries(),
         tables: binder.tables(),

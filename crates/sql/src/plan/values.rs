@@ -56,26 +56,37 @@ impl Binder<'_> {
             let name = format!("column{}", i + 1);
             columns.push(RelationColumn { name, ty, typmod, table_oid: Oid(0), attnum: 0 });
         }
-        let correlated = nothing.correlated();
-        let mut level = Level::default();
         let source = RelationSource::Values(bound);
-        let index = level.add("*VALUES*".into(), None, columns, source);
+        self.bind_over("*VALUES*", columns, source, DistinctPlan::No, tail, outer, nothing.correlated())
+    }
+
+    /// A level over one relation whose columns it shows. `correlated`: what the relation is made of names rows further out.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a level")]
+    pub(super) fn bind_over(
+        &self,
+        name: &str,
+        columns: Vec<RelationColumn>,
+        source: RelationSource,
+        distinct: DistinctPlan,
+        tail: &Tail<'_>,
+        outer: Option<&dyn Scope>,
+        correlated: bool,
+    ) -> SqlResult<BoundQuery> {
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        let mut level = Level::default();
+        let index = level.add(name.into(), None, columns, source);
         let namespace = level.namespace_of(index);
         let scope = LevelScope { level: &level, namespace: &namespace, outer };
         let outputs: Vec<OutputColumn> =
-            (0..width).map(|slot| star_item(&level, slot, format!("column{}", slot + 1)).column).collect();
+            names.into_iter().enumerate().map(|(slot, name)| star_item(&level, slot, name).column).collect();
         let mut project: Vec<BoundExpr> =
             outputs.iter().enumerate().map(|(i, c)| BoundExpr::column(i, c.ty, c.typmod)).collect();
         let visible = project.len();
         let sort = self.bind_order_by(tail.order_by, &mut project, &outputs, &scope)?;
-        let parts = Parts {
-            conditions: Vec::new(),
-            aggregate: None,
-            project,
-            visible,
-            distinct: DistinctPlan::No,
-            sort,
-        };
+        if matches!(distinct, DistinctPlan::All) && project.len() > visible {
+            return Err(SqlError::unsupported("ORDER BY of an expression behind UNION"));
+        }
+        let parts = Parts { conditions: Vec::new(), aggregate: None, project, visible, distinct, sort };
         let mut plan = self.finish_level(level, vec![FromTree::Relation(index)], parts, tail)?;
         plan.correlated |= correlated;
         Ok(BoundQuery { plan, columns: outputs })

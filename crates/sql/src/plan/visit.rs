@@ -29,7 +29,8 @@ impl Node {
             NodeKind::OneRow => {}
             NodeKind::Scan(scan) => scan.path.for_each_expr(&mut |e| f(e, depth)),
             NodeKind::Values { rows, .. } => rows.iter().flatten().for_each(|e| f(e, depth)),
-            NodeKind::Derived { plan, .. } => plan.for_each_expr(depth + 1, f),
+            NodeKind::Derived { plans, .. } => plans.iter().for_each(|plan| plan.for_each_expr(depth + 1, f)),
+            NodeKind::Common { .. } => {}
             NodeKind::Function { function, .. } => match function {
                 TableFunction::Series { start, stop, step, .. } => {
                     f(start, depth);

@@ -117,6 +117,18 @@ fn what_is_just_not_too_deep_is_answered() {
         bench.run(session, &check);
         bench.run(session, "INSERT INTO t VALUES (1000, 'checked')");
         bench.run(session, "DELETE FROM t WHERE id = 1000");
+        let union = |links: &str, times: usize| {
+            let rows = format!("SELECT 1{}", links.repeat(times));
+            format!("WITH i AS (INSERT INTO t VALUES (1001)) SELECT count(*) FROM ({rows}) AS u")
+        };
+        let count = bench.run(session, &union(" UNION ALL SELECT 1", 1000)).lines();
+        assert_eq!(count, ["1001"], "one level");
+        bench.run(session, "DELETE FROM t WHERE id = 1001");
+        let other = " UNION ALL SELECT 1 UNION SELECT 1";
+        let refused = bench.fail(session, &union(other, 500));
+        assert_eq!(refused.state(), SqlState::STATEMENT_TOO_COMPLEX);
+        assert_eq!(bench.run(session, &union(other, 20)).lines(), ["1"]);
+        bench.run(session, "DELETE FROM t WHERE id = 1001");
     });
 }
 

@@ -91,3 +91,21 @@ fn a_copy_waits_for_room_and_commits() {
     fill(&mut bench, &mut other);
     waits(&mut bench, &mut one, |bench, one| bench.turn(|home| one.copy_done(home, &mut out)));
 }
+
+#[test]
+fn what_the_parts_of_a_with_return_is_within_what_rows_may_take() {
+    let mut bench = Bench::within(ByteCount::from_mib(1));
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (id int PRIMARY KEY)");
+    let with = |rows: usize| {
+        format!(
+            "WITH i AS (INSERT INTO t SELECT g FROM generate_series(1, {rows}) g RETURNING repeat('x', 1000) AS x) SELECT count(x) FROM i"
+        )
+    };
+    let refused = bench.fail(&mut session, &with(6000));
+    assert_eq!(
+        format!("{} {}", refused.state(), refused.message()),
+        "53200 out of memory for the rows of a statement"
+    );
+    assert_eq!(bench.run(&mut session, &with(100)).lines(), ["100"]);
+}

@@ -368,14 +368,14 @@ impl Session {
         limits: ExecLimits<'_>,
     ) -> Result<Option<ExecDone>, Pause> {
         let plan = planned.bound.point().expect("the caller has a point plan");
-        if let Some(command) = planned.bound.command.writes()
+        if let Some(command) = planned.bound.writes()
             && let Some(open) = self.transaction.open()
             && open.txn.is_read_only()
         {
             let message = format!("cannot execute {command} in a read-only transaction");
             return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
         }
-        if planned.bound.command.writes().is_some() && limits.slice.is_none() {
+        if planned.bound.writes().is_some() && limits.slice.is_none() {
             self.await_memory(home)?;
         }
         self.catch_up(home)?;

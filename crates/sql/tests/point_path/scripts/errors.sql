@@ -70,3 +70,5 @@ DELETE FROM t WHERE nope = 1;
 DELETE FROM t RETURNING nope;
 DELETE FROM t WHERE id = 1 RETURNING count(*);
 SELECT id FROM t ORDER BY id;
+SELECT t.id, g FROM t RIGHT JOIN LATERAL generate_series(0, t.a) AS g ON true;
+SELECT t.id, l.x FROM t RIGHT JOIN LATERAL (SELECT t.a AS x) AS l ON true;
