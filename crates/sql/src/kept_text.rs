@@ -13,7 +13,7 @@ use tenant::catalog::{Catalog, PG_CATALOG, ViewDefinition};
 use types::{CatalogNames, ElementType, FormatContext, PgType};
 
 use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
-use crate::parse::{parse_expression, parse_query};
+use crate::parse::{parse_expression, parse_query, spell_out, spelled_out_locks};
 use crate::session::PathNames;
 
 /// The path that finds nothing of the user's, so that names are written with their schemas.
@@ -124,12 +124,27 @@ pub fn shown_view(catalog: &Arc<Catalog>, path: &[Oid], view: &ViewDefinition) -
     }
 }
 
+/// The text of what was read, such that it is read again, here and by PostgreSQL.
+pub(crate) fn printed<T: VisitMut + Display>(mut node: T) -> String {
+    struct Spelling;
+    impl VisitorMut for Spelling {
+        type Break = ();
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            spell_out(expr);
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = node.visit(&mut Spelling);
+    spelled_out_locks(node.to_string())
+}
+
 fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[Oid], to: &[Oid]) -> String {
     let names = |path: &[Oid]| Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
     let from = FormatContext { names: Some(names(from)), ..FormatContext::default() };
     let mut rewording = Rewording { from, to: names(to), common: Vec::new(), withs: Vec::new() };
     let _ = node.visit(&mut rewording);
-    node.to_string()
+    spelled_out_locks(node.to_string())
 }
 
 struct Rewording {
@@ -182,6 +197,7 @@ impl VisitorMut for Rewording {
             Expr::Function(function) => self.sequence_argument(function),
             _ => {}
         }
+        spell_out(expr);
         ControlFlow::Continue(())
     }
 }

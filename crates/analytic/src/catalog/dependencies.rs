@@ -2,7 +2,7 @@
 
 use base::Oid;
 use sql::kept_text;
-use tenant::catalog::{Catalog, Table};
+use tenant::catalog::{Catalog, Relation, Table};
 use types::{Datum, PgType};
 
 use super::objects::{PG_CLASS, default_oid, rule_oid};
@@ -39,7 +39,15 @@ pub(super) fn fill(out: &mut Rows<'_>) {
         add(out, rule(), relation(view.oid, 0), b'i');
         add(out, rule(), relation(view.oid, 0), b'n');
         for used in &view.depends_on {
-            add(out, rule(), relation(used.object, used.column.map_or(0, |column| column + 1)), b'n');
+            let on = match catalog.relation(used.object) {
+                // A primary key that is grouped by.
+                Some(Relation::Index(table, at)) => match &table.indexes[*at].constraint {
+                    Some(key) => Object(PG_CONSTRAINT, oid(key.oid), 0),
+                    None => relation(used.object, 0),
+                },
+                _ => relation(used.object, used.column.map_or(0, |column| column + 1)),
+            };
+            add(out, rule(), on, b'n');
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use sql::kept_text;
 use sql::system::system_tables;
-use tenant::catalog::{Deferral, Identity, MatchType, ReferentialAction, Sequence, Table};
+use tenant::catalog::{Deferral, Identity, MatchType, ReferentialAction, Relation, Sequence, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::{Rows, text, yes};
@@ -353,7 +353,8 @@ fn view_tables(out: &mut Rows<'_>) {
     let catalog = out.shared.catalog.clone();
     for view in catalog.views() {
         let whole = view.depends_on.iter().filter(|used| used.column.is_none());
-        for used in whole.filter_map(|used| catalog.relation(used.object)) {
+        let relations = whole.filter_map(|used| catalog.relation(used.object));
+        for used in relations.filter(|used| !matches!(used, Relation::Index(..))) {
             out.add(vec![
                 ("view_catalog", database(out)),
                 ("view_schema", schema(out, view.schema)),

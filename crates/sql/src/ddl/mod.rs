@@ -13,6 +13,7 @@ mod create_table_as;
 mod drop;
 mod enum_type;
 mod extension;
+mod grouped_key;
 mod identity;
 mod index;
 mod like;
@@ -26,6 +27,7 @@ mod storage_parameters;
 mod tests;
 mod truncate;
 mod view;
+mod view_columns;
 
 use base::SqlError;
 use sqlparser::ast::{ObjectType, Statement};

@@ -8,6 +8,7 @@ use types::quote_ident;
 use super::column::next_value_of;
 use super::names::{Names, missing, skip_missing, split_parts};
 use crate::expr::fold_ident;
+use crate::kept_text;
 use crate::parse::{ObjectKind, parse_expression};
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -243,7 +244,7 @@ pub(super) fn rename_column(
     for check in &table.checks {
         let mut expr = parse_expression(&check.expression)?;
         if rename_in(&mut expr, old, new) {
-            checks.push((check.oid, expr.to_string()));
+            checks.push((check.oid, kept_text::printed(expr)));
         }
     }
     session.ddl(home, |ddl| {

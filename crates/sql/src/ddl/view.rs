@@ -7,9 +7,12 @@ use sqlparser::ast::{self, CreateTableOptions, Visit, Visitor};
 use tenant::catalog::{Dependency, Relation, ViewColumn, ViewDefinition};
 use types::PgType;
 
+use super::grouped_key::grouped_keys;
 use super::names::{Names, split};
+use super::view_columns;
 use crate::expr::fold_ident;
 use crate::kept_text;
+use crate::parse::changes_rows;
 use crate::plan::RelationAccess;
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -59,6 +62,10 @@ pub(super) fn create(
     {
         return Err(SqlError::unsupported("this clause of CREATE VIEW").into());
     }
+    if changes_rows(query) {
+        let message = "views must not contain data-modifying statements in WITH";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+    }
     let aliases = columns
         .iter()
         .map(|column| {
@@ -92,23 +99,24 @@ pub(super) fn create(
         let message = "CREATE VIEW specifies more column names than columns";
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
     }
-    let mut view_columns: Vec<ViewColumn> = Vec::with_capacity(fields.len());
+    let mut shown: Vec<ViewColumn> = Vec::with_capacity(fields.len());
     for (i, field) in fields.iter().enumerate() {
         let name = aliases.get(i).unwrap_or(&field.name);
-        if view_columns.iter().any(|column| column.name == name.as_str()) {
+        if shown.iter().any(|column| column.name == name.as_str()) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
         }
         let ty = if field.ty == PgType::Unknown { PgType::Text } else { field.ty };
-        view_columns.push(ViewColumn { name: name.as_str().into(), ty, typmod: field.modifier });
+        shown.push(ViewColumn { name: name.as_str().into(), ty, typmod: field.modifier });
     }
+    let query = &view_columns::named(query, &names, &own, &shown, !aliases.is_empty());
     let view = ViewDefinition {
         oid: old.as_ref().map_or(Oid(0), |old| old.oid),
         schema,
         name: own.as_str().into(),
         owner: old.as_ref().map_or(session.role(), |old| old.owner),
-        sql: query.to_string().into(),
-        columns: view_columns,
+        sql: kept_text::printed(query.clone()).into(),
+        columns: shown,
         depends_on: dependencies(&names, query, &accesses),
         search_path: names.path.clone(),
         acl: old.as_ref().and_then(|old| old.acl.clone()),
@@ -124,14 +132,16 @@ pub(super) fn create(
 }
 
 /// What a query needs to exist: the relations it names itself, and of their columns those whose names it mentions (all, where
-/// it says `*`); sequences and types that it names. A name that only looks like a column's makes the view depend on more than it
+/// it says `*`); sequences and types that it names; primary keys that its GROUP BY needs. A name that only looks like a column's makes the view depend on more than it
 /// must, never on less.
 fn dependencies(names: &Names, query: &ast::Query, accesses: &[RelationAccess]) -> Vec<Dependency> {
     let mut mentioned = Mentioned::default();
     let _ = query.visit(&mut mentioned);
     let catalog = &names.catalog;
     let named = kept_text::named_in(query, catalog, &names.path);
-    let mut found: Vec<_> = named.into_iter().map(|object| Dependency { object, column: None }).collect();
+    let keys = grouped_keys(query, names);
+    let whole = named.into_iter().chain(keys);
+    let mut found: Vec<_> = whole.map(|object| Dependency { object, column: None }).collect();
     for access in accesses.iter().filter(|access| access.as_role.is_none()) {
         let object = access.relation;
         found.push(Dependency { object, column: None });

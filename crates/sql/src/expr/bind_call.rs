@@ -251,6 +251,15 @@ fn makes_json_elsewhere(
     Ok(false)
 }
 
+/// Whether an aggregate has this name, be it one of the analytical path's.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    let nothing =
+        ast::FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
+    aggregate_kind(name, &nothing).is_some()
+        || ["json_", "jsonb_"].iter().any(|json| name.starts_with(json) && name.ends_with("_agg"))
+        || ["corr", "covar_", "regr_", "percentile_"].iter().any(|start| name.starts_with(start))
+}
+
 fn aggregate_kind(name: &str, list: &ast::FunctionArgumentList) -> Option<AggregateKind> {
     Some(match name {
         "count" => match &list.args[..] {

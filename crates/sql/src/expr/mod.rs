@@ -28,6 +28,7 @@ mod tree;
 pub use aggregate::{Accumulator, AggregateCall, AggregateKind, SortKey};
 pub use analysis::Volatility;
 pub use bind::{bind_comparison, bind_condition, bind_expr, bind_sql_text, fold_ident};
+pub(crate) use bind_call::is_aggregate;
 pub use bind_context::{Aggregates, BindContext, BoundSubquery, ParamTypes, SubqueryBinder};
 pub use bind_type::bind_type;
 pub use coerce::{coerce, coerce_assignment, coerce_condition, common_type, resolve_unknown};

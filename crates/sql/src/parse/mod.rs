@@ -41,7 +41,7 @@ pub(crate) use options::boolean;
 pub use privilege::{DefaultPrivileges, GrantStatement, GrantTarget};
 pub use respell::{
     LikeClause, LockWord, Overriding, is_concurrent, is_variadic, like_clause, lock_targets, overriding,
-    symmetric,
+    spell_out, spelled_out_locks, symmetric,
 };
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};

@@ -83,6 +83,75 @@ pub fn symmetric(low: &ast::Expr) -> Option<&ast::Expr> {
     }
 }
 
+/// Writes an expression as PostgreSQL does where it is spelled otherwise here, or printed otherwise by `sqlparser`; what is in it was written so before. It is good for being
+/// printed then, and for nothing else.
+pub fn spell_out(expr: &mut ast::Expr) {
+    let text = match expr {
+        ast::Expr::Between { expr, negated, low, high } => {
+            let Some(low) = symmetric(low) else { return };
+            let not = if *negated { "NOT " } else { "" };
+            format!("{expr} {not}BETWEEN SYMMETRIC {low} AND {high}")
+        }
+        ast::Expr::UnaryOp { op, expr } => {
+            // Side by side two operators are another one, or a comment.
+            let operand = expr.to_string();
+            if !operand.starts_with(|c| "+-*/<>=~!@#%^&|`?".contains(c)) {
+                return;
+            }
+            format!("{op} {operand}")
+        }
+        ast::Expr::Function(function) => {
+            if let ast::FunctionArguments::List(list) = &mut function.args {
+                for arg in &mut list.args {
+                    if let ast::FunctionArg::Named { name, arg: value, .. } = arg
+                        && is_variadic(name)
+                    {
+                        let text = ast::Ident::new(format!("VARIADIC {value}"));
+                        *arg = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(
+                            text,
+                        )));
+                    }
+                }
+            }
+            return;
+        }
+        _ => return,
+    };
+    *expr = ast::Expr::Identifier(ast::Ident::new(text));
+}
+
+/// The same for the locks in a printed query.
+pub fn spelled_out_locks(mut text: String) -> String {
+    for (words, _, mark) in LOCKS {
+        let marked = format!("FOR UPDATE OF \"{mark}\"");
+        while let Some(at) = text.find(&marked) {
+            let end = at + marked.len();
+            let (names, len) = dotted_names(&text[end..]);
+            let of = if names.is_empty() { String::new() } else { format!(" OF {}", names.join(", ")) };
+            text.replace_range(at..end + len, &format!("FOR {}{of}", words.join(" ")));
+        }
+    }
+    text
+}
+
+/// The names, each behind a dot, with which a text begins, and how long all of them are.
+fn dotted_names(text: &str) -> (Vec<&str>, usize) {
+    let mut names = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text[at..].strip_prefix('.') {
+        let is_quoted = rest.starts_with('"');
+        let mut in_quotes = false;
+        let ends = |c: char| {
+            in_quotes ^= c == '"';
+            !in_quotes && if is_quoted { c != '"' } else { !c.is_alphanumeric() && c != '_' && c != '$' }
+        };
+        let len = rest.find(ends).unwrap_or(rest.len());
+        names.push(&rest[..len]);
+        at += 1 + len;
+    }
+    (names, at)
+}
+
 /// The OVERRIDING clause of an INSERT.
 ///
 /// # Errors

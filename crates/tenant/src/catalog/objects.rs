@@ -43,6 +43,7 @@ pub struct ViewColumn {
 /// What an object needs to exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dependency {
+    /// A relation, a type, or the index of a constraint.
     pub object: Oid,
     /// Position of a column of the object; `None` for the whole.
     pub column: Option<usize>,

@@ -105,7 +105,7 @@ impl Ddl<'_> {
         Ok(dropped)
     }
 
-    /// Drops the foreign keys that need an index. Errors: 2BP01 under RESTRICT.
+    /// Drops the foreign keys that need an index, and the views. Errors: 2BP01 under RESTRICT.
     pub(super) fn drop_references_to(
         &mut self,
         table: Oid,
@@ -124,13 +124,24 @@ impl Ddl<'_> {
                 dropped.cascaded.push(format!("constraint {} on table {}", key.name, other.name));
             }
         }
-        if behavior == Behavior::Restrict && !keys.is_empty() {
+        let views: Vec<Oid> = self
+            .catalog()
+            .views()
+            .filter(|view| view.depends_on.iter().any(|used| used.object == index))
+            .map(|view| view.oid)
+            .collect();
+        let named = views.iter().filter_map(|view| self.catalog().view(*view));
+        dropped.cascaded.extend(named.map(|view| format!("view {}", view.name)));
+        if behavior == Behavior::Restrict && !dropped.cascaded.is_empty() {
             let lines: Vec<String> =
                 dropped.cascaded.iter().map(|n| format!("{n} depends on {what}")).collect();
             return Err(still_needed(what, &lines).into());
         }
         for (table, constraint) in keys {
             self.remove_foreign_key(table, constraint)?;
+        }
+        if !views.is_empty() {
+            dropped.cascaded.extend(self.drop_relations(&views, behavior)?.cascaded);
         }
         Ok(dropped)
     }

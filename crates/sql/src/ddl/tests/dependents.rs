@@ -104,6 +104,37 @@ fn views_need_the_types_and_sequences_that_they_name() {
 }
 
 #[test]
+fn a_view_that_groups_by_a_primary_key_needs_it() {
+    let tables = "create table t (id int primary key, a int, b text); create table u (id int primary key, t_id int, c int)";
+    for query in [
+        "select id, a, count(*) from t group by id",
+        "select x.id, x.b, sum(u.c) from t x left join u on u.t_id = x.id group by x.id",
+        "select id, count(*) from t group by 1 having b = 'x'",
+        "select id from t group by id order by upper(b)",
+        "select t.* from t group by id",
+        "select * from (select id, a from t group by id) q",
+    ] {
+        check(
+            &format!("{tables}; create view v as {query}"),
+            "alter table t drop constraint t_pkey",
+            "2BP01 cannot drop constraint t_pkey on table t because other objects depend on it",
+            "view v depends on constraint t_pkey on table t",
+            "drop cascades to view v",
+        );
+    }
+    for query in [
+        "select id, count(a), max(b) from t group by id",
+        "select id, a from t group by id, a",
+        "select a, count(*) from t group by a",
+        "select id, a from t",
+        "select u.id, u.c, count(t.a) from u join t on t.id = u.id group by u.id, u.c",
+    ] {
+        let before = format!("{tables}; create view v as {query}; alter table t drop constraint t_pkey");
+        rows(&before, "select * from v");
+    }
+}
+
+#[test]
 fn a_type_takes_along_what_names_it() {
     let before = "create type mood as enum ('ok'); create table t (a text default 'ok'::mood::text check (a <> 'ok'::mood::text))";
     let (mut bench, mut session) = after(before);
