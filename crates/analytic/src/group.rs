@@ -470,7 +470,10 @@ impl Regroup<'_> {
     }
 
     fn replace(&mut self, expr: &mut BoundExpr) -> SqlResult<()> {
-        if let Some(at) = self.keys.iter().position(|key| key == expr) {
+        // A column that is read as a type of the same form, `name` or varchar as text, is the key all the same.
+        let is_key =
+            |key: &BoundExpr| key == expr || matches!(key.kind, ExprKind::Column(_)) && key.kind == expr.kind;
+        if let Some(at) = self.keys.iter().position(is_key) {
             *expr = BoundExpr::column(at, expr.ty, expr.typmod);
             return Ok(());
         }

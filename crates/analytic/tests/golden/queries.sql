@@ -157,3 +157,4 @@ select p.id from parent p where exists (select 1 from child c where c.parent_id 
 select p.id from parent p where exists (select c.m from child c where c.parent_id = p.id group by c.m having count(*) > 6) order by 1;
 select json_agg(p.*), to_jsonb(max(id)) from parent p where id < 2;
 select to_jsonb(p) - 'at' from parent p where id = 1;
+select upper(n.nspname) as up, lower(n.nspname) || '!' as low, count(*) over () as n from pg_namespace n where n.nspname in ('public', 'pg_catalog') group by n.nspname having upper(n.nspname) > 'A' order by upper(n.nspname);

@@ -8,6 +8,7 @@
 //! * `LIKE table INCLUDING …` among the columns of a CREATE TABLE becomes a column named `"…"` whose type is the table, the
 //!   options its modifiers: [`like_clause`] reads it back.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
+//! * `type ARRAY` becomes `type[]`.
 //! * `OPERATOR(pg_catalog.=) ANY` becomes `= ANY`.
 //! * `f(a, VARIADIC b)` becomes `f(a, "…" => b)`: [`is_variadic`] tells.
 //! * `BETWEEN SYMMETRIC a` becomes `BETWEEN NOT NOT a`: [`symmetric`] reads it back.
@@ -265,6 +266,8 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             Some((vec![last.clone(), Token::make_keyword("ON"), mark], at + 1))
         } else if solid.words(at, &["ONLY"]) && solid.before(at, 1).is_some_and(begins_relation) {
             Some((Vec::new(), at + 1))
+        } else if solid.words(at, &["ARRAY"]) && is_array_of(&solid, at) {
+            Some((vec![Token::LBracket, Token::RBracket], at + 1))
         } else if solid.words(at, &["OPERATOR"]) {
             operator_tokens(&solid, at)
         } else if solid.words(at, &["VARIADIC"]) && begins_column(&solid, at) {
@@ -310,6 +313,15 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             Cow::Owned(out)
         }
     }
+}
+
+/// Whether ARRAY stands behind a type, and is no constructor.
+fn is_array_of(solid: &Solid<'_>, at: usize) -> bool {
+    let constructs = matches!(solid.token(at + 1), Some(Token::LBracket | Token::LParen));
+    let behind_type = solid.before(at, 1).is_some_and(|before| {
+        matches!(before.token, Token::Word(_) | Token::RParen) && !is_word(before, "AS")
+    });
+    behind_type && !constructs
 }
 
 /// The bare operator for `OPERATOR(pg_catalog.…)` before ANY or ALL, and where the statement goes on.

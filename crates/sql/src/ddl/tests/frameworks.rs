@@ -122,3 +122,15 @@ fn triggers_are_switched_off_by_superusers_and_rolled_back_with_their_transactio
         "42704 trigger \"mine\" for table \"t\" does not exist"
     );
 }
+
+#[test]
+fn array_behind_a_type_makes_an_array_of_it() {
+    let (mut bench, mut session) =
+        after("create table t (a text array not null default '{}', b varchar(3) array, c int)");
+    bench.run(
+        &mut session,
+        "alter table t alter c type int array using array[c]; insert into t values ('{x}', '{y}', '{1,2}')",
+    );
+    let query = "select a, b, c, cast('{3}' as int array), '{z}'::text array, array[c[1]], 7 as array from t";
+    assert_eq!(bench.run(&mut session, query).lines(), ["{x}|{y}|{1,2}|{3}|{z}|{1}|7"]);
+}
