@@ -1,4 +1,4 @@
-//! Drivers against a whole server: psycopg 3, SQLAlchemy, asyncpg and JDBC by script (`tests/clients`), tokio-postgres here.
+//! Drivers against a whole server: psycopg 3, SQLAlchemy, Django, asyncpg and JDBC by script (`tests/clients`), tokio-postgres here.
 
 mod common;
 
@@ -18,6 +18,11 @@ fn psycopg_round_trips_values_transactions_cursors_and_copy() {
 #[test]
 fn sqlalchemy_creates_uses_and_reflects_a_schema() {
     Server::with_acme().run_python("sqlalchemy_client.py", "acme");
+}
+
+#[test]
+fn django_migrates_there_and_back_and_uses_its_models() {
+    Server::with_acme().run_python("django_client.py", "acme");
 }
 
 #[test]
