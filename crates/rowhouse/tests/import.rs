@@ -261,7 +261,6 @@ fn what_a_dump_may_hold_and_is_refused_is_told_as_such() {
             "CREATE PUBLICATION p FOR ALL TABLES",
             "CREATE SUBSCRIPTION s CONNECTION 'x' PUBLICATION p",
             "REFRESH MATERIALIZED VIEW public.m",
-            "COMMENT ON EXTENSION pgcrypto IS 'cryptographic functions'",
             "COMMENT ON FUNCTION public.f(a integer) IS 'adds'",
             "SELECT pg_catalog.lo_create('16385')",
         ] {
