@@ -47,6 +47,7 @@ fn difference<'x>(a: &'x str, b: &'x str) -> Option<(&'x str, &'x str)> {
 const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT next REFERENCES late DEFERRABLE INITIALLY DEFERRED,
          other int CONSTRAINT other REFERENCES late DEFERRABLE, n int);
      INSERT INTO late VALUES (1, 2, NULL, -1), (2, 1, 1, 1);
+     SET CONSTRAINTS ALL IMMEDIATE;
      ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID;
      ALTER TABLE late ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES late DEFERRABLE INITIALLY DEFERRED NOT VALID";
 

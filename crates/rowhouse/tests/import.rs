@@ -58,6 +58,7 @@ const FURTHER: &str = r#"
     CREATE SEQUENCE unused START 9;
     CREATE TABLE late (id int PRIMARY KEY, next int REFERENCES late DEFERRABLE INITIALLY DEFERRED, n int);
     INSERT INTO late VALUES (1, 2, -1), (2, 1, 1);
+    SET CONSTRAINTS ALL IMMEDIATE;
     ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID, ADD FOREIGN KEY (n) REFERENCES late DEFERRABLE NOT VALID;
     CREATE VIEW reds AS SELECT id, tags FROM "Odd Schema"."T ""1""" WHERE c = 'red';
 "#;

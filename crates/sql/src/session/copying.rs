@@ -210,6 +210,9 @@ impl Session {
             let committed = self.commit_implicit(home);
             if let Err(Pause::Error(_)) = committed {
                 self.count_end(Outcome::Failed);
+                self.copy_in = None;
+                self.host_copy = None;
+                self.script = None;
             }
             committed?;
         }

@@ -61,6 +61,23 @@ fn a_row_of_a_copy_is_locked_while_its_data_comes() {
     });
 }
 
+#[test]
+fn a_copy_that_fails_at_its_commit_leaves_nothing_of_its_script() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "CREATE TABLE c (t int REFERENCES t DEFERRABLE INITIALLY DEFERRED)");
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        assert_eq!(one.query(home, "COPY c FROM STDIN", &mut out).unwrap(), Executed::CopyIn);
+        one.copy_data(home, b"9\n").unwrap();
+        let Err(Pause::Error(error)) = one.copy_done(home, &mut out) else { panic!("nothing is referenced") };
+        assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+    });
+    let (tags, error) =
+        executed_twice(&mut bench, &mut one, "INSERT INTO t VALUES (1, 'one') RETURNING id", None);
+    assert_eq!((tags.len(), error), (2, None));
+    assert_eq!(bench.run(&mut one, "SELECT id FROM t").lines(), ["1"]);
+}
+
 /// The tags of a portal's run and of a second Execute of it, and the error of that.
 fn executed_twice(
     bench: &mut Bench,
