@@ -5,7 +5,8 @@
 //! rows of its table are looked at instead.
 //!
 //! A check that has passed stays true to the transaction's end: it locks what it found, and whoever could make it false has to wait
-//! for that lock. A referencing row's check locks the referenced row FOR KEY SHARE (one of all rows locks the referenced table against changes);
+//! for that lock. A referencing row's check locks the referenced row FOR KEY SHARE (one of all rows locks the referenced table against changes instead, where
+//! nobody else changes it);
 //! who deleted a referenced row has it locked already, and so nobody's check finds it meanwhile. Only ROLLBACK TO lets go of such locks,
 //! and has all checks be made again.
 
@@ -21,7 +22,7 @@ use crate::cursor::Direction;
 use crate::foreign_key::Pairs;
 use crate::interrupt::Step;
 use crate::kept::TURN_STEPS;
-use crate::locks::{TableLock, WaitPolicy};
+use crate::locks::{LockMode, LockTag, TableLock, WaitPolicy};
 use crate::row::keys::{Key, KeyRange};
 use crate::view::{Access, State, View};
 
@@ -128,6 +129,8 @@ impl Due {
                 self.places.remove(&hash);
             }
         }
+        self.checks.shrink_to(2 * self.checks.len());
+        self.places.shrink_to(2 * self.places.len());
         self.first = self.first.min(self.checks.len());
     }
 
@@ -139,7 +142,7 @@ impl Due {
 
     fn note_made(&mut self, place: usize) {
         self.checks[place].1 = Made::Yes;
-        if place == self.first {
+        while matches!(self.checks.get(self.first), Some((_, Made::Yes))) {
             self.first += 1;
         }
     }
@@ -208,11 +211,11 @@ impl View<'_> {
     fn make_checks(&mut self, wanted: impl Fn(&Due, &ForeignKey) -> bool) -> Step<()> {
         let mut left = TURN_STEPS;
         for place in self.txn.due.first..self.txn.due.len() {
-            let (check, made) = &self.txn.due.checks[place];
-            if matches!(made, Made::Yes) {
+            if matches!(self.txn.due.checks[place].1, Made::Yes) {
                 continue;
             }
-            let check = check.clone();
+            self.step()?;
+            let check = self.txn.due.checks[place].0.clone();
             // With its table or by itself, the constraint may have been dropped since.
             let table = self.catalog().table(check.table).cloned();
             if let Some(table) = table
@@ -225,7 +228,6 @@ impl View<'_> {
                     return Err(self.end_turn());
                 }
                 left = left.saturating_sub(1);
-                self.step()?;
                 match &check.values {
                     Some(bytes) => self.check_due_values(&table, key, check.side, bytes)?,
                     None => self.check_due_rows(place, &table, key, check.side)?,
@@ -233,8 +235,8 @@ impl View<'_> {
                 self.count_changes()?;
             }
             self.txn.due.note_made(place);
+            self.tenant.release_pages(self.txn);
         }
-        self.tenant.release_pages(self.txn);
         Ok(())
     }
 
@@ -264,8 +266,13 @@ impl View<'_> {
     /// Looks at all rows of the referencing table.
     fn check_due_rows(&mut self, place: usize, table: &Arc<Table>, key: &ForeignKey, side: Side) -> Step<()> {
         let referenced = self.table(key.referenced_table)?;
-        // One lock for all of its rows.
-        self.lock_table(referenced.oid, TableLock::Share, WaitPolicy::Wait)?;
+        // One lock for all of its rows, if it is to be had: two that filled both tables would wait for each other.
+        let share = LockMode::Table(TableLock::Share);
+        if !self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && share.is_covered_by(*modes))
+            && self.tenant.lock(self.txn, LockTag::Table(referenced.oid), share, WaitPolicy::NoWait)?
+        {
+            self.txn.tables.push((referenced.oid, share.bit()));
+        }
         let after = match &self.txn.due.checks[place].1 {
             Made::UpTo(after) => Some(after.clone()),
             Made::No | Made::Yes => None,
@@ -292,7 +299,9 @@ impl View<'_> {
             self.txn.due.checks[place].1 = Made::UpTo(at);
             left -= 1;
             if left == 0 {
+                self.count_changes()?;
                 if self.session.is_some() {
+                    self.tenant.release_pages(self.txn);
                     return Err(self.end_turn());
                 }
                 left = TURN_STEPS;

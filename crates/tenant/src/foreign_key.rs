@@ -136,6 +136,10 @@ impl View<'_> {
         let format = self.session.map(|session| session.format);
         let pairs = Pairs { key, referencing: table, referenced, format };
         let Some(wanted) = pairs.referenced_values(values) else { return Ok(false) };
+        // Keeps its rows where they are: a rewrite gives the table another tree, whose rows are locked by other names.
+        if !self.txn.tables.iter().any(|(held, _)| *held == referenced.oid) {
+            self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
+        }
         let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };
         if self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && ALONE.is_covered_by(*modes))
         {

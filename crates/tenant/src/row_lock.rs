@@ -1,5 +1,7 @@
 //! A transaction's side of the locks: rows, tables, advisory locks, and the one for DDL.
 
+use std::sync::Arc;
+
 use base::{Oid, SessionId, SqlError, SqlState, TreeId};
 
 use crate::catalog::Table;
@@ -89,10 +91,28 @@ impl View<'_> {
         }
         if self.tenant.lock(self.txn, LockTag::Table(table), wanted, policy)? {
             self.txn.tables.push((table, wanted.bit()));
-            return Ok(());
+            return if mode == TableLock::AccessShare {
+                Ok(())
+            } else {
+                self.require_definition_of_snapshot(table)
+            };
         }
         let name = self.catalog().relation(table).map_or_else(|| table.to_string(), |r| r.name().to_owned());
         Err(not_available("relation", &name).into())
+    }
+
+    /// Whoever reads a snapshot also has the definitions of that time. A row that is changed by an older one misses what was made since: a constraint, an index, or new
+    /// trees of the table.
+    ///
+    /// Errors: 40001.
+    fn require_definition_of_snapshot(&self, table: Oid) -> Step<()> {
+        let (None, Some(frozen)) = (&self.txn.catalog, &self.txn.frozen) else { return Ok(()) };
+        let (then, now) = (frozen.catalog.table(table), self.tenant.catalog.table(table));
+        if then.map(Arc::as_ptr) == now.map(Arc::as_ptr) {
+            Ok(())
+        } else {
+            Err(serialization_failure().into())
+        }
     }
 
     /// `pg_advisory_xact_lock` and its kin: until the transaction's end. False if it is held and the policy is not to

@@ -103,7 +103,13 @@ impl Connection {
                 called.map(|done| done.map(|executed| self.executed(executed)))
             }
             Frontend::Sync => {
-                let called = self.called(message, |session, home, out| session.sync(home, out))?;
+                // What was put off to the end of the transaction takes as long as a statement does.
+                let called = if self.session.has_checks_due() {
+                    let outcome = self.long_turn(|session, home, out| session.sync(home, out)).await?;
+                    self.told_of(message, outcome)
+                } else {
+                    self.called(message, |session, home, out| session.sync(home, out))?
+                };
                 called.map(|done| done.map(|()| self.ready_for_query()))
             }
             Frontend::CopyData(data) => {
@@ -112,7 +118,8 @@ impl Connection {
                 self.called(message, |session, home, _| session.copy_data(home, data))?
             }
             Frontend::CopyDone => {
-                let called = self.called(message, |session, home, out| session.copy_done(home, out))?;
+                let outcome = self.long_turn(|session, home, out| session.copy_done(home, out)).await?;
+                let called = self.told_of(message, outcome);
                 if let Ok(Some(())) = called {
                     self.conversation.copy_in_ended();
                     if let Some(Resume::Query(sql)) = self.copying.take() {

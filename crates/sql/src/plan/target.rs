@@ -118,7 +118,8 @@ impl Binder<'_> {
         let ctx = BindContext::simple(self.ctx.params, self.ctx.format, "CHECK constraints");
         let mut checks: Vec<CheckPlan> = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
-            if !check.columns.is_empty() && !check.columns.iter().any(|c| changed(*c)) {
+            // A row from before a constraint that is not valid yet may break it, whatever is changed of that row.
+            if check.validated && !check.columns.is_empty() && !check.columns.iter().any(|c| changed(*c)) {
                 continue;
             }
             let condition = bind_sql_text(&check.expression, &scope, &ctx)?;

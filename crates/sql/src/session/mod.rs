@@ -14,6 +14,8 @@ mod cursor;
 mod deep_tests;
 mod explain;
 mod extended;
+#[cfg(test)]
+mod hold_tests;
 mod host;
 mod kept_rows;
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(super) struct Open {
     savepoints: Vec<SessionSavepoint>,
     /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
     pub(super) used: bool,
+    /// Whether its COMMIT waits: where that fails, no block is left.
+    ending: bool,
 }
 
 struct SessionSavepoint {
@@ -87,6 +89,11 @@ impl Session {
         }
     }
 
+    /// Whether what ends its transaction makes checks first that were put off.
+    pub fn has_checks_due(&mut self) -> bool {
+        self.transaction.open().is_some_and(|open| open.txn.has_checks_due())
+    }
+
     /// Whether a transaction of single messages waits for the next one. Before others have their turns then,
     /// [`Session::pass_turn`] is to be called.
     pub fn is_between_messages(&self) -> bool {
@@ -118,7 +125,7 @@ impl Session {
         self.transaction_start = self.statement_start;
         Arc::make_mut(&mut self.format).now = self.transaction_start;
         let txn = home.tenant.begin(self.start.id, isolation(level), read_only, implicit);
-        Box::new(Open { txn, savepoints: Vec::new(), used: false })
+        Box::new(Open { txn, savepoints: Vec::new(), used: false, ending: false })
     }
 
     /// Commits the implicit transaction, if one is open.
@@ -221,7 +228,7 @@ impl Session {
         self.loaded_rows = None;
         self.analysis = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
-            Transaction::Block(mut open) => {
+            Transaction::Block(mut open) if !open.ending => {
                 home.tenant.end_statement(&open.txn);
                 home.tenant.release_pages(&open.txn);
                 home.tenant.give_up_kept(&mut open.txn);
@@ -305,6 +312,8 @@ impl Session {
                 self.transaction = Transaction::Block(open);
             }
             Transaction::Implicit(mut open) => {
+                // What it locked in this turn nobody has yet seen to be locked.
+                home.tenant.keep_locks(&mut open.txn);
                 open.txn.make_explicit();
                 self.transaction = Transaction::Block(open);
                 self.set_transaction(modes)?;
@@ -342,9 +351,11 @@ impl Session {
         }
         let tag = if commit && !matches!(self.transaction, Transaction::Failed(_)) {
             if let Err(pause) = self.before_commit(home) {
-                if matches!(pause, Pause::Error(_)) {
-                    // As any COMMIT that fails, it leaves no block behind.
-                    self.abort(home);
+                // As any COMMIT that fails, it leaves no block behind, whether it fails now or while it waits.
+                match (&pause, self.transaction.open()) {
+                    (Pause::Error(_), _) => self.abort(home),
+                    (_, Some(open)) => open.ending = true,
+                    (_, None) => {}
                 }
                 return Err(pause);
             }
