@@ -174,8 +174,10 @@ impl Txn {
         self.catalog.as_ref().or(self.frozen.as_ref().map(|frozen| &frozen.catalog))
     }
 
-    /// From now on the transaction outlives its statement: a statement turned out to be BEGIN's first.
+    /// From now on the transaction outlives its statement: a statement turned out to be BEGIN's first. What it locked is kept before
+    /// ([`crate::Tenant::keep_locks`]).
     pub fn make_explicit(&mut self) {
+        assert!(self.deferred.is_empty(), "locks that nobody sees would not outlive the turn");
         self.implicit = false;
     }
 
