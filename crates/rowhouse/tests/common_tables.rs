@@ -4,6 +4,7 @@ mod common;
 
 use common::postgres::Postgres;
 use common::{Server, connect, run};
+use futures::TryStreamExt as _;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 const TABLES: &str = "
@@ -182,6 +183,53 @@ const CHANGING: &[&str] = &[
 ];
 
 /// Rows in some order and how many they are, or the SQLSTATE.
+/// Each in turn, on two rows of each table.
+const COPIED: &[&str] = &[
+    "COPY (WITH d AS (WITH b AS (SELECT 1 AS id) DELETE FROM a USING b WHERE a.id = b.id RETURNING a.id) SELECT * FROM d) TO STDOUT",
+    "COPY (DELETE FROM b WHERE id = 1 RETURNING id, 'x') TO STDOUT",
+    "COPY (WITH c AS (SELECT 2 AS id) UPDATE a SET v = 'new' FROM c WHERE a.id = c.id RETURNING a.*) TO STDOUT",
+    "COPY (INSERT INTO b (id) VALUES (7), (8) RETURNING id) TO STDOUT WITH (FORMAT csv)",
+    "COPY (INSERT INTO b (id) VALUES (9)) TO STDOUT",
+    "COPY (WITH d AS (DELETE FROM a RETURNING id) INSERT INTO b (id) SELECT id FROM d) TO STDOUT",
+    "COPY (UPDATE a SET v = 'no') TO STDOUT",
+    "COPY (DELETE FROM a) TO STDOUT",
+    "COPY (WITH d AS (DELETE FROM a WHERE id = 2 RETURNING id) INSERT INTO b (id) SELECT id + 10 FROM d RETURNING id) TO STDOUT",
+    "COPY (TABLE b) TO STDOUT",
+];
+
+#[test]
+fn a_copy_changes_what_its_query_says() {
+    let (ours, theirs) = (Server::with_acme(), Postgres::start());
+    run(async {
+        let ours = ours.owner("acme").await;
+        let theirs = connect(&theirs.url()).await.expect("PostgreSQL lets one in");
+        let mut found = Vec::new();
+        for client in [&ours, &theirs] {
+            let tables =
+                "CREATE TABLE a (id int, v text); INSERT INTO a VALUES (1, 'one'), (2, 'two'), (3, 'three');
+                          CREATE TABLE b (id int, v text); INSERT INTO b VALUES (1, 'un'), (2, 'deux')";
+            client.batch_execute(tables).await.expect("tables can be made");
+            let mut all = Vec::new();
+            for statement in COPIED {
+                let copied = match client.copy_out(*statement).await {
+                    Err(error) => Err(error),
+                    Ok(rows) => rows.try_collect::<Vec<_>>().await,
+                };
+                let copied = match copied {
+                    Ok(rows) => String::from_utf8(rows.concat()).expect("UTF-8"),
+                    Err(error) => error.as_db_error().expect("the server's").message().to_owned(),
+                };
+                all.push(vec![(*statement).to_owned(), copied]);
+                for table in ["a", "b"] {
+                    all.push(said(client, &format!("SELECT * FROM {table}")).await);
+                }
+            }
+            found.push(all);
+        }
+        assert_eq!(found[0], found[1]);
+    });
+}
+
 async fn said(client: &Client, statement: &str) -> Vec<String> {
     match client.simple_query(statement).await {
         Err(error) => vec![error.code().expect("an error of the server's").code().to_owned()],

@@ -23,7 +23,7 @@ const PLACEHOLDER: Statement = Statement::Commit { chain: false, end: false, mod
 const VOLATILE: &[&str] =
     &["clock_timestamp", "gen_random_uuid", "nextval", "random", "setval", "timeofday", "currval", "lastval"];
 
-/// A statement without a WITH around a change of rows; others as they are, and so is one whose WITH changes rows.
+/// A statement without a WITH around a change of rows, which is no query then; others as they are, and so is one whose WITH changes rows.
 ///
 /// # Errors
 /// 0A000 for a common table that cannot be copied, or one within another that changes rows; 42712 for two of one name; 54001 for too many copies.
@@ -47,7 +47,7 @@ pub(super) fn without_with(mut statement: Statement) -> SqlResult<Statement> {
     else {
         return Ok(statement);
     };
-    let Some(with) = query.with.take() else { return Ok(statement) };
+    let Some(with) = query.with.take() else { return Ok(std::mem::replace(change, PLACEHOLDER)) };
     let mut inlining = Inlining::new(with)?;
     match change {
         Statement::Insert(insert) => {

@@ -4,6 +4,7 @@ use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::tokenizer::Token;
 
+use super::common_tables::without_with;
 use super::options::{boolean, value_if_any};
 use super::tokens::Tokens;
 
@@ -16,7 +17,7 @@ pub enum CopyDirection {
 #[derive(Clone, Debug)]
 pub enum CopySource {
     Table { name: Vec<String>, columns: Option<Vec<String>> },
-    Query { query: Box<ast::Query>, sql: String },
+    Query { statement: Box<ast::Statement>, sql: String },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -90,11 +91,12 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
 fn source(tokens: &mut Tokens<'_>) -> SqlResult<CopySource> {
     if tokens.take(&Token::LParen) {
         let text = tokens.rest_text();
-        let query = Box::new(tokens.query()?);
+        let query = ast::Statement::Query(Box::new(tokens.query()?));
+        let statement = Box::new(without_with(query)?);
         let rest = tokens.rest_text();
         let sql = text[..text.len() - rest.len()].trim_end().to_owned();
         tokens.expect(&Token::RParen)?;
-        return Ok(CopySource::Query { query, sql });
+        return Ok(CopySource::Query { statement, sql });
     }
     let name = tokens.object_name()?;
     let columns = if tokens.take(&Token::LParen) {

@@ -96,6 +96,9 @@ impl Binder<'_> {
     }
 
     fn bind_common(&self, cte: &ast::Cte, name: &str) -> SqlResult<f64> {
+        if cte.query.with.is_some() && crate::parse::is_change(&cte.query) {
+            return Err(SqlError::internal("a change within WITH came with a WITH of its own"));
+        }
         let bound = match change_of(self, &cte.query)? {
             Some(bound) => bound,
             None => of_query(self.bind_query(&cte.query, None)?),

@@ -73,12 +73,18 @@ impl Session {
         statement: &CopyStatement,
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
-        let query = match &statement.source {
-            CopySource::Query { query, .. } => (**query).clone(),
-            CopySource::Table { name, columns } => select_all(name, columns.as_deref())?,
+        let copied = match &statement.source {
+            CopySource::Query { statement, .. } => statement.clone(),
+            CopySource::Table { name, columns } => {
+                Box::new(ast::Statement::Query(Box::new(select_all(name, columns.as_deref())?)))
+            }
         };
-        let parsed = ParsedStatement::Ast(Box::new(ast::Statement::Query(Box::new(query))));
-        let planned = self.planned(home, &parsed, &[], None)?.expect("a query is planned");
+        let planned = self.planned(home, &ParsedStatement::Ast(copied), &[], None)?;
+        let planned = planned.ok_or_else(|| SqlError::unsupported("this statement in COPY"))?;
+        if planned.bound.command.writes().is_some() && planned.bound.output.is_empty() {
+            let message = "COPY query must have a RETURNING clause";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
         self.check_access(home, &planned)?;
         let is_point = matches!(planned.bound.kind, plan::PlanKind::Point(_));
         let copied = if is_point && !self.analytic.is_streaming() {
