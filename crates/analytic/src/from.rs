@@ -845,7 +845,13 @@ fn function_expr(name: &ast::ObjectName, args: &[ast::Expr]) -> ast::Expr {
 }
 
 fn function_query(factor: &ast::TableFactor) -> SqlResult<ast::Query> {
-    sql::parse::parse_query(&format!("SELECT * FROM {factor}"))
+    let mut query = sql::parse::parse_query("SELECT * FROM t")?;
+    if let ast::SetExpr::Select(select) = &mut *query.body
+        && let Some(from) = select.from.first_mut()
+    {
+        from.relation = factor.clone();
+    }
+    Ok(query)
 }
 
 /// Binds a constant of a clause that takes no columns.

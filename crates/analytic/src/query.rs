@@ -114,14 +114,6 @@ impl Binder<'_> {
             ast::SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 Ok((self.set_operation(left, *op, *set_quantifier, right, outer)?, false))
             }
-            ast::SetExpr::Table(table) => {
-                let name = table.table_name.as_deref().unwrap_or_default();
-                let sql = match &table.schema_name {
-                    Some(schema) => format!("SELECT * FROM {schema}.{name}"),
-                    None => format!("SELECT * FROM {name}"),
-                };
-                self.query(&sql::parse::parse_query(&sql)?, outer)
-            }
             _ => Err(SqlError::unsupported("a data-modifying statement in WITH of an analytical query")),
         }
     }

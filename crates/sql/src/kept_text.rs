@@ -13,7 +13,7 @@ use tenant::catalog::{Catalog, PG_CATALOG, ViewDefinition};
 use types::{CatalogNames, ElementType, FormatContext, PgType};
 
 use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
-use crate::parse::{parse_expression, parse_query, spell_out, spelled_out_locks};
+use crate::parse::{parse_expression, parse_query, spell_out, spell_out_value, text_of};
 use crate::session::PathNames;
 
 /// The path that finds nothing of the user's, so that names are written with their schemas.
@@ -134,9 +134,14 @@ pub(crate) fn printed<T: VisitMut + Display>(mut node: T) -> String {
             spell_out(expr);
             ControlFlow::Continue(())
         }
+
+        fn post_visit_value(&mut self, value: &mut ast::ValueWithSpan) -> ControlFlow<()> {
+            spell_out_value(value);
+            ControlFlow::Continue(())
+        }
     }
     let _ = node.visit(&mut Spelling);
-    spelled_out_locks(node.to_string())
+    text_of(&node)
 }
 
 fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[Oid], to: &[Oid]) -> String {
@@ -144,7 +149,7 @@ fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[
     let from = FormatContext { names: Some(names(from)), ..FormatContext::default() };
     let mut rewording = Rewording { from, to: names(to), common: Vec::new(), withs: Vec::new() };
     let _ = node.visit(&mut rewording);
-    spelled_out_locks(node.to_string())
+    text_of(&node)
 }
 
 struct Rewording {
@@ -166,7 +171,6 @@ impl VisitorMut for Rewording {
             self.with(with);
         }
         self.withs.push(with);
-        self.table_command(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -185,7 +189,8 @@ impl VisitorMut for Rewording {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    /// Before what is within: the names in literals are read first.
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Cast { expr, data_type, .. } => {
                 if matches!(data_type, ast::DataType::Regclass) {
@@ -197,7 +202,16 @@ impl VisitorMut for Rewording {
             Expr::Function(function) => self.sequence_argument(function),
             _ => {}
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         spell_out(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_value(&mut self, value: &mut ast::ValueWithSpan) -> ControlFlow<()> {
+        spell_out_value(value);
         ControlFlow::Continue(())
     }
 }
@@ -225,23 +239,6 @@ impl Rewording {
             _ => return None,
         };
         self.to.relation_name(self.from.names.as_ref()?.relation_oid(schema, name)?)
-    }
-
-    /// `TABLE name`, whose name is kept without its quotes.
-    fn table_command(&self, body: &mut ast::SetExpr) {
-        match body {
-            ast::SetExpr::Table(table) => {
-                let parts: Vec<String> = table.schema_name.iter().chain(&table.table_name).cloned().collect();
-                if let Some(new) = self.relation(&parts) {
-                    **table = ast::Table { schema_name: None, table_name: Some(new) };
-                }
-            }
-            ast::SetExpr::SetOperation { left, right, .. } => {
-                self.table_command(left);
-                self.table_command(right);
-            }
-            _ => {}
-        }
     }
 
     fn type_name(&self, ty: &mut ast::DataType) {
@@ -293,3 +290,6 @@ fn folded(name: &ObjectName) -> Vec<String> {
 fn verbatim(text: String) -> ObjectName {
     ObjectName(vec![ObjectNamePart::Identifier(Ident::new(text))])
 }
+
+#[cfg(test)]
+mod tests;

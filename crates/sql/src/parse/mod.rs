@@ -13,6 +13,7 @@ mod identity;
 mod literals;
 mod nesting;
 mod options;
+mod print;
 mod privilege;
 mod respell;
 mod role;
@@ -38,10 +39,11 @@ pub use identity::AddIdentity;
 pub use nesting::too_deep;
 pub use options::OptionChange;
 pub(crate) use options::boolean;
+pub(crate) use print::{spell_out_value, text_of};
 pub use privilege::{DefaultPrivileges, GrantStatement, GrantTarget};
 pub use respell::{
     LikeClause, LockWord, Overriding, is_concurrent, is_variadic, like_clause, lock_targets, overriding,
-    spell_out, spelled_out_locks, symmetric,
+    spell_out, symmetric,
 };
 pub use role::{RoleOption, RoleStatement};
 pub use sequence::{AlterSequence, CreateSequence, SequenceOption};
@@ -179,16 +181,7 @@ fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<Parsed
     if let Some(stray) = clause_for_table(part) {
         return Err(near_at(sql, stray));
     }
-    // `TABLE t` is a query that `sqlparser` knows only inside of others.
-    let is_table = tokens.peek_words(&["TABLE"]);
-    let parsed = dialect::parse(part, |parser| {
-        let statement = if is_table {
-            parser.parse_query().map(ast::Statement::Query)?
-        } else {
-            parser.parse_statement()?
-        };
-        Ok((statement, parser.peek_token()))
-    });
+    let parsed = dialect::parse(part, |parser| Ok((parser.parse_statement()?, parser.peek_token())));
     let (mut statement, rest) =
         parsed.map_err(|error| refused_clause(part).unwrap_or_else(|| parser_error(sql, part, &error)))?;
     if rest.token != Token::EOF {

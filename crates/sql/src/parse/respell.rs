@@ -7,6 +7,7 @@
 //! * `DROP INDEX CONCURRENTLY a` becomes `DROP INDEX a ON "…"`: [`is_concurrent`] tells.
 //! * `LIKE table INCLUDING …` among the columns of a CREATE TABLE becomes a column named `"…"` whose type is the table, the
 //!   options its modifiers: [`like_clause`] reads it back.
+//! * `TABLE name` where a query begins becomes `SELECT * FROM name`.
 //! * ONLY before a table in FROM, or before an UPDATE's, is left out.
 //! * `type ARRAY` becomes `type[]`.
 //! * `OPERATOR(pg_catalog.=) ANY` becomes `= ANY`.
@@ -28,6 +29,7 @@ use sqlparser::ast;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::print::text_of;
 use super::tokens::is_word;
 use crate::expr::fold_ident;
 
@@ -91,11 +93,12 @@ pub fn spell_out(expr: &mut ast::Expr) {
         ast::Expr::Between { expr, negated, low, high } => {
             let Some(low) = symmetric(low) else { return };
             let not = if *negated { "NOT " } else { "" };
+            let [expr, low, high] = [&**expr, low, &**high].map(text_of);
             format!("{expr} {not}BETWEEN SYMMETRIC {low} AND {high}")
         }
         ast::Expr::UnaryOp { op, expr } => {
             // Side by side two operators are another one, or a comment.
-            let operand = expr.to_string();
+            let operand = text_of(expr);
             if !operand.starts_with(|c| "+-*/<>=~!@#%^&|`?".contains(c)) {
                 return;
             }
@@ -107,7 +110,7 @@ pub fn spell_out(expr: &mut ast::Expr) {
                     if let ast::FunctionArg::Named { name, arg: value, .. } = arg
                         && is_variadic(name)
                     {
-                        let text = ast::Ident::new(format!("VARIADIC {value}"));
+                        let text = ast::Ident::new(format!("VARIADIC {}", text_of(value)));
                         *arg = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(
                             text,
                         )));
@@ -121,18 +124,25 @@ pub fn spell_out(expr: &mut ast::Expr) {
     *expr = ast::Expr::Identifier(ast::Ident::new(text));
 }
 
-/// The same for the locks in a printed query.
-pub fn spelled_out_locks(mut text: String) -> String {
-    for (words, _, mark) in LOCKS {
-        let marked = format!("FOR UPDATE OF \"{mark}\"");
-        while let Some(at) = text.find(&marked) {
-            let end = at + marked.len();
-            let (names, len) = dotted_names(&text[end..]);
-            let of = if names.is_empty() { String::new() } else { format!(" OF {}", names.join(", ")) };
-            text.replace_range(at..end + len, &format!("FOR {}{of}", words.join(" ")));
-        }
+/// Whether a name is one that stands for the words of a lock.
+pub(super) fn is_lock_mark(name: &str) -> bool {
+    LOCKS.iter().any(|(.., mark)| name == *mark)
+}
+
+/// Writes the lock, whose mark stands at that place of a printed query, as PostgreSQL does.
+pub(super) fn spell_out_lock(text: &mut String, at: usize) {
+    const BEFORE: &str = "FOR UPDATE OF ";
+    let quoted =
+        |mark: &str| text[at..].strip_prefix('"')?.strip_prefix(mark)?.starts_with('"').then_some(());
+    let Some((words, _, mark)) = LOCKS.iter().find(|(.., mark)| quoted(mark).is_some()) else { return };
+    if !text[..at].ends_with(BEFORE) {
+        return;
     }
-    text
+    let end = at + mark.len() + 2;
+    let (names, len) = dotted_names(&text[end..]);
+    let of = if names.is_empty() { String::new() } else { format!(" OF {}", names.join(", ")) };
+    let lock = format!("FOR {}{of}", words.join(" "));
+    text.replace_range(at - BEFORE.len()..end + len, &lock);
 }
 
 /// The names, each behind a dot, with which a text begins, and how long all of them are.
@@ -264,6 +274,10 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
         {
             let mark = Token::make_word(CONCURRENTLY, Some('"'));
             Some((vec![last.clone(), Token::make_keyword("ON"), mark], at + 1))
+        } else if solid.words(at, &["TABLE"]) && begins_query(&solid, at) {
+            let only = usize::from(solid.words(at + 1, &["ONLY"]));
+            let select = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
+            Some((select.to_vec(), at + 1 + only))
         } else if solid.words(at, &["ONLY"]) && solid.before(at, 1).is_some_and(begins_relation) {
             Some((Vec::new(), at + 1))
         } else if solid.words(at, &["ARRAY"]) && is_array_of(&solid, at) {
@@ -313,6 +327,33 @@ pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
             Cow::Owned(out)
         }
     }
+}
+
+/// Whether TABLE stands where a query begins, and names what it reads.
+fn begins_query(solid: &Solid<'_>, at: usize) -> bool {
+    const BEFORE: &[&str] = &[
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "ALL",
+        "DISTINCT",
+        "AS",
+        "FOR",
+        "EXPLAIN",
+        "ANALYZE",
+        "VERBOSE",
+        "VALUE",
+    ];
+    let Some(Token::Word(_)) = solid.token(at + 1) else { return false };
+    let Some(before) = solid.before(at, 1) else { return true };
+    // `INSERT INTO a.b TABLE c`
+    let mut name = at - 1;
+    while name > 2 && solid.token(name - 1) == Some(&Token::Period) {
+        name -= 2;
+    }
+    matches!(before.token, Token::LParen | Token::RParen)
+        || BEFORE.iter().any(|word| is_word(before, word))
+        || (name > 1 && solid.words(name - 2, &["INSERT", "INTO"]))
 }
 
 /// Whether ARRAY stands behind a type, and is no constructor.

@@ -170,7 +170,7 @@ impl Binder<'_> {
             ast::SetExpr::SetOperation { left: _, op, set_quantifier: _, right: _ } => {
                 Err(self.not_here(format!("{op}")))
             }
-            ast::SetExpr::Table(_) => Err(self.not_here("a TABLE command")),
+            ast::SetExpr::Table(_) => Err(SqlError::unsupported("a TABLE command in this place")),
             ast::SetExpr::Insert(_)
             | ast::SetExpr::Update(_)
             | ast::SetExpr::Delete(_)
