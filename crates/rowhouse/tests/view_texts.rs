@@ -67,6 +67,7 @@ const QUERIES: &[&str] = &[
     "SELECT id FROM t ORDER BY id FETCH FIRST 3 ROWS ONLY",
     "SELECT a FROM t ORDER BY a OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY",
     "VALUES (1, 'x'), (2, NULL)",
+    r#"SELECT 'a''''b' AS "x\", '\'' || (SELECT 1)::text --' AS "y""""""z", E'\'''; DROP TABLE t; --' AS z"#,
     "TABLE u",
     "WITH q AS (SELECT id, a FROM t), r (x) AS MATERIALIZED (SELECT id FROM q) SELECT q.id, r.x FROM q JOIN r ON r.x = q.id",
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i FROM n",
@@ -176,6 +177,71 @@ fn a_views_text_makes_the_view_again_here_and_in_postgresql() {
             }
         }
         assert!(failed.is_empty(), "{}", failed.join("\n"));
+    });
+}
+
+/// Tables with two rows each, and views of all their columns.
+const STARS: &str = "
+    CREATE TABLE a (id int, x int); CREATE TABLE b (id int, y int); CREATE TABLE c (id int, y int, v int);
+    INSERT INTO a VALUES (1, 10), (2, 20); INSERT INTO b VALUES (1, 100), (3, 300); INSERT INTO c VALUES (1, 100, 7), (1, 5, 8);
+    CREATE VIEW v1 AS SELECT * FROM a JOIN b USING (id);
+    CREATE VIEW v2 AS SELECT * FROM a NATURAL JOIN b;
+    CREATE VIEW v3 AS SELECT * FROM (SELECT * FROM a) s;
+    CREATE VIEW v4 (p, q, r) AS SELECT * FROM a LEFT JOIN b USING (id) ORDER BY 2;
+    CREATE VIEW v5 AS SELECT * FROM a UNION ALL SELECT * FROM b;
+    CREATE VIEW v6 AS WITH q AS (SELECT * FROM a) SELECT * FROM q;
+    CREATE VIEW v7 AS SELECT * FROM (SELECT * FROM a) s JOIN (SELECT * FROM b) t USING (id);
+    CREATE VIEW v8 AS SELECT a.*, y FROM a JOIN b USING (id);
+    CREATE VIEW v9 AS SELECT * FROM (a JOIN b USING (id)) JOIN (SELECT v FROM c) d ON d.v > id;
+    CREATE VIEW v10 AS SELECT * FROM b NATURAL JOIN c;
+    CREATE VIEW v11 AS SELECT * FROM a FULL JOIN b USING (id);
+    CREATE VIEW v12 AS TABLE a;
+    CREATE VIEW v13 AS SELECT * FROM a, generate_series(1, 2) g;
+    CREATE VIEW v14 AS SELECT *, g AS again FROM generate_series(1, 2) g;
+    CREATE VIEW v15 AS SELECT a.*, g FROM a, generate_series(1, 2) g;
+    CREATE VIEW v16 (k, l) AS SELECT * FROM a GROUP BY id, x;
+    CREATE VIEW v17 (k, l) AS SELECT * FROM (SELECT * FROM a) s ORDER BY x;
+    CREATE VIEW v18 AS SELECT * FROM a CROSS JOIN (VALUES (1)) w (n);
+    CREATE VIEW v19 AS SELECT * FROM a NATURAL JOIN (SELECT v FROM c) d;
+";
+
+#[test]
+fn a_star_stands_for_the_columns_that_there_were() {
+    let (ours, theirs) = (Server::with_acme(), Postgres::start());
+    run(async {
+        let ours = ours.owner("acme").await;
+        let theirs = connect(&theirs.url()).await.expect("PostgreSQL lets one in");
+        for client in [&ours, &theirs] {
+            client.batch_execute(STARS).await.expect("views can be made");
+            let more = "ALTER TABLE a ADD COLUMN z int DEFAULT 99; ALTER TABLE b ADD COLUMN w int DEFAULT 98;
+                        ALTER TABLE c ADD COLUMN x int DEFAULT 1; ALTER TABLE a ADD COLUMN v int DEFAULT 3; ALTER TABLE b ADD COLUMN v int DEFAULT 9";
+            client.batch_execute(more).await.expect("columns can be added");
+        }
+        for i in 1..=STARS.matches("CREATE VIEW").count() {
+            let query = format!("SELECT row_to_json(v{i})::text FROM v{i} ORDER BY 1");
+            let rows =
+                |rows: Vec<tokio_postgres::Row>| rows.iter().map(|row| row.get(0)).collect::<Vec<String>>();
+            let wanted = rows(theirs.query(&query, &[]).await.expect(&query));
+            let text = text_of(&ours, &format!("v{i}")).await;
+            match ours.query(&query, &[]).await {
+                Ok(found) => assert_eq!(rows(found), wanted, "{text}"),
+                Err(error) => panic!("{text}: {}", said(&error)),
+            }
+        }
+        // What a view reads as `TABLE name` it needs.
+        for client in [&ours, &theirs] {
+            let needed = "CREATE TABLE \"Odd Name\" (o int); CREATE TABLE odd (n int); INSERT INTO \"Odd Name\" VALUES (5);
+                          CREATE VIEW t1 AS TABLE \"Odd Name\"; CREATE VIEW t2 AS SELECT 1 AS o UNION ALL TABLE \"Odd Name\" ";
+            client.batch_execute(needed).await.expect("views can be made");
+            let error = client.batch_execute("DROP TABLE \"Odd Name\"").await.expect_err("views need it");
+            assert!(said(&error).starts_with("2BP01"), "{}", said(&error));
+            client.batch_execute("DROP VIEW t1").await.expect("it can be dropped");
+            let error = client.batch_execute("DROP TABLE \"Odd Name\"").await.expect_err("a view needs it");
+            assert!(said(&error).starts_with("2BP01"), "{}", said(&error));
+            let query = "(TABLE \"Odd Name\") UNION ALL (SELECT rank() OVER () FROM \"Odd Name\") ORDER BY 1";
+            let rows = client.simple_query(query).await.expect(query);
+            assert_eq!(rows.len(), 4, "two rows, what they are, and how many");
+        }
     });
 }
 

@@ -109,7 +109,7 @@ pub(super) fn create(
         let ty = if field.ty == PgType::Unknown { PgType::Text } else { field.ty };
         shown.push(ViewColumn { name: name.as_str().into(), ty, typmod: field.modifier });
     }
-    let query = &view_columns::named(query, &names, &own, &shown, !aliases.is_empty());
+    let query = &view_columns::named(query, &names, &own, &shown, &fields, !aliases.is_empty())?;
     let view = ViewDefinition {
         oid: old.as_ref().map_or(Oid(0), |old| old.oid),
         schema,
@@ -202,8 +202,6 @@ impl Mentioned {
                 self.set_expr(left);
                 self.set_expr(right);
             }
-            // TABLE t
-            ast::SetExpr::Table(_) => self.all = true,
             _ => {}
         }
     }

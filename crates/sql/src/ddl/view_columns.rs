@@ -1,6 +1,7 @@
 //! The select list of a view as it is kept: every column by the name that the view gives it, and `*` as the columns that it stands for,
 //! so that the text alone makes the same view again.
 
+use base::{SqlError, SqlResult};
 use sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableFactor};
 use tenant::catalog::{Relation, ViewColumn};
 use types::quote_ident;
@@ -8,39 +9,44 @@ use types::quote_ident;
 use super::names::Names;
 use crate::expr::{fold_ident, output_name};
 use crate::parse::parse_query;
+use crate::session::Field;
 
-/// The view's query with the names of its columns; `are_given`: by a list in CREATE VIEW. A `*` over what has no columns in the catalog
-/// stays.
+/// The view's query with the names of its columns; `fields`: what the query calls them; `are_given`: by a list in CREATE VIEW.
+///
+/// # Errors
+/// 0A000 for a `*` whose columns have no names that are told apart.
 pub(super) fn named(
     query: &ast::Query,
     names: &Names,
     view: &str,
     columns: &[ViewColumn],
+    fields: &[Field],
     are_given: bool,
-) -> ast::Query {
+) -> SqlResult<ast::Query> {
     let mut kept = query.clone();
-    read_table(&mut kept);
-    let query = &kept.clone();
+    let is_told = without_stars(&mut kept, names, &mut Vec::new());
     let has_order = kept.order_by.is_some();
-    let commons: Vec<String> =
-        kept.with.iter().flat_map(|with| &with.cte_tables).map(|cte| fold_ident(&cte.alias.name)).collect();
     let Some(select) = first_select(&mut kept.body) else {
-        return if are_given { renamed(query, view, columns) } else { kept };
+        return Ok(if are_given { renamed(&kept, view, columns) } else { kept });
     };
-    if let Some(projection) = without_stars(select, names, &commons)
-        && projection.len() == columns.len()
+    if !is_told
+        && let [SelectItem::Wildcard(_)] = select.projection.as_slice()
+        && (1..fields.len()).all(|i| fields[..i].iter().all(|field| field.name != fields[i].name))
     {
-        select.projection = projection;
+        let item = |field: &Field| SelectItem::UnnamedExpr(Expr::Identifier(ident(&field.name)));
+        select.projection = fields.iter().map(item).collect();
+    } else if !is_told && select.projection.iter().any(is_star) {
+        return Err(SqlError::unsupported("a view of * over a join, a subquery or a function"));
     }
     let shown: Vec<String> = select.projection.iter().filter_map(shown_name).collect();
     if shown.len() != select.projection.len() || shown.len() != columns.len() {
-        return if are_given { renamed(query, view, columns) } else { query.clone() };
+        return Ok(if are_given { renamed(&kept, view, columns) } else { kept });
     }
     let is_same = shown.iter().zip(columns).all(|(shown, column)| *shown == column.name);
     // Behind other names of the select list, ORDER BY and GROUP BY would find others.
     let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
     if !is_same && (has_order || grouped || matches!(select.distinct, Some(ast::Distinct::On(_)))) {
-        return renamed(query, view, columns);
+        return Ok(renamed(&kept, view, columns));
     }
     for (item, column) in select.projection.iter_mut().zip(columns) {
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
@@ -51,22 +57,7 @@ pub(super) fn named(
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: ident(&column.name) };
         }
     }
-    kept
-}
-
-/// `TABLE t` as the SELECT that it is short for.
-fn read_table(query: &mut ast::Query) {
-    let SetExpr::Table(table) = &*query.body else { return };
-    let parts = table.schema_name.iter().chain(&table.table_name);
-    let name = parts.map(|part| Ident::with_quote('"', part)).collect::<Vec<_>>();
-    if let Ok(mut select) = parse_query("SELECT * FROM t")
-        && let SetExpr::Select(body) = &mut *select.body
-        && let Some(TableFactor::Table { name: read, .. }) =
-            body.from.first_mut().map(|from| &mut from.relation)
-    {
-        *read = ast::ObjectName::from(name);
-        query.body = select.body;
-    }
+    Ok(kept)
 }
 
 /// The SELECT that names the columns.
@@ -85,6 +76,10 @@ fn shown_name(item: &SelectItem) -> Option<String> {
         SelectItem::ExprWithAlias { alias, .. } => Some(fold_ident(alias)),
         _ => None,
     }
+}
+
+fn is_star(item: &SelectItem) -> bool {
+    shown_name(item).is_none()
 }
 
 /// The query within one that names its columns.
@@ -107,54 +102,186 @@ fn renamed(query: &ast::Query, view: &str, columns: &[ViewColumn]) -> ast::Query
     around
 }
 
-/// The select list with columns in the place of each `*`; `None` where they cannot be told from the catalog alone.
-fn without_stars(select: &ast::Select, names: &Names, commons: &[String]) -> Option<Vec<SelectItem>> {
-    let is_star = |item: &SelectItem| shown_name(item).is_none();
-    if !select.projection.iter().any(is_star) {
-        return None;
+/// A common table in sight, and its columns if they can be told.
+type Common = (String, Option<Vec<String>>);
+
+/// A column that `*` stands for, and the relation that it is of; `None` for one that a join puts together.
+type Starred = (Option<String>, String);
+
+/// A relation in FROM.
+struct Source {
+    name: String,
+    /// `None` where they cannot be told.
+    columns: Option<Vec<String>>,
+    /// A function or one of the server's own: its columns stay what they are.
+    is_fixed: bool,
+}
+
+/// What stands in FROM.
+struct From {
+    sources: Vec<Source>,
+    starred: Option<Vec<Starred>>,
+}
+
+impl From {
+    fn of(source: Source) -> From {
+        let starred = source.columns.as_ref().map(|columns| {
+            columns.iter().map(|column| (Some(source.name.clone()), column.clone())).collect()
+        });
+        From { sources: vec![source], starred }
     }
-    let mut relations: Vec<(String, Vec<String>)> = Vec::new();
-    for from in &select.from {
-        relations.push(columns_of(&from.relation, names, commons)?);
-        for join in &from.joins {
-            use ast::JoinOperator as J;
-            // USING and NATURAL put columns together.
-            let (J::Join(constraint)
-            | J::Inner(constraint)
-            | J::Left(constraint)
-            | J::LeftOuter(constraint)
-            | J::Right(constraint)
-            | J::RightOuter(constraint)
-            | J::FullOuter(constraint)
-            | J::CrossJoin(constraint)) = &join.join_operator
-            else {
-                return None;
-            };
-            if !matches!(constraint, ast::JoinConstraint::On(_) | ast::JoinConstraint::None) {
-                return None;
-            }
-            relations.push(columns_of(&join.relation, names, commons)?);
+
+    /// Both side by side.
+    fn and(mut self, other: From) -> From {
+        self.sources.extend(other.sources);
+        self.starred = self.starred.zip(other.starred).map(|(mut all, more)| {
+            all.extend(more);
+            all
+        });
+        self
+    }
+}
+
+/// Puts columns in the place of each `*` of a query, and of those in its common tables and in FROM; false where the columns that it shows may
+/// become others.
+fn without_stars(query: &mut ast::Query, names: &Names, commons: &mut Vec<Common>) -> bool {
+    let outer = commons.len();
+    for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+        without_stars(&mut cte.query, names, commons);
+        let columns = called(shown_columns(&cte.query), &cte.alias.columns);
+        commons.push((fold_ident(&cte.alias.name), columns));
+    }
+    let is_told = body_without_stars(&mut query.body, names, commons);
+    commons.truncate(outer);
+    is_told
+}
+
+fn body_without_stars(body: &mut SetExpr, names: &Names, commons: &mut Vec<Common>) -> bool {
+    match body {
+        SetExpr::Query(query) => without_stars(query, names, commons),
+        SetExpr::SetOperation { left, right, .. } => {
+            let is_told = body_without_stars(left, names, commons);
+            body_without_stars(right, names, commons);
+            is_told
         }
+        SetExpr::Select(select) => {
+            let mut from = From { sources: Vec::new(), starred: Some(Vec::new()) };
+            for item in &mut select.from {
+                from = from.and(joined(item, names, commons));
+            }
+            let Some(projection) = expanded(&select.projection, &from) else { return false };
+            select.projection = projection;
+            true
+        }
+        _ => true,
     }
-    let repeats = |i: usize| relations[..i].iter().any(|(name, _)| *name == relations[i].0);
-    if (0..relations.len()).any(repeats) {
-        return None;
-    }
-    let all = |wanted: Option<&str>| {
-        let fits = |name: &str| wanted.is_none_or(|wanted| wanted == name);
-        let of = |(name, columns): &(String, Vec<String>)| -> Vec<SelectItem> {
-            let parts = |column: &String| vec![ident(name), ident(column)];
-            columns.iter().map(|c| SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts(c)))).collect()
-        };
-        relations.iter().filter(|(name, _)| fits(name)).flat_map(of).collect::<Vec<_>>()
+}
+
+/// The names of a query's columns, if all are told and told apart.
+fn shown_columns(query: &ast::Query) -> Option<Vec<String>> {
+    let mut body = &*query.body;
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::SetOperation { left, .. } => body = left,
+            SetExpr::Query(query) => body = &query.body,
+            _ => return None,
+        }
     };
-    let mut items = Vec::with_capacity(select.projection.len());
-    for item in &select.projection {
+    select.projection.iter().map(shown_name).collect()
+}
+
+/// The columns under the names that an alias gives them, if they are told apart.
+fn called(columns: Option<Vec<String>>, given: &[ast::TableAliasColumnDef]) -> Option<Vec<String>> {
+    let mut columns = columns?;
+    for (column, new) in columns.iter_mut().zip(given) {
+        *column = fold_ident(&new.name);
+    }
+    let is_one = |i: usize| !columns[..i].contains(&columns[i]);
+    (0..columns.len()).all(is_one).then_some(columns)
+}
+
+/// One item of FROM. NATURAL becomes USING, so that it goes on joining by the same.
+fn joined(item: &mut ast::TableWithJoins, names: &Names, commons: &mut Vec<Common>) -> From {
+    use ast::JoinConstraint as C;
+    use ast::JoinOperator as J;
+    let mut from = relation(&mut item.relation, names, commons);
+    for join in &mut item.joins {
+        let right = relation(&mut join.relation, names, commons);
+        let (J::Join(constraint)
+        | J::Inner(constraint)
+        | J::Left(constraint)
+        | J::LeftOuter(constraint)
+        | J::Right(constraint)
+        | J::RightOuter(constraint)
+        | J::FullOuter(constraint)
+        | J::CrossJoin(constraint)) = &mut join.join_operator
+        else {
+            from = from.and(right);
+            from.starred = None;
+            continue;
+        };
+        if matches!(constraint, C::Natural)
+            && let (Some(left), Some(right)) = (&from.starred, &right.starred)
+        {
+            let is_common = |(_, name): &&Starred| right.iter().any(|(_, other)| other == name);
+            let using = |(_, name): &Starred| ast::ObjectName::from(vec![ident(name)]);
+            let common: Vec<ast::ObjectName> = left.iter().filter(is_common).map(using).collect();
+            *constraint = match common.is_empty() {
+                true => C::On(Expr::value(ast::Value::Boolean(true))),
+                false => C::Using(common),
+            };
+        }
+        let merged: Option<Vec<String>> = match constraint {
+            C::On(_) | C::None => Some(Vec::new()),
+            C::Using(names) => names.iter().map(|name| name.0.last()?.as_ident().map(fold_ident)).collect(),
+            C::Natural => None,
+        };
+        from = from.and(right);
+        from.starred = from.starred.zip(merged).map(|(columns, merged)| {
+            let together = merged.iter().map(|name| (None, name.clone()));
+            together.chain(columns.into_iter().filter(|(_, name)| !merged.contains(name))).collect()
+        });
+    }
+    from
+}
+
+/// The select list with columns in the place of each `*`, but of those whose columns stay what they are.
+fn expanded(projection: &[SelectItem], from: &From) -> Option<Vec<SelectItem>> {
+    let of = |relation: &str, column: &String| {
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![ident(relation), ident(column)]))
+    };
+    let mut items = Vec::with_capacity(projection.len());
+    for item in projection {
         match item {
-            SelectItem::Wildcard(_) => items.extend(all(None)),
+            SelectItem::Wildcard(_) if from.sources.iter().all(|source| source.is_fixed) => {
+                items.push(item.clone())
+            }
+            SelectItem::Wildcard(_) => {
+                let starred = from.starred.as_ref()?;
+                for (at, (relation, name)) in starred.iter().enumerate() {
+                    let hides = |(other, column): &Starred| {
+                        column == name && (relation.is_none() || other.is_none() || other == relation)
+                    };
+                    if starred[..at].iter().any(hides) {
+                        return None;
+                    }
+                    items.push(match relation {
+                        Some(relation) => of(relation, name),
+                        None => SelectItem::UnnamedExpr(Expr::Identifier(ident(name))),
+                    });
+                }
+            }
             SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                 let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
-                items.extend(all(Some(&fold_ident(name))));
+                let name = fold_ident(name);
+                let mut named = from.sources.iter().filter(|source| source.name == name);
+                let (Some(source), None) = (named.next(), named.next()) else { return None };
+                match &source.columns {
+                    Some(columns) => items.extend(columns.iter().map(|column| of(&name, column))),
+                    None if source.is_fixed => items.push(item.clone()),
+                    None => return None,
+                }
             }
             item if is_star(item) => return None,
             item => items.push(item.clone()),
@@ -163,26 +290,48 @@ fn without_stars(select: &ast::Select, names: &Names, commons: &[String]) -> Opt
     Some(items)
 }
 
-/// What a table or view in FROM is called, and its columns.
-fn columns_of(factor: &TableFactor, names: &Names, commons: &[String]) -> Option<(String, Vec<String>)> {
-    let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
-    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
-    let (schema, own) = match parts.as_slice() {
-        [own] if commons.contains(own) => return None,
-        [own] => (None, own),
-        [schema, own] => (Some(schema.as_str()), own),
-        _ => return None,
+/// What one of the relations in FROM is called, and its columns.
+fn relation(factor: &mut TableFactor, names: &Names, commons: &mut Vec<Common>) -> From {
+    let (name, columns, is_fixed, alias) = match factor {
+        TableFactor::NestedJoin { table_with_joins, alias: None } => {
+            return joined(table_with_joins, names, commons);
+        }
+        TableFactor::Derived { subquery, alias, .. } => {
+            without_stars(subquery, names, commons);
+            (String::new(), shown_columns(subquery), false, alias.as_ref())
+        }
+        TableFactor::Table { name, alias, args: None, .. } => {
+            let parts: Vec<String> =
+                name.0.iter().filter_map(|part| part.as_ident()).map(fold_ident).collect();
+            let schema = parts.len().checked_sub(2).map(|at| parts[at].as_str());
+            let own = parts.last().cloned().unwrap_or_default();
+            let common = commons.iter().rev().find(|(name, _)| schema.is_none() && *name == own);
+            let found = names.catalog.find_relation(schema, &own, &names.path);
+            let (columns, is_fixed) = match (common, found) {
+                (Some((_, columns)), _) => (columns.clone(), false),
+                (None, Some(Relation::Table(table))) => {
+                    let columns = table.live_columns().map(|(_, column)| column.name.to_string()).collect();
+                    (Some(columns), false)
+                }
+                (None, Some(Relation::View(view))) => {
+                    (Some(view.columns.iter().map(|column| column.name.to_string()).collect()), false)
+                }
+                (None, _) => (None, true),
+            };
+            (own, columns, is_fixed, alias.as_ref())
+        }
+        TableFactor::Table { name, alias, args: Some(_), .. } => {
+            let own = name.0.last().and_then(|part| part.as_ident()).map(fold_ident);
+            (own.unwrap_or_default(), None, true, alias.as_ref())
+        }
+        TableFactor::Function { alias, .. }
+        | TableFactor::UNNEST { alias, .. }
+        | TableFactor::TableFunction { alias, .. } => (String::new(), None, true, alias.as_ref()),
+        _ => (String::new(), None, false, None),
     };
-    let mut columns: Vec<String> = match names.catalog.find_relation(schema, own, &names.path)? {
-        Relation::Table(table) => table.live_columns().map(|(_, column)| column.name.to_string()).collect(),
-        Relation::View(view) => view.columns.iter().map(|column| column.name.to_string()).collect(),
-        _ => return None,
-    };
-    let Some(alias) = alias else { return Some((own.clone(), columns)) };
-    for (column, new) in columns.iter_mut().zip(&alias.columns) {
-        *column = fold_ident(&new.name);
-    }
-    Some((fold_ident(&alias.name), columns))
+    let given = alias.map_or(&[][..], |alias| &alias.columns);
+    let name = alias.map_or(name, |alias| fold_ident(&alias.name));
+    From::of(Source { name, columns: called(columns, given), is_fixed })
 }
 
 /// A name, quoted where it has to be.
