@@ -61,7 +61,7 @@ mod utility;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use base::{Lsn, Nanos, SessionId, SqlError, SqlResult, TenantId};
+use base::{Lsn, Nanos, SessionId, Severity, SqlError, SqlResult, TenantId};
 use rustc_hash::FxHashMap;
 use tenant::{RedoSink, Tenant};
 use types::FormatContext;
@@ -258,6 +258,8 @@ pub struct Session {
     /// [`Settings::epoch`] when `format` was built.
     format_epoch: u64,
     names: Option<Arc<PathNames>>,
+    /// What the client is still to be told of its start.
+    start_warnings: Vec<SqlError>,
 }
 
 impl Session {
@@ -268,7 +270,14 @@ impl Session {
     /// bad value. The session must end.
     pub fn new(start: SessionStart, tenant: &Tenant) -> SqlResult<Session> {
         let mut settings = Settings::new(role::first_role(&start, tenant.catalog())?);
-        for (name, value) in role::initial_settings(&start, tenant.catalog()) {
+        let mut start_warnings = Vec::new();
+        for (name, value) in role::kept_settings(&start, tenant.catalog()) {
+            // Nobody could enter any more to take it back.
+            if let Err(error) = settings.set_initial(name, value) {
+                start_warnings.push(error.with_severity(Severity::Warning));
+            }
+        }
+        for (name, value) in role::asked_settings(&start) {
             settings.set_initial(&name, &value)?;
         }
         let now = start.host.wall_clock();
@@ -298,8 +307,16 @@ impl Session {
             transaction_start: now,
             statement_start: now,
             names: None,
+            start_warnings,
             start,
         })
+    }
+
+    /// Tells the client of the settings kept for its start that this server does not take, and which it goes without.
+    pub fn send_start_warnings(&mut self, out: &mut dyn Reply) {
+        for warning in std::mem::take(&mut self.start_warnings) {
+            self.notice(&warning, out);
+        }
     }
 
     /// The settings a client is told at start-up (`server_version`, `TimeZone`, …) in order.

@@ -1,6 +1,8 @@
 //! Roles: who the session is, and CREATE, ALTER, DROP ROLE and memberships.
 
-use base::{Oid, SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState, TenantId};
 use tenant::catalog::{Catalog, Membership, OWNER_ROLE, PUBLIC, Privileges, Role, RoleAttributes};
 
 use super::setting::{Id, Lasting, Settings, setting_of_role};
@@ -17,12 +19,18 @@ pub(super) struct ChosenRole {
     pub(super) administrator: bool,
 }
 
-/// The role a session starts as. The administrator acts as the tenant's owner where the tenant has no role of that name.
+/// The role of the catalog that a session is. In a tenant's database the administrator is none of the roles there, whatever they are named.
+fn own_role<'a>(start: &SessionStart, catalog: &'a Catalog) -> Option<&'a Arc<Role>> {
+    let may_be_one = !start.administrator || start.tenant == TenantId::SYSTEM;
+    if may_be_one { catalog.role_named(&start.user) } else { None }
+}
+
+/// The role a session starts as. The administrator acts as the tenant's owner.
 ///
 /// # Errors
 /// 28000 when the role is not there (any more), 42501 when it may not enter the database.
 pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<ChosenRole> {
-    let oid = match catalog.role_named(&start.user) {
+    let oid = match own_role(start, catalog) {
         Some(role) => role.oid,
         None if start.administrator => OWNER_ROLE,
         None => {
@@ -42,10 +50,12 @@ pub(super) fn first_role(start: &SessionStart, catalog: &Catalog) -> SqlResult<C
     Ok(ChosenRole { oid, name: start.user.clone(), superuser, administrator })
 }
 
-/// Settings a session starts with: those of all roles, of the database, of its role, of its role in the database, and then what the client asks
-/// for.
-pub(super) fn initial_settings(start: &SessionStart, catalog: &Catalog) -> Vec<(String, String)> {
-    let role = catalog.role_named(&start.user);
+/// Settings that the catalog keeps for a session to start with: those of all roles, of the database, of its role, of its role in the database.
+pub(super) fn kept_settings<'a>(
+    start: &SessionStart,
+    catalog: &'a Catalog,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let role = own_role(start, catalog);
     let of_role = role.map_or(&[][..], |role| &role.settings);
     let database = catalog.database();
     // What is said later goes over what is said before it.
@@ -56,9 +66,13 @@ pub(super) fn initial_settings(start: &SessionStart, catalog: &Catalog) -> Vec<(
         role.map_or(&[], |role| database.settings_of(role.oid, true)),
     ];
     // No tenant decides what the administrator's sessions do.
-    let heard = if start.administrator { &all[2..] } else { &all[..] };
-    let mut settings: Vec<_> =
-        heard.iter().flat_map(|list| list.iter()).map(|(n, v)| (n.to_string(), v.to_string())).collect();
+    let skipped = if start.administrator { 2 } else { 0 };
+    all.into_iter().skip(skipped).flatten().map(|(name, value)| (name.as_str(), &**value))
+}
+
+/// Settings that the client asks for.
+pub(super) fn asked_settings(start: &SessionStart) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
     for (name, value) in &start.parameters {
         match name.as_str() {
             "user" | "database" | "replication" => {}
@@ -104,6 +118,7 @@ pub(super) fn set(
     let (Some(id), Some(value)) = (setting_of_role(name), value) else {
         return settings.set(name, value, lasting);
     };
+    settings.require_room(name, Some(value))?;
     if id == Id::role && value == "none" {
         settings.choose(id, None, lasting);
         return Ok(());

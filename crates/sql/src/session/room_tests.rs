@@ -70,6 +70,17 @@ fn a_commit_waits_for_room_and_goes_on_without_it() {
 }
 
 #[test]
+fn statements_on_roles_settings_and_privileges_wait_for_room() {
+    let (mut bench, _one, mut other) = changed("BEGIN");
+    fill(&mut bench, &mut other);
+    for sql in ["CREATE ROLE r", "ALTER ROLE owner SET work_mem = '1MB'", "GRANT SELECT ON t TO public"] {
+        let mut third = bench.session();
+        assert!(matches!(bench.try_run(&mut third, sql), Err(Pause::Memory(_))), "{sql}");
+        bench.turn(|home| third.end(home));
+    }
+}
+
+#[test]
 fn the_commit_of_a_sync_waits_for_room() {
     let (mut bench, mut one, mut other) = changed("SELECT 1");
     fill(&mut bench, &mut other);

@@ -280,9 +280,18 @@ impl Session {
                 self.await_memory(home)?;
                 return self.begin_copy(home, statement, out);
             }
-            ParsedStatement::Role(statement) => self.role_statement(home, statement)?,
-            ParsedStatement::StartSetting(statement) => self.start_setting(home, statement)?,
-            ParsedStatement::Grant(statement) => self.grant_statement(home, statement)?,
+            ParsedStatement::Role(statement) => {
+                self.await_memory(home)?;
+                self.role_statement(home, statement)?
+            }
+            ParsedStatement::StartSetting(statement) => {
+                self.await_memory(home)?;
+                self.start_setting(home, statement)?
+            }
+            ParsedStatement::Grant(statement) => {
+                self.await_memory(home)?;
+                self.grant_statement(home, statement)?
+            }
             ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,
             ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement, out)?,
             ParsedStatement::AddIdentity(statement) => ddl::add_identity(self, home, statement, out)?,

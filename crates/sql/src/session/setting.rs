@@ -1,6 +1,9 @@
 //! A session's settings: their definitions, values, and what a transaction's end does to them.
 
+use std::collections::BTreeMap;
+
 use base::{Nanos, Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use types::{ByteaOutput, DateFormat, DateOrder, FormatContext, IntervalStyle};
 
 use super::role::ChosenRole;
@@ -167,6 +170,9 @@ impl Value {
     }
 }
 
+/// What a session's custom settings, and the values that a rollback brings back, take at most.
+const KEPT_SIZE_MAX: usize = 4 << 20;
+
 /// One changed setting within the open transaction.
 struct Change {
     key: Key,
@@ -174,7 +180,15 @@ struct Change {
     lasting: Lasting,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+impl Change {
+    fn size(&self) -> usize {
+        let texts =
+            self.key.custom().map_or(0, str::len) + self.before.as_ref().map_or(0, |v| v.text().len());
+        size_of::<Change>() + texts
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Known(usize),
     /// A custom `prefix.name`, in lower case.
@@ -186,17 +200,29 @@ impl Key {
         Key::Known(id as usize)
     }
 
+    fn custom(&self) -> Option<&str> {
+        match self {
+            Key::Known(_) => None,
+            Key::Custom(name) => Some(name),
+        }
+    }
+
     /// The setting of that name, which a session is about to change.
     ///
     /// # Errors
-    /// 42704 unknown name, 55P02 not changeable, 0A000 changed by SET TRANSACTION only.
+    /// 42704 unknown name, 42602 no name for a custom setting, 55P02 not changeable, 0A000 changed by SET TRANSACTION only.
     fn to_change(name: &str) -> SqlResult<Key> {
         let Some(at) = find(name) else {
-            return if name.contains('.') {
-                Ok(Key::Custom(name.to_lowercase()))
-            } else {
-                Err(unknown(name))
-            };
+            if is_custom_name(name) {
+                return Ok(Key::Custom(name.to_lowercase()));
+            }
+            if name.contains('.') {
+                let message = format!("invalid configuration parameter name \"{name}\"");
+                return Err(SqlError::new(SqlState::INVALID_NAME, message).with_detail(
+                    "Custom parameter names must be two or more simple identifiers separated by dots.",
+                ));
+            }
+            return Err(unknown(name));
         };
         let name = DEFINITIONS[at].name;
         match DEFINITIONS[at].access {
@@ -225,8 +251,8 @@ impl Key {
 }
 
 /// A `prefix.name` that the server does not know.
+#[derive(Default)]
 struct Custom {
-    name: String,
     value: Option<Value>,
     initial: Option<Value>,
 }
@@ -235,10 +261,12 @@ struct Custom {
 pub(super) struct Settings {
     values: Vec<Option<Value>>,
     /// Those that are set, or were when the session began.
-    custom: Vec<Custom>,
+    custom: BTreeMap<String, Custom>,
     /// What a RESET goes back to where the client or its role chose otherwise than the default.
     initial: Vec<Option<Value>>,
     changes: Vec<Change>,
+    /// What `changes` takes, and the values of `custom`.
+    kept_size: usize,
     to_report: Vec<usize>,
     epoch: u64,
     digest: Digest,
@@ -288,9 +316,10 @@ impl Settings {
     pub(super) fn new(role: ChosenRole) -> Settings {
         let mut settings = Settings {
             values: vec![None; DEFINITIONS.len()],
-            custom: Vec::new(),
+            custom: BTreeMap::new(),
             initial: vec![None; DEFINITIONS.len()],
             changes: Vec::new(),
+            kept_size: 0,
             to_report: Vec::new(),
             epoch: 0,
             digest: Digest::default(),
@@ -342,22 +371,14 @@ impl Settings {
         self.to_report.clear();
         match key {
             Key::Known(at) => self.initial[*at] = Some(value),
-            Key::Custom(name) => self.custom_named(name).initial = Some(value),
+            Key::Custom(name) => self.custom.entry(name.clone()).or_default().initial = Some(value),
         }
-    }
-
-    fn custom_named(&mut self, name: &str) -> &mut Custom {
-        let at = self.custom.iter().position(|custom| custom.name == name).unwrap_or_else(|| {
-            self.custom.push(Custom { name: name.to_owned(), value: None, initial: None });
-            self.custom.len() - 1
-        });
-        &mut self.custom[at]
     }
 
     fn initial(&self, key: &Key) -> Option<Value> {
         match key {
             Key::Known(at) => self.initial[*at].clone(),
-            Key::Custom(name) => self.custom.iter().find(|custom| custom.name == *name)?.initial.clone(),
+            Key::Custom(name) => self.custom.get(name)?.initial.clone(),
         }
     }
 
@@ -421,22 +442,24 @@ impl Settings {
         if let Some(at) = find(name) {
             return Ok((DEFINITIONS[at].name.to_owned(), self.in_force(at, time_max)));
         }
-        self.custom_values()
-            .find(|(custom, _)| custom.eq_ignore_ascii_case(name))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .ok_or_else(|| unknown(name))
+        let custom = name.to_lowercase();
+        let value =
+            self.custom.get(&custom).and_then(|custom| Some(custom.value.as_ref()?.text().to_owned()));
+        value.map(|value| (custom, value)).ok_or_else(|| unknown(name))
     }
 
     fn custom_values(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.custom.iter().filter_map(|custom| Some((&*custom.name, custom.value.as_ref()?.text())))
+        self.custom.iter().filter_map(|(name, custom)| Some((&**name, custom.value.as_ref()?.text())))
     }
 
     /// Sets or, with `None`, resets a setting. Who the session is, [`super::role::set`] sets.
     ///
     /// # Errors
-    /// 42704 unknown name, 22023 bad value, 55P02 not changeable, 0A000 not changeable here.
+    /// 42704 unknown name, 42602 no name for a custom one, 22023 bad value, 55P02 not changeable, 0A000 not changeable here;
+    /// 54000 where too much is kept already.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, lasting: Lasting) -> SqlResult<()> {
         let key = Key::to_change(name)?;
+        self.require_room(name, value)?;
         let value = match value {
             Some(value) => Some(key.value(value)?),
             None => self.initial(&key),
@@ -445,13 +468,29 @@ impl Settings {
         Ok(())
     }
 
+    /// Errors: 54000 where no more can be kept than there is. What goes back to its initial value may take as much again, to make room.
+    pub(super) fn require_room(&self, name: &str, value: Option<&str>) -> SqlResult<()> {
+        let (more, max) = match value {
+            Some(value) => (name.len() + value.len(), KEPT_SIZE_MAX),
+            None => (name.len(), 2 * KEPT_SIZE_MAX),
+        };
+        if self.kept_size + more <= max {
+            return Ok(());
+        }
+        let message = "the session's settings take too much memory";
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_detail("A transaction keeps the values before all of its changes until it ends."))
+    }
+
     fn put(&mut self, key: Key, value: Option<Value>, lasting: Lasting) {
         if key == Key::of(Id::session_authorization) {
             // The role chosen before was open to whom the session was.
             self.put(Key::of(Id::role), None, lasting);
         }
         let before = self.replace(&key, value);
-        self.changes.push(Change { key, before, lasting });
+        let change = Change { key, before, lasting };
+        self.kept_size += change.size();
+        self.changes.push(change);
     }
 
     fn replace(&mut self, key: &Key, value: Option<Value>) -> Option<Value> {
@@ -466,9 +505,15 @@ impl Settings {
                 before
             }
             Key::Custom(name) => {
-                let custom = self.custom_named(name);
+                let size = |value: &Option<Value>| {
+                    value.as_ref().map_or(0, |v| size_of::<Custom>() + name.len() + v.text().len())
+                };
+                let custom = self.custom.entry(name.clone()).or_default();
                 let before = std::mem::replace(&mut custom.value, value);
-                self.custom.retain(|custom| custom.value.is_some() || custom.initial.is_some());
+                self.kept_size = self.kept_size + size(&custom.value) - size(&before);
+                if custom.value.is_none() && custom.initial.is_none() {
+                    self.custom.remove(name);
+                }
                 before
             }
         }
@@ -481,14 +526,19 @@ impl Settings {
     }
 
     /// Resets every setting a session may change, but for who it is.
-    pub(super) fn reset_all(&mut self) {
+    ///
+    /// # Errors
+    /// 54000.
+    pub(super) fn reset_all(&mut self) -> SqlResult<()> {
+        self.require_room("", None)?;
         let is_reset = |d: &Definition| d.access == Access::Session && !matches!(d.kind, Kind::Role);
         let known = (0..DEFINITIONS.len()).filter(|at| is_reset(&DEFINITIONS[*at])).map(Key::Known);
-        let custom = self.custom.iter().map(|custom| Key::Custom(custom.name.clone()));
+        let custom = self.custom.keys().cloned().map(Key::Custom);
         for key in known.chain(custom).collect::<Vec<_>>() {
             let initial = self.initial(&key);
             self.put(key, initial, Lasting::Session);
         }
+        Ok(())
     }
 
     /// A point within the transaction to roll back to.
@@ -499,6 +549,7 @@ impl Settings {
     pub(super) fn roll_back_to(&mut self, mark: usize) {
         while self.changes.len() > mark {
             let change = self.changes.pop().expect("just counted");
+            self.kept_size -= change.size();
             self.replace(&change.key, change.before);
         }
     }
@@ -508,14 +559,18 @@ impl Settings {
         if self.changes.is_empty() {
             return;
         }
-        let changes = std::mem::take(&mut self.changes);
-        for (index, change) in changes.iter().enumerate().rev() {
+        let mut kept = FxHashSet::default();
+        for change in std::mem::take(&mut self.changes).into_iter().rev() {
+            self.kept_size -= change.size();
             // A local value gives way to what it covered, unless a session-wide SET came after it.
-            let covered = changes[index + 1..]
-                .iter()
-                .any(|later| later.key == change.key && later.lasting == Lasting::Session);
-            if change.lasting == Lasting::Transaction && !covered {
-                self.replace(&change.key, change.before.clone());
+            match change.lasting {
+                Lasting::Session => {
+                    kept.insert(change.key);
+                }
+                Lasting::Transaction if kept.contains(&change.key) => {}
+                Lasting::Transaction => {
+                    self.replace(&change.key, change.before);
+                }
             }
         }
     }
@@ -622,6 +677,15 @@ fn find(name: &str) -> Option<usize> {
 pub(super) fn setting_of_role(name: &str) -> Option<Id> {
     let is_named = |id: &Id| id.name().eq_ignore_ascii_case(name);
     [Id::role, Id::session_authorization].into_iter().find(is_named)
+}
+
+/// Whether a custom setting may have that name, by PostgreSQL's rule.
+fn is_custom_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
+    let is_simple = |part: &str| {
+        part.starts_with(is_first) && part.chars().all(|c| is_first(c) || c.is_ascii_digit() || c == '$')
+    };
+    name.contains('.') && name.split('.').all(is_simple)
 }
 
 fn unknown(name: &str) -> SqlError {

@@ -70,7 +70,7 @@ impl Session {
                 "RESET"
             }
             SettingStatement::Reset(None) => {
-                self.settings.borrow_mut().reset_all();
+                self.settings.borrow_mut().reset_all()?;
                 "RESET"
             }
             SettingStatement::Discard(what) => {
@@ -118,7 +118,7 @@ impl Session {
                 self.portals.clear();
                 self.statements.clear();
                 self.set(home, "session_authorization", None, Lasting::Session)?;
-                self.settings.borrow_mut().reset_all();
+                self.settings.borrow_mut().reset_all()?;
                 home.tenant.end_session(self.start.id);
                 self.sequences.borrow_mut().clear();
             }

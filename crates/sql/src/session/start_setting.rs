@@ -1,6 +1,6 @@
 //! Settings that sessions start with: of a role, of all roles, of the database, of a role in it.
 
-use base::{Oid, SqlError, SqlResult, SqlState};
+use base::{ByteCount, Oid, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::catalog::{Catalog, Database, OWNER_ROLE, PUBLIC, Role, StartSettings};
 
@@ -16,8 +16,21 @@ enum Change {
     ResetAll,
 }
 
+/// The settings that one list has at most.
+const SETTINGS_MAX: usize = 256;
+/// What their names and values take at most.
+const SETTINGS_SIZE_MAX: ByteCount = ByteCount::from_kib(16);
+
+/// How many settings there are, and what their names and values take.
+fn extent(settings: &[(CompactString, Box<str>)]) -> (usize, ByteCount) {
+    let bytes: usize = settings.iter().map(|(name, value)| name.len() + value.len()).sum();
+    (settings.len(), ByteCount(bytes as u64))
+}
+
 impl Change {
-    fn apply(self, settings: &mut Vec<(CompactString, Box<str>)>) {
+    /// Errors: 54000 for a list that grows beyond what one may be.
+    fn apply(self, settings: &mut Vec<(CompactString, Box<str>)>) -> SqlResult<()> {
+        let (count_before, size_before) = extent(settings);
         match self {
             Change::Set(name, value) => match settings.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, old)) => *old = value.into(),
@@ -26,12 +39,22 @@ impl Change {
             Change::Reset(name) => settings.retain(|(known, _)| *known != name),
             Change::ResetAll => settings.clear(),
         }
+        let (count, size) = extent(settings);
+        if count > count_before.max(SETTINGS_MAX) || size > size_before.max(SETTINGS_SIZE_MAX) {
+            let message = "too many settings for sessions to start with";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(format!(
+                "One list has at most {SETTINGS_MAX} of them, whose names and values take at most {} bytes.",
+                SETTINGS_SIZE_MAX.0
+            )));
+        }
+        Ok(())
     }
 }
 
 impl Session {
     /// # Errors
-    /// 42501; 42704 for a role or a setting that is not there; 3D000 for another database; 22023 for what no session could start with.
+    /// 42501; 42704 for a role or a setting that is not there; 3D000 for another database; 22023 for what no session could start with;
+    /// 54000 for more than sessions start with.
     pub(super) fn start_setting(
         &mut self,
         home: &mut Home<'_>,
@@ -46,7 +69,7 @@ impl Session {
         match &statement.of {
             SessionsOf::Role(name) => {
                 let mut role = self.settable_role(&catalog, name)?;
-                self.change_of(&statement.change)?.apply(&mut role.settings);
+                self.change_of(&statement.change)?.apply(&mut role.settings)?;
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
             }
             SessionsOf::EveryRole => {
@@ -112,24 +135,25 @@ impl Session {
         in_database: bool,
         change: Change,
     ) -> Result<(), Pause> {
-        self.ddl(home, |ddl| {
-            ddl.change_database(|database| change.apply_in(database, role, in_database));
-            Ok(())
-        })
+        self.ddl(
+            home,
+            |ddl| Ok(ddl.change_database(|database| change.apply_in(database, role, in_database))?),
+        )
     }
 }
 
 impl Change {
-    fn apply_in(self, database: &mut Database, role: Oid, in_database: bool) {
+    fn apply_in(self, database: &mut Database, role: Oid, in_database: bool) -> SqlResult<()> {
         let is_it = |known: &StartSettings| known.role == role && known.in_database == in_database;
         let at = database.start_settings.iter().position(is_it).unwrap_or_else(|| {
             database.start_settings.push(StartSettings { role, in_database, values: Vec::new() });
             database.start_settings.len() - 1
         });
-        self.apply(&mut database.start_settings[at].values);
+        self.apply(&mut database.start_settings[at].values)?;
         if database.start_settings[at].values.is_empty() {
             database.start_settings.remove(at);
         }
+        Ok(())
     }
 }
 
@@ -141,9 +165,10 @@ fn set(name: &str, value: String) -> SqlResult<Change> {
 
 #[cfg(test)]
 mod tests {
-    use base::SqlState;
-    use tenant::catalog::PUBLIC;
+    use base::{Severity, SqlState};
+    use tenant::catalog::{OWNER_ROLE, PUBLIC};
 
+    use super::super::stand_in::Answer;
     use super::super::testing::Bench;
 
     #[test]
@@ -217,5 +242,98 @@ mod tests {
         bench.run(&mut administrator, "create table t (a int)");
         let mut guest = bench.session();
         assert_eq!(bench.fail(&mut guest, "drop table t").state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+    }
+
+    #[test]
+    fn what_a_tenant_says_of_a_role_named_as_the_administrator_is_not_the_administrators() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "create role admin login; create schema reports authorization admin");
+        bench.run(&mut owner, "alter role admin set default_transaction_read_only = on");
+        bench.run(&mut owner, "alter role admin in database app set work_mem = '1MB'");
+        let mut administrator = bench.administrator();
+        assert_ne!(bench.run(&mut administrator, "show work_mem").lines(), ["1MB"]);
+        bench.run(&mut administrator, "create table t (a int)");
+        let relation = bench.catalog().relations().find(|relation| relation.name() == "t").cloned();
+        assert_eq!(relation.expect("it was made").owner(), OWNER_ROLE);
+        let mut admin = bench.session_of("admin");
+        let refused = bench.fail(&mut admin, "create table reports.t (a int)");
+        assert_eq!(refused.state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+    }
+
+    #[test]
+    fn the_settings_that_sessions_start_with_are_bounded() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "create role guest login");
+        for list in ["role guest", "role guest in database app", "role all", "database app"] {
+            for number in 0..256 {
+                bench.run(&mut owner, &format!("alter {list} set a.s{number} = '1'"));
+            }
+            let refused = |bench: &mut Bench, owner: &mut _, sql: &str| {
+                let error = bench.fail(owner, &format!("alter {list} {sql}"));
+                assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED, "alter {list} {sql}");
+                assert_eq!(error.message(), "too many settings for sessions to start with");
+            };
+            refused(&mut bench, &mut owner, "set a.more = '1'");
+            bench.run(&mut owner, &format!("alter {list} set a.s7 = '2'"));
+            bench.run(&mut owner, &format!("alter {list} reset a.s8; alter {list} set a.more = '1'"));
+            let long = "x".repeat(16 * 1024);
+            refused(&mut bench, &mut owner, &format!("set a.s7 = '{long}'"));
+            bench.run(&mut owner, &format!("alter {list} reset all"));
+            refused(&mut bench, &mut owner, &format!("set a.s7 = '{long}'"));
+            bench.run(&mut owner, &format!("alter {list} set a.s7 = '{}'", &long[4..]));
+            refused(&mut bench, &mut owner, "set a.b = ''");
+            bench.run(&mut owner, &format!("alter {list} set a.s7 = 'x'; alter {list} reset a.s7"));
+        }
+        assert!(bench.catalog().database().start_settings.is_empty());
+    }
+
+    #[test]
+    fn a_list_that_was_longer_may_shrink_and_not_grow() {
+        let mut list: Vec<_> = (0..300).map(|n| (format!("a.s{n}").into(), "1".into())).collect();
+        let set = |name: &str| super::Change::Set(name.into(), "2".into());
+        assert!(set("a.s1").apply(&mut list).is_ok());
+        assert!(super::Change::Reset("a.s2".into()).apply(&mut list).is_ok());
+        assert!(set("a.more").apply(&mut list).is_err());
+    }
+
+    #[test]
+    fn a_kept_setting_that_is_not_taken_is_skipped_and_one_of_the_client_ends_the_session() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(&mut owner, "alter database app set work_mem = '1MB'; create role guest login; begin");
+        let kept = bench.turn(|home| {
+            owner.ddl(home, |ddl| {
+                let mut guest = (**ddl.catalog().resolve_role("guest")?).clone();
+                guest.settings.push(("lock_timeout".into(), "long".into()));
+                guest.settings.push(("datestyle".into(), "German".into()));
+                ddl.alter_role(guest)?;
+                Ok(ddl.change_database(|database| {
+                    database.start_settings[0].values.insert(0, ("of_another_server".into(), "1".into()));
+                    Ok(())
+                })?)
+            })
+        });
+        kept.expect("nothing is in the way");
+        bench.run(&mut owner, "commit");
+
+        let mut guest = bench.session_of("guest");
+        let mut told = Answer::default();
+        guest.send_start_warnings(&mut told);
+        let warnings: Vec<_> = told.notices.iter().map(|w| (w.severity(), w.state())).collect();
+        assert_eq!(
+            warnings,
+            [
+                (Severity::Warning, SqlState::UNDEFINED_OBJECT),
+                (Severity::Warning, SqlState::INVALID_PARAMETER_VALUE)
+            ]
+        );
+        guest.send_start_warnings(&mut told);
+        assert_eq!(told.notices.len(), 2, "once");
+        assert_eq!(bench.run(&mut guest, "show work_mem").lines(), ["1MB"]);
+        assert_eq!(bench.run(&mut guest, "show datestyle").lines(), ["German, DMY"]);
+        let refused = bench.try_session_with("guest", &[("lock_timeout", "long")]).err();
+        assert_eq!(refused.expect("it is the client's").state(), SqlState::INVALID_PARAMETER_VALUE);
     }
 }

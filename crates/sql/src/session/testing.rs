@@ -56,15 +56,29 @@ impl Bench {
     }
 
     fn enter(&mut self, user: &str, administrator: bool) -> Session {
-        self.try_enter(user, administrator).expect("the role exists")
+        self.try_enter(user, administrator, &[]).expect("the role exists")
     }
 
     /// A session of a role that may not be let in.
     pub(crate) fn try_session_of(&mut self, user: &str) -> Result<Session, SqlError> {
-        self.try_enter(user, false)
+        self.try_enter(user, false, &[])
     }
 
-    fn try_enter(&mut self, user: &str, administrator: bool) -> Result<Session, SqlError> {
+    /// A session whose client asks for settings.
+    pub(crate) fn try_session_with(
+        &mut self,
+        user: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Session, SqlError> {
+        self.try_enter(user, false, settings)
+    }
+
+    fn try_enter(
+        &mut self,
+        user: &str,
+        administrator: bool,
+        settings: &[(&str, &str)],
+    ) -> Result<Session, SqlError> {
         self.next += 1;
         let start = SessionStart {
             id: SessionId(self.next),
@@ -72,7 +86,7 @@ impl Bench {
             database: "app".into(),
             user: user.into(),
             administrator,
-            parameters: Vec::new(),
+            parameters: settings.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             // A world whose time stands still.
             host: Arc::new(LoneHost(World::new(7).env())),
         };

@@ -7,11 +7,12 @@ use crate::catalog::{Acl, Catalog, Database, DefaultAcl, GrantableKind, Unwatche
 use crate::interrupt::Step;
 
 impl Ddl<'_> {
-    /// Changes what is said of the database. Names, roles and values are the caller's to judge.
-    pub fn change_database(&mut self, change: impl FnOnce(&mut Database)) {
+    /// Changes what is said of the database. Names, roles and values are the caller's to judge. Errors: those of `change`, and nothing changes.
+    pub fn change_database(&mut self, change: impl FnOnce(&mut Database) -> SqlResult<()>) -> SqlResult<()> {
         let mut database = self.catalog().database().clone();
-        change(&mut database);
+        change(&mut database)?;
         self.edit().put_database(database);
+        Ok(())
     }
 
     /// What objects that a role makes begin with, instead of the built-in list or added to it in one schema.
@@ -34,8 +35,8 @@ impl Ddl<'_> {
             if !says_nothing {
                 database.default_acls.push(DefaultAcl { oid, role, schema, kind, acl });
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Has a table watch its foreign keys and those that reference it, or not: `ENABLE` and `DISABLE TRIGGER ALL`. Of those that are made later
@@ -52,7 +53,8 @@ impl Ddl<'_> {
                     .unwatched
                     .extend(constraints.iter().map(|c| Unwatched { table: oid, constraint: *c }));
             }
-        });
+            Ok(())
+        })?;
         Ok(())
     }
 }

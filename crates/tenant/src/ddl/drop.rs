@@ -126,7 +126,10 @@ impl Ddl<'_> {
             self.set_acl(object, acl)?;
         }
         if self.catalog().database() != Database::NOTHING_SAID {
-            self.change_database(|database| roles.iter().for_each(|role| database.forget_grants(*role)));
+            self.change_database(|database| {
+                roles.iter().for_each(|role| database.forget_grants(*role));
+                Ok(())
+            })?;
         }
         Ok(dropped)
     }

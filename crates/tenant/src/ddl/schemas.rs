@@ -61,8 +61,10 @@ impl Ddl<'_> {
     /// The access list of a relation, schema or type, or of the database.
     pub fn set_acl(&mut self, object: Oid, acl: Acl) -> SqlResult<()> {
         if object == DATABASE {
-            self.change_database(|database| database.acl = Some(acl));
-            return Ok(());
+            return self.change_database(|database| {
+                database.acl = Some(acl);
+                Ok(())
+            });
         }
         self.change_object(object, |part| match part {
             Part::Acl(slot) => *slot = Some(acl.clone()),

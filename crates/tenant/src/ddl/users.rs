@@ -112,7 +112,10 @@ impl Ddl<'_> {
             self.edit().put_role(member);
         }
         if self.catalog().database().start_settings.iter().any(|settings| settings.role == oid) {
-            self.change_database(|database| database.start_settings.retain(|settings| settings.role != oid));
+            self.change_database(|database| {
+                database.start_settings.retain(|settings| settings.role != oid);
+                Ok(())
+            })?;
         }
         self.edit().remove_role(oid);
         self.edit().remove_comments(oid);

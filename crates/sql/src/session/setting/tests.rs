@@ -109,6 +109,73 @@ fn bad_values_and_unknown_names_are_refused() {
 }
 
 #[test]
+fn a_custom_setting_has_two_or_more_simple_identifiers() {
+    let mut settings = settings();
+    for name in ["app.user_id", "_a.b$1", "a.b.c", "Größe.Ü1"] {
+        settings.set(name, Some("x"), Lasting::Session).unwrap();
+        assert_eq!(settings.show(name, None).unwrap(), (name.to_lowercase(), "x".to_owned()));
+    }
+    for name in [".", "a.", ".a", "a..b", "1.a", "a.1", "a.$b", "a.b c", "a.b\n", "a.b-c", "a.\"b\"", "a=.b"]
+    {
+        for error in [
+            settings.set(name, Some("x"), Lasting::Session).unwrap_err(),
+            Settings::check_initial(name, "x").unwrap_err(),
+        ] {
+            assert_eq!(error.state(), SqlState::INVALID_NAME, "{name}");
+            assert_eq!(error.message(), format!("invalid configuration parameter name \"{name}\""));
+            assert!(error.detail().is_some_and(|detail| detail.starts_with("Custom parameter names must")));
+        }
+    }
+    settings.roll_back_to(0);
+    assert!(settings.custom.is_empty());
+}
+
+#[test]
+fn of_many_changes_of_a_custom_setting_the_last_for_the_session_stays() {
+    let mut settings = settings();
+    for (value, lasting) in [
+        ("1", Lasting::Transaction),
+        ("2", Lasting::Session),
+        ("3", Lasting::Transaction),
+        ("4", Lasting::Transaction),
+    ] {
+        settings.set("a.b", Some(value), lasting).unwrap();
+        settings.set("a.c", Some(value), Lasting::Transaction).unwrap();
+    }
+    settings.commit();
+    assert_eq!(shown(&settings, "a.b"), "2");
+    assert!(settings.show("a.c", None).is_err());
+}
+
+#[test]
+fn what_a_session_keeps_of_its_settings_is_bounded() {
+    let mut settings = settings();
+    let long = "x".repeat(1 << 20);
+    // The values before changes count until their transaction ends; those of settings until they are reset.
+    for name in ["application_name", "a.b"] {
+        let last = (0..10).find_map(|_| settings.set(name, Some(&long), Lasting::Session).err());
+        assert_eq!(last.expect("it is too much").state(), SqlState::PROGRAM_LIMIT_EXCEEDED, "{name}");
+        settings.set(name, None, Lasting::Session).unwrap();
+        settings.commit();
+        assert_eq!(settings.kept_size, 0);
+        settings.set(name, Some(&long), Lasting::Session).unwrap();
+        settings.roll_back_to(0);
+        assert_eq!(settings.kept_size, 0);
+    }
+    let mut set = 0;
+    while settings.set(&format!("a.s{set}"), Some("x"), Lasting::Transaction).is_ok() {
+        set += 1;
+    }
+    assert!(set > 10_000, "{set}");
+    settings.commit();
+    assert_eq!((settings.kept_size, settings.custom.len()), (0, 0));
+    let many = (0..1_000_000).position(|_| settings.reset_all().is_err());
+    assert!(many.is_some_and(|many| many > 1_000), "{many:?}");
+    settings.roll_back_to(0);
+    assert_eq!(settings.kept_size, 0);
+}
+
+#[test]
 fn an_encoding_is_known_by_its_letters_and_digits() {
     let mut settings = settings();
     for name in ["utf8", "UTF-8", "'utf-8'", "Unicode"] {
