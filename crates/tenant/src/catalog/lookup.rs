@@ -332,7 +332,7 @@ impl Catalog {
         self.changed();
     }
     pub(crate) fn put_database(&mut self, database: Database) {
-        self.database = Some(Arc::new(database));
+        self.database = (database != *Database::NOTHING_SAID).then(|| Arc::new(database));
         self.changed();
     }
     pub(crate) fn put_statistics(&mut self, table: Oid, statistics: TableStatistics) {

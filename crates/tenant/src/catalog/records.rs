@@ -174,6 +174,9 @@ impl Catalog {
             .keys()
             .filter(|o| !new.statistics.contains_key(o))
             .for_each(|o| gone(RecordKind::Statistics, *o));
+        if self.database.is_some() && new.database.is_none() {
+            gone(RecordKind::Database, Oid(0));
+        }
         for (oid, relation) in self.relations.iter().filter(|(o, _)| !new.relations.contains_key(o)) {
             match relation {
                 Relation::Table(_) => gone(RecordKind::Table, *oid),
@@ -213,7 +216,8 @@ impl Catalog {
             (RecordKind::Statistics, None) => {
                 self.statistics.remove(&oid);
             }
-            (RecordKind::Database, Some(v)) => self.put_database(decode_record(v)?),
+            // Also one that says nothing, as there were: the next change takes it away.
+            (RecordKind::Database, Some(v)) => self.database = Some(Arc::new(decode_record(v)?)),
             (RecordKind::Database, None) => self.database = None,
             (RecordKind::Counters | RecordKind::SequenceState | RecordKind::Tree, _) => return Ok(()),
         }
@@ -262,6 +266,26 @@ mod tests {
         assert_eq!(replayed.database(), new.database());
         let rest = new.changes_to(&new.clone());
         assert!(rest.is_empty(), "{rest:?}");
+    }
+
+    #[test]
+    fn the_database_has_no_record_where_nothing_is_said_of_it_any_more() {
+        let nothing = Catalog::bootstrap("owner", None);
+        let (mut said, mut unsaid) = (nothing.clone(), nothing.clone());
+        let mut database = Database::NOTHING_SAID.clone();
+        database.unwatched.push(Unwatched { table: Oid(16384), constraint: Oid(16385) });
+        said.put_database(database);
+        unsaid.put_database(Database::NOTHING_SAID.clone());
+        assert_eq!(nothing.changes_to(&unsaid), []);
+        assert_eq!(said.changes_to(&unsaid), [(RecordKind::Database.key(0), None)]);
+
+        // One that was written all the same goes with the next change.
+        let mut read = nothing;
+        let record = encode_record(Database::NOTHING_SAID);
+        read.apply_record(RecordKind::Database.key(0), Some(&record)).unwrap();
+        assert_eq!(read.changes_to(&unsaid), [(RecordKind::Database.key(0), None)]);
+        read.apply_record(RecordKind::Database.key(0), None).unwrap();
+        assert_eq!(read.changes_to(&unsaid), []);
     }
 
     #[test]
