@@ -329,6 +329,9 @@ pub(crate) fn set_owner(
     let Some(found) = find(session, &names, kind, parts, if_exists, out)? else { return Ok(tag) };
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     let owner = session.role_to_own(&names.catalog, owner)?;
+    if matches!(found, Named::Schema(_)) && found.owner() != owner {
+        session.check_create_schema(&names.catalog)?;
+    }
     if let Named::Relation(Relation::Sequence(sequence)) = &found
         && let Some(table) = sequence.owned_by.and_then(|(table, _)| names.catalog.table(table))
         && table.owner != owner

@@ -26,6 +26,12 @@ fn schemas_are_made_with_create_on_the_database() {
     check(&mut bench, "guest", "create schema mine; alter schema mine rename to ours", false);
     bench.run(&mut owner, "revoke create on database app from guest");
     check(&mut bench, "guest", "alter schema ours rename to mine", true);
+    bench.run(&mut owner, "create role team; grant team to guest");
+    check(&mut bench, "guest", "alter schema ours owner to team", true);
+    check(&mut bench, "guest", "alter schema ours owner to guest", false);
+    bench.run(&mut owner, "grant create on database app to guest");
+    check(&mut bench, "guest", "alter schema ours owner to team", false);
+    bench.run(&mut owner, "revoke create on database app from guest");
     check(&mut bench, "guest", "grant temp on database app to guest", true);
     assert_eq!(
         bench.fail(&mut owner, "grant select on database app to guest").message(),

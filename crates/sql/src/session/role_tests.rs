@@ -50,6 +50,18 @@ fn a_role_is_chosen_until_its_transaction_is_rolled_back() {
 }
 
 #[test]
+fn no_role_has_a_reserved_name_made_or_renamed() {
+    let (mut bench, mut session) = roles();
+    for name in ["\"public\"", "\"none\"", "pg_x"] {
+        for sql in [format!("CREATE ROLE {name}"), format!("ALTER ROLE a RENAME TO {name}")] {
+            assert_eq!(bench.fail(&mut session, &sql).state(), SqlState::RESERVED_NAME, "{sql}");
+        }
+    }
+    assert_eq!(bench.fail(&mut session, "ALTER ROLE a RENAME TO b").state(), SqlState::DUPLICATE_OBJECT);
+    bench.run(&mut session, "ALTER ROLE a RENAME TO c; ALTER ROLE c LOGIN");
+}
+
+#[test]
 fn a_role_goes_back_with_a_savepoint() {
     check(&[
         ("BEGIN; SET ROLE a; SAVEPOINT s; SET ROLE b", "b|owner|b|off"),

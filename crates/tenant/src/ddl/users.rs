@@ -8,28 +8,29 @@ use crate::catalog::{Acl, GrantableKind, Membership, OWNER_ROLE, Relation, Role}
 impl Ddl<'_> {
     /// Makes a role; its oid is given here, the one in `role` is ignored. Errors: 42710, 42939 for a reserved name.
     pub fn create_role(&mut self, role: Role) -> SqlResult<Oid> {
-        if role.name.starts_with("pg_") || role.name == "public" || role.name == "none" {
-            return Err(SqlError::new(
-                SqlState::RESERVED_NAME,
-                format!("role name \"{}\" is reserved", role.name),
-            ));
-        }
         self.require_free_role(&role.name)?;
         let oid = self.new_oid();
         self.edit().put_role(Role { oid, ..role });
         Ok(oid)
     }
 
-    /// Replaces a role. Errors: 42710 where its new name is another's.
+    /// Replaces a role. Errors: 42710 where its new name is another's, 42939 where that is reserved.
     pub fn alter_role(&mut self, role: Role) -> SqlResult<()> {
-        if self.catalog().role_named(&role.name).is_some_and(|other| other.oid != role.oid) {
+        if self.catalog().role(role.oid).is_none_or(|before| before.name != role.name) {
             self.require_free_role(&role.name)?;
         }
         self.edit().put_role(role);
         Ok(())
     }
 
+    /// Errors: 42710, 42939.
     fn require_free_role(&self, name: &str) -> SqlResult<()> {
+        if name.starts_with("pg_") || name == "public" || name == "none" {
+            return Err(SqlError::new(
+                SqlState::RESERVED_NAME,
+                format!("role name \"{name}\" is reserved"),
+            ));
+        }
         match self.catalog().role_named(name) {
             Some(_) => {
                 Err(SqlError::new(SqlState::DUPLICATE_OBJECT, format!("role \"{name}\" already exists")))
