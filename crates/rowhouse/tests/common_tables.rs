@@ -15,6 +15,10 @@ const TABLES: &str = "
 
 /// Each in turn, on the tables as those before left them.
 const STATEMENTS: &[&str] = &[
+    "UPDATE t SET (a, b) = (SELECT DISTINCT c, d FROM (VALUES (1, 'p'), (1, 'q'), (2, 'r')) q (c, d) ORDER BY c, d OFFSET 1 LIMIT 1) WHERE id = 3 RETURNING *",
+    "UPDATE t SET (a, b) = (SELECT DISTINCT ON (d) c, d FROM (VALUES (2, 'p'), (1, 'p'), (5, 'q')) q (c, d) ORDER BY d, c LIMIT 1) WHERE id = 3 RETURNING *",
+    "UPDATE t SET (a, b) = (SELECT DISTINCT ON (c) c, d FROM (VALUES (1, 'p'), (1, 'q'), (2, 'q')) q (c, d) ORDER BY c DESC, d OFFSET 1) WHERE id = 3 RETURNING *",
+    "UPDATE t SET (a, b) = (30, 'd') WHERE id = 3",
     "WITH s AS (SELECT 1) INSERT INTO t VALUES (4, 1) RETURNING *",
     "WITH s AS (SELECT id + 10 AS id, b FROM u) INSERT INTO t (id, a) SELECT id, b FROM s WHERE b > 5 RETURNING *",
     "WITH s AS (SELECT max(id) AS m FROM t) INSERT INTO t VALUES ((SELECT m + 1 FROM s), DEFAULT, 'v') RETURNING *",
@@ -179,6 +183,17 @@ const CHANGING: &[&str] = &[
     "WITH q AS (SELECT id FROM c), i AS (INSERT INTO b SELECT id FROM a WHERE false) SELECT id FROM q",
     "WITH i AS (INSERT INTO b SELECT id FROM a WHERE id = 3 RETURNING id) SELECT * FROM i",
     "RESET ROLE",
+// Rows that another part changed are not given out for an update.
+"INSERT INTO a VALUES (901, 5), (902, 5), (903, 6)",
+"WITH d AS (DELETE FROM a WHERE id = 901 RETURNING id) SELECT a.id, q.n FROM a, (SELECT count(*) AS n FROM d) q WHERE a.id > 900 FOR UPDATE OF a",
+"WITH u AS (UPDATE a SET v = v + 1 WHERE id = 902 RETURNING id) SELECT id FROM a WHERE id > 900 AND (SELECT count(*) FROM u) = 1 ORDER BY id DESC FOR SHARE",
+"WITH u AS (UPDATE a SET v = v + 1 WHERE id = 903 RETURNING id) SELECT id FROM a WHERE id > 900 AND (SELECT count(*) FROM u) = 1 ORDER BY id DESC",
+// What has no type has that of the other arm.
+"WITH d AS (DELETE FROM a WHERE id = 902 RETURNING id, w) SELECT id, w FROM d UNION ALL SELECT NULL, NULL UNION ALL SELECT '7', 'seven'",
+"WITH d AS (DELETE FROM a WHERE id = 903 RETURNING id) SELECT NULL AS x UNION SELECT id FROM d",
+"WITH d AS (DELETE FROM a WHERE id = 903 RETURNING id) SELECT id FROM d UNION ALL SELECT 'x'",
+"WITH d AS (DELETE FROM a WHERE id = 903 RETURNING id) SELECT NULL UNION ALL SELECT 'x' UNION ALL SELECT DISTINCT 'y'",
+"WITH d AS (DELETE FROM a WHERE id = 903 RETURNING id) SELECT count(*), '2020-01-01' FROM d UNION ALL SELECT 1, DATE '2020-01-02'",
 "SELECT * FROM a", "SELECT * FROM b", "SELECT * FROM c", "SELECT * FROM s",
 ];
 

@@ -82,8 +82,9 @@ impl Run<'_, '_> {
                 }
                 source.clone_from(row);
             }
-            self.hold(&mut held, row_memory(&out) + row_memory(&source))?;
-            let keys = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
+            let keys: Vec<Key> = plan.locks.iter().map(|lock| self.remembered_key(lock.key)).collect();
+            let keys_len: usize = keys.iter().map(|key| size_of::<Key>() + key.len()).sum();
+            self.hold(&mut held, row_memory(&out) + row_memory(&source) + keys_len)?;
             rows.push(Sorted {
                 row: std::mem::replace(&mut out, Row::with_capacity(plan.project.len())),
                 keys,
@@ -157,7 +158,8 @@ impl Run<'_, '_> {
         }
         for (i, lock) in plan.locks.iter().enumerate() {
             let key = keys.map_or_else(|| self.remembered_key(lock.key), |keys| keys[i].clone());
-            if !key.is_empty() && !self.lock(lock, &key)? {
+            // What another part of the statement changed is passed over.
+            if !key.is_empty() && (self.is_changed(&lock.table, &key) || !self.lock(lock, &key)?) {
                 return Ok(Flow::More);
             }
         }

@@ -32,6 +32,8 @@ pub(super) struct Tail<'q> {
     pub(super) limit: Option<&'q ast::Expr>,
     pub(super) offset: Option<&'q ast::Expr>,
     pub(super) locks: &'q [ast::LockClause],
+    /// The body is an arm of a set operation, which gives literals and parameters without a type one.
+    pub(super) is_arm: bool,
 }
 
 pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) -> SqlResult<BoundPlan> {
@@ -139,7 +141,7 @@ impl Binder<'_> {
             }
             limit = Some(quantity.as_ref().unwrap_or(&one));
         }
-        let tail = Tail { order_by: order_by.as_ref(), limit, offset, locks };
+        let tail = Tail { order_by: order_by.as_ref(), limit, offset, locks, is_arm: false };
         self.bind_body(body, &tail, outer)
     }
 
@@ -233,7 +235,10 @@ impl Binder<'_> {
         let trees = self.bind_from(&mut level, from, outer, &mut namespace)?;
         let scope = LevelScope { level: &level, namespace: &namespace, outer };
         let conditions = self.bind_where(selection.as_ref(), &scope)?;
-        let mut items = self.bind_items(projection, &scope, Aggregates::Allowed)?;
+        // What is compared within the arm has a type of its own.
+        let is_plain = distinct.is_none()
+            && matches!(group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
+        let mut items = self.bind_items(projection, &scope, Aggregates::Allowed, tail.is_arm && is_plain)?;
         let keys = self.bind_group_by(group_by, &items, &scope)?;
         let ctx = self.expressions(Aggregates::Allowed);
         let mut having =
@@ -292,7 +297,7 @@ impl Binder<'_> {
         items: &[ast::SelectItem],
         scope: &LevelScope<'_>,
     ) -> SqlResult<(Vec<BoundExpr>, Vec<OutputColumn>)> {
-        let items = self.bind_items(items, scope, Aggregates::Forbidden("RETURNING"))?;
+        let items = self.bind_items(items, scope, Aggregates::Forbidden("RETURNING"), false)?;
         Ok(items.into_iter().map(|item| (item.expr, item.column)).unzip())
     }
 
@@ -301,6 +306,7 @@ impl Binder<'_> {
         projection: &[ast::SelectItem],
         scope: &LevelScope<'_>,
         aggregates: Aggregates,
+        keeps_unknown: bool,
     ) -> SqlResult<Vec<Item>> {
         let ctx = self.expressions(aggregates);
         let mut items = Vec::with_capacity(projection.len());
@@ -343,7 +349,10 @@ impl Binder<'_> {
                     continue;
                 }
             };
-            let expr = resolve_unknown(bind_expr(expr, scope, &ctx)?, &ctx)?;
+            let mut expr = bind_expr(expr, scope, &ctx)?;
+            if !keeps_unknown {
+                expr = resolve_unknown(expr, &ctx)?;
+            }
             self.note_effects(&expr);
             let (table_oid, attnum) = match expr.as_column() {
                 Some(slot) => {

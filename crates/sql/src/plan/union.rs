@@ -83,7 +83,7 @@ impl Binder<'_> {
             first = left;
         }
         arms.push(first);
-        let bare = Tail { order_by: None, limit: None, offset: None, locks: &[] };
+        let bare = Tail { order_by: None, limit: None, offset: None, locks: &[], is_arm: true };
         arms.into_iter().rev().map(|arm| self.bind_body(arm, &bare, Some(scope))).collect()
     }
 }
