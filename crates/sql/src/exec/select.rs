@@ -242,3 +242,25 @@ pub(super) fn compare_nullable(a: &Datum, b: &Datum, descending: bool, nulls_fir
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::ByteCount;
+
+    use crate::session::testing::Bench;
+
+    #[test]
+    fn the_keys_of_rows_that_wait_to_be_locked_take_memory() {
+        let mut bench = Bench::within(ByteCount::from_mib(32));
+        let mut session = bench.session();
+        bench.run(&mut session, "CREATE TABLE t (id text PRIMARY KEY)");
+        for i in 0..12 {
+            let rows = format!("SELECT repeat('k', 1000) || (g + {i} * 400) FROM generate_series(1, 400) g");
+            bench.run(&mut session, &format!("INSERT INTO t {rows}"));
+        }
+        let sorted = "SELECT 1 FROM t ORDER BY 1 LIMIT 1";
+        assert_eq!(bench.run(&mut session, sorted).lines(), ["1"]);
+        let error = bench.fail(&mut session, &format!("{sorted} FOR UPDATE"));
+        assert_eq!(error.state().to_string(), "53200");
+    }
+}
