@@ -74,7 +74,9 @@ fn statements_on_roles_settings_and_privileges_wait_for_room() {
     let (mut bench, _one, mut other) = changed("BEGIN");
     fill(&mut bench, &mut other);
     for sql in ["CREATE ROLE r", "ALTER ROLE owner SET work_mem = '1MB'", "GRANT SELECT ON t TO public"] {
+        // In a block, where no commit waits.
         let mut third = bench.session();
+        bench.run(&mut third, "BEGIN");
         assert!(matches!(bench.try_run(&mut third, sql), Err(Pause::Memory(_))), "{sql}");
         bench.turn(|home| third.end(home));
     }
