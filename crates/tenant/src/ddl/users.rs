@@ -26,10 +26,7 @@ impl Ddl<'_> {
     /// Errors: 42710, 42939.
     fn require_free_role(&self, name: &str) -> SqlResult<()> {
         if name.starts_with("pg_") || name == "public" || name == "none" {
-            return Err(SqlError::new(
-                SqlState::RESERVED_NAME,
-                format!("role name \"{name}\" is reserved"),
-            ));
+            return Err(SqlError::new(SqlState::RESERVED_NAME, format!("role name \"{name}\" is reserved")));
         }
         match self.catalog().role_named(name) {
             Some(_) => {
