@@ -202,6 +202,10 @@ const STARS: &str = "
     CREATE VIEW v16 (k, l) AS SELECT * FROM a GROUP BY id, x;
     CREATE VIEW v17 (k, l) AS SELECT * FROM (SELECT * FROM a) s ORDER BY x;
     CREATE VIEW v18 AS SELECT * FROM a CROSS JOIN (VALUES (1)) w (n);
+    CREATE VIEW v20 AS SELECT *, g + 1 AS more FROM a, generate_series(1, 2) g;
+    CREATE VIEW v21 (k, l, m, n) AS SELECT *, 5 FROM a CROSS JOIN generate_series(1, 2) AS \"G h\" (i);
+    CREATE VIEW v22 AS SELECT *, 'x\\''; --' AS n FROM a, unnest(ARRAY['p\\''''', 'q']) AS h;
+    CREATE VIEW v23 AS SELECT *, 1 AS one FROM a JOIN b USING (id);
     CREATE VIEW v19 AS SELECT * FROM a NATURAL JOIN (SELECT v FROM c) d;
 ";
 
@@ -228,6 +232,10 @@ fn a_star_stands_for_the_columns_that_there_were() {
                 Err(error) => panic!("{text}: {}", said(&error)),
             }
         }
+        let moving =
+            "CREATE VIEW refused AS SELECT *, 1 AS k FROM a JOIN generate_series(1, 2) AS g (id) USING (id)";
+        let error = ours.batch_execute(moving).await.expect_err("its columns may become others");
+        assert!(said(&error).starts_with("0A000"), "{}", said(&error));
         // What a view reads as `TABLE name` it needs.
         for client in [&ours, &theirs] {
             let needed = "CREATE TABLE \"Odd Name\" (o int); CREATE TABLE odd (n int); INSERT INTO \"Odd Name\" VALUES (5);

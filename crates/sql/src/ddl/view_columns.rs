@@ -121,6 +121,8 @@ struct Source {
 struct From {
     sources: Vec<Source>,
     starred: Option<Vec<Starred>>,
+    /// Some join puts columns together.
+    merges: bool,
 }
 
 impl From {
@@ -128,12 +130,13 @@ impl From {
         let starred = source.columns.as_ref().map(|columns| {
             columns.iter().map(|column| (Some(source.name.clone()), column.clone())).collect()
         });
-        From { sources: vec![source], starred }
+        From { sources: vec![source], starred, merges: false }
     }
 
     /// Both side by side.
     fn and(mut self, other: From) -> From {
         self.sources.extend(other.sources);
+        self.merges |= other.merges;
         self.starred = self.starred.zip(other.starred).map(|(mut all, more)| {
             all.extend(more);
             all
@@ -165,7 +168,7 @@ fn body_without_stars(body: &mut SetExpr, names: &Names, commons: &mut Vec<Commo
             is_told
         }
         SetExpr::Select(select) => {
-            let mut from = From { sources: Vec::new(), starred: Some(Vec::new()) };
+            let mut from = From { sources: Vec::new(), starred: Some(Vec::new()), merges: false };
             for item in &mut select.from {
                 from = from.and(joined(item, names, commons));
             }
@@ -218,7 +221,7 @@ fn joined(item: &mut ast::TableWithJoins, names: &Names, commons: &mut Vec<Commo
         | J::CrossJoin(constraint)) = &mut join.join_operator
         else {
             from = from.and(right);
-            from.starred = None;
+            (from.starred, from.merges) = (None, true);
             continue;
         };
         if matches!(constraint, C::Natural)
@@ -238,6 +241,7 @@ fn joined(item: &mut ast::TableWithJoins, names: &Names, commons: &mut Vec<Commo
             C::Natural => None,
         };
         from = from.and(right);
+        from.merges |= merged.as_ref().is_none_or(|merged| !merged.is_empty());
         from.starred = from.starred.zip(merged).map(|(columns, merged)| {
             let together = merged.iter().map(|name| (None, name.clone()));
             together.chain(columns.into_iter().filter(|(_, name)| !merged.contains(name))).collect()
@@ -256,6 +260,23 @@ fn expanded(projection: &[SelectItem], from: &From) -> Option<Vec<SelectItem>> {
         match item {
             SelectItem::Wildcard(_) if from.sources.iter().all(|source| source.is_fixed) => {
                 items.push(item.clone())
+            }
+            SelectItem::Wildcard(options) if from.starred.is_none() && !from.merges => {
+                for (at, source) in from.sources.iter().enumerate() {
+                    let is_named = |other: &Source| other.name == source.name;
+                    if source.name.is_empty() || from.sources[..at].iter().any(is_named) {
+                        return None;
+                    }
+                    match &source.columns {
+                        Some(columns) => items.extend(columns.iter().map(|column| of(&source.name, column))),
+                        None if source.is_fixed => {
+                            let name = ast::ObjectName::from(vec![ident(&source.name)]);
+                            let kind = ast::SelectItemQualifiedWildcardKind::ObjectName(name);
+                            items.push(SelectItem::QualifiedWildcard(kind, options.clone()));
+                        }
+                        None => return None,
+                    }
+                }
             }
             SelectItem::Wildcard(_) => {
                 let starred = from.starred.as_ref()?;
