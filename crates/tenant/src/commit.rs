@@ -3,6 +3,8 @@
 //! From the first change of a live page on nothing fails: what could (conflicts, deferred checks) is decided before, and
 //! the pages were brought in while the statements ran. A page that is missing all the same is read blocking.
 
+use std::sync::Arc;
+
 use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
 use storage::PageFault;
@@ -229,9 +231,21 @@ impl Tenant {
                 self.sequences.remove(&oid);
                 self.sequence_log.remove(&oid);
             }
+            // Values that the log has were counted by the definition as it was.
+            for sequence in catalog.sequences() {
+                let same = self.catalog.sequence(sequence.oid).is_some_and(|old| Arc::ptr_eq(old, sequence));
+                if let Some(state) = self.sequences.get_mut(&sequence.oid).filter(|_| !same) {
+                    state.logged_ahead = 0;
+                }
+            }
             self.catalog = catalog;
+            // Whoever reads by it, or a tree that it built, has seen something of this commit.
+            self.pending.add_everything(lsn);
         }
         for tree in std::mem::take(&mut txn.dropped_trees) {
+            if wants_history {
+                self.history.record_tree(tree, commit);
+            }
             self.drop_tree(tree);
         }
         txn.built.clear();

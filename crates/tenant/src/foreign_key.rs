@@ -137,7 +137,8 @@ impl View<'_> {
         let pairs = Pairs { key, referencing: table, referenced, format };
         let Some(wanted) = pairs.referenced_values(values) else { return Ok(false) };
         // Keeps its rows where they are: a rewrite gives the table another tree, whose rows are locked by other names.
-        if !self.txn.tables.iter().any(|(held, _)| *held == referenced.oid) {
+        let read_only = LockMode::Table(TableLock::AccessShare).bit();
+        if !self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && modes & !read_only != 0) {
             self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
         }
         let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };

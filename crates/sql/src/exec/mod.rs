@@ -220,11 +220,14 @@ pub fn run(
         values: &MemoryBound::of_values(values_max),
     };
     let cx = Cx { stmt: &stmt, outer: None };
-    let rows = match plan.parts.is_empty() {
-        true => run.statement(&plan.statement, &cx, external, sink)?,
-        false => run.with_parts(&cx, external, sink)?,
+    // What reads beside the change reads the state in which the statement began: other parts, and subqueries.
+    let is_change = !matches!(plan.statement, PointStatement::Select(_));
+    let rows = if !plan.parts.is_empty() || (is_change && !plan.subqueries.is_empty()) {
+        run.with_parts(&cx, external, sink)?
+    } else {
+        run.statement(&plan.statement, &cx, external, sink)?
     };
-    if !matches!(plan.statement, PointStatement::Select(_)) || !plan.parts.is_empty() {
+    if is_change || !plan.parts.is_empty() {
         run.finish(&cx)?;
     }
     Ok(ExecDone { rows, examined: run.examined.get() })

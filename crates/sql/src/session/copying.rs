@@ -276,7 +276,11 @@ impl Session {
                 }
                 Err(pause) => {
                     let open = self.transaction.open().expect("looked up above");
+                    let observed = open.txn.observed();
                     home.tenant.rollback_statement(&mut open.txn, &mark);
+                    if matches!(pause, Pause::Error(_)) {
+                        self.observe(observed);
+                    }
                     return Err(match pause {
                         Pause::Error(error) if error.context().is_none() => {
                             error.with_context(copy.reader.place()).into()

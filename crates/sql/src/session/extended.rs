@@ -445,7 +445,11 @@ impl Session {
                 self.progress.end();
                 self.analytic = AnalyticState::Idle;
             } else {
+                let observed = open.txn.observed();
                 home.tenant.rollback_statement(&mut open.txn, &mark);
+                if matches!(outcome, Err(Pause::Error(_))) {
+                    self.observe(observed);
+                }
             }
         }
         let (fields, rows, tag) = self.failing(home, outcome)?;

@@ -1,6 +1,7 @@
 //! What an open transaction holds against others, however it came to be open, and what it gives back.
 
 use base::{SqlError, SqlState};
+use tenant::locks::LockWait;
 
 use super::testing::Bench;
 use super::{Pause, Session};
@@ -16,9 +17,9 @@ fn family() -> (Bench, Session, Session) {
 }
 
 #[track_caller]
-fn waits(bench: &mut Bench, session: &mut Session, sql: &str) {
+fn waits(bench: &mut Bench, session: &mut Session, sql: &str) -> LockWait {
     match bench.try_run(session, sql) {
-        Err(Pause::Lock(_)) => {}
+        Err(Pause::Lock(wait)) => wait,
         result => panic!("{sql} waits: {result:?}"),
     }
 }
@@ -90,4 +91,55 @@ fn a_commit_that_is_given_up_while_it_waits_leaves_no_block() {
     waits(&mut bench, &mut one, "insert into c values (1, 1)");
     bench.turn(|home| one.fail(home, &SqlError::new(SqlState::QUERY_CANCELED, "given up")));
     assert_eq!(bench.fail(&mut one, "select 1").state(), SqlState::IN_FAILED_SQL_TRANSACTION);
+}
+
+/// Whoever waits behind one that cannot go on does not wait for that one where it holds a part of the lock.
+#[test]
+fn who_holds_a_part_of_a_lock_waits_for_holders_alone() {
+    let (mut bench, mut one, mut two) = family();
+    let mut three = bench.session();
+    bench.run(&mut one, "alter table p add column n int default 0");
+    bench.run(&mut one, "begin; insert into c values (1, 1)");
+    bench.run(&mut two, "begin; insert into c values (2, 1)");
+    bench.run(&mut three, "begin; update p set n = n + 1 where id = 1");
+    let update = "update p set n = n + 1 where id = 1";
+    let of_one = waits(&mut bench, &mut one, update);
+    let of_two = waits(&mut bench, &mut two, "delete from p where id = 1");
+    bench.run(&mut three, "commit");
+    assert!(of_one.is_over() && !of_two.is_over());
+    bench.run(&mut one, update);
+    bench.run(&mut one, "commit");
+    assert!(of_two.is_over());
+    assert_eq!(bench.fail(&mut two, "delete from p where id = 1").state(), SqlState::FOREIGN_KEY_VIOLATION);
+}
+
+/// A client that is told of a row in an error knows of it as one that is given the row.
+#[test]
+fn an_error_waits_for_what_it_tells_of() {
+    let (mut bench, mut one, mut other) = family();
+    bench.run(&mut one, "insert into c values (1, 1)");
+    assert!(one.observed().is_some());
+    for sql in ["insert into c values (1, 1)", "delete from p", "select 1 / (id - 1) from c"] {
+        other.reset_observed();
+        bench.fail(&mut other, sql);
+        assert_eq!(other.observed(), one.observed(), "{sql}");
+    }
+    // What a table's definition tells is of the commit that made it.
+    bench.run(&mut one, "truncate c");
+    other.reset_observed();
+    assert_eq!(bench.run(&mut other, "select count(*) from c where id = 1").lines(), ["0"]);
+    assert_eq!(other.observed(), one.observed());
+}
+
+#[test]
+fn a_change_and_what_it_returns_read_what_there_was_before_it() {
+    let (mut bench, mut one, _) = family();
+    bench.run(&mut one, "create table t (id int primary key, n int)");
+    let mut lines = |sql: &str| bench.run(&mut one, sql).lines();
+    lines("insert into t values (1, (select count(*) from t)), (2, (select count(*) from t))");
+    assert_eq!(lines("select n from t order by id"), ["0", "0"]);
+    assert_eq!(lines("update t set n = n + 1 returning (select sum(n) from t)"), ["0", "0"]);
+    assert_eq!(lines("delete from t where id = 1 returning (select count(*) from t)"), ["2"]);
+    let upsert = "insert into t values (2, 0), (3, 0) on conflict (id) do update set n = (select count(*) from t) returning id, n";
+    assert_eq!(lines(upsert), ["2|1", "3|0"]);
 }

@@ -210,9 +210,14 @@ impl Session {
                 }
                 // What a slice did stays: the statement goes on behind it.
                 Err(Pause::Slice(_)) => home.tenant.keep_locks(&mut open.txn),
-                Err(_) => {
+                Err(pause) => {
+                    let observed = open.txn.observed();
                     home.tenant.rollback_statement(&mut open.txn, &mark);
                     self.settings.borrow_mut().roll_back_to(settings);
+                    // An error tells of what was read as rows do.
+                    if matches!(pause, Pause::Error(_)) {
+                        self.observe(observed);
+                    }
                 }
             }
         }

@@ -190,12 +190,7 @@ impl LockTable {
         let blocked_by = self.blockers(session, tag, mode);
         let (wait, end) = LockWait::new(blocked_by, tag.kind());
         let entry = self.entries.get_mut(tag).expect("found above");
-        let waiter = Waiter { session, mode, scope, end };
-        if entry.holders.iter().any(|h| h.session == session) {
-            entry.queue.push_front(waiter);
-        } else {
-            entry.queue.push_back(waiter);
-        }
+        entry.queue.push_back(Waiter { session, mode, scope, end });
         self.waits.insert(session, tag.clone());
         Acquired::Queued(wait)
     }
@@ -266,15 +261,22 @@ impl LockTable {
         }
     }
 
-    /// Grants from the head of the queue as long as the head can have its lock.
+    /// Grants what is waited for in the order of the queue: to who conflicts with no holder, nor with anybody ahead that waits on; the latter only if
+    /// it holds no part. That is who [`LockTable::blockers`] tells of.
     fn hand_over(&mut self, tag: &LockTag) {
         let Some(entry) = self.entries.get_mut(tag) else { return };
         let mut granted: SmallVec<[(SessionId, LockMode, Scope); 2]> = SmallVec::new();
-        while let Some(next) = entry.queue.front() {
-            if entry.conflicts_with_holders(next.session, next.mode) {
-                break;
+        let (mut ahead, mut place) = (0, 0);
+        while let Some(next) = entry.queue.get(place) {
+            let holds_part = entry.holders.iter().any(|h| h.session == next.session);
+            if entry.conflicts_with_holders(next.session, next.mode)
+                || (!holds_part && next.mode.conflicts() & ahead != 0)
+            {
+                ahead |= next.mode.bit();
+                place += 1;
+                continue;
             }
-            let next = entry.queue.pop_front().expect("looked at above");
+            let next = entry.queue.remove(place).expect("looked at above");
             entry.hold(next.session, next.mode, next.scope);
             self.waits.remove(&next.session);
             granted.push((next.session, next.mode, next.scope));

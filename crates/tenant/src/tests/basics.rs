@@ -149,6 +149,24 @@ fn sequences_skip_at_most_what_was_logged_ahead_and_never_repeat() {
 }
 
 #[test]
+fn sequences_whose_step_changes_do_not_repeat() {
+    let mut fixture = Fixture::new();
+    let s = fixture.sequence(10_000);
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 1);
+    fixture
+        .ddl(|ddl| {
+            let mut sequence = (**ddl.catalog().sequence(s).expect("it was just made")).clone();
+            sequence.increment = 10;
+            ddl.alter_sequence(sequence);
+            Ok(())
+        })
+        .unwrap();
+    let given = (0..30).map(|_| fixture.auto(|view| view.nextval(s)).unwrap()).max();
+    let next = fixture.replayed().auto(|view| view.nextval(s)).unwrap();
+    assert!(Some(next) > given, "{next} behind {given:?}");
+}
+
+#[test]
 fn sequences_stand_still_in_a_read_only_transaction() {
     let mut fixture = Fixture::new();
     let s = fixture.sequence(100);
