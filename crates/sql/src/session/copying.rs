@@ -275,12 +275,7 @@ impl Session {
                     self.progress.end_part(1);
                 }
                 Err(pause) => {
-                    let open = self.transaction.open().expect("looked up above");
-                    let observed = open.txn.observed();
-                    home.tenant.rollback_statement(&mut open.txn, &mark);
-                    if matches!(pause, Pause::Error(_)) {
-                        self.observe(observed);
-                    }
+                    self.take_back(home, &mark, &pause);
                     return Err(match pause {
                         Pause::Error(error) if error.context().is_none() => {
                             error.with_context(copy.reader.place()).into()

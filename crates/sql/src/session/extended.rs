@@ -437,20 +437,14 @@ impl Session {
         let outcome = self
             .keep_rows(home, planned, parameters)
             .and_then(|kept| self.check_taken().map(|()| kept).map_err(Pause::from));
-        if let Some(open) = self.transaction.open() {
-            if outcome.is_ok() {
-                open.used = true;
-                let observed = open.txn.observed();
-                self.observe(observed);
-                self.progress.end();
-                self.analytic = AnalyticState::Idle;
-            } else {
-                let observed = open.txn.observed();
-                home.tenant.rollback_statement(&mut open.txn, &mark);
-                if matches!(outcome, Err(Pause::Error(_))) {
-                    self.observe(observed);
-                }
-            }
+        if let Err(pause) = &outcome {
+            self.take_back(home, &mark, pause);
+        } else if let Some(open) = self.transaction.open() {
+            open.used = true;
+            let observed = open.txn.observed();
+            self.observe(observed);
+            self.progress.end();
+            self.analytic = AnalyticState::Idle;
         }
         let (fields, rows, tag) = self.failing(home, outcome)?;
         let tag_word = match tag.split(' ').next() {

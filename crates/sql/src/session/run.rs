@@ -211,17 +211,22 @@ impl Session {
                 // What a slice did stays: the statement goes on behind it.
                 Err(Pause::Slice(_)) => home.tenant.keep_locks(&mut open.txn),
                 Err(pause) => {
-                    let observed = open.txn.observed();
-                    home.tenant.rollback_statement(&mut open.txn, &mark);
+                    self.take_back(home, &mark, pause);
                     self.settings.borrow_mut().roll_back_to(settings);
-                    // An error tells of what was read as rows do.
-                    if matches!(pause, Pause::Error(_)) {
-                        self.observe(observed);
-                    }
                 }
             }
         }
         outcome
+    }
+
+    /// Takes back what the statement changed since `mark`, for it has paused or failed. An error tells of what was read as rows do, and waits for that.
+    pub(super) fn take_back(&mut self, home: &mut Home<'_>, mark: &tenant::Mark, pause: &Pause) {
+        let Some(open) = self.transaction.open() else { return };
+        let observed = open.txn.observed();
+        home.tenant.rollback_statement(&mut open.txn, mark);
+        if matches!(pause, Pause::Error(_)) {
+            self.observe(observed);
+        }
     }
 
     /// Has the time of the statement begin, if it had not and somebody wants to know.
