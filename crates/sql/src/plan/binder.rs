@@ -7,7 +7,7 @@ use sqlparser::ast;
 use tenant::catalog::{INFORMATION_SCHEMA, PG_CATALOG, Privileges, Relation};
 
 use super::level::RelationColumn;
-use super::point_plan::{CascadePlan, NodeId, Part, SelectPlan, TableUse};
+use super::point_plan::{CascadePlan, NodeId, Part, PointPlan, PointStatement, SelectPlan, TableUse};
 use super::{PlanContext, RelationAccess};
 use crate::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, Scope, SubqueryBinder, SubqueryId, Volatility,
@@ -180,12 +180,19 @@ impl<'a> Binder<'a> {
         self.tables.borrow().clone()
     }
 
-    pub(super) fn take_cascades(&self) -> Vec<CascadePlan> {
-        self.cascades.take()
-    }
-
-    pub(super) fn comes_back(&self) -> bool {
-        self.comes_back.get()
+    /// The plan of a statement of which all is bound.
+    pub(super) fn point_plan(&self, statement: PointStatement, cost: f64) -> PointPlan {
+        PointPlan {
+            parts: self.take_parts(),
+            statement,
+            subqueries: self.take_subqueries(),
+            tables: self.tables(),
+            nodes: self.nodes(),
+            cost,
+            external: None,
+            cascades: self.cascades.take(),
+            comes_back: self.comes_back.get(),
+        }
     }
 
     pub(super) fn note_cascades(&self, cascades: Vec<CascadePlan>, comes_back: bool) {

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, SetExpr, Statement};
 
 use super::binder::{Binder, CommonTable};
 use super::level::RelationColumn;
-use super::point_plan::{Part, PointPlan, PointStatement};
+use super::point_plan::{Part, PointStatement};
 use super::select::BoundQuery;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind, delete, insert, update};
 use crate::expr::fold_ident;
@@ -54,17 +54,7 @@ fn bind_parts(binder: &Binder<'_>, query: &ast::Query, ctx: &PlanContext<'_>) ->
         None => of_query(binder.bind_behind_with(query, None)?),
     };
     cost += bound.cost;
-    let plan = PointPlan {
-        parts: binder.take_parts(),
-        statement: bound.statement,
-        subqueries: binder.take_subqueries(),
-        tables: binder.tables(),
-        nodes: binder.nodes(),
-        cost,
-        external: None,
-        cascades: binder.take_cascades(),
-        comes_back: binder.comes_back(),
-    };
+    let plan = binder.point_plan(bound.statement, cost);
     Ok(BoundPlan {
         command: bound.command,
         output: bound.output,

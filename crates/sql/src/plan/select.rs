@@ -11,7 +11,7 @@ use super::grouping::Grouping;
 use super::join_order::OrderWish;
 use super::level::{Level, LevelScope, Namespace};
 use super::ordering::{SortItem, check_comparable};
-use super::point_plan::{AggregatePlan, DistinctPlan, PointPlan, PointStatement, SelectPlan, SortColumn};
+use super::point_plan::{AggregatePlan, DistinctPlan, PointStatement, SelectPlan, SortColumn};
 use super::refuse::refuse;
 use super::{BoundPlan, Command, OutputColumn, PlanContext, PlanKind};
 use crate::expr::{
@@ -48,24 +48,13 @@ pub(super) fn bind_query_statement(query: &ast::Query, ctx: &PlanContext<'_>) ->
             return analytic::plan(query, reason, ctx);
         }
     };
-    let subqueries = binder.take_subqueries();
     let read_only = !binder.has_effects();
     let cost = bound.plan.cost;
     if cost > POINT_ROWS_MAX && read_only {
         let reason = format!("it would look at about {cost:.0} rows, more than {POINT_ROWS_MAX}");
         return analytic::plan(query, reason, ctx);
     }
-    let plan = PointPlan {
-        parts: Vec::new(),
-        statement: PointStatement::Select(Box::new(bound.plan)),
-        subqueries,
-        tables: binder.tables(),
-        nodes: binder.nodes(),
-        cost,
-        external: None,
-        cascades: binder.take_cascades(),
-        comes_back: binder.comes_back(),
-    };
+    let plan = binder.point_plan(PointStatement::Select(Box::new(bound.plan)), cost);
     Ok(BoundPlan {
         command: Command::Select,
         output: bound.columns,

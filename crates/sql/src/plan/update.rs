@@ -11,7 +11,7 @@ use super::from_clause::{FromTree, table_columns};
 use super::level::{Level, LevelScope, Namespace, RelationSource};
 use super::parts::Changed;
 use super::point_plan::{
-    ChangeSource, ExternalSource, Node, PointPlan, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
+    ChangeSource, ExternalSource, Node, PointStatement, ReturningPlan, TargetColumn, UpdatePlan,
 };
 use super::refuse::refuse;
 use super::target::{add as add_assignment, given, refuse_identity};
@@ -321,17 +321,7 @@ fn wrap(
     cost: f64,
     parameters: Vec<types::PgType>,
 ) -> BoundPlan {
-    let plan = PointPlan {
-        parts: Vec::new(),
-        statement,
-        subqueries: binder.take_subqueries(),
-        tables: binder.tables(),
-        nodes: binder.nodes(),
-        cost,
-        external: None,
-        cascades: binder.take_cascades(),
-        comes_back: binder.comes_back(),
-    };
+    let plan = binder.point_plan(statement, cost);
     BoundPlan {
         command,
         output,
