@@ -7,6 +7,7 @@
 mod deadlock;
 mod list;
 mod mode;
+mod spread_set;
 mod table;
 mod wait;
 

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use base::{SessionId, SqlError, SqlState};
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
+use super::spread_set::SpreadSet;
 use super::wait::{LockWait, WaitEnd};
 use super::{LockMode, LockTag, RowLock, WaitPolicy};
 
@@ -67,7 +68,7 @@ pub(super) struct Entry {
 struct Many {
     session: SessionId,
     /// By row mode.
-    hashes: [FxHashSet<u64>; RowLock::COUNT],
+    hashes: [SpreadSet; RowLock::COUNT],
     /// Locks that others asked for: they are in the table since, and stay there to the end.
     shown: Vec<LockTag>,
 }
@@ -80,7 +81,7 @@ fn hash_of(tag: &LockTag) -> u64 {
 
 impl Many {
     fn modes(&self, hash: u64) -> u8 {
-        let held = RowLock::ALL.iter().filter(|mode| self.hashes[**mode as usize].contains(&hash));
+        let held = RowLock::ALL.iter().filter(|mode| self.hashes[**mode as usize].contains(hash));
         held.fold(0, |modes, mode| modes | LockMode::Row(*mode).bit())
     }
 }
