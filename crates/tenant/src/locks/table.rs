@@ -43,7 +43,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    fn modes(&self) -> u8 {
+    pub(super) fn modes(&self) -> u8 {
         self.transaction | self.own
     }
 }
@@ -188,8 +188,7 @@ impl LockTable {
             return Acquired::Deadlock(super::deadlock::error(&cycle));
         }
         assert!(!self.waits.contains_key(&session), "a session waits for one lock at a time");
-        let blocked_by = self.blockers(session, tag, mode);
-        let (wait, end) = LockWait::new(blocked_by, tag.kind());
+        let (wait, end) = LockWait::new(tag.kind());
         let entry = self.entries.get_mut(tag).expect("found above");
         entry.queue.push_back(Waiter { session, mode, scope, end });
         self.waits.insert(session, tag.clone());

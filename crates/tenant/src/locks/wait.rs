@@ -5,15 +5,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use base::SessionId;
-
 /// Resolves when the lock is granted or the wait is given up. Hold it beside the transaction; to give up (a timeout, a
 /// cancel), call [`crate::Tenant::cancel_wait`].
 #[derive(Debug)]
 pub struct LockWait {
     state: Arc<Mutex<State>>,
-    /// Sessions that hold what is waited for, for `pg_blocking_pids` and log lines.
-    pub blocked_by: Vec<SessionId>,
     /// What is locked ([`super::LockTag::kind`]).
     pub kind: &'static str,
 }
@@ -29,9 +25,9 @@ struct State {
 pub(crate) struct WaitEnd(Arc<Mutex<State>>);
 
 impl LockWait {
-    pub(crate) fn new(blocked_by: Vec<SessionId>, kind: &'static str) -> (LockWait, WaitEnd) {
+    pub(crate) fn new(kind: &'static str) -> (LockWait, WaitEnd) {
         let state = Arc::new(Mutex::new(State::default()));
-        (LockWait { state: Arc::clone(&state), blocked_by, kind }, WaitEnd(state))
+        (LockWait { state: Arc::clone(&state), kind }, WaitEnd(state))
     }
 
     /// Whether the wait is over already.

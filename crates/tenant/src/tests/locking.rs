@@ -32,7 +32,7 @@ fn a_circle_of_waits_fails_the_one_that_closes_it() {
     fixture.run(&mut first, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait)).unwrap();
     fixture.run(&mut second, |view| lock(view, t, 2, RowLock::Update, WaitPolicy::Wait)).unwrap();
     let wait = wait_of(fixture.run(&mut first, |view| lock(view, t, 2, RowLock::Update, WaitPolicy::Wait)));
-    assert_eq!(wait.blocked_by, vec![SessionId(2)]);
+    assert_eq!(fixture.tenant.locks.blocking(SessionId(1)), [SessionId(2)]);
     let error =
         error_of(fixture.run(&mut second, |view| lock(view, t, 1, RowLock::Update, WaitPolicy::Wait)));
     assert_eq!(error.state().as_str(), "40P01");
