@@ -34,7 +34,6 @@ impl Session {
                     hold: *hold,
                     cursor: true,
                     scroll: *scroll != Some(false),
-                    created: self.transaction_start,
                     number: 0,
                 };
                 self.portals.insert(name, portal);

@@ -170,7 +170,6 @@ impl Session {
             hold: false,
             cursor: false,
             scroll: false,
-            created: self.transaction_start,
             number: 0,
         })
     }

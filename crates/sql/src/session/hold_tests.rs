@@ -143,3 +143,18 @@ fn a_change_and_what_it_returns_read_what_there_was_before_it() {
     let upsert = "insert into t values (2, 0), (3, 0) on conflict (id) do update set n = (select count(*) from t) returning id, n";
     assert_eq!(lines(upsert), ["2|1", "3|0"]);
 }
+
+#[test]
+fn a_held_cursor_goes_with_no_transaction_but_its_own() {
+    let (mut bench, mut one, _) = family();
+    // All at one instant.
+    let hold = "declare k cursor with hold for values (1), (2), (3)";
+    bench.run(&mut one, &format!("begin; {hold}; commit; begin; rollback"));
+    assert_eq!(bench.run(&mut one, "fetch k").lines(), ["1"]);
+    bench.fail(&mut one, "begin; select 1 / (id - 1) from p");
+    bench.run(&mut one, "rollback");
+    assert_eq!(bench.run(&mut one, "fetch k").lines(), ["2"]);
+    bench.run(&mut one, "begin; close k; rollback");
+    bench.run(&mut one, &format!("begin; {hold}; rollback"));
+    assert_eq!(bench.fail(&mut one, "fetch k").state(), SqlState::INVALID_CURSOR_NAME);
+}

@@ -95,8 +95,8 @@ pub(super) struct Portal {
     /// Made by DECLARE, so that FETCH may use it.
     pub(super) cursor: bool,
     pub(super) scroll: bool,
-    pub(super) created: i64,
-    /// Counts the session's portals, so that those made behind a savepoint are known. Given by [`super::portals::Portals`].
+    /// Counts the session's portals, so that those made behind a savepoint or within a transaction are known. Given by
+    /// [`super::portals::Portals`].
     pub(super) number: u64,
 }
 

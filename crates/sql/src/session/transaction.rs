@@ -29,6 +29,8 @@ pub(super) struct Open {
     pub(super) txn: Txn,
     savepoints: Vec<SessionSavepoint>,
     /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
+    /// The session's portals when it began.
+    portals: u64,
     pub(super) used: bool,
     /// Whether its COMMIT waits: where that fails, no block is left.
     ending: bool,
@@ -125,7 +127,8 @@ impl Session {
         self.transaction_start = self.statement_start;
         Arc::make_mut(&mut self.format).now = self.transaction_start;
         let txn = home.tenant.begin(self.start.id, isolation(level), read_only, implicit);
-        Box::new(Open { txn, savepoints: Vec::new(), used: false, ending: false })
+        let portals = self.portals.mark();
+        Box::new(Open { txn, savepoints: Vec::new(), portals, used: false, ending: false })
     }
 
     /// Commits the implicit transaction, if one is open.
@@ -185,8 +188,9 @@ impl Session {
         else {
             return Ok(());
         };
-        let outcome = home.tenant.commit(open.txn, home.redo);
-        self.end_of_transaction(outcome.is_ok());
+        let Open { txn, portals, .. } = *open;
+        let outcome = home.tenant.commit(txn, home.redo);
+        self.end_of_transaction(outcome.is_ok(), portals);
         let committed = outcome?;
         if committed.commit.is_none() || self.settings.borrow().digest().synchronous_commit {
             self.observe(committed.wait_for);
@@ -199,14 +203,15 @@ impl Session {
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Idle => {}
             Transaction::Implicit(open) | Transaction::Block(open) | Transaction::Failed(open) => {
-                home.tenant.abort(open.txn);
-                self.end_of_transaction(false);
+                let Open { txn, portals, .. } = *open;
+                home.tenant.abort(txn);
+                self.end_of_transaction(false, portals);
             }
         }
     }
 
-    /// Settings, portals and session state at a transaction's end.
-    fn end_of_transaction(&mut self, committed: bool) {
+    /// Settings, portals and session state at the end of a transaction that began with so many portals.
+    fn end_of_transaction(&mut self, committed: bool, portals: u64) {
         let mut settings = self.settings.borrow_mut();
         if committed {
             settings.commit();
@@ -214,8 +219,7 @@ impl Session {
             settings.roll_back_to(0);
         }
         drop(settings);
-        let start = self.transaction_start;
-        self.portals.retain(|portal| portal.hold && (committed || portal.created < start));
+        self.portals.retain(|portal| portal.hold && (committed || portal.number <= portals));
     }
 
     /// A statement failed: a block waits for its end, an implicit transaction is gone.
