@@ -219,7 +219,7 @@ impl Tenant {
             self.trees.set(*tree, state);
         }
         self.apply_records(records);
-        for (oid, state) in &txn.sequences {
+        for (oid, state) in txn.sequences.iter() {
             if txn.catalog.as_ref().unwrap_or(&self.catalog).sequence(*oid).is_some() {
                 self.sequences.insert(*oid, SequenceState { logged_ahead: 0, ..*state });
                 self.sequence_log.insert(*oid, lsn);
@@ -404,9 +404,23 @@ impl Tenant {
 
     // ---- going back ----
 
-    /// Takes a statement back, so that it can be run again after a wait or the transaction can go on without it. Locks
-    /// gained stay, and so does what a next run of it goes on with ([`crate::kept`]).
+    /// Takes a statement back that is to be run again after a wait. Locks gained stay, and so does what the next run of it goes on with
+    /// ([`crate::kept`], [`crate::session_lock`]).
+    pub fn rewind_statement(&mut self, txn: &mut Txn, mark: &Mark) {
+        txn.sequences.rewind(&mark.sequences);
+        txn.session_locks.rewind();
+        self.undo_to(txn, mark);
+    }
+
+    /// Takes a statement back that failed, so that the transaction can go on without it. Locks gained stay, and what was given out of sequences is not given
+    /// out again.
     pub fn rollback_statement(&mut self, txn: &mut Txn, mark: &Mark) {
+        txn.sequences.roll_back_to(&mark.sequences);
+        txn.session_locks.forget();
+        self.undo_to(txn, mark);
+    }
+
+    fn undo_to(&mut self, txn: &mut Txn, mark: &Mark) {
         self.flush_deferred(txn);
         txn.before = None;
         txn.overlay.undo_to(mark.overlay);
@@ -421,14 +435,13 @@ impl Tenant {
             self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
         }
         txn.dropped_trees.truncate(mark.dropped_trees);
-        txn.sequences = mark.sequences.as_deref().cloned().unwrap_or_default();
         self.recount_changes(txn);
     }
 
     /// `ROLLBACK TO SAVEPOINT`: takes back everything since, locks included.
     pub fn rollback_to(&mut self, txn: &mut Txn, savepoint: &Savepoint) {
         self.release_pages(txn);
-        self.settle_wait(txn);
+        self.give_up_wait(txn);
         self.rollback_statement(txn, &savepoint.mark);
         txn.due.make_again();
         txn.due.modes.clone_from(&savepoint.modes);
@@ -451,7 +464,7 @@ impl Tenant {
 
     /// The session does not wait for a lock any more: a timeout, a cancel. Call before anything else with the transaction.
     pub fn cancel_wait(&mut self, txn: &mut Txn) {
-        self.settle_wait(txn);
+        self.give_up_wait(txn);
     }
 
     /// Lets go of the session's own advisory locks; at the session's end.
@@ -462,7 +475,7 @@ impl Tenant {
     fn end(&mut self, mut txn: Txn) {
         self.give_up_kept(&mut txn);
         self.release_pages(&txn);
-        self.settle_wait(&mut txn);
+        self.give_up_wait(&mut txn);
         for (tag, modes) in &txn.held {
             self.locks.release(txn.session, tag, *modes);
         }
@@ -472,15 +485,6 @@ impl Tenant {
         }
         self.open_transactions -= 1;
         self.forget_changes(&mut txn);
-    }
-
-    /// Finds out whether the lock waited for was granted; if not, leaves the queue.
-    pub(crate) fn settle_wait(&mut self, txn: &mut Txn) {
-        if let Some((tag, mode)) = txn.waiting.take()
-            && self.locks.settle(txn.session, &tag)
-        {
-            txn.held.push((tag, mode.bit()));
-        }
     }
 
     /// Others have their turns before `txn` goes on: what it locked is locked for them. To be called in the turn of the

@@ -127,6 +127,7 @@ impl Txn {
 impl Tenant {
     /// Gives up what is kept of a statement that will not be run again. Between turns.
     pub fn give_up_kept(&mut self, txn: &mut Txn) {
+        txn.session_locks.forget();
         for tree in txn.pieces.take_kept() {
             self.at_side_of(txn, |tenant| tenant.give_up_tree(tree));
         }

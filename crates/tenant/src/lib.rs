@@ -2,7 +2,7 @@
 //!
 //! Level 4. Knows no SQL text: defaults, checks and view queries are kept as text for the layer above. Holds no thread and
 //! no clock, and never waits: an operation that would have to returns an [`Interrupt`], its caller takes the statement
-//! back ([`Txn::mark`], [`Tenant::rollback_statement`]), waits, and runs the statement again.
+//! back ([`Txn::mark`], [`Tenant::rewind_statement`]), waits, and runs the statement again.
 //!
 //! A [`Tenant`] belongs to one home thread at a time. What a statement executes against is a [`View`]: the live pages (or
 //! the transaction's snapshot) with the transaction's own changes over them. Changes collect in the transaction's
@@ -32,6 +32,7 @@ mod replay;
 pub mod row;
 mod row_lock;
 mod sequence;
+mod session_lock;
 mod snapshot_view;
 mod space;
 mod tenant;

@@ -1,4 +1,4 @@
-//! A transaction's side of the locks: rows, tables, advisory locks, and the one for DDL.
+//! A transaction's side of the locks that it holds to its end: rows, tables, advisory locks, and the one for DDL.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::locks::{
     Acquired, AdvisoryKey, LockMode, LockTag, RowLock, Scope, TableLock, WaitPolicy, not_available,
 };
 use crate::row::keys::Key;
+use crate::session_lock::advisory_mode;
 use crate::tenant::Tenant;
 use crate::txn::Txn;
 use crate::view::{State, View};
@@ -85,34 +86,7 @@ impl View<'_> {
     ///
     /// Errors: 55P03 under NOWAIT, 40P01.
     pub fn lock_table(&mut self, table: Oid, mode: TableLock, policy: WaitPolicy) -> Step<()> {
-        let wanted = LockMode::Table(mode);
-        if self.txn.tables.iter().any(|(held, modes)| *held == table && wanted.is_covered_by(*modes)) {
-            return Ok(());
-        }
-        if self.tenant.lock(self.txn, LockTag::Table(table), wanted, policy)? {
-            self.txn.tables.push((table, wanted.bit()));
-            return if mode == TableLock::AccessShare {
-                Ok(())
-            } else {
-                self.require_definition_of_snapshot(table)
-            };
-        }
-        let name = self.catalog().relation(table).map_or_else(|| table.to_string(), |r| r.name().to_owned());
-        Err(not_available("relation", &name).into())
-    }
-
-    /// Whoever reads a snapshot also has the definitions of that time. A row that is changed by an older one misses what was made since: a constraint, an index, or new
-    /// trees of the table.
-    ///
-    /// Errors: 40001.
-    fn require_definition_of_snapshot(&self, table: Oid) -> Step<()> {
-        let (None, Some(frozen)) = (&self.txn.catalog, &self.txn.frozen) else { return Ok(()) };
-        let (then, now) = (frozen.catalog.table(table), self.tenant.catalog.table(table));
-        if then.map(Arc::as_ptr) == now.map(Arc::as_ptr) {
-            Ok(())
-        } else {
-            Err(serialization_failure().into())
-        }
+        self.tenant.lock_table(self.txn, table, mode, policy)
     }
 
     /// `pg_advisory_xact_lock` and its kin: until the transaction's end. False if it is held and the policy is not to
@@ -121,53 +95,46 @@ impl View<'_> {
         self.tenant.lock(self.txn, LockTag::Advisory(key), advisory_mode(shared), policy)
     }
 
-    /// `pg_advisory_lock` and its kin: until unlocked as often as locked, or the session's end. False as above.
-    pub fn lock_advisory_for_session(
-        &mut self,
-        key: AdvisoryKey,
-        shared: bool,
-        policy: WaitPolicy,
-    ) -> Step<bool> {
-        let (tenant, txn) = (&mut *self.tenant, &mut *self.txn);
-        let tag = LockTag::Advisory(key);
-        if let Some((waited, mode)) = &txn.waiting
-            && *waited == tag
-            && *mode == advisory_mode(shared)
-            && !tenant.locks.is_waiting(txn.session)
-        {
-            // Granted while the statement waited; counted then.
-            txn.waiting = None;
-            return Ok(true);
-        }
-        tenant.settle_wait(txn);
-        match tenant.locks.acquire(txn.session, &tag, advisory_mode(shared), Scope::Session, policy) {
-            Acquired::Gained | Acquired::AlreadyHeld => Ok(true),
-            Acquired::Busy => Ok(false),
-            Acquired::Deadlock(error) => Err(error.into()),
-            Acquired::Queued(wait) => {
-                txn.waiting = Some((tag, advisory_mode(shared)));
-                Err(Interrupt::Wait(wait))
-            }
-        }
-    }
-
-    /// `pg_advisory_unlock`; false if the session does not hold it.
-    pub fn unlock_advisory(&mut self, key: AdvisoryKey, shared: bool) -> bool {
-        self.tenant.locks.release_own(self.txn.session, &LockTag::Advisory(key), advisory_mode(shared))
-    }
-
     /// `pg_blocking_pids`: the sessions that `session` waits for, in order.
     pub fn blocking(&self, session: SessionId) -> Vec<SessionId> {
         self.tenant.locks.blocking(session)
     }
-
-    /// `pg_advisory_unlock_all`.
-    pub fn unlock_advisory_all(&mut self) {
-        self.tenant.locks.release_session(self.txn.session);
-    }
 }
 
 impl Tenant {
+    /// As [`View::lock_table`], by a transaction that may have yet to take the snapshot it will read.
+    pub fn lock_table(&mut self, txn: &mut Txn, table: Oid, mode: TableLock, policy: WaitPolicy) -> Step<()> {
+        let wanted = LockMode::Table(mode);
+        if txn.tables.iter().any(|(held, modes)| *held == table && wanted.is_covered_by(*modes)) {
+            return Ok(());
+        }
+        if self.lock(txn, LockTag::Table(table), wanted, policy)? {
+            txn.tables.push((table, wanted.bit()));
+            return if mode == TableLock::AccessShare {
+                Ok(())
+            } else {
+                self.require_definition_of_snapshot(txn, table)
+            };
+        }
+        let relation = txn.catalog().unwrap_or(&self.catalog).relation(table);
+        let name = relation.map_or_else(|| table.to_string(), |r| r.name().to_owned());
+        Err(not_available("relation", &name).into())
+    }
+
+    /// Whoever reads a snapshot also has the definitions of that time. A row that is changed by an older one misses what was made since: a constraint, an index, or new
+    /// trees of the table.
+    ///
+    /// Errors: 40001.
+    fn require_definition_of_snapshot(&self, txn: &Txn, table: Oid) -> Step<()> {
+        let (None, Some(frozen)) = (&txn.catalog, &txn.frozen) else { return Ok(()) };
+        let (then, now) = (frozen.catalog.table(table), self.catalog.table(table));
+        if then.map(Arc::as_ptr) == now.map(Arc::as_ptr) {
+            Ok(())
+        } else {
+            Err(serialization_failure().into())
+        }
+    }
+
     /// Asks for a lock until the transaction's end; false if it is held and the policy is not to wait.
     pub(crate) fn lock(
         &mut self,
@@ -189,16 +156,12 @@ impl Tenant {
             Acquired::Busy => return Ok(false),
             Acquired::Deadlock(error) => return Err(error.into()),
             Acquired::Queued(wait) => {
-                txn.waiting = Some((tag, mode));
+                txn.waiting = Some((tag, mode, Scope::Transaction));
                 return Err(Interrupt::Wait(wait));
             }
         }
         Ok(true)
     }
-}
-
-fn advisory_mode(shared: bool) -> LockMode {
-    LockMode::Table(if shared { TableLock::Share } else { TableLock::Exclusive })
 }
 
 /// What a snapshot transaction gets that comes too late.

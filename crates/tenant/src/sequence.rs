@@ -1,9 +1,11 @@
 //! The current values of sequences: outside transactions, and never given out twice, crashes included.
 //!
 //! What is logged runs ahead by [`LOG_AHEAD`] values, so most calls of `nextval` log nothing; a crash skips what was logged
-//! but not given out. A sequence made or restarted by a transaction lives in the transaction until it commits.
+//! but not given out. A sequence made or restarted by a transaction lives in the transaction until it commits; what is given out of it then stays given
+//! out too, whatever is rolled back but its making.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashMap;
 
 use crate::catalog::{Decode, Encode, Malformed, RecordKind, Sequence, decode_record, encode_record};
 use crate::interrupt::Step;
@@ -89,6 +91,72 @@ fn exhausted(sequence: &Sequence) -> SqlError {
     )
 }
 
+/// The sequences that a transaction made or restarted.
+#[derive(Debug, Default)]
+pub(crate) struct OwnSequences {
+    states: FxHashMap<Oid, SequenceState>,
+    /// What each making, restart and drop replaced, in order.
+    replaced: Vec<(Oid, Option<SequenceState>)>,
+}
+
+/// A place in a transaction for its sequences to go back to.
+#[derive(Clone, Debug)]
+pub(crate) struct SequencesMark {
+    states: Option<Box<FxHashMap<Oid, SequenceState>>>,
+    replaced: usize,
+}
+
+impl OwnSequences {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Oid, &SequenceState)> {
+        self.states.iter()
+    }
+
+    fn get(&self, sequence: Oid) -> Option<SequenceState> {
+        self.states.get(&sequence).copied()
+    }
+
+    fn get_mut(&mut self, sequence: Oid) -> Option<&mut SequenceState> {
+        self.states.get_mut(&sequence)
+    }
+
+    /// The sequence is made or restarted.
+    pub(crate) fn begin(&mut self, sequence: Oid, state: SequenceState) {
+        self.replaced.push((sequence, self.states.insert(sequence, state)));
+    }
+
+    /// The sequence is dropped.
+    pub(crate) fn remove(&mut self, sequence: Oid) {
+        if let Some(state) = self.states.remove(&sequence) {
+            self.replaced.push((sequence, Some(state)));
+        }
+    }
+
+    pub(crate) fn mark(&self) -> SequencesMark {
+        let states = (!self.is_empty()).then(|| Box::new(self.states.clone()));
+        SequencesMark { states, replaced: self.replaced.len() }
+    }
+
+    /// All is as it was: nobody has been told of what was given out since.
+    pub(crate) fn rewind(&mut self, mark: &SequencesMark) {
+        self.states = mark.states.as_deref().cloned().unwrap_or_default();
+        self.replaced.truncate(mark.replaced);
+    }
+
+    /// What was made, restarted and dropped since was not; what was given out stays given out.
+    pub(crate) fn roll_back_to(&mut self, mark: &SequencesMark) {
+        for (sequence, before) in self.replaced.drain(mark.replaced.min(self.replaced.len())..).rev() {
+            match before {
+                Some(state) => self.states.insert(sequence, state),
+                None => self.states.remove(&sequence),
+            };
+        }
+    }
+}
+
 impl View<'_> {
     /// Gives out the next value. Not undone by a rollback; the reply must wait for [`crate::Txn::observed`], as always.
     ///
@@ -96,7 +164,7 @@ impl View<'_> {
     pub fn nextval(&mut self, sequence: Oid) -> Step<i64> {
         self.require_writable("nextval()")?;
         let sequence = self.sequence(sequence)?;
-        if let Some(state) = self.txn.sequences.get_mut(&sequence.oid) {
+        if let Some(state) = self.txn.sequences.get_mut(sequence.oid) {
             let next = state.next(&sequence)?;
             *state = SequenceState { last: next, called: true, ..*state };
             return Ok(next);
@@ -136,7 +204,7 @@ impl View<'_> {
             .into());
         }
         let state = SequenceState { last: value, called: is_called, logged_ahead: 0 };
-        if let Some(own) = self.txn.sequences.get_mut(&sequence.oid) {
+        if let Some(own) = self.txn.sequences.get_mut(sequence.oid) {
             *own = state;
             return Ok(());
         }
@@ -149,7 +217,7 @@ impl View<'_> {
     /// The current value, for showing; the reply must wait for [`crate::Txn::observed`].
     pub fn sequence_value(&mut self, sequence: Oid) -> Step<SequenceValue> {
         let sequence = self.sequence(sequence)?;
-        let own = self.txn.sequences.get(&sequence.oid).copied();
+        let own = self.txn.sequences.get(sequence.oid);
         let state = own.unwrap_or_else(|| self.tenant.sequence_state(&sequence));
         let logged = self.tenant.sequence_log.get(&sequence.oid).copied().unwrap_or_default();
         if logged > self.tenant.durable {

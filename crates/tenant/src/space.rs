@@ -179,7 +179,7 @@ impl Tenant {
         let defines = txn.wrote_catalog && !drops;
         // Those that TRUNCATE starts anew have their records already.
         let is_new = |sequence| self.catalog.sequence(sequence).is_none();
-        let counts = txn.sequences.keys().any(|sequence| !drops || is_new(*sequence));
+        let counts = txn.sequences.iter().any(|(sequence, _)| !drops || is_new(*sequence));
         if puts || builds || defines || counts { Demand::Grows } else { Demand::Shrinks }
     }
 }

@@ -510,13 +510,14 @@ impl Tenant {
             pieces: Pieces::default(),
             begun_at: OverlayMark::default(),
             dropped_trees: Vec::new(),
-            sequences: FxHashMap::default(),
+            sequences: Default::default(),
             checks: Vec::new(),
             due: Due::default(),
             cascaded: Vec::new(),
             held: Vec::new(),
             tables: SmallVec::new(),
             waiting: None,
+            session_locks: Default::default(),
             deferred: Vec::new(),
             observed: Lsn(0),
             evictions: self.pages.tally().evictions,
@@ -531,7 +532,7 @@ impl Tenant {
     /// snapshot takes it.
     pub fn view<'a>(&'a mut self, txn: &'a mut Txn, redo: &'a mut dyn RedoSink) -> View<'a> {
         self.begin_turn(txn);
-        if txn.isolation != Isolation::ReadCommitted && txn.frozen.is_none() {
+        if txn.awaits_snapshot() {
             self.take_snapshot(txn);
             txn.observe(self.pending.newest());
         }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
-use crate::locks::{LockMode, LockTag};
+use crate::locks::{LockMode, LockTag, Scope};
 use crate::overlay::{Changes, Overlay, OverlayMark};
 use crate::row::keys::{Key, KeyRange};
-use crate::sequence::SequenceState;
+use crate::sequence::{OwnSequences, SequencesMark};
+use crate::session_lock::SessionLocks;
 use crate::view::State;
 
 /// Ranges a SERIALIZABLE transaction remembers before they become whole trees; about 100 bytes each.
@@ -57,7 +57,7 @@ pub struct Txn {
     /// Trees that its DDL gave up, to be released at commit.
     pub(crate) dropped_trees: Vec<TreeId>,
     /// Sequences it made or restarted: their state until commit.
-    pub(crate) sequences: FxHashMap<Oid, SequenceState>,
+    pub(crate) sequences: OwnSequences,
     /// Foreign key checks due at the statement's end.
     pub(crate) checks: Vec<PendingCheck>,
     /// Checks due at the transaction's end.
@@ -68,7 +68,8 @@ pub struct Txn {
     /// Modes it holds on tables, a bit each: what `held` says too, found without hashing.
     pub(crate) tables: SmallVec<[(Oid, u8); 6]>,
     /// The lock it queued for and has not yet looked after.
-    pub(crate) waiting: Option<(LockTag, LockMode)>,
+    pub(crate) waiting: Option<(LockTag, LockMode, Scope)>,
+    pub(crate) session_locks: SessionLocks,
     /// Locks known to be free when they were wanted, not yet in the table.
     pub(crate) deferred: Vec<(LockTag, LockMode)>,
     /// The newest commit it may have read that was not durable.
@@ -124,7 +125,7 @@ pub struct Mark {
     pub(crate) built: usize,
     pub(crate) pieces: usize,
     pub(crate) dropped_trees: usize,
-    pub(crate) sequences: Option<Box<FxHashMap<Oid, SequenceState>>>,
+    pub(crate) sequences: SequencesMark,
     /// How many checks were due at the transaction's end.
     pub(crate) due: usize,
 }
@@ -186,6 +187,11 @@ impl Txn {
         !self.overlay.is_empty() || self.wrote_catalog || !self.sequences.is_empty() || self.branched
     }
 
+    /// Whether it reads a snapshot that it has yet to take: none of its statements has read anything.
+    pub fn awaits_snapshot(&self) -> bool {
+        self.isolation != Isolation::ReadCommitted && self.frozen.is_none()
+    }
+
     /// Whether it changed the catalog.
     pub fn has_ddl(&self) -> bool {
         self.wrote_catalog
@@ -202,7 +208,8 @@ impl Txn {
         self.observed
     }
 
-    /// Where the statement that begins now can be taken back to with [`crate::Tenant::rollback_statement`].
+    /// Where the statement that begins now can be taken back to with [`crate::Tenant::rewind_statement`] and
+    /// [`crate::Tenant::rollback_statement`].
     pub fn mark(&mut self) -> Mark {
         self.begun_at = self.overlay.mark();
         Mark {
@@ -211,7 +218,7 @@ impl Txn {
             built: self.built.len(),
             pieces: self.pieces.done(),
             dropped_trees: self.dropped_trees.len(),
-            sequences: (!self.sequences.is_empty()).then(|| Box::new(self.sequences.clone())),
+            sequences: self.sequences.mark(),
             due: self.due.len(),
         }
     }

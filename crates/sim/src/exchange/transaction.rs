@@ -310,7 +310,10 @@ impl Transaction {
                 home.tenant.release_pages(txn);
             }
             outcome.map_err(|interrupt| {
-                home.tenant.rollback_statement(txn, &mark);
+                match &interrupt {
+                    Interrupt::Error(_) => home.tenant.rollback_statement(txn, &mark),
+                    _ => home.tenant.rewind_statement(txn, &mark),
+                }
                 let request = match &interrupt {
                     Interrupt::Miss(page) => Some(home.tenant.page_requests(txn, &[*page])),
                     _ => None,

@@ -272,6 +272,9 @@ impl Session {
                 Ok(stored) => {
                     copy.rows += stored.map_or(0, |done| done.rows);
                     // A row that was taken in.
+                    if let Some(open) = self.transaction.open() {
+                        home.tenant.settle_session_locks(&mut open.txn);
+                    }
                     self.progress.end_part(1);
                 }
                 Err(pause) => {

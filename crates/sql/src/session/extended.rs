@@ -441,6 +441,7 @@ impl Session {
         } else if let Some(open) = self.transaction.open() {
             open.used = true;
             let observed = open.txn.observed();
+            home.tenant.settle_session_locks(&mut open.txn);
             self.observe(observed);
             self.progress.end();
             self.analytic = AnalyticState::Idle;

@@ -145,6 +145,46 @@ fn a_change_and_what_it_returns_read_what_there_was_before_it() {
 }
 
 #[test]
+fn lock_table_takes_no_snapshot() {
+    let (mut bench, mut one, mut other) = family();
+    bench.run(&mut one, "begin; lock table z");
+    bench.run(&mut other, "begin isolation level repeatable read; set local work_mem = '5MB'; show work_mem");
+    let wait = waits(&mut bench, &mut other, "lock table z");
+    bench.run(&mut one, "insert into z values (1); commit");
+    assert!(wait.is_over());
+    bench.run(&mut other, "lock table z");
+    bench.run(&mut one, "insert into c values (1, 1)");
+    assert_eq!(bench.run(&mut other, "select id from c").lines(), ["1"]);
+    bench.run(&mut one, "insert into c values (2, 1)");
+    assert_eq!(bench.run(&mut other, "select id from c").lines(), ["1"]);
+    assert_eq!(bench.run(&mut other, "update z set a = 2; select a from z; commit").lines(), ["2"]);
+}
+
+#[test]
+fn a_session_locks_once_what_a_statement_locks_that_is_run_again() {
+    let (mut bench, mut one, mut other) = family();
+    let both = "select pg_advisory_lock(1), pg_advisory_lock(2)";
+    let unlock = "select pg_advisory_unlock(1), pg_advisory_unlock(2)";
+    bench.run(&mut other, "select pg_advisory_lock(2)");
+    let wait = waits(&mut bench, &mut one, both);
+    bench.run(&mut other, "select pg_advisory_unlock(2)");
+    assert!(wait.is_over());
+    bench.run(&mut one, both);
+    assert_eq!(bench.run(&mut one, unlock).lines(), ["t|t"]);
+    assert_eq!(bench.run(&mut one, unlock).lines(), ["f|f"]);
+    // What failed has locked all the same, be it before it ran again or when.
+    bench.run(&mut other, "select pg_advisory_lock(2)");
+    waits(&mut bench, &mut one, both);
+    bench.turn(|home| one.fail(home, &SqlError::new(SqlState::QUERY_CANCELED, "given up")));
+    bench.run(&mut other, "select pg_advisory_unlock(2)");
+    assert_eq!(bench.run(&mut one, unlock).lines(), ["t|f"]);
+    bench.fail(&mut one, "select pg_advisory_lock(id), 1 / (id - 1) from p");
+    assert_eq!(bench.run(&mut one, unlock).lines(), ["t|f"]);
+    assert_eq!(bench.run(&mut one, unlock).lines(), ["f|f"]);
+    bench.run(&mut other, both);
+}
+
+#[test]
 fn a_held_cursor_goes_with_no_transaction_but_its_own() {
     let (mut bench, mut one, _) = family();
     // All at one instant.
@@ -157,4 +197,17 @@ fn a_held_cursor_goes_with_no_transaction_but_its_own() {
     bench.run(&mut one, "begin; close k; rollback");
     bench.run(&mut one, &format!("begin; {hold}; rollback"));
     assert_eq!(bench.fail(&mut one, "fetch k").state(), SqlState::INVALID_CURSOR_NAME);
+}
+
+#[test]
+fn values_of_a_sequence_are_given_out_once_however_a_transaction_goes_back() {
+    let (mut bench, mut one, _) = family();
+    let next = "select nextval('s')";
+    bench.run(&mut one, "begin; create sequence s; savepoint a");
+    assert_eq!(bench.run(&mut one, next).lines(), ["1"]);
+    assert_eq!(bench.run(&mut one, &format!("rollback to a; {next}")).lines(), ["2"]);
+    bench.fail(&mut one, "select nextval('s') / (id - 1) from p");
+    assert_eq!(bench.run(&mut one, &format!("rollback to a; {next}")).lines(), ["4"]);
+    assert_eq!(bench.run(&mut one, &format!("alter sequence s restart 20; {next}")).lines(), ["20"]);
+    assert_eq!(bench.run(&mut one, &format!("rollback to a; {next}; commit; {next}")).lines(), ["5", "6"]);
 }

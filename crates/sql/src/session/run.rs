@@ -206,10 +206,14 @@ impl Session {
                 Ok(_) => {
                     open.used |= !matches!(run.statement, ParsedStatement::Setting(_));
                     let observed = open.txn.observed();
+                    home.tenant.settle_session_locks(&mut open.txn);
                     self.observe(observed);
                 }
                 // What a slice did stays: the statement goes on behind it.
-                Err(Pause::Slice(_)) => home.tenant.keep_locks(&mut open.txn),
+                Err(Pause::Slice(_)) => {
+                    home.tenant.settle_session_locks(&mut open.txn);
+                    home.tenant.keep_locks(&mut open.txn);
+                }
                 Err(pause) => {
                     self.take_back(home, &mark, pause);
                     self.settings.borrow_mut().roll_back_to(settings);
@@ -223,10 +227,12 @@ impl Session {
     pub(super) fn take_back(&mut self, home: &mut Home<'_>, mark: &tenant::Mark, pause: &Pause) {
         let Some(open) = self.transaction.open() else { return };
         let observed = open.txn.observed();
-        home.tenant.rollback_statement(&mut open.txn, mark);
-        if matches!(pause, Pause::Error(_)) {
-            self.observe(observed);
+        if !matches!(pause, Pause::Error(_)) {
+            home.tenant.rewind_statement(&mut open.txn, mark);
+            return;
         }
+        home.tenant.rollback_statement(&mut open.txn, mark);
+        self.observe(observed);
     }
 
     /// Has the time of the statement begin, if it had not and somebody wants to know.
@@ -252,10 +258,11 @@ impl Session {
 
     /// Checks what is due at a statement's end: foreign keys.
     pub(super) fn finish_statement(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
-        if self.transaction.peek().is_none() {
-            return Ok(());
+        match self.transaction.peek() {
+            // One that has read nothing owes nothing, and a snapshot is taken by the first that reads.
+            Some(open) if !open.txn.awaits_snapshot() => self.with_view(home, |view| view.finish_statement()),
+            _ => Ok(()),
         }
-        self.with_view(home, |view| view.finish_statement())
     }
 
     fn dispatch(&mut self, home: &mut Home<'_>, run: &Run<'_>, out: &mut dyn Reply) -> Result<Ran, Pause> {

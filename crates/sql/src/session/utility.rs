@@ -7,7 +7,7 @@ use tenant::locks::{LockTag, TableLock, WaitPolicy};
 
 use super::host::LockRow;
 use super::privilege::denied;
-use super::run::{Ran, Run};
+use super::run::{Ran, Run, pause};
 use super::{CopyShape, Format, Home, HostOutcome, HostStatement, Pause, Reply, Session};
 use crate::ddl;
 use crate::parse::Utility;
@@ -229,7 +229,10 @@ impl Session {
             if !suffices.iter().any(|one| self.check_privilege(&names.catalog, oid, *one).is_ok()) {
                 return Err(denied("table", name).into());
             }
-            self.with_view(home, |view| view.lock_table(oid, mode, policy))?;
+            // Not by a view, which would take the transaction's snapshot before the lock is there.
+            let open = self.transaction.open().expect("it stands in a block");
+            let locked = home.tenant.lock_table(&mut open.txn, oid, mode, policy);
+            locked.map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))?;
         }
         Ok("LOCK TABLE".into())
     }

@@ -198,7 +198,7 @@ impl Ddl<'_> {
                     self.remove_table(oid)?;
                 } else {
                     self.disown(oid)?;
-                    self.view.txn.sequences.remove(&oid);
+                    self.view.txn.sequences.remove(oid);
                     self.edit().remove_relation(oid);
                 }
             }

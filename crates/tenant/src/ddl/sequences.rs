@@ -13,7 +13,7 @@ impl Ddl<'_> {
         let oid = self.new_oid();
         let acl = self.catalog().initial_acl(sequence.owner, Some(sequence.schema), GrantableKind::Sequence);
         let sequence = Sequence { oid, acl, ..sequence };
-        self.view.txn.sequences.insert(oid, SequenceState::at_start(&sequence));
+        self.view.txn.sequences.begin(oid, SequenceState::at_start(&sequence));
         self.edit().put_sequence(sequence);
         Ok(oid)
     }
@@ -26,6 +26,6 @@ impl Ddl<'_> {
     /// `RESTART`: the next value, seen by others at commit.
     pub fn restart_sequence(&mut self, sequence: Oid, value: i64) {
         let state = SequenceState { last: value, called: false, logged_ahead: 0 };
-        self.view.txn.sequences.insert(sequence, state);
+        self.view.txn.sequences.begin(sequence, state);
     }
 }

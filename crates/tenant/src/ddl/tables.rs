@@ -79,7 +79,7 @@ impl Ddl<'_> {
             if restart_identity {
                 let owned = self.catalog().sequences().filter(|s| s.owned_by.is_some_and(|(t, _)| t == *oid));
                 for sequence in owned.cloned().collect::<Vec<_>>() {
-                    self.view.txn.sequences.insert(sequence.oid, SequenceState::at_start(&sequence));
+                    self.view.txn.sequences.begin(sequence.oid, SequenceState::at_start(&sequence));
                 }
             }
         }

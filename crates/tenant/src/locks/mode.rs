@@ -1,7 +1,7 @@
 //! Lock modes and PostgreSQL's tables of which conflict.
 
 /// Modes of row locks, weakest first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RowLock {
     /// `FOR KEY SHARE`: the key stays; taken on the parent by a foreign key's check.
@@ -21,7 +21,7 @@ impl RowLock {
 }
 
 /// Modes of table locks, in PostgreSQL's order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum TableLock {
     AccessShare = 0,
@@ -35,7 +35,7 @@ pub enum TableLock {
 }
 
 /// A mode within its family.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockMode {
     Row(RowLock),
     /// Also advisory locks (`Share`, `Exclusive`) and the DDL lock (`Exclusive`).

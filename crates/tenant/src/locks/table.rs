@@ -206,11 +206,6 @@ impl LockTable {
         false
     }
 
-    /// Whether `session` is in a queue.
-    pub(crate) fn is_waiting(&self, session: SessionId) -> bool {
-        self.waits.contains_key(&session)
-    }
-
     /// Lets go of modes held until the transaction's end.
     pub(crate) fn release(&mut self, session: SessionId, tag: &LockTag, modes: u8) {
         let Some(entry) = self.entries.get_mut(tag) else { return };

@@ -1,6 +1,7 @@
 //! Rows in and out, statements taken back, sequences.
 
 use super::*;
+use crate::ddl::Behavior;
 use crate::row::keys::ColumnRange;
 
 #[test]
@@ -191,4 +192,63 @@ fn long_rows_and_snapshots_go_through_overflow_pages() {
     fixture.auto(|view| update(view, t, &[int(1)], vec![int(1), text("short")])).unwrap();
     assert_eq!(fixture.run(&mut txn, |view| all_rows(view, t)).unwrap()[0][1], text(&long));
     assert_eq!(fixture.rows(t)[0][1], text("short"));
+}
+
+#[test]
+fn what_a_new_sequence_gave_out_is_given_out_once_whatever_is_rolled_back() {
+    let mut fixture = Fixture::new();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let made = fixture.run(&mut txn, |view| Ok(view.ddl()?.create_sequence(sequence_to(1000))?));
+    let s = made.unwrap();
+    let next = |fixture: &mut Fixture, txn: &mut Txn| fixture.run(txn, |view| view.nextval(s)).unwrap();
+    assert_eq!(next(&mut fixture, &mut txn), 1);
+    let savepoint = txn.savepoint();
+    assert_eq!(next(&mut fixture, &mut txn), 2);
+    error_of(fixture.run(&mut txn, |view| {
+        assert_eq!(view.nextval(s)?, 3);
+        Err::<(), _>(SqlError::internal("it fails").into())
+    }));
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert_eq!(next(&mut fixture, &mut txn), 4);
+    // What is rolled back of a sequence itself takes its values along.
+    let restart = |view: &mut View<'_>| {
+        view.ddl()?.restart_sequence(s, 50);
+        Ok(())
+    };
+    fixture.run(&mut txn, restart).unwrap();
+    assert_eq!(next(&mut fixture, &mut txn), 50);
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert_eq!(next(&mut fixture, &mut txn), 5);
+    let drop = |view: &mut View<'_>| view.ddl()?.drop_relations(&[s], Behavior::Restrict);
+    fixture.run(&mut txn, drop).unwrap();
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    // A run that was taken back has told nobody.
+    let mut runs = 0;
+    let mut twice = |view: &mut View<'_>| {
+        runs += 1;
+        let next = view.nextval(s)?;
+        if runs == 1 { Err(Interrupt::Asked) } else { Ok(next) }
+    };
+    assert!(fixture.run(&mut txn, &mut twice).is_err());
+    assert_eq!(fixture.run(&mut txn, &mut twice).unwrap(), 6);
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 7);
+}
+
+#[test]
+fn a_restart_that_is_rolled_back_leaves_the_sequence_where_it_was() {
+    let mut fixture = Fixture::new();
+    let s = fixture.sequence(1000);
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let savepoint = txn.savepoint();
+    let restarted = fixture.run(&mut txn, |view| {
+        view.ddl()?.restart_sequence(s, 50);
+        view.nextval(s)
+    });
+    assert_eq!(restarted.unwrap(), 50);
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert_eq!(fixture.run(&mut txn, |view| view.nextval(s)).unwrap(), 2);
+    fixture.commit(txn).unwrap();
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 3);
 }

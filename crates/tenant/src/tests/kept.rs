@@ -47,9 +47,7 @@ fn in_turns<T>(
             let mut view = fixture.tenant.view(txn, &mut fixture.log).in_session(&format, &|_| false);
             statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))
         };
-        if result.is_err() {
-            fixture.tenant.rollback_statement(txn, &mark);
-        }
+        fixture.end_run(txn, &mark, &result);
         match result {
             Err(Interrupt::Miss(page)) => fixture.read_page(txn, page),
             Err(Interrupt::Asked) => {}
@@ -194,7 +192,7 @@ fn a_build_that_was_begun_is_not_gone_on_with_after_changes_or_a_savepoint() {
         let made = view.ddl().and_then(|mut ddl| ddl.create_index(t, index_on(1, true)));
         drop(view);
         assert!(matches!(made, Err(Interrupt::Asked)), "{made:?}");
-        fixture.tenant.rollback_statement(txn, &mark);
+        fixture.tenant.rewind_statement(txn, &mark);
     };
     first_turn(&mut fixture, &mut txn);
     // Its statement was given up, and another one changes a row that it had seen.

@@ -134,3 +134,117 @@ fn advisory_locks_of_a_session_outlive_its_transactions_and_are_counted() {
     fixture.tenant.end_session(SessionId(2));
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+const KEYS: [AdvisoryKey; 2] = [AdvisoryKey::Big(1), AdvisoryKey::Big(2)];
+
+fn lock_for_session(view: &mut View<'_>, key: AdvisoryKey) -> Result<(), Interrupt> {
+    view.lock_advisory_for_session(key, false, WaitPolicy::Wait).map(|held| assert!(held))
+}
+
+/// How often `session` has to unlock a key until it has it no more.
+fn unlocks(fixture: &mut Fixture, session: u32, key: AdvisoryKey) -> u32 {
+    let mut txn = fixture.begin(session, Isolation::ReadCommitted);
+    let mut times = 0;
+    while fixture.run(&mut txn, |view| Ok(view.unlock_advisory(key, false))).unwrap() {
+        times += 1;
+    }
+    fixture.commit(txn).unwrap();
+    times
+}
+
+/// Runs a statement in three runs, of which the first two are taken back.
+fn run_thrice(
+    fixture: &mut Fixture,
+    txn: &mut Txn,
+    statement: &mut dyn FnMut(&mut View<'_>) -> Result<(), Interrupt>,
+) {
+    for run in 0..3 {
+        let outcome = fixture.run(txn, |view| {
+            statement(view)?;
+            if run < 2 { Err(Interrupt::Asked) } else { Ok(()) }
+        });
+        assert_eq!(outcome.is_ok(), run == 2);
+    }
+}
+
+#[test]
+fn a_statement_that_is_run_again_locks_and_unlocks_for_its_session_once() {
+    let (mut fixture, _) = two_rows();
+    let [one, two] = KEYS;
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    run_thrice(&mut fixture, &mut txn, &mut |view| {
+        lock_for_session(view, one)?;
+        lock_for_session(view, two)?;
+        lock_for_session(view, two)
+    });
+    // Each statement counts anew.
+    run_thrice(&mut fixture, &mut txn, &mut |view| lock_for_session(view, two));
+    run_thrice(&mut fixture, &mut txn, &mut |view| {
+        assert!(view.unlock_advisory(two, false));
+        Ok(())
+    });
+    run_thrice(&mut fixture, &mut txn, &mut |view| {
+        lock_for_session(view, one)?;
+        assert!(view.unlock_advisory(one, false));
+        Ok(())
+    });
+    fixture.commit(txn).unwrap();
+    assert_eq!(KEYS.map(|key| unlocks(&mut fixture, 1, key)), [1, 2]);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    run_thrice(&mut fixture, &mut txn, &mut |view| {
+        lock_for_session(view, one)?;
+        view.unlock_advisory_all();
+        lock_for_session(view, two)
+    });
+    fixture.commit(txn).unwrap();
+    assert_eq!(KEYS.map(|key| unlocks(&mut fixture, 1, key)), [0, 1]);
+    assert!(fixture.tenant.lock_records().is_empty());
+}
+
+#[test]
+fn a_lock_that_a_session_waited_for_counts_once() {
+    let (mut fixture, _) = two_rows();
+    let [one, two] = KEYS;
+    let mut holder = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut holder, |view| lock_for_session(view, two)).unwrap();
+    fixture.commit(holder).unwrap();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let both = |view: &mut View<'_>| KEYS.iter().try_for_each(|key| lock_for_session(view, *key));
+    let wait = wait_of(fixture.run(&mut txn, both));
+    assert_eq!(unlocks(&mut fixture, 2, two), 1);
+    assert!(wait.is_over());
+    fixture.run(&mut txn, both).unwrap();
+    fixture.commit(txn).unwrap();
+    assert_eq!([one, two].map(|key| unlocks(&mut fixture, 1, key)), [1, 1]);
+}
+
+#[test]
+fn a_session_keeps_what_a_failed_statement_locked_and_not_what_none_needed() {
+    let (mut fixture, _) = two_rows();
+    let [one, two] = KEYS;
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    // The row that locked the second one is gone when the statement is run again.
+    let first = fixture.run(&mut txn, |view| {
+        KEYS.iter().try_for_each(|key| lock_for_session(view, *key))?;
+        Err::<(), _>(Interrupt::Asked)
+    });
+    assert!(matches!(first, Err(Interrupt::Asked)));
+    fixture.run(&mut txn, |view| lock_for_session(view, one)).unwrap();
+    let failed = fixture.run(&mut txn, |view| {
+        lock_for_session(view, one)?;
+        Err::<(), _>(SqlError::internal("it fails").into())
+    });
+    error_of(failed);
+    fixture.tenant.abort(txn);
+    assert_eq!([one, two].map(|key| unlocks(&mut fixture, 1, key)), [2, 0]);
+    // Nor what it was granted too late.
+    let mut holder = fixture.begin(2, Isolation::ReadCommitted);
+    fixture.run(&mut holder, |view| lock_for_session(view, two)).unwrap();
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    wait_of(fixture.run(&mut txn, |view| lock_for_session(view, two)));
+    assert!(fixture.run(&mut holder, |view| Ok(view.unlock_advisory(two, false))).unwrap());
+    fixture.tenant.cancel_wait(&mut txn);
+    fixture.tenant.abort(txn);
+    fixture.tenant.abort(holder);
+    assert!(fixture.tenant.lock_records().is_empty());
+}

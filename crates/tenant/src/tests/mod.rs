@@ -33,7 +33,9 @@ use crate::ddl::{Ddl, NewTable, NewUnique};
 use crate::locks::LockWait;
 use crate::replay::Replay;
 use crate::row::keys::{KeyRange, primary_key};
-use crate::{Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, RedoSink, Tenant, Txn, View};
+use crate::{
+    Access, CaughtUp, CommitWait, Direction, Interrupt, Isolation, Mark, RedoSink, Tenant, Txn, View,
+};
 
 /// A log that keeps records in memory.
 #[derive(Default)]
@@ -132,10 +134,17 @@ impl Fixture {
             let mut view = self.tenant.view(txn, &mut self.log);
             statement(&mut view).and_then(|value| view.finish_statement().map(|()| value))
         };
-        if result.is_err() {
-            self.tenant.rollback_statement(txn, &mark);
-        }
+        self.end_run(txn, &mark, &result);
         result
+    }
+
+    /// Ends a run of a statement as a session does: what waits is to be run again, what failed is not.
+    pub(crate) fn end_run<T>(&mut self, txn: &mut Txn, mark: &Mark, outcome: &Result<T, Interrupt>) {
+        match outcome {
+            Ok(_) => self.tenant.settle_session_locks(txn),
+            Err(Interrupt::Error(_)) => self.tenant.rollback_statement(txn, mark),
+            Err(_) => self.tenant.rewind_statement(txn, mark),
+        }
     }
 
     /// As [`Fixture::run`], again after each miss, whose page is read.
@@ -195,22 +204,7 @@ impl Fixture {
 
     /// A sequence from 1 to `max`, by ones.
     pub(crate) fn sequence(&mut self, max: i64) -> Oid {
-        let sequence = Sequence {
-            oid: Oid(0),
-            schema: PUBLIC_SCHEMA,
-            name: "s".into(),
-            owner: OWNER_ROLE,
-            ty: PgType::Int8,
-            start: 1,
-            increment: 1,
-            min: 1,
-            max,
-            cache: 1,
-            cycle: false,
-            owned_by: None,
-            acl: None,
-        };
-        self.ddl(|ddl| Ok(ddl.create_sequence(sequence)?)).unwrap()
+        self.ddl(|ddl| Ok(ddl.create_sequence(sequence_to(max))?)).unwrap()
     }
 
     pub(crate) fn table(&self, oid: Oid) -> Arc<Table> {
@@ -254,6 +248,25 @@ impl Fixture {
         copy.replay_batch(&mut replay);
         assert!(replay.batch.bytes().is_empty(), "everything was replayed");
         copy
+    }
+}
+
+/// A sequence from 1 to `max`, by ones, to be made.
+pub(crate) fn sequence_to(max: i64) -> Sequence {
+    Sequence {
+        oid: Oid(0),
+        schema: PUBLIC_SCHEMA,
+        name: "s".into(),
+        owner: OWNER_ROLE,
+        ty: PgType::Int8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max,
+        cache: 1,
+        cycle: false,
+        owned_by: None,
+        acl: None,
     }
 }
 

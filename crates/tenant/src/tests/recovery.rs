@@ -47,7 +47,7 @@ impl Server {
             match result {
                 Ok(value) => return self.tenant.commit(txn, &mut self.log).map(|_| value),
                 Err(Interrupt::Miss(page)) => {
-                    self.tenant.rollback_statement(&mut txn, &mark);
+                    self.tenant.rewind_statement(&mut txn, &mark);
                     for request in self.tenant.page_requests(&txn, &[page]).unwrap() {
                         match request.read().await {
                             Ok(loaded) => self.tenant.page_loaded(loaded),
