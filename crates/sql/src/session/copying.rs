@@ -79,6 +79,11 @@ impl Session {
                 Box::new(ast::Statement::Query(Box::new(select_all(name, columns.as_deref())?)))
             }
         };
+        if let Some(streamed) = self.streamed() {
+            let count = streamed?;
+            out.copy_done();
+            return Ok(Ran::Tag(format_compact!("COPY {count}")));
+        }
         let planned = self.planned(home, &ParsedStatement::Ast(copied), &[], None)?;
         let planned = planned.ok_or_else(|| SqlError::unsupported("this statement in COPY"))?;
         if planned.bound.command.writes().is_some() && planned.bound.output.is_empty() {
@@ -87,11 +92,8 @@ impl Session {
         }
         self.check_access(home, &planned)?;
         let is_point = matches!(planned.bound.kind, plan::PlanKind::Point(_));
-        let copied = if is_point && !self.analytic.is_streaming() {
-            self.copy_by_point_plan(home, &planned, &statement.options, out)?
-        } else {
-            None
-        };
+        let copied =
+            if is_point { self.copy_by_point_plan(home, &planned, &statement.options, out)? } else { None };
         let count = match copied {
             Some(count) => count,
             None => {
@@ -270,11 +272,11 @@ impl Session {
             let stored = self.run_point(home, &copy.insert, &row, &mut Discard, exec::ExecLimits::default());
             match stored {
                 Ok(stored) => {
-                    copy.rows += stored.map_or(0, |done| done.rows);
-                    // A row that was taken in.
                     if let Some(open) = self.transaction.open() {
                         home.tenant.settle_session_locks(&mut open.txn);
                     }
+                    copy.rows += stored.map_or(0, |done| done.rows);
+                    // A row that was taken in.
                     self.progress.end_part(1);
                 }
                 Err(pause) => {

@@ -322,9 +322,10 @@ impl Session {
             self.count_end(Outcome::Part);
             return Ok(Executed::Complete);
         }
-        // A plan bound before the catalog changed is bound again; the parameters keep their types.
+        // A plan bound before the catalog changed is bound again, unless its rows are on their way; the parameters keep their types.
         if let Some(known) = &portal.plan
             && !matches!(self.transaction, Transaction::Failed(_))
+            && !self.analytic.is_streaming()
             && !self.plan_holds(home, known)
         {
             let known = Arc::clone(known);
@@ -440,8 +441,8 @@ impl Session {
             self.take_back(home, &mark, pause);
         } else if let Some(open) = self.transaction.open() {
             open.used = true;
-            let observed = open.txn.observed();
             home.tenant.settle_session_locks(&mut open.txn);
+            let observed = open.txn.observed();
             self.observe(observed);
             self.progress.end();
             self.analytic = AnalyticState::Idle;

@@ -5,6 +5,8 @@
 //! stay). Nothing here blocks.
 
 mod analytic;
+#[cfg(test)]
+mod analytic_tests;
 mod catalog_change;
 mod context;
 mod copying;

@@ -6,6 +6,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::Tenant;
 use tenant::catalog::{Catalog, Privileges};
+use tenant::locks::{TableLock, WaitPolicy};
 use types::PgType;
 
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
@@ -249,7 +250,8 @@ impl Session {
         Ok(request)
     }
 
-    /// `reads`: the relations that the query may read, others among them.
+    /// `reads`: the relations that the query may read, others among them. Their tables are locked to the transaction's end, as the point path
+    /// locks what it reads.
     #[expect(clippy::too_many_arguments, reason = "the parts of a request")]
     pub(super) fn query_request(
         &mut self,
@@ -265,12 +267,16 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         self.begin_implicit(home);
-        self.catch_up(home)?;
+        let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
+        let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
+        self.with_view(home, |view| {
+            let lock = |table| view.lock_table(table, TableLock::AccessShare, WaitPolicy::Wait);
+            reads.clone().try_for_each(lock)
+        })?;
         let context = Arc::new(self.query_context(home));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
-        let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
-        home.tenant.note_tables_read(&mut open.txn, reads.map(|access| access.relation));
+        home.tenant.note_tables_read(&mut open.txn, reads);
         let observed = open.txn.observed();
         self.observe(observed);
         self.start.host.snapshot_taken(self.start.host.now() - began);

@@ -205,8 +205,8 @@ impl Session {
             match &outcome {
                 Ok(_) => {
                     open.used |= !matches!(run.statement, ParsedStatement::Setting(_));
-                    let observed = open.txn.observed();
                     home.tenant.settle_session_locks(&mut open.txn);
+                    let observed = open.txn.observed();
                     self.observe(observed);
                 }
                 // What a slice did stays: the statement goes on behind it.
@@ -226,11 +226,11 @@ impl Session {
     /// Takes back what the statement changed since `mark`, for it has paused or failed. An error tells of what was read as rows do, and waits for that.
     pub(super) fn take_back(&mut self, home: &mut Home<'_>, mark: &tenant::Mark, pause: &Pause) {
         let Some(open) = self.transaction.open() else { return };
-        let observed = open.txn.observed();
         if !matches!(pause, Pause::Error(_)) {
             home.tenant.rewind_statement(&mut open.txn, mark);
             return;
         }
+        let observed = open.txn.observed();
         home.tenant.rollback_statement(&mut open.txn, mark);
         self.observe(observed);
     }
@@ -542,13 +542,22 @@ impl Session {
         deliver: Deliver,
         announce: Announce,
     ) -> Result<u64, Pause> {
+        if let Some(streamed) = self.streamed() {
+            return Ok(streamed?);
+        }
+        let request = self.analytic_request(home, planned, parameters.to_vec(), deliver)?;
+        self.analytic = AnalyticState::Streaming { announce, rows: 0 };
+        Err(Pause::Analytic(Box::new(request)))
+    }
+
+    /// How many rows have gone straight to the client, or why no more come; `None` where no query was sent out for that.
+    pub(super) fn streamed(&mut self) -> Option<SqlResult<u64>> {
         match std::mem::take(&mut self.analytic) {
-            AnalyticState::Streamed { rows } => Ok(rows),
-            AnalyticState::Failed(error) => Err(error.into()),
-            _ => {
-                let request = self.analytic_request(home, planned, parameters.to_vec(), deliver)?;
-                self.analytic = AnalyticState::Streaming { announce, rows: 0 };
-                Err(Pause::Analytic(Box::new(request)))
+            AnalyticState::Streamed { rows } => Some(Ok(rows)),
+            AnalyticState::Failed(error) => Some(Err(error)),
+            other => {
+                self.analytic = other;
+                None
             }
         }
     }

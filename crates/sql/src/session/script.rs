@@ -107,9 +107,12 @@ impl Session {
             if !is_execute(statement) {
                 self.count_text(sql);
             }
-            // Another session may have changed the catalog while the statement waited: then it is planned anew.
+            // Another session may have changed the catalog while the statement waited: then it is planned anew, unless its rows are on
+            // their way.
             let version = self.peek_catalog(home).version();
-            if script.planned.as_ref().is_some_and(|planned| planned.bound.catalog_version != version) {
+            if script.planned.as_ref().is_some_and(|planned| planned.bound.catalog_version != version)
+                && !self.analytic.is_streaming()
+            {
                 script.planned = None;
             }
             if script.planned.is_none() && !matches!(self.transaction, Transaction::Failed(_)) {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use base::{ByteCount, Lsn, Oid, SqlResult, SqlState};
-use tenant::{BRANCH_BYTES_MIN, CaughtUp};
+use tenant::{BRANCH_BYTES_MIN, CaughtUp, Interrupt};
 use types::{Datum, row_memory};
 
 use super::prepared::Planned;
@@ -103,7 +103,10 @@ impl Session {
         slicing: &mut Slicing,
     ) -> Result<ExecDone, Pause> {
         self.await_memory(home)?;
-        self.begin_branch(home)?;
+        if self.begin_branch(home)?.is_err() {
+            let done = self.run_point(home, planned, parameters, sink, ExecLimits::default())?;
+            return Ok(done.expect("nothing limits its rows"));
+        }
         self.catch_up(home)?;
         let open = self.transaction.open().expect("a statement runs in a transaction");
         if !slicing.began {
@@ -164,7 +167,7 @@ impl Session {
 
     fn fill_some(&mut self, home: &mut Home<'_>, filling: &mut FilledTable) -> Result<Lsn, Pause> {
         self.await_memory(home)?;
-        self.begin_branch(home)?;
+        self.begin_branch(home)??;
         self.catch_up(home)?;
         if let Some(loaded) = self.loaded_rows.take() {
             filling.rows.load(loaded);
@@ -208,9 +211,17 @@ impl Session {
     }
 
     /// Gives the transaction a branch.
-    fn begin_branch(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
+    ///
+    /// # Errors
+    /// A pause while another transaction has one. Within `Ok`, 40P01: whoever has it waits for the transaction itself, as DDL does that has come to wait for a
+    /// table which this one reads. The change then goes on without a branch.
+    fn begin_branch(&mut self, home: &mut Home<'_>) -> Result<SqlResult<()>, Pause> {
         let open = self.transaction.open().expect("a statement runs in a transaction");
-        home.tenant.begin_branch(&mut open.txn).map_err(|interrupt| pause(interrupt, home.tenant, &open.txn))
+        match home.tenant.begin_branch(&mut open.txn) {
+            Ok(()) => Ok(Ok(())),
+            Err(Interrupt::Error(error)) if error.state() == SqlState::DEADLOCK_DETECTED => Ok(Err(error)),
+            Err(interrupt) => Err(pause(interrupt, home.tenant, &open.txn)),
+        }
     }
 
     /// Brings the transaction's branch up to date, where it has one: it then stays so for this turn.
@@ -236,7 +247,9 @@ impl Session {
             return Ok(());
         }
         self.await_memory(home)?;
-        self.begin_branch(home)?;
+        if self.begin_branch(home)?.is_err() {
+            return Ok(());
+        }
         self.catch_up(home)?;
         Err(Pause::Slice(self.pour(home)?))
     }

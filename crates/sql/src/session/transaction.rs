@@ -28,9 +28,9 @@ pub(super) enum Transaction {
 pub(super) struct Open {
     pub(super) txn: Txn,
     savepoints: Vec<SessionSavepoint>,
-    /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
     /// The session's portals when it began.
     portals: u64,
+    /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
     pub(super) used: bool,
     /// Whether its COMMIT waits: where that fails, no block is left.
     ending: bool,

@@ -1,0 +1,154 @@
+//! What a query on the analytical path locks, and which plan it keeps. The path is played by the test.
+
+use std::sync::Arc;
+
+use base::SqlState;
+use types::{Datum, PgType, TypeMod};
+
+use super::stand_in::Answer;
+use super::testing::{Bench, locks_of};
+use super::{AnalyticEvent, Bind, Executed, Field, Pause, RowStore, Session};
+
+const RANKED: &str = "select rank() over (order by a) from t";
+
+fn tables() -> (Bench, Session, Session) {
+    let mut bench = Bench::new();
+    let (mut one, other) = (bench.session(), bench.session());
+    bench.run(&mut one, "create table t (a int); create table u (a int); create view v as select a from t");
+    (bench, one, other)
+}
+
+#[track_caller]
+fn is_sent_out<T: std::fmt::Debug>(outcome: Result<T, Pause>) {
+    assert!(matches!(outcome, Err(Pause::Analytic(_))), "{outcome:?}");
+}
+
+#[track_caller]
+fn waits(bench: &mut Bench, session: &mut Session, sql: &str) -> tenant::locks::LockWait {
+    match bench.try_run(session, sql) {
+        Err(Pause::Lock(wait)) => wait,
+        outcome => panic!("{sql} waits: {outcome:?}"),
+    }
+}
+
+/// The query that was sent out has given so many rows.
+fn ends(session: &mut Session, rows: u64) {
+    let mut out = Answer::default();
+    for event in [
+        AnalyticEvent::Columns { parameters: Vec::new(), fields: Arc::default() },
+        AnalyticEvent::Encoded { rows, bytes: Vec::new() },
+        AnalyticEvent::Done(Ok(())),
+    ] {
+        session.analytic_event(event, &mut out);
+    }
+}
+
+#[test]
+fn a_table_that_was_read_stays_as_it_is_to_the_transactions_end() {
+    for begin in ["begin", "begin isolation level repeatable read"] {
+        for change in ["drop table t cascade", "truncate t", "alter table t add column b int"] {
+            let (mut bench, mut one, mut other) = tables();
+            bench.run(&mut one, begin);
+            is_sent_out(bench.try_run(&mut one, RANKED));
+            let wait = waits(&mut bench, &mut other, change);
+            ends(&mut one, 2);
+            assert_eq!(bench.run(&mut one, RANKED).tags, ["SELECT 2"]);
+            assert!(!wait.is_over(), "{change}");
+            bench.run(&mut one, "commit");
+            assert!(wait.is_over(), "{change}");
+            bench.run(&mut other, change);
+        }
+    }
+}
+
+#[test]
+fn a_query_by_itself_locks_what_it_reads_until_it_has_ended() {
+    let (mut bench, mut one, mut other) = tables();
+    is_sent_out(bench.try_run(&mut one, "select rank() over (order by t.a) from v as t, u"));
+    assert_eq!(locks_of(bench.tenant()), ["AccessShareLock granted", "AccessShareLock granted"]);
+    bench.run(&mut other, "insert into t values (1); create index on t (a)");
+    let wait = waits(&mut bench, &mut other, "drop table u");
+    ends(&mut one, 0);
+    bench.run(&mut one, "select rank() over (order by t.a) from v as t, u");
+    assert!(wait.is_over());
+    bench.run(&mut other, "drop table u");
+    assert!(locks_of(bench.tenant()).is_empty());
+}
+
+#[test]
+fn a_query_waits_for_who_changes_what_it_reads() {
+    let (mut bench, mut one, mut other) = tables();
+    bench.run(&mut other, "drop view v");
+    bench.run(&mut other, "begin; alter table t rename to x; alter table u rename to t");
+    let wait = waits(&mut bench, &mut one, RANKED);
+    bench.run(&mut other, "commit");
+    assert!(wait.is_over());
+    is_sent_out(bench.try_run(&mut one, RANKED));
+    ends(&mut one, 0);
+    assert_eq!(bench.run(&mut one, RANKED).tags, ["SELECT 0"]);
+    // A circle is found here as elsewhere.
+    bench.run(&mut one, "begin; lock table x");
+    bench.run(&mut other, "begin");
+    is_sent_out(bench.try_run(&mut other, RANKED));
+    ends(&mut other, 0);
+    bench.run(&mut other, RANKED);
+    let _wait = waits(&mut bench, &mut one, "drop table t");
+    let error = bench.fail(&mut other, "select rank() over (order by a) from x");
+    assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED);
+}
+
+/// DDL has the branch while it waits for a table. Who holds that table has no use for waiting for the branch.
+#[test]
+fn a_long_change_does_not_wait_for_ddl_that_waits_for_what_it_reads() {
+    let (mut bench, mut one, mut other) = tables();
+    let insert = "insert into u select rank() over (order by a) from t";
+    is_sent_out(bench.try_run(&mut one, insert));
+    let wait = waits(&mut bench, &mut other, "truncate t");
+    let rank =
+        Field { name: "rank".into(), table_oid: 0, attribute: 0, ty: PgType::Int8, modifier: TypeMod::NONE };
+    let rows = (1..=5000).map(|n| vec![Datum::Int8(n)]).collect();
+    for event in [
+        AnalyticEvent::Columns { parameters: Vec::new(), fields: [rank].into() },
+        AnalyticEvent::Stored(RowStore::of_rows(rows)),
+        AnalyticEvent::Done(Ok(())),
+    ] {
+        one.analytic_event(event, &mut Answer::default());
+    }
+    assert_eq!(bench.run(&mut one, insert).tags, ["INSERT 0 5000"]);
+    assert!(wait.is_over());
+    bench.run(&mut other, "truncate t");
+    bench.run(&mut one, "begin; select a from t");
+    let wait = waits(&mut bench, &mut other, "drop table t cascade");
+    assert_eq!(bench.run(&mut one, "update u set a = a + 1").tags, ["UPDATE 5000"]);
+    bench.run(&mut one, "commit");
+    assert!(wait.is_over());
+}
+
+#[test]
+fn rows_that_are_on_their_way_arrive_whatever_becomes_of_their_view() {
+    let query = "select rank() over (order by a) from v";
+    let changes = "drop view v; create view w as select 1";
+    for (sql, tag) in [(query.to_owned(), "SELECT 3"), (format!("copy ({query}) to stdout"), "COPY 3")] {
+        let (mut bench, mut one, mut other) = tables();
+        is_sent_out(bench.try_run(&mut one, &sql));
+        bench.run(&mut other, changes);
+        ends(&mut one, 3);
+        assert_eq!(bench.run(&mut one, &sql).tags, [tag]);
+    }
+    let (mut bench, mut one, mut other) = tables();
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        let bind =
+            Bind { portal: "", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
+        one.parse(home, "", query, &[], &mut out).unwrap();
+        one.bind(home, bind, &mut out).unwrap();
+        is_sent_out(one.execute(home, "", None, &mut out));
+    });
+    bench.run(&mut other, changes);
+    ends(&mut one, 3);
+    bench.turn(|home| {
+        assert_eq!(one.execute(home, "", None, &mut out).unwrap(), Executed::Complete);
+        one.sync(home, &mut out).unwrap();
+    });
+    assert_eq!(out.tags, ["SELECT 3"]);
+}
