@@ -57,6 +57,11 @@ impl View<'_> {
             )
             .into());
         }
+        self.ddl_for_statistics()
+    }
+
+    /// As [`View::ddl`], for what reads the same before and after it: also in a read-only transaction.
+    pub fn ddl_for_statistics(&mut self) -> Step<Ddl<'_>> {
         // Who has a branch has both, so nothing is lost by waiting for that first; in one order nobody waits in a circle.
         for tag in [LockTag::Branch, LockTag::Ddl] {
             self.tenant.lock(self.txn, tag, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;

@@ -171,6 +171,17 @@ fn read_only_transactions_change_nothing() {
 }
 
 #[test]
+fn statistics_are_no_change_of_a_read_only_transaction() {
+    for sql in ["analyze t", "begin read only; analyze; commit", "vacuum analyze t"] {
+        let (mut bench, mut session) =
+            after("create table t (a int); set default_transaction_read_only = on");
+        bench.run(&mut session, sql);
+        let table = bench.catalog().tables().next().expect("it is there").oid;
+        assert!(bench.catalog().statistics(table).is_some(), "{sql}");
+    }
+}
+
+#[test]
 fn statements_on_tenants_are_the_administrators() {
     assert!(failure("", "create tenant x").starts_with("42501"));
     assert!(failure("", "show tenants").starts_with("42501"));
