@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use pgproto::scram::Verifier;
 use pgproto::startup::CancelKey;
 use sql::session::BackendRow;
+use tenant::catalog::Privileges;
 
 use crate::reception::{Admission, Authenticated, Gate, shown_address};
 use crate::session;
@@ -20,6 +21,8 @@ pub(crate) struct ServerGate(pub(crate) Arc<Shared>);
 struct Login {
     verifier: Option<Verifier>,
     superuser: bool,
+    /// It has CONNECT on its database.
+    enters: bool,
 }
 
 impl Gate for ServerGate {
@@ -86,10 +89,12 @@ pub(crate) async fn admit(shared: &Arc<Shared>, database: &str, user: &str) -> S
     } else {
         login(&entry, user).await?
     };
+    let administrator =
+        login.as_ref().is_some_and(|l| l.superuser) && (administrator || entry.id == TenantId::SYSTEM);
     Ok(Admission {
         tenant: entry.id,
-        administrator: login.as_ref().is_some_and(|login| login.superuser)
-            && (administrator || entry.id == TenantId::SYSTEM),
+        administrator,
+        enters: administrator || login.as_ref().is_some_and(|login| login.enters),
         verifier: login.and_then(|login| login.verifier),
     })
 }
@@ -110,7 +115,8 @@ fn read_login(tenant: &tenant::Tenant, user: &str, now: i64) -> Option<Login> {
     let role = tenant.catalog().role_named(user)?;
     let valid = role.attributes.login && role.valid_until.is_none_or(|until| now < until);
     let verifier = role.scram_verifier.as_deref().filter(|_| valid).and_then(|text| text.parse().ok());
-    Some(Login { verifier, superuser: role.attributes.superuser })
+    let enters = tenant.catalog().has_database_privileges(role.oid, Privileges::CONNECT);
+    Some(Login { verifier, superuser: role.attributes.superuser, enters })
 }
 
 impl Home {

@@ -37,6 +37,8 @@ pub(crate) struct Admission {
     pub(crate) tenant: TenantId,
     /// The account is the administrator's, who may enter every tenant.
     pub(crate) administrator: bool,
+    /// The account may enter the database. Of a session this is asked again when it begins, and told who is known.
+    pub(crate) enters: bool,
     /// `None` for a user that does not exist, may not log in or has no password: the exchange is done all the same,
     /// and fails.
     pub(crate) verifier: Option<Verifier>,

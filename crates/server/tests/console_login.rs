@@ -52,6 +52,19 @@ fn the_accounts_are_those_of_the_administrators_database() {
 }
 
 #[test]
+fn a_role_that_may_not_connect_does_not_enter() {
+    let server = server();
+    let mut guest = Browser::new(&server);
+    let mut admin = server.admin("rowhouse");
+    admin.ok("REVOKE CONNECT ON DATABASE rowhouse FROM PUBLIC");
+    let refused = guest.login("guest", "seen");
+    assert_eq!((refused.status, refused.code().as_str()), (401, "28P01"));
+    assert_eq!(Browser::new(&server).login("admin", ADMIN_PASSWORD).status, 200);
+    admin.ok("GRANT CONNECT ON DATABASE rowhouse TO guest");
+    assert_eq!(guest.login("guest", "seen").json()["role"], "viewer");
+}
+
+#[test]
 fn nothing_is_told_without_a_session() {
     let server = server();
     let browser = Browser::new(&server);

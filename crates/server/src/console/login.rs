@@ -1,6 +1,6 @@
 //! Logging in and out: the accounts are those of the administrator's database, the passwords those of the wire.
 //!
-//! Its superuser is the administrator here as there. Any other role of it that may log in is a viewer. Which user there is and which not
+//! Its superuser is the administrator here as there. Any other role of it that may log in and enter it (CONNECT) is a viewer. Which user there is and which not
 //! is not told: an unknown one takes as long as a wrong password and gets the same answer.
 
 use std::sync::Arc;
@@ -101,12 +101,13 @@ pub(super) async fn logout(
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
 }
 
-/// The account that `user` logs in by; `None` if there is none, it may not log in or has no password.
+/// The account that `user` logs in by; `None` if there is none, it may not log in, not enter the database or has no password.
 async fn account_of(shared: &Arc<Shared>, user: &str) -> Answer<Option<Account>> {
     let admission = gate::admit(shared, SYSTEM_DATABASE, user).await?;
     assert_eq!(admission.tenant, TenantId::SYSTEM, "the administrator's database is the system tenant's");
     let role = if admission.administrator { Role::Administrator } else { Role::Viewer };
-    Ok(admission.verifier.map(|verifier| Account { user: user.to_owned(), role, verifier }))
+    let verifier = admission.verifier.filter(|_| admission.enters);
+    Ok(verifier.map(|verifier| Account { user: user.to_owned(), role, verifier }))
 }
 
 /// Ends the sessions of accounts that are gone, may not log in any more, or have another password or role.
