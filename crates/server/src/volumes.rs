@@ -103,7 +103,7 @@ impl Volumes {
         let mut there = volume.options.lock().unwrap_or_else(PoisonError::into_inner);
         *there = options;
         let governed = &self.io.volumes()[volume.number.0 as usize];
-        governed.schedule.set_iops_limit(options.iops_limit);
+        governed.schedule.set_iops_limit(options.iops_limit, env::now());
         governed.meter.set_capacity(volume.io_capacity(&options));
         self.io.wake_all();
     }

@@ -22,7 +22,7 @@ const LAG_FORGOTTEN_IN: Nanos = Nanos::from_millis(400);
 /// Lateness of a tenant that gets something stays below this.
 pub(super) const LAG_MAX: Stamp = LAG_KEPT.plus(Stamp::at(LAG_FORGOTTEN_IN));
 /// Work charged after the fact, and upkeep that others wait for, takes at most so much of what a reservation, or a limit, leaves a tenant in the future.
-const DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(1));
+pub(super) const DEBT_MAX: Stamp = Stamp::at(Nanos::from_secs(1));
 /// Virtual time of one I/O at weight 1. At weight 1 and 100,000 I/Os a second the counter lasts for a year.
 const SPARE_OF_ONE: u64 = 64;
 
@@ -197,17 +197,18 @@ impl Account {
         let limit = |max: Option<u64>| max.map_or(0, |max| max.max(1));
         let [spread, price] = &self.due;
         let bandwidth_max = promise.bandwidth_max.map(|max| max.0);
+        let of_limit = Some(Stamp::at(LIMIT_DEBT_MAX));
         let terms: [(_, _, &[&Tag], _); 4] = [
-            (&self.iops, promise.iops, &[&spread.ios, &price.ios], true),
-            (&self.bandwidth, promise.bandwidth.0, &[&spread.bytes, &price.bytes], true),
-            (&self.iops_max, limit(promise.iops_max), &[&self.open], false),
-            (&self.bandwidth_max, limit(bandwidth_max), &[&self.open_bytes], false),
+            (&self.iops, promise.iops, &[&spread.ios, &price.ios], None),
+            (&self.bandwidth, promise.bandwidth.0, &[&spread.bytes, &price.bytes], None),
+            (&self.iops_max, limit(promise.iops_max), &[&self.open], of_limit),
+            (&self.bandwidth_max, limit(bandwidth_max), &[&self.open_bytes], of_limit),
         ];
-        for (in_force, rate, tags, is_reservation) in terms {
+        for (in_force, rate, tags, debt_max) in terms {
             let before = in_force.swap(rate, Ordering::Relaxed);
             if before != rate {
                 for tag in tags {
-                    tag.advance(|tag| rebased(tag, Rate(before), Rate(rate), is_reservation, Stamp::at(now)));
+                    tag.advance(|tag| rebased(tag, Rate(before), Rate(rate), debt_max, Stamp::at(now)));
                 }
             }
         }
@@ -431,16 +432,16 @@ fn forgotten(lag: Stamp, since: Nanos) -> Stamp {
     Stamp(mul_div(beyond.0, since.0.min(LAG_FORGOTTEN_IN.0), LAG_FORGOTTEN_IN.0))
 }
 
-/// A tag under another rate.
-fn rebased(tag: Stamp, before: Rate, after: Rate, is_reservation: bool, now: Stamp) -> Stamp {
+/// A tag under another rate. `debt_max` is how long what a limit remembers may last; `None` of a reservation.
+pub(super) fn rebased(tag: Stamp, before: Rate, after: Rate, debt_max: Option<Stamp>, now: Stamp) -> Stamp {
     let ahead = if before.is_some() && after.is_some() {
         Stamp(mul_div(tag.minus(now).0, before.0, after.0))
     } else {
         Stamp(0)
     };
     // A lower limit makes no debt longer than a debt may be; what was longer already, one large request, stays as long.
-    let ahead = if is_reservation { ahead } else { ahead.min(Stamp::at(LIMIT_DEBT_MAX).max(tag.minus(now))) };
-    if ahead > Stamp(0) || is_reservation { now.plus(ahead) } else { tag.min(now) }
+    let ahead = debt_max.map_or(ahead, |max| ahead.min(max.max(tag.minus(now))));
+    if ahead > Stamp(0) || debt_max.is_none() { now.plus(ahead) } else { tag.min(now) }
 }
 
 // The virtual time of one I/O at the largest weight is at least four.

@@ -182,11 +182,12 @@ impl<T> IoQueue<T> {
     /// Charges `tenant` for work that was done for it and could not be delayed: a flush that several share and that did not
     /// go through [`IoQueue::submit_group`], an eviction's write under pressure, recovery. It counts against its
     /// reservation, limit and weight: its next requests wait the longer, by the reservation a second at most and by the limit
-    /// as long as `debt` says. Returns what of the cost exceeds the latter and is forgiven, for the ledger.
+    /// as long as `debt` says; all of the volume wait by the volume's limit, a second at most. Returns what of the cost exceeds the tenant's limit
+    /// and is forgiven, for the ledger.
     pub fn charge_done(&mut self, tenant: TenantId, cost: IoCost, debt: LimitDebt, now: Nanos) -> IoCost {
         let lane = self.lanes.lane_of(tenant, &self.volume);
         let lane = self.lanes.lane(lane);
-        self.volume.charge_limit(cost, Stamp::at(now), Stamp::at(now));
+        self.volume.charge_limit_done(cost, now);
         lane.account.charge_done(&lane.terms, cost, debt, self.volume.floor(), now)
     }
 

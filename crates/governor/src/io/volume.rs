@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::{Nanos, TenantId};
 use rustc_hash::FxHashMap;
 
-use super::account::{Account, AwaitedFor, CATCH_UP, LAG_MAX, LimitDebt, Order};
+use super::account::{Account, AwaitedFor, CATCH_UP, DEBT_MAX, LAG_MAX, LimitDebt, Order, rebased};
 use super::cost::{IoCost, PARTS};
 use super::post::{self, PATIENCE, Post, Urgency};
 use super::tag::{Rate, Stamp, Tag};
@@ -97,10 +97,16 @@ impl IoVolume {
         self.changed();
     }
 
-    /// I/Os a second at most, over all tenants; `None`: no limit. Held under every policy.
-    pub fn set_iops_limit(&self, limit: Option<NonZeroU64>) {
+    /// I/Os a second at most, over all tenants; `None`: no limit. Held under every policy. What the volume is ahead it stays ahead, in I/Os,
+    /// though a lower limit makes no debt of undelayed work longer than a second.
+    pub fn set_iops_limit(&self, limit: Option<NonZeroU64>, now: Nanos) {
         let accounts = self.accounts();
-        self.limit.store(limit.map_or(0, NonZeroU64::get), Ordering::Relaxed);
+        let limit = limit.map_or(0, NonZeroU64::get);
+        let before = self.limit.swap(limit, Ordering::Relaxed);
+        if before != limit {
+            let (before, after, at) = (Rate(before), Rate(limit), Stamp::at(now));
+            self.open.advance(|tag| rebased(tag, before, after, Some(DEBT_MAX), at));
+        }
         self.reconsider(&accounts);
     }
 
@@ -151,7 +157,7 @@ impl IoVolume {
     /// Charges work that was done on any thread and could not be delayed; see [`super::IoQueue::charge_done`].
     pub fn charge_done(&self, tenant: TenantId, cost: IoCost, debt: LimitDebt, now: Nanos) -> IoCost {
         let account = self.account(tenant);
-        self.charge_limit(cost, Stamp::at(now), Stamp::at(now));
+        self.charge_limit_done(cost, now);
         account.charge_done(&account.terms(self.policy()), cost, debt, self.floor(), now)
     }
 
@@ -338,6 +344,15 @@ impl IoVolume {
         if limit.is_some() {
             let (floor, time) = (arrival.max(now.minus(CATCH_UP)), limit.time_of_parts(cost.parts));
             self.open.advance(|tag| tag.max(floor).plus(time));
+        }
+    }
+
+    /// Charges the volume's own limit for work that could not be delayed. It is everybody's: what follows waits a second for it at most.
+    pub(super) fn charge_limit_done(&self, cost: IoCost, now: Nanos) {
+        let limit = Rate(self.limit.load(Ordering::Relaxed));
+        if limit.is_some() {
+            let (at, time) = (Stamp::at(now), limit.time_of_parts(cost.parts));
+            self.open.advance(|tag| tag.max(tag.max(at).plus(time).min(at.plus(DEBT_MAX))));
         }
     }
 

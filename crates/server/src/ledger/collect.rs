@@ -119,7 +119,7 @@ impl Collector {
         Collector {
             shared: Arc::downgrade(shared),
             cpu: CpuAudit::new(governing.cpu.meters().clone(), cores, shared.env.now()),
-            io: IoAudit::new(&governing.io, shared.env.now()),
+            io: IoAudit::new(&governing.io, &shared.io_accounts, shared.env.now()),
             memory: MemoryAudit::new(meters, promisable, shared.env.now()),
             work_memory: WorkMemoryAudit::new(shared.env.now()),
             judged: Judged::default(),
@@ -163,7 +163,7 @@ impl Collector {
             self.judged.cpu = now;
         }
         let mut of_io = Vec::new();
-        self.io.collect(&shared, now, &mut of_io);
+        self.io.collect(&shared.io_accounts, now, &mut of_io);
         self.judged.io = self.io.judged_through();
         for row in of_io {
             if let Some(account) = self.account(row.ledger.tenant) {

@@ -177,7 +177,7 @@ fn no_limit_of_its_own_holds_upkeep_that_others_wait_for() {
     assert_eq!(issue_all(&mut queue, ms(1002)), [101]);
     assert_eq!(issue_all(&mut queue, ms(2000)), [31]);
     // The volume's own limit is everybody's.
-    volume.set_iops_limit(NonZeroU64::new(10));
+    volume.set_iops_limit(NonZeroU64::new(10), ms(2000));
     volume.set_awaited(tenant_id(0), AwaitedFor::Room, true);
     for n in 0..5 {
         queue.submit(tenant_id(0), IoClass::Upkeep, ONE, 40 + n, ms(3000));
@@ -321,11 +321,42 @@ fn the_volumes_own_limit_holds_over_all_tenants() {
         worker: None,
     };
     let mut world = World::new(1, 3, DevicePlan::steady(8, 5000), vec![plan(20), plan(20)]);
-    world.volume.set_iops_limit(NonZeroU64::new(300));
+    world.volume.set_iops_limit(NonZeroU64::new(300), ms(0));
     world.wake_all();
     world.run_until(Nanos::from_secs(5));
     let total: f64 = (0..2).map(|tenant| issued(&world.trace, tenant, ms(1000), ms(5000))).sum();
     assert!((1190.0..=1210.0).contains(&total), "{total}");
+}
+
+#[test]
+fn the_volumes_limit_remembers_a_second_of_what_could_not_be_delayed() {
+    let (volume, mut queue) = volume(8);
+    volume.set_iops_limit(NonZeroU64::new(10), ms(0));
+    let many = IoCost::of_many(10_000, ByteCount::from_mib(80));
+    volume.charge_done(TenantId::SYSTEM, many, LimitDebt::OfOther, ms(0));
+    queue.charge_done(tenant_id(1), many, LimitDebt::OfTurn, ms(0));
+    queue_up(&mut queue, tenant_id(0), 0..1, ms(0));
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(1000)));
+    assert_eq!(issue_all(&mut queue, ms(1001)), [0]);
+}
+
+#[test]
+fn a_changed_limit_of_the_volume_acts_on_what_was_issued() {
+    let (volume, mut queue) = volume(8);
+    volume.set_iops_limit(NonZeroU64::new(10), ms(0));
+    let large = IoCost::of_many(100, ByteCount::from_mib(6));
+    queue.submit(tenant_id(0), IoClass::Short, large, 0, ms(0));
+    queue_up(&mut queue, tenant_id(1), 1..2, ms(0));
+    assert_eq!(issue_all(&mut queue, ms(0)), [0]);
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(10_000)));
+    volume.set_iops_limit(NonZeroU64::new(10_000), ms(0));
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(10)), "100 I/Os ahead still");
+    // A second's debt stays a second's, in whatever I/Os.
+    volume.charge_done(TenantId::SYSTEM, IoCost::of_many(20_000, ByteCount(0)), LimitDebt::OfOther, ms(0));
+    volume.set_iops_limit(NonZeroU64::new(10), ms(0));
+    assert_eq!(queue.next(ms(1)), Next::WaitUntil(ms(1000)));
+    volume.set_iops_limit(None, ms(2));
+    assert_eq!(issue_all(&mut queue, ms(2)), [1]);
 }
 
 /// What each of some tenants gets in a second of a device of 300, by promise and penalty; all have demand enough.
