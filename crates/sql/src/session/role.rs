@@ -206,7 +206,7 @@ impl Session {
                 Ok(command.into())
             }
             RoleStatement::Alter { name, options } => {
-                let mut role = (**catalog.resolve_role(name)?).clone();
+                let mut role = (**self.named(&catalog, name)?).clone();
                 self.check_alter(&catalog, &role, options)?;
                 self.apply_options(&catalog, &mut role, options)?;
                 self.ddl(home, |ddl| ddl.alter_role(role).map_err(Into::into))?;
@@ -261,7 +261,7 @@ impl Session {
                         self.need_superuser(&catalog, "must be superuser to set grantor")?;
                     }
                     for member in members {
-                        let member = catalog.resolve_role(member)?;
+                        let member = self.named(&catalog, member)?;
                         if catalog.roles_of(role.oid, false).contains(&member.oid) {
                             let message =
                                 format!("role \"{}\" is a member of role \"{}\"", role.name, member.name);
@@ -286,7 +286,7 @@ impl Session {
                     let role = catalog.resolve_role(role)?;
                     self.check_administers(&catalog, role)?;
                     for member in members {
-                        let (role, member) = (role.oid, catalog.resolve_role(member)?.oid);
+                        let (role, member) = (role.oid, self.named_role(&catalog, member)?);
                         let only = *only_admin_option;
                         self.ddl(home, |ddl| Ok(ddl.revoke_membership(member, role, only)?))?;
                     }
@@ -391,6 +391,14 @@ impl Session {
             "session_user" => Ok(self.session_role()),
             name => Ok(catalog.resolve_role(name)?.oid),
         }
+    }
+
+    /// As [`Session::named_role`], with what it is.
+    pub(super) fn named<'c>(&self, catalog: &'c Catalog, name: &str) -> SqlResult<&'c Arc<Role>> {
+        let oid = self.named_role(catalog, name)?;
+        catalog.role(oid).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role with OID {oid} does not exist"))
+        })
     }
 
     /// The role of GRANTED BY; the current one where nothing is said.

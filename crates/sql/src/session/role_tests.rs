@@ -52,13 +52,40 @@ fn a_role_is_chosen_until_its_transaction_is_rolled_back() {
 #[test]
 fn no_role_has_a_reserved_name_made_or_renamed() {
     let (mut bench, mut session) = roles();
-    for name in ["\"public\"", "\"none\"", "pg_x"] {
+    for name in [
+        "\"public\"",
+        "\"none\"",
+        "pg_x",
+        "current_user",
+        "\"current_user\"",
+        "\"current_role\"",
+        "\"session_user\"",
+    ] {
         for sql in [format!("CREATE ROLE {name}"), format!("ALTER ROLE a RENAME TO {name}")] {
             assert_eq!(bench.fail(&mut session, &sql).state(), SqlState::RESERVED_NAME, "{sql}");
         }
     }
     assert_eq!(bench.fail(&mut session, "ALTER ROLE a RENAME TO b").state(), SqlState::DUPLICATE_OBJECT);
     bench.run(&mut session, "ALTER ROLE a RENAME TO c; ALTER ROLE c LOGIN");
+    assert_eq!(
+        bench.fail(&mut session, "CREATE ROLE current_user").message(),
+        "CURRENT_USER cannot be used as a role name here"
+    );
+}
+
+#[test]
+fn a_statement_on_roles_names_those_that_the_session_is() {
+    let (mut bench, mut session) = roles();
+    bench.run(
+        &mut session,
+        "SET ROLE chief; ALTER ROLE CURRENT_USER LOGIN; GRANT a TO current_role, SESSION_USER",
+    );
+    let member_of =
+        |bench: &Bench, name: &str| bench.catalog().role_named(name).expect("it is there").member_of.len();
+    assert_eq!((member_of(&bench, "chief"), member_of(&bench, "owner")), (1, 1));
+    assert!(bench.catalog().role_named("chief").expect("it is there").attributes.login);
+    bench.run(&mut session, "REVOKE a FROM current_user");
+    assert_eq!((member_of(&bench, "chief"), member_of(&bench, "owner")), (0, 1));
 }
 
 #[test]

@@ -97,8 +97,7 @@ impl Session {
     }
 
     fn settable_role(&self, catalog: &Catalog, name: &str) -> SqlResult<Role> {
-        let oid = self.named_role(catalog, name)?;
-        let role = catalog.role(oid).ok_or_else(|| SqlError::internal("a named role is gone"))?;
+        let role = self.named(catalog, name)?;
         self.check_set(catalog, role)?;
         Ok((**role).clone())
     }

@@ -25,6 +25,11 @@ impl Ddl<'_> {
 
     /// Errors: 42710, 42939.
     fn require_free_role(&self, name: &str) -> SqlResult<()> {
+        // Each stands for a role that a statement does not name, in quotes too.
+        if matches!(name, "current_role" | "current_user" | "session_user") {
+            let message = format!("{} cannot be used as a role name here", name.to_uppercase());
+            return Err(SqlError::new(SqlState::RESERVED_NAME, message));
+        }
         if name.starts_with("pg_") || name == "public" || name == "none" {
             return Err(SqlError::new(SqlState::RESERVED_NAME, format!("role name \"{name}\" is reserved")));
         }
