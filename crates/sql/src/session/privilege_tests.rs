@@ -48,6 +48,30 @@ fn schemas_are_made_with_create_on_the_database() {
 }
 
 #[test]
+fn the_owner_makes_schemas_unless_that_was_revoked_from_it() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "create role chief superuser login; create role plain noinherit login; grant owner to plain",
+    );
+    let mut chief = bench.session_of("chief");
+    bench.run(&mut chief, "alter role owner nosuperuser");
+    check(&mut bench, "owner", "create schema one", false);
+    check(&mut bench, "plain", "create schema two", true);
+    check(&mut bench, "plain", "set role owner; create schema two", false);
+    check(&mut bench, "owner", "revoke create on database app from owner", false);
+    check(&mut bench, "owner", "create schema three", true);
+    check(&mut bench, "owner", "alter schema one rename to four", true);
+    check(&mut bench, "chief", "create schema three", false);
+    // Whose database it is may have it back.
+    check(&mut bench, "owner", "grant create on database app to owner; create schema five", false);
+    bench.run(&mut chief, "revoke all on database app from owner, public");
+    let mut administrator = bench.administrator();
+    bench.run(&mut administrator, "create schema six");
+}
+
+#[test]
 fn a_database_is_entered_by_those_who_may_connect() {
     let mut bench = Bench::new();
     let mut owner = bench.session();

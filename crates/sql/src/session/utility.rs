@@ -250,10 +250,9 @@ impl Session {
         Ok(role)
     }
 
-    /// 42501 unless the role may make schemas: as the tenant's owner, or with CREATE on the database.
+    /// 42501 unless the role may make schemas: with CREATE on the database, which its owner has unless that was revoked.
     pub(crate) fn check_create_schema(&self, catalog: &Catalog) -> Result<(), SqlError> {
-        let may = self.acts_for(catalog, OWNER_ROLE)
-            || catalog.has_database_privileges(self.role(), Privileges::CREATE);
+        let may = self.is_administrator() || catalog.has_database_privileges(self.role(), Privileges::CREATE);
         if may { Ok(()) } else { Err(denied("database", &self.start.database)) }
     }
 }
