@@ -64,18 +64,31 @@ pub(super) fn run(
     session.with_view(home, |view| Ok(view.require_none_due(&table, "ALTER TABLE")?))?;
     let mut ordered: Vec<&Op> = operations.iter().collect();
     ordered.sort_by_key(|operation| pass(operation));
-    for operation in ordered {
+    let of_others = ordered.partition_point(|operation| pass(operation) <= TYPES);
+    let (types, others) = ordered.split_at(of_others);
+    let mut retyped = Vec::new();
+    for operation in types {
         one(session, home, table.oid, operation, out)?;
+        if let Op::AlterColumn { column_name, op: AlterColumnOperation::SetDataType { .. } } = operation {
+            retyped.push(column_of(&table, &fold_ident(column_name))?);
+        }
     }
-    Ok(())
+    // Where no row was rewritten, every value is what it was.
+    if !retyped.is_empty() && table_of(&session.names(home), table.oid)?.tree != table.tree {
+        session.ddl(home, |ddl| ddl.recheck_foreign_keys(table.oid, &retyped))?;
+    }
+    others.iter().try_for_each(|operation| one(session, home, table.oid, operation, out))
 }
+
+/// The pass in which columns get other types.
+const TYPES: u8 = 1;
 
 /// PostgreSQL's passes over a statement's operations.
 fn pass(operation: &Op) -> u8 {
     match operation {
         Op::DropColumn { .. } | Op::DropConstraint { .. } => 0,
         Op::AlterColumn { op, .. } => match op {
-            AlterColumnOperation::SetDataType { .. } => 1,
+            AlterColumnOperation::SetDataType { .. } => TYPES,
             AlterColumnOperation::DropDefault | AlterColumnOperation::DropNotNull => 0,
             _ => 3,
         },

@@ -1,4 +1,5 @@
-//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table.
+//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table. What that does to foreign keys is
+//! checked when all of a statement's columns have their types.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub(super) fn run(
     let (ty, typmod) = names.type_of(data_type)?;
     let old = &table.columns[position];
     let sequence = identity_sequence(session, home, names, old, ty)?;
-    refuse_dependents(names, table, position, ty)?;
+    refuse_views(names, table, position)?;
     if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
         let oid = table.oid;
         return session.ddl(home, |ddl| ddl.set_column_type(oid, position, ty, typmod));
@@ -42,6 +43,7 @@ pub(super) fn run(
     for check in &table.checks {
         bind_check(names, &altered, &parse_expression(&check.expression)?)?;
     }
+    session.ddl(home, |ddl| ddl.lock_for_new_values(table.oid, position))?;
     let mut values = Vec::new();
     session.for_each_row(home, table.oid, &mut |row| {
         values.push(eval(&conversion, row)?);
@@ -102,8 +104,8 @@ fn keeps_values(ty: PgType, old: TypeMod, new: TypeMod) -> bool {
     }
 }
 
-/// Views keep their columns' types, and foreign keys must still compare.
-fn refuse_dependents(names: &Names, table: &Table, position: usize, ty: PgType) -> SqlResult<()> {
+/// Views keep their columns' types.
+fn refuse_views(names: &Names, table: &Table, position: usize) -> SqlResult<()> {
     let column = &table.columns[position];
     let uses = |d: &tenant::catalog::Dependency| d.object == table.oid && d.column == Some(position);
     let mut views: Vec<&str> =
@@ -113,18 +115,6 @@ fn refuse_dependents(names: &Names, table: &Table, position: usize, ty: PgType) 
         let message = "cannot alter type of a column used by a view or rule";
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
             .with_detail(format!("rule _RETURN on view {view} depends on column \"{}\"", column.name)));
-    }
-    if column.ty == ty {
-        return Ok(());
-    }
-    let referenced = table.referenced_by.iter().filter_map(|by| {
-        let other = names.catalog.table(by.table)?;
-        other.foreign_key(by.constraint).filter(|key| key.referenced_columns.contains(&position))
-    });
-    let own = table.foreign_keys.iter().filter(|key| key.columns.contains(&position));
-    if let Some(key) = own.chain(referenced).next() {
-        return Err(SqlError::unsupported("changing the type of a foreign key's column")
-            .with_hint(format!("Drop the constraint \"{}\" first and add it again afterwards.", key.name)));
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use types::{CatalogNames, TypeMod};
 
 use super::{Behavior, Ddl, Dropped, MadeUpName, NewIndex};
 use crate::catalog::{
-    CheckConstraint, Deferral, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType, ReferencedBy,
-    ReferentialAction, Table,
+    CheckConstraint, Column, Deferral, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType,
+    ReferencedBy, ReferentialAction, Table,
 };
 use crate::interrupt::Step;
 use crate::key_types::may_reference;
@@ -260,6 +260,58 @@ impl Ddl<'_> {
         })
     }
 
+    /// Locks a table one of whose columns gets other values, and the tables that foreign keys of the column tie to it.
+    pub fn lock_for_new_values(&mut self, table: Oid, column: usize) -> Step<()> {
+        let table = self.open_table(table)?;
+        for (referencing, constraint) in self.keys_of_columns(&table, &[column]) {
+            if referencing != table.oid {
+                self.lock_exclusive(referencing)?;
+            } else if let Some(key) = table.foreign_key(constraint) {
+                // One lock for all the rows that are referenced.
+                self.view.lock_table(key.referenced_table, TableLock::Share, WaitPolicy::Wait)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the foreign keys that columns with new values, perhaps of other types, have a part in.
+    ///
+    /// Errors: 42804 where types do not compare any more, 23503.
+    pub fn recheck_foreign_keys(&mut self, table: Oid, columns: &[usize]) -> Step<()> {
+        let table = self.view.table(table)?;
+        for (referencing, constraint) in self.keys_of_columns(&table, columns) {
+            let referencing = self.view.table(referencing)?;
+            let key = referencing.foreign_key(constraint).expect("found right here");
+            let referenced = self.view.table(key.referenced_table)?;
+            let names = self.view.session.and_then(|session| session.format.names.as_deref());
+            for (from, to) in key.columns.iter().zip(&key.referenced_columns) {
+                require_comparable(&referencing.columns[*from], &referenced.columns[*to], &key.name, names)?;
+            }
+            // Of one that is not valid the older rows need not hold.
+            if key.validated {
+                self.check_all_references(referencing.oid, constraint)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The foreign keys that have one of these columns of a table on either side: each by the referencing table and its oid.
+    fn keys_of_columns(&self, table: &Table, columns: &[usize]) -> Vec<(Oid, Oid)> {
+        let has_one = |of: &[usize]| of.iter().any(|column| columns.contains(column));
+        let own = table.foreign_keys.iter().filter(|key| has_one(&key.columns));
+        let mut keys: Vec<(Oid, Oid)> = own.map(|key| (table.oid, key.oid)).collect();
+        for by in &table.referenced_by {
+            let other = self.catalog().table(by.table);
+            let key = other.and_then(|other| other.foreign_key(by.constraint));
+            if key.is_some_and(|key| has_one(&key.referenced_columns))
+                && !keys.contains(&(by.table, by.constraint))
+            {
+                keys.push((by.table, by.constraint));
+            }
+        }
+        keys
+    }
+
     /// VALIDATE CONSTRAINT of a foreign key: checks the rows that were there before it.
     ///
     /// Errors: 23503.
@@ -415,24 +467,31 @@ fn match_columns(
     let mut pairs = Vec::new();
     for column in index.column_positions() {
         let at = wanted.iter().position(|w| *w == column).expect("the index has just these columns");
-        let (from, to) = (&referencing.columns[new.columns[at]], &referenced.columns[column]);
-        if !may_reference(from.ty, to.ty) {
-            let shown = |ty| types::format_type_in(ty, TypeMod::NONE, names);
-            return Err(SqlError::new(
-                SqlState::DATATYPE_MISMATCH,
-                format!("foreign key constraint \"{name}\" cannot be implemented"),
-            )
-            .with_detail(format!(
-                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
-                from.name,
-                to.name,
-                shown(from.ty),
-                shown(to.ty)
-            )));
-        }
+        require_comparable(&referencing.columns[new.columns[at]], &referenced.columns[column], name, names)?;
         pairs.push((new.columns[at], column));
     }
     Ok((pairs, index.oid))
+}
+
+/// Errors: 42804 unless values of the column `from` may reference those of `to`, in the foreign key of that name.
+fn require_comparable(
+    from: &Column,
+    to: &Column,
+    name: &str,
+    names: Option<&dyn CatalogNames>,
+) -> SqlResult<()> {
+    if may_reference(from.ty, to.ty) {
+        return Ok(());
+    }
+    let shown = |ty| types::format_type_in(ty, TypeMod::NONE, names);
+    let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(format!(
+        "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+        from.name,
+        to.name,
+        shown(from.ty),
+        shown(to.ty)
+    )))
 }
 
 fn undefined_constraint(table: &Table, name: &str) -> SqlError {

@@ -102,7 +102,8 @@ impl Ddl<'_> {
     }
 
     /// Rewrites every row of a table into new trees under a new definition (`ALTER COLUMN TYPE`). `change` alters the
-    /// definition; `convert` makes a new row of each old one. Constraints are checked as for inserts.
+    /// definition; `convert` makes a new row of each old one. Constraints are checked as for inserts, but for foreign keys: where their
+    /// columns get new values, [`Ddl::recheck_foreign_keys`] does.
     pub fn rewrite_table(
         &mut self,
         oid: Oid,
@@ -128,7 +129,7 @@ impl Ddl<'_> {
             let row = convert(row)?;
             self.view.insert(&table, &row)?;
         }
-        // References did not change with the form of the rows; a type change that breaks one was refused before.
+        // References do not change with the form of the rows.
         self.view.txn.checks.clear();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! ALTER TABLE on tables with rows.
 
 use super::{after, constraints, failure, rows};
+use crate::session::Pause;
 
 #[test]
 fn an_added_column_shows_its_default_in_old_rows() {
@@ -117,4 +118,100 @@ fn a_column_becomes_an_identity() {
         failure(always, "insert into t values (1, 1)"),
         "428C9 cannot insert a non-DEFAULT value into column \"id\""
     );
+}
+
+/// A parent with the keys 1 and 2, and a child that references both.
+const FAMILY: &str = "create table parent (id int primary key, name varchar(5) unique); insert into parent values (1, 'a'), (2, 'b');
+    create table child (id int primary key, p int references parent on update cascade, name varchar(5) references parent (name));
+    insert into child values (10, 1, 'a'), (20, 2, 'b'), (30, null, null);";
+
+#[test]
+fn columns_of_foreign_keys_take_types_that_compare() {
+    for alter in [
+        "alter table child alter p type bigint",
+        "alter table child alter column p type smallint using (p::smallint)",
+        "alter table child alter p drop default, alter p drop not null, alter p type bigint using (p::bigint)",
+        "alter table parent alter id type bigint",
+        "alter table parent alter id type numeric(20)",
+        "alter table child alter p type bigint; alter table parent alter id type bigint",
+        "alter table child alter name type varchar(50); alter table parent alter name type text",
+    ] {
+        let (mut bench, mut session) = after(&format!("{FAMILY} {alter}"));
+        for (sql, state) in [
+            ("insert into child values (40, 3, null)", "23503"),
+            ("insert into child values (40, null, 'c')", "23503"),
+            ("delete from parent where id = 1", "23503"),
+        ] {
+            assert_eq!(bench.fail(&mut session, sql).state().as_str(), state, "{alter}; {sql}");
+        }
+        bench.run(
+            &mut session,
+            "insert into child values (40, 2, 'a'); update parent set id = 3 where id = 2",
+        );
+        let shown = bench.run(&mut session, "select id, p from child order by id").lines();
+        assert_eq!(shown, ["10|1", "20|3", "30|", "40|3"], "{alter}");
+    }
+    let tree = "create table node (id int primary key, up int references node); insert into node values (1, null), (2, 1);
+                alter table node alter up type text, alter id type text;";
+    assert_eq!(rows(tree, "select id, up from node order by id"), ["1|", "2|1"]);
+    assert!(failure(tree, "insert into node values ('3', '4')").starts_with("23503"));
+}
+
+#[test]
+fn a_type_that_breaks_a_foreign_key_is_refused() {
+    let (mut bench, mut session) = after(FAMILY);
+    for (alter, error, detail) in [
+        (
+            "alter table child alter p type text",
+            "42804 foreign key constraint \"child_p_fkey\" cannot be implemented",
+            "Key columns \"p\" and \"id\" are of incompatible types: text and integer.",
+        ),
+        (
+            "alter table parent alter id type uuid using gen_random_uuid()",
+            "42804 foreign key constraint \"child_p_fkey\" cannot be implemented",
+            "Key columns \"p\" and \"id\" are of incompatible types: integer and uuid.",
+        ),
+        (
+            "alter table child alter p type int using p + 1",
+            "23503 insert or update on table \"child\" violates foreign key constraint \"child_p_fkey\"",
+            "Key (p)=(3) is not present in table \"parent\".",
+        ),
+        (
+            "alter table parent alter id type bigint using id - 1",
+            "23503 insert or update on table \"child\" violates foreign key constraint \"child_p_fkey\"",
+            "Key (p)=(2) is not present in table \"parent\".",
+        ),
+    ] {
+        let refused = bench.fail(&mut session, alter);
+        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{alter}");
+        assert_eq!(refused.detail(), Some(detail), "{alter}");
+    }
+    // Both sides at once, which keeps what there is.
+    bench.run(
+        &mut session,
+        "insert into parent values (3, 'c'); alter table child alter p type int using p + 1",
+    );
+    let shown = bench.run(&mut session, "select p from child order by id").lines();
+    assert_eq!(shown, ["2", "3", ""]);
+    // Of a constraint that is not valid the rows before it are nobody's business.
+    bench.run(
+        &mut session,
+        "alter table child drop constraint child_p_fkey; insert into child values (50, 77, null);
+         alter table child add constraint k foreign key (p) references parent not valid;
+         alter table child alter p type bigint",
+    );
+    assert!(bench.fail(&mut session, "alter table child validate constraint k").state().as_str() == "23503");
+}
+
+#[test]
+fn tables_tied_by_a_foreign_key_are_locked_while_a_column_of_it_changes() {
+    let (mut bench, mut session) = after(FAMILY);
+    let mut other = bench.session();
+    bench.run(&mut session, "begin; alter table parent alter id type bigint");
+    assert!(matches!(bench.try_run(&mut other, "select * from child"), Err(Pause::Lock(_))));
+    bench.turn(|home| other.end(home));
+    bench.run(&mut session, "rollback; begin; alter table child alter p type bigint");
+    let mut other = bench.session();
+    bench.run(&mut other, "select * from parent");
+    assert!(matches!(bench.try_run(&mut other, "delete from parent"), Err(Pause::Lock(_))));
 }
