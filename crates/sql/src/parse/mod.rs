@@ -279,9 +279,6 @@ fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<Parsed
     if !tokens.peek_words(&["PREPARE"]) {
         return Ok(None);
     }
-    if tokens.take_words(&["PREPARE", "TRANSACTION"]) {
-        return Err(SqlError::unsupported("PREPARE TRANSACTION"));
-    }
     tokens.expect_word("PREPARE")?;
     let name = tokens.name()?;
     let mut types = Vec::new();

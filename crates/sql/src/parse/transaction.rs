@@ -63,6 +63,13 @@ pub enum TransactionStatement {
     Release(String),
     RollbackTo(String),
     SetTransaction(TransactionModes),
+    /// `PREPARE TRANSACTION`.
+    PrepareTransaction,
+    /// `COMMIT PREPARED` and `ROLLBACK PREPARED`.
+    FinishPrepared {
+        commit: bool,
+        id: String,
+    },
 }
 
 pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStatement>> {
@@ -71,8 +78,13 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStat
     } else if tokens.take_word("BEGIN") {
         noise(tokens);
         TransactionStatement::Begin { modes: modes(tokens)?, start: false }
-    } else if tokens.peek_words(&["COMMIT", "PREPARED"]) || tokens.peek_words(&["ROLLBACK", "PREPARED"]) {
-        return Err(SqlError::unsupported("two-phase commit"));
+    } else if tokens.take_words(&["PREPARE", "TRANSACTION"]) {
+        tokens.string()?;
+        TransactionStatement::PrepareTransaction
+    } else if tokens.take_words(&["COMMIT", "PREPARED"]) {
+        TransactionStatement::FinishPrepared { commit: true, id: tokens.string()? }
+    } else if tokens.take_words(&["ROLLBACK", "PREPARED"]) {
+        TransactionStatement::FinishPrepared { commit: false, id: tokens.string()? }
     } else if tokens.take_word("COMMIT") || tokens.take_word("END") {
         noise(tokens);
         TransactionStatement::Commit { chain: chain(tokens)? }

@@ -133,6 +133,7 @@ fn ends_failed_block(statement: &ParsedStatement) -> bool {
             TransactionStatement::Commit { .. }
                 | TransactionStatement::Rollback { .. }
                 | TransactionStatement::RollbackTo(_)
+                | TransactionStatement::PrepareTransaction
         )
     )
 }

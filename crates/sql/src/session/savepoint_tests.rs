@@ -1,4 +1,5 @@
-//! What a savepoint takes back of the session: settings, what the transaction is, cursors. As PostgreSQL 15 has it.
+//! What a savepoint takes back of the session: settings, what the transaction is, cursors; and the end of a transaction that was to be prepared. As
+//! PostgreSQL 15 has it.
 
 use super::testing::Bench;
 
@@ -103,4 +104,24 @@ fn what_a_transaction_is_can_be_said_within_a_query_and_by_its_settings() {
 fn vacuum_stands_alone_in_its_query() {
     let refused = "25001 VACUUM cannot run inside a transaction block";
     check(&[("SELECT 1; VACUUM", refused), ("VACUUM; SELECT 1", refused), ("VACUUM t", "")]);
+}
+
+#[test]
+fn a_transaction_that_was_to_be_prepared_is_rolled_back() {
+    let disabled = "55000 prepared transactions are disabled";
+    check(&[
+        ("BEGIN; INSERT INTO t VALUES (1)", ""),
+        ("PREPARE TRANSACTION 'x'", disabled),
+        // No block is left.
+        ("INSERT INTO t VALUES (2); SELECT a FROM t", "2"),
+        ("BEGIN; SELECT 1 / 0", "22012 division by zero"),
+        ("PREPARE TRANSACTION 'x'", ""),
+        ("PREPARE TRANSACTION 'x'; SELECT a FROM t", "2"),
+        ("COMMIT PREPARED 'x'", "42704 prepared transaction with identifier \"x\" does not exist"),
+        ("ROLLBACK PREPARED 'y'", "42704 prepared transaction with identifier \"y\" does not exist"),
+        ("BEGIN; COMMIT PREPARED 'x'", "25001 COMMIT PREPARED cannot run inside a transaction block"),
+        ("ROLLBACK", ""),
+        ("PREPARE TRANSACTION x", "42601 syntax error at or near \"x\""),
+        ("PREPARE transactions AS SELECT 7; EXECUTE transactions", "7"),
+    ]);
 }

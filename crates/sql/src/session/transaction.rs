@@ -8,6 +8,7 @@ use tenant::{CommitWait, Isolation, Savepoint, Txn};
 use super::analytic::AnalyticState;
 use super::run::Run;
 use super::setting::{Id, on_or_off};
+use super::utility::not_in_block;
 use super::{Home, Pause, Reply, Session};
 use crate::parse::{IsolationLevel, TransactionModes, TransactionStatement};
 
@@ -295,7 +296,31 @@ impl Session {
                 self.set_transaction(*modes)?;
                 Ok("SET")
             }
+            TransactionStatement::PrepareTransaction => self.prepare_transaction(home, out),
+            TransactionStatement::FinishPrepared { commit, id } => {
+                if self.in_larger_transaction(run) {
+                    let what = if *commit { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
+                    return Err(not_in_block(what).into());
+                }
+                let message = format!("prepared transaction with identifier \"{id}\" does not exist");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into())
+            }
         }
+    }
+
+    /// PREPARE TRANSACTION, as where `max_prepared_transactions` is 0: the transaction ends and is not prepared.
+    fn prepare_transaction(
+        &mut self,
+        home: &mut Home<'_>,
+        out: &mut dyn Reply,
+    ) -> Result<&'static str, Pause> {
+        if !matches!(self.transaction, Transaction::Block(_)) {
+            self.end_block(home, true, false, out)?;
+            return Ok("ROLLBACK");
+        }
+        self.abort(home);
+        let state = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+        Err(SqlError::new(state, "prepared transactions are disabled").into())
     }
 
     fn begin_block(
