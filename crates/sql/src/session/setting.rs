@@ -25,6 +25,8 @@ enum Kind {
     TimeZone,
     DateStyle,
     Encoding,
+    /// In whose changes foreign keys are watched, which is everybody's.
+    ReplicationRole,
     /// A role, looked up and allowed by [`super::role`]: who the session is.
     Role,
 }
@@ -120,6 +122,7 @@ settings! {
     server_version = read_only(reported(def("server_version", SERVER_VERSION, Kind::Text, "PostgreSQL release followed.")));
     server_version_num = read_only(def("server_version_num", SERVER_VERSION_NUM, Kind::Text, "The same as a number."));
     session_authorization = reported(def("session_authorization", "", Kind::Role, "The session's role."));
+    session_replication_role = def("session_replication_role", "origin", Kind::ReplicationRole, "Has no effect: foreign keys are watched.");
     standard_conforming_strings = reported(def("standard_conforming_strings", "on", Kind::OneOf(&["on"]), "Backslashes are ordinary in '…'."));
     statement_timeout = def("statement_timeout", "0", Kind::Duration, "Longest run of a statement.");
     synchronize_seqscans = def("synchronize_seqscans", "on", Kind::Bool, "Has no effect.");
@@ -758,6 +761,13 @@ fn check(definition: &Definition, value: &str) -> SqlResult<String> {
                 SqlState::FEATURE_NOT_SUPPORTED,
                 format!("conversion between {value} and UTF8 is not supported"),
             )),
+        },
+        Kind::ReplicationRole => match value.to_lowercase().as_str() {
+            known @ ("origin" | "local") => Ok(known.to_owned()),
+            "replica" => Err(SqlError::unsupported("session_replication_role = replica").with_hint(
+                "ALTER TABLE … DISABLE TRIGGER ALL has the foreign keys of a table not watched until ENABLE TRIGGER ALL.",
+            )),
+            _ => Err(bad()),
         },
         Kind::Role => {
             Err(SqlError::unsupported(format!("a session that starts with its own \"{}\"", definition.name)))

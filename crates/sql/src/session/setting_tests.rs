@@ -33,6 +33,29 @@ fn custom_settings_go_with_reset_all() {
 }
 
 #[test]
+fn whose_changes_are_replicated_says_nothing_and_may_be_everybodys() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    let name = "session_replication_role";
+    assert_eq!(shown(&mut bench, &mut session, &[name]), ["origin"]);
+    bench.run(&mut session, "SET session_replication_role = 'LOCAL'");
+    assert_eq!(shown(&mut bench, &mut session, &[name]), ["local"]);
+    bench.run(&mut session, "SET session_replication_role TO DEFAULT; SET session_replication_role = origin");
+    for (script, error) in [
+        (
+            "SET session_replication_role = replica",
+            "0A000 session_replication_role = replica is not supported",
+        ),
+        (
+            "SET session_replication_role = 'no'",
+            "22023 invalid value for parameter \"session_replication_role\": \"no\"",
+        ),
+    ] {
+        assert_eq!(refused(&mut bench, &mut session, script), error);
+    }
+}
+
+#[test]
 fn a_custom_setting_of_the_role_is_what_a_reset_goes_back_to() {
     let mut bench = Bench::new();
     let mut session = bench.session();

@@ -261,6 +261,24 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_is_the_same_in_any_case_and_in_quotes() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        bench.run(
+            &mut owner,
+            "alter role owner set \"WORK_MEM\" = '1MB'; alter role owner set Work_Mem = '2MB'; alter role owner set \"App\".\"Id\" to 1; \
+             alter role owner set app.id to 2; alter role owner set \"TimeZone\" from current; alter role owner set time zone 'UTC'",
+        );
+        let catalog = bench.catalog();
+        let kept = &catalog.role_named("owner").expect("it is there").settings;
+        let kept: Vec<_> = kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(kept, ["work_mem=2MB", "app.id=2", "timezone=UTC"]);
+        bench.run(&mut owner, "alter role owner reset \"WORK_MEM\"; alter role owner reset \"APP\".id");
+        let catalog = bench.catalog();
+        assert_eq!(catalog.role_named("owner").expect("it is there").settings.len(), 1);
+    }
+
+    #[test]
     fn the_settings_that_sessions_start_with_are_bounded() {
         let mut bench = Bench::new();
         let mut owner = bench.session();
