@@ -89,6 +89,30 @@ pub enum Utility {
     Refused(&'static str),
 }
 
+impl Utility {
+    /// Whether it has something to write.
+    pub(crate) fn changes_catalog(&self) -> bool {
+        match self {
+            Utility::Vacuum { analyze, .. } => *analyze,
+            Utility::Analyze { .. }
+            | Utility::Rename { .. }
+            | Utility::SetSchema { .. }
+            | Utility::SetOwner { .. }
+            | Utility::Comment { .. }
+            | Utility::CreateExtension { .. }
+            | Utility::DropExtension { .. }
+            | Utility::ReassignOwned { .. }
+            | Utility::DropOwned { .. }
+            | Utility::AlterConstraint(_) => true,
+            Utility::Checkpoint
+            | Utility::LockTable { .. }
+            | Utility::Deallocate(_)
+            | Utility::Unlisten
+            | Utility::Refused(_) => false,
+        }
+    }
+}
+
 /// `ALTER TABLE table ALTER CONSTRAINT constraint …`, standing alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlterConstraint {

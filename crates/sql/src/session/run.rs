@@ -310,12 +310,26 @@ impl Session {
                 self.await_memory(home)?;
                 self.grant_statement(home, statement)?
             }
-            ParsedStatement::CreateSequence(statement) => ddl::create_sequence(self, home, statement, out)?,
-            ParsedStatement::AlterSequence(statement) => ddl::alter_sequence(self, home, statement, out)?,
-            ParsedStatement::AddIdentity(statement) => ddl::add_identity(self, home, statement, out)?,
+            ParsedStatement::CreateSequence(statement) => {
+                self.await_memory(home)?;
+                ddl::create_sequence(self, home, statement, out)?
+            }
+            ParsedStatement::AlterSequence(statement) => {
+                self.await_memory(home)?;
+                ddl::alter_sequence(self, home, statement, out)?
+            }
+            ParsedStatement::AddIdentity(statement) => {
+                self.await_memory(home)?;
+                ddl::add_identity(self, home, statement, out)?
+            }
             ParsedStatement::Host(statement) => return self.host_statement(home, statement, run, out),
             ParsedStatement::Utility(Utility::Deallocate(name)) => self.deallocate(name.as_deref())?,
-            ParsedStatement::Utility(statement) => self.utility_statement(home, statement, run, out)?,
+            ParsedStatement::Utility(statement) => {
+                if statement.changes_catalog() {
+                    self.await_memory(home)?;
+                }
+                self.utility_statement(home, statement, run, out)?
+            }
             ParsedStatement::Prepare { name, types, statement, sql } => {
                 self.prepare_by_sql(home, name, types, statement, sql)?
             }
