@@ -182,7 +182,7 @@ impl Tenant {
         let trees = txn.overlay.changes().trees().into_iter().map(|(tree, _)| tree);
         let built = |tree: &TreeId| txn.built.iter().any(|build| build.tree() == *tree);
         let rewritten = |tree: &TreeId| {
-            txn.built.iter().any(|b| matches!(b, Build::Cluster { from, .. } if from == tree))
+            builds_to_log(txn).any(|b| matches!(b, Build::Cluster { from, .. } if from == tree))
         };
         match stage {
             Stage::BeforeBuilds => trees
@@ -514,12 +514,10 @@ enum Stage {
     Live,
 }
 
-/// Index builds of trees that are gone by the end need no replay; rewrites do, for later ones may read them.
+/// Builds of trees that are gone by the end need no replay: nothing else is built from them, for a table is rewritten under another key
+/// once in a transaction. Nor could they be replayed, by the definition that is there at the end.
 fn builds_to_log(txn: &Txn) -> impl Iterator<Item = &Build> {
-    txn.built.iter().filter(|build| match build {
-        Build::Index { tree, .. } => !txn.dropped_trees.contains(tree),
-        Build::Cluster { .. } => true,
-    })
+    txn.built.iter().filter(|build| !txn.dropped_trees.contains(&build.tree()))
 }
 
 fn write_records(writer: &mut RecordWriter<'_>, records: &[RecordChange]) {

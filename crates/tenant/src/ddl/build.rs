@@ -239,7 +239,12 @@ impl Tenant {
             Build::Cluster { table, from, .. } => (*table, Some(*from)),
         };
         let catalog: Arc<Catalog> = Arc::clone(&self.catalog);
-        let table = catalog.table(table).ok_or(BuildFailed::Rows)?;
+        let table = catalog.table(table);
+        if from.is_some() && table.is_none_or(|table| table.tree != build.tree()) {
+            // The same commit gave the tree up. Records have such builds no more, but had them.
+            return Ok(());
+        }
+        let table = table.ok_or(BuildFailed::Rows)?;
         let source = from.unwrap_or(table.tree);
         let mut filling = Filling::new(self.next_tree());
         let mut cursor = Cursor::new(self.trees.root(source), Seek::Start);

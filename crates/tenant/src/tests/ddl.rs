@@ -99,6 +99,59 @@ fn a_primary_key_added_afterwards_clusters_the_table_and_its_indexes() {
 }
 
 #[test]
+fn a_table_may_be_dropped_or_rewritten_behind_a_new_key_in_one_transaction() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 0);
+    fixture.insert(t, vec![int(1)]).unwrap();
+    let key = NewUnique { name: None, columns: vec![0], nulls_not_distinct: false };
+    fixture
+        .ddl(|ddl| {
+            ddl.add_primary_key(t, key)?;
+            let table = ddl.view().table(t)?;
+            ddl.view().insert(&table, &[int(2)])?;
+            ddl.drop_relations(&[t], Behavior::Restrict).map(drop)
+        })
+        .unwrap();
+    assert!(fixture.replayed().tenant.catalog().table(t).is_none());
+
+    let u = fixture.create("u", &[("a", PgType::Int4), ("b", PgType::Int4)], 1);
+    fixture.insert(u, vec![int(1), int(-1)]).unwrap();
+    fixture
+        .ddl(|ddl| {
+            ddl.drop_constraint(u, "u_pkey", Behavior::Restrict)?;
+            let widen = |table: &mut Table| {
+                table.columns[1].ty = PgType::Int8;
+                Ok(())
+            };
+            ddl.rewrite_table(u, widen, &mut |row| Ok(vec![row[0].clone(), Datum::Int8(-1)]))
+        })
+        .unwrap();
+    assert_eq!(fixture.rows(u), [[int(1), Datum::Int8(-1)]]);
+    check_replay(&mut fixture, &[u]);
+}
+
+#[test]
+fn a_record_may_have_a_rewriting_whose_tree_its_commit_gave_up() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 0);
+    fixture.insert(t, vec![int(1)]).unwrap();
+    let from = fixture.table(t).tree;
+    fixture.ddl(|ddl| ddl.drop_relations(&[t], Behavior::Restrict).map(drop)).unwrap();
+    let (_, record) = fixture.log.records.last_mut().unwrap();
+    let mut clusters = Vec::new();
+    let tree = base::TreeId(from.0 + 1);
+    crate::redo_record::RecordWriter::part(&mut clusters, false).build(&crate::txn::Build::Cluster {
+        table: t,
+        from,
+        tree,
+    });
+    record.extend_from_slice(&clusters);
+    crate::redo_record::RecordWriter::part(&mut clusters, false).drop_tree(tree);
+    record.extend_from_slice(&clusters);
+    assert!(fixture.replayed().tenant.catalog().table(t).is_none());
+}
+
+#[test]
 fn columns_come_and_go_without_touching_rows() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4), ("gone", PgType::Text)], 1);
