@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StartError;
 use crate::calibration::CALIBRATION_FILE;
+use crate::config::ServerConfig;
 use crate::space_reserve::RESERVE_FILE;
 
 /// Version of the layout above. Data files and logs have versions of their own.
@@ -53,11 +54,7 @@ impl DataDir {
     /// In use, of a newer format, not ours, or not readable.
     pub fn open(env: &Env, root: &Path) -> Result<DataDir, StartError> {
         let disk = &env.disk;
-        disk.create_dir_all(root).map_err(StartError::io("create", root))?;
-        let lock = disk.lock_exclusive(&root.join("lock")).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => StartError::InUse(root.to_owned()),
-            _ => StartError::io("lock", root)(error),
-        })?;
+        let lock = lock(env, root)?;
         let marker = root.join("rowhouse.json");
         let fresh = !disk.exists(&marker);
         if fresh {
@@ -105,6 +102,45 @@ impl DataDir {
     }
 }
 
+/// Keeps other servers out of a directory, which is made if it is not there.
+fn lock(env: &Env, dir: &Path) -> Result<DirLock, StartError> {
+    env.disk.create_dir_all(dir).map_err(StartError::io("create", dir))?;
+    env.disk.lock_exclusive(&dir.join("lock")).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StartError::InUse(dir.to_owned()),
+        _ => StartError::io("lock", dir)(error),
+    })
+}
+
+/// Keeps other servers out of what a server has outside of its data directory, until the locks are dropped: its volumes, of which each has a directory
+/// of data files, and the logs. Makes what is not there.
+///
+/// # Errors
+/// In use, not to be made; at a first start, logs that are there: they are another server's, or this one's whose data directory is not the one given.
+pub(crate) fn lock_outside(
+    env: &Env,
+    config: &ServerConfig,
+    is_first_start: bool,
+) -> Result<Vec<DirLock>, StartError> {
+    let mut dirs: Vec<PathBuf> = config.volumes.iter().map(|(_, dir)| dir.join("tenants")).collect();
+    dirs.extend(config.log_dir.clone());
+    dirs.sort();
+    dirs.dedup();
+    let locks = dirs.iter().map(|dir| lock(env, dir)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(logs) = &config.log_dir
+        && is_first_start
+    {
+        let found = env.disk.list(logs).map_err(StartError::io("list", logs))?;
+        if let Some(log) = found.iter().find(|entry| entry.name.ends_with(".redo")) {
+            return Err(StartError::Data(format!(
+                "{} has a redo log, {:?}, and the data directory is new: give the data directory that it belongs to, or another --log-dir",
+                logs.display(),
+                log.name
+            )));
+        }
+    }
+    Ok(locks)
+}
+
 /// The data file of a tenant in a volume's directory.
 pub fn tenant_file(volume: &Path, tenant: TenantId) -> PathBuf {
     volume.join("tenants").join(format!("{tenant}.rowhouse"))
@@ -126,8 +162,19 @@ pub(crate) fn tenant_files(disk: &dyn Disk, volume: &Path) -> io::Result<Vec<(Te
 
 /// A directory without our marker must hold nothing but what a first start makes.
 fn refuse_strangers(env: &Env, root: &Path) -> Result<(), StartError> {
-    const OURS: [&str; 8] =
-        ["lock", "admin-password", "tls", "tenants", TEMP_DIR, RESERVE_FILE, "log", "lost+found"];
+    // Those that end in `.new` are of a start that was cut short while it wrote one.
+    const OURS: [&str; 10] = [
+        "lock",
+        "admin-password",
+        "admin-password.new",
+        "rowhouse.json.new",
+        "tls",
+        "tenants",
+        TEMP_DIR,
+        RESERVE_FILE,
+        "log",
+        "lost+found",
+    ];
     // A volume may be calibrated before its first server starts, and that may have been cut short.
     let is_ours =
         |name: &str| OURS.contains(&name) || name.starts_with('.') || name.starts_with(CALIBRATION_FILE);
@@ -155,6 +202,15 @@ mod tests {
         open.complete_first_start().unwrap();
         drop(open);
         assert!(!DataDir::open(&env, dir.path()).unwrap().is_fresh());
+    }
+
+    #[test]
+    fn a_first_start_cut_short_begins_anew() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        for name in ["lock", "admin-password.new", "rowhouse.json.new"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert!(DataDir::open(&env, dir.path()).unwrap().is_fresh());
     }
 
     #[test]

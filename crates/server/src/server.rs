@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
 use base::{Nanos, TenantId, WorkerId};
-use env::{Env, JoinHandle, ShutdownSignal};
+use env::{DirLock, Env, JoinHandle, ShutdownSignal};
 use governor::{MemoryMeters, VictimChoice};
 use storage::MemoryBudget;
 use storage::redo::{Flushed, LogDir, LogFailed, LogFlusher, LogOptions, LogWriter, RedoIndex};
@@ -20,7 +20,7 @@ use crate::administration::AdministeredCounter;
 use crate::analytic_pool::AnalyticPool;
 use crate::calibration::VolumeCalibration;
 use crate::config::DATA_VOLUME;
-use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR};
+use crate::data_dir::{DEFAULT_VOLUME, DataDir, TEMP_DIR, lock_outside};
 use crate::executor::{Governing, Worker, WorkerHandle};
 use crate::gate::ServerGate;
 use crate::io_accounts::IoAccounts;
@@ -61,6 +61,7 @@ pub struct Server {
     certificate: Option<tls::CertificateThread>,
     /// Released last.
     _data_dir: DataDir,
+    _outside: Vec<DirLock>,
 }
 
 impl Server {
@@ -82,10 +83,7 @@ impl Server {
                 "the directory of the redo logs, {logs}, is not there: give it with --log-dir"
             )));
         }
-        for (_, dir) in &config.volumes {
-            let tenants = dir.join("tenants");
-            env.disk.create_dir_all(&tenants).map_err(StartError::io("create", &tenants))?;
-        }
+        let outside = lock_outside(env, &config, data_dir.is_fresh())?;
         let temp = config.data_dir.join(TEMP_DIR);
         if env.disk.exists(&temp) {
             env.disk.remove_dir_all(&temp).map_err(StartError::io("empty", &temp))?;
@@ -198,6 +196,7 @@ impl Server {
             overseer: None,
             certificate: None,
             _data_dir: data_dir,
+            _outside: outside,
         };
         match server.open_doors(listeners, tls, &governing) {
             Ok(()) => Ok(server),

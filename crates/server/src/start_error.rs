@@ -36,7 +36,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::InUse(path) => {
-                write!(f, "the data directory {} is in use by another server", path.display())
+                write!(f, "the directory {} is in use by another server", path.display())
             }
             StartError::NewerFormat { path, found, supported } => write!(
                 f,

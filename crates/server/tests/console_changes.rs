@@ -141,6 +141,10 @@ fn a_viewer_sees_and_changes_nothing() {
     assert_eq!(guest.change("POST", "/api/tenants/copy/sessions/1/cancel", &json!({})).status, 403);
     assert_eq!(everything(&mut admin), before);
     assert_eq!(guest.json("/api/tenants")["total"], 2, "with the server's own");
+    // A session that rests is shown with its last statement, but not with a password.
+    admin.ok("ALTER ROLE guest PASSWORD 'seen'");
+    let shown = guest.json("/api/tenants/system/sessions").to_string();
+    assert!(shown.contains("ALTER ROLE guest PASSWORD $1") && !shown.contains("'seen'"), "{shown}");
     // An account that is gone has no session for long: the next look ends it.
     assert_eq!(guest.change("POST", "/api/logout", &json!({})).status, 204);
 }

@@ -81,7 +81,7 @@ pub(crate) async fn load(shared: &Arc<Shared>) -> SqlResult<()> {
         );
         making::undo(shared, &placement::found(shared, id, &row.volume, &row.promise)?).await?;
     }
-    remove_files_of(shared, &dropped)
+    look_through_files(shared, &dropped)
 }
 
 /// Takes over sizes, and what the server and its volumes were altered to.
@@ -131,14 +131,16 @@ async fn load_system(shared: &Arc<Shared>, system: &Arc<Home>) -> SqlResult<()> 
     Ok(())
 }
 
-/// Removes the data files of dropped tenants: a crash came between a DROP's row and its file. Blocks.
-fn remove_files_of(shared: &Shared, dropped: &FxHashSet<TenantId>) -> SqlResult<()> {
+/// Removes the data files of dropped tenants: a crash came between a DROP's row and its file. The ids of all others are not given again, those that
+/// the catalogue does not know among them: of a catalogue that was lost or is older, or another server's. Blocks.
+fn look_through_files(shared: &Shared, dropped: &FxHashSet<TenantId>) -> SqlResult<()> {
     let (disk, config) = (&shared.env.disk, &shared.config);
     let failed = |path: &Path, error: std::io::Error| {
         SqlError::new(SqlState::IO_ERROR, format!("{}: {error}", path.display()))
     };
     for volume in std::iter::once(&config.data_dir).chain(config.volumes.iter().map(|(_, dir)| dir)) {
         for (id, path) in tenant_files(disk.as_ref(), volume).map_err(|error| failed(volume, error))? {
+            shared.tenants.set_last_id(id.0);
             if dropped.contains(&id) {
                 tracing::info!(tenant = id.0, "a tenant's DROP was cut short: its file is removed");
                 disk.remove(&path).map_err(|error| failed(&path, error))?;

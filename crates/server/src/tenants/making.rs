@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use base::SqlResult;
+use base::{SqlError, SqlResult, SqlState};
 
 use super::registry::TenantRow;
 use super::{Entry, Home, catalogue};
@@ -27,6 +27,14 @@ pub(super) async fn make(
     file: impl Future<Output = SqlResult<()>>,
 ) -> SqlResult<()> {
     let id = home.id();
+    if shared.env.disk.exists(home.path()) {
+        // Ids of files found at the start are not given: somebody put it there since. Undone, it would be gone.
+        let path = home.path().display();
+        return Err(SqlError::new(
+            SqlState::IO_ERROR,
+            format!("{path} is there already and is no tenant's: move it away"),
+        ));
+    }
     catalogue::begin(shared, id, &row).await?;
     let made = match file.await {
         Ok(()) => catalogue::mark_live(shared, id).await,
