@@ -73,6 +73,8 @@ pub(super) enum Message {
     Forget(TenantId),
     /// Processor time that a thread which stands in no queue took for a tenant.
     Charge(TenantId, Nanos),
+    /// What an analytical thread that leaves took since it was last charged.
+    ChargeProxy(Account, Nanos),
     /// So many more analytical threads would work for the tenant, if others had not theirs.
     ThreadsWanted(Account, u32),
     /// An analytical thread waits for leave to read or write.

@@ -29,7 +29,7 @@ pub(super) struct ProxyState {
     wants: AtomicBool,
     /// It stands in a queue (or the inbox), or is being run. Set by whoever puts it there, cleared by the worker.
     queued: AtomicBool,
-    /// The thread's clock when it was last charged. Written by the worker.
+    /// The thread's clock when it was last charged; never, once the place has ended: what the thread does then is not for this tenant.
     charged_until: AtomicU64,
     /// What the thread stands still for, where it can. Written by the worker.
     held: Arc<AtomicBool>,
@@ -67,8 +67,13 @@ impl ProxyState {
     /// Time of the thread's clock not yet charged.
     pub(super) fn take_uncharged(&self) -> Nanos {
         let Some(cpu) = self.control.cpu_time() else { return Nanos(0) };
-        let before = self.charged_until.swap(cpu.0, Ordering::Relaxed);
-        cpu - Nanos(before)
+        Nanos(cpu.0.saturating_sub(self.charged_until.fetch_max(cpu.0, Ordering::Relaxed)))
+    }
+
+    /// As [`ProxyState::take_uncharged`], for the last time: of two that take at once each moment goes to one.
+    fn take_rest(&self) -> Nanos {
+        let Some(cpu) = self.control.cpu_time() else { return Nanos(0) };
+        Nanos(cpu.0.saturating_sub(self.charged_until.swap(u64::MAX, Ordering::Relaxed)))
     }
 }
 
@@ -132,7 +137,10 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.wants.store(false, Ordering::SeqCst);
         self.state.release();
-        self.state.account.worker.waker.wake();
+        // What the thread used since it was last picked is not picked again. The message wakes the worker, which may be waiting for this quantum.
+        let account = self.state.account.clone();
+        let worker = account.worker.clone();
+        worker.send(Message::ChargeProxy(account, self.state.take_rest()));
         // Needs a privilege where the system is strict; a thread that is reused then stays low until it enters again.
         let _ = self.state.control.set_priority(Priority::Normal);
     }

@@ -352,6 +352,33 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
     }
 }
 
+#[test]
+fn what_a_thread_took_is_charged_to_whom_it_took_it_for_though_it_was_never_picked() {
+    let (env, mut worker) = worker();
+    let handle = worker.handle();
+    let (on_thread, there) = (env.clone(), handle.clone());
+    let body = move || {
+        [(A, 20), (B, 5)].map(|(tenant, ms)| {
+            let proxy = Proxy::enter(&on_thread, &there, tenant, &Arc::default(), &Background::default());
+            let since = on_thread.clock.thread_cpu();
+            while on_thread.clock.thread_cpu() - since < Nanos::from_millis(ms) {}
+            let used = on_thread.clock.thread_cpu() - since;
+            drop(proxy);
+            used
+        })
+    };
+    let used = std::thread::spawn(body).join().unwrap();
+    for _ in 0..3 {
+        worker.turn(Some(Nanos(0))).unwrap();
+    }
+    for (tenant, used) in [A, B].into_iter().zip(used) {
+        let charged = handle.account(tenant).used();
+        // Beside it, its share of what the worker did.
+        assert!(charged >= used && charged <= used + Nanos::from_millis(3), "{charged:?} of {used:?}");
+    }
+    assert!(handle.used_by_tasks() <= Nanos::from_millis(3), "they are no tasks");
+}
+
 /// Two simulated workers whose tasks call each other, sleep and write; what happened, as a number.
 fn run_simulated(seed: u64) -> u64 {
     let world = env::sim::World::new(seed);

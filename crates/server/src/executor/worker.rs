@@ -492,6 +492,10 @@ impl Worker {
                     let account = self.local.shared.account(tenant);
                     queues.charge_exact(&account, used, self.local.now.get());
                 }
+                Message::ChargeProxy(account, used) => {
+                    queues.charge_exact(&account, used, self.local.now.get());
+                    self.local.shared.count_charged_to_proxy(used);
+                }
                 Message::Forget(tenant) => {
                     if queues.is_idle(tenant) && self.local.shared.retire(tenant) {
                         queues.forget(tenant, self.local.now.get());
