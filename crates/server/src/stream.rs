@@ -23,6 +23,9 @@ pub(crate) struct Stream {
 
 struct Tls {
     connection: rustls::ServerConnection,
+    /// What was given to be sent, of which `clear_at` bytes are encrypted. Goes out before anything else, whoever waits for it.
+    clear: Vec<u8>,
+    clear_at: usize,
     /// Ciphertext that was not yet given to the socket.
     unsent: Vec<u8>,
     ended: bool,
@@ -69,7 +72,14 @@ impl Stream {
     pub(crate) async fn accept_tls(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
         let mut connection = rustls::ServerConnection::new(config).map_err(tls_error)?;
         connection.set_buffer_limit(None);
-        let mut tls = Tls { connection, unsent: Vec::new(), ended: false, plain: Vec::new() };
+        let mut tls = Tls {
+            connection,
+            clear: Vec::new(),
+            clear_at: 0,
+            unsent: Vec::new(),
+            ended: false,
+            plain: Vec::new(),
+        };
         while tls.connection.is_handshaking() {
             let outcome = tls.take_in(&self.socket).await;
             // The alert that tells the client why is worth an attempt.
@@ -119,32 +129,34 @@ impl Stream {
         }
     }
 
-    /// Waits until everything given to [`Stream::send_soon`] has left.
+    /// Waits until everything given to [`Stream::send_soon`] and [`Stream::send`] has left.
     pub(crate) async fn sent(&mut self) {
         if let Some(tls) = &mut self.tls {
             // An error will be met again by whoever uses the stream next.
-            let _ = tls.send_out(&self.socket).await;
+            let _ = tls.send_clear(&self.socket).await;
         }
         self.socket.sent().await;
     }
 
-    /// Sends all of `buf` and gives it back emptied.
+    /// Sends all of `buf` and gives it back emptied. Dropped unfinished, what has begun to be sent is sent whole, before what is
+    /// given next.
     pub(crate) async fn send(&mut self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let Some(tls) = &mut self.tls else { return self.socket.send(buf).await };
-        for piece in buf.chunks(TLS_PIECE_LEN) {
-            let written = tls.connection.writer().write_all(piece);
-            if let Err(error) = written.and(tls.send_out(&self.socket).await) {
-                return (Err(error), buf);
-            }
+        if tls.clear.is_empty() {
+            (tls.clear, tls.clear_at) = (buf, 0);
+        } else {
+            tls.clear.append(&mut buf);
         }
-        buf.clear();
         // A piece to be sent soon may have left its ciphertext.
-        (tls.send_out(&self.socket).await, buf)
+        let outcome = tls.send_clear(&self.socket).await;
+        (outcome, std::mem::take(&mut tls.clear))
     }
 
     /// Tells a TLS client that nothing follows, and closes the sending half.
     pub(crate) async fn finish(&mut self) {
-        if let Some(tls) = &mut self.tls {
+        if let Some(tls) = &mut self.tls
+            && tls.send_clear(&self.socket).await.is_ok()
+        {
             tls.connection.send_close_notify();
             let _ = tls.send_out(&self.socket).await;
         }
@@ -160,7 +172,7 @@ impl Stream {
 impl Tls {
     /// As [`Stream::send_soon`]. What was encrypted and is not being sent is kept, and goes out before what is encrypted next.
     fn send_soon(&mut self, socket: &Socket, buf: &mut Vec<u8>) -> io::Result<bool> {
-        if self.connection.wants_write() || !self.unsent.is_empty() {
+        if !self.clear.is_empty() || self.connection.wants_write() || !self.unsent.is_empty() {
             return Ok(false);
         }
         self.connection.writer().write_all(buf)?;
@@ -186,15 +198,32 @@ impl Tls {
         Ok(n)
     }
 
-    async fn send_out(&mut self, socket: &Socket) -> io::Result<()> {
-        let mut out = std::mem::take(&mut self.unsent);
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut out)?;
+    /// Encrypts and sends what was given, piece by piece, and leaves `clear` empty. Dropped unfinished, it is gone on with by the
+    /// next call.
+    async fn send_clear(&mut self, socket: &Socket) -> io::Result<()> {
+        self.send_out(socket).await?;
+        while self.clear_at < self.clear.len() {
+            let piece_end = self.clear.len().min(self.clear_at + TLS_PIECE_LEN);
+            self.connection.writer().write_all(&self.clear[self.clear_at..piece_end])?;
+            self.clear_at = piece_end;
+            self.send_out(socket).await?;
         }
-        if out.is_empty() {
+        self.clear.clear();
+        self.clear_at = 0;
+        Ok(())
+    }
+
+    /// Sends what is encrypted. Dropped unfinished, none of it is lost: it is here until the socket has it.
+    async fn send_out(&mut self, socket: &Socket) -> io::Result<()> {
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut self.unsent)?;
+        }
+        if self.unsent.is_empty() {
             return Ok(());
         }
-        let (outcome, out) = socket.send(out).await;
+        // With nothing in flight the send below begins at its first poll.
+        socket.sent().await;
+        let (outcome, out) = socket.send(std::mem::take(&mut self.unsent)).await;
         if out.capacity() <= TLS_KEPT_CAPACITY_MAX {
             self.unsent = out;
         }

@@ -10,7 +10,7 @@ use base::{Nanos, SqlState};
 use env::Env;
 use pgproto::client;
 use server::{Server, StartError};
-use support::{ADMIN_PASSWORD, Client, TestServer, tcp, trusting};
+use support::{ADMIN_PASSWORD, TestServer, tcp};
 
 #[test]
 fn the_administrator_enters_and_is_answered() {
@@ -135,24 +135,10 @@ fn places_are_limited_and_some_are_the_administrators() {
     assert!(server.admin("acme").is_alive());
 }
 
-/// A session under TLS that trusts the certificate which is in the files now; `None` if the server shows another.
-fn under_tls(server: &TestServer) -> Option<Client> {
-    let mut stream = tcp(server.address());
-    let mut out = Vec::new();
-    client::ssl_request(&mut out);
-    stream.write_all(&out).unwrap();
-    let mut answer = [0];
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"S");
-    let mut stream = trusting::over(&trusting::config(&server.config.data_dir), stream);
-    stream.conn.complete_io(&mut stream.sock).ok()?;
-    Some(Client::over(stream, "rowhouse", "admin", ADMIN_PASSWORD).expect("enters"))
-}
-
 #[test]
 fn sessions_run_under_tls_with_the_self_signed_certificate() {
     let server = TestServer::start();
-    let mut client = under_tls(&server).expect("the certificate is the one in the files");
+    let mut client = server.under_tls().expect("the certificate is the one in the files");
     for _ in 0..3 {
         assert!(client.is_alive());
     }
@@ -161,7 +147,7 @@ fn sessions_run_under_tls_with_the_self_signed_certificate() {
 #[test]
 fn a_renewed_certificate_is_shown_without_a_restart() {
     let server = TestServer::start();
-    let mut before = under_tls(&server).expect("the certificate is the one in the files");
+    let mut before = server.under_tls().expect("the certificate is the one in the files");
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let dir = server.config.data_dir.join("tls");
     std::fs::write(dir.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
@@ -169,7 +155,7 @@ fn a_renewed_certificate_is_shown_without_a_restart() {
     let mut after = (0..600)
         .find_map(|_| {
             std::thread::sleep(Duration::from_millis(100));
-            under_tls(&server)
+            server.under_tls()
         })
         .expect("the server looks at the files");
     assert!(after.is_alive() && before.is_alive(), "who was there goes on");

@@ -82,6 +82,21 @@ impl TestServer {
         self.connect(database, "admin", ADMIN_PASSWORD).expect("the administrator may enter")
     }
 
+    /// A session of the administrator's under TLS that trusts the certificate which is in the files now; `None` if the server shows
+    /// another.
+    pub fn under_tls(&self) -> Option<Client> {
+        let mut stream = tcp(self.address());
+        let mut out = Vec::new();
+        client::ssl_request(&mut out);
+        stream.write_all(&out).expect("the server listens");
+        let mut answer = [0];
+        stream.read_exact(&mut answer).expect("the server answers");
+        assert_eq!(&answer, b"S");
+        let mut stream = trusting::over(&trusting::config(&self.config.data_dir), stream);
+        stream.conn.complete_io(&mut stream.sock).ok()?;
+        Some(Client::over(stream, "rowhouse", "admin", ADMIN_PASSWORD).expect("enters"))
+    }
+
     /// Makes a tenant owned by a role of its name with the password `pw`.
     pub fn create_tenant(&self, name: &str) {
         self.admin("rowhouse").ok(&format!("CREATE TENANT {name} OWNER {name} PASSWORD 'pw'"));
