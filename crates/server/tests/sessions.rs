@@ -43,6 +43,30 @@ fn a_statement_over_its_time_is_cancelled() {
     assert!(client.is_alive());
 }
 
+/// Asks the server, over a connection of its own, to cancel what a session does.
+fn cancel(server: &TestServer, session: &support::Client) {
+    let mut out = Vec::new();
+    client::cancel_request(&mut out, session.key);
+    tcp(server.address()).write_all(&out).unwrap();
+}
+
+#[test]
+fn a_send_that_is_cut_off_under_tls_ends_with_its_message() {
+    let server = TestServer::start();
+    server.create_tenant("acme");
+    let mut acme = server.admin("acme");
+    acme.ok("CREATE TABLE t AS SELECT x, repeat('x', 1000) AS v FROM generate_series(1, 16000) AS s(x)");
+    let mut client = server.under_tls().expect("the certificate is the one in the files");
+    client.start_query("BACKUP TENANT acme TO STDOUT");
+    assert_eq!(client.message().expect("begins").0, b'H');
+    // The rest is more than sockets hold, and is not read: the server is in the middle of a message.
+    std::thread::park_timeout(std::time::Duration::from_secs(1));
+    cancel(&server, &client);
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    assert_eq!(client.answer().error.expect("cancelled").state, SqlState::QUERY_CANCELED);
+    assert!(client.is_alive());
+}
+
 /// A statement of the point path that would hold its worker for hours, in one turn and without memory.
 const LONG_TURN: &str = "INSERT INTO t SELECT x FROM generate_series(1, 1000000) AS a(x), \
                          generate_series(1, 1000000) AS b(y) WHERE x = -y";
@@ -102,6 +126,51 @@ fn a_cancel_request_reaches_a_statement_of_one_turn() {
     assert_eq!(error.state, SqlState::QUERY_CANCELED);
     assert_eq!(error.message, "canceling statement due to user request");
     assert!(client.is_alive());
+}
+
+/// The error of what a session sends, cancelled once, a while after it has begun.
+fn error_of_cancelled(server: &TestServer, session: &mut support::Client, out: &[u8]) -> support::Refused {
+    let (key, address) = (session.key, server.address());
+    let canceller = std::thread::Builder::new()
+        .spawn(move || {
+            std::thread::park_timeout(std::time::Duration::from_millis(300));
+            let mut out = Vec::new();
+            client::cancel_request(&mut out, key);
+            tcp(address).write_all(&out).unwrap();
+        })
+        .unwrap();
+    session.send(out);
+    let error = session.answer().error.expect("cancelled");
+    canceller.join().unwrap();
+    error
+}
+
+#[test]
+fn one_cancel_request_reaches_a_statement_whose_message_has_answered_already() {
+    let server = TestServer::start();
+    let mut session = with_rows(&server);
+    let mut out = Vec::new();
+    client::query(&mut out, &format!("SELECT repeat('x', 3000); {LONG_TURN}"));
+    let error = error_of_cancelled(&server, &mut session, &out);
+    assert_eq!(error.message, "canceling statement due to user request");
+    assert!(session.is_alive());
+}
+
+#[test]
+fn one_cancel_request_reaches_a_batch_of_short_statements() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    session.ok("CREATE TABLE empty (id int)");
+    let mut out = Vec::new();
+    client::parse(&mut out, "", "DELETE FROM empty", &[]);
+    for _ in 0..100_000 {
+        client::bind(&mut out, "", "", &[], &[], &[]);
+        client::execute(&mut out, "", 0);
+    }
+    client::sync(&mut out);
+    let error = error_of_cancelled(&server, &mut session, &out);
+    assert_eq!(error.state, SqlState::QUERY_CANCELED);
+    assert!(session.is_alive());
 }
 
 #[test]

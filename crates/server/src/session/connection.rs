@@ -68,6 +68,8 @@ pub(super) struct Connection {
     pub(super) restoring: Option<Restoring>,
     /// The client waits for what is in `output`.
     pub(super) flush_wanted: bool,
+    /// The client was told that its session is ready, and has sent nothing since that a cancellation could be of.
+    pub(super) is_ready: bool,
     /// How long its statements take.
     pub(super) stopwatch: Stopwatch,
     /// What its task takes.
@@ -137,6 +139,7 @@ async fn serve_noted(
         copying: None,
         restoring: None,
         flush_wanted: true,
+        is_ready: true,
         stopwatch: Stopwatch::default(),
         used,
     };
@@ -192,10 +195,9 @@ impl Connection {
             let mut at = 0;
             while let Some(message) = frame::next(&input[at..])? {
                 at += message.wire_len();
-                if self.conversation.copying_in().is_none() {
-                    self.control.begin_statement();
-                }
-                if let Some(message) = self.decode(message)? {
+                if let Some(message) = self.decode(message)?
+                    && self.may_begin(&message)?
+                {
                     match self.handle_now(&message, true).await? {
                         Left::Nothing => {}
                         left => self.handle(&message, left).await?,
@@ -213,6 +215,26 @@ impl Connection {
                 self.receive().await?;
             }
         }
+    }
+
+    /// Whether a message is handled. A cancellation is of all messages since the client was told that its session is ready: one that
+    /// came while none of them ran ends those that follow.
+    fn may_begin(&mut self, message: &Frontend<'_>) -> Result<bool, End> {
+        if self.is_ready && !matches!(message, Frontend::Flush) {
+            self.is_ready = false;
+            self.control.begin_statement();
+        }
+        if !matches!(message, Frontend::Parse(_) | Frontend::Bind(_) | Frontend::Execute(_)) {
+            return Ok(true);
+        }
+        let Some(interruption) = self.control.pending() else { return Ok(true) };
+        if let Some(fatal) = interruption.fatal() {
+            return Err(End::Fatal(fatal));
+        }
+        let error = interruption.canceled();
+        self.fail(&error)?;
+        self.report(&error, Via::Extended);
+        Ok(false)
     }
 
     /// Keeps the beginning of a message, and memory only for that. True if more came while a message was handled: then
@@ -260,7 +282,12 @@ impl Connection {
         let deadline = limit.map(|limit| env::now() + limit);
         let input = std::mem::take(&mut self.input);
         let began = env::now();
-        let received = self.control.race_idle(deadline, self.stream.recv(input)).await;
+        let receiving = self.stream.recv(input);
+        let received = if self.is_ready {
+            self.control.race_idle(deadline, receiving).await
+        } else {
+            self.control.race_to_end(deadline, receiving).await
+        };
         let now = env::now();
         self.home.add_wait(Wait::Client, now - began);
         self.stopwatch.received(now);
@@ -330,7 +357,7 @@ impl Connection {
         self.flush_wanted = false;
         if let Some(observed) = self.session.observed() {
             let began = env::now();
-            let durable = self.control.race_idle(None, self.home.wait_durable(observed)).await;
+            let durable = self.control.race_to_end(None, self.home.wait_durable(observed)).await;
             self.home.add_wait(Wait::LogFlush, env::now() - began);
             match durable {
                 Ok(durable) => durable?,
@@ -361,7 +388,7 @@ impl Connection {
             Ok(false) => {}
             Err(_) => return Err(End::Gone),
         }
-        match self.control.race_idle(None, self.stream.send(out)).await {
+        match self.control.race_to_end(None, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
                 self.output.reuse(out);
                 Ok(())
@@ -400,6 +427,7 @@ impl Connection {
         self.stopwatch.ended();
         self.watch.statement_over();
         self.flush_wanted = true;
+        self.is_ready = true;
     }
 
     /// The message to be handled, if this one is.

@@ -198,8 +198,19 @@ impl Control {
 
     /// What is asked of the session now; a cancellation is taken by asking.
     pub(crate) fn pending(&self) -> Option<Interruption> {
+        if self.requests.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.asked_to_end().or_else(|| {
+            self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
+            Some(Interruption::Cancel)
+        })
+    }
+
+    /// Why the session is to end, if that is asked of it.
+    fn asked_to_end(&self) -> Option<Interruption> {
         let flags = self.requests.load(Ordering::Acquire);
-        if flags == 0 {
+        if flags & !CANCEL == 0 {
             None
         } else if flags & DROPPED != 0 {
             Some(Interruption::Dropped)
@@ -207,20 +218,14 @@ impl Control {
             Some(Interruption::Shutdown)
         } else if flags & TERMINATE != 0 {
             Some(Interruption::Terminate)
-        } else if flags & KEEPS_LOG != 0 {
-            Some(Interruption::KeepsLog)
         } else {
-            self.requests.fetch_and(!CANCEL, Ordering::AcqRel);
-            Some(Interruption::Cancel)
+            Some(Interruption::KeepsLog)
         }
     }
 
     /// The error that ends the session, if that is asked of it.
     pub(crate) fn told_to_end(&self) -> Option<SqlError> {
-        if self.requests.load(Ordering::Relaxed) & !CANCEL == 0 {
-            return None;
-        }
-        self.pending()?.fatal()
+        self.asked_to_end()?.fatal()
     }
 
     /// Has a wait look anew what it is held to.
@@ -234,6 +239,24 @@ impl Control {
         patience: impl Patience,
         future: F,
     ) -> Result<F::Output, Interruption> {
+        self.race_asking(Control::pending, patience, future).await
+    }
+
+    /// As [`Control::race`], for what is not the statement's alone: a cancellation stays asked for, and ends what looks for it next.
+    pub(crate) async fn race_to_end<F: Future>(
+        &self,
+        patience: impl Patience,
+        future: F,
+    ) -> Result<F::Output, Interruption> {
+        self.race_asking(Control::asked_to_end, patience, future).await
+    }
+
+    async fn race_asking<F: Future>(
+        &self,
+        asked: impl Fn(&Control) -> Option<Interruption>,
+        patience: impl Patience,
+        future: F,
+    ) -> Result<F::Output, Interruption> {
         let mut future = std::pin::pin!(future);
         let mut alarm: Option<(Nanos, env::Sleep)> = None;
         std::future::poll_fn(|cx| {
@@ -241,7 +264,7 @@ impl Control {
                 return Poll::Ready(Ok(output));
             }
             self.waker.register(cx.waker());
-            if let Some(interruption) = self.pending() {
+            if let Some(interruption) = asked(self) {
                 return Poll::Ready(Err(interruption));
             }
             loop {
@@ -516,6 +539,13 @@ mod tests {
             );
             control.cancel();
             assert_eq!(control.race_idle(None, env::sleep(Nanos::from_millis(1))).await, Ok(()));
+            assert_eq!(control.pending(), None, "there was nothing to cancel");
+            control.cancel();
+            assert_eq!(control.race_to_end(None, env::sleep(Nanos::from_millis(1))).await, Ok(()));
+            assert_eq!(control.pending(), Some(Interruption::Cancel), "of whoever looks for it");
+            control.terminate();
+            let never = std::future::pending::<()>();
+            assert_eq!(control.race_to_end(None, never).await, Err(Interruption::Terminate));
         });
     }
 }
