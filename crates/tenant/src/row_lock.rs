@@ -91,8 +91,12 @@ impl View<'_> {
 
     /// `pg_advisory_xact_lock` and its kin: until the transaction's end. False if it is held and the policy is not to
     /// wait.
+    ///
+    /// Errors: 40P01, 53200 ([`crate::change_memory`]).
     pub fn lock_advisory(&mut self, key: AdvisoryKey, shared: bool, policy: WaitPolicy) -> Step<bool> {
-        self.tenant.lock(self.txn, LockTag::Advisory(key), advisory_mode(shared), policy)
+        let locked = self.tenant.lock(self.txn, LockTag::Advisory(key), advisory_mode(shared), policy)?;
+        self.count_changes()?;
+        Ok(locked)
     }
 
     /// `pg_blocking_pids`: the sessions that `session` waits for, in order.

@@ -232,6 +232,12 @@ impl LockTable {
         true
     }
 
+    /// Whether there are so many of sessions' own advisory locks, and this would be another one.
+    pub(crate) fn has_own_to(&self, max: usize, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
+        self.session_counts.len() >= max
+            && !self.session_counts.contains_key(&(session, tag.clone(), mode.bit()))
+    }
+
     /// Lets go of all of a session's own advisory locks.
     pub(crate) fn release_session(&mut self, session: SessionId) {
         let mine: Vec<_> = self.session_counts.keys().filter(|(s, ..)| *s == session).cloned().collect();

@@ -248,3 +248,30 @@ fn a_session_keeps_what_a_failed_statement_locked_and_not_what_none_needed() {
     fixture.tenant.abort(holder);
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+#[test]
+fn advisory_locks_take_so_much_memory_and_no_more() {
+    let mut fixture = Fixture::on_disk_within(5, ByteCount::from_mib(64));
+    let keys = |count: i64| (0..count).map(AdvisoryKey::Big);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let locked = fixture.run(&mut txn, |view| keys(1 << 14).try_for_each(|key| lock_for_session(view, key)));
+    locked.unwrap();
+    let error = error_of(fixture.run(&mut txn, |view| lock_for_session(view, AdvisoryKey::Pair(0, 0))));
+    assert_eq!((error.state().as_str(), error.message()), ("53200", "out of shared memory"));
+    fixture.run(&mut txn, |view| lock_for_session(view, AdvisoryKey::Big(7))).unwrap();
+    fixture.run(&mut txn, |view| Ok(view.unlock_advisory(AdvisoryKey::Big(8), false))).unwrap();
+    fixture.run(&mut txn, |view| lock_for_session(view, AdvisoryKey::Pair(0, 0))).unwrap();
+    fixture.commit(txn).unwrap();
+    fixture.tenant.end_session(SessionId(1));
+    for implicit in [false, true] {
+        let mut txn = fixture.tenant.begin(SessionId(1), Isolation::ReadCommitted, false, implicit);
+        let error = error_of(fixture.run(&mut txn, |view| {
+            keys(1 << 20).try_for_each(|key| view.lock_advisory(key, false, WaitPolicy::Wait).map(drop))
+        }));
+        assert_eq!(error.state().as_str(), "53200");
+        let held = fixture.tenant.lock_records().len();
+        assert!((30_000..50_000).contains(&held), "{held} of 8 MiB");
+        fixture.tenant.abort(txn);
+        assert!(fixture.tenant.lock_records().is_empty());
+    }
+}
