@@ -149,11 +149,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Says on standard output where clients connect. What cannot be said there (a full volume, a reader that has left) is no reason to end.
 fn announce(env: &Env, server: &Server) {
     let admin =
         server.admin_address().map(|address| format!(", http://{address}/metrics")).unwrap_or_default();
-    println!(
-        "rowhouse {} serves {} tenants on postgres://{}{admin} ({} workers, {})",
+    let mut told = format!(
+        "rowhouse {} serves {} tenants on postgres://{}{admin} ({} workers, {})\n",
         std::env!("CARGO_PKG_VERSION"),
         server.tenant_count(),
         server.address(),
@@ -161,15 +162,15 @@ fn announce(env: &Env, server: &Server) {
         env.io_backend()
     );
     if let Some(address) = server.admin_address() {
-        println!("the console is on http://{address}/");
+        told += &format!("the console is on http://{address}/\n");
     }
     if let Some(file) = server.admin_password_file() {
-        println!("the password of admin is in {}", file.display());
+        told += &format!("the password of admin is in {}\n", file.display());
     }
     if !server.has_priority() {
-        println!(
-            "workers run without raised priority (no CAP_SYS_NICE): expect latencies of milliseconds beside \
-             analytical queries"
-        );
+        told += "workers run without raised priority (no CAP_SYS_NICE): expect latencies of milliseconds beside \
+                 analytical queries\n";
     }
+    let mut out = std::io::stdout();
+    let _ = out.write_all(told.as_bytes()).and_then(|()| out.flush());
 }

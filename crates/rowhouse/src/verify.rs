@@ -11,6 +11,7 @@ use base::TenantId;
 use env::Env;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use server::KnownTenant;
 use storage::redo::{RedoIndex, recover};
 use tenant::{OpenError, Tenant};
 
@@ -166,9 +167,10 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
     let bar = progress_bar(files.len(), args.json);
     bar.set_message("redo logs");
     let redo = check_logs(env, &mut report);
-    // Without a readable catalogue tenants are known by their ids; what is wrong with it is told as its own tenant's defect.
-    let known = redo.as_ref().and_then(|redo| server::known_tenants(env, place.data(), redo).ok());
-    let known = known.unwrap_or_default();
+    let known = known_tenants(env, place, redo.as_ref(), &mut report);
+    for tenant in known.iter().filter(|tenant| !tenant.unmade) {
+        report.defects.extend(missing_file(place, tenant, &files));
+    }
     for (id, file) in files {
         if known.iter().any(|tenant| tenant.id == id && tenant.unmade) {
             report.unmade.push(file);
@@ -182,6 +184,42 @@ fn check(env: &Env, args: &Args) -> Result<Report, VerifyError> {
     bar.finish_and_clear();
     report.clean = report.defects.is_empty();
     Ok(report)
+}
+
+/// The tenants of the catalogue. Where it cannot be read that is a defect, and tenants are known by their ids alone.
+fn known_tenants(
+    env: &Env,
+    place: &Place,
+    redo: Option<&RedoIndex>,
+    report: &mut Report,
+) -> Vec<KnownTenant> {
+    match redo.map(|redo| server::known_tenants(env, place.data(), redo)) {
+        Some(Ok(known)) => known,
+        Some(Err(error)) => {
+            let file = server::tenant_file(place.data(), TenantId::SYSTEM);
+            report.defects.push(Defect { file, offset: None, what: error.to_string() });
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// What is wrong if the data file of a tenant of the catalogue is not among those found.
+fn missing_file(place: &Place, tenant: &KnownTenant, files: &[(TenantId, PathBuf)]) -> Option<Defect> {
+    let KnownTenant { id, name, volume, .. } = tenant;
+    let Some(dir) = place.volume(volume) else {
+        let what = format!(
+            "tenant \"{name}\" is on volume \"{volume}\", which was not given: --volume {volume}=DIR"
+        );
+        return Some(Defect { file: place.data().to_owned(), offset: None, what });
+    };
+    let file = server::tenant_file(dir, *id);
+    let is_there = files.iter().any(|(_, found)| *found == file);
+    (!is_there).then(|| Defect {
+        file,
+        offset: None,
+        what: format!("the data file of tenant \"{name}\" is not there"),
+    })
 }
 
 /// Slots looked at, of the tenants seen so far. Hidden where standard error is no terminal.

@@ -21,6 +21,28 @@ fn a_directory_in_use_is_refused() {
     run(async { assert_eq!(text_of_admin(&server).await, "1") });
 }
 
+/// What lies outside of the data directory is one server's too.
+#[test]
+fn volumes_and_logs_in_use_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (logs, volume) = (dir.path().join("logs"), format!("fast={}", dir.path().join("fast").display()));
+    let log_option = format!("--log-dir={}", logs.display());
+    let mut server = Server::on(&dir.path().join("one"), &[&log_option, "--volume", &volume]);
+    run(async { server.create_tenant("acme").await });
+    for options in [&[log_option.as_str()][..], &["--volume", &volume]] {
+        let refused = Server::launch(&dir.path().join("two"), options).err().expect("refused");
+        assert!(refused.contains("is in use by another server"), "{refused}");
+    }
+    assert!(server.terminate().success());
+    // Nor are the logs of one data directory for another.
+    let refused = Server::launch(&dir.path().join("two"), &[&log_option]).err().expect("refused");
+    assert!(refused.contains("the data directory is new"), "{refused}");
+    let data = dir.path().join("one");
+    drop(server);
+    let server = Server::on(&data, &[&log_option, "--volume", &volume]);
+    run(async { drop(server.owner("acme").await) });
+}
+
 async fn text_of_admin(server: &Server) -> String {
     text(&server.admin().await, "SELECT 1").await
 }

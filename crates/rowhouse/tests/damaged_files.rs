@@ -136,6 +136,41 @@ fn a_segment_cut_short_is_named_and_nobody_is_served_without_its_end() {
     });
 }
 
+/// A copy of some of a server's directories, or one from which a file was taken.
+#[test]
+fn a_tenant_whose_data_file_is_not_there_is_told_by_verify() {
+    let volume = tempfile::tempdir().expect("a temporary directory");
+    let option = format!("fast={}", volume.path().display());
+    let mut server = Server::start_with(&["--workers", "1", "--volume", &option]);
+    run(async {
+        server.create_tenant("acme").await;
+        let made = "CREATE TENANT far WITH (volume = fast) OWNER far PASSWORD 'secret'";
+        server.admin().await.batch_execute(made).await.expect("a tenant can be made");
+    });
+    assert!(server.terminate().success());
+    let mut whole = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    let whole = whole.args(["verify", "--volume", &option, "--data"]).arg(server.data()).output();
+    let whole = whole.expect("the binary can be run");
+    assert!(whole.status.success(), "{}", said(&whole));
+    let found = verify(server.data());
+    let told = said(&found);
+    assert_eq!(found.status.code(), Some(1), "{told}");
+    assert!(told.contains("tenant \"far\" is on volume \"fast\"") && !told.contains("acme\" is"), "{told}");
+    let tenants = server.data().join("tenants");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&tenants).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    for file in files {
+        let aside = server.data().join("aside");
+        std::fs::rename(&file, &aside).expect("it can be moved");
+        let found = verify(server.data());
+        let told = said(&found);
+        assert_eq!(found.status.code(), Some(1), "{told}");
+        assert!(told.contains(&file.display().to_string()), "{} is not in\n{told}", file.display());
+        std::fs::rename(&aside, &file).expect("it can be moved back");
+    }
+}
+
 #[test]
 fn a_damaged_marker_of_the_directory_is_named_and_nothing_is_made_anew() {
     let mut server = server_with_rows();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::PASSWORD;
+use common::{PASSWORD, Server, run};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -177,6 +177,64 @@ fn the_guides_commands_are_there_with_their_options() {
         }
     }
     assert!(checked > 10, "{checked}");
+}
+
+/// The block of a page's shell commands that has `word`.
+fn shell_block<'p>(page: &'p str, word: &str) -> &'p str {
+    let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().expect("a block"));
+    let found: Vec<&str> = blocks.filter(|block| block.contains(word)).collect();
+    assert_eq!(found.len(), 1, "{word}: {found:?}");
+    found[0]
+}
+
+/// Those of tenants that nobody used since the start too, each under a name of its own; and a list that cannot be had is an error.
+#[test]
+fn the_guides_nightly_backup_is_of_all_tenants() {
+    let names = ["acme", "a/b", "a_b", "a%2Fb", "two words"];
+    let mut server = Server::start();
+    run(async {
+        for name in names {
+            server.admin().await.batch_execute(&format!("CREATE TENANT \"{name}\"")).await.expect("a tenant");
+        }
+    });
+    assert!(server.terminate().success());
+    server.restart();
+    let backups = tempfile::tempdir().expect("a temporary directory");
+    let page = file("docs/operating.md");
+    let script = |url: &str| {
+        let script = shell_block(&page, "datname");
+        let script = script.replace("postgres://admin:secret@127.0.0.1:5433/rowhouse", url);
+        let script = script.replace("\"/backups/", &format!("\"{}/", backups.path().display()));
+        let binary = Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder").to_owned();
+        let psql = PathBuf::from(common::tool("psql").get_program())
+            .parent()
+            .map(Path::to_owned)
+            .unwrap_or_default();
+        let path = std::env::var("PATH").expect("a path");
+        Command::new("bash")
+            .args(["-c", &script])
+            .env("PATH", format!("{}:{}:{path}", binary.display(), psql.display()))
+            .output()
+            .expect("bash runs")
+    };
+    let made = script(&server.url("admin", "rowhouse"));
+    assert!(made.status.success(), "{}", common::said(&made));
+    let of = |entry: std::io::Result<fs::DirEntry>| {
+        let checked = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["verify-backup", "--json"])
+            .arg(entry.expect("an entry").path())
+            .output()
+            .expect("the binary can be run");
+        let report: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("a report");
+        report["backup_of"].as_str().expect("a name").to_owned()
+    };
+    let mut found: Vec<String> = fs::read_dir(backups.path()).expect("a folder").map(of).collect();
+    found.sort();
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    assert_eq!(found, names);
+    let refused = script(&server.url("admin", "rowhouse").replace(PASSWORD, "wrong"));
+    assert!(!refused.status.success(), "{}", common::said(&refused));
 }
 
 #[test]

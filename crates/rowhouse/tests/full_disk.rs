@@ -156,3 +156,32 @@ fn a_full_disk_refuses_writers_and_recovers_by_itself() {
     let verify = verify.expect("the binary can be run");
     assert!(verify.status.success(), "{}", common::said(&verify));
 }
+
+/// On a full disk what the server prints may have no room, and that is when the server is needed most.
+#[test]
+fn a_server_that_cannot_print_serves() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listening.local_addr().expect("an address").to_string();
+    drop(listening);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it can be opened");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["serve", "--no-admin", "--workers", "1", "--listen", &address, "--data"])
+        .arg(dir.path().join("data"))
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the binary can be run");
+    let begun = Instant::now();
+    let mut is_open = false;
+    while !is_open
+        && begun.elapsed() < Duration::from_secs(120)
+        && server.try_wait().expect("a child").is_none()
+    {
+        std::thread::sleep(Duration::from_millis(50));
+        is_open = std::net::TcpStream::connect(&address).is_ok();
+    }
+    let killed = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
+    let status = server.wait().expect("the server can be waited for");
+    assert!(is_open && killed.is_ok_and(|killed| killed.success()) && status.success(), "{status}");
+}

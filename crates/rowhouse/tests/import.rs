@@ -184,6 +184,74 @@ fn what_cannot_be_imported_is_told_before_anything_is_loaded() {
 }
 
 #[test]
+fn what_needs_what_is_left_out_is_left_out_too() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&[
+        "-c",
+        "CREATE EXTENSION pg_trgm; CREATE TABLE kept (a int PRIMARY KEY); INSERT INTO kept VALUES (1), (2);
+         CREATE UNLOGGED TABLE bare (a int); INSERT INTO bare VALUES (1);
+         CREATE UNLOGGED TABLE keyed (a serial PRIMARY KEY); INSERT INTO keyed DEFAULT VALUES;
+         CREATE TABLE computed (a int PRIMARY KEY, b int GENERATED ALWAYS AS (a * 2) STORED); INSERT INTO computed VALUES (1);
+         CREATE TABLE child (c int) INHERITS (kept); INSERT INTO child VALUES (3, 4)",
+    ]);
+    let output = import(&postgres, &server, &[]);
+    assert!(!output.status.success() && said(&output).contains("nothing was loaded"), "{}", said(&output));
+    let output = import(&postgres, &server, &["--skip-unsupported"]);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    for table in ["bare", "keyed", "computed", "child"] {
+        let rows = format!("left out: the rows of \"public\".\"{table}\"");
+        assert!(told.contains(&rows), "{rows} is not in\n{told}");
+    }
+    assert_eq!(ours(&server, "SELECT count(*), max(a) FROM kept").trim(), "2|2");
+}
+
+#[test]
+fn values_come_as_they_are_whatever_the_source_is_set_to() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&[
+        "-c",
+        "CREATE TABLE t (i interval, f float8, d date); INSERT INTO t VALUES ('-1 day -02:03:04', 0.1 + 0.2::float8, '2024-02-01');
+         ALTER ROLE CURRENT_USER SET intervalstyle = sql_standard; ALTER ROLE CURRENT_USER SET extra_float_digits = 0;
+         ALTER ROLE CURRENT_USER SET datestyle = 'SQL, DMY'",
+    ]);
+    let output = import(&postgres, &server, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    let values = ours(&server, "SELECT extract(epoch FROM i), f, d FROM t");
+    assert_eq!(values.trim(), "-93784.000000|0.30000000000000004|2024-02-01");
+}
+
+#[test]
+fn a_table_truncated_as_the_import_begins_is_told() {
+    let (postgres, server) = (Postgres::start(), Server::with_acme());
+    postgres.psql(&["-c", "CREATE TABLE t (a int); INSERT INTO t VALUES (1)"]);
+    let output = std::thread::scope(|scope| {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (waits, is_waiting) = std::sync::mpsc::channel();
+        let postgres = &postgres;
+        scope.spawn(move || {
+            run(async {
+                let other = common::connect(&postgres.url()).await.expect("connects");
+                other.batch_execute("BEGIN; LOCK TABLE t").await.expect("it can be locked");
+                locked.send(()).expect("the test goes on");
+                is_waiting.recv().expect("the import waits");
+                other.batch_execute("TRUNCATE t; COMMIT").await.expect("it can be truncated");
+            });
+        });
+        is_locked.recv().expect("it is locked");
+        let import = scope.spawn(|| import(postgres, &server, &[]));
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass";
+        while !import.is_finished() && postgres.psql(&["-c", waiting]).trim() == "0" {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        waits.send(()).expect("the other session is there");
+        import.join().expect("the import ends")
+    });
+    let told = said(&output);
+    assert!(!output.status.success() && told.contains("public.t was truncated or rewritten"), "{told}");
+}
+
+#[test]
 fn without_pg_dump_the_user_is_told_what_to_install() {
     let (postgres, server) = (Postgres::start(), Server::with_acme());
     let output = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
@@ -224,7 +292,7 @@ fn what_a_dump_may_hold_and_is_refused_is_told_as_such() {
         owner.batch_execute("CREATE TABLE public.t (a integer, b text)").await.expect("a table can be made");
         let mut wrong = Vec::new();
         for statement in [
-            "CREATE EXTENSION IF NOT EXISTS pgcrypto WITH SCHEMA public",
+            "CREATE EXTENSION IF NOT EXISTS hstore WITH SCHEMA public",
             "CREATE DOMAIN public.d AS integer CONSTRAINT d_check CHECK ((VALUE > 0))",
             "CREATE TYPE public.c AS (x integer, y text)",
             "CREATE TYPE public.r AS RANGE (subtype = integer, multirange_type_name = public.mr)",

@@ -1,6 +1,6 @@
 //! `rowhouse backup`: a tenant's state of one moment into a file, while the tenant goes on working.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use clap::Parser;
 use futures::TryStreamExt as _;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 use tokio::time::Instant;
 use workloads::Error;
 use workloads::target::Target;
@@ -126,52 +127,69 @@ impl Sink {
     }
 }
 
-/// A file that has its name only when it is whole; until then `NAME.partial`, removed when it is given up.
+/// A file that has its name only when it is whole; until then `NAME.*.partial` beside it, of this program's alone and removed when it is given up.
 struct Partial {
-    file: File,
-    path: PathBuf,
+    file: NamedTempFile,
     name: PathBuf,
-    finished: bool,
 }
 
 impl Partial {
     fn create(name: &str) -> Result<Partial, Error> {
-        let path = PathBuf::from(format!("{name}.partial"));
-        let failed = |error| format!("{}: {error}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).map_err(failed)?;
-        Ok(Partial { file, name: PathBuf::from(name), path, finished: false })
+        let name = PathBuf::from(name);
+        let base = name.file_name().ok_or_else(|| format!("{}: no name of a file", name.display()))?;
+        let mut prefix = base.to_os_string();
+        prefix.push(".");
+        let made = tempfile::Builder::new().prefix(&prefix).suffix(".partial").tempfile_in(folder_of(&name));
+        let file = made.map_err(|error| format!("{}: {error}", name.display()))?;
+        Ok(Partial { file, name })
     }
 
     fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
-        self.file.write_all(piece).map_err(|error| self.failed(&error))
+        self.file.write_all(piece).map_err(|error| failed(self.file.path(), &error))
     }
 
     /// After `Ok` the file survives power loss.
-    fn finish(mut self) -> Result<(), Error> {
-        let folder = match self.name.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let placed = self
-            .file
-            .sync_all()
-            .and_then(|()| std::fs::rename(&self.path, &self.name))
-            .and_then(|()| File::open(folder)?.sync_all());
-        placed.map_err(|error| self.failed(&error))?;
-        self.finished = true;
-        Ok(())
-    }
-
-    fn failed(&self, error: &io::Error) -> Error {
-        format!("{}: {error}", self.path.display()).into()
+    fn finish(self) -> Result<(), Error> {
+        let Partial { file, name } = self;
+        file.as_file().sync_all().map_err(|error| failed(file.path(), &error))?;
+        file.persist(&name).map_err(|error| failed(&name, &error.error))?;
+        File::open(folder_of(&name))
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| failed(&name, &error))
     }
 }
 
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Nothing is lost with it.
-            let _ = std::fs::remove_file(&self.path);
-        }
+fn folder_of(name: &Path) -> &Path {
+    name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    format!("{}: {error}", path.display()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn two_backups_to_one_name_do_not_meet() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("acme.backup");
+        let mut slow = Partial::create(name.to_str().unwrap()).unwrap();
+        slow.write(b"of last ").unwrap();
+        let mut quick = Partial::create(name.to_str().unwrap()).unwrap();
+        quick.write(b"of this night").unwrap();
+        slow.write(b"night").unwrap();
+        slow.finish().unwrap();
+        assert_eq!(std::fs::read(&name).unwrap(), b"of last night");
+        quick.finish().unwrap();
+        assert_eq!(std::fs::read(&name).unwrap(), b"of this night");
+        assert_eq!(std::fs::metadata(&name).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut given_up = Partial::create(name.to_str().unwrap()).unwrap();
+        given_up.write(b"half").unwrap();
+        drop(given_up);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Rows and sequences from one server to the other.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
 use futures::future::try_join_all;
@@ -26,6 +26,48 @@ pub(super) struct Table {
 /// What is not the system's, of the schemas asked for; `$1` holds them, all if there are none.
 const WANTED: &str = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
                       AND (cardinality($1::text[]) = 0 OR n.nspname = ANY ($1))";
+
+/// What a session at the source is like: values have the one form that the tenant reads as they were meant, rows that a policy hides are an
+/// error, and no timeout ends the transaction that holds the snapshot.
+const SOURCE_SETTINGS: &str = "SET datestyle = ISO; SET intervalstyle = postgres; SET extra_float_digits = 3; SET row_security = off;
+                               SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+
+/// A session at the source.
+///
+/// # Errors
+/// It cannot be reached, or refuses.
+pub(super) async fn connect_source(from: &Target) -> Result<Client, Error> {
+    let source = from.connect_admin().await?;
+    source.batch_execute(SOURCE_SETTINGS).await?;
+    Ok(source)
+}
+
+/// Keeps the tables from being truncated, rewritten or dropped until the transaction of `source` ends: TRUNCATE and some ALTER TABLE show
+/// through snapshots that are older. Waits for who does so now.
+///
+/// # Errors
+/// A table has been since the snapshot was taken, or may not be read.
+pub(super) async fn hold(source: &Client, schemas: &[String], tables: &[Table]) -> Result<(), Error> {
+    for Table { name, .. } in tables {
+        let locked = source.batch_execute(&format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE")).await;
+        locked.map_err(|error| format!("{name}: {}", workloads::explain(&error.into())))?;
+    }
+    // The column is the snapshot's, the function's answer is of now.
+    let rewritten = format!(
+        "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE c.relkind = 'r' AND {WANTED} AND c.relfilenode <> pg_relation_filenode(c.oid) LIMIT 1"
+    );
+    match source.query_opt(&rewritten, &[&schemas]).await? {
+        None => Ok(()),
+        Some(row) => {
+            let name: String = row.get(0);
+            Err(format!(
+                "{name} was truncated or rewritten as the import began; nothing was loaded: begin anew"
+            )
+            .into())
+        }
+    }
+}
 
 /// The tables to load, the largest first.
 ///
@@ -69,7 +111,7 @@ pub(super) async fn load(
     let waiting: RefCell<VecDeque<&Table>> = RefCell::new(tables.iter().collect());
     let (rows, bytes) = (Cell::new(0), Cell::new(0));
     let job = || async {
-        let (source, target) = (from.connect_admin().await?, to.connect_admin().await?);
+        let (source, target) = (connect_source(from).await?, to.connect_admin().await?);
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{}'",
             snapshot.replace('\'', "''")
@@ -114,7 +156,28 @@ async fn copy(
     Ok(sink.finish().await?)
 }
 
-/// Sets the target's sequences to where the source's stand; how many.
+/// Names, quoted, of the relations of a kind that the target has.
+async fn names(target: &Client, kind: &str) -> Result<HashSet<String>, Error> {
+    let query = format!(
+        "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = '{kind}'"
+    );
+    let rows = target.query(&query, &[]).await?;
+    Ok(rows.iter().map(|row| format!("{}.{}", quoted(row.get(0)), quoted(row.get(1)))).collect())
+}
+
+/// Takes the tables that the target does not have out of the list; their names.
+///
+/// # Errors
+/// The target cannot be asked.
+pub(super) async fn leave_out_missing(
+    target: &Client,
+    tables: &mut Vec<Table>,
+) -> Result<Vec<String>, Error> {
+    let there = names(target, "r").await?;
+    Ok(tables.extract_if(.., |table| !there.contains(&table.name)).map(|table| table.name).collect())
+}
+
+/// Sets the target's sequences, those that it has, to where the source's stand; how many.
 ///
 /// # Errors
 /// One of the servers refuses.
@@ -125,11 +188,14 @@ pub(super) async fn set_sequences(
 ) -> Result<usize, Error> {
     let query = format!(
         "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-         WHERE c.relkind = 'S' AND {WANTED} ORDER BY 1, 2"
+         WHERE c.relkind = 'S' AND {WANTED}
+           AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') ORDER BY 1, 2"
     );
-    let sequences = source.query(&query, &[&schemas]).await?;
-    for row in &sequences {
-        let name = format!("{}.{}", quoted(row.get(0)), quoted(row.get(1)));
+    let there = names(target, "S").await?;
+    let rows = source.query(&query, &[&schemas]).await?;
+    let sequences = rows.iter().map(|row| format!("{}.{}", quoted(row.get(0)), quoted(row.get(1))));
+    let sequences: Vec<String> = sequences.filter(|name| there.contains(name)).collect();
+    for name in &sequences {
         let position = source.query_one(&format!("SELECT last_value, is_called FROM {name}"), &[]).await?;
         let (last, called): (i64, bool) = (position.get(0), position.get(1));
         let set = format!("SELECT pg_catalog.setval('{}', {last}, {called})", name.replace('\'', "''"));
@@ -146,9 +212,9 @@ pub(super) async fn set_sequences(
 pub(super) async fn compare(source: &Client, target: &Client, tables: &[Table]) -> Result<(), Error> {
     let mut differing = Vec::new();
     for Table { name, .. } in tables {
-        let query = format!("SELECT count(*) FROM {name}");
-        let theirs: i64 = source.query_one(&query, &[]).await?.get(0);
-        let ours: i64 = target.query_one(&query, &[]).await?.get(0);
+        // Those of its children are not its own.
+        let theirs: i64 = source.query_one(&format!("SELECT count(*) FROM ONLY {name}"), &[]).await?.get(0);
+        let ours: i64 = target.query_one(&format!("SELECT count(*) FROM {name}"), &[]).await?.get(0);
         if theirs != ours {
             differing.push(format!("{name}: {theirs} rows at the source, {ours} in the tenant"));
         }

@@ -85,18 +85,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 async fn import(args: &Args) -> Result<Outcome, Error> {
     let began = Instant::now();
     let (from, to) = (Target::new(&args.from, None)?, Target::new(&args.url, None)?);
-    let source = from.connect_admin().await?;
+    let source = data::connect_source(&from).await?;
     // Held to the end: the snapshot is as long as its transaction.
     source.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let snapshot: String = source.query_one("SELECT pg_export_snapshot()", &[]).await?.get(0);
     let target = to.connect_admin().await?;
     require_empty(&target).await?;
+    let mut tables = data::tables(&source, &args.schema).await?;
+    data::hold(&source, &args.schema, &tables).await?;
     let mut schema = Schema::dump(args, &from, &snapshot)?;
-    let skipped = schema.rehearse(&target, args.skip_unsupported).await?;
+    let mut skipped = schema.rehearse(&target, args.skip_unsupported).await?;
 
-    let tables = data::tables(&source, &args.schema).await?;
     let bar = progress_bar(args, &tables)?;
     schema.before_data(&target, &bar).await?;
+    let missing = data::leave_out_missing(&target, &mut tables).await?;
+    skipped.extend(
+        missing.into_iter().map(|table| format!("the rows of {table}, which the tenant does not have")),
+    );
     let (rows, bytes) = data::load(&from, &to, &snapshot, &tables, usize::from(args.jobs), &bar).await?;
     schema.after_data(&target, &bar).await?;
     bar.set_message("sequences");

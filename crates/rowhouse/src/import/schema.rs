@@ -35,8 +35,8 @@ impl Schema {
         Ok(Schema { before, after })
     }
 
-    /// Runs all statements on the target in a transaction that is taken back. With `skip` those that it does not support are
-    /// left out from then on, and given back.
+    /// Runs all statements on the target in a transaction that is taken back. With `skip` those that it does not support, and those that need what
+    /// was left out, are left out from then on, and given back.
     ///
     /// # Errors
     /// What is refused, all of it.
@@ -51,9 +51,11 @@ impl Schema {
                     Ok(()) => taken.push(statement),
                     Err(error) if error.as_db_error().is_some() => {
                         target.batch_execute("ROLLBACK TO SAVEPOINT rehearsal").await?;
-                        let unsupported = error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED);
+                        let state = error.code().expect("the server said it");
+                        let left_out = *state == SqlState::FEATURE_NOT_SUPPORTED
+                            || !skipped.is_empty() && tells_of_something_missing(state);
                         let told = format!("{}: {}", reason(&error), first_words(&statement));
-                        if unsupported && skip { &mut skipped } else { &mut refused }.push(told);
+                        if left_out && skip { &mut skipped } else { &mut refused }.push(told);
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -88,6 +90,17 @@ impl Schema {
     pub(super) async fn after_data(&self, target: &Client, bar: &ProgressBar) -> Result<(), Error> {
         run(target, &self.after, bar).await
     }
+}
+
+fn tells_of_something_missing(state: &SqlState) -> bool {
+    [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_COLUMN,
+        SqlState::UNDEFINED_OBJECT,
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::INVALID_SCHEMA_NAME,
+    ]
+    .contains(state)
 }
 
 async fn run(target: &Client, statements: &[String], bar: &ProgressBar) -> Result<(), Error> {
