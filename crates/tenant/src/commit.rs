@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use base::limits::ROW_LEN_MAX;
 use base::{CommitNo, Lsn, SqlError, SqlState, TreeId};
 use btree::{Cleared, Put};
 use storage::PageFault;
@@ -41,7 +42,7 @@ impl Tenant {
     /// Commits: validates, appends one redo record, applies the changes, lets go of the locks. Memory only; the changes
     /// survive power loss when the log is durable through [`Committed::wait_for`].
     ///
-    /// Errors: 40001 for SERIALIZABLE, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
+    /// Errors: 40001 for SERIALIZABLE, 54000 for a definition that no tree takes, 53100 and 58030 when the log takes no more; the transaction is then aborted. Panics if foreign key checks are still due.
     pub fn commit(&mut self, mut txn: Txn, redo: &mut dyn RedoSink) -> Result<Committed, SqlError> {
         assert!(txn.checks.is_empty(), "the last statement was finished");
         assert!(!txn.has_checks_due(), "what was put off was checked");
@@ -55,6 +56,10 @@ impl Tenant {
             return Err(error);
         }
         let records = self.catalog_changes(&txn);
+        if let Err(error) = require_short_values(&records) {
+            self.abort(txn);
+            return Err(error);
+        }
         let commit = self.committed.next();
         let lsn = match self.append_record(&txn, commit, &records, redo) {
             Ok(lsn) => lsn,
@@ -518,6 +523,18 @@ enum Stage {
 /// once in a transaction. Nor could they be replayed, by the definition that is there at the end.
 fn builds_to_log(txn: &Txn) -> impl Iterator<Item = &Build> {
     txn.built.iter().filter(|build| !txn.dropped_trees.contains(&build.tree()))
+}
+
+/// Rows were measured as they were written, definitions have grown bit by bit.
+fn require_short_values(records: &[RecordChange]) -> Result<(), SqlError> {
+    let longest = records.iter().filter_map(|(_, value)| value.as_ref()).map(Vec::len).max();
+    match longest.filter(|len| *len as u64 > ROW_LEN_MAX.0) {
+        Some(len) => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("definition is too big: size {len}, maximum size {}", ROW_LEN_MAX.0),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn write_records(writer: &mut RecordWriter<'_>, records: &[RecordChange]) {

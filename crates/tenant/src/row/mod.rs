@@ -80,7 +80,8 @@ pub fn encode_row(table: &Table, row: &[Datum], out: &mut Vec<u8>) -> SqlResult<
         let bytes: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
         out.splice(ends_at..data_at, bytes);
     }
-    Ok(())
+    let len = out.len() - start;
+    if len as u64 > ROW_LEN_MAX.0 { Err(row_too_long(len)) } else { Ok(()) }
 }
 
 /// A stored row, seen through its table's definition.

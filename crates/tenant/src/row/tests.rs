@@ -49,6 +49,21 @@ fn a_row_with_a_long_value_uses_wide_ends() {
 }
 
 #[test]
+fn a_row_is_refused_for_its_whole_length() {
+    let table = table(&[PgType::Text]);
+    // 2 for the count, 1 for NULL bits, 4 for the end of the text.
+    let longest = ROW_LEN_MAX.0 as usize - 7;
+    for (len, fits) in [(longest, true), (longest + 1, false), (longest + 4, false)] {
+        let row = [Datum::Text("x".repeat(len).into())];
+        let outcome = encode_row(&table, &row, &mut Vec::new());
+        assert_eq!(
+            outcome.map_err(|error| error.state()),
+            if fits { Ok(()) } else { Err(SqlState::PROGRAM_LIMIT_EXCEEDED) }
+        );
+    }
+}
+
+#[test]
 fn columns_added_later_have_their_missing_value_and_dropped_ones_are_null() {
     let mut table = table(&[PgType::Int4, PgType::Text]);
     let bytes = encoded(&table, &[Datum::Int4(1), Datum::Text("a".into())]);

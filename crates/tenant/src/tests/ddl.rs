@@ -169,6 +169,20 @@ fn columns_come_and_go_without_touching_rows() {
 }
 
 #[test]
+fn a_definition_longer_than_a_value_may_be_is_refused_before_it_is_logged() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let mut added = Column::new("added", PgType::Text, TypeMod::NONE);
+    added.missing = Some(Box::new(text(&"x".repeat(base::limits::ROW_LEN_MAX.0 as usize))));
+    let records = fixture.log.records.len();
+    let error = fixture.ddl(|ddl| ddl.add_column(t, added)).unwrap_err();
+    assert_eq!(error.state().as_str(), "54000");
+    assert_eq!(fixture.log.records.len(), records);
+    fixture.insert(t, vec![int(1)]).unwrap();
+    check_replay(&mut fixture, &[t]);
+}
+
+#[test]
 fn truncate_and_drop_take_effect_at_commit_and_release_their_pages() {
     let mut fixture = Fixture::new();
     let empty = fixture.tenant.pages.page_count();
