@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -149,4 +150,49 @@ fn a_commit_larger_than_the_memory_for_pages_is_written_and_the_tenant_goes_on()
         server.admin("rowhouse").ok("SELECT rowhouse.evict('acme')");
     }
     assert_eq!(acme.ok("SELECT count(*) FROM t"), vec![vec![Some((3 * rows).to_string())]]);
+}
+
+#[test]
+fn a_long_change_is_kept_though_a_checkpoint_wrote_its_pages_before_it_committed() {
+    let server = TestServer::with(|config| {
+        config.workers = Some(1);
+        config.tenant_close_after = Nanos::from_secs(1);
+        config.checkpoint_interval = Nanos::from_secs(4);
+    });
+    server.create_tenant("acme");
+    let file = server::tenant_file(&server.config.data_dir, TenantId::FIRST_USER);
+    let roots = || {
+        let mut roots = vec![0; 2 * base::limits::PAGE_SIZE];
+        std::fs::File::open(&file).unwrap().read_exact(&mut roots).unwrap();
+        roots
+    };
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY, v int)");
+    for from in (0..5000).step_by(1000) {
+        acme.ok(&format!("INSERT INTO t SELECT g, 0 FROM generate_series({from}, {}) g", from + 999));
+    }
+    // Of pages that changed since the last checkpoint; more rows than a turn may look at.
+    acme.ok("BEGIN");
+    acme.ok("UPDATE t SET v = v + 1");
+    let before = roots();
+    until("the tenant is never checkpointed", || roots() != before);
+    // It writes its root twice.
+    std::thread::sleep(Duration::from_millis(300));
+    acme.ok("COMMIT");
+    drop(acme);
+    let mut admin = server.admin("rowhouse");
+    until("the tenant is never closed", || {
+        let shown = admin.ok("SHOW TENANTS");
+        shown.iter().any(|row| row[0].as_deref() == Some("acme") && row[2].as_deref() == Some("closed"))
+    });
+    drop(admin);
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    let last = |acme: &mut support::Client, v: &str| {
+        assert_eq!(acme.ok("SELECT v FROM t WHERE id = 4999"), vec![vec![Some(v.to_owned())]]);
+    };
+    last(&mut acme, "1");
+    acme.ok("UPDATE t SET v = v + 1 WHERE id = 4999");
+    drop(acme);
+    let server = server.restart();
+    last(&mut server.connect("acme", "acme", "pw").unwrap(), "2");
 }

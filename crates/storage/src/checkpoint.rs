@@ -248,7 +248,7 @@ impl Checkpoint {
         let of_branch = if published { Vec::new() } else { std::mem::take(&mut self.of_branch) };
         map.end_checkpoint(published, of_branch, std::mem::take(&mut self.left));
         match self.stage {
-            Stage::Published => file.generation = self.generation,
+            Stage::Published => (file.generation, file.root_commit) = (self.generation, self.root.commit),
             Stage::Idle | Stage::Written(_) => self.give_up(),
             Stage::Unknown => return false,
         }

@@ -39,6 +39,8 @@ pub struct DataFile {
     pub(crate) slots: Option<Slots>,
     /// Generation of the newest durable superblock.
     pub(crate) generation: u64,
+    /// What the newest durable root covers.
+    pub(crate) root_commit: CommitNo,
 }
 
 impl DataFile {
@@ -82,7 +84,8 @@ impl DataFile {
         let reader = Arc::new(FileReader { file, path: path.to_path_buf(), tenant });
         let map = PageMap::from_parts(Link::Empty, 0, Epoch(0), MapShared::new(Some(Arc::clone(&reader))));
         let slots = Some(Slots::new(SUPERBLOCKS + 1, used, free_set));
-        Ok((DataFile { reader, slots, generation: u64::from(SUPERBLOCKS) - 1 }, map))
+        let (generation, root_commit) = (u64::from(SUPERBLOCKS) - 1, CommitNo(0));
+        Ok((DataFile { reader, slots, generation, root_commit }, map))
     }
 
     /// Opens the file at its newest durable root. Reads superblocks, map nodes and free set through the calling
@@ -132,12 +135,18 @@ impl DataFile {
         let map = PageMap::from_parts(root, superblock.map_height, superblock.epoch, shared);
         let slots = Some(Slots::new(superblock.slot_count, used, superblock.free_set));
         let root = Root { commit: superblock.commit, payload: superblock.payload };
-        Ok((DataFile { reader, slots, generation: superblock.generation }, map, root))
+        let (generation, root_commit) = (superblock.generation, root.commit);
+        Ok((DataFile { reader, slots, generation, root_commit }, map, root))
     }
 
     /// What reads this file's pages after a miss.
     pub fn reader(&self) -> Arc<FileReader> {
         Arc::clone(&self.reader)
+    }
+
+    /// The last commit whose changes the newest durable root has.
+    pub fn root_commit(&self) -> CommitNo {
+        self.root_commit
     }
 
     /// Whether the file takes no more checkpoints until it is opened anew, because one failed in a sync or was dropped half-way.

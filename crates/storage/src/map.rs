@@ -517,9 +517,10 @@ impl PageMap {
                 return self.page_mut(no);
             }
         }
-        let (epoch, checkpointed) = (self.current.epoch, self.checkpointed);
+        let (epoch, counted_after, written_after) =
+            (self.current.epoch, self.counted_after(), self.written_after());
         let Writing { entry, mut left_behind, retired, shared } = self.entry_mut(no);
-        let first_change = entry.born <= checkpointed;
+        let (is_counted, is_written_anew) = (entry.born > counted_after, entry.born <= written_after);
         let version = entry.version.as_mut().expect("found above");
         match Arc::get_mut(version) {
             // Whoever shared it is gone: the bytes are the owner's alone again, and their place on disk is stale.
@@ -535,14 +536,28 @@ impl PageMap {
                 left_behind.note_page(no, old, retired);
             }
         }
-        self.current.changed += u64::from(first_change);
-        if first_change {
+        self.current.changed += u64::from(!is_counted);
+        if is_written_anew {
             self.note_change(no);
         }
         self.note_of_branch(no);
         let mut data = self.current.entry(no).and_then(Entry::warm_data).expect("found above");
         // SAFETY: as in `page_mut`; the entry is of the current epoch now.
         Ok(unsafe { data.as_mut() })
+    }
+
+    /// What was born later is counted in the current state's `changed`. A branch counts from its beginning, whatever of it checkpoints
+    /// write: they write no root that has it.
+    fn counted_after(&self) -> Epoch {
+        match &self.branch {
+            Some(branch) if branch.is_current => branch.forked,
+            _ => self.checkpointed,
+        }
+    }
+
+    /// What was born later is written by the next checkpoint as it is in the current state.
+    fn written_after(&self) -> Epoch {
+        self.checkpointed.max(self.counted_after())
     }
 
     /// The entry of page `no` to change: every node on the way is made the live map's own, and unwritten.
@@ -664,10 +679,10 @@ impl WritePages for PageMap {
         left_behind.note_page(no, old, retired);
         self.current.free_pages.push(no);
         self.current.pages -= 1;
-        if born > self.checkpointed {
+        if born > self.counted_after() {
             self.current.changed = self.current.changed.saturating_sub(1);
         }
-        self.note_release(no, born > self.checkpointed);
+        self.note_release(no, born > self.written_after());
     }
 }
 

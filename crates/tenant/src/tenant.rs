@@ -681,6 +681,11 @@ impl Tenant {
 
     // ---- checkpoints ----
 
+    /// Whether the newest durable root has all commits.
+    pub fn is_root_newest(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.root_commit() == self.committed)
+    }
+
     /// Begins a checkpoint of the state as it is now: constant time but for the trees that changed since the last one. Run
     /// it as a task, then [`Tenant::finish_checkpoint`]. When no transaction is open, sequences are written as they are,
     /// so that closing a tenant leaves no gap in them.

@@ -730,8 +730,8 @@ impl Home {
             if !unused() || !clean {
                 return false;
             }
-            let busy = state.tenant.as_ref().is_some_and(|tenant| tenant.open_transactions() > 0);
-            if busy {
+            let busy = |tenant: &Tenant| tenant.open_transactions() > 0 || !tenant.is_root_newest();
+            if state.tenant.as_deref().is_some_and(busy) {
                 return false;
             }
             state.tenant = None;

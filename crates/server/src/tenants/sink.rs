@@ -58,6 +58,8 @@ impl RedoSink for CountingSink<'_> {
     }
 
     fn commit_set(&mut self, set: RedoSet, commit: CommitNo) -> Lsn {
+        // The commit itself: a checkpoint may have begun since its parts were logged.
+        *self.logged += ByteCount(1);
         self.commits += 1;
         self.log.position(RedoSink::commit_set(&mut self.log.writer().clone(), set, commit))
     }

@@ -124,6 +124,28 @@ fn pages_that_only_snapshots_had_are_written_and_leave() {
 }
 
 #[test]
+fn an_adopted_branch_counts_as_unwritten_whatever_checkpoints_wrote_of_it() {
+    let (mut store, pages) = store_of(10);
+    store.checkpoint();
+    pages.iter().for_each(|no| store.write(*no, 100));
+    store.fork();
+    store.in_branch(|store| {
+        pages[..8].iter().for_each(|no| store.write(*no, 200));
+        // One that the branch does not count, and one that it does.
+        store.release(pages[9]);
+        store.release(pages[7]);
+    });
+    store.checkpoint();
+    store.in_branch(|store| store.write(pages[0], 300));
+    store.adopt();
+    assert_eq!(store.map.changed_pages(), 7, "each page of the branch once");
+    assert!(store.map.dirty_bytes().0 > 0, "no root has any of it");
+    store.checkpoint();
+    assert_eq!(store.map.dirty_bytes().0, 0);
+    store.reopen().check();
+}
+
+#[test]
 fn scans_read_ahead_what_lies_next_to_each_other() {
     let (mut store, pages) = store_of(64);
     store.checkpoint();

@@ -83,9 +83,10 @@ impl Home {
                 return Ok(None);
             };
             let began = env::now();
-            if state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0) {
+            let is_clean = state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0);
+            if is_clean && tenant.is_root_newest() {
                 state.checkpointed_at = began;
-                // The root has all commits, and records of an earlier start may not know it.
+                // Records of an earlier start may not know that the root has all commits.
                 state.log.writer().release_through(self.id, tenant.committed());
                 return Ok(None);
             }
