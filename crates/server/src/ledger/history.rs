@@ -70,12 +70,13 @@ impl History {
         Ok(days)
     }
 
-    /// The days there are that have minutes of a range, in milliseconds since 1970; in order.
+    /// The days there are whose files may have minutes of a range, in milliseconds since 1970; in order. They have others too.
     pub(super) fn days_within(&self, range_ms: &Range<i64>) -> io::Result<Vec<u32>> {
         let mut days = self.days()?;
-        // A stretch that was merged begins in its day.
+        // A minute is written when it is over, so the last of a day is in the next file.
         let ms = |day: u32| i64::from(day) * MS_PER_DAY;
-        days.retain(|day| ms(*day) < range_ms.end && ms(day + 1) > range_ms.start);
+        let end_ms = range_ms.end.saturating_add(MS_PER_DAY);
+        days.retain(|day| ms(*day) < end_ms && ms(day + 1) > range_ms.start);
         Ok(days)
     }
 
@@ -287,6 +288,24 @@ mod tests {
         bytes[whole + 9] ^= 1;
         env.disk.write_small_atomic(&path, &bytes, 0o600).unwrap();
         assert_eq!(given(&history).len(), 2);
+    }
+
+    #[test]
+    fn the_last_minute_of_a_day_is_found_in_the_file_of_the_next() {
+        let world = World::new(4);
+        let env = world.env();
+        let history = History::new(env.disk.clone(), Path::new("/data"));
+        let mut writer = HistoryWriter::open(history.clone(), Retention::default()).unwrap();
+        let next_day = (DAY + 1) * MINUTES_A_DAY;
+        for minute in [next_day - 2, next_day - 1, next_day] {
+            // When it is over.
+            writer.append(&block(minute, 1), WallMinute(minute + 1)).unwrap();
+        }
+        let ms = |day: u32| i64::from(day) * MS_PER_DAY;
+        let days = history.days_within(&(ms(DAY)..ms(DAY + 1))).unwrap();
+        let rows = days.iter().flat_map(|day| history.read_day(*day, None).unwrap().rows);
+        let of_day = rows.filter(|row| row.from.0 < next_day).count();
+        assert_eq!(of_day, 2, "{days:?}");
     }
 
     #[test]
