@@ -126,6 +126,8 @@ impl IoInterval {
 
     /// Why somebody's promise was broken, if somebody's was.
     fn cause(&self, volume: &IoMeterVolume, from: Nanos, end: Nanos) -> Cause {
+        // In each interval, whatever the cause: the next one's is counted from here.
+        let at_depth = volume.in_flight.take_time(volume.depth(), from, end);
         let length = end - from;
         let parts_of = |iops: u64, time: Nanos| of_rate(iops, time) * u128::from(PARTS);
         let demanded_by = |(tenant, usage): (&TenantId, &IoUsage)| {
@@ -135,7 +137,6 @@ impl IoInterval {
         if volume.capacity().is_some_and(|iops| demanded > parts_of(iops, length)) {
             return Cause::Overbooked;
         }
-        let at_depth = volume.in_flight.take_time(volume.depth(), from, end);
         let expected = parts_of(volume.calibrated_iops(), at_depth) * u128::from(DEVICE_SLOW_PERCENT) / 100;
         if u128::from(self.completed_at_depth) < expected {
             return Cause::Device;

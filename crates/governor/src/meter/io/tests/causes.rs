@@ -152,6 +152,29 @@ fn causes_are_told_apart() {
     assert_eq!(cause_beside(&[(TenantId::SYSTEM, 60)], 90), Some(Cause::Overbooked));
 }
 
+#[test]
+fn a_device_that_was_busy_while_overbooked_is_not_blamed_for_it_later() {
+    const ONE: IoCost = IoCost::of(ByteCount(8192));
+    let volume = IoMeterVolume::new(0, TICK);
+    volume.set_capacity(IoCapacity { iops: 90, depth: 1, iops_limit: None });
+    volume.set_promise(tenant_id(0), &plan(100, 1).promise, 0, Nanos(0));
+    let mut meter = IoMeter::new(&volume);
+    (0..100).for_each(|_| meter.arrived(tenant_id(0), ONE, Nanos(0)));
+    for ms in 0..50 {
+        meter.issued(tenant_id(0), ONE, Nanos::from_millis(ms));
+    }
+    // At its depth for all of the first second, and for none of the next.
+    meter.started(Nanos(0));
+    meter.completed(ONE, Nanos::from_secs(1));
+    let causes = [0, 1].map(|second| {
+        let (from, to) = (Nanos::from_secs(second), Nanos::from_secs(second + 1));
+        let mut interval = IoInterval::default();
+        meter.close(to, &mut interval);
+        interval.judge(&volume, from, to)[0].ledger.cause
+    });
+    assert_eq!(causes, [Some(Cause::Overbooked), Some(Cause::Neighbour)]);
+}
+
 /// A tenant's requests come from two workers in turn, each is issued when it is due: the deadlines are one sequence, and the
 /// time with something pending is counted once.
 #[test]
