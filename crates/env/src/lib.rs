@@ -32,7 +32,7 @@ pub use entropy::Entropy;
 pub use io_account::IoAccount;
 pub use io_buf::{IO_ALIGN, IoBuf};
 pub use memory::{HUGE_PAGE_LEN, StackMemory, reserve_huge};
-pub use net::{LOCAL_PEER, Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};
+pub use net::{KeepAlive, LOCAL_PEER, Listener, ListenerOps, Network, RECV_SPARE_MIN, Socket, SocketOps};
 pub use reactor::gate::{GateStep, HeldIo, IoArrival, IoGate, IoPermit, IoPermits, IoTicket};
 pub use reactor::{
     AskedPermits, Elapsed, Reactor, RemoteWaker, Sleep, ask_permits, now, sleep, sleep_until, timeout_at,

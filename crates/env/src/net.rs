@@ -44,9 +44,27 @@ pub trait SocketOps: Send + Sync {
     fn try_send(&self, buf: &[u8]) -> io::Result<usize>;
     fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()>;
     fn set_nodelay(&self, on: bool) -> io::Result<()>;
+    /// Has the system find out by itself that the peer is gone, where that is not known anyway.
+    fn set_keepalive(&self, _: KeepAlive) -> io::Result<()> {
+        Ok(())
+    }
     fn peer_addr(&self) -> io::Result<SocketAddr>;
     fn local_addr(&self) -> io::Result<SocketAddr>;
 }
+
+/// How a connection that is silent is tried, so that one whose peer went away without a word does not last for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepAlive {
+    /// Silence before the first probe, in seconds.
+    pub idle_s: u16,
+    /// Between two probes, in seconds.
+    pub interval_s: u16,
+    /// Probes without an answer that break the connection.
+    pub probes: u16,
+}
+
+/// Of accepted connections: one whose peer is gone breaks after 195 s.
+pub(crate) const ACCEPTED_KEEP_ALIVE: KeepAlive = KeepAlive { idle_s: 120, interval_s: 15, probes: 5 };
 
 /// Accepts connections. Dropping it closes the port.
 pub struct Listener {
@@ -60,7 +78,7 @@ impl Listener {
         Listener { ops, accept: OpHandle::idle() }
     }
 
-    /// The next connection and its peer, with Nagle's delay off. An error concerns one connection or a lack of
+    /// The next connection and its peer, with Nagle's delay off and probes while it is silent. An error concerns one connection or a lack of
     /// descriptors: log it, wait a little, go on.
     pub fn accept(&self) -> impl Future<Output = io::Result<(Socket, SocketAddr)>> + Send + '_ {
         std::future::poll_fn(move |cx| {
@@ -72,6 +90,7 @@ impl Listener {
                     let socket = Socket::new(socket);
                     // A connection that died already fails here; its first receive will say so.
                     let _ = socket.set_nodelay(true);
+                    let _ = socket.ops.set_keepalive(ACCEPTED_KEEP_ALIVE);
                     Ok((socket, peer))
                 }
                 _ => Err(io::Error::other("an accept completed without a connection")),
@@ -95,7 +114,7 @@ impl Drop for Listener {
 /// polls it, so a socket is handed to another worker by moving it, after [`Socket::quiesce`]. At most one receive and
 /// one send may be waited for at a time. Dropping it closes the connection.
 pub struct Socket {
-    ops: Arc<dyn SocketOps>,
+    pub(crate) ops: Arc<dyn SocketOps>,
     recv: OpHandle,
     send: OpHandle,
 }

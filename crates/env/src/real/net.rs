@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::net::{LOCAL_PEER, Listener, ListenerOps, Network, Socket, SocketOps};
+use crate::net::{KeepAlive, LOCAL_PEER, Listener, ListenerOps, Network, Socket, SocketOps};
 
 pub(super) struct SystemNetwork;
 
@@ -116,6 +116,15 @@ impl SystemSocket {
             SystemSocket::Local(stream) => stream.as_raw_fd(),
         }
     }
+
+    /// Sets an option of the socket that is a number.
+    fn set_option(&self, level: libc::c_int, option: libc::c_int, value: u16) -> io::Result<()> {
+        let value = libc::c_int::from(value);
+        let len = libc::socklen_t::try_from(size_of_val(&value)).expect("a number is short");
+        // SAFETY: pointer and length of a live integer, which is what these options take.
+        let result = unsafe { libc::setsockopt(self.fd(), level, option, (&raw const value).cast(), len) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
 }
 
 fn transferred(result: isize) -> io::Result<usize> {
@@ -147,6 +156,16 @@ impl SocketOps for SystemSocket {
             // It delays nothing.
             SystemSocket::Local(_) => Ok(()),
         }
+    }
+    fn set_keepalive(&self, keep: KeepAlive) -> io::Result<()> {
+        // The end of a local peer is known at once.
+        if matches!(self, SystemSocket::Local(_)) {
+            return Ok(());
+        }
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, keep.idle_s)?;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, keep.interval_s)?;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, keep.probes)?;
+        self.set_option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)
     }
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {

@@ -56,6 +56,30 @@ fn bytes_arrive_in_order_and_the_end_is_seen() {
 }
 
 #[test]
+fn a_silent_connection_that_was_accepted_is_tried() {
+    let option = |socket: &Socket, level, option| {
+        let (mut value, mut len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+        let fd = socket.ops.raw_fd().expect("a system's socket");
+        // SAFETY: pointers to a live integer and to its length.
+        let result = unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) };
+        assert_eq!(result, 0);
+        value
+    };
+    on_both(|env| {
+        let (_near, far) = block_on(env, pair(env));
+        assert_eq!(option(&far, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+        let of_tcp = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
+        assert_eq!(of_tcp.map(|name| option(&far, libc::IPPROTO_TCP, name)), [120, 15, 5]);
+    });
+    // A local socket has no such options, and is accepted all the same.
+    let env = Env::real();
+    let dir = tempfile::tempdir().unwrap();
+    let listener = env.net.listen_local(&dir.path().join("socket")).unwrap();
+    let _near = std::os::unix::net::UnixStream::connect(dir.path().join("socket")).unwrap();
+    block_on(&env, async { listener.accept().await.unwrap() });
+}
+
+#[test]
 fn idle_receives_share_the_rings_buffers_and_survive_their_exhaustion() {
     on_both(|env| {
         block_on(env, async {
