@@ -157,6 +157,25 @@ fn reservations_that_do_not_fit_one_worker_are_spread_when_promises_change() {
 }
 
 #[test]
+fn homes_leave_the_servers_own_work_what_it_has_reserved() {
+    let server = TestServer::start();
+    let tenants = [("a", 6), ("b", 4), ("c", 4), ("d", 2)];
+    for (tenant, tenths) in tenants {
+        server.admin("rowhouse").ok(&format!("CREATE TENANT {tenant} WITH (cpu = 0.{tenths})"));
+    }
+    let reserved = |server: &TestServer| {
+        let (mut admin, mut on) = (server.admin("rowhouse"), [0, 0]);
+        for (tenant, tenths) in tenants {
+            on[worker_of(&mut admin, tenant) as usize] += tenths;
+        }
+        on
+    };
+    assert_eq!(reserved(&server), [8, 8]);
+    let server = server.restart();
+    assert_eq!(reserved(&server), [8, 8], "a fifth of each worker is the server's own");
+}
+
+#[test]
 fn new_tenants_are_spread_over_the_workers() {
     let server = TestServer::start();
     let mut admin = server.admin("rowhouse");

@@ -14,7 +14,7 @@
 //! It does not oscillate. Reservations move nobody once they fit. By the other rule the larger of two workers' levels falls by `gain_min` with each move, so to
 //! move a tenant back the levels have to change by twice that meanwhile; loads that only vary by less settle.
 //!
-//! A tenant that reserves more than a worker has takes a whole one as its home. What is left of its reservation can serve its analytical threads only, so it is room on other workers,
+//! A tenant that reserves more than a worker has for tenants takes a whole one as its home; up to a core that is all. What is left of its reservation can serve its analytical threads only, so it is room on other workers,
 //! [`PlacementPlan::elsewhere`]: parts of a whole worker and a rest. They move without a pause, so they cost nothing.
 //!
 //! Pure, and not for the run path: it allocates in proportion to tenants and workers. Its work is bounded: O(n log n) in the tenants, a million steps for the

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Elsewhere, Resident, exact, search, worker_id};
 use crate::promise::MilliCores;
 
+/// What a tenant's tasks can use of its home at most.
+const CORE: u32 = 1000;
+
 /// Something that takes room on a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Item {
@@ -46,7 +49,8 @@ impl Problem {
         });
         let mut items: Vec<Item> = at_home.collect();
         for (index, resident) in residents.iter().enumerate() {
-            let mut left = resident.reserved.0 - items[index].size;
+            // Up to a core its home is to keep, as well as it can alone: no other worker can run its tasks.
+            let mut left = resident.reserved.0.saturating_sub(items[index].size.max(CORE));
             while left > 0 {
                 let size = left.min(capacity);
                 left -= size;

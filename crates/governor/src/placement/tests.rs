@@ -164,6 +164,22 @@ fn a_new_tenant_is_no_move_wherever_it_goes() {
 }
 
 #[test]
+fn up_to_a_core_takes_a_worker_of_which_less_is_left_and_no_other() {
+    let policy = PlacementPolicy { capacity: MilliCores(800), ..policy() };
+    let alone = residents(&[(1000, 0, None), (700, 0, None), (100, 0, None)]);
+    let plan = PlacementPlan::new(&alone, 2, &policy, NOW);
+    assert_eq!((plan.packing, plan.elsewhere.len()), (Packing::Fits, 0), "{plan:?}");
+    assert!(plan.homes[0] != plan.homes[1] && plan.homes[1] == plan.homes[2], "{plan:?}");
+    // 0.6 and 0.4 would fit a whole core.
+    let four = residents(&[(600, 0, None), (400, 0, None), (400, 0, None), (200, 0, None)]);
+    let plan = PlacementPlan::new(&four, 2, &policy, NOW);
+    assert_eq!((plan.homes[0], plan.homes[1]), (plan.homes[3], plan.homes[2]), "{plan:?}");
+    let more = residents(&[(1500, 0, None)]);
+    let plan = PlacementPlan::new(&more, 2, &policy, NOW);
+    assert_eq!(plan.elsewhere.iter().map(|part| part.reserved.0).collect::<Vec<_>>(), [500]);
+}
+
+#[test]
 fn a_new_tenant_gets_the_least_loaded_worker_it_fits() {
     let home = |reserved, workers: &[(u64, u64)]| {
         let there = |(tenants, (reserved, load)): (usize, &(u64, u64))| Occupancy {

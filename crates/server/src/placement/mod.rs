@@ -57,14 +57,25 @@ impl Placement {
     }
 
     /// The worker that a tenant with this reservation is to begin on; it counts there from now on.
-    fn home_for(&self, reserved: MilliCores) -> WorkerId {
+    fn home_for(&self, reserved: MilliCores, policy: &PlacementPolicy) -> WorkerId {
         let mut occupied = self.occupied();
-        let worker = PlacementPlan::home_for(reserved, &occupied, &PlacementPolicy::default());
+        let worker = PlacementPlan::home_for(reserved, &occupied, policy);
         let there = &mut occupied[usize::from(worker.0)];
         there.reserved += u64::from(reserved.0);
         there.tenants += 1;
         worker
     }
+}
+
+/// Of a worker tenants have what is left of it by the server's own reservation, which is spread over all, and something in any case.
+fn policy_of(shared: &Shared) -> PlacementPolicy {
+    const LEFT_MIN: u32 = 100;
+    let system = shared.tenants.get(TenantId::SYSTEM);
+    let of_system = system.map_or(0, |entry| entry.with_row(|row| row.promise.cpu.reserved.0));
+    let workers = u32::try_from(shared.workers.len()).expect("at most 65,536 workers");
+    let policy = PlacementPolicy::default();
+    let left = policy.capacity.0.saturating_sub(of_system / workers);
+    PlacementPolicy { capacity: MilliCores(left.max(LEFT_MIN)), ..policy }
 }
 
 /// The home of a tenant to be made.
@@ -77,7 +88,7 @@ pub(crate) fn found(
     volume: &str,
     promise: &Promise,
 ) -> SqlResult<Arc<Home>> {
-    let worker = shared.placement.home_for(promise.cpu.reserved);
+    let worker = shared.placement.home_for(promise.cpu.reserved, &policy_of(shared));
     Home::of(shared, id, volume, worker)
 }
 
@@ -91,8 +102,7 @@ pub(crate) fn at_start(shared: &Shared, tenants: &[(TenantId, TenantRow)]) -> Ve
         moved_at: None,
     };
     let residents: Vec<Resident> = tenants.iter().map(resident).collect();
-    let policy = PlacementPolicy::default();
-    let plan = PlacementPlan::new(&residents, shared.workers.len(), &policy, Nanos(0));
+    let plan = PlacementPlan::new(&residents, shared.workers.len(), &policy_of(shared), Nanos(0));
     let mut occupied = shared.placement.occupied();
     for (resident, home) in residents.iter().zip(&plan.homes) {
         let there = &mut occupied[usize::from(home.0)];

@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 
 use base::{Nanos, TenantId};
 use futures::future::{Either, select};
-use governor::{MoveReason, Occupancy, PlacementPlan, PlacementPolicy, Resident};
+use governor::{MoveReason, Occupancy, PlacementPlan, Resident};
 
 use super::load::Loads;
+use super::policy_of;
 use crate::shared::Shared;
 use crate::tenants::Entry;
 
@@ -65,7 +66,7 @@ async fn pass(shared: &Arc<Shared>, looked: &mut Looked) {
     if shared.workers.len() == 1 {
         return;
     }
-    let plan = PlacementPlan::new(&residents, shared.workers.len(), &PlacementPolicy::default(), now);
+    let plan = PlacementPlan::new(&residents, shared.workers.len(), &policy_of(shared), now);
     if !plan.moves.is_empty() {
         looked.settled = None;
     }
