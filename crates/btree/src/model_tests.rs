@@ -349,6 +349,40 @@ proptest! {
 }
 
 #[test]
+fn long_values_are_given_up_with_few_of_their_pages_in_memory() {
+    let mut test = Test::default();
+    for key in 0u8..3 {
+        test.put(vec![key], vec![key; 20_000]);
+    }
+    let (mut pages, mut root) = (test.pages, test.root);
+    let (mut misses, mut present) = (0, Vec::new());
+    pages.absent = pages.pages.keys().copied().collect();
+    loop {
+        let before = pages.pages.len();
+        let outcome = clear(&mut pages, &mut root, 2);
+        assert!(before - pages.pages.len() <= 3, "one call released {}", before - pages.pages.len());
+        let mut whole = pages.clone();
+        whole.absent.clear();
+        check(&whole, root).expect("a half-cleared tree is sound");
+        match outcome {
+            Ok(Cleared::All) => break,
+            Ok(Cleared::Part) => {}
+            Err(PageFault::Miss(no)) => {
+                misses += 1;
+                present.retain(|other| pages.pages.contains_key(other));
+                if present.len() == 3 {
+                    pages.absent.insert(present.remove(0));
+                }
+                present.push(no);
+                assert!(pages.absent.remove(&no) && misses < 100, "it comes to an end");
+            }
+            Err(fault) => panic!("{fault}"),
+        }
+    }
+    assert!(pages.pages.is_empty() && root == TreeRoot(None));
+}
+
+#[test]
 fn emptied_tree_keeps_its_root_page_and_nothing_else() {
     let mut test = Test::default();
     for i in 0u32..5000 {

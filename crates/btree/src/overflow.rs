@@ -37,26 +37,43 @@ fn link(page: &PageBytes, no: PageNo, tree: PageNo) -> Result<Link<'_>, PageFaul
     Ok(Link { next: PageNo(get_u32(page, 4)), bytes: &page[HEADER_LEN..HEADER_LEN + len] })
 }
 
-/// Calls `each` with every page of the chain and its bytes, one page after the other. The chain must end exactly at its length.
-fn walk<P: ReadPages>(pages: &P, chain: Chain, mut each: impl FnMut(PageNo, &[u8])) -> Result<(), PageFault> {
-    let (mut no, mut left) = (chain.first, chain.len as usize);
-    while left > 0 {
-        (no, left) = pages.with_page(no, |page| {
-            let link = link(page, no, chain.tree)?;
-            if link.bytes.is_empty() || link.bytes.len() > left {
-                let what = "length of an overflow page";
-                return Err(PageFault::corrupt(no, what, link.bytes.len() as u64, left as u64));
-            }
-            each(no, link.bytes);
-            let left = left - link.bytes.len();
-            if (left == 0) != (link.next == PageNo(0)) {
-                let what = "overflow chain ends at the wrong page";
-                return Err(PageFault::corrupt(no, what, link.next.0.into(), 0));
-            }
-            Ok((link.next, left))
+/// The bytes in the chain's first page, and the chain behind it. The chain must end exactly at its length.
+fn split_first(page: &PageBytes, chain: Chain) -> Result<(&[u8], Chain), PageFault> {
+    let (no, left) = (chain.first, chain.len as usize);
+    let link = link(page, no, chain.tree)?;
+    if link.bytes.is_empty() || link.bytes.len() > left {
+        let what = "length of an overflow page";
+        return Err(PageFault::corrupt(no, what, link.bytes.len() as u64, left as u64));
+    }
+    let len = chain.len - link.bytes.len() as u32;
+    if (len == 0) != (link.next == PageNo(0)) {
+        let what = "overflow chain ends at the wrong page";
+        return Err(PageFault::corrupt(no, what, link.next.0.into(), 0));
+    }
+    Ok((link.bytes, Chain { len, first: link.next, ..chain }))
+}
+
+/// Calls `each` with every page of the chain and its bytes, one page after the other.
+fn walk<P: ReadPages>(
+    pages: &P,
+    mut chain: Chain,
+    mut each: impl FnMut(PageNo, &[u8]),
+) -> Result<(), PageFault> {
+    while chain.len > 0 {
+        let no = chain.first;
+        chain = pages.with_page(no, |page| {
+            split_first(page, chain).map(|(bytes, behind)| {
+                each(no, bytes);
+                behind
+            })
         })??;
     }
     Ok(())
+}
+
+/// The chain without its first page.
+pub(crate) fn behind_first<P: ReadPages>(pages: &P, chain: Chain) -> Result<Chain, PageFault> {
+    split_first(pages.page(chain.first)?, chain).map(|(_, behind)| behind)
 }
 
 /// The bytes of the chain.

@@ -4,7 +4,8 @@ use base::{ByteCount, Oid};
 use types::PgType;
 
 use super::{Fixture, int, text, wait_of};
-use crate::{CommitWait, Isolation, Txn, WriterWait};
+use crate::ddl::Behavior;
+use crate::{CommitWait, Interrupt, Isolation, Txn, WriterWait};
 
 /// A tenant whose changed pages take more than they may.
 fn short_of_memory() -> (Fixture, Oid) {
@@ -94,4 +95,37 @@ fn what_a_commit_that_waits_has_locked_is_locked() {
     }));
     fixture.commit(txn).unwrap();
     fixture.tenant.abort(other);
+}
+
+#[test]
+fn values_longer_than_the_memory_are_given_back() {
+    let mut fixture = Fixture::on_disk_within(72, ByteCount::from_kib(256));
+    let empty = fixture.tenant.pages.page_count();
+    let table = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    for id in 0..3 {
+        fixture.insert(table, vec![int(id), text(&"v".repeat(200_000))]).unwrap();
+    }
+    let env = fixture.world.as_ref().unwrap().env();
+    let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+    env::block_on(&env, checkpoint.run()).unwrap();
+    assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    fixture.tenant.evict_all();
+    fixture.ddl(|ddl| ddl.drop_relations(&[table], Behavior::Restrict).map(drop)).unwrap();
+    let mut steps = 0;
+    loop {
+        steps += 1;
+        assert!(steps < 1000, "it comes to an end");
+        match fixture.tenant.reclaim(256) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Interrupt::Miss(page)) => {
+                let request = fixture.tenant.page_to_reclaim(page).unwrap().expect("it is on disk");
+                let loaded = env::block_on(&env, request.read()).unwrap();
+                fixture.tenant.page_loaded(loaded);
+                fixture.tenant.shed();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fixture.tenant.pages.page_count(), empty);
 }
