@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::limits::ROW_LEN_MAX;
 use base::{SqlError, SqlResult};
@@ -38,7 +38,6 @@ pub(crate) struct Shared {
     signals: AtomicBool,
     /// Bytes of the longest constant or parameter that the plan names.
     longest_literal: AtomicUsize,
-    random: AtomicU64,
 }
 
 impl fmt::Debug for Shared {
@@ -56,8 +55,7 @@ impl Shared {
         control: QueryControl,
     ) -> Shared {
         let search_path = catalog.search_path(context.search_path.iter().map(String::as_str), &context.user);
-        let seed = context.statement_start as u64 ^ (u64::from(context.pid) << 48);
-        let (values, random) = (MemoryBound::of_values(ROW_LEN_MAX), AtomicU64::new(seed));
+        let values = MemoryBound::of_values(ROW_LEN_MAX);
         let folding = MemoryBound::of_values(FOLDING_BYTES_MAX);
         let (is_planning, longest_literal) = (AtomicBool::new(false), AtomicUsize::new(0));
         Shared {
@@ -73,7 +71,6 @@ impl Shared {
             is_planning,
             signals: AtomicBool::new(false),
             longest_literal,
-            random,
         }
     }
 
@@ -220,10 +217,6 @@ impl SessionContext for Shared {
         self.context.statement_start
     }
     fn random(&self) -> u64 {
-        // splitmix64 over a counter.
-        let mut z = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.context.random.draw()
     }
 }

@@ -7,7 +7,8 @@ use base::{ByteCount, CommitNo, Lsn, Oid, SessionId, SqlError, TenantId};
 use env::Env;
 use governor::{MemoryPromise, WorkMemory};
 use sql::session::{
-    AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext, QueryLimits, TempSpace,
+    AnalyticEvent, AnalyticRequest, Deliver, Field, PathNames, QueryContext, QueryLimits, RandomBits,
+    TempSpace,
 };
 use tenant::catalog::{
     Catalog, Column, Dependency, IndexColumn, MatchType, OWNER_ROLE, PG_CATALOG, PUBLIC_SCHEMA,
@@ -265,6 +266,7 @@ impl Sample {
             locks: Vec::new(),
             databases: vec!["postgres".to_owned()],
             prepared: Vec::new(),
+            random: Arc::new(RandomBits::new([7; 32])),
         }
     }
 

@@ -9,7 +9,8 @@ use tenant::SnapshotView;
 use types::{Datum, FormatContext, PgType};
 
 use super::{
-    BackendRow, BackendSignals, CopyShape, Field, Format, Formats, LedgerRows, LockRow, RowStore, TempSpace,
+    BackendRow, BackendSignals, CopyShape, Field, Format, Formats, LedgerRows, LockRow, RandomBits, RowStore,
+    TempSpace,
 };
 use crate::parse::CopyOptions;
 
@@ -84,9 +85,11 @@ pub struct QueryContext {
     pub role: Option<Oid>,
     pub signals: Arc<dyn BackendSignals>,
     pub ledger: Arc<dyn LedgerRows>,
+    /// None for a query that does not name them.
     pub locks: Vec<LockRow>,
     pub databases: Vec<String>,
     pub prepared: Vec<PreparedRow>,
+    pub random: Arc<RandomBits>,
 }
 
 /// A row of `pg_prepared_statements`.

@@ -32,6 +32,7 @@ mod privilege;
 #[cfg(test)]
 mod privilege_tests;
 mod query_control;
+mod random_bits;
 mod reply;
 mod role;
 #[cfg(test)]
@@ -77,6 +78,7 @@ pub use host::{
 };
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
+pub use random_bits::RandomBits;
 pub(crate) use reply::message;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};

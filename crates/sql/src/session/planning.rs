@@ -12,7 +12,7 @@ use types::PgType;
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
 use super::names::PathNames;
 use super::prepared::{Planned, Prepared, fields_of};
-use super::{Home, Pause, Session};
+use super::{Home, Pause, RandomBits, Session};
 use crate::expr::ParamTypes;
 use crate::parse::{CursorStatement, ParsedStatement};
 use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, TableRows};
@@ -297,6 +297,8 @@ impl Session {
     fn query_context(&mut self, home: &Home<'_>) -> QueryContext {
         let settings = self.settings.borrow();
         let reach = settings.reach();
+        let mut key = [0; 32];
+        self.start.host.random(&mut key);
         QueryContext {
             database: self.start.database.clone(),
             user: settings.role().name.clone(),
@@ -314,6 +316,7 @@ impl Session {
             locks: super::utility::lock_rows(home.tenant),
             databases: self.start.host.databases(reach),
             prepared: self.prepared_rows(),
+            random: Arc::new(RandomBits::new(key)),
         }
     }
 
