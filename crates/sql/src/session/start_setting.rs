@@ -307,6 +307,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_a_database_by_many_lists_is_bounded_too() {
+        let mut bench = Bench::new();
+        let mut owner = bench.session();
+        let long = "x".repeat(16_000);
+        let set = |n: usize| format!("alter role r{n} in database app set a.s = '{long}'");
+        for n in 0..=16 {
+            bench.run(&mut owner, &format!("create role r{n}"));
+        }
+        for n in 0..16 {
+            bench.run(&mut owner, &set(n));
+        }
+        for sql in [&*set(16), &*format!("alter database app set a.s = '{long}'")] {
+            let refused = bench.fail(&mut owner, sql);
+            assert_eq!(
+                (refused.state(), refused.message()),
+                (SqlState::PROGRAM_LIMIT_EXCEEDED, "too much is said of the database as a whole")
+            );
+        }
+        // Other things of the same record have what is left of it.
+        let guests: Vec<String> = (0..600).map(|n| format!("g{n}")).collect();
+        guests.iter().for_each(|guest| drop(bench.run(&mut owner, &format!("create role {guest}"))));
+        bench.run(&mut owner, &format!("grant create on database app to {}", guests[..100].join(", ")));
+        let all = format!("grant create on database app to {}", guests.join(", "));
+        assert_eq!(bench.fail(&mut owner, &all).state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        bench.run(&mut owner, "alter role r0 in database app reset all");
+        bench.run(&mut owner, &all);
+    }
+
+    #[test]
     fn a_list_that_was_longer_may_shrink_and_not_grow() {
         let mut list: Vec<_> = (0..300).map(|n| (format!("a.s{n}").into(), "1".into())).collect();
         let set = |name: &str| super::Change::Set(name.into(), "2".into());

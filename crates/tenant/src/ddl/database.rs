@@ -1,16 +1,32 @@
 //! What is said of the tenant's database as a whole.
 
-use base::{Oid, SqlResult};
+use base::{ByteCount, Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Acl, Catalog, Database, DefaultAcl, GrantableKind, Unwatched};
+use crate::catalog::{Acl, Catalog, Database, DefaultAcl, GrantableKind, Unwatched, encode_record};
 use crate::interrupt::Step;
 
+/// What the record of a database takes at most. It is written anew with every change of it, so that so many bytes of small changes write
+/// some thousands of them.
+const DATABASE_SIZE_MAX: ByteCount = ByteCount::from_kib(256);
+
 impl Ddl<'_> {
-    /// Changes what is said of the database. Names, roles and values are the caller's to judge. Errors: those of `change`, and nothing changes.
+    /// Changes what is said of the database. Names, roles and values are the caller's to judge. Errors: those of `change`; 54000 where its record
+    /// would grow beyond what one may be. Nothing changes then.
     pub fn change_database(&mut self, change: impl FnOnce(&mut Database) -> SqlResult<()>) -> SqlResult<()> {
         let mut database = self.catalog().database().clone();
         change(&mut database)?;
+        let size = size_of_record(&database);
+        if size > DATABASE_SIZE_MAX && size > size_of_record(self.catalog().database()) {
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "too much is said of the database as a whole",
+            )
+            .with_detail(format!(
+                "Settings of the database and of roles in it, privileges on it, default privileges, and foreign keys that are not watched take at most {} bytes together.",
+                DATABASE_SIZE_MAX.0
+            )));
+        }
         self.edit().put_database(database);
         Ok(())
     }
@@ -57,6 +73,10 @@ impl Ddl<'_> {
         })?;
         Ok(())
     }
+}
+
+fn size_of_record(database: &Database) -> ByteCount {
+    ByteCount(encode_record(database).len() as u64)
 }
 
 /// Whether the constraint is still one of the table's.
