@@ -382,3 +382,104 @@ fn an_administrator_that_acts_as_a_role_is_shown_and_may_what_that_one_is() {
         done(&admin, "SET SESSION AUTHORIZATION guest; SET SESSION AUTHORIZATION admin; SHOW TENANTS").await;
     });
 }
+
+/// Expectations are PostgreSQL 15's.
+#[test]
+fn what_a_role_may_do_is_told_of_everybody_too_and_unknown_names_are_errors() {
+    let server = Server::with_acme();
+    run(async {
+        let owner = server.owner("acme").await;
+        done(
+            &owner,
+            "CREATE ROLE guest LOGIN PASSWORD 'secret'; CREATE ROLE chief; CREATE ROLE staff; GRANT staff TO guest WITH ADMIN OPTION;
+             ALTER ROLE acme NOSUPERUSER; CREATE SCHEMA s; CREATE TABLE t (a int, b text); CREATE SEQUENCE q;
+             GRANT SELECT ON t TO PUBLIC; GRANT INSERT ON t TO staff; GRANT USAGE ON SCHEMA s TO PUBLIC; GRANT CREATE ON DATABASE acme TO staff",
+        )
+        .await;
+        for (call, expected) in [
+            ("database_privilege('public', 'acme', 'connect')", "true"),
+            ("database_privilege('public', 'acme', 'CREATE')", "false"),
+            ("database_privilege('guest', 'acme', 'CREATE')", "true"),
+            ("database_privilege('chief', 'acme', 'CREATE')", "false"),
+            ("database_privilege('chief', 'acme', ' create , Temp')", "true"),
+            ("database_privilege('guest', 'acme', 'CREATE WITH GRANT OPTION')", "false"),
+            ("database_privilege('acme', 'acme', 'CREATE WITH GRANT OPTION')", "true"),
+            ("database_privilege('acme', 'TEMPORARY WITH GRANT OPTION')", "true"),
+            ("database_privilege('guest'::name, 5::oid, 'CREATE')", "true"),
+            (
+                "database_privilege((SELECT oid FROM pg_roles WHERE rolname = 'guest'), 'acme', 'CREATE')",
+                "true",
+            ),
+            ("database_privilege(5::oid, 'CONNECT')", "true"),
+            ("database_privilege(77777::oid, 'CONNECT')", "NULL"),
+            ("database_privilege('guest', NULL, 'CONNECT')", "NULL"),
+            ("table_privilege('public', 't', 'SELECT')", "true"),
+            ("table_privilege('public', 't', 'INSERT')", "false"),
+            ("table_privilege('guest', 'public.t', 'insert')", "true"),
+            ("table_privilege('guest', 't', 'RULE')", "false"),
+            ("table_privilege('guest', 't', 'INSERT WITH GRANT OPTION')", "false"),
+            ("table_privilege('t', 'UPDATE WITH GRANT OPTION')", "true"),
+            ("table_privilege('guest', 't'::regclass, 'UPDATE, DELETE, INSERT')", "true"),
+            ("table_privilege(77777::oid, 'SELECT')", "NULL"),
+            ("any_column_privilege('public', 't', 'SELECT')", "true"),
+            ("column_privilege('public', 't', 'b', 'SELECT')", "true"),
+            ("column_privilege('guest', 't', 2::smallint, 'UPDATE')", "false"),
+            ("column_privilege('guest', 't', 9::smallint, 'UPDATE')", "NULL"),
+            ("sequence_privilege('public', 'q', 'USAGE')", "false"),
+            ("sequence_privilege('q', 'USAGE WITH GRANT OPTION')", "true"),
+            ("schema_privilege('public', 's', 'USAGE')", "true"),
+            ("schema_privilege('guest', 's', 'CREATE')", "false"),
+            ("schema_privilege('s', 'CREATE, USAGE WITH GRANT OPTION')", "true"),
+            ("schema_privilege(77777::oid, 'USAGE')", "NULL"),
+            ("function_privilege('public', 'lower(text)', 'EXECUTE')", "true"),
+            ("function_privilege('guest', 'lower(text)', 'EXECUTE WITH GRANT OPTION')", "false"),
+            ("type_privilege('public', 'integer', 'USAGE')", "true"),
+            ("language_privilege('guest', 'sql', 'USAGE')", "true"),
+            ("language_privilege('guest', 'internal', 'USAGE')", "true"),
+            ("tablespace_privilege('guest', 'pg_default', 'CREATE')", "false"),
+        ] {
+            let query = format!("SELECT coalesce(has_{call}::text, 'NULL')");
+            assert_eq!(text(&owner, &query).await, expected, "{call}");
+        }
+        for (call, expected) in [
+            ("('guest', 'staff', 'MEMBER')", "true"),
+            ("('guest', 'staff', 'USAGE WITH ADMIN OPTION')", "true"),
+            ("('chief', 'staff', 'USAGE, MEMBER')", "false"),
+            ("('acme', 'MEMBER')", "true"),
+        ] {
+            assert_eq!(text(&owner, &format!("SELECT pg_has_role{call}::text")).await, expected, "{call}");
+        }
+        for (call, error) in [
+            ("has_database_privilege('nobody', 'acme', 'CONNECT')", "42704 role \"nobody\" does not exist"),
+            ("has_database_privilege('elsewhere', 'CONNECT')", "3D000 database \"elsewhere\" does not exist"),
+            ("has_database_privilege('acme', 'SELECT')", "22023 unrecognized privilege type: \"SELECT\""),
+            ("has_database_privilege('acme', 'connect, any')", "22023 unrecognized privilege type: \"any\""),
+            ("has_database_privilege(77777::oid, 'any')", "22023 unrecognized privilege type: \"any\""),
+            ("has_table_privilege('nobody', 't', 'SELECT')", "42704 role \"nobody\" does not exist"),
+            ("has_table_privilege('u', 'SELECT')", "42P01 relation \"u\" does not exist"),
+            ("has_table_privilege('t', 'USAGE')", "22023 unrecognized privilege type: \"USAGE\""),
+            ("has_any_column_privilege('t', 'DELETE')", "22023 unrecognized privilege type: \"DELETE\""),
+            (
+                "has_column_privilege('t', 'c', 'SELECT')",
+                "42703 column \"c\" of relation \"t\" does not exist",
+            ),
+            ("has_sequence_privilege('t', 'USAGE')", "42809 \"t\" is not a sequence"),
+            ("has_schema_privilege('nowhere', 'USAGE')", "3F000 schema \"nowhere\" does not exist"),
+            ("has_schema_privilege('s', 'SELECT')", "22023 unrecognized privilege type: \"SELECT\""),
+            ("has_type_privilege('nothing', 'USAGE')", "42704 type \"nothing\" does not exist"),
+            ("has_language_privilege('cobol', 'USAGE')", "42704 language \"cobol\" does not exist"),
+            ("has_tablespace_privilege('fast', 'CREATE')", "42704 tablespace \"fast\" does not exist"),
+            ("pg_has_role('public', 'staff', 'MEMBER')", "42704 role \"public\" does not exist"),
+            ("pg_has_role('staff', 'SELECT')", "22023 unrecognized privilege type: \"SELECT\""),
+        ] {
+            assert_eq!(refused(&owner, &format!("SELECT {call}")).await, error, "{call}");
+        }
+        // The administrator may do everything that there is.
+        let admin = server.connect_as("admin", "acme").await.expect("the administrator enters");
+        assert_eq!(
+            text(&admin, "SELECT has_database_privilege('acme', 'CREATE WITH GRANT OPTION')::text").await,
+            "true"
+        );
+        assert!(refused(&admin, "SELECT has_table_privilege('u', 'SELECT')").await.starts_with("42P01"));
+    });
+}

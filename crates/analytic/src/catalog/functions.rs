@@ -1,12 +1,12 @@
-//! Functions over the catalog: `format_type`, `pg_get_constraintdef`, `has_table_privilege` and their like.
+//! Functions over the catalog: `format_type`, `pg_get_constraintdef` and their like.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sql::session::{is_visible, qualified_name};
 use sql::system::{self, SystemFunction, system_table, system_table_by_oid};
-use tenant::catalog::{Privileges, Relation, Table};
+use tenant::catalog::{Relation, Table};
 use types::{Datum, ElementType, PgType, TypeMod};
 
-use super::{access, definitions};
+use super::{access, definitions, has_privilege};
 use crate::shared::Shared;
 
 type Eval = fn(&[Datum], &Shared) -> SqlResult<Datum>;
@@ -189,40 +189,17 @@ static FUNCTIONS: &[Definition] = &[
         let from = |text: &str| types::parse_text(text, PgType::Regtype, TypeMod::NONE, &s.context.format);
         Ok(from(string(&a[0])).unwrap_or(Datum::Null))
     }),
-    function("has_table_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
-    function("has_any_column_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_table_privilege),
-    function("has_column_privilege", 3, &[ANY, ANY, ANY, TEXT], BOOL, |a, s| {
-        let at = a.len() - 3;
-        if !has_column(&a[at], &a[at + 1], s)? {
-            return Ok(Datum::Null);
-        }
-        let mut args = a[..=at].to_vec();
-        args.push(a[a.len() - 1].clone());
-        has_table_privilege(&args, s)
-    }),
-    function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, |a, s| {
-        let found = relation(&a[a.len() - 2], s)?.and_then(|oid| s.catalog.relation(oid));
-        match found {
-            Some(other) if !matches!(other, Relation::Sequence(_)) => {
-                let message = format!("\"{}\" is not a sequence", other.name());
-                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
-            }
-            _ => has_table_privilege(a, s),
-        }
-    }),
-    function("has_schema_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_schema_privilege),
-    function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_database_privilege),
-    function("has_function_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
-    function("has_type_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
-    function("has_language_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
-    function("has_tablespace_privilege", 2, &[ANY, ANY, TEXT], BOOL, yes),
-    function("pg_has_role", 2, &[ANY, ANY, TEXT], BOOL, |a, s| {
-        let (role, wanted) = if a.len() == 3 { (role(&a[0], s)?, &a[1]) } else { (current_role(s), &a[0]) };
-        let Some(role) = role else { return Ok(Datum::Bool(true)) };
-        let wanted = self::role(wanted, s)?.unwrap_or(role);
-        let superuser = s.catalog.role(role).is_some_and(|r| r.attributes.superuser);
-        Ok(Datum::Bool(superuser || s.catalog.roles_of(role, false).contains(&wanted)))
-    }),
+    function("has_table_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::table),
+    function("has_any_column_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::any_column),
+    function("has_column_privilege", 3, &[ANY, ANY, ANY, TEXT], BOOL, has_privilege::column),
+    function("has_sequence_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::sequence),
+    function("has_schema_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::schema),
+    function("has_database_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::database),
+    function("has_function_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::function),
+    function("has_type_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::type_of),
+    function("has_language_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::language),
+    function("has_tablespace_privilege", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::tablespace),
+    function("pg_has_role", 2, &[ANY, ANY, TEXT], BOOL, has_privilege::has_role),
 ];
 
 fn yes(_: &[Datum], _: &Shared) -> SqlResult<Datum> {
@@ -297,123 +274,13 @@ fn split_name(text: &str) -> Option<Vec<String>> {
 }
 
 /// A relation given by oid or by name.
-fn relation(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
+pub(super) fn relation(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
     match value {
         Datum::Text(name) => named_relation(name, shared).map(Some).ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         }),
         other => Ok(other.as_i64().map(|n| Oid(n as u32))),
     }
-}
-
-/// A role given by oid or by name; `None` for the administrator, who is in no tenant's catalog.
-fn role(value: &Datum, shared: &Shared) -> SqlResult<Option<Oid>> {
-    match value {
-        Datum::Text(name) if **name == *shared.context.user => Ok(current_role(shared)),
-        Datum::Text(name) => shared.catalog.resolve_role(name).map(|r| Some(r.oid)),
-        other => Ok(other.as_i64().map(|n| Oid(n as u32))),
-    }
-}
-
-fn current_role(shared: &Shared) -> Option<Oid> {
-    shared.context.role
-}
-
-/// `([role,] object, privileges)`.
-fn privilege_args<'x>(
-    args: &'x [Datum],
-    shared: &Shared,
-) -> SqlResult<(Option<Oid>, &'x Datum, Vec<Privileges>)> {
-    let (role, object, words) = match args {
-        [object, words] => (current_role(shared), object, words),
-        [who, object, words] => (role(who, shared)?, object, words),
-        _ => return Err(SqlError::internal("a privilege function takes two or three arguments")),
-    };
-    let mut wanted = Vec::new();
-    for word in string(words).split(',') {
-        let word = word.trim().to_ascii_uppercase();
-        let word = word.strip_suffix(" WITH GRANT OPTION").unwrap_or(&word);
-        let word = if word == "TEMP" { "TEMPORARY" } else { word };
-        let known = Privileges::NAMED.iter().find(|(_, _, name)| *name == word).map(|(p, ..)| *p);
-        wanted.push(known.ok_or_else(|| {
-            SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("unrecognized privilege type: \"{word}\""),
-            )
-        })?);
-    }
-    Ok((role, object, wanted))
-}
-
-fn has_table_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
-    let (role, object, wanted) = privilege_args(args, shared)?;
-    let Some(oid) = relation(object, shared)? else { return Ok(Datum::Null) };
-    if system_table_by_oid(oid.0).is_some() {
-        return Ok(Datum::Bool(wanted.contains(&Privileges::SELECT)));
-    }
-    let Some(found) = shared.catalog.relation(oid) else { return Ok(Datum::Null) };
-    let Some(role) = role else { return Ok(Datum::Bool(true)) };
-    let acl = match found {
-        Relation::Table(t) => t.acl.as_ref(),
-        Relation::Index(t, _) => t.acl.as_ref(),
-        Relation::View(v) => v.acl.as_ref(),
-        Relation::Sequence(s) => s.acl.as_ref(),
-    };
-    let any = wanted.iter().any(|p| shared.catalog.has_privileges(role, found.owner(), acl, *p));
-    Ok(Datum::Bool(any))
-}
-
-/// Whether a relation has a column, given by name or number; true also for what is not the tenant's own.
-///
-/// # Errors
-/// 42703 for a name that no column has.
-fn has_column(relation: &Datum, column: &Datum, shared: &Shared) -> SqlResult<bool> {
-    let Some(found) = self::relation(relation, shared)?.and_then(|oid| shared.catalog.relation(oid)) else {
-        return Ok(true);
-    };
-    let columns: Vec<&str> = match found {
-        Relation::Table(t) => t.columns.iter().map(|c| if c.dropped { "" } else { &c.name }).collect(),
-        Relation::View(v) => v.columns.iter().map(|c| c.name.as_str()).collect(),
-        Relation::Index(..) | Relation::Sequence(_) => return Ok(true),
-    };
-    match column {
-        Datum::Text(name) if columns.contains(&name.as_str()) => Ok(true),
-        Datum::Text(name) => {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", found.name());
-            Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
-        }
-        number => {
-            let at = number.as_i64().and_then(|n| usize::try_from(n - 1).ok());
-            Ok(at.and_then(|at| columns.get(at)).is_some_and(|name| !name.is_empty()))
-        }
-    }
-}
-
-/// A role belongs to one database, which its access list is about; the administrator enters all.
-fn has_database_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
-    let database = &args[args.len() - 2];
-    let own = match database {
-        Datum::Text(name) => **name == *shared.context.database,
-        other => other.as_i64() == Some(i64::from(super::server::DATABASE)),
-    };
-    let (role, _, wanted) = privilege_args(args, shared)?;
-    let Some(role) = role else { return Ok(Datum::Bool(true)) };
-    Ok(Datum::Bool(own && wanted.iter().any(|p| shared.catalog.has_database_privileges(role, *p))))
-}
-
-fn has_schema_privilege(args: &[Datum], shared: &Shared) -> SqlResult<Datum> {
-    let (role, object, wanted) = privilege_args(args, shared)?;
-    let found = match object {
-        Datum::Text(name) => Some(shared.catalog.schema_named(name).ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
-        })?),
-        other => other.as_i64().and_then(|n| shared.catalog.schema(Oid(n as u32))),
-    };
-    let Some(schema) = found else { return Ok(Datum::Null) };
-    let Some(role) = role else { return Ok(Datum::Bool(true)) };
-    let any =
-        wanted.iter().any(|p| shared.catalog.has_privileges(role, schema.owner, schema.acl.as_ref(), *p));
-    Ok(Datum::Bool(any))
 }
 
 /// The bytes of a table, or of an index.

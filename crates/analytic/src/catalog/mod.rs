@@ -10,6 +10,7 @@ pub(crate) mod definitions;
 mod dependencies;
 pub(crate) mod functions;
 mod grants;
+mod has_privilege;
 mod information;
 mod objects;
 mod server;

@@ -1,7 +1,8 @@
 //! System tables about the server: databases, roles, schemas, sessions, locks, settings, the ledger.
 
 use base::Oid;
-use tenant::catalog::PLPGSQL;
+use sql::session::QueryContext;
+use sql::system::{EXTENSIONS, extension_named};
 use types::{Datum, ElementType, TypeMod};
 
 use super::access::{self, acl};
@@ -91,6 +92,12 @@ fn database_oid(out: &Rows<'_>, name: &str) -> u32 {
 }
 
 const FIRST_OTHER_DATABASE: u32 = 1_000;
+
+/// Whether a database is shown with that oid.
+pub(super) fn is_database(context: &QueryContext, number: Oid) -> bool {
+    let place = number.0.checked_sub(FIRST_OTHER_DATABASE);
+    number.0 == DATABASE || place.is_some_and(|place| (place as usize) < context.databases.len())
+}
 
 fn databases(out: &mut Rows<'_>) {
     let context = out.shared.context.clone();
