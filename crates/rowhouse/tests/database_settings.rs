@@ -29,6 +29,7 @@ fn settings_grants_and_defaults_of_a_database_outlive_a_crash() {
         done(&owner, "ALTER DEFAULT PRIVILEGES IN SCHEMA app GRANT SELECT ON TABLES TO guest").await;
         done(&owner, "CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p)").await;
         done(&owner, "ALTER TABLE c DISABLE TRIGGER ALL; COMMENT ON DATABASE acme IS 'ours'").await;
+        done(&owner, "CREATE EXTENSION \"uuid-ossp\" SCHEMA app").await;
     });
     server.kill();
     server.restart();
@@ -76,8 +77,12 @@ fn settings_grants_and_defaults_of_a_database_outlive_a_crash() {
                 "truefalse",
             ),
             (
-                "SELECT extname || extversion FROM pg_extension JOIN pg_available_extensions ON name = extname AND installed_version = extversion",
-                "plpgsql1.0",
+                "SELECT string_agg(extname || extversion || extnamespace::regnamespace::text, ' ' ORDER BY extname) FROM pg_extension JOIN pg_available_extensions ON name = extname AND installed_version = extversion",
+                "plpgsql1.0pg_catalog uuid-ossp1.1app",
+            ),
+            (
+                "SELECT count(DISTINCT app.uuid_generate_v4())::text || count(DISTINCT gen_random_uuid()) FROM generate_series(1, 1000)",
+                "10001000",
             ),
         ] {
             assert_eq!(one(&owner, query).await, expected, "{query}");

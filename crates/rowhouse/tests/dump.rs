@@ -51,10 +51,16 @@ const LATE: &str = "CREATE TABLE late (id int PRIMARY KEY, next int CONSTRAINT n
      ALTER TABLE late ADD CONSTRAINT positive_n CHECK (n > 0) NOT VALID;
      ALTER TABLE late ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES late DEFERRABLE INITIALLY DEFERRED NOT VALID";
 
+/// An extension, and defaults that call its functions.
+const IDENTIFIERS: &str = "CREATE EXTENSION \"uuid-ossp\"; CREATE EXTENSION pgcrypto SCHEMA stock;
+     CREATE TABLE identifier (a uuid DEFAULT uuid_generate_v4() PRIMARY KEY, b uuid DEFAULT public.uuid_nil(), c bytea DEFAULT gen_random_bytes(4));
+     INSERT INTO identifier DEFAULT VALUES";
+
 #[test]
 fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
     let server = with_shop_and_twin();
     check_output(psql(&server, "acme").args(["-c", LATE]));
+    check_output(psql(&server, "acme").args(["-c", IDENTIFIERS]));
     let first = dump(&server, "acme", &[]);
     for said in [
         "CREATE TYPE public.order_state AS ENUM",
@@ -73,6 +79,12 @@ fn a_dump_loads_into_another_tenant_and_is_dumped_alike() {
         "ADD CONSTRAINT positive_n CHECK ((n > 0)) NOT VALID;",
         "ADD CONSTRAINT n_of_late FOREIGN KEY (n) REFERENCES public.late(id) DEFERRABLE INITIALLY DEFERRED NOT VALID;",
         "GRANT SELECT,INSERT ON TABLE public.orders TO clerk;",
+        "CREATE EXTENSION IF NOT EXISTS \"uuid-ossp\" WITH SCHEMA public;",
+        "CREATE EXTENSION IF NOT EXISTS pgcrypto WITH SCHEMA stock;",
+        "COMMENT ON EXTENSION pgcrypto IS 'cryptographic functions';",
+        "a uuid DEFAULT public.uuid_generate_v4() NOT NULL",
+        "b uuid DEFAULT public.uuid_nil()",
+        "c bytea DEFAULT stock.gen_random_bytes(4)",
     ] {
         assert!(first.contains(said), "{said}\nis not in\n{first}");
     }

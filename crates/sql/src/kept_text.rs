@@ -1,7 +1,8 @@
 //! The texts that a catalog keeps: views, defaults, checks. Here their names are written anew, so that another search path
 //! finds the same objects by them.
 //!
-//! Defaults and checks are kept with every name qualified; a view is kept as it was written, with its search path.
+//! Defaults and checks are kept with every name qualified, but for functions of extensions, which need no schema; a view is kept as it was written, with
+//! its search path.
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -12,7 +13,7 @@ use sqlparser::ast::{self, Expr, Ident, ObjectName, ObjectNamePart, Visit, Visit
 use tenant::catalog::{Catalog, PG_CATALOG, ViewDefinition};
 use types::{CatalogNames, ElementType, FormatContext, PgType};
 
-use crate::expr::{BindContext, ParamTypes, bind_type, fold_ident};
+use crate::expr::{BindContext, ParamTypes, bind_type, extension_of, fold_ident};
 use crate::parse::{parse_expression, parse_query, spell_out, spell_out_value, text_of};
 use crate::session::PathNames;
 
@@ -24,13 +25,13 @@ pub(crate) fn kept(catalog: &Arc<Catalog>, path: &[Oid], mut expr: &Expr) -> Str
     while let Expr::Nested(inner) = expr {
         expr = inner;
     }
-    reworded(expr.clone(), catalog, path, NOTHING)
+    reworded(expr.clone(), catalog, path, For::Catalog)
 }
 
 /// A kept expression as a session with this search path may write it.
 pub fn shown(catalog: &Arc<Catalog>, path: &[Oid], kept: &str) -> String {
     match parse_expression(kept) {
-        Ok(expr) => reworded(expr, catalog, NOTHING, path),
+        Ok(expr) => reworded(expr, catalog, NOTHING, For::Reader(path)),
         Err(_) => kept.to_owned(),
     }
 }
@@ -119,7 +120,7 @@ fn sequence_argument(function: &ast::Function) -> Option<&Expr> {
 /// A view's query as a session with this search path may write it.
 pub fn shown_view(catalog: &Arc<Catalog>, path: &[Oid], view: &ViewDefinition) -> String {
     match parse_query(&view.sql) {
-        Ok(query) => reworded(query, catalog, &view.search_path, path),
+        Ok(query) => reworded(query, catalog, &view.search_path, For::Reader(path)),
         Err(_) => view.sql.to_string(),
     }
 }
@@ -144,10 +145,27 @@ pub(crate) fn printed<T: VisitMut + Display>(mut node: T) -> String {
     text_of(&node)
 }
 
-fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[Oid], to: &[Oid]) -> String {
+/// Whom a text is for.
+#[derive(Clone, Copy)]
+enum For<'a> {
+    Catalog,
+    /// One with this search path.
+    Reader(&'a [Oid]),
+}
+
+fn reworded<T: VisitMut + Display>(
+    mut node: T,
+    catalog: &Arc<Catalog>,
+    from: &[Oid],
+    reader: For<'_>,
+) -> String {
     let names = |path: &[Oid]| Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
     let from = FormatContext { names: Some(names(from)), ..FormatContext::default() };
-    let mut rewording = Rewording { from, to: names(to), common: Vec::new(), withs: Vec::new() };
+    let (to, is_kept) = match reader {
+        For::Catalog => (NOTHING, true),
+        For::Reader(path) => (path, false),
+    };
+    let mut rewording = Rewording { from, to: names(to), is_kept, common: Vec::new(), withs: Vec::new() };
     let _ = node.visit(&mut rewording);
     text_of(&node)
 }
@@ -155,6 +173,8 @@ fn reworded<T: VisitMut + Display>(mut node: T, catalog: &Arc<Catalog>, from: &[
 struct Rewording {
     from: FormatContext,
     to: Arc<PathNames>,
+    /// The text is the catalog's.
+    is_kept: bool,
     /// Names of the common table expressions in sight, by the queries around.
     common: Vec<Vec<String>>,
     /// The WITH clauses of the queries around: each is visited before its query, which it is not part of meanwhile.
@@ -199,7 +219,10 @@ impl VisitorMut for Rewording {
                 self.type_name(data_type);
             }
             Expr::TypedString(ast::TypedString { data_type, .. }) => self.type_name(data_type),
-            Expr::Function(function) => self.sequence_argument(function),
+            Expr::Function(function) => {
+                self.sequence_argument(function);
+                self.extension_function(&mut function.name);
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -239,6 +262,18 @@ impl Rewording {
             _ => return None,
         };
         self.to.relation_name(self.from.names.as_ref()?.relation_oid(schema, name)?)
+    }
+
+    /// Here a function of an extension is found without a schema, whatever that comes to be called; readers are told the extension's.
+    fn extension_function(&self, name: &mut ObjectName) {
+        let parts = folded(name);
+        if let [.., own] = parts.as_slice()
+            && parts.len() <= 2
+            && let Some(extension) = extension_of(own)
+        {
+            let new = if self.is_kept { own.clone() } else { self.to.function_of_extension(extension, own) };
+            *name = verbatim(new);
+        }
     }
 
     fn type_name(&self, ty: &mut ast::DataType) {

@@ -1,8 +1,8 @@
 //! System tables about relations: what `\d` and reflection read.
 
 use base::Oid;
-use sql::system::system_tables;
-use tenant::catalog::{Catalog, Identity, PLPGSQL, Relation, Table};
+use sql::system::{extension_named, system_tables};
+use tenant::catalog::{Catalog, Identity, Relation, Table};
 use types::{Datum, PgType, TypeMod};
 
 use super::access::acl;
@@ -19,8 +19,6 @@ pub(super) const DEFAULT_COLLATION: u32 = 100;
 pub(super) const PG_CLASS: u32 = 1259;
 /// Oid of `pg_extension`, as `classoid` of comments.
 const PG_EXTENSION: u32 = 3079;
-/// What `plpgsql` is called, as in PostgreSQL, unless somebody says otherwise.
-pub(super) const PLPGSQL_COMMENT: &str = "PL/pgSQL procedural language";
 /// The bit that makes the oid of a view's rule.
 pub(super) const RULE: u32 = 0x4000_0000;
 
@@ -450,11 +448,14 @@ fn descriptions(out: &mut Rows<'_>) {
             }
         }
     }
-    out.add(vec![
-        ("objoid", oid(PLPGSQL)),
-        ("classoid", Datum::Oid(PG_EXTENSION)),
-        ("description", text(catalog.comment(PLPGSQL, None).unwrap_or(PLPGSQL_COMMENT))),
-    ]);
+    for extension in catalog.extensions() {
+        let initial = extension_named(&extension.name).map_or("", |known| known.comment);
+        out.add(vec![
+            ("objoid", oid(extension.oid)),
+            ("classoid", Datum::Oid(PG_EXTENSION)),
+            ("description", text(catalog.comment(extension.oid, None).unwrap_or(initial))),
+        ]);
+    }
     for schema in catalog.schemas() {
         if let Some(comment) = catalog.comment(schema.oid, None) {
             out.add(vec![

@@ -6,7 +6,6 @@ use sql::system::{EXTENSIONS, extension_named};
 use types::{Datum, ElementType, TypeMod};
 
 use super::access::{self, acl};
-use super::objects::PLPGSQL_COMMENT;
 use super::{Rows, letter, oid, text};
 
 /// Oid of the tenant's own database.
@@ -40,19 +39,31 @@ pub(super) fn fill(out: &mut Rows<'_>, table: &str) -> bool {
         "pg_db_role_setting" => start_settings(out),
         "pg_default_acl" => access::defaults(out),
         "pg_shdescription" => shared_descriptions(out),
-        "pg_extension" => out.add(vec![
-            ("oid", oid(PLPGSQL)),
-            ("extname", text("plpgsql")),
-            ("extowner", oid(tenant::catalog::OWNER_ROLE)),
-            ("extnamespace", oid(tenant::catalog::PG_CATALOG)),
-            ("extversion", text("1.0")),
-        ]),
-        "pg_available_extensions" => out.add(vec![
-            ("name", text("plpgsql")),
-            ("default_version", text("1.0")),
-            ("installed_version", text("1.0")),
-            ("comment", text(PLPGSQL_COMMENT)),
-        ]),
+        "pg_extension" => {
+            let catalog = out.shared.catalog.clone();
+            for extension in catalog.extensions() {
+                let version = extension_named(&extension.name).map_or("", |known| known.version);
+                out.add(vec![
+                    ("oid", oid(extension.oid)),
+                    ("extname", text(&extension.name)),
+                    ("extowner", oid(tenant::catalog::OWNER_ROLE)),
+                    ("extnamespace", oid(extension.schema)),
+                    ("extversion", text(version)),
+                ]);
+            }
+        }
+        "pg_available_extensions" => {
+            let catalog = out.shared.catalog.clone();
+            for known in EXTENSIONS {
+                let is_made = catalog.extensions().any(|extension| extension.name == known.name);
+                out.add(vec![
+                    ("name", text(known.name)),
+                    ("default_version", text(known.version)),
+                    ("installed_version", if is_made { text(known.version) } else { Datum::Null }),
+                    ("comment", text(known.comment)),
+                ]);
+            }
+        }
         "pg_init_privs" => access::initial_privileges(out),
         "pg_stat_activity" => activity(out),
         "pg_stat_ssl" => encryption(out),

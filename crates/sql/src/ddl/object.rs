@@ -2,10 +2,11 @@
 
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
-use tenant::catalog::{Catalog, DATABASE, EnumType, OWNER_ROLE, PLPGSQL, Relation, Schema, Table};
+use tenant::catalog::{Catalog, DATABASE, EnumType, OWNER_ROLE, Relation, Schema, Table};
 use types::quote_ident;
 
 use super::column::next_value_of;
+use super::extension;
 use super::names::{Names, missing, skip_missing, split_parts};
 use crate::expr::fold_ident;
 use crate::kept_text;
@@ -436,11 +437,9 @@ pub(crate) fn comment(
         }
         ObjectKind::Extension => {
             let name = parts.last().map_or("", String::as_str);
-            if name != "plpgsql" {
-                return Err(missing("extension", name).into());
-            }
-            session.check_owner(&names.catalog, OWNER_ROLE, "extension", name)?;
-            (PLPGSQL, None)
+            let found = extension::find(&names.catalog, name).ok_or_else(|| missing("extension", name))?;
+            extension::check_owner(session, &names.catalog, name)?;
+            (found.oid, None)
         }
         kind => {
             let found = find(session, &names, kind, parts, false, out)?.expect("missing objects are errors");

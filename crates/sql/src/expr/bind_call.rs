@@ -9,7 +9,7 @@ use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
 use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
-use super::functions::RESET_STATEMENTS;
+use super::functions::{RESET_STATEMENTS, extension_of};
 use super::scope::at_name;
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
 
@@ -33,6 +33,12 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
     let name = match &parts[..] {
         [name] => name.as_str(),
         [schema, name] if schema == "pg_catalog" => name.as_str(),
+        // Of `pgcrypto` too, before PostgreSQL had it itself.
+        [schema, name]
+            if (extension_of(name).is_some() || name == "gen_random_uuid") && has_schema(binder, schema) =>
+        {
+            name.as_str()
+        }
         [schema, name] if RESET_STATEMENTS == format!("{schema}.{name}") => RESET_STATEMENTS,
         _ => {
             return Err(SqlError::new(
@@ -86,6 +92,10 @@ pub(super) fn bind_function(binder: &Binder<'_>, function: &ast::Function) -> Sq
         SqlState::UNDEFINED_FUNCTION => at_name(error, &function.name),
         _ => error,
     })
+}
+
+fn has_schema(binder: &Binder<'_>, name: &str) -> bool {
+    binder.ctx.format.names.as_deref().is_some_and(|names| names.namespace_oid(name).is_some())
 }
 
 fn plain_arg(arg: &FunctionArg) -> SqlResult<&Expr> {

@@ -193,14 +193,17 @@ pub(super) fn call_named(name: &str, args: Vec<BoundExpr>, ctx: &BindContext<'_>
     match resolve(functions::named(name), &types, false) {
         Ok(resolved) => finish_call(resolved, args, ctx),
         Err(Failure::None) => {
-            Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {} does not exist", shown())).with_hint(
+            let hint = functions::hint_for_missing(name).unwrap_or(
                 "No function matches the given name and argument types. You might need to add explicit type casts.",
-            ))
+            );
+            let message = format!("function {} does not exist", shown());
+            Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(hint))
         }
         Err(Failure::Ambiguous) => {
-            Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("function {} is not unique", shown())).with_hint(
-                "Could not choose a best candidate function. You might need to add explicit type casts.",
-            ))
+            Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("function {} is not unique", shown()))
+                .with_hint(
+                    "Could not choose a best candidate function. You might need to add explicit type casts.",
+                ))
         }
     }
 }

@@ -38,7 +38,7 @@ pub use eval_context::{
 };
 pub use fold::{FOLDING_BYTES_MAX, NoSession, eval_constant_expr};
 pub use function::{ArgType, FunctionDef, Implementation};
-pub(crate) use functions::{IS_CALLED, LAST_VALUE, identity_value};
+pub(crate) use functions::{IS_CALLED, LAST_VALUE, extension_of, identity_value};
 pub use output_name::output_name;
 pub use scope::{
     ColumnRef, EmptyScope, Scope, TableScope, ambiguous_column, at_ident, at_name, missing_from_entry,

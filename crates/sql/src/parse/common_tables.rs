@@ -20,8 +20,20 @@ const COPIED_LEN_MAX: usize = 1 << 20;
 const PLACEHOLDER: Statement = Statement::Commit { chain: false, end: false, modifier: None };
 
 /// Functions whose second call may answer otherwise than the first.
-const VOLATILE: &[&str] =
-    &["clock_timestamp", "gen_random_uuid", "nextval", "random", "setval", "timeofday", "currval", "lastval"];
+const VOLATILE: &[&str] = &[
+    "clock_timestamp",
+    "currval",
+    "gen_random_bytes",
+    "gen_random_uuid",
+    "lastval",
+    "nextval",
+    "random",
+    "setval",
+    "timeofday",
+    "uuid_generate_v1",
+    "uuid_generate_v1mc",
+    "uuid_generate_v4",
+];
 
 /// A statement without a WITH around a change of rows, which is no query then; others as they are, and so is one whose WITH changes rows.
 ///

@@ -67,6 +67,8 @@ pub enum Utility {
     CreateExtension {
         name: String,
         if_not_exists: bool,
+        schema: Option<String>,
+        version: Option<String>,
     },
     DropExtension {
         names: Vec<String>,
@@ -158,7 +160,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["CREATE", "ACCESS", "METHOD"], "CREATE ACCESS METHOD"),
     (&["CREATE", "TRANSFORM"], "CREATE TRANSFORM"),
     (&["REFRESH", "MATERIALIZED"], "REFRESH MATERIALIZED VIEW"),
-    (&["DO"], "DO"),
+    (&["DO"], "DO, an anonymous block of code,"),
     (&["CALL"], "CALL"),
     (&["CLUSTER"], "CLUSTER"),
     (&["REINDEX"], "REINDEX"),
@@ -270,25 +272,22 @@ fn alter_constraint(tokens: &mut Tokens<'_>) -> SqlResult<Option<AlterConstraint
     Ok(Some(AlterConstraint { table, if_exists, constraint, deferrable, initially_deferred }))
 }
 
-/// Where an extension would go and which one it would be matters only to those that there could be.
 fn create_extension(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {
     let if_not_exists = tokens.take_words(&["IF", "NOT", "EXISTS"]);
     let name = tokens.name()?;
+    let (mut schema, mut version) = (None, None);
     tokens.take_word("WITH");
     while !tokens.at_end() {
         if tokens.take_word("SCHEMA") {
-            tokens.name()?;
+            schema = Some(tokens.name()?);
         } else if tokens.take_word("VERSION") {
-            if matches!(tokens.peek(), Token::Word(_)) {
-                tokens.name()?;
-            } else {
-                tokens.string()?;
-            }
+            let is_word = matches!(tokens.peek(), Token::Word(_));
+            version = Some(if is_word { tokens.name()? } else { tokens.string()? });
         } else if !tokens.take_word("CASCADE") {
             return Err(tokens.unexpected());
         }
     }
-    Ok(Utility::CreateExtension { name, if_not_exists })
+    Ok(Utility::CreateExtension { name, if_not_exists, schema, version })
 }
 
 fn lock(tokens: &mut Tokens<'_>) -> SqlResult<Utility> {

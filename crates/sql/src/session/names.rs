@@ -37,6 +37,17 @@ impl PathNames {
     }
 }
 
+impl PathNames {
+    /// The name of a function of an extension, with the extension's schema where the search path does not have that.
+    pub(crate) fn function_of_extension(&self, extension: &str, name: &str) -> String {
+        let made = self.catalog.extensions().find(|made| made.name == extension);
+        match made.filter(|made| !self.search_path.contains(&made.schema)) {
+            Some(made) => qualified_name(&self.catalog, made.schema, name),
+            None => quote_ident(name),
+        }
+    }
+}
+
 /// Whether the search path finds this relation under its bare name.
 pub fn is_visible(catalog: &Catalog, path: &[Oid], relation: &Relation) -> bool {
     let name = relation.name();

@@ -171,15 +171,12 @@ impl Session {
             Utility::Comment { kind, name, text } => {
                 ddl::comment(self, home, *kind, name, text.as_deref(), out)
             }
-            Utility::CreateExtension { name, if_not_exists } => {
-                self.require_writable(home, "CREATE EXTENSION")?;
-                ddl::create_extension(self, name, *if_not_exists, out)?;
-                Ok("CREATE EXTENSION".into())
+            Utility::CreateExtension { name, if_not_exists, schema, version } => {
+                let (schema, version) = (schema.as_deref(), version.as_deref());
+                ddl::create_extension(self, home, name, *if_not_exists, schema, version, out)
             }
             Utility::DropExtension { names, if_exists } => {
-                self.require_writable(home, "DROP EXTENSION")?;
-                ddl::drop_extensions(self, names, *if_exists, out)?;
-                Ok("DROP EXTENSION".into())
+                ddl::drop_extensions(self, home, names, *if_exists, out)
             }
             Utility::Deallocate(name) => Ok(self.deallocate(name.as_deref())?),
             Utility::ReassignOwned { from, to } => ddl::reassign_owned(self, home, from, to),

@@ -3,6 +3,7 @@
 //! Only names, oids and types, the same for every tenant; `analytic` makes the rows. `tables.txt` has the columns as PostgreSQL
 //! 15 has them, one table a line.
 
+mod extensions;
 mod functions;
 mod row_functions;
 
@@ -11,6 +12,7 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 use types::{ElementType, PgType};
 
+pub use extensions::{EXTENSIONS, SystemExtension, extension_named};
 pub use functions::{
     SystemFunction, function_by_oid, functions, functions_of_type, only_function_named, pseudo_type,
 };

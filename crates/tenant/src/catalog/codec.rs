@@ -298,7 +298,23 @@ fields!(TableStatistics { rows, columns });
 fields!(StartSettings { role, in_database, values });
 fields!(DefaultAcl { oid, role, schema, kind, acl });
 fields!(Unwatched { table, constraint });
-fields!(Database { acl, start_settings, default_acls, unwatched });
+fields!(Extension { oid, name, schema });
+fields!(Database { acl, start_settings, default_acls, unwatched }
+    derived { extensions: Vec::new() } later { encode_extensions, decode_extensions });
+
+/// The last field of a database, absent where it would be empty.
+fn encode_extensions(database: &Database, out: &mut Vec<u8>) {
+    if !database.extensions.is_empty() {
+        database.extensions.encode(out);
+    }
+}
+
+fn decode_extensions(mut database: Database, input: &mut &[u8]) -> Result<Database, Malformed> {
+    if !input.is_empty() {
+        database.extensions = Decode::decode(input)?;
+    }
+    Ok(database)
+}
 
 /// What a constraint has that not every one has, a bit each.
 const DEFERRABLE: u8 = 1;

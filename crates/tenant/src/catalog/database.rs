@@ -1,10 +1,10 @@
 //! What belongs to the tenant's database as a whole, and to no object in it: who may enter it, the settings that its sessions start
-//! with, the privileges that new objects begin with, and which foreign keys are not watched.
+//! with, the privileges that new objects begin with, which foreign keys are not watched, and its extensions.
 
 use base::Oid;
 use compact_str::CompactString;
 
-use super::{Acl, Catalog, OWNER_ROLE, PUBLIC, Privileges};
+use super::{Acl, Catalog, OWNER_ROLE, PG_CATALOG, PLPGSQL, PUBLIC, Privileges};
 
 /// The oid of the tenant's database.
 pub const DATABASE: Oid = Oid(5);
@@ -17,7 +17,21 @@ pub struct Database {
     pub start_settings: Vec<StartSettings>,
     pub default_acls: Vec<DefaultAcl>,
     pub unwatched: Vec<Unwatched>,
+    /// Those that were made.
+    pub extensions: Vec<Extension>,
 }
+
+/// An extension. The tenant's owner is its owner, and what it brings is built in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Extension {
+    pub oid: Oid,
+    pub name: CompactString,
+    pub schema: Oid,
+}
+
+/// Those that every database has.
+static BUILT_IN: [Extension; 1] =
+    [Extension { oid: PLPGSQL, name: CompactString::const_new("plpgsql"), schema: PG_CATALOG }];
 
 /// Settings that sessions start with. Those of a role wherever it goes stand with the role.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,8 +83,13 @@ pub struct Unwatched {
 }
 
 impl Database {
-    pub(crate) const NOTHING_SAID: &Database =
-        &Database { acl: None, start_settings: Vec::new(), default_acls: Vec::new(), unwatched: Vec::new() };
+    pub(crate) const NOTHING_SAID: &Database = &Database {
+        acl: None,
+        start_settings: Vec::new(),
+        default_acls: Vec::new(),
+        unwatched: Vec::new(),
+        extensions: Vec::new(),
+    };
 
     /// The settings of sessions of `role`, or of all; empty where nothing is set.
     pub fn settings_of(&self, role: Oid, in_database: bool) -> &[(CompactString, Box<str>)] {
@@ -96,6 +115,11 @@ impl Database {
 impl Catalog {
     pub fn database(&self) -> &Database {
         self.database.as_deref().unwrap_or(Database::NOTHING_SAID)
+    }
+
+    /// All extensions that the database has.
+    pub fn extensions(&self) -> impl Iterator<Item = &Extension> {
+        BUILT_IN.iter().chain(&self.database().extensions)
     }
 
     /// Whether a role has privileges on the database.

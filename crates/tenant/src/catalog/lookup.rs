@@ -308,9 +308,13 @@ impl Catalog {
     }
     pub(crate) fn remove_schema(&mut self, oid: Oid) {
         self.schemas.remove(&oid);
-        if self.database().default_acls.iter().any(|default| default.schema == Some(oid)) {
-            let mut database = self.database().clone();
+        let said = self.database();
+        if said.default_acls.iter().any(|default| default.schema == Some(oid))
+            || said.extensions.iter().any(|extension| extension.schema == oid)
+        {
+            let mut database = said.clone();
             database.default_acls.retain(|default| default.schema != Some(oid));
+            database.extensions.retain(|extension| extension.schema != oid);
             self.put_database(database);
         }
         self.changed();

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 
 pub use bootstrap::{INFORMATION_SCHEMA, OWNER_ROLE, PG_CATALOG, PLPGSQL, PUBLIC_SCHEMA};
 pub(crate) use codec::{Decode, Encode, Malformed};
-pub use database::{DATABASE, Database, DefaultAcl, GrantableKind, StartSettings, Unwatched};
+pub use database::{DATABASE, Database, DefaultAcl, Extension, GrantableKind, StartSettings, Unwatched};
 pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};

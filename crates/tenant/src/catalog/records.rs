@@ -250,6 +250,8 @@ mod tests {
         let (schema, kind) = (Some(PUBLIC_SCHEMA), GrantableKind::Sequence);
         let default = DefaultAcl { oid: Oid(16386), role: OWNER_ROLE, schema, kind, acl: Acl::default() };
         database.default_acls.push(default);
+        let extension = Extension { oid: Oid(16387), name: "uuid-ossp".into(), schema: PUBLIC_SCHEMA };
+        database.extensions.push(extension);
         new.put_database(database);
 
         let mut replayed = old.clone();
@@ -286,6 +288,23 @@ mod tests {
         assert_eq!(read.changes_to(&unsaid), [(RecordKind::Database.key(0), None)]);
         read.apply_record(RecordKind::Database.key(0), None).unwrap();
         assert_eq!(read.changes_to(&unsaid), []);
+    }
+
+    #[test]
+    fn extensions_stand_behind_a_database_that_has_some_and_behind_no_other() {
+        let mut database = Database::NOTHING_SAID.clone();
+        database.acl = Some(Acl::of_database());
+        // As databases were written before there were any extensions: nothing follows.
+        let without = encode_record(&database);
+        assert_eq!(decode_record::<Database>(&without), Ok(database.clone()));
+        database.extensions.push(Extension {
+            oid: Oid(16384),
+            name: "pgcrypto".into(),
+            schema: PUBLIC_SCHEMA,
+        });
+        let with = encode_record(&database);
+        assert_eq!((&with[..without.len()], with.len()), (&without[..], without.len() + 4 + 4 + 12 + 4));
+        assert_eq!(decode_record::<Database>(&with), Ok(database));
     }
 
     #[test]

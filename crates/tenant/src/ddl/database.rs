@@ -3,7 +3,9 @@
 use base::{ByteCount, Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Acl, Catalog, Database, DefaultAcl, GrantableKind, Unwatched, encode_record};
+use crate::catalog::{
+    Acl, Catalog, Database, DefaultAcl, Extension, GrantableKind, Unwatched, encode_record,
+};
 use crate::interrupt::Step;
 
 /// What the record of a database takes at most. It is written anew with every change of it, so that so many bytes of small changes write
@@ -51,6 +53,24 @@ impl Ddl<'_> {
             if !says_nothing {
                 database.default_acls.push(DefaultAcl { oid, role, schema, kind, acl });
             }
+            Ok(())
+        })
+    }
+
+    /// CREATE EXTENSION of one that the database has not. Errors: 54000.
+    pub fn create_extension(&mut self, name: &str, schema: Oid) -> SqlResult<()> {
+        let oid = self.new_oid();
+        self.change_database(|database| {
+            database.extensions.push(Extension { oid, name: name.into(), schema });
+            Ok(())
+        })
+    }
+
+    /// DROP EXTENSION of one that was made.
+    pub fn drop_extension(&mut self, oid: Oid) -> SqlResult<()> {
+        self.edit().remove_comments(oid);
+        self.change_database(|database| {
+            database.extensions.retain(|extension| extension.oid != oid);
             Ok(())
         })
     }

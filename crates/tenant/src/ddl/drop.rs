@@ -72,12 +72,16 @@ impl Ddl<'_> {
         let mut inside: Vec<Dependent> = relations.map(|r| Dependent::Relation(r.oid())).collect();
         inside.extend(catalog.enums().filter(|e| e.schema == oid).map(|e| Dependent::Enum(e.oid)));
         let schema = format!("schema {}", catalog.schema_name(oid));
-        if behavior == Behavior::Restrict && !inside.is_empty() {
-            let lines: Vec<String> =
-                inside.iter().map(|d| format!("{} depends on {schema}", describe(catalog, *d))).collect();
+        let extensions = catalog.extensions().filter(|extension| extension.schema == oid);
+        let names: Vec<String> = inside
+            .iter()
+            .map(|d| describe(catalog, *d))
+            .chain(extensions.map(|extension| format!("extension {}", extension.name)))
+            .collect();
+        if behavior == Behavior::Restrict && !names.is_empty() {
+            let lines: Vec<String> = names.iter().map(|name| format!("{name} depends on {schema}")).collect();
             return Err(still_needed(&schema, &lines).into());
         }
-        let names: Vec<String> = inside.iter().map(|d| describe(catalog, *d)).collect();
         let mut dropped = self.drop_all(inside, behavior)?;
         dropped.cascaded.splice(0..0, names);
         self.edit().remove_schema(oid);

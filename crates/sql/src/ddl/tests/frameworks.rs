@@ -7,7 +7,7 @@ use super::{after, failure};
 use crate::session::testing::Bench;
 
 #[test]
-fn plpgsql_is_there_and_no_other_extension_is() {
+fn plpgsql_is_there_and_other_extensions_are_not() {
     let mut bench = Bench::new();
     let mut session = bench.session();
     let told = bench
@@ -25,12 +25,85 @@ fn plpgsql_is_there_and_no_other_extension_is() {
     for (sql, error) in [
         ("create extension plpgsql", "42710 extension \"plpgsql\" already exists"),
         ("create extension if not exists hstore", "0A000 extension \"hstore\" is not available"),
-        ("create extension \"uuid-ossp\" cascade", "0A000 extension \"uuid-ossp\" is not available"),
         ("drop extension hstore", "42704 extension \"hstore\" does not exist"),
         ("comment on extension hstore is 'x'", "42704 extension \"hstore\" does not exist"),
     ] {
         let found = bench.fail(&mut session, sql);
         assert_eq!(format!("{} {}", found.state(), found.message()), error, "{sql}");
+    }
+}
+
+#[test]
+fn extensions_whose_functions_are_built_in_are_made_and_dropped() {
+    let (mut bench, mut session) = after("create schema s; create role guest login");
+    bench.run(
+        &mut session,
+        "create extension if not exists \"uuid-ossp\" with schema public; create extension pgcrypto schema s version '1.3' cascade;
+         comment on extension \"uuid-ossp\" is 'identifiers';
+         create table t (id uuid primary key default public.uuid_generate_v4(), other uuid default uuid_generate_v4(), token bytea default gen_random_bytes(8));
+         insert into t default values; insert into t default values",
+    );
+    assert_eq!(bench.run(&mut session, "select count(distinct token), count(other) from t").lines(), ["2|2"]);
+    let made = |bench: &Bench| {
+        let names = bench.catalog().extensions().map(|extension| extension.name.to_string());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(made(&bench), "plpgsql uuid-ossp pgcrypto");
+    let told = bench.run(&mut session, "create extension if not exists pgcrypto");
+    assert_eq!(told.notices(), ["extension \"pgcrypto\" already exists, skipping"]);
+    for (sql, error) in [
+        ("create extension pgcrypto", "42710 extension \"pgcrypto\" already exists"),
+        ("drop schema s", "2BP01 cannot drop schema s because other objects depend on it"),
+        ("drop extension plpgsql", "0A000 DROP EXTENSION plpgsql is not supported"),
+    ] {
+        let found = bench.fail(&mut session, sql);
+        assert_eq!(format!("{} {}", found.state(), found.message()), error, "{sql}");
+    }
+    let mut guest = bench.session_of("guest");
+    assert_eq!(bench.fail(&mut guest, "drop extension pgcrypto").state(), SqlState::INSUFFICIENT_PRIVILEGE);
+    let told = bench.run(&mut session, "drop schema s cascade");
+    assert_eq!(told.notices(), ["drop cascades to extension pgcrypto"]);
+    let refused = bench.fail(&mut guest, "create extension pgcrypto schema public");
+    assert_eq!(refused.message(), "permission denied to create extension \"pgcrypto\"");
+    for (sql, error) in [
+        ("create extension pgcrypto schema nowhere", "3F000 schema \"nowhere\" does not exist"),
+        (
+            "create extension pgcrypto version '9'",
+            "22023 extension \"pgcrypto\" has no installation script nor update path for version \"9\"",
+        ),
+    ] {
+        let found = bench.fail(&mut session, sql);
+        assert_eq!(format!("{} {}", found.state(), found.message()), error, "{sql}");
+    }
+    bench.run(&mut session, "grant create on database app to guest");
+    bench.run(&mut guest, "create extension pgcrypto schema public");
+    // The schema that an extension is in may be called otherwise, or the extension go: its functions stay.
+    bench.run(&mut session, "alter schema public rename to old; insert into old.t default values");
+    bench.run(
+        &mut session,
+        "drop extension \"uuid-ossp\", pgcrypto restrict; insert into old.t default values",
+    );
+    assert_eq!(made(&bench), "plpgsql");
+    assert_eq!(bench.run(&mut session, "select count(distinct id) from old.t").lines(), ["4"]);
+}
+
+#[test]
+fn a_dump_gives_its_schema_an_owner_and_blocks_of_code_are_refused() {
+    let (mut bench, mut session) = after("create role other");
+    for owner in ["owner", "other", "current_user"] {
+        let told = bench.run(&mut session, &format!("ALTER SCHEMA public OWNER TO {owner};"));
+        assert_eq!(told.tags, ["ALTER SCHEMA"]);
+    }
+    for block in [
+        "DO $$ BEGIN CREATE TYPE mood AS ENUM ('a'); EXCEPTION WHEN duplicate_object THEN null; END $$;",
+        "DO LANGUAGE plpgsql $body$ BEGIN PERFORM 1; END; $body$",
+        "DO 'begin end'",
+    ] {
+        let refused = bench.fail(&mut session, block);
+        assert_eq!(
+            (refused.state(), refused.message()),
+            (SqlState::FEATURE_NOT_SUPPORTED, "DO, an anonymous block of code, is not supported")
+        );
     }
 }
 

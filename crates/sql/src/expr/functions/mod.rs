@@ -3,6 +3,7 @@
 mod array;
 mod bytes;
 mod datetime;
+mod extension;
 mod json;
 mod json_build;
 mod json_path;
@@ -32,6 +33,7 @@ use super::eval_context::{EvalCtx, EvalError, EvalResult};
 use super::function::{ArgType, FunctionDef};
 use crate::memory_bound::Held;
 
+pub(crate) use extension::{extension_of, hint_for_missing};
 pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, identity_value};
 
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
@@ -41,6 +43,7 @@ static FUNCTIONS: LazyLock<Index> = LazyLock::new(|| {
         array::FUNCTIONS,
         bytes::FUNCTIONS,
         datetime::FUNCTIONS,
+        extension::FUNCTIONS,
         json::FUNCTIONS,
         json_build::FUNCTIONS,
         json_path::FUNCTIONS,

@@ -111,7 +111,7 @@ const OTHERS: [FunctionDef; 31] = [
         Ok(Datum::Void)
     })
     .volatile(),
-    FunctionDef::new("gen_random_uuid", &[], UUID, random_uuid).volatile(),
+    FunctionDef::new("gen_random_uuid", &[], UUID, super::extension::random_uuid).volatile(),
     FunctionDef::new("pg_typeof", &[ArgType::Any], ArgType::Is(PgType::Regtype), |a, _| {
         Ok(Datum::Oid(a[0].natural_type().oid()))
     })
@@ -215,14 +215,4 @@ fn lock(args: &[Datum], ctx: &EvalCtx<'_>, shared: bool, transaction: bool, wait
 
 fn unlock(args: &[Datum], ctx: &EvalCtx<'_>, shared: bool, _: bool, _: bool) -> EvalResult<Datum> {
     Ok(Datum::Bool(ctx.stmt.session.advisory_unlock(key(args)?, shared)?))
-}
-
-fn random_uuid(_args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
-    let mut bytes = [0u8; 16];
-    bytes[..8].copy_from_slice(&ctx.stmt.session.random().to_be_bytes());
-    bytes[8..].copy_from_slice(&ctx.stmt.session.random().to_be_bytes());
-    // Version 4, variant 1.
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(Datum::Uuid(bytes))
 }
