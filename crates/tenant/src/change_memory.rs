@@ -16,7 +16,7 @@ use crate::view::View;
 /// Bytes of one transaction's changes that are counted at a time.
 const STEP: u64 = 64 << 10;
 
-/// Bytes for a lock that a transaction holds: in its list and in the table of locks, with a key of some 20 bytes.
+/// Bytes for a lock that a transaction holds: in its list and in the table of locks, with a key of some 20 bytes. A longer key is there twice more.
 const LOCK_LEN: u64 = 200;
 
 /// What the open transactions of a tenant hold.
@@ -52,9 +52,11 @@ const CHECK_LEN: u64 = 150;
 impl Txn {
     fn memory_of_changes(&self) -> u64 {
         let locks = (self.held.len() + self.deferred.len()) as u64;
+        let keys = (self.held.keys_len() + self.deferred.keys_len()) as u64;
         let due = (self.checks.len() + self.cascaded.len()) as u64;
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
-        self.overlay.footprint() + before + LOCK_LEN * locks + CHECK_LEN * due + self.due.memory()
+        let locks = LOCK_LEN * locks + 2 * keys;
+        self.overlay.footprint() + before + locks + CHECK_LEN * due + self.due.memory()
     }
 }
 

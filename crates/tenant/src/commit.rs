@@ -481,7 +481,7 @@ impl Tenant {
         self.give_up_kept(&mut txn);
         self.release_pages(&txn);
         self.give_up_wait(&mut txn);
-        for (tag, modes) in &txn.held {
+        for (tag, modes) in txn.held.iter() {
             self.locks.release(txn.session, tag, *modes);
         }
         if txn.frozen.is_some() {
@@ -501,7 +501,7 @@ impl Tenant {
     /// Puts the locks into the table that a statement took for granted because nothing was locked. It is still the same
     /// turn, so they are free.
     pub(crate) fn flush_deferred(&mut self, txn: &mut Txn) {
-        for (tag, mode) in std::mem::take(&mut txn.deferred) {
+        for (tag, mode) in txn.deferred.split_off(0) {
             match self.locks.acquire(txn.session, &tag, mode, Scope::Transaction, WaitPolicy::NoWait) {
                 Acquired::Gained => txn.held.push((tag, mode.bit())),
                 Acquired::AlreadyHeld => {}

@@ -1,24 +1,27 @@
 //! Which keys were written lately, for transactions that read a snapshot.
 //!
-//! Kept only while such a transaction lives, and bounded: past the bound everything before now counts as changed, so a
-//! snapshot older than that fails with 40001 rather than miss a conflict.
+//! Kept only while such a transaction lives, and bounded: past the bound all of each tree that was written counts as written now, so a
+//! snapshot older than that fails with 40001 rather than miss a conflict. The memory is the server's, charged to nobody.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use base::{CommitNo, TreeId};
 
-use crate::row::keys::{Key, KeyRange};
+use crate::row::keys::{Key, KeyRange, heap_len};
 
-/// Keys remembered at most; about 64 bytes each.
-const KEYS_MAX: usize = 1 << 18;
+/// Bytes that a tenant remembers keys in: 65,536 short ones.
+const LEN_MAX: usize = 4 << 20;
+/// Bytes for each key, beside those of a long one.
+const KEY_LEN: usize = 64;
 
 /// The last commit of each key written while a snapshot transaction lived.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     keys: BTreeMap<TreeId, BTreeMap<Key, CommitNo>>,
+    /// Bytes that they take.
     len: usize,
-    /// The last commit of each tree that wrote too many of its keys to be remembered one by one.
+    /// The last commit of each tree of which it is not remembered one by one which keys were written.
     trees: BTreeMap<TreeId, CommitNo>,
     /// Snapshots before this commit cannot be judged any more.
     complete_since: CommitNo,
@@ -53,13 +56,14 @@ impl History {
 
     /// Records that `commit` wrote a key.
     pub(crate) fn record(&mut self, tree: TreeId, key: &Key, commit: CommitNo) {
-        if self.len == KEYS_MAX {
-            self.keys.clear();
+        let len = KEY_LEN + heap_len(key);
+        if self.len + len > LEN_MAX {
+            let trees = std::mem::take(&mut self.keys).into_keys();
+            self.trees.extend(trees.map(|tree| (tree, commit)));
             self.len = 0;
-            self.complete_since = commit;
         }
         if self.keys.entry(tree).or_default().insert(key.clone(), commit).is_none() {
-            self.len += 1;
+            self.len += len;
         }
     }
 
@@ -95,6 +99,27 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_too_many_keys_it_is_remembered_in_which_trees_they_are() {
+        let (tree, other, unwritten) = (TreeId(20), TreeId(21), TreeId(22));
+        let key = |n: u16| Key::from_vec([&n.to_be_bytes()[..], &[7; 1598]].concat());
+        let mut history = History::default();
+        history.begin(CommitNo(5));
+        history.record(other, &key(0), CommitNo(6));
+        for n in 0..10_000 {
+            history.record(tree, &key(n), CommitNo(7 + u64::from(n)));
+            let len: usize =
+                history.keys.values().flat_map(BTreeMap::keys).map(|key| KEY_LEN + key.len()).sum();
+            assert!(len == history.len && len <= LEN_MAX);
+        }
+        assert!((0..10_000).all(|n| history.changed_since(tree, &key(n), CommitNo(5))));
+        assert!(history.range_changed_since(other, &KeyRange::all(), CommitNo(5)));
+        assert!(!history.range_changed_since(unwritten, &KeyRange::all(), CommitNo(5)));
+        assert!(!history.range_changed_since(tree, &KeyRange::all(), CommitNo(10_006)));
+        history.end();
+        assert_eq!(history.len, 0);
+    }
 
     #[test]
     fn a_range_is_changed_only_by_later_commits_within_it() {

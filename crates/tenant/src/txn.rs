@@ -9,15 +9,14 @@ use crate::catalog::Catalog;
 use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
+use crate::lock_list::LockList;
 use crate::locks::{LockMode, LockTag, Scope};
 use crate::overlay::{Changes, Overlay, OverlayMark};
+use crate::reads::Reads;
 use crate::row::keys::{Key, KeyRange};
 use crate::sequence::{OwnSequences, SequencesMark};
 use crate::session_lock::SessionLocks;
 use crate::view::State;
-
-/// Ranges a SERIALIZABLE transaction remembers before they become whole trees; about 100 bytes each.
-const READS_MAX: usize = 1 << 14;
 
 /// PostgreSQL's isolation levels; READ UNCOMMITTED is READ COMMITTED.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,7 +46,8 @@ pub struct Txn {
     pub(crate) catalog: Option<Arc<Catalog>>,
     /// What REPEATABLE READ and SERIALIZABLE read.
     pub(crate) frozen: Option<SnapshotOf>,
-    pub(crate) reads: Vec<(TreeId, KeyRange)>,
+    /// What SERIALIZABLE has read.
+    pub(crate) reads: Reads,
     /// Trees filled by this transaction's DDL, in order; nobody else knows them yet.
     pub(crate) built: Vec<Build>,
     /// What its statements did with whole tables, and what one that is to be run again goes on with.
@@ -64,14 +64,15 @@ pub struct Txn {
     pub(crate) due: Due,
     /// Rows that the statement's foreign keys changed, of tables with CHECK constraints: the table and the row's key.
     pub(crate) cascaded: Vec<(Oid, Key)>,
-    pub(crate) held: Vec<(LockTag, u8)>,
+    /// Locks it has in the table of locks, with a bit for each mode.
+    pub(crate) held: LockList<u8>,
     /// Modes it holds on tables, a bit each: what `held` says too, found without hashing.
     pub(crate) tables: SmallVec<[(Oid, u8); 6]>,
     /// The lock it queued for and has not yet looked after.
     pub(crate) waiting: Option<(LockTag, LockMode, Scope)>,
     pub(crate) session_locks: SessionLocks,
     /// Locks known to be free when they were wanted, not yet in the table.
-    pub(crate) deferred: Vec<(LockTag, LockMode)>,
+    pub(crate) deferred: LockList<LockMode>,
     /// The newest commit it may have read that was not durable.
     pub(crate) observed: Lsn,
     /// The tenant's evictions when it began: as long as there were no more, what it touched is in memory.
@@ -249,23 +250,8 @@ impl Txn {
     /// SERIALIZABLE remembers what it read.
     pub(crate) fn note_read(&mut self, tree: TreeId, range: impl FnOnce() -> KeyRange) {
         if self.isolation == Isolation::Serializable {
-            let range = range();
-            if self.reads.last() != Some(&(tree, range.clone())) {
-                self.reads.push((tree, range));
-            }
-            if self.reads.len() > READS_MAX {
-                self.widen_reads();
-            }
+            self.reads.note(tree, range());
         }
-    }
-
-    /// Forgets which parts of trees were read, but not which trees: more may conflict now, nothing less.
-    #[cold]
-    fn widen_reads(&mut self) {
-        let mut trees: Vec<TreeId> = self.reads.iter().map(|(tree, _)| *tree).collect();
-        trees.sort_unstable();
-        trees.dedup();
-        self.reads = trees.into_iter().map(|tree| (tree, KeyRange::all())).collect();
     }
 
     pub(crate) fn note_point_read(&mut self, tree: TreeId, key: &[u8]) {

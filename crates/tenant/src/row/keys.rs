@@ -23,6 +23,12 @@ use crate::catalog::{Index, IndexColumn, Table};
 /// Bytes of a key; the usual ones stand in place.
 pub type Key = SmallVec<[u8; 24]>;
 
+/// Bytes that a key has elsewhere, being long.
+#[inline]
+pub(crate) fn heap_len(key: &Key) -> usize {
+    if key.spilled() { key.len() } else { 0 }
+}
+
 /// A half-open range of keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KeyRange {

@@ -89,3 +89,35 @@ fn rows_locked_and_not_changed_are_counted_too() {
     assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+#[test]
+fn locks_of_long_keys_are_counted_with_their_keys() {
+    let mut fixture = Fixture::on_disk_within(5, ByteCount::from_mib(16));
+    let t = fixture.create("t", &[("id", PgType::Text)], 1);
+    let id = |n: i32| text(&format!("{n:01500}"));
+    for from in (0..2000).step_by(100) {
+        fixture
+            .auto(|view| {
+                let table = view.table(t)?;
+                (from..from + 100).try_for_each(|n| view.insert(&table, &[id(n)]).map(drop))
+            })
+            .unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let savepoint = txn.savepoint();
+    let mut locks = 0;
+    let locked = fixture.run_reading(&mut txn, |view| {
+        let table = view.table(t)?;
+        for n in 0..2000 {
+            let key = primary_key(&table, &[id(n)]);
+            view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::Wait)?;
+            locks = n;
+        }
+        Ok(())
+    });
+    assert_eq!(error_of(locked).state().as_str(), "53200");
+    assert!((1200..1400).contains(&locks), "4 MiB are for some 1,300 locks of 3 KB, not {locks}");
+    fixture.tenant.rollback_to(&mut txn, &savepoint);
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+    fixture.tenant.abort(txn);
+}
