@@ -1,7 +1,5 @@
 //! What a query on the analytical path locks, and which plan it keeps. The path is played by the test.
 
-use std::sync::Arc;
-
 use base::SqlState;
 use types::{Datum, PgType, TypeMod};
 
@@ -33,14 +31,18 @@ fn waits(bench: &mut Bench, session: &mut Session, sql: &str) -> tenant::locks::
 
 /// The query that was sent out has given so many rows.
 fn ends(session: &mut Session, rows: u64) {
+    let encoded = AnalyticEvent::Encoded { rows, bytes: Vec::new() };
+    tell(session, [columns("rank", PgType::Int8), encoded, AnalyticEvent::Done(Ok(()))]);
+}
+
+fn tell<const N: usize>(session: &mut Session, events: [AnalyticEvent; N]) {
     let mut out = Answer::default();
-    for event in [
-        AnalyticEvent::Columns { parameters: Vec::new(), fields: Arc::default() },
-        AnalyticEvent::Encoded { rows, bytes: Vec::new() },
-        AnalyticEvent::Done(Ok(())),
-    ] {
-        session.analytic_event(event, &mut out);
-    }
+    events.into_iter().for_each(|event| session.analytic_event(event, &mut out));
+}
+
+fn columns(name: &str, ty: PgType) -> AnalyticEvent {
+    let field = Field { name: name.into(), table_oid: 0, attribute: 0, ty, modifier: TypeMod::NONE };
+    AnalyticEvent::Columns { parameters: Vec::new(), fields: [field].into() }
 }
 
 #[test]
@@ -104,16 +106,8 @@ fn a_long_change_does_not_wait_for_ddl_that_waits_for_what_it_reads() {
     let insert = "insert into u select rank() over (order by a) from t";
     is_sent_out(bench.try_run(&mut one, insert));
     let wait = waits(&mut bench, &mut other, "truncate t");
-    let rank =
-        Field { name: "rank".into(), table_oid: 0, attribute: 0, ty: PgType::Int8, modifier: TypeMod::NONE };
-    let rows = (1..=5000).map(|n| vec![Datum::Int8(n)]).collect();
-    for event in [
-        AnalyticEvent::Columns { parameters: Vec::new(), fields: [rank].into() },
-        AnalyticEvent::Stored(RowStore::of_rows(rows)),
-        AnalyticEvent::Done(Ok(())),
-    ] {
-        one.analytic_event(event, &mut Answer::default());
-    }
+    let rows = AnalyticEvent::Stored(RowStore::of_rows((1..=5000).map(|n| vec![Datum::Int8(n)]).collect()));
+    tell(&mut one, [columns("rank", PgType::Int8), rows, AnalyticEvent::Done(Ok(()))]);
     assert_eq!(bench.run(&mut one, insert).tags, ["INSERT 0 5000"]);
     assert!(wait.is_over());
     bench.run(&mut other, "truncate t");
@@ -151,4 +145,35 @@ fn rows_that_are_on_their_way_arrive_whatever_becomes_of_their_view() {
         one.sync(home, &mut out).unwrap();
     });
     assert_eq!(out.tags, ["SELECT 3"]);
+}
+
+/// A tenant may have a million of them: copying them takes the worker's time.
+#[test]
+fn locks_go_with_a_query_that_looks_at_them() {
+    let (mut bench, mut one, mut other) = tables();
+    for view in ["create view l as select mode from pg_locks", "create view m as select * from l"] {
+        is_sent_out(bench.try_run(&mut one, view));
+        tell(&mut one, [columns("mode", PgType::Text), AnalyticEvent::Done(Ok(()))]);
+        bench.run(&mut one, view);
+    }
+    bench.run(&mut one, "insert into u values (1)");
+    bench.run(&mut other, "begin; update u set a = 2; lock table u");
+    for (sql, expected) in [
+        (RANKED, 0),
+        ("select relname from pg_class", 0),
+        ("select mode from pg_locks", 3),
+        ("select rank() over (order by a), (select count(*) from \"pg_catalog\".Pg_Locks) from t", 3),
+        ("select count(*) from m", 3),
+        ("select pid from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0", 3),
+        ("select * from pg_stat_activity, pg_blocking_pids(7)", 3),
+    ] {
+        let mut session = bench.session();
+        match bench.try_run(&mut session, sql) {
+            Err(Pause::Analytic(request)) => {
+                let found = request.context.locks.iter().filter(|lock| lock.pid == other.start().id);
+                assert_eq!(found.count(), expected, "{sql}");
+            }
+            outcome => panic!("{sql}: {outcome:?}"),
+        }
+    }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use tenant::Tenant;
-use tenant::catalog::{Catalog, Privileges};
+use tenant::catalog::{Catalog, Privileges, ViewDefinition};
 use tenant::locks::{TableLock, WaitPolicy};
 use types::PgType;
 
 use super::analytic::{AnalyticRequest, AnalyticState, Deliver, PreparedRow, QueryContext};
 use super::names::PathNames;
 use super::prepared::{Planned, Prepared, fields_of};
-use super::{Home, Pause, RandomBits, Session};
+use super::{Home, LockRow, Pause, RandomBits, Session};
 use crate::expr::ParamTypes;
 use crate::parse::{CursorStatement, ParsedStatement};
 use crate::plan::{self, IdentityValues, PlanContext, PlanKind, RelationAccess, TableRows};
@@ -267,13 +267,17 @@ impl Session {
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         self.begin_implicit(home);
+        let is_of_locks = |view: &ViewDefinition| plan::text_looks_at_locks(&view.sql);
+        let shows_locks = plan::looks_at_locks(&query)
+            || reads.iter().any(|access| catalog.view(access.relation).is_some_and(|view| is_of_locks(view)));
         let reads = reads.iter().filter(|access| access.privileges.contains(Privileges::SELECT));
         let reads = reads.map(|access| access.relation).filter(|oid| catalog.table(*oid).is_some());
         self.with_view(home, |view| {
             let lock = |table| view.lock_table(table, TableLock::AccessShare, WaitPolicy::Wait);
             reads.clone().try_for_each(lock)
         })?;
-        let context = Arc::new(self.query_context(home));
+        let locks = if shows_locks { super::utility::lock_rows(home.tenant) } else { Vec::new() };
+        let context = Arc::new(self.query_context(locks));
         let open = self.transaction.open().expect("a transaction was just begun");
         let view = home.tenant.snapshot_view(&mut open.txn)?;
         home.tenant.note_tables_read(&mut open.txn, reads);
@@ -294,7 +298,7 @@ impl Session {
         })
     }
 
-    fn query_context(&mut self, home: &Home<'_>) -> QueryContext {
+    fn query_context(&mut self, locks: Vec<LockRow>) -> QueryContext {
         let settings = self.settings.borrow();
         let reach = settings.reach();
         let mut key = [0; 32];
@@ -313,7 +317,7 @@ impl Session {
             role: settings.privileged_role(),
             signals: self.start.host.signals(reach),
             ledger: self.start.host.ledger(reach),
-            locks: super::utility::lock_rows(home.tenant),
+            locks,
             databases: self.start.host.databases(reach),
             prepared: self.prepared_rows(),
             random: Arc::new(RandomBits::new(key)),

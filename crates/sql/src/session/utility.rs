@@ -1,8 +1,9 @@
 //! Maintenance, table locks, what goes for objects of every kind, and the administrator's statements on tenants.
 
-use base::{SqlError, SqlState, TenantId};
+use base::{SqlError, SqlState, TenantId, TreeId};
+use rustc_hash::FxHashMap;
 use tenant::Tenant;
-use tenant::catalog::{Catalog, OWNER_ROLE, Privileges, Relation};
+use tenant::catalog::{Catalog, OWNER_ROLE, Privileges, Relation, Table};
 use tenant::locks::{LockTag, TableLock, WaitPolicy};
 
 use super::host::LockRow;
@@ -14,13 +15,15 @@ use crate::parse::Utility;
 
 /// The tenant's locks as `pg_locks` shows them.
 pub fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
-    tenant
-        .lock_records()
+    let records = tenant.lock_records();
+    let has_rows = records.iter().any(|record| matches!(record.tag, LockTag::Row(..)));
+    let tables = if has_rows { tables_of_trees(tenant.catalog()) } else { FxHashMap::default() };
+    records
         .into_iter()
         .map(|record| {
             let relation = match record.tag {
                 LockTag::Table(oid) => Some(oid.0),
-                LockTag::Row(tree, _) => table_of_tree(tenant.catalog(), tree),
+                LockTag::Row(tree, _) => tables.get(&tree).copied(),
                 LockTag::Advisory(_) | LockTag::Ddl | LockTag::Branch => None,
             };
             LockRow {
@@ -35,10 +38,12 @@ pub fn lock_rows(tenant: &Tenant) -> Vec<LockRow> {
         .collect()
 }
 
-fn table_of_tree(catalog: &Catalog, tree: base::TreeId) -> Option<u32> {
-    let owns =
-        |table: &tenant::catalog::Table| table.tree == tree || table.indexes.iter().any(|i| i.tree == tree);
-    catalog.tables().find(|table| owns(table)).map(|table| table.oid.0)
+fn tables_of_trees(catalog: &Catalog) -> FxHashMap<TreeId, u32> {
+    let trees = |table: &Table| {
+        let (oid, indexes) = (table.oid.0, table.indexes.iter().map(|index| index.tree));
+        indexes.chain([table.tree]).map(move |tree| (tree, oid)).collect::<Vec<_>>()
+    };
+    catalog.tables().flat_map(|table| trees(table)).collect()
 }
 
 fn lock_mode(name: &str) -> Option<TableLock> {
