@@ -18,6 +18,7 @@ use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Severity, SqlError, SqlResult, SqlState, TenantId};
 use governor::{Promise, PromiseOptions};
 use sql::session::{HostOutcome, HostStatement, OptionChange};
+use tenant::catalog::check_role_name;
 use types::Datum;
 
 use self::overbooking::Grown;
@@ -245,6 +246,7 @@ async fn create(
     if_not_exists: bool,
 ) -> SqlResult<Vec<SqlError>> {
     let verifier = password.map(|password| passwords::stored(password, &shared.env)).transpose()?;
+    let owner = owner.unwrap_or_else(|| name.clone());
     let _claim = shared.claims.change(Subject::Tenant(name.clone()))?;
     match check_name(shared, &name) {
         Err(error) if if_not_exists && error.state() == SqlState::DUPLICATE_DATABASE => {
@@ -252,12 +254,13 @@ async fn create(
         }
         outcome => outcome?,
     }
+    check_role_name(&owner)
+        .map_err(|error| error.with_hint("OWNER says what the tenant's owner is called."))?;
     let begins =
         Beginnings { volume: DEFAULT_VOLUME.to_owned(), size: None, options: PromiseOptions::default() };
     let (row, _size_claims) = promises::new_row(shared, name.clone(), begins, options)?;
     let id = shared.tenants.new_id();
     let home = placement::found(shared, id, &row.volume, &row.promise)?;
-    let owner = owner.unwrap_or_else(|| name.clone());
     making::make(shared, &home, row, home.create(owner, verifier)).await?;
     Ok(warnings_of_new(shared, &name))
 }

@@ -29,7 +29,7 @@ pub use database::{DATABASE, Database, DefaultAcl, Extension, GrantableKind, Sta
 pub use objects::{Dependency, EnumLabel, EnumType, Schema, Sequence, ViewColumn, ViewDefinition};
 pub use privileges::{Acl, AclItem, PUBLIC, Privileges};
 pub(crate) use records::{RecordChange, RecordKey, RecordKind, decode_record, encode_record};
-pub use role::{Membership, Role, RoleAttributes};
+pub use role::{Membership, Role, RoleAttributes, check_role_name};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use table::{
     CheckConstraint, Column, Deferral, ForeignKey, Identity, Index, IndexColumn, IndexConstraint, MatchType,

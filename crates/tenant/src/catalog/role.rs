@@ -1,7 +1,20 @@
 //! Roles, their attributes and who is a member of whom.
 
-use base::Oid;
+use base::{Oid, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
+
+/// Errors: 42939 for a name that no role may have.
+pub fn check_role_name(name: &str) -> SqlResult<()> {
+    // Each stands for a role that a statement does not name, in quotes too.
+    if matches!(name, "current_role" | "current_user" | "session_user") {
+        let message = format!("{} cannot be used as a role name here", name.to_uppercase());
+        return Err(SqlError::new(SqlState::RESERVED_NAME, message));
+    }
+    if name.starts_with("pg_") || name == "public" || name == "none" {
+        return Err(SqlError::new(SqlState::RESERVED_NAME, format!("role name \"{name}\" is reserved")));
+    }
+    Ok(())
+}
 
 /// A user or group of one tenant.
 #[derive(Clone, Debug)]

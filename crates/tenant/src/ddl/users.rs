@@ -3,7 +3,7 @@
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
-use crate::catalog::{Acl, GrantableKind, Membership, OWNER_ROLE, Relation, Role};
+use crate::catalog::{Acl, GrantableKind, Membership, OWNER_ROLE, Relation, Role, check_role_name};
 
 impl Ddl<'_> {
     /// Makes a role; its oid is given here, the one in `role` is ignored. Errors: 42710, 42939 for a reserved name.
@@ -25,14 +25,7 @@ impl Ddl<'_> {
 
     /// Errors: 42710, 42939.
     fn require_free_role(&self, name: &str) -> SqlResult<()> {
-        // Each stands for a role that a statement does not name, in quotes too.
-        if matches!(name, "current_role" | "current_user" | "session_user") {
-            let message = format!("{} cannot be used as a role name here", name.to_uppercase());
-            return Err(SqlError::new(SqlState::RESERVED_NAME, message));
-        }
-        if name.starts_with("pg_") || name == "public" || name == "none" {
-            return Err(SqlError::new(SqlState::RESERVED_NAME, format!("role name \"{name}\" is reserved")));
-        }
+        check_role_name(name)?;
         match self.catalog().role_named(name) {
             Some(_) => {
                 Err(SqlError::new(SqlState::DUPLICATE_OBJECT, format!("role \"{name}\" already exists")))
