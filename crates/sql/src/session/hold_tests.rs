@@ -211,3 +211,67 @@ fn values_of_a_sequence_are_given_out_once_however_a_transaction_goes_back() {
     assert_eq!(bench.run(&mut one, &format!("alter sequence s restart 20; {next}")).lines(), ["20"]);
     assert_eq!(bench.run(&mut one, &format!("rollback to a; {next}; commit; {next}")).lines(), ["5", "6"]);
 }
+
+const TWO_ROWS: &str = "create table t (id int primary key, a int); insert into t values (1, 1), (2, 1)";
+const FAILED: SqlState = SqlState::IN_FAILED_SQL_TRANSACTION;
+
+#[test]
+fn a_failed_block_holds_nothing() {
+    for (locks, free) in [
+        ("update t set a = 2", "update t set a = 3"),
+        ("select pg_advisory_xact_lock(7)", "select pg_advisory_xact_lock(7)"),
+        ("lock table t", "insert into t values (3, 1)"),
+        ("alter table t add b int", "alter table t add c int"),
+        ("create table u (id int)", "create table u (id int)"),
+        ("declare c cursor for select id from t; fetch c", "drop table t"),
+    ] {
+        let mut bench = Bench::new();
+        let (mut one, mut other) = (bench.session(), bench.session());
+        bench.run(&mut one, TWO_ROWS);
+        bench.run(&mut one, &format!("begin; {locks}"));
+        waits(&mut bench, &mut other, free);
+        let error = bench.fail(&mut one, "select 1/0");
+        assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO);
+        bench.run(&mut other, free);
+        assert_eq!(bench.fail(&mut one, "select 1").state(), FAILED, "{locks}");
+        let error = bench.fail(&mut one, "rollback to s");
+        assert_eq!(error.state(), SqlState::INVALID_SAVEPOINT_SPECIFICATION, "{locks}");
+        assert_eq!(bench.run(&mut one, "commit").tags, ["ROLLBACK"], "{locks}");
+        assert!(super::testing::locks_of(bench.tenant()).is_empty());
+        assert_eq!(bench.tenant().change_bytes(), base::ByteCount(0));
+    }
+}
+
+#[test]
+fn a_failed_block_is_what_it_was_when_it_is_chained() {
+    let (mut bench, mut one, _) = family();
+    bench.run(&mut one, "begin isolation level serializable read only");
+    bench.fail(&mut one, "select 1/0");
+    let shown =
+        bench.run(&mut one, "rollback and chain; show transaction_isolation; show transaction_read_only");
+    assert_eq!(shown.lines(), ["serializable", "on"]);
+    assert_eq!(bench.fail(&mut one, "insert into p values (2)").state().as_str(), "25006");
+    bench.run(&mut one, "rollback");
+}
+
+#[test]
+fn a_failed_block_holds_what_it_had_before_its_last_savepoint() {
+    let mut bench = Bench::new();
+    let (mut one, mut other) = (bench.session(), bench.session());
+    bench.run(&mut one, TWO_ROWS);
+    bench.run(
+        &mut one,
+        "begin; update t set a = 2 where id = 1; savepoint s; update t set a = 2 where id = 2",
+    );
+    waits(&mut bench, &mut other, "update t set a = 3 where id = 2");
+    bench.fail(&mut one, "select 1/0");
+    bench.run(&mut other, "update t set a = 3 where id = 2");
+    waits(&mut bench, &mut other, "update t set a = 3 where id = 1");
+    assert_eq!(bench.fail(&mut one, "select 1").state(), FAILED);
+    // It goes on from there, and fails again.
+    bench.run(&mut one, "rollback to s; insert into t values (3, 2)");
+    bench.fail(&mut one, "rollback to r");
+    bench.run(&mut one, "rollback to s; insert into t values (4, 2); commit");
+    let rows = bench.run(&mut one, "select id, a from t order by id").lines().join(" ");
+    assert_eq!(rows, "1|2 2|3 4|2");
+}

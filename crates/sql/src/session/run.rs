@@ -226,6 +226,10 @@ impl Session {
 
     /// Takes back what the statement changed since `mark`, for it has paused or failed. An error tells of what was read as rows do, and waits for that.
     pub(super) fn take_back(&mut self, home: &mut Home<'_>, mark: &tenant::Mark, pause: &Pause) {
+        if matches!(self.transaction, Transaction::Failed(_)) {
+            // A part of it has failed the block, which is back before the mark.
+            return;
+        }
         let Some(open) = self.transaction.open() else { return };
         if !matches!(pause, Pause::Error(_)) {
             home.tenant.rewind_statement(&mut open.txn, mark);

@@ -21,7 +21,8 @@ pub(super) enum Transaction {
     /// Begun by a statement outside a block; ends at Sync or at the script's end.
     Implicit(Box<Open>),
     Block(Box<Open>),
-    /// A block in which a statement failed: only its end or a ROLLBACK TO is taken.
+    /// A block in which a statement failed: only its end or a ROLLBACK TO is taken. What it did and locked behind its last savepoint is
+    /// given back already, and its transaction is a new one where it has none.
     Failed(Box<Open>),
 }
 
@@ -223,7 +224,8 @@ impl Session {
         self.portals.retain(|portal| portal.hold && (committed || portal.number <= portals));
     }
 
-    /// A statement failed: a block waits for its end, an implicit transaction is gone.
+    /// A statement failed: a block waits for its end, an implicit transaction is gone. Others wait no longer for what is lost, whenever the client
+    /// ends the block.
     pub(super) fn fail_transaction(&mut self, home: &mut Home<'_>) {
         self.progress.end();
         self.analytic = AnalyticState::Idle;
@@ -234,9 +236,7 @@ impl Session {
         self.analysis = None;
         match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Block(mut open) if !open.ending => {
-                home.tenant.end_statement(&open.txn);
-                home.tenant.release_pages(&open.txn);
-                home.tenant.give_up_kept(&mut open.txn);
+                self.give_back(home, &mut open);
                 self.transaction = Transaction::Failed(open);
             }
             other => {
@@ -246,6 +246,20 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Takes a block back to its last savepoint, or as a whole, where it keeps nothing but what it is: its level, and that it only reads. Settings
+    /// and portals, which nobody else waits for, go when it ends.
+    fn give_back(&mut self, home: &mut Home<'_>, open: &mut Open) {
+        let Open { txn, savepoints, .. } = open;
+        home.tenant.end_statement(txn);
+        if let Some(last) = savepoints.last() {
+            home.tenant.rollback_to(txn, &last.savepoint);
+            return;
+        }
+        self.observe(txn.observed());
+        let fresh = home.tenant.begin(txn.session(), txn.isolation(), txn.is_read_only(), false);
+        home.tenant.abort(std::mem::replace(txn, fresh));
     }
 
     /// Runs a transaction statement; its command tag.
