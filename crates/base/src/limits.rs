@@ -31,6 +31,9 @@ pub const IDENTIFIER_LEN_MAX: usize = 63;
 /// Longest message accepted from an authenticated client. PostgreSQL's own bound is 1 GiB - 1.
 pub const MESSAGE_LEN_MAX: ByteCount = ByteCount::from_mib(256);
 
+/// What a session keeps for its client by names: prepared statements, cursors and portals with their parameters and rows in memory. By estimate.
+pub const SESSION_KEPT_MAX: ByteCount = ByteCount::from_mib(64);
+
 /// Longest message accepted before authentication, as PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`.
 pub const STARTUP_MESSAGE_LEN_MAX: ByteCount = ByteCount(10_000);
 

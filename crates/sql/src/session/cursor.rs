@@ -7,7 +7,7 @@ use base::{SqlError, SqlState};
 
 use super::counting::StatementText;
 use super::kept_rows::{Giving, KeptRows};
-use super::prepared::{Portal, PortalRows};
+use super::prepared::{Portal, PortalRows, kept_by_name};
 use super::reply::{Field, Format, Formats};
 use super::run::{Ran, Run};
 use super::{Home, Pause, Reply, RowStore, Session};
@@ -24,6 +24,8 @@ impl Session {
         let tag = match statement {
             CursorStatement::Declare { name, statement, sql, binary, scroll, hold } => {
                 let (fields, rows) = self.declared_rows(home, name, *hold, run)?;
+                let kept = kept_by_name(name, sql) + rows.in_memory();
+                self.require_room_to_keep(kept)?;
                 let portal = Portal {
                     sql: StatementText::new(sql),
                     statement: Some(Arc::new(ParsedStatement::Ast(statement.clone()))),
@@ -35,6 +37,7 @@ impl Session {
                     cursor: true,
                     scroll: *scroll != Some(false),
                     number: 0,
+                    kept,
                 };
                 self.portals.insert(name, portal);
                 "DECLARE CURSOR".to_owned()

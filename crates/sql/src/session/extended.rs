@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use base::limits::SESSION_KEPT_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::catalog::Catalog;
-use types::PgType;
+use types::{PgType, row_memory};
 
 use super::analytic::AnalyticState;
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::{Giving, KeptRows};
 use super::planning::runs_by_plan;
-use super::prepared::{Portal, PortalRows, Prepared, changed_result, read_parameters};
+use super::prepared::{Planned, Portal, PortalRows, Prepared, changed_result, kept_by_name, read_parameters};
 use super::reply::{Field, Formats};
-use super::run::{Ran, Run};
+use super::run::{Ran, Run, ends_failed_block};
 use super::script::{is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
@@ -32,7 +33,7 @@ impl Session {
         self.begin_statement();
         let prepared = self.prepare(home, name, sql, parameter_oids);
         let prepared = self.failing(home, prepared)?;
-        self.statements.insert(name.to_owned(), prepared);
+        self.statements.insert(name, prepared);
         out.parse_complete();
         Ok(())
     }
@@ -48,6 +49,7 @@ impl Session {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
+        self.require_room_to_keep(kept_by_name(name, sql))?;
         let statement = parse::parse_one(sql)?.map(|script| Arc::new(script.statement));
         let catalog = self.catalog(home);
         let declared: Vec<PgType> =
@@ -62,6 +64,21 @@ impl Session {
         let at = self.statement_start;
         let sql = StatementText::new(sql);
         Ok(Prepared { sql, statement, declared, plan, at, from_sql: false })
+    }
+
+    /// Whether so much more may be kept by names.
+    ///
+    /// # Errors
+    /// 54000.
+    pub(super) fn require_room_to_keep(&self, more: usize) -> SqlResult<()> {
+        let kept = self.statements.kept() + self.portals.kept() + more;
+        if more == 0 || kept as u64 <= SESSION_KEPT_MAX.0 {
+            return Ok(());
+        }
+        let message = "too much is kept in prepared statements and cursors";
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_detail(format!("Those of a session may take {} by estimate.", SESSION_KEPT_MAX))
+            .with_hint("Close those that are not used any more."))
     }
 
     /// A failed block takes only statements that end it.
@@ -109,12 +126,12 @@ impl Session {
         let old = known.filter(|known| known.fields.is_some() && !Arc::ptr_eq(known, &planned));
         let columns = (columns || old.is_some()) && runs_by_plan(&statement);
         if planned.parameters.contains(&PgType::Unknown) || (columns && planned.fields.is_none()) {
-            self.statements.get_mut(name).expect("looked up above").plan = None;
+            self.statements.set_plan(name, None);
             let undescribed = Arc::clone(&planned);
             match self.described(home, planned) {
                 Ok(described) => planned = described,
                 Err(pause) => {
-                    self.statements.get_mut(name).expect("looked up above").plan = old.or(Some(undescribed));
+                    self.statements.set_plan(name, old.or(Some(undescribed)));
                     return Err(pause);
                 }
             }
@@ -122,10 +139,10 @@ impl Session {
         if let Some(old) = old
             && !old.has_columns_of(&planned)
         {
-            self.statements.get_mut(name).expect("looked up above").plan = Some(old);
+            self.statements.set_plan(name, Some(old));
             return Err(changed_result().into());
         }
-        self.statements.get_mut(name).expect("looked up above").plan = Some(planned);
+        self.statements.set_plan(name, Some(planned));
         Ok(())
     }
 
@@ -160,6 +177,12 @@ impl Session {
         let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
         let name = bind.statement;
         let parameters = read_parameters(name, bind.parameters, bind.parameter_formats, types, &self.format)?;
+        let kept = if bind.portal.is_empty() {
+            0
+        } else {
+            kept_by_name(bind.portal, &prepared.sql) + row_memory(&parameters)
+        };
+        self.require_room_to_keep(kept)?;
         Ok(Portal {
             sql: Arc::clone(&prepared.sql),
             statement: prepared.statement.clone(),
@@ -171,6 +194,7 @@ impl Session {
             cursor: false,
             scroll: false,
             number: 0,
+            kept,
         })
     }
 
@@ -288,11 +312,19 @@ impl Session {
         if !is_counted && portal.statement.as_deref().is_some_and(|statement| !is_execute(statement)) {
             self.count_prepared(&portal.sql);
         }
-        let outcome = self.execute_portal(home, name, &mut portal, rows_max, out);
+        // One that has begun gives no more rows in a failed block either, and goes on when a savepoint has mended that.
+        let refused = matches!(self.transaction, Transaction::Failed(_))
+            && portal.statement.as_deref().is_some_and(|statement| !ends_failed_block(statement));
+        let outcome = if refused {
+            Err(failed_block().into())
+        } else {
+            self.execute_portal(home, name, &mut portal, rows_max, out)
+        };
         if matches!(&outcome, Err(Pause::Error(_))) {
             self.count_end(Outcome::Failed);
         }
-        let over = matches!(&outcome, Err(Pause::Error(_))) || (self.ended_now() && !portal.hold);
+        let failed = matches!(&outcome, Err(Pause::Error(_))) && !refused;
+        let over = failed || (self.ended_now() && !portal.hold);
         if !over {
             self.portals.put_back(name, portal);
         }
@@ -324,19 +356,16 @@ impl Session {
         }
         // A plan bound before the catalog changed is bound again, unless its rows are on their way; the parameters keep their types.
         if let Some(known) = &portal.plan
-            && !matches!(self.transaction, Transaction::Failed(_))
             && !self.analytic.is_streaming()
             && !self.plan_holds(home, known)
         {
-            let known = Arc::clone(known);
-            let renewed = self.planned(home, &statement, &known.parameters, Some(&known));
-            let renewed = renewed.map_err(Pause::from);
+            let renewed = self.bound_again(home, &statement, known);
             portal.plan = self.failing(home, renewed)?;
         }
         if (rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)))
             && portal.running_plan().is_some_and(|plan| plan.yields_rows())
         {
-            return self.execute_in_parts(home, portal, &statement, rows_max, out);
+            return self.execute_in_parts(home, name, portal, rows_max, out);
         }
         let run = Run {
             statement: &statement,
@@ -358,14 +387,37 @@ impl Session {
         Ok(executed)
     }
 
+    /// The plan of a portal's statement as the catalog is now.
+    ///
+    /// # Errors
+    /// 0A000 where its columns are others than those that its client was told, or could have been. A pause to have them told.
+    fn bound_again(
+        &mut self,
+        home: &mut Home<'_>,
+        statement: &ParsedStatement,
+        known: &Arc<Planned>,
+    ) -> Result<Option<Arc<Planned>>, Pause> {
+        let Some(mut renewed) = self.planned(home, statement, &known.parameters, Some(known))? else {
+            return Ok(None);
+        };
+        // Rows that are here already came by a plan whose columns were compared, and their tables have been locked since.
+        if known.fields.is_some()
+            && runs_by_plan(statement)
+            && !matches!(self.analytic, AnalyticState::Gathered { .. })
+        {
+            renewed = self.described(home, renewed)?;
+            if !known.has_columns_of(&renewed) {
+                return Err(changed_result().into());
+            }
+        }
+        Ok(Some(renewed))
+    }
+
     /// The command tag of an Execute of a portal that has run to its end: it yields no more rows, as often as it is asked.
     ///
     /// # Errors
-    /// 25P02 in a failed block; 55000 of a statement that yields no rows.
+    /// 55000 of a statement that yields no rows.
     fn tag_at_end(&self, name: &str, portal: &Portal) -> SqlResult<CompactString> {
-        if matches!(self.transaction, Transaction::Failed(_)) {
-            return Err(failed_block());
-        }
         match portal.running_plan() {
             Some(plan) if plan.yields_rows() => Ok(plan.bound.command.tag(0)),
             _ => {
@@ -379,15 +431,20 @@ impl Session {
     fn execute_in_parts(
         &mut self,
         home: &mut Home<'_>,
+        name: &str,
         portal: &mut Portal,
-        statement: &Arc<ParsedStatement>,
         rows_max: Option<u32>,
         out: &mut dyn Reply,
     ) -> Result<Executed, Pause> {
         let is_first = portal.rows.is_fresh();
         if is_first {
             let planned = portal.plan.clone().expect("the caller looked");
-            let kept = self.keep_in_statement(home, &planned, statement, &portal.parameters)?;
+            let kept = self.keep_in_statement(home, &planned, &portal.parameters)?;
+            if !name.is_empty() {
+                let room = self.require_room_to_keep(portal.kept + kept.rows.in_memory());
+                self.failing(home, room.map_err(Pause::from))?;
+                portal.kept += kept.rows.in_memory();
+            }
             portal.rows = PortalRows::Kept(kept);
         }
         let PortalRows::Kept(kept) = &mut portal.rows else { unreachable!("kept just above") };
@@ -422,14 +479,9 @@ impl Session {
     fn keep_in_statement(
         &mut self,
         home: &mut Home<'_>,
-        planned: &Arc<super::prepared::Planned>,
-        statement: &ParsedStatement,
+        planned: &Arc<Planned>,
         parameters: &[types::Datum],
     ) -> Result<KeptRows, Pause> {
-        if matches!(self.transaction, Transaction::Failed(_)) {
-            return Err(failed_block().into());
-        }
-        let _ = statement;
         self.begin_time();
         self.begin_implicit(home);
         let open = self.transaction.open().expect("a transaction was just begun");

@@ -1,10 +1,14 @@
 //! Single messages: what their transaction keeps others from while it waits for the next one, and portals that have run.
 
-use base::{SqlError, SqlState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::stand_in::Answer;
+use base::{Nanos, SqlError, SqlResult, SqlState};
+use env::sim::World;
+
+use super::stand_in::{Answer, LoneHost};
 use super::testing::Bench;
-use super::{Bind, Executed, Pause, Session};
+use super::{BackendRow, Bind, Executed, Home, Pause, Reach, Session, SessionHost, Underway};
 
 const INSERT: &str = "INSERT INTO t VALUES (1, 'other')";
 
@@ -123,5 +127,178 @@ fn a_portal_that_has_run_yields_no_more_rows_and_runs_no_more() {
         assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
         assert_eq!(error.message(), "portal \"p\" cannot be run");
         assert_eq!(bench.run(&mut one, "SELECT id FROM t ORDER BY id").lines(), ["1", "2"], "and is undone");
+    }
+}
+
+/// Binds a statement to the portal `p`.
+fn bind(home: &mut Home<'_>, session: &mut Session, sql: &str, out: &mut Answer) {
+    let bind =
+        Bind { portal: "p", statement: "", parameter_formats: &[], parameters: &[], result_formats: &[] };
+    session.parse(home, "", sql, &[], out).unwrap();
+    session.bind(home, bind, out).unwrap();
+}
+
+/// The state of an Execute that fails.
+fn refused(executed: Result<Executed, Pause>) -> SqlState {
+    match executed {
+        Err(Pause::Error(error)) => error.state(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_portal_that_waited_for_a_lock_gives_the_columns_that_were_told_or_none() {
+    let change = "ALTER TABLE t ADD COLUMN more int";
+    for (rows_max, change, is_refused) in [
+        (None, change, true),
+        (Some(5), change, true),
+        (None, "ALTER TABLE t ADD CHECK (id > 0)", false),
+        (Some(5), "ALTER TABLE t ADD CHECK (id > 0)", false),
+    ] {
+        let (mut bench, mut one, mut other) = table();
+        bench.run(&mut one, "INSERT INTO t VALUES (1, 'one')");
+        bench.run(&mut one, "BEGIN");
+        bench.run(&mut one, change);
+        let mut out = Answer::default();
+        bench.turn(|home| {
+            bind(home, &mut other, "SELECT * FROM t", &mut out);
+            other.describe_portal(home, "p", &mut out).unwrap();
+            assert_eq!(out.fields.len(), 2);
+            assert!(matches!(other.execute(home, "p", rows_max, &mut out), Err(Pause::Lock(_))));
+        });
+        bench.run(&mut one, "COMMIT");
+        let executed = bench.turn(|home| other.execute(home, "p", rows_max, &mut out));
+        if is_refused {
+            assert_eq!(refused(executed), SqlState::FEATURE_NOT_SUPPORTED);
+            assert!(out.rows.is_empty());
+        } else {
+            executed.unwrap();
+            assert_eq!(out.lines(), ["1|one"]);
+        }
+    }
+}
+
+#[test]
+fn a_suspended_portal_gives_no_rows_in_a_failed_block_and_goes_on_once_that_is_mended() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two'); BEGIN");
+    let mut out = Answer::default();
+    let execute = |bench: &mut Bench, one: &mut Session, out: &mut Answer| {
+        bench.turn(|home| one.execute(home, "p", Some(1), out))
+    };
+    bench.turn(|home| bind(home, &mut one, "SELECT id FROM t ORDER BY id", &mut out));
+    execute(&mut bench, &mut one, &mut out).unwrap();
+    bench.run(&mut one, "SAVEPOINT a");
+    bench.fail(&mut one, "SELECT nothing");
+    assert_eq!(refused(execute(&mut bench, &mut one, &mut out)), SqlState::IN_FAILED_SQL_TRANSACTION);
+    assert_eq!(out.lines(), ["1"]);
+    bench.run(&mut one, "ROLLBACK TO a");
+    execute(&mut bench, &mut one, &mut out).unwrap();
+    assert_eq!(out.lines(), ["1", "2"]);
+}
+
+/// A server that counts how often it is asked whether a statement is to end, and says once that it is.
+struct AskedHost {
+    lone: LoneHost,
+    asked: AtomicUsize,
+    yes_at: usize,
+}
+
+impl SessionHost for AskedHost {
+    fn wall_clock(&self) -> i64 {
+        self.lone.wall_clock()
+    }
+    fn now(&self) -> Nanos {
+        self.lone.now()
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.lone.random(bytes);
+    }
+    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
+        self.lone.backends(reach)
+    }
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        self.lone.password_verifier(password)
+    }
+    fn databases(&self, reach: Reach) -> Vec<String> {
+        self.lone.databases(reach)
+    }
+    fn is_to_end(&self, _: &Underway) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.yes_at
+    }
+}
+
+#[test]
+fn a_script_of_many_short_statements_is_looked_at_between_them() {
+    let update = "UPDATE t SET by_whom = 'script' WHERE id = 1;";
+    for is_cancelled in [false, true] {
+        let (mut bench, mut one, mut other) = table();
+        bench.run(&mut one, "INSERT INTO t VALUES (1, 'one')");
+        let host = AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at: 50 };
+        let host = Arc::new(host);
+        let mut session = bench.session_from(host.clone());
+        let script = update.repeat(100);
+        assert!(matches!(bench.try_run(&mut session, &script), Err(Pause::Yield)));
+        assert!(matches!(bench.try_run(&mut other, update), Err(Pause::Lock(_))), "others find its locks");
+        let expected = if is_cancelled {
+            let error = SqlError::new(SqlState::QUERY_CANCELED, "by the test");
+            bench.turn(|home| session.fail(home, &error));
+            "one"
+        } else {
+            assert_eq!(bench.run(&mut session, &script).tags.len(), 50);
+            assert!(host.asked.load(Ordering::Relaxed) >= 99);
+            "script"
+        };
+        assert_eq!(bench.run(&mut one, "SELECT by_whom FROM t").lines(), [expected]);
+    }
+}
+
+#[test]
+fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
+    let (mut bench, mut one, _) = table();
+    let mut out = Answer::default();
+    let value = "x".repeat(1 << 20);
+    let mut bind = |bench: &mut Bench, session: &mut Session, portal: &str| {
+        let parameters = [Some(value.as_bytes())];
+        let (portal, statement) = (portal, "s");
+        let bind =
+            Bind { portal, statement, parameter_formats: &[], parameters: &parameters, result_formats: &[] };
+        bench.turn(|home| session.bind(home, bind, &mut out))
+    };
+    let is_full = |bound: Result<(), Pause>| match bound {
+        Ok(()) => false,
+        Err(Pause::Error(error)) => {
+            assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED, "{error:?}");
+            true
+        }
+        Err(pause) => panic!("{pause:?}"),
+    };
+    bench.run(&mut one, "PREPARE s AS SELECT id FROM t WHERE by_whom <> $1");
+    for _ in 0..2 {
+        bench.run(&mut one, "BEGIN");
+        let count = (0..100).take_while(|i| !is_full(bind(&mut bench, &mut one, &format!("p{i}")))).count();
+        assert_eq!(count, 63);
+        bench.run(&mut one, "ROLLBACK");
+    }
+    // Taken out for its run and put back, or closed, it counts once, or no more.
+    bench.run(&mut one, "BEGIN");
+    for _ in 0..100 {
+        let mut out = Answer::default();
+        assert!(!is_full(bind(&mut bench, &mut one, "p")));
+        bench.turn(|home| one.execute(home, "p", Some(1), &mut out)).unwrap();
+        one.close_portal("p", &mut out);
+        assert!(!is_full(bind(&mut bench, &mut one, "")));
+    }
+    bench.run(&mut one, "ROLLBACK");
+    // Statements count by their texts.
+    let long = format!("PREPARE l AS SELECT '{}'", "x".repeat(3 << 20));
+    for _ in 0..3 {
+        bench.run(&mut one, &long);
+        assert!(is_full(match bench.try_run(&mut one, &long.replace("PREPARE l", "PREPARE m")) {
+            Ok(_) => Ok(()),
+            Err(pause) => Err(pause),
+        }));
+        bench.run(&mut one, "DEALLOCATE l");
     }
 }

@@ -65,7 +65,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use base::{Lsn, Nanos, SessionId, Severity, SqlError, SqlResult, TenantId};
-use rustc_hash::FxHashMap;
 use tenant::{RedoSink, Tenant};
 use types::FormatContext;
 
@@ -95,7 +94,7 @@ use copying::CopyIn;
 use counting::{Counting, Outcome};
 use kept_rows::Giving;
 use portals::Portals;
-use prepared::Prepared;
+use prepared::Statements;
 use script::Script;
 use setting::{Id, Settings};
 use slices::{FilledTable, Slicing};
@@ -230,7 +229,7 @@ pub struct Session {
     /// The role that it acts as is one of them.
     settings: RefCell<Settings>,
     transaction: Transaction,
-    statements: FxHashMap<String, Prepared>,
+    statements: Statements,
     portals: Portals,
     script: Option<Script>,
     analytic: AnalyticState,
@@ -291,7 +290,7 @@ impl Session {
             format_epoch: settings.epoch(),
             settings: RefCell::new(settings),
             transaction: Transaction::Idle,
-            statements: FxHashMap::default(),
+            statements: Statements::default(),
             portals: Portals::default(),
             script: None,
             analytic: AnalyticState::Idle,

@@ -10,6 +10,8 @@ pub(super) struct Portals {
     named: FxHashMap<String, Box<Portal>>,
     /// The number of the newest.
     newest: u64,
+    /// What the named ones keep, but for one that is taken out.
+    kept: usize,
 }
 
 impl Portals {
@@ -33,21 +35,36 @@ impl Portals {
     pub(super) fn insert(&mut self, name: &str, mut portal: Portal) {
         self.newest += 1;
         portal.number = self.newest;
-        match self.get_mut(name) {
-            Some(place) => *place = portal,
-            None => self.put_back(name, Box::new(portal)),
+        if name.is_empty()
+            && let Some(place) = &mut self.unnamed
+        {
+            **place = portal;
+            return;
         }
+        self.take(name);
+        self.put_back(name, Box::new(portal));
+    }
+
+    /// See [`Portal::kept`].
+    pub(super) fn kept(&self) -> usize {
+        self.kept
     }
 
     /// Takes a portal out, to be given back with [`Portals::put_back`].
     pub(super) fn take(&mut self, name: &str) -> Option<Box<Portal>> {
-        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+        if name.is_empty() {
+            return self.unnamed.take();
+        }
+        let taken = self.named.remove(name)?;
+        self.kept -= taken.kept;
+        Some(taken)
     }
 
     pub(super) fn put_back(&mut self, name: &str, portal: Box<Portal>) {
         if name.is_empty() {
             self.unnamed = Some(portal);
         } else {
+            self.kept += portal.kept;
             self.named.insert(name.to_owned(), portal);
         }
     }
@@ -66,6 +83,7 @@ impl Portals {
         self.unnamed = self.unnamed.take().filter(|portal| keep(portal));
         if !self.named.is_empty() {
             self.named.retain(|_, portal| keep(portal));
+            self.kept = self.named.values().map(|portal| portal.kept).sum();
         }
     }
 

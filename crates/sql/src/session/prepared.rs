@@ -1,9 +1,11 @@
 //! Prepared statements and portals: a statement's text, its plan for one version of the catalog, and a run of it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use sqlparser::ast;
 use types::{Datum, FormatContext, PgType};
@@ -34,6 +36,64 @@ impl Prepared {
     /// The plan whose rows the statement gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
         self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+    }
+}
+
+/// A session's prepared statements by name, and the estimated memory of those that have one.
+#[derive(Default)]
+pub(super) struct Statements {
+    by_name: FxHashMap<String, Prepared>,
+    kept: usize,
+}
+
+/// Bytes in memory for each of a statement's text, by estimate, once it is parsed.
+const PARSED_PER_BYTE: usize = 16;
+
+/// Estimated memory of a statement or portal that is kept by a name: of the one without a name there is no more than one, which may have what
+/// a message may.
+pub(super) fn kept_by_name(name: &str, sql: &str) -> usize {
+    if name.is_empty() { 0 } else { name.len() + PARSED_PER_BYTE * sql.len() }
+}
+
+impl Statements {
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Puts a statement in the place of one of the same name.
+    pub(super) fn insert(&mut self, name: &str, prepared: Prepared) {
+        self.kept += kept_by_name(name, &prepared.sql);
+        if let Some(old) = self.by_name.insert(name.to_owned(), prepared) {
+            self.kept -= kept_by_name(name, &old.sql);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Prepared> {
+        let removed = self.by_name.remove(name)?;
+        self.kept -= kept_by_name(name, &removed.sql);
+        Some(removed)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Statements::default();
+    }
+
+    pub(super) fn set_plan(&mut self, name: &str, plan: Option<Arc<Planned>>) {
+        if let Some(prepared) = self.by_name.get_mut(name) {
+            prepared.plan = plan;
+        }
+    }
+
+    pub(super) fn forget_plans(&mut self) {
+        self.by_name.values_mut().for_each(|prepared| prepared.plan = None);
+    }
+}
+
+impl Deref for Statements {
+    type Target = FxHashMap<String, Prepared>;
+
+    fn deref(&self) -> &FxHashMap<String, Prepared> {
+        &self.by_name
     }
 }
 
@@ -98,6 +158,8 @@ pub(super) struct Portal {
     /// Counts the session's portals, so that those made behind a savepoint or within a transaction are known. Given by
     /// [`super::portals::Portals`].
     pub(super) number: u64,
+    /// Memory by estimate, if it has a name: of its statement, its parameters and the rows that are kept in memory.
+    pub(super) kept: usize,
 }
 
 impl Portal {

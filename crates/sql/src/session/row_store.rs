@@ -61,6 +61,14 @@ impl RowStore {
         ByteCount(bytes as u64)
     }
 
+    /// Memory that what is not in a file takes, by estimate.
+    pub(super) fn in_memory(&self) -> usize {
+        match &self.0 {
+            Kept::InMemory(rows) => rows.iter().map(|row| row_memory(row)).sum(),
+            Kept::InFile(file) => BLOCK_LEN + size_of_val(&*file.blocks),
+        }
+    }
+
     /// The rows from number `from` (counted from 0) on that are in memory: one at least where there is such a row, none at the end.
     ///
     /// # Errors

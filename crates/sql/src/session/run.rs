@@ -126,7 +126,7 @@ impl<'a> Asked<'a> {
 }
 
 /// Whether a statement may run in a failed block.
-fn ends_failed_block(statement: &ParsedStatement) -> bool {
+pub(super) fn ends_failed_block(statement: &ParsedStatement) -> bool {
     matches!(
         statement,
         ParsedStatement::Transaction(

@@ -9,7 +9,7 @@ use types::{Datum, PgType};
 
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::BUFFERED_MAX;
-use super::prepared::{Planned, Prepared, changed_result};
+use super::prepared::{Planned, Prepared, changed_result, kept_by_name};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
@@ -88,6 +88,11 @@ impl Session {
                 Executed::Complete if out.buffered() > BUFFERED_MAX => {
                     self.pass_turn(home);
                     return Err(Pause::Slice(Lsn(0)));
+                }
+                // Many short statements are looked at as a long one is: each of them may end before it would be asked by itself.
+                Executed::Complete if self.start.host.is_to_end(&self.underway()) => {
+                    self.pass_turn(home);
+                    return Err(Pause::Yield);
                 }
                 Executed::Complete => {}
             }
@@ -211,6 +216,7 @@ impl Session {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
+        self.require_room_to_keep(kept_by_name(name, sql))?;
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         let params = ParamTypes::none();
@@ -229,7 +235,7 @@ impl Session {
             at: self.statement_start,
             from_sql: true,
         };
-        self.statements.insert(name.to_owned(), prepared);
+        self.statements.insert(name, prepared);
         Ok("PREPARE".into())
     }
 
@@ -281,9 +287,7 @@ impl Session {
             return Err(changed_result().into());
         }
         let parameters = self.evaluate_arguments(home, &name, arguments, &planned.parameters)?;
-        if let Some(prepared) = self.statements.get_mut(&name) {
-            prepared.plan = Some(Arc::clone(&planned));
-        }
+        self.statements.set_plan(&name, Some(Arc::clone(&planned)));
         Ok(Called { statement, sql, planned, parameters })
     }
 

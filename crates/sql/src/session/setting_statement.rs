@@ -122,7 +122,7 @@ impl Session {
                 home.tenant.end_session(self.start.id);
                 self.sequences.borrow_mut().clear();
             }
-            DiscardWhat::Plans => self.statements.values_mut().for_each(|statement| statement.plan = None),
+            DiscardWhat::Plans => self.statements.forget_plans(),
             DiscardWhat::Sequences => self.sequences.borrow_mut().clear(),
             // There are no temporary tables.
             DiscardWhat::Temp => {}

@@ -8,7 +8,7 @@ use storage::MemoryBudget;
 use tenant::{RedoSink, Tenant};
 
 use super::stand_in::{Answer, LoneHost};
-use super::{Executed, Home, Pause, Session, SessionStart};
+use super::{Executed, Home, Pause, Session, SessionHost, SessionStart};
 
 /// A log that forgets its records.
 #[derive(Default)]
@@ -79,6 +79,22 @@ impl Bench {
         administrator: bool,
         settings: &[(&str, &str)],
     ) -> Result<Session, SqlError> {
+        // A world whose time stands still.
+        self.try_enter_from(Arc::new(LoneHost(World::new(7).env())), user, administrator, settings)
+    }
+
+    /// A session of the owner on a server of the test's own.
+    pub(crate) fn session_from(&mut self, host: Arc<dyn SessionHost>) -> Session {
+        self.try_enter_from(host, "owner", false, &[]).expect("the role exists")
+    }
+
+    fn try_enter_from(
+        &mut self,
+        host: Arc<dyn SessionHost>,
+        user: &str,
+        administrator: bool,
+        settings: &[(&str, &str)],
+    ) -> Result<Session, SqlError> {
         self.next += 1;
         let start = SessionStart {
             id: SessionId(self.next),
@@ -87,8 +103,7 @@ impl Bench {
             user: user.into(),
             administrator,
             parameters: settings.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            // A world whose time stands still.
-            host: Arc::new(LoneHost(World::new(7).env())),
+            host,
         };
         Session::new(start, &self.tenant)
     }
