@@ -270,6 +270,7 @@ fn a_failed_log_goes_on_without_what_it_lost() {
         let last_sealed = recovered_through(&env, tenant);
         assert!(last_sealed.0 <= last.0 && last_sealed.0 >= 20, "{last_sealed} of {last}");
         flusher.resume();
+        block_on(&env, log.wait_durable(log.appended())).expect("nothing was appended since");
         // Commit numbers are given again to others, which take the lost ones' place.
         let next: Vec<Lsn> = (last_sealed.0 + 1..=last_sealed.0 + 30).map(append).collect();
         for lsn in &lost {

@@ -406,8 +406,10 @@ impl LogWriter {
             state.lost.push((end, end, failed));
         }
         self.0.lost_through.store(end.0, Ordering::Release);
-        state.gathering = Group::new(end);
-        self.0.durable.store(end.0, Ordering::Release);
+        // Behind the lost ones, so that the end of what was appended is none of them.
+        let next = Lsn(end.0 + 1);
+        state.gathering = Group::new(next);
+        self.0.durable.store(next.0, Ordering::Release);
         self.0.closed.store(false, Ordering::Relaxed);
     }
 
