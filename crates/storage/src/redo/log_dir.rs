@@ -314,6 +314,15 @@ impl LogDir {
         })
     }
 
+    /// Removes a segment of which nobody knows what it says. After `Ok` it does not come back.
+    fn remove_for_good(&self, segment: &SegmentFile) -> Result<(), RedoError> {
+        match segment.remove(&self.0.env) {
+            Err(RedoError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
+        self.0.env.disk.sync_dir(&self.0.dir).map_err(RedoError::io(&self.0.dir, "syncing the directory"))
+    }
+
     fn drop_live(&self, id: SegmentId) {
         self.state().live.remove(&id);
     }
@@ -358,10 +367,14 @@ impl LogDir {
             Some(segment) => segment,
             None => self.create_filled().await?,
         };
-        segment
-            .write_headers(id, first_sequence)
-            .await
-            .map_err(RedoError::io(&segment.path, "writing a segment's header"))?;
+        if let Err(error) = segment.write_headers(id, first_sequence).await {
+            // A copy may say that it is the segment `id`, which another file becomes next.
+            let error = match self.remove_for_good(&segment) {
+                Ok(()) => error,
+                Err(kept) => std::io::Error::other(format!("{error}, and then {kept}")),
+            };
+            return Err(RedoError::io(&segment.path, "writing a segment's header")(error));
+        }
         let live = LiveSegment {
             segment: segment.clone(),
             open: true,

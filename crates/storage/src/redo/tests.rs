@@ -83,6 +83,11 @@ fn fill(env: &Env, log: &LogWriter, flusher: &mut LogFlusher, tenants: u64, firs
     flush_all(env, flusher);
 }
 
+/// Appends a tenant's first commit.
+fn fill_one(log: &LogWriter, tenant: TenantId) {
+    log.append(tenant, CommitNo(1), &record(tenant, CommitNo(1)));
+}
+
 #[test]
 fn records_of_several_logs_come_back_in_commit_order() {
     let world = World::new(1);
@@ -370,6 +375,22 @@ fn a_segment_that_cannot_be_filled_says_so_whatever_becomes_of_its_file() {
     block_on(&env, logs.prepare_ahead()).expect("there is space again");
     drop((_log, _flusher, logs));
     open(&env).expect("what was left is removed");
+}
+
+#[test]
+fn a_file_whose_header_does_not_fit_the_disk_is_no_segment() {
+    let world = World::new(34);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill_one(&log, TenantId(1));
+    // Behind the four writes that fill it and the first copy of its header.
+    world.inject(DiskFault { after: 5, errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Write, ".redo") });
+    flush_all(&env, &mut flusher);
+    drop((log, flusher, logs));
+    let (logs, index) = open(&env).expect("no two files are the same segment");
+    assert_holds(&index, TenantId(1), CommitNo(0), CommitNo(1));
+    assert_eq!(logs.usage().live_segments, 1);
 }
 
 #[test]
