@@ -246,7 +246,8 @@ impl LogDir {
 
     /// Frees segments that nothing keeps, and sees to it that each log has its next segment ready, filled with zeros.
     /// Writes up to a segment a log through the thread's reactor; the server calls it now and then. A call while another
-    /// is under way does nothing. An error leaves the logs as they are: a log that finds no free segment makes one.
+    /// is under way does nothing. An error leaves the logs as they are: a log that finds no free segment makes one. A segment whose header cannot be
+    /// written is removed, and told of when all else is done.
     pub async fn prepare_ahead(&self) -> Result<(), RedoError> {
         {
             let mut state = self.state();
@@ -256,13 +257,20 @@ impl LogDir {
             state.preparing = true;
         }
         let _preparing = Preparing(self);
+        let mut failed = None;
         while let Some((id, segment)) = self.take_released() {
-            if let Err(error) = segment.write_headers(SegmentId::FREE, 0).await {
-                // Whether the file is free is unknown now: leave it for the next start to find out, and say so.
-                return Err(RedoError::io(&segment.path, "freeing a segment")(error));
+            match segment.write_headers(SegmentId::FREE, 0).await {
+                Ok(()) => {
+                    self.drop_live(id);
+                    self.state().free.push(segment);
+                }
+                // Whether the file is free is unknown now: it goes, for all behind it would have to stay.
+                Err(error) => {
+                    self.remove_for_good(&segment)?;
+                    self.drop_live(id);
+                    failed.get_or_insert(RedoError::io(&segment.path, "freeing a segment")(error));
+                }
             }
-            self.drop_live(id);
-            self.state().free.push(segment);
         }
         let wanted = self.state().logs;
         while self.state().free.len() < wanted {
@@ -275,9 +283,10 @@ impl LogDir {
                 let keep = wanted + self.0.options.spare_segments_max;
                 if state.free.len() > keep { state.free.pop() } else { None }
             };
-            let Some(segment) = surplus else { return Ok(()) };
+            let Some(segment) = surplus else { break };
             segment.remove(&self.0.env)?;
         }
+        failed.map_or(Ok(()), Err)
     }
 
     /// Whether the last segment that was to be made did not fit the disk. One load.

@@ -522,6 +522,30 @@ fn segments_are_reused_and_their_old_bytes_never_look_alive() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_freed_is_removed_and_keeps_no_other() {
+    let world = World::new(36);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let mut workers = [logs.writer(), logs.writer()];
+    for (tenant, (log, flusher)) in (1..).map(TenantId).zip(&mut workers) {
+        for commit in (1..=30).map(CommitNo) {
+            log.append(tenant, commit, &[7; 150_000]);
+            flush_all(&env, flusher);
+        }
+        logs.release_through(tenant, CommitNo(30));
+    }
+    assert!(logs.usage().live_segments > 6);
+    // One copy of its header says that it is free.
+    world.inject(DiskFault { after: 1, ..DiskFault::eio(DiskOp::Write, ".redo") });
+    let error = block_on(&env, logs.prepare_ahead()).expect_err("said");
+    assert!(matches!(error, RedoError::Io { doing: "freeing a segment", .. }), "{error}");
+    assert_eq!(logs.usage().live_segments, 2, "those that are written to");
+    drop((workers, logs));
+    world.power_cut(PowerCut::DropUnsynced);
+    open(&env).expect("none is missing");
+}
+
+#[test]
 fn missing_commit_is_refused_with_its_place() {
     let world = World::new(7);
     let env = world.env();
