@@ -113,7 +113,7 @@ impl LogFlusher {
     /// If the log has not failed, or is not sealed.
     pub fn resume(&mut self) {
         assert!(self.doubt.is_none() && !self.in_flight, "sealed first");
-        self.log.dir().close_segment(self.id);
+        self.log.dir().close_segments(self.id.log);
         self.id = SegmentId { log: self.log.dir().new_log_id(), number: 0 };
         self.segment = None;
         self.next_sequence = 0;
@@ -165,6 +165,6 @@ impl Drop for LogFlusher {
         // Whoever still waits must not wait for ever.
         let gone = std::io::Error::other("the log's flusher has ended");
         self.log.latch(LogFailed::new(std::path::Path::new(""), "flushing", gone));
-        self.log.dir().close_log(self.id);
+        self.log.dir().close_log(self.id.log);
     }
 }

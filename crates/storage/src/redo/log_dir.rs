@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -401,14 +402,14 @@ impl LogDir {
     }
 
     /// No more will be written to the log's segments.
-    pub(super) fn close_log(&self, id: SegmentId) {
+    pub(super) fn close_log(&self, log: u64) {
         self.state().logs -= 1;
-        self.close_segment(id);
+        self.close_segments(log);
     }
 
-    /// No more will be written to the segment.
-    pub(super) fn close_segment(&self, id: SegmentId) {
-        if let Some(live) = self.state().live.get_mut(&id) {
+    /// No more will be written to segments of the log of this number.
+    pub(super) fn close_segments(&self, log: u64) {
+        for (_, live) in self.state().live.range_mut(segments_of(log)) {
             live.open = false;
             // Fragments whose commit never became durable.
             live.fragment_sets.clear();
@@ -446,14 +447,17 @@ impl LogDir {
     }
 }
 
+fn segments_of(log: u64) -> RangeInclusive<SegmentId> {
+    SegmentId { log, number: 0 }..=SegmentId { log, number: u64::MAX }
+}
+
 /// Takes a fragment set out of the segments of `log` that it pins, and returns those.
 fn drop_set(
     live: &mut BTreeMap<SegmentId, LiveSegment>,
     log: u64,
     set: u64,
 ) -> impl Iterator<Item = &mut LiveSegment> {
-    let of_log = SegmentId { log, number: 0 }..=SegmentId { log, number: u64::MAX };
-    live.range_mut(of_log).map(|(_, live)| live).filter_map(move |live| {
+    live.range_mut(segments_of(log)).map(|(_, live)| live).filter_map(move |live| {
         let at = live.fragment_sets.iter().position(|(other, _)| *other == set)?;
         live.fragment_sets.swap_remove(at);
         Some(live)

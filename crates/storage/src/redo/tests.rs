@@ -300,6 +300,36 @@ fn a_failed_log_goes_on_without_what_it_lost() {
     }
 }
 
+#[test]
+fn what_a_failed_log_kept_is_let_go() {
+    // In a write to a segment, and while the next one is made.
+    for fault in [DiskFault::eio(DiskOp::Write, ".redo"), DiskFault::eio(DiskOp::Resize, ".redo")] {
+        let world = World::new(35);
+        let env = world.env();
+        let (logs, _) = open(&env).expect("an empty directory");
+        let (log, mut flusher) = logs.writer();
+        log.append(TenantId(2), CommitNo(1), b"short");
+        let mut parts = log.begin_parts(TenantId(1));
+        for _ in 0..25 {
+            parts.push(&[7; 100_000]);
+            flush_all(&env, &mut flusher);
+        }
+        assert!(logs.usage().live_segments >= 3);
+        world.inject(fault);
+        let mut flush_more = || {
+            parts.push(&[7; 100_000]);
+            block_on(&env, flusher.flush_once())
+        };
+        while flush_more().is_ok() {}
+        drop(parts);
+        block_on(&env, flusher.seal()).expect("the disk works again");
+        flusher.resume();
+        logs.release_through(TenantId(2), CommitNo(1));
+        block_on(&env, logs.prepare_ahead()).expect("the disk works");
+        assert_eq!(logs.usage().live_segments, 0, "nobody needs any");
+    }
+}
+
 fn recovered_through(env: &Env, tenant: TenantId) -> CommitNo {
     recover(env, &[dir()]).expect("sound logs").last_commit(tenant).unwrap_or_default()
 }
