@@ -32,9 +32,12 @@ pub enum FileError {
 impl FileError {
     /// Whether it is for want of space, which the operator can free.
     pub fn is_full_disk(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, FileError::Io { error, .. } | FileError::IoAt { error, .. } if full.contains(&error.kind()))
+        matches!(self, FileError::Io { error, .. } | FileError::IoAt { error, .. } if is_full_disk(error))
     }
+}
+
+pub(crate) fn is_full_disk(error: &io::Error) -> bool {
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }
 
 impl fmt::Display for FileError {

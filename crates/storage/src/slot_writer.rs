@@ -9,7 +9,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::PageBytes;
 use crate::checkpoint::Hurry;
-use crate::file_error::FileError;
+use crate::file_error::{FileError, is_full_disk};
 use crate::file_reader::{FileReader, offset_of};
 use crate::slots::{FileFull, Slots};
 use crate::version::Location;
@@ -145,12 +145,16 @@ impl<'a> SlotWriter<'a> {
         result.map_err(|error| self.reader.io_error("writing pages", error))
     }
 
-    /// Makes room for all slots. Blocks for a metadata operation, once for each step of growth.
+    /// Makes room for all slots. Blocks for a metadata operation, once for each step of growth. Where the disk has less than that, each
+    /// write takes what it needs.
     fn grow_file(&mut self) -> Result<(), FileError> {
         let (from, to) = (self.slots.extent, self.slots.count());
         if from < to {
-            let len = offset_of(SlotNo(to - from));
-            let grown = self.reader.file.allocate(offset_of(SlotNo(from)), len);
+            let (file, len) = (&self.reader.file, offset_of(SlotNo(to - from)));
+            let grown = match file.allocate(offset_of(SlotNo(from)), len) {
+                Err(error) if is_full_disk(&error) => file.set_len(offset_of(SlotNo(to))),
+                grown => grown,
+            };
             grown.map_err(|error| self.reader.io_error("growing the file", error))?;
             self.slots.extent = to;
         }

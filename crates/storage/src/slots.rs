@@ -398,6 +398,8 @@ impl Slots {
         for slot in self.allocated.drain(..).chain(self.allocated_for_snapshots.drain(..)) {
             assert!(self.taken.remove(slot.0));
         }
+        // Neither grown beyond what the disk had room for, nor cut where the durable root has slots.
+        self.count = self.extent;
         self.cursor = SUPERBLOCKS;
     }
 
@@ -513,6 +515,21 @@ mod tests {
         (0..2000).for_each(|_| assert!(slots.allocate().is_ok()));
         root(&mut slots);
         assert!(slots.taken.iter().eq(slots.durable.iter()));
+    }
+
+    #[test]
+    fn a_trim_that_is_given_up_cuts_nothing() {
+        let mut slots = fresh(8);
+        let many: Vec<SlotNo> = (0..5000).map(|_| slots.allocate().expect("room")).collect();
+        root(&mut slots);
+        slots.extent = slots.count();
+        let long = slots.count();
+        note(&mut slots, many.clone(), many);
+        root(&mut slots);
+        block_on(slots.plan_free_set()).expect("room");
+        assert!(slots.count() < long);
+        slots.abandon();
+        assert_eq!(slots.count(), long, "the durable root reaches as far");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base::{CommitNo, TenantId};
 
 use crate::Corrupt;
+use crate::file_error::is_full_disk;
 
 /// The log took a write or sync error and is closed: what was not durable then never will be. The server reopens the
 /// tenants of this log from their roots and what is durable. Cheap to clone.
@@ -82,10 +83,6 @@ impl RedoError {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, RedoError::Io { error, .. } if is_full_disk(error))
     }
-}
-
-fn is_full_disk(error: &io::Error) -> bool {
-    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }
 
 impl From<Corrupt> for RedoError {

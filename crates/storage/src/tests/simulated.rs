@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use base::{ByteCount, Nanos};
+use base::limits::PAGE_SIZE;
+use base::{ByteCount, Nanos, PageNo};
 use env::block_on;
 use env::sim::{DiskFault, DiskOp, PowerCut, World};
 use rand::rngs::StdRng;
@@ -117,4 +118,36 @@ fn a_checkpoint_that_somebody_waits_for_is_not_spread() {
     };
     assert!(took(false) >= Nanos::from_secs(2));
     assert!(took(true) < Nanos::from_secs(1));
+}
+
+#[test]
+fn on_a_full_disk_a_checkpoint_takes_what_it_needs() {
+    let world = World::new(1);
+    world.env().disk.create_dir_all(Path::new(PATH).parent().expect("a directory")).expect("made");
+    let mut store = Store::create_in(world.env(), JournalFile::default());
+    let pages: Vec<PageNo> = (0..2000).map(|value| store.allocate(value)).collect();
+    store.checkpoint();
+    let free_pages = |store: &Store| {
+        let (len, (used, _)) = store.file.len().zip(store.file.used()).expect("no checkpoint runs");
+        ((len.0 - used.0) / PAGE_SIZE as u64) as usize
+    };
+    // Less than the file would grow by.
+    world.set_disk_capacity(world.disk_used() + ByteCount::from_mib(1));
+    let changed = free_pages(&store) + 20;
+    pages[..changed].iter().for_each(|no| store.write(*no, 9));
+    store.checkpoint();
+    store.verify();
+
+    // What did not fit leaves no trace.
+    world.set_disk_capacity(world.disk_used());
+    let many: Vec<PageNo> = (0..free_pages(&store) + 20).map(|_| store.allocate(10)).collect();
+    let mut checkpoint = store.begin();
+    let error = block_on(&store.env, checkpoint.run()).expect_err("the disk is full");
+    assert!(error.is_full_disk(), "{error}");
+    assert!(!checkpoint.finish(&mut store.map, &mut store.file));
+    many.into_iter().for_each(|no| store.release(no));
+    store.write(pages[0], 11);
+    store.checkpoint();
+    store.verify();
+    store.reopen().check();
 }
