@@ -48,7 +48,13 @@ impl Snapshot {
         let reader = self.shared.reader.as_ref().expect("only a map with a file has pages outside memory");
         env::blocked(|| {
             let asker = RoomAsker::of(&self.shared);
-            reader.read_run_blocking(run, asker.as_ref())?.into_iter().for_each(LoadedPage::take_in);
+            let read = reader.read_run_blocking(run, asker.as_ref());
+            // Whoever has opened the file since knows of no snapshot that needs these slots.
+            let read = read.map_err(|error| match self.shared.is_closed() {
+                true => FileError::Gone { file: reader.path.clone() },
+                false => error,
+            });
+            read?.into_iter().for_each(LoadedPage::take_in);
             Ok(())
         })
     }

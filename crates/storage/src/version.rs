@@ -157,7 +157,7 @@ impl MapShared {
     /// Says that nothing in memory points to `location` any more.
     pub(crate) fn release(&self, location: Option<Location>) {
         if let Some(location) = location
-            && !self.closed.load(Ordering::Relaxed)
+            && !self.is_closed()
         {
             self.released.push(location.slot);
         }
@@ -170,6 +170,11 @@ impl MapShared {
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the live map is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 }
 

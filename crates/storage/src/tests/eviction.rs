@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::fixture::*;
-use crate::{PageFault, ReadAheadWindow, ReadPages, Swept};
+use crate::{FileError, PageFault, ReadAheadWindow, ReadPages, Swept};
 
 /// Sweeps over all pages once.
 fn lap(store: &mut Store, choice: &mut VictimChoice) -> u32 {
@@ -209,6 +209,30 @@ fn misses_are_read_at_once_where_that_is_asked_for() {
     store.map.set_turn_reads(0);
     assert!(matches!(store.map.page(pages[6]), Err(PageFault::Miss(_))));
     assert_eq!(store.map.tally().reads, 2);
+}
+
+#[test]
+fn a_snapshot_of_an_opening_that_is_gone_says_so_where_its_pages_were_written_over() {
+    let (mut store, pages) = store_of(100);
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    store.map.evict_all();
+    pages.iter().for_each(|no| store.write(*no, 1000));
+    store.checkpoint();
+    store.map.evict_all();
+    assert_eq!(stamp_of(snapshot.pinned().read(pages[0]).expect("readable")), Some(0));
+    let mut store = store.reopen();
+    pages.iter().for_each(|no| store.write(*no, 2000));
+    store.checkpoint();
+    let mut gone = 0;
+    for (value, no) in (0..).zip(&pages) {
+        match snapshot.pinned().read(*no) {
+            Ok(bytes) => assert_eq!(stamp_of(bytes), Some(value)),
+            Err(FileError::Gone { .. }) => gone += 1,
+            Err(error) => panic!("nothing is damaged: {error}"),
+        }
+    }
+    assert!(gone > 50, "{gone} pages were written over");
 }
 
 #[test]
