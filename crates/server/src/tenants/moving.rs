@@ -36,7 +36,31 @@ pub(crate) struct MoveState {
 /// An attempt, while it lasts.
 struct UnderWay<'a>(&'a MoveState);
 
+/// A tenant on its way to where it is to be kept, and kept meanwhile. Dropped before [`Keeping::arrived`], it is kept if it was before.
+pub(crate) struct Keeping<'a> {
+    moving: &'a MoveState,
+    before: bool,
+}
+
+impl Keeping<'_> {
+    /// It is where it is to be kept.
+    pub(crate) fn arrived(mut self) {
+        self.before = true;
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        // Also where a pass moved it since, and gave it free.
+        self.moving.is_kept.store(self.before, Ordering::Relaxed);
+    }
+}
+
 impl MoveState {
+    fn keep(&self) -> Keeping<'_> {
+        Keeping { moving: self, before: self.is_kept.swap(true, Ordering::Relaxed) }
+    }
+
     fn begin(&self) -> Option<UnderWay<'_>> {
         (!self.is_under_way.swap(true, Ordering::AcqRel)).then(|| UnderWay(self))
     }
@@ -61,6 +85,11 @@ impl Home {
 
     pub(crate) fn set_kept(&self, is_kept: bool) {
         self.moving.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    /// Keeps it from being moved for load, while what is returned lives and, once that has arrived, from then on.
+    pub(crate) fn keep(&self) -> Keeping<'_> {
+        self.moving.keep()
     }
 
     /// Makes worker `to` the tenant's home, if it is not. Tries until it succeeds, or until the first attempt that ends after `give_up_at`; true if it is the
@@ -128,5 +157,24 @@ impl Home {
         self.leave(&shared, held, usize::from(to.0));
         self.moving.moved_at.store(env::now().0.max(1), Ordering::Relaxed);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_that_does_not_arrive_is_kept_only_if_it_was_before() {
+        let moving = MoveState::default();
+        let is_kept = || moving.is_kept.load(Ordering::Relaxed);
+        let keeping = moving.keep();
+        assert!(is_kept(), "on its way");
+        drop(keeping);
+        assert!(!is_kept());
+        moving.keep().arrived();
+        assert!(is_kept());
+        drop(moving.keep());
+        assert!(is_kept(), "as before");
     }
 }

@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::tenants::Subject;
 
 /// Makes `worker` the home of the tenant `name`, where it stays until reservations fit nowhere else; `None`: it may be moved for load again. Waits for the
-/// move. May be dropped: then the tenant is where it was, or has moved.
+/// move. May be dropped: then the tenant is where it was, or has moved, and may be moved for load if it might before.
 ///
 /// # Errors
 /// 3D000, 42501 for the server's own, 22023 for a worker that there is not, 55006 while another statement changes the tenant.
@@ -31,9 +31,9 @@ pub(crate) async fn place(shared: &Arc<Shared>, name: &str, worker: Option<i64>)
             .with_detail(format!("The workers of this server are 0 to {last}."))
     })?;
     // Before it moves, so that no pass takes it elsewhere.
-    home.set_kept(true);
+    let keeping = home.keep();
     home.move_to(shared, WorkerId(to), None).await;
-    home.set_kept(true);
+    keeping.arrived();
     shared.placement.ask();
     shared.administered.note(Administered::Tenants);
     Ok(())
