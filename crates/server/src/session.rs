@@ -11,6 +11,7 @@ mod copying;
 mod drive;
 mod host;
 mod judged;
+mod long_input;
 mod messages;
 mod output;
 mod signals;

@@ -360,6 +360,33 @@ fn a_statement_of_ten_megabytes_is_read_whole() {
 }
 
 #[test]
+fn messages_that_have_come_in_part_are_bounded_for_a_tenant() {
+    // An eighth of it is a tenant's.
+    let server = TestServer::with(|config| config.memory = base::ByteCount::from_mib(64));
+    let enter = |tenant: &str| server.connect(tenant, tenant, "pw").unwrap();
+    server.create_tenant("acme");
+    server.create_tenant("other");
+    let (mut one, mut two, mut neighbour) = (enter("acme"), enter("acme"), enter("other"));
+    let mut message = Vec::new();
+    client::query(&mut message, &format!("SELECT length('{}')", "x".repeat(6 << 20)));
+    let (first, rest) = message.split_at(5 << 20);
+    one.send(first);
+    std::thread::park_timeout(std::time::Duration::from_millis(500));
+    two.send(first);
+    let error = two.answer().error.expect("told");
+    assert_eq!((error.state, error.severity.as_str()), (SqlState::OUT_OF_MEMORY, "FATAL"));
+    assert_eq!(error.detail, "Those of this tenant's sessions may have 8MiB together.");
+    neighbour.send(&message);
+    let whole = [[Some((6 << 20).to_string())]];
+    assert_eq!(neighbour.answer().rows, whole);
+    one.send(rest);
+    assert_eq!(one.answer().rows, whole);
+    let mut three = enter("acme");
+    three.send(&message);
+    assert_eq!(three.answer().rows, whole);
+}
+
+#[test]
 fn the_end_of_the_server_is_told_to_its_sessions() {
     let server = TestServer::start();
     let mut session = server.admin("rowhouse");

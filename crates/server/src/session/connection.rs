@@ -10,11 +10,12 @@ use sql::session::{Session, SessionStart};
 
 use super::control::{Control, Interruption};
 use super::host::{Counted, Host};
+use super::long_input::LongInput;
 use super::messages::Left;
 use super::output::Output;
 use super::stopwatch::Stopwatch;
 use super::watch::Watch;
-use crate::executor::{Noted, TaskUse, Wait};
+use crate::executor::{self, Noted, TaskUse, Wait};
 use crate::reception::Authenticated;
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -57,6 +58,7 @@ pub(super) struct Connection {
     pub(super) control: Arc<Control>,
     pub(super) stream: Stream,
     pub(super) input: Vec<u8>,
+    pub(super) long_input: LongInput,
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
@@ -125,12 +127,14 @@ async fn serve_noted(
             return;
         }
     };
+    let long_input = shared.sessions.long_input(&control);
     let mut connection = Connection {
         shared,
         home,
         control,
         stream: client.stream,
         input: client.input,
+        long_input,
         output,
         conversation: Conversation::new(),
         session,
@@ -194,6 +198,11 @@ impl Connection {
             let input = std::mem::take(&mut self.input);
             let mut at = 0;
             while let Some(message) = frame::next(&input[at..])? {
+                // Many short messages are to others what a long one is. What was executed is ended without more ado.
+                if at > 0 && message.tag != b'S' && executor::poll_elapsed() >= executor::TURN_MAX {
+                    self.pass_turn()?;
+                    executor::yield_now().await;
+                }
                 at += message.wire_len();
                 if let Some(message) = self.decode(message)?
                     && self.may_begin(&message)?
@@ -244,6 +253,10 @@ impl Connection {
         if used < input.len() || !early.is_empty() {
             input.drain(..used);
             input.extend_from_slice(&early);
+            // What a long message took is not the next one's.
+            if input.capacity() > 4 * input.len().max(IDLE_INPUT_CAPACITY_MAX) {
+                input.shrink_to_fit();
+            }
             self.input = input;
         } else if input.capacity() <= IDLE_INPUT_CAPACITY_MAX {
             input.clear();
@@ -267,6 +280,7 @@ impl Connection {
 
     async fn receive_more(&mut self) -> Result<(), End> {
         self.output.shrink();
+        self.long_input.hold(self.input.len())?;
         if let Some(wanted) = frame::announced_len(&self.input) {
             // Doubling from the start would copy a long message many times; its announced length is not trusted
             // further than what is there already.

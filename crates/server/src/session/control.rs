@@ -15,6 +15,7 @@ use pgproto::startup::CancelKey;
 use rustc_hash::FxHashMap;
 use sql::session::BackendRow;
 
+use super::long_input::{Came, LongInput, LongInputs};
 use super::watch::{TimeLimit, canceled_by};
 use crate::executor::Background;
 
@@ -307,12 +308,20 @@ impl Control {
 /// All sessions of the server.
 pub(crate) struct Sessions {
     env: Env,
+    long_inputs: LongInputs,
     inner: Mutex<Inner>,
+}
+
+/// A tenant's sessions; not there while it has none.
+#[derive(Default)]
+struct OfTenant {
+    count: usize,
+    long_input: Came,
 }
 
 struct Inner {
     by_id: FxHashMap<u32, Arc<Control>>,
-    by_tenant: FxHashMap<TenantId, usize>,
+    by_tenant: FxHashMap<TenantId, OfTenant>,
     next_id: u32,
     connections_max: usize,
     connections_reserved: usize,
@@ -324,6 +333,7 @@ impl Sessions {
     pub(crate) fn new(env: &Env, config: &crate::ServerConfig) -> Sessions {
         Sessions {
             env: env.clone(),
+            long_inputs: LongInputs::new(config.memory),
             inner: Mutex::new(Inner {
                 by_id: FxHashMap::default(),
                 by_tenant: FxHashMap::default(),
@@ -364,7 +374,7 @@ impl Sessions {
         if open >= places {
             return Err(too_many("sorry, too many clients already"));
         }
-        let of_tenant = inner.by_tenant.get(&tenant).copied().unwrap_or(0);
+        let of_tenant = inner.by_tenant.get(&tenant).map_or(0, |of_tenant| of_tenant.count);
         let of_tenant_max = promised_max
             .map_or(inner.tenant_connections_max, |max| inner.tenant_connections_max.min(max as usize));
         if of_tenant >= of_tenant_max && !administrator {
@@ -390,7 +400,7 @@ impl Sessions {
             background: Background::default(),
         });
         inner.by_id.insert(id, control.clone());
-        *inner.by_tenant.entry(tenant).or_default() += 1;
+        inner.by_tenant.entry(tenant).or_default().count += 1;
         Ok(control)
     }
 
@@ -398,10 +408,10 @@ impl Sessions {
     pub(crate) fn end(&self, control: &Control) {
         let mut inner = self.lock();
         if inner.by_id.remove(&control.id.0).is_some()
-            && let Some(count) = inner.by_tenant.get_mut(&control.tenant)
+            && let Some(of_tenant) = inner.by_tenant.get_mut(&control.tenant)
         {
-            *count -= 1;
-            if *count == 0 {
+            of_tenant.count -= 1;
+            if of_tenant.count == 0 {
                 inner.by_tenant.remove(&control.tenant);
             }
         }
@@ -434,7 +444,13 @@ impl Sessions {
     }
 
     pub(crate) fn count_of(&self, tenant: TenantId) -> usize {
-        self.lock().by_tenant.get(&tenant).copied().unwrap_or(0)
+        self.lock().by_tenant.get(&tenant).map_or(0, |of_tenant| of_tenant.count)
+    }
+
+    /// What a session that has its place may have of a long message.
+    pub(super) fn long_input(&self, control: &Control) -> LongInput {
+        let came = self.lock().by_tenant.entry(control.tenant).or_default().long_input.clone();
+        self.long_inputs.of_session(&came)
     }
 
     /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.
