@@ -15,13 +15,14 @@ use datafusion::functions_aggregate as native;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator as Accumulate, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility,
+    Accumulator as Accumulate, AggregateUDF, AggregateUDFImpl, Expr, GroupsAccumulator, Signature, Volatility,
 };
 use rustc_hash::FxHashSet;
 use sql::expr::{Accumulator, AggregateCall, AggregateKind};
 use types::{Datum, PgType, TypeMod};
 
 use crate::error::external;
+use crate::float_groups::{self, FloatGroups, for_each_float};
 use crate::shared::Shared;
 use crate::sliding::SlidingAccumulator;
 use crate::translate::{Typed, cast_to};
@@ -77,7 +78,7 @@ pub(crate) fn plan(
             return simple(native::count::count_udaf(), vec![key(arg)], DataType::Int64);
         }
         (AggregateKind::Min | AggregateKind::Max, Some(arg))
-            if !matches!(arg.ty, PgType::Bool | PgType::Bpchar) =>
+            if !matches!(arg.ty, PgType::Bool | PgType::Bpchar | PgType::Float4 | PgType::Float8) =>
         {
             let udaf = if call.kind == AggregateKind::Min {
                 native::min_max::min_udaf()
@@ -103,14 +104,8 @@ pub(crate) fn plan(
                     DataType::Decimal128(p + 10, *s),
                 );
             }
-            (DataType::Float64, _) => {
-                return simple(native::sum::sum_udaf(), vec![arg.expr.clone()], DataType::Float64);
-            }
             _ => {}
         },
-        (AggregateKind::Avg, Some(arg)) if !call.distinct && arg.arrow == DataType::Float64 => {
-            return simple(native::average::avg_udaf(), vec![arg.expr.clone()], DataType::Float64);
-        }
         _ => {}
     }
     row(call, args, order, number, shared)
@@ -169,6 +164,11 @@ impl RowAggregate {
         self.call.distinct || !self.call.order_by.is_empty()
     }
 
+    /// Whether [`FloatGroups`] does the same for all groups at once.
+    fn is_of_floats(&self) -> bool {
+        !self.keeps_rows() && float_groups::computes(&self.call)
+    }
+
     /// Row `row` of arrays of the arguments.
     pub(crate) fn arguments(&self, values: &[ArrayRef], row: usize) -> SqlResult<Vec<Datum>> {
         values.iter().zip(&self.types).map(|(array, (ty, _))| value::datum(array, row, *ty)).collect()
@@ -213,6 +213,12 @@ impl AggregateUDFImpl for RowAggregate {
             held: 0,
             aggregate: self.clone(),
         }))
+    }
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
+        self.is_of_floats()
+    }
+    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(FloatGroups::new(&self.call)))
     }
     fn create_sliding_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulate>> {
         Ok(Box::new(SlidingAccumulator::new(self.clone())))
@@ -346,6 +352,13 @@ fn compare(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Orderin
 
 impl Accumulate for RowAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        if self.aggregate.is_of_floats() {
+            let narrow = self.aggregate.types[0].0 == PgType::Float4;
+            self.aggregate.shared.check_cancelled().map_err(external)?;
+            return for_each_float(&values[0], |_, v| {
+                self.state.add(&[if narrow { Datum::Float4(v as f32) } else { Datum::Float8(v) }])
+            });
+        }
         let rows = values.first().map_or(0, |v| v.len());
         for i in 0..rows {
             if i % 1024 == 0 {

@@ -14,6 +14,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
 use crate::error::external;
+use crate::value;
 
 /// The operators.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -140,6 +141,7 @@ impl ScalarUDFImpl for Arithmetic {
             other => other.into(),
         })?;
         self.check_floats(&a, &b, &result)?;
+        let result = value::with_one_nan(result);
         let result = if *result.data_type() == self.result {
             result
         } else {

@@ -1,9 +1,10 @@
 //! How a PostgreSQL value stands in an Arrow array, and back.
 //!
 //! Numbers, strings and moments are Arrow's own primitive arrays, with PostgreSQL's epoch, so that comparing and hashing the
-//! array is comparing the values. What Arrow orders differently (numeric without a declared scale, interval, arrays) is
-//! *opaque*: an order-preserving key, then the value in binary form, then the length of that form. Opaque values of
-//! different spelling (`1.0`, `1.00`) share a key; [`strip`] leaves the key alone.
+//! array is comparing the values. Floating point has one NaN there, as Arrow puts those of the other sign first. What Arrow
+//! orders differently (numeric without a declared scale, interval, arrays) is *opaque*: an order-preserving key, then the
+//! value in binary form, then the length of that form. Opaque values of different spelling (`1.0`, `1.00`) share a key;
+//! [`strip`] leaves the key alone.
 
 use std::sync::Arc;
 
@@ -185,8 +186,8 @@ impl Column {
             }
             Builder::UInt8(b) => null_or!(b, Datum::Char(v) => *v),
             Builder::UInt32(b) => null_or!(b, Datum::Oid(v) => *v, Datum::Enum { order, .. } => *order),
-            Builder::Float32(b) => null_or!(b, Datum::Float4(v) => *v),
-            Builder::Float64(b) => null_or!(b, Datum::Float8(v) => *v),
+            Builder::Float32(b) => null_or!(b, Datum::Float4(v) => if v.is_nan() { f32::NAN } else { *v }),
+            Builder::Float64(b) => null_or!(b, Datum::Float8(v) => if v.is_nan() { f64::NAN } else { *v }),
             Builder::Decimal(b, scale) => match value {
                 Datum::Null => b.append_null(),
                 Datum::Numeric(n) => b.append_value(unscaled(n, *scale)?),
@@ -224,9 +225,12 @@ impl Column {
         /// Fields whose bytes are the value's, little-endian.
         macro_rules! plain {
             ($builder:expr, $native:ty) => {
+                plain!($builder, $native, |value| value)
+            };
+            ($builder:expr, $native:ty, $as_kept:expr) => {
                 for_each_field(rows, position, |field| {
                     $builder.append_option(match field {
-                        Some(bytes) => Some(<$native>::from_le_bytes(bytes.try_into().ok()?)),
+                        Some(bytes) => Some($as_kept(<$native>::from_le_bytes(bytes.try_into().ok()?))),
                         None => None,
                     });
                     Some(Ok(()))
@@ -239,8 +243,8 @@ impl Column {
             Builder::Int64(b) => plain!(b, i64),
             Builder::UInt8(b) => plain!(b, u8),
             Builder::UInt32(b) => plain!(b, u32),
-            Builder::Float32(b) => plain!(b, f32),
-            Builder::Float64(b) => plain!(b, f64),
+            Builder::Float32(b) => plain!(b, f32, |v: f32| if v.is_nan() { f32::NAN } else { v }),
+            Builder::Float64(b) => plain!(b, f64, |v: f64| if v.is_nan() { f64::NAN } else { v }),
             Builder::Decimal(b, scale) => for_each_field(rows, position, |field| {
                 let Some(bytes) = field else {
                     b.append_null();
@@ -390,6 +394,21 @@ pub(crate) fn scalar(value: &Datum, ty: PgType, arrow: &DataType) -> SqlResult<S
     column.push(value)?;
     let array = column.finish()?;
     ScalarValue::try_from_array(&array, 0).map_err(|e| SqlError::internal(e.to_string()))
+}
+
+/// Floating point that was computed, with the one NaN that arrays have; anything else as it is.
+pub(crate) fn with_one_nan(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float32 => {
+            let one = |v: f32| if v.is_nan() { f32::NAN } else { v };
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
+        }
+        DataType::Float64 => {
+            let one = |v: f64| if v.is_nan() { f64::NAN } else { v };
+            Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(one))
+        }
+        _ => array,
+    }
 }
 
 /// `rows` NULLs of an Arrow type.
