@@ -19,7 +19,6 @@ mod concat;
 mod error;
 mod expand;
 mod from;
-mod fixed_filter;
 mod float_groups;
 mod group;
 mod host_function;

@@ -292,7 +292,8 @@ impl Binder<'_> {
         Ok(Relation { plan, columns, star: relation.star })
     }
 
-    fn reshape(&self, relation: Relation, arrows: &[DataType]) -> SqlResult<Relation> {
+    /// The same rows, each column in that Arrow form of its type.
+    pub(crate) fn reshape(&self, relation: Relation, arrows: &[DataType]) -> SqlResult<Relation> {
         if relation.columns.iter().zip(arrows).all(|(c, arrow)| c.arrow == *arrow) {
             return Ok(relation);
         }

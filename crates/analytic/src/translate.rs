@@ -320,6 +320,11 @@ impl<'b, 'a> Translator<'b, 'a> {
             conditions.push(self.translate(condition)?.expr);
             results.push(self.translate(result)?);
         }
+        if let Expr::Literal(scalar, _) = &t.expr {
+            let array = scalar.to_array().map_err(crate::error::sql_error)?;
+            let scalar = value::scalar(&value::datum(&array, 0, ty)?, ty, arrow)?;
+            return Ok(Typed { expr: Expr::Literal(scalar, None), ty, arrow: arrow.clone() });
+        }
         if let Some(otherwise) = otherwise {
             results.push(self.translate(otherwise)?);
         }

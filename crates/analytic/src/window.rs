@@ -13,8 +13,7 @@ use datafusion::logical_expr::{
     WindowUDF,
 };
 use sql::expr::{
-    AggregateCall, AggregateKind, BoundExpr, ExprKind, SortKey, bind_expr, coerce, fold_ident,
-    resolve_unknown,
+    AggregateCall, BoundExpr, ExprKind, SortKey, bind_expr, coerce, common_type, fold_ident, resolve_unknown,
 };
 use sqlparser::ast;
 use types::{CastContext, Datum, Interval, PgType, TypeMod};
@@ -119,15 +118,21 @@ impl Binder<'_> {
                 )
             };
             let ty = match (named, args.len()) {
+                ("lag" | "lead", 3) => {
+                    common_type(&[args[0].ty, args[2].ty], named).map_err(|_| undefined())?
+                }
                 ("row_number" | "rank" | "dense_rank", 0) => PgType::Int8,
                 ("percent_rank" | "cume_dist", 0) => PgType::Float8,
                 ("ntile", 1) => PgType::Int4,
-                ("lag" | "lead", 1..=3) | ("first_value" | "last_value", 1) | ("nth_value", 2) => args[0].ty,
+                ("lag" | "lead", 1 | 2) | ("first_value" | "last_value", 1) | ("nth_value", 2) => args[0].ty,
                 _ => return Err(undefined()),
             };
             if args.len() == 3 {
-                let default = args.remove(2);
-                args.push(coerce(default, ty, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+                for at in [2, 0] {
+                    let arg = args.swap_remove(at);
+                    args.push(coerce(arg, ty, TypeMod::NONE, CastContext::Implicit, &ctx)?);
+                    args.swap(at, 2);
+                }
             }
             if function.filter.is_some() {
                 return Err(SqlError::unsupported("FILTER for non-aggregate window functions"));
@@ -382,19 +387,12 @@ impl Binder<'_> {
                 None
             }
         };
-        let slides = frame.as_ref().is_some_and(|frame| !frame.start_bound.is_unbounded());
         let (fun, args, arrow) = match &call.function {
             Function::Aggregate(aggregate) => {
                 let whole = AggregateCall { args: call.args.clone(), ..aggregate.clone() };
                 let key = |t: &Typed| translator.key(t);
-                // DataFusion takes the rows that a frame leaves out of floating sums again, with their rounding and their NaN.
-                let is_float =
-                    call.args.first().is_some_and(|arg| matches!(arg.ty, PgType::Float4 | PgType::Float8));
-                let planned = if slides && is_float && !matches!(aggregate.kind, AggregateKind::Count) {
-                    crate::aggregate::row(&whole, args, Vec::new(), self.number(), &self.shared)
-                } else {
-                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared)
-                };
+                let planned =
+                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared);
                 (WindowFunctionDefinition::AggregateUDF(planned.udaf), planned.args, planned.arrow)
             }
             Function::Named(name) => {
@@ -404,16 +402,18 @@ impl Binder<'_> {
                 }
                 // Only a function that reads its frame may have one that does not fit it.
                 filter = None;
+                if let [first, _, default] = &mut args[..] {
+                    let (both, arrow) = translator.unify(vec![first.clone(), default.clone()], call.ty)?;
+                    for (arg, expr) in [first, default].into_iter().zip(both) {
+                        *arg = Typed { expr, ty: call.ty, arrow: arrow.clone() };
+                    }
+                }
                 let arrow = match *name {
                     "row_number" | "rank" | "dense_rank" | "ntile" => DataType::UInt64,
                     "percent_rank" | "cume_dist" => DataType::Float64,
                     _ => args[0].arrow.clone(),
                 };
-                (
-                    WindowFunctionDefinition::WindowUDF(named(name)),
-                    self.named_args(translator, name, args)?,
-                    arrow,
-                )
+                (WindowFunctionDefinition::WindowUDF(named(name)), named_args(name, args)?, arrow)
             }
         };
         let window_frame =
@@ -430,33 +430,6 @@ impl Binder<'_> {
             distinct: false,
         };
         Ok(Some((Expr::WindowFunction(Box::new(WindowFunction { fun, params })), arrow)))
-    }
-
-    /// DataFusion wants offsets as 64-bit literals and defaults of the argument's own type.
-    fn named_args(
-        &self,
-        translator: &Translator<'_, '_>,
-        name: &str,
-        args: Vec<Typed>,
-    ) -> SqlResult<Vec<Expr>> {
-        let first = args.first().map(|a| a.arrow.clone());
-        let mut out = Vec::new();
-        for (i, arg) in args.into_iter().enumerate() {
-            let offset = (i == 1 && matches!(name, "lag" | "lead" | "nth_value")) || name == "ntile";
-            if offset {
-                if !matches!(arg.expr, Expr::Literal(..)) {
-                    return Err(SqlError::unsupported(format!("an offset of {name} that is not a constant")));
-                }
-                out.push(cast_to(arg, &DataType::Int64));
-            } else if i == 2 {
-                out.push(
-                    translator.convert(arg, first.as_ref().expect("a third argument has a first"))?.expr,
-                );
-            } else {
-                out.push(arg.expr);
-            }
-        }
-        Ok(out)
     }
 
     /// A constant whole number of LIMIT or OFFSET; `None` for NULL.
@@ -480,6 +453,22 @@ impl Binder<'_> {
             .map(Some)
             .map_err(crate::shared::eval_error)
     }
+}
+
+/// DataFusion wants offsets as 64-bit literals.
+fn named_args(name: &str, args: Vec<Typed>) -> SqlResult<Vec<Expr>> {
+    let mut out = Vec::new();
+    for (i, arg) in args.into_iter().enumerate() {
+        let offset = (i == 1 && matches!(name, "lag" | "lead" | "nth_value")) || name == "ntile";
+        if !offset {
+            out.push(arg.expr);
+        } else if matches!(arg.expr, Expr::Literal(..)) {
+            out.push(cast_to(arg, &DataType::Int64));
+        } else {
+            return Err(SqlError::unsupported(format!("an offset of {name} that is not a constant")));
+        }
+    }
+    Ok(out)
 }
 
 /// Whether the function is NULL for every row, because the number it counts with is.

@@ -11,12 +11,14 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility
 use rustc_hash::FxHashMap;
 use sql::expr::{Scope, fold_ident};
 use sqlparser::ast;
+use types::{PgType, TypeMod, format_type};
 
 use crate::apply::ReadCell;
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::relation::{RelColumn, Relation};
 use crate::translate::{Typed, bare, field};
+use crate::value;
 
 /// A name that WITH gives to a query.
 #[derive(Clone, Debug)]
@@ -118,6 +120,9 @@ impl Binder<'_> {
         let distinct = !matches!(set_quantifier, ast::SetQuantifier::All);
         let base = self.finish_unknown(self.set_expr(left, outer)?.0)?;
         let base = self.rename_columns(base)?;
+        // What the first rows are kept in may not hold those of later steps; only a declared scale is all steps'.
+        let forms: Vec<_> = base.columns.iter().map(|c| value::arrow_type(c.ty, c.typmod)).collect();
+        let base = self.reshape(base, &forms)?;
         let work = self.work_table(name, &base, aliases)?;
         self.ctes.borrow_mut().push(CommonTable { name: name.to_owned(), relation: work.0 });
         self.recursive_terms.set(self.recursive_terms.get() + 1);
@@ -129,7 +134,12 @@ impl Binder<'_> {
             .to_recursive_query(work.1, step.plan, distinct)
             .and_then(LogicalPlanBuilder::build)
             .planned()?;
-        Ok(Relation { plan, columns: base.columns, star: base.star })
+        let relation = Relation { plan, columns: base.columns, star: base.star };
+        // DataFusion tells rows apart by their spelling.
+        if distinct && relation.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
+            return self.distinct_rows(relation);
+        }
+        Ok(relation)
     }
 
     /// The rows of the previous step, as the recursive term sees them.
@@ -164,16 +174,19 @@ impl Binder<'_> {
             ));
         }
         for (i, (s, b)) in step.columns.iter().zip(&base.columns).enumerate() {
-            if s.ty != b.ty && s.ty != types::PgType::Unknown {
+            let is_unknown = s.ty == PgType::Unknown;
+            let differs = s.ty != b.ty && !is_unknown || s.ty == PgType::Numeric && s.typmod != b.typmod;
+            if differs {
                 return Err(SqlError::new(
                     SqlState::DATATYPE_MISMATCH,
                     format!(
                         "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
                         i + 1,
-                        b.ty.name(),
-                        s.ty.name()
+                        format_type(b.ty, b.typmod),
+                        format_type(s.ty, if s.ty == b.ty { TypeMod::NONE } else { s.typmod })
                     ),
-                ));
+                )
+                .with_hint("Cast the output of the non-recursive term to the correct type."));
             }
         }
         let targets: Vec<_> = base.columns.iter().map(|c| c.ty).collect();

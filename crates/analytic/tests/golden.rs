@@ -95,6 +95,19 @@ fn queries_fail_as_postgresql_does() {
         ("select grouping(name) from parent group by rollup (id)".to_owned(), S::GROUPING_ERROR),
         ("select grouping(id) from parent".to_owned(), S::GROUPING_ERROR),
         ("select json_object_agg(null, id) from parent".to_owned(), S::INVALID_PARAMETER_VALUE),
+        (
+            "select x % 2, sum(x * 1e307::float8) from generate_series(1, 100) as x group by 1".to_owned(),
+            S::NUMERIC_VALUE_OUT_OF_RANGE,
+        ),
+        (
+            "select avg(x * 1e307::float8) from generate_series(1, 100) as x".to_owned(),
+            S::NUMERIC_VALUE_OUT_OF_RANGE,
+        ),
+        (
+            "with recursive r(x) as (select price from parent union all select x * 1.05 from r) select x from r"
+                .to_owned(),
+            S::DATATYPE_MISMATCH,
+        ),
         // Known not to be PostgreSQL's, which answers them: better than what the inner query would.
         ("select (select sum(p.id)) from parent p".to_owned(), S::FEATURE_NOT_SUPPORTED),
         ("select json_agg(distinct id) from parent".to_owned(), S::FEATURE_NOT_SUPPORTED),
