@@ -2,7 +2,7 @@
 //!
 //! DataFusion turns the usual correlated subqueries into joins; this takes the rest, LATERAL, and uncorrelated scalar
 //! subqueries, which run once. Outer columns reach the subplan through *cells*, which the node sets before each run; answers
-//! are remembered by the cells' values. One query runs on one thread, so a cell has one writer at a time.
+//! are remembered by the cells' values, unless the subplan may answer otherwise each time. One query runs on one thread, so a cell has one writer at a time.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take, take_record_batch};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
@@ -39,6 +39,7 @@ use types::{CastContext, Datum, ElementType, PgType, TypeMod};
 use crate::common_table::CommonScan;
 use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
+use crate::fixed_filter::{FixedFilter, FixedFilterRows};
 use crate::in_order::InOrder;
 use crate::operator::{Node, Operator, one_stream};
 use crate::shared::Shared;
@@ -148,6 +149,8 @@ pub(crate) struct Apply {
     pub(crate) outer_cells: Vec<Arc<Cell>>,
     pub(crate) exprs: Vec<Expr>,
     pub(crate) schema: DFSchemaRef,
+    /// Whether equal values of the cells have one answer.
+    pub(crate) remembers: bool,
     /// Distinguishes nodes, which are never equal otherwise.
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
@@ -258,6 +261,11 @@ impl ExtensionPlanner for NodePlanner {
             let rows = ExpandRows::plan(expand, planner, logical[0], input, state, planning)?;
             return Ok(Some(Node::plan(rows)));
         }
+        if let Some(filter) = node.downcast_ref::<FixedFilter>() {
+            let condition =
+                planner.create_physical_expr(&filter.condition, logical[0].schema(), state, planning)?;
+            return Ok(Some(Node::plan(FixedFilterRows::new(condition, Arc::clone(&physical[0])))));
+        }
         if let Some(scan) = node.downcast_ref::<CommonScan>() {
             return scan.physical().map(Some);
         }
@@ -273,6 +281,7 @@ struct ApplyRows {
     cells: Vec<Arc<Cell>>,
     outer_cells: Vec<Arc<Cell>>,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
+    remembers: bool,
     properties: Arc<PlanProperties>,
     shared: Arc<Shared>,
 }
@@ -291,6 +300,7 @@ impl ApplyRows {
             cells: apply.cells.clone(),
             outer_cells: apply.outer_cells.clone(),
             exprs,
+            remembers: apply.remembers,
             properties: one_stream(Arc::clone(apply.schema.inner())),
             shared: Arc::clone(&apply.shared),
         }
@@ -370,27 +380,34 @@ impl ApplyRows {
         let mut answers = Vec::with_capacity(rows);
         let mut found = Vec::new();
         let mut from = Vec::new();
+        // Where there may be rows of NULLs, all columns may be NULL.
+        let right = Arc::new(Schema::new(self.schema().fields()[batch.num_columns()..].to_vec()));
         for i in 0..rows {
             let mut key = Vec::with_capacity(self.cells.len() + outer.len());
             for column in cell_columns {
                 key.push(ScalarValue::try_from_array(column, i)?);
             }
             key.extend(outer.iter().cloned());
+            let forgotten = memo.memory.new_empty();
             let result = match memo.rows.get(&key) {
                 Some(known) => known.clone(),
                 None => {
                     for (cell, value) in self.cells.iter().zip(&key) {
                         cell.set(value.clone());
                     }
-                    if memo.memory.size() > MEMO_BYTES_MAX {
-                        memo.rows.clear();
-                        memo.memory.free();
+                    if self.remembers {
+                        if memo.memory.size() > MEMO_BYTES_MAX {
+                            memo.rows.clear();
+                            memo.memory.free();
+                        }
+                        let keys: usize = key.iter().map(ScalarValue::size).sum();
+                        memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
+                        let result = self.run(context, &memo.memory).await?;
+                        memo.rows.insert(key, result.clone());
+                        result
+                    } else {
+                        self.run(context, &forgotten).await?
                     }
-                    let keys: usize = key.iter().map(ScalarValue::size).sum();
-                    memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
-                    let result = self.run(context, &memo.memory).await?;
-                    memo.rows.insert(key, result.clone());
-                    result
                 }
             };
             match &self.kind {
@@ -402,9 +419,9 @@ impl ApplyRows {
                         found.push(result);
                     } else if *left {
                         from.push(i as u32);
-                        let schema = result.schema();
-                        let nulls = schema.fields().iter().map(|f| value::nulls(f.data_type(), 1)).collect();
-                        found.push(RecordBatch::try_new(schema, nulls)?);
+                        let fields = right.fields().iter();
+                        let nulls = fields.map(|field| value::nulls(field.data_type(), 1)).collect();
+                        found.push(RecordBatch::try_new(Arc::clone(&right), nulls)?);
                     }
                 }
                 kind => {
@@ -432,8 +449,7 @@ impl ApplyRows {
                 .iter()
                 .map(|c| take(c, &indices, None))
                 .collect::<std::result::Result<_, _>>()?;
-            let right = concat_batches(&self.subplan.schema(), &found)?;
-            out.extend(right.columns().iter().cloned());
+            out.extend(concat_batches(&right, &found)?.columns().iter().cloned());
         } else {
             out = batch.columns().to_vec();
             out.push(if rows == 0 {

@@ -12,7 +12,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery};
+use datafusion::logical_expr::{
+    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, ScalarUDF, SkipType, Subquery,
+};
 use rustc_hash::FxHashSet;
 use sql::expr::{
     Aggregates, BindContext, BoundExpr, BoundSubquery, CompareOp, ParamTypes, Scope, SubqueryBinder,
@@ -27,15 +29,15 @@ use crate::error::Planned;
 use crate::relation::{Level, RelColumn, Relation};
 use crate::row_function::{Body, RowFunction};
 use crate::shared::Shared;
-use crate::translate::{Translator, Typed, apply, bare, field};
-use crate::with::CommonTable;
+use crate::translate::{Translator, Typed, Use, apply, bare, field};
+use crate::with::{CommonTable, calls_volatile};
 
 /// Binds one statement.
 pub(crate) struct Binder<'a> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) params: &'a ParamTypes,
     /// Evaluate every subquery row by row, because DataFusion could not turn one of them into a join.
-    apply_all: bool,
+    pub(crate) apply_all: bool,
     pub(crate) ctes: RefCell<Vec<CommonTable>>,
     /// Common tables with plans of their own, those that others read before these.
     pub(crate) common_rows: RefCell<Vec<Arc<CommonRows>>>,
@@ -292,6 +294,9 @@ impl<'a> Binder<'a> {
         }
         let schema = DFSchema::new_with_metadata(fields, Default::default()).planned()?;
         let node = Apply {
+            // As PostgreSQL, which finds what depends on no row before all others.
+            remembers: cells.is_empty() && !matches!(kind, ApplyKind::Lateral { .. })
+                || !calls_volatile(&subplan),
             input,
             subplan,
             kind,
@@ -312,6 +317,7 @@ impl<'a> Binder<'a> {
         ty: PgType,
         subquery: &SubqueryExpr,
         tests: Vec<Typed>,
+        used: Use,
     ) -> SqlResult<Typed> {
         let planned = self.subqueries.borrow()[subquery.id.0 as usize].clone();
         let correlated = !planned.outer.is_empty();
@@ -320,7 +326,11 @@ impl<'a> Binder<'a> {
         // then.
         let rows_of_nothing = groups_of_nothing(&planned.relation.plan);
         let scalar = matches!(subquery.test, SubqueryTest::Scalar);
-        let native = !self.apply_all && near && (!correlated || rows_of_nothing <= usize::from(scalar));
+        let exists = matches!(subquery.test, SubqueryTest::Exists { .. });
+        let joins = || {
+            rows_of_nothing <= usize::from(scalar) && !needs_conditions_within(&planned.relation.plan, exists)
+        };
+        let native = !self.apply_all && near && (!correlated || joins());
         let first = planned.relation.columns.first().cloned();
         let plan = planned.relation.plan.clone();
         let wrap = |plan: LogicalPlan| Subquery {
@@ -356,8 +366,15 @@ impl<'a> Binder<'a> {
                 (ApplyKind::Exists { negated: *negated }, DataType::Boolean)
             }
             SubqueryTest::Compare { all, columns } => {
+                // To a join, unknown is false. Only the one of a whole NOT IN knows NULLs, where they are the same ones for all
+                // rows and it has a key.
+                let joins = |op: CompareOp, left: &Expr| match (op, all) {
+                    (CompareOp::Eq, false) => used != Use::Value,
+                    (CompareOp::Ne, true) => used == Use::Conjunct && !correlated && left.any_column_refs(),
+                    _ => false,
+                };
                 if let ([column], [test], true) = (&columns[..], &tests[..], native)
-                    && ((column.op == CompareOp::Eq && !all) || (column.op == CompareOp::Ne && *all))
+                    && joins(column.op, &test.expr)
                 {
                     let right = first.ok_or_else(|| SqlError::internal("a subquery without columns"))?;
                     let (left, plan) =
@@ -439,7 +456,7 @@ impl SubqueryBinder for Binder<'_> {
 }
 
 /// How many aggregations of the plan have a row for no rows.
-fn groups_of_nothing(plan: &LogicalPlan) -> usize {
+pub(crate) fn groups_of_nothing(plan: &LogicalPlan) -> usize {
     let mut found = 0;
     let walked = plan.apply(|node| {
         if let LogicalPlan::Aggregate(node) = node {
@@ -448,6 +465,38 @@ fn groups_of_nothing(plan: &LogicalPlan) -> usize {
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_or(usize::MAX, |_| found)
+}
+
+/// Whether conditions on outer columns must be fulfilled where they stand. A join in the subquery's place has them at its top,
+/// out of what numbers rows or adds some for those without a partner; and an EXISTS that becomes one loses all its limits.
+fn needs_conditions_within(plan: &LogicalPlan, exists: bool) -> bool {
+    let mut outermost = plan;
+    while let LogicalPlan::Projection(projection) = outermost {
+        outermost = &projection.input;
+    }
+    let holds_outer = |plan: &LogicalPlan| !plan.all_out_ref_exprs().is_empty();
+    let found = plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::Window(window) => holds_outer(&window.input),
+            LogicalPlan::RecursiveQuery(_) => holds_outer(node),
+            LogicalPlan::Join(join) => match join.join_type {
+                JoinType::Inner => false,
+                JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                    holds_outer(&join.right)
+                }
+                JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                    holds_outer(&join.left)
+                }
+                JoinType::Full => holds_outer(node),
+            },
+            LogicalPlan::Limit(limit) => {
+                let skips = !matches!(limit.get_skip_type()?, SkipType::Literal(0));
+                exists && (skips || !std::ptr::eq(node, outermost))
+            }
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
 }
 
 /// A plan without rows, to stand in for one that is moved.

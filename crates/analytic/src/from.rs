@@ -540,77 +540,6 @@ impl Binder<'_> {
         }
     }
 
-    /// The rows of `relation` for which `condition` is true.
-    pub(crate) fn filter(
-        &self,
-        relation: Relation,
-        condition: &ast::Expr,
-        outer: Option<&dyn Scope>,
-        what: &'static str,
-    ) -> SqlResult<Relation> {
-        let place = Place::new(Level::of(&relation), outer);
-        let bound = self.condition(condition, &place, Aggregates::Forbidden(what), what)?;
-        let plan = self.filter_bound(relation.plan, &place.level, bound)?;
-        Ok(Relation { plan, ..relation })
-    }
-
-    /// Conditions without subqueries first: what they drop need not be looked up.
-    pub(crate) fn filter_bound(
-        &self,
-        plan: LogicalPlan,
-        level: &Arc<Level>,
-        condition: BoundExpr,
-    ) -> SqlResult<LogicalPlan> {
-        let (later, first): (Vec<_>, Vec<_>) =
-            condition.into_conjuncts().into_iter().partition(BoundExpr::contains_subquery);
-        let mut plan = plan;
-        for part in [first, later] {
-            let Some(condition) = BoundExpr::conjunction(part) else { continue };
-            plan = self.within(level, || {
-                let mut translator = Translator::new(self, plan.clone(), Arc::clone(level));
-                let expr = translator.translate(&condition)?.expr;
-                LogicalPlanBuilder::from(translator.plan)
-                    .filter(expr)
-                    .and_then(LogicalPlanBuilder::build)
-                    .planned()
-            })?;
-        }
-        Ok(plan)
-    }
-
-    fn join_on(
-        &self,
-        left: Relation,
-        right: Relation,
-        kind: JoinType,
-        condition: &ast::Expr,
-        outer: Option<&dyn Scope>,
-    ) -> SqlResult<Relation> {
-        let (left_plan, right_plan) = (left.plan.clone(), right.plan.clone());
-        let both = concat(crate::binder::empty(), left, right);
-        let place = Place::new(Level::of(&both), outer);
-        let bound = self.condition(condition, &place, Aggregates::Forbidden("JOIN conditions"), "JOIN/ON")?;
-        if bound.contains_subquery() {
-            if kind != JoinType::Inner {
-                return Err(SqlError::unsupported("a subquery in the condition of an outer join"));
-            }
-            let plan = LogicalPlanBuilder::from(left_plan)
-                .cross_join(right_plan)
-                .and_then(LogicalPlanBuilder::build)
-                .planned()?;
-            let plan = self.filter_bound(plan, &place.level, bound)?;
-            return Ok(Relation { plan, ..both });
-        }
-        let expr = self.within(&place.level, || {
-            Translator::new(self, crate::binder::empty(), Arc::clone(&place.level)).translate(&bound)
-        })?;
-        let plan = LogicalPlanBuilder::from(left_plan)
-            .join_on(right_plan, kind, vec![expr.expr])
-            .and_then(LogicalPlanBuilder::build)
-            .planned()?;
-        Ok(Relation { plan, ..both })
-    }
-
     fn join_using(
         &self,
         left: Relation,
@@ -716,7 +645,8 @@ fn using_column(relation: &Relation, name: &str, side: &str) -> SqlResult<usize>
     Ok(first)
 }
 
-fn concat(plan: LogicalPlan, left: Relation, right: Relation) -> Relation {
+/// The columns of two relations side by side, which `plan` yields.
+pub(crate) fn concat(plan: LogicalPlan, left: Relation, right: Relation) -> Relation {
     let offset = left.columns.len();
     let mut columns = left.columns;
     columns.extend(right.columns);

@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, LogicalPlan, Operator, ScalarUDF};
-use sql::expr::{BoundExpr, Collate, CompareOp, ExprKind};
+use sql::expr::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest};
 use types::{Datum, PgType, TypeMod};
 
 use crate::arithmetic::{Arithmetic, Op};
@@ -24,6 +24,17 @@ pub(crate) struct Typed {
     pub(crate) arrow: DataType,
 }
 
+/// What becomes of an expression's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It is all of a condition that rows must fulfil, or all of what AND joins in it.
+    Conjunct,
+    /// It is a part of such a condition in which unknown comes to the same as false.
+    Condition,
+    #[default]
+    Value,
+}
+
 /// Translates the expressions of one level over a plan, which grows where a subquery must be evaluated first.
 pub(crate) struct Translator<'b, 'a> {
     pub(crate) binder: &'b Binder<'a>,
@@ -31,16 +42,32 @@ pub(crate) struct Translator<'b, 'a> {
     pub(crate) level: Arc<Level>,
     /// Values of synthetics that the plan computes by now, by their number.
     pub(crate) computed: Vec<(usize, Typed)>,
+    /// Of the expression that is translated next.
+    next_use: Use,
 }
 
 impl<'b, 'a> Translator<'b, 'a> {
     pub(crate) fn new(binder: &'b Binder<'a>, plan: LogicalPlan, level: Arc<Level>) -> Translator<'b, 'a> {
-        Translator { binder, plan, level, computed: Vec::new() }
+        Translator { binder, plan, level, computed: Vec::new(), next_use: Use::Value }
+    }
+
+    /// A condition that rows must fulfil.
+    ///
+    /// # Errors
+    /// As [`Translator::translate`].
+    pub(crate) fn condition(&mut self, e: &BoundExpr) -> SqlResult<Expr> {
+        Ok(self.translate_for(e, Use::Conjunct)?.expr)
+    }
+
+    fn translate_for(&mut self, e: &BoundExpr, used: Use) -> SqlResult<Typed> {
+        self.next_use = used;
+        self.translate(e)
     }
 
     /// # Errors
     /// 0A000 for what no path evaluates.
     pub(crate) fn translate(&mut self, e: &BoundExpr) -> SqlResult<Typed> {
+        let used = std::mem::take(&mut self.next_use);
         let expr = match &e.kind {
             ExprKind::Const(value) => return self.constant(value, e.ty, e.typmod),
             ExprKind::Param(index) => {
@@ -58,9 +85,13 @@ impl<'b, 'a> Translator<'b, 'a> {
                 let op = if *negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
                 binary(left, op, right)
             }
-            ExprKind::And(parts) => self.chain(parts, Operator::And)?,
-            ExprKind::Or(parts) => self.chain(parts, Operator::Or)?,
-            ExprKind::Not(inner) => Expr::Not(Box::new(self.translate(inner)?.expr)),
+            ExprKind::And(parts) => self.chain(parts, Operator::And, used)?,
+            ExprKind::Or(parts) if used == Use::Value => self.chain(parts, Operator::Or, used)?,
+            ExprKind::Or(parts) => self.chain(parts, Operator::Or, Use::Condition)?,
+            ExprKind::Not(inner) => match other_membership(inner) {
+                Some(inner) => return self.translate_for(&inner, used),
+                None => Expr::Not(Box::new(self.translate(inner)?.expr)),
+            },
             ExprKind::IsNull { expr, negated } => {
                 let inner = Box::new(self.translate(expr)?.expr);
                 if *negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) }
@@ -125,7 +156,7 @@ impl<'b, 'a> Translator<'b, 'a> {
                         tests.push(self.translate(&column.left)?);
                     }
                 }
-                return self.binder.subquery_expr(self, e.ty, subquery, tests);
+                return self.binder.subquery_expr(self, e.ty, subquery, tests, used);
             }
             ExprKind::Aggregate(_) => {
                 return Err(SqlError::internal("an aggregate was left in an expression"));
@@ -135,10 +166,11 @@ impl<'b, 'a> Translator<'b, 'a> {
         Ok(Typed { expr, ty: PgType::Bool, arrow: DataType::Boolean })
     }
 
-    fn chain(&mut self, parts: &[BoundExpr], op: Operator) -> SqlResult<Expr> {
+    /// `parts` joined by AND or OR, each of that use.
+    fn chain(&mut self, parts: &[BoundExpr], op: Operator, used: Use) -> SqlResult<Expr> {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
-            all.push(self.translate(part)?.expr);
+            all.push(self.translate_for(part, used)?.expr);
         }
         // A balanced tree, so that thousands of terms nest only a few levels deep.
         while all.len() > 1 {
@@ -447,6 +479,21 @@ impl<'b, 'a> Translator<'b, 'a> {
         let expr = apply(udf, args.into_iter().map(|a| a.expr).collect());
         Ok(Typed { expr, ty, arrow })
     }
+}
+
+/// `a NOT IN (…)` for `a IN (…)`, and the other way round: what NOT makes of either.
+fn other_membership(e: &BoundExpr) -> Option<BoundExpr> {
+    let ExprKind::Subquery(subquery) = &e.kind else { return None };
+    let SubqueryTest::Compare { all, columns } = &subquery.test else { return None };
+    let [column] = &columns[..] else { return None };
+    let op = match (all, column.op) {
+        (false, CompareOp::Eq) => CompareOp::Ne,
+        (true, CompareOp::Ne) => CompareOp::Eq,
+        _ => return None,
+    };
+    let test = SubqueryTest::Compare { all: !all, columns: vec![SubqueryColumn { op, ..column.clone() }] };
+    let kind = ExprKind::Subquery(Box::new(SubqueryExpr { test, ..(**subquery).clone() }));
+    Some(BoundExpr { kind, ..e.clone() })
 }
 
 /// The Arrow form that holds all of `arrows` (with whether each is only a NULL) exactly.

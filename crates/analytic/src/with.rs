@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
 use rustc_hash::FxHashMap;
@@ -249,14 +249,16 @@ fn for_each_mention(tree: &impl ast::Visit, say: &mut dyn FnMut(String)) {
 }
 
 /// Whether reading the plan twice may answer differently. What reads an outer column does so for each of its values only.
-fn calls_volatile(plan: &LogicalPlan) -> bool {
+pub(crate) fn calls_volatile(plan: &LogicalPlan) -> bool {
     let volatile = |expr: &Expr| {
         let Expr::ScalarFunction(call) = expr else { return false };
         let inner: &dyn std::any::Any = call.func.inner().as_ref();
         call.func.signature().volatility == Volatility::Volatile && !inner.is::<ReadCell>()
     };
-    plan.exists(|node| {
-        Ok(node.expressions().iter().any(|expr| expr.exists(|e| Ok(volatile(e))).unwrap_or(true)))
-    })
-    .unwrap_or(true)
+    let mut found = false;
+    let walked = plan.apply_with_subqueries(|node| {
+        found |= node.expressions().iter().any(|expr| expr.exists(|e| Ok(volatile(e))).unwrap_or(true));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || walked.is_err()
 }
