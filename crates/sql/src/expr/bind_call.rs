@@ -9,7 +9,7 @@ use super::bind::{Binder, fold_ident, unify_all};
 use super::bind_context::Aggregates;
 use super::bind_operator::{bind_comparison, call_named, unify};
 use super::coerce::{coerce, coerce_condition, resolve_unknown, type_name};
-use super::functions::{RESET_STATEMENTS, extension_of};
+use super::functions::{RESET_STATEMENTS, TYPE_OF, extension_of};
 use super::scope::at_name;
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, SubqueryExpr, SubqueryTest};
 
@@ -215,6 +215,10 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
                 ExprKind::NullIf { collate, left: Box::new(left), right: Box::new(right) },
             );
             if node.ty == ty { Ok(node) } else { coerce(node, ty, TypeMod::NONE, CastContext::Explicit, ctx) }
+        }
+        "pg_typeof" if args.len() == 1 => {
+            let ty = types::Datum::Oid(args[0].ty.oid());
+            call_named(TYPE_OF, [args, vec![BoundExpr::constant(ty, PgType::Regtype)]].concat(), ctx)
         }
         _ => {
             // A type's name called with one argument is a cast, where there is no function of that name.

@@ -6,7 +6,7 @@ use types::{CastContext, CatalogNames, ElementType, PgType, TypeMod};
 use super::bind_context::BindContext;
 use super::coerce::{coerce, common_type, type_name};
 use super::fold::fold;
-use super::function::FunctionDef;
+use super::function::{ArgType, FunctionDef};
 use super::functions;
 use super::resolve::{Failure, Resolved, resolve};
 use super::tree::{BoundExpr, Collate, CompareOp, ExprKind, FunctionRef};
@@ -209,11 +209,16 @@ pub(super) fn call_named(name: &str, args: Vec<BoundExpr>, ctx: &BindContext<'_>
 }
 
 fn finish_call(resolved: Resolved, args: Vec<BoundExpr>, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
-    let args = args
-        .into_iter()
-        .zip(&resolved.args)
-        .map(|(arg, ty)| coerce(arg, *ty, TypeMod::NONE, CastContext::Implicit, ctx))
-        .collect::<SqlResult<Vec<_>>>()?;
+    let settle = |(i, (arg, ty)): (usize, (BoundExpr, &PgType))| {
+        let arg = coerce(arg, *ty, TypeMod::NONE, CastContext::Implicit, ctx)?;
+        // An oid alone does not say what it is of.
+        let takes_any = matches!(resolved.def.arg(i), ArgType::Any | ArgType::AnyNonArray);
+        if takes_any && arg.ty.is_oid() && arg.ty != PgType::Oid {
+            return coerce(arg, PgType::Text, TypeMod::NONE, CastContext::Explicit, ctx);
+        }
+        Ok(arg)
+    };
+    let args = args.into_iter().zip(&resolved.args).enumerate().map(settle).collect::<SqlResult<Vec<_>>>()?;
     let kind = ExprKind::Call { function: FunctionRef(resolved.def), args };
     Ok(fold(BoundExpr::new(resolved.result, TypeMod::NONE, kind), ctx))
 }

@@ -34,7 +34,7 @@ use super::function::{ArgType, FunctionDef};
 use crate::memory_bound::Held;
 
 pub(crate) use extension::{extension_of, hint_for_missing};
-pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, identity_value};
+pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, TYPE_OF, identity_value};
 
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;
 
@@ -113,6 +113,7 @@ const JSON: ArgType = ArgType::Is(PgType::Json);
 const JSONB: ArgType = ArgType::Is(PgType::Jsonb);
 
 const REGCLASS: ArgType = ArgType::Is(PgType::Regclass);
+const REGTYPE: ArgType = ArgType::Is(PgType::Regtype);
 const VOID: ArgType = ArgType::Is(PgType::Void);
 const TEXT_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Text));
 const INT4_ARRAY: ArgType = ArgType::Is(PgType::Array(types::ElementType::Int4));

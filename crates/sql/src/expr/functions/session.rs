@@ -35,6 +35,9 @@ const ADVISORY: [[FunctionDef; 2]; 10] = [
 pub(crate) const LAST_VALUE: &str = "rowhouse_sequence_last_value";
 pub(crate) const IS_CALLED: &str = "rowhouse_sequence_is_called";
 
+/// `pg_typeof` with what it is to answer, which its argument's value does not say.
+pub(crate) const TYPE_OF: &str = "typed pg_typeof";
+
 /// `rowhouse.reset_statements`, as it is called.
 pub(crate) const RESET_STATEMENTS: &str = "rowhouse.reset_statements";
 
@@ -112,11 +115,9 @@ const OTHERS: [FunctionDef; 31] = [
     })
     .volatile(),
     FunctionDef::new("gen_random_uuid", &[], UUID, super::extension::random_uuid).volatile(),
-    FunctionDef::new("pg_typeof", &[ArgType::Any], ArgType::Is(PgType::Regtype), |a, _| {
-        Ok(Datum::Oid(a[0].natural_type().oid()))
-    })
-    .stable()
-    .takes_null(),
+    FunctionDef::new(TYPE_OF, &[ArgType::Any, REGTYPE], REGTYPE, |a, _| Ok(a[1].clone()))
+        .stable()
+        .takes_null(),
     FunctionDef::new("pg_client_encoding", &[], NAME, |_, _| Ok(Datum::text("UTF8"))).stable(),
 ];
 
