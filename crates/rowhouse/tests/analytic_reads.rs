@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{Server, run, state, text};
 use tokio_postgres::error::SqlState;
@@ -51,6 +51,54 @@ fn write_skew_through_an_analytical_query_is_found() {
         one.simple_query(SUM).await.expect("a sum");
         two.batch_execute("INSERT INTO other VALUES (1); COMMIT").await.expect("another table");
         one.batch_execute("INSERT INTO t VALUES (50, 1); COMMIT").await.expect("nothing it read has changed");
+    });
+}
+
+#[test]
+fn who_reads_a_table_and_who_takes_it_away_wait_for_each_other() {
+    let server = Server::with_acme();
+    run(async {
+        let (one, other) = (server.owner("acme").await, server.owner("acme").await);
+        one.batch_execute(
+            "CREATE TABLE t (n int); CREATE VIEW v AS SELECT n FROM t; INSERT INTO t VALUES (1), (2)",
+        )
+        .await
+        .expect("tables");
+        for client in [&one, &other] {
+            client.batch_execute("SET lock_timeout = '200ms'").await.expect("set");
+        }
+        let changes = ["TRUNCATE t", "ALTER TABLE t ADD COLUMN x int", "DROP TABLE t CASCADE"];
+        for query in [SUM, SUM_OF_VIEW] {
+            one.batch_execute("BEGIN").await.expect("it begins");
+            assert_eq!(text(&one, query).await, "3", "{query}");
+            for change in changes {
+                let refused = other.batch_execute(change).await;
+                assert_eq!(state(refused), SqlState::LOCK_NOT_AVAILABLE, "{change} behind {query}");
+            }
+            other.batch_execute("BEGIN; INSERT INTO t VALUES (3); ROLLBACK").await.expect("rows may come");
+            one.batch_execute("COMMIT").await.expect("it ends");
+        }
+        for change in changes {
+            other.batch_execute(&format!("BEGIN; {change}")).await.expect("changed");
+            assert_eq!(state(one.simple_query(SUM).await), SqlState::LOCK_NOT_AVAILABLE, "{change}");
+            other.batch_execute("ROLLBACK").await.expect("it was not");
+        }
+        // A circle is seen at once.
+        one.batch_execute("CREATE TABLE u (n int)").await.expect("a table");
+        one.batch_execute("BEGIN; LOCK TABLE u").await.expect("locked");
+        other.batch_execute("SET lock_timeout = 0; BEGIN").await.expect("it begins");
+        assert_eq!(text(&other, SUM).await, "3");
+        let drop = one.batch_execute("SET lock_timeout = 0; TRUNCATE t; COMMIT");
+        let circle = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let query = "SELECT max(n) FROM (SELECT n, row_number() OVER (ORDER BY n) FROM u) AS numbered";
+            let refused = other.simple_query(query).await;
+            other.batch_execute("ROLLBACK").await.expect("it ends");
+            refused
+        };
+        let (dropped, refused) = tokio::join!(drop, circle);
+        assert_eq!(state(refused), SqlState::T_R_DEADLOCK_DETECTED);
+        dropped.expect("nobody reads it any more");
     });
 }
 
