@@ -77,6 +77,11 @@ impl Waiting {
         }
     }
 
+    /// Takes all queries out that wait.
+    fn drain(&mut self) -> impl Iterator<Item = Job> + use<> {
+        self.jobs.drain().into_iter().chain(self.looks.drain())
+    }
+
     /// Whether one more thread is needed, which is counted then: there are as many as ever had a query at a time.
     fn needs_thread(&mut self) -> bool {
         let needs = !self.closed && self.idle < self.jobs.startable() + self.looks.startable();
@@ -176,8 +181,7 @@ impl AnalyticPool {
         for queue in &self.queues {
             let mut waiting = lock(&queue.waiting);
             waiting.closed = true;
-            let Waiting { jobs, looks, .. } = &mut *waiting;
-            for job in jobs.drain().into_iter().chain(looks.drain()) {
+            for job in waiting.drain() {
                 job.events.close_producer();
             }
             drop(waiting);
@@ -218,12 +222,15 @@ impl Queue {
                 if waiting.threads > 0 {
                     return Ok(());
                 }
-                waiting.jobs.drain();
-                waiting.looks.drain();
-                Err(SqlError::new(
+                let refused = SqlError::new(
                     SqlState::SYSTEM_ERROR,
                     format!("cannot start an analytical thread: {error}"),
-                ))
+                );
+                // Those too whose sessions counted on this thread, as theirs could not be had.
+                for job in waiting.drain() {
+                    job.events.refuse(refused.clone());
+                }
+                Err(refused)
             }
         }
     }

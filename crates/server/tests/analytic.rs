@@ -2,11 +2,13 @@
 
 mod support;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{SqlError, SqlState};
+use base::{ByteCount, SqlError, SqlState};
+use env::{Env, JoinHandle, ShutdownSignal, ThreadControl, Threads};
 use pgproto::client;
 use sql::session::{AnalyticEvent, AnalyticRequest, Field, QueryControl};
 use support::{TestServer, eventually, tcp};
@@ -164,7 +166,7 @@ fn row(value: &[u8]) -> Vec<u8> {
     [&b"D"[..], &len(4 + 2 + 4 + value.len()), &1_i16.to_be_bytes(), &len(value.len()), value].concat()
 }
 
-fn streams(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+fn say_columns(say: &mut dyn FnMut(AnalyticEvent) -> bool) {
     let field = Field {
         name: "name".to_owned(),
         table_oid: 0,
@@ -173,13 +175,20 @@ fn streams(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(Analy
         modifier: types::TypeMod::NONE,
     };
     say(AnalyticEvent::Columns { parameters: Vec::new(), fields: [field].into() });
-    let is_endless = request.query.to_string() == ENDLESS;
+}
+
+/// Until nobody wants any more; how many were sent is told.
+fn say_rows(sent: &AtomicUsize, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
     let bytes = row(&[b'x'; 64 << 10]);
-    while is_endless {
-        SENT.fetch_add(1, Ordering::SeqCst);
-        if !say(AnalyticEvent::Encoded { rows: 1, bytes: bytes.clone() }) {
-            return;
-        }
+    while say(AnalyticEvent::Encoded { rows: 1, bytes: bytes.clone() }) {
+        sent.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn streams(request: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    say_columns(say);
+    if request.query.to_string() == ENDLESS {
+        return say_rows(&SENT, say);
     }
     say(AnalyticEvent::Encoded { rows: 1, bytes: row(b"short") });
     say(AnalyticEvent::Done(Ok(())));
@@ -214,6 +223,87 @@ fn a_client_that_does_not_read_keeps_nobody_from_a_thread() {
         admin.shown("SHOW TENANTS").value("acme", "sessions") == Some("1")
     });
     assert_eq!(other.ok(SHORT).len(), 1);
+}
+
+/// Rows of [`sends_for_ever`].
+static UNREAD: AtomicUsize = AtomicUsize::new(0);
+
+fn sends_for_ever(_: AnalyticRequest, _: &QueryControl, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
+    say_columns(say);
+    say_rows(&UNREAD, say);
+}
+
+/// A machine that gives no thread to a query from some point on, and says so only when two have asked.
+struct FewThreads {
+    threads: Arc<dyn Threads>,
+    refuses: AtomicBool,
+    asked: AtomicUsize,
+}
+
+impl Threads for FewThreads {
+    fn spawn(
+        &self,
+        name: &str,
+        core: Option<usize>,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> io::Result<JoinHandle> {
+        if !name.starts_with("analytic") || !self.refuses.load(Ordering::SeqCst) {
+            return self.threads.spawn(name, core, body);
+        }
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        eventually("another one that asks", || self.asked.load(Ordering::SeqCst) >= 2);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+    fn current(&self) -> ThreadControl {
+        self.threads.current()
+    }
+    fn pin_current(&self, core: usize) -> io::Result<()> {
+        self.threads.pin_current(core)
+    }
+    fn cores(&self) -> Vec<usize> {
+        self.threads.cores()
+    }
+    fn raise_file_limit(&self) -> io::Result<u64> {
+        self.threads.raise_file_limit()
+    }
+    fn resident_memory(&self) -> ByteCount {
+        self.threads.resident_memory()
+    }
+    fn shutdown_signal(&self) -> ShutdownSignal {
+        self.threads.shutdown_signal()
+    }
+}
+
+#[test]
+fn queries_that_get_no_thread_are_told_all_of_them() {
+    let mut env = Env::real();
+    let threads = Arc::new(FewThreads {
+        threads: env.threads.clone(),
+        refuses: AtomicBool::new(false),
+        asked: AtomicUsize::new(0),
+    });
+    env.threads = threads.clone();
+    let server = TestServer::in_env(&env, |config| config.analytic = Some(sends_for_ever));
+    let mut admin = server.admin("rowhouse");
+    // One whose queries run at home, on the first worker; one of the second; and one there that may go to the first.
+    for (tenant, promise, worker) in [("a", "(cpu = 0.1)", 0), ("b", "(cpu = 0.1)", 1), ("c", "(cpu = 0)", 1)]
+    {
+        admin.ok(&format!("CREATE TENANT {tenant} WITH {promise} OWNER {tenant} PASSWORD 'pw'"));
+        admin.ok(&format!("ALTER TENANT {tenant} SET WORKER {worker}"));
+    }
+    let [mut a, mut b, mut c] = ["a", "b", "c"].map(|tenant| server.connect(tenant, tenant, "pw").unwrap());
+    // Nobody reads it: it keeps its thread.
+    b.start_query(ANALYTIC);
+    eventually("the beginning of a query", || UNREAD.load(Ordering::SeqCst) > 0);
+    threads.refuses.store(true, Ordering::SeqCst);
+    c.start_query(ANALYTIC);
+    eventually("the one that asks first", || threads.asked.load(Ordering::SeqCst) == 1);
+    a.start_query(ANALYTIC);
+    for client in [&mut a, &mut c] {
+        assert_eq!(client.answer().error.expect("there is no thread").state, SqlState::SYSTEM_ERROR);
+        assert!(client.is_alive());
+    }
+    assert_eq!(threads.asked.load(Ordering::SeqCst), 2, "both at the first worker");
 }
 
 /// What [`spills`] has written.

@@ -166,6 +166,12 @@ impl Channel {
         }
     }
 
+    /// The query gets no thread.
+    pub(super) fn refuse(&self, error: SqlError) {
+        self.push(AnalyticEvent::Done(Err(error)));
+        self.close_producer();
+    }
+
     pub(super) fn close_producer(&self) {
         lock(&self.state).producer_gone = true;
         self.waker.wake();
