@@ -288,3 +288,45 @@ fn after_a_disks_error_nothing_is_acknowledged_and_reading_goes_on() {
 fn a_volume_that_breaks_its_promise_of_space_is_a_full_disk() {
     a_failed_flush_is_never_acknowledged(ENOSPC, SqlState::DISK_FULL);
 }
+
+/// The log has lost positions, and nobody has appended to it since.
+#[test]
+fn a_tenant_is_reopened_after_its_log_and_its_file_failed_though_nobody_writes() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| {
+        config.workers = Some(1);
+        config.checkpoint_interval = Nanos::from_secs(4);
+    });
+    server.create_tenant("acme");
+    let connect = || server.connect("acme", "acme", "pw");
+    let mut acme = connect().unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    acme.ok("INSERT INTO t VALUES (1)");
+    disk.fail_log(EIO);
+    ends_with(&mut acme, "INSERT INTO t VALUES (2)", SqlState::IO_ERROR);
+    disk.fail_log(0);
+    let ids = "SELECT id FROM t";
+    let reads_again = || {
+        let begun = Instant::now();
+        loop {
+            let answer = connect().map(|mut acme| (acme.query(ids), acme));
+            match answer {
+                Ok((answer, acme)) if answer.error.is_none() && answer.rows == one("1") => return acme,
+                _ => assert!(begun.elapsed() < Duration::from_secs(60), "it stays closed"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // What it replayed is to be written to its file.
+    let mut acme = reads_again();
+    disk.data.sync.store(EIO, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_secs(8));
+    disk.data.sync.store(0, Ordering::SeqCst);
+    let begun = Instant::now();
+    while acme.query(ids).error.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is never reopened from its root");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut acme = reads_again();
+    acme.ok("INSERT INTO t VALUES (2)");
+}
