@@ -240,6 +240,17 @@ impl OpenError {
     pub fn is_full_disk(&self) -> bool {
         matches!(self, OpenError::File(error) if error.is_full_disk())
     }
+
+    /// What whoever wanted it open is told: 53100 or 58030 of a disk that has no space or fails, else XX001.
+    pub fn state(&self) -> SqlState {
+        match self {
+            OpenError::File(
+                error @ (FileError::Io { .. } | FileError::IoAt { .. } | FileError::Full { .. }),
+            ) => state_of_file_error(error),
+            OpenError::Log(RedoError::Io { .. }) => SqlState::IO_ERROR,
+            _ => SqlState::DATA_CORRUPTED,
+        }
+    }
 }
 
 impl fmt::Display for OpenError {

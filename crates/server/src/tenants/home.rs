@@ -26,7 +26,7 @@ use rustc_hash::FxHashMap;
 use sql::session::{QueryLimits, TempSpace};
 use storage::redo::RedoIndex;
 use storage::{Hurry, PageCounters, PageTally};
-use tenant::{PageRequest, Tenant};
+use tenant::{OpenError, PageRequest, Tenant};
 
 use crate::analytic_pool::AnalyticPool;
 use crate::config::DATA_VOLUME;
@@ -155,8 +155,8 @@ fn crashed() -> SqlError {
     )
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> SqlError {
-    SqlError::fatal(SqlState::DATA_CORRUPTED, format!("the tenant cannot be opened: {error}"))
+fn unreadable(error: &OpenError) -> SqlError {
+    SqlError::fatal(error.state(), format!("the tenant cannot be opened: {error}"))
 }
 
 impl Home {
@@ -600,7 +600,7 @@ impl Home {
     /// Opens the tenant if it is closed, and waits until it is open. At home only.
     ///
     /// # Errors
-    /// Fatal: 3D000 for a dropped tenant, XX001 for damaged data.
+    /// Fatal: 3D000 for a dropped tenant, XX001 for damaged data, 53100 and 58030 for a disk that has no space or fails.
     pub(crate) async fn open(self: &Arc<Home>) -> SqlResult<()> {
         loop {
             match self.phase.load(Ordering::Relaxed) {
@@ -647,7 +647,12 @@ impl Home {
             }
         }
         let reset = Reset(&self);
-        match self.read().await {
+        let mut read = self.read().await;
+        // A long replay writes to the data file.
+        if read.as_ref().is_err_and(|error| error.state() == SqlState::DISK_FULL) && self.release_reserve() {
+            read = self.read().await;
+        }
+        match read {
             Ok(tenant) => {
                 self.cell.with(|state| self.opened(state, tenant));
                 // Open before it is noted: whoever reads the list drops what is not open.
@@ -690,7 +695,7 @@ impl Home {
             None => {
                 let appended = self.cell.with(|state| state.log.appended());
                 self.wait_durable(appended).await?;
-                read_logs(&shared).map_err(|error| unreadable(&error))?
+                read_logs(&shared).map_err(|error| unreadable(&error.into()))?
             }
         };
         self.replay(&redo, &mut tenant).await?;

@@ -269,6 +269,41 @@ fn a_value_larger_than_the_memory_is_replaced_and_removed_by_a_replay() {
 }
 
 #[test]
+fn a_replay_that_finds_the_disk_full_says_so_and_may_be_tried_again() {
+    let world = World::new(12);
+    let env = world.env();
+    env.disk.create_dir_all(Path::new("/data")).unwrap();
+    block_on(&env, async {
+        Tenant::create(&env, Path::new(DATA), TENANT, "owner", None).await.unwrap();
+        let mut server = open(&env).await;
+        let columns = [("id", PgType::Int4), ("v", PgType::Text)];
+        let t = server.auto(|view| create(&mut view.ddl()?, "t", &columns, 1)).await.unwrap();
+        for id in 1..=6 {
+            let row = vec![int(id), text(&"a".repeat(500_000))];
+            let insert = |view: &mut View<'_>| {
+                let table = view.table(t)?;
+                view.insert(&table, &row)
+            };
+            server.auto(insert).await.unwrap();
+        }
+        while server.flusher.flush_once().await.unwrap() != storage::redo::Flushed::Nothing {}
+        drop(server);
+        let (_logs, index) = LogDir::open(&env, Path::new("/log"), options()).unwrap();
+        let replayed = async || {
+            let mut tenant = Tenant::open(&env, Path::new(DATA), TENANT).await.unwrap();
+            tenant.charge_to(&MemoryBudget::new(base::ByteCount::from_kib(256), 0, 1));
+            tenant.replay(&index).await
+        };
+        // It writes what memory has no room for.
+        world.set_disk_capacity(world.disk_used());
+        let error = replayed().await.unwrap_err();
+        assert_eq!(error.state(), base::SqlState::DISK_FULL, "{error}");
+        world.lift_capacity();
+        assert!(replayed().await.unwrap().commits > 0);
+    });
+}
+
+#[test]
 fn power_cuts_leave_a_durable_prefix_of_commits() {
     for seed in 0..40 {
         let world = World::new(seed);
