@@ -33,10 +33,10 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use rustc_hash::FxHashMap;
-use sql::expr::{Collate, CompareOp};
-use types::{CastContext, Datum, ElementType, PgType, TypeMod};
+use types::{Datum, ElementType, PgType};
 
 use crate::common_table::CommonScan;
+use crate::compare_rows::{RowTest, SortedValues, compare_rows};
 use crate::error::external;
 use crate::expand::{Expand, ExpandRows};
 use crate::fixed_filter::{FixedFilter, FixedFilterRows};
@@ -104,17 +104,6 @@ impl ScalarUDFImpl for ReadCell {
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(ColumnarValue::Scalar(self.cell.get()))
     }
-}
-
-/// A comparison with one column of the subplan's rows.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RowTest {
-    pub(crate) op: CompareOp,
-    pub(crate) collate: Collate,
-    pub(crate) left: PgType,
-    pub(crate) right: PgType,
-    /// Conversion of the subplan's value before it is compared.
-    pub(crate) cast: Option<(PgType, PgType)>,
 }
 
 /// What is made of the subplan's rows.
@@ -334,8 +323,22 @@ impl ApplyRows {
         Ok(rows)
     }
 
+    /// What is looked up for each input row in `rows`, which `memory` holds.
+    fn looked_up(&self, rows: RecordBatch, memory: &MemoryReservation) -> Result<Found> {
+        let sorted = match &self.kind {
+            ApplyKind::Compare { tests, .. } if tests.len() == 1 => {
+                let sorted = SortedValues::new(&rows, &tests[0], &self.shared).map_err(external)?;
+                memory.try_grow(sorted.size())?;
+                Some(Arc::new(sorted))
+            }
+            _ => None,
+        };
+        Ok(Found { rows, sorted })
+    }
+
     /// The answer for one input row; `left` are the left sides of its tests.
-    fn answer(&self, rows: &RecordBatch, left: &[Datum]) -> SqlResult<ScalarValue> {
+    fn answer(&self, found: &Found, left: &[Datum]) -> SqlResult<ScalarValue> {
+        let rows = &found.rows;
         match &self.kind {
             ApplyKind::Scalar => match rows.num_rows() {
                 0 => ScalarValue::try_from(&self.result_type()).map_err(crate::error::sql_error),
@@ -349,7 +352,11 @@ impl ApplyRows {
                 Ok(ScalarValue::Boolean(Some((rows.num_rows() > 0) != *negated)))
             }
             ApplyKind::Compare { all, tests } => {
-                compare_rows(rows, left, tests, *all, &self.shared).map(ScalarValue::Boolean)
+                let holds = match &found.sorted {
+                    Some(sorted) => sorted.compare(&left[0], *all),
+                    None => compare_rows(rows, left, tests, *all, &self.shared)?,
+                };
+                Ok(ScalarValue::Boolean(holds))
             }
             ApplyKind::Array { element } => {
                 let ty = PgType::Array(*element);
@@ -402,16 +409,19 @@ impl ApplyRows {
                         }
                         let keys: usize = key.iter().map(ScalarValue::size).sum();
                         memo.memory.try_grow(keys + MEMO_ENTRY_LEN)?;
-                        let result = self.run(context, &memo.memory).await?;
+                        let rows = self.run(context, &memo.memory).await?;
+                        let result = self.looked_up(rows, &memo.memory)?;
                         memo.rows.insert(key, result.clone());
                         result
                     } else {
-                        self.run(context, &forgotten).await?
+                        let rows = self.run(context, &forgotten).await?;
+                        self.looked_up(rows, &forgotten)?
                     }
                 }
             };
             match &self.kind {
                 ApplyKind::Lateral { left } => {
+                    let result = result.rows;
                     let here = result.num_rows();
                     from.extend(std::iter::repeat_n(i as u32, here));
                     if here > 0 {
@@ -433,7 +443,7 @@ impl ApplyRows {
                     }
                     if matches!(self.kind, ApplyKind::Array { .. }) {
                         // Its items, until they are joined.
-                        built.try_grow(result.get_array_memory_size())?;
+                        built.try_grow(result.rows.get_array_memory_size())?;
                     }
                     let answer = self.answer(&result, &left).map_err(external)?;
                     built.try_grow(answer.size())?;
@@ -481,8 +491,15 @@ const COMPACT_ENOUGH: usize = 4 << 10;
 
 /// Rows of the subplan by the values it depends on.
 struct Memo {
-    rows: FxHashMap<Vec<ScalarValue>, RecordBatch>,
+    rows: FxHashMap<Vec<ScalarValue>, Found>,
     memory: MemoryReservation,
+}
+
+/// Rows of the subplan, and their values for comparisons with a single column.
+#[derive(Clone)]
+struct Found {
+    rows: RecordBatch,
+    sorted: Option<Arc<SortedValues>>,
 }
 
 /// What a remembered answer takes beside its key and its rows.
@@ -490,75 +507,6 @@ const MEMO_ENTRY_LEN: usize = 256;
 
 /// Remembered rows that take more are forgotten.
 const MEMO_BYTES_MAX: usize = 16 << 20;
-
-/// `left op ANY/ALL (rows)` in three-valued logic.
-fn compare_rows(
-    rows: &RecordBatch,
-    left: &[Datum],
-    tests: &[RowTest],
-    all: bool,
-    shared: &Shared,
-) -> SqlResult<Option<bool>> {
-    let mut unknown = false;
-    for i in 0..rows.num_rows() {
-        let mut row = Some(!matches!(tests, [_, _, ..]) || tests[0].op != CompareOp::Ne);
-        let any_column = tests.len() > 1 && tests[0].op == CompareOp::Ne;
-        if any_column {
-            row = Some(false);
-        }
-        for (k, test) in tests.iter().enumerate() {
-            let mut right = value::datum(rows.column(k), i, test.right)?;
-            if let Some((from, to)) = test.cast {
-                right = types::cast(
-                    right,
-                    from,
-                    to,
-                    TypeMod::NONE,
-                    CastContext::Implicit,
-                    &shared.context.format,
-                )?;
-            }
-            let holds = if left[k].is_null() || right.is_null() {
-                None
-            } else {
-                Some(test.op.holds(compare(&left[k], &right, test.collate)))
-            };
-            row = if any_column { or(row, holds) } else { and(row, holds) };
-        }
-        match (row, all) {
-            (Some(true), false) => return Ok(Some(true)),
-            (Some(false), true) => return Ok(Some(false)),
-            (None, _) => unknown = true,
-            _ => {}
-        }
-    }
-    Ok(if unknown { None } else { Some(all) })
-}
-
-fn compare(a: &Datum, b: &Datum, collate: Collate) -> Ordering {
-    match (collate, a, b) {
-        (Collate::Blanks, Datum::Text(a), Datum::Text(b)) => {
-            a.trim_end_matches(' ').cmp(b.trim_end_matches(' '))
-        }
-        _ => types::compare(a, b),
-    }
-}
-
-fn and(a: Option<bool>, b: Option<bool>) -> Option<bool> {
-    match (a, b) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
-    }
-}
-
-fn or(a: Option<bool>, b: Option<bool>) -> Option<bool> {
-    match (a, b) {
-        (Some(true), _) | (_, Some(true)) => Some(true),
-        (Some(false), Some(false)) => Some(false),
-        _ => None,
-    }
-}
 
 impl Operator for ApplyRows {
     const NAME: &'static str = "ApplyExec";

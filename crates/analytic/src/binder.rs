@@ -23,8 +23,9 @@ use sql::expr::{
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
 
-use crate::apply::{Apply, ApplyKind, Cell as OuterCell, ReadCell, RowTest};
+use crate::apply::{Apply, ApplyKind, Cell as OuterCell, ReadCell};
 use crate::common_table::CommonRows;
+use crate::compare_rows::RowTest;
 use crate::error::Planned;
 use crate::relation::{Level, RelColumn, Relation};
 use crate::row_function::{Body, RowFunction};

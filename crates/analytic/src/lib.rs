@@ -15,6 +15,7 @@ mod built_arrays;
 mod cancel;
 mod catalog;
 mod common_table;
+mod compare_rows;
 mod concat;
 mod condition;
 mod error;
