@@ -222,29 +222,17 @@ impl Link {
 }
 
 impl Link {
-    /// Calls `visit` for each leaf below, and for each inner node with a leaf below, with the first page number of its first
-    /// leaf; an inner node comes after what is below it. Returns that number of its own.
-    pub(crate) fn for_each_node(
-        &self,
-        height: u32,
-        first: u32,
-        visit: &mut dyn FnMut(PageNo, Option<Location>),
-    ) -> Option<PageNo> {
-        let (first_leaf, location) = match self {
-            Link::Empty => return None,
-            Link::Leaf(leaf) => (PageNo(first), leaf.stamp.location()),
-            Link::Inner(inner) => {
-                let mut first_leaf = None;
-                for (i, kid) in inner.kids.iter().enumerate() {
-                    let below = first + ((i as u32) << shift_of(height));
-                    let found = kid.for_each_node(height - 1, below, visit);
-                    first_leaf = first_leaf.or(found);
-                }
-                (first_leaf?, inner.stamp.location())
-            }
-        };
-        visit(first_leaf, location);
-        Some(first_leaf)
+    /// Where the nodes on the way to page `no` lie in the file, its leaf's last.
+    pub(crate) fn locations_to(&self, height: u32, no: PageNo) -> impl Iterator<Item = Option<Location>> {
+        let mut next = Some((self, height));
+        std::iter::from_fn(move || {
+            let (link, height) = next?;
+            next = match link {
+                Link::Inner(inner) => Some((&inner.kids[kid_index(no, shift_of(height))], height - 1)),
+                Link::Leaf(_) | Link::Empty => None,
+            };
+            Some(link.location())
+        })
     }
 }
 

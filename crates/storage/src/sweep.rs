@@ -129,7 +129,7 @@ impl Retired {
     }
 }
 
-fn resident_pages(first: u32, leaf: &Leaf) -> impl Iterator<Item = (PageNo, &PageVersion)> {
+pub(crate) fn resident_pages(first: u32, leaf: &Leaf) -> impl Iterator<Item = (PageNo, &PageVersion)> {
     leaf.entries.iter().enumerate().filter_map(move |(i, entry)| {
         let version = entry.version.as_deref().filter(|version| version.is_resident())?;
         Some((PageNo(first + i as u32), version))

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base::PageNo;
+use base::{PageNo, SlotNo};
 use env::block_on;
 use governor::{EvictionTime, VictimChoice};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::fixture::*;
+use crate::radix::FANOUT;
 use crate::{FileError, PageFault, ReadAheadWindow, ReadPages, Swept};
 
 /// Sweeps over all pages once.
@@ -284,4 +285,26 @@ fn snapshots_are_read_on_other_threads_while_their_pages_come_and_go() {
     store.checkpoint();
     store.verify();
     assert_eq!(store.memory.resident(), store.map.resident_bytes());
+}
+
+#[test]
+fn the_beginning_of_a_checkpoint_looks_at_some_leaves_for_what_is_to_be_moved() {
+    let mut store = Store::create();
+    // A page in each leaf.
+    for leaf in 0..150 {
+        store.map.skip_to(leaf * FANOUT as u32 + 1);
+        store.allocate(u64::from(leaf));
+    }
+    store.checkpoint();
+    let mut moved = |max| {
+        store.map.rewrite_from(SlotNo(0), max);
+        store.map.changed_pages()
+    };
+    // Of each leaf the page and the leaf itself.
+    assert_eq!((moved(10), moved(10)), (5, 10));
+    assert_eq!((moved(1000), moved(1000), moved(1000)), (74, 138, 150));
+    assert_eq!(moved(1000), 150, "no page is moved twice");
+    store.checkpoint();
+    store.verify();
+    store.check();
 }
