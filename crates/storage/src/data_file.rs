@@ -18,10 +18,13 @@ use crate::radix::{Entry, Inner, Leaf, Link, shift_of};
 use crate::slots::{SLOTS_PER_SET_PAGE, SlotSet, Slots};
 use crate::superblock::{FORMAT_VERSION, NotASuperblock, SUPERBLOCKS, Superblock};
 use crate::version::{Location, MapShared, PageVersion};
-use crate::{Corrupt, PageBytes, PageMap};
+use crate::{Corrupt, PageBytes, PageMap, yield_now};
 
 /// Reads in flight while a map is opened.
 const OPEN_READS_MAX: usize = 32;
+
+/// Map nodes made between two yields: the versions of 1,024 pages, some 100 us.
+const NODES_A_TURN: usize = 4;
 
 /// What a checkpoint makes durable beside the pages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -342,8 +345,13 @@ async fn read_map(
     }
     let mut below: Vec<Link> = Vec::new();
     for level in levels.into_iter().rev() {
-        let mut kids = below.into_iter();
-        below = level.into_iter().map(|node| assemble(node, &mut kids, shared)).collect();
+        let mut kids = std::mem::take(&mut below).into_iter();
+        for (i, node) in level.into_iter().enumerate() {
+            if i % NODES_A_TURN == NODES_A_TURN - 1 {
+                yield_now().await;
+            }
+            below.push(assemble(node, &mut kids, shared));
+        }
         assert!(kids.next().is_none(), "every node has one parent");
     }
     Ok(below.pop().expect("one root"))
