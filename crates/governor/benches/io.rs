@@ -103,6 +103,18 @@ fn metered(known: u64, active: u64, name: &str) {
     });
 }
 
+/// A change of one tenant's promise while so many have one.
+fn promised(known: u64, name: &str) {
+    let volume = IoVolume::new(2);
+    let promise = |n| IoPromise { iops: 100 + n % 100, ..IoPromise::default() };
+    (0..known).for_each(|n| volume.set_promise(tenant(n), &promise(n), 0, Nanos(0)));
+    measure(name, 200_000, |n| {
+        // To another one each time round, and to none in between.
+        let promise = if n % 2 == 0 { IoPromise::default() } else { promise(n / known) };
+        volume.set_promise(tenant(n % known), &promise, 0, Nanos(n));
+    });
+}
+
 fn main() {
     println!("{:<58} {:>8} {:>8}", "submit + next + completed", "fastest", "median");
     fast_path(None, "nothing promised, no depth");
@@ -114,4 +126,7 @@ fn main() {
     println!("{:<58} {:>8} {:>8}", "arrived + issued + started + completed", "fastest", "median");
     metered(20, 20, "meter, 20 active of 20");
     metered(10_000, 20, "meter, 20 active of 10,000");
+    println!("{:<58} {:>8} {:>8}", "set_promise", "fastest", "median");
+    promised(20, "20 known");
+    promised(10_000, "10,000 known");
 }

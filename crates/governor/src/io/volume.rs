@@ -46,7 +46,14 @@ pub struct IoVolume {
     posts: Box<[Post]>,
     /// Grows with every change of promises, policy and limits.
     epoch: AtomicU32,
-    accounts: Mutex<FxHashMap<TenantId, Arc<Account>>>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    by_tenant: FxHashMap<TenantId, Arc<Account>>,
+    /// Those of which a limit or a promise is in force.
+    governed: usize,
 }
 
 /// What became of a request that wants a place.
@@ -112,24 +119,28 @@ impl IoVolume {
 
     /// Puts a policy in force: service by weight begins anew, and so do reservations that were not kept before.
     pub fn set_policy(&self, policy: Policy, now: Nanos) {
-        let accounts = self.accounts();
+        let mut accounts = self.accounts();
         let before = self.policy();
         self.policy.store(policy.to_bits(), Ordering::Relaxed);
-        for account in accounts.values().filter(|_| before != policy) {
+        for account in accounts.by_tenant.values().filter(|_| before != policy) {
             account.rebase_spare(self.floor());
             if !before.reserves() || before.overbooking() != policy.overbooking() {
                 account.rebase_due(now);
             }
         }
+        accounts.governed = accounts.by_tenant.values().filter(|account| account.is_governed(policy)).count();
         self.reconsider(&accounts);
     }
 
     /// Puts a tenant's promise in force, for what is queued too, and what a missed I/O of it costs, in millionths.
     pub fn set_promise(&self, tenant: TenantId, promise: &IoPromise, penalty_micros: u64, now: Nanos) {
-        let mut accounts = self.accounts();
-        let account = accounts.entry(tenant).or_insert_with(|| Arc::new(Account::new()));
+        let mut guard = self.accounts();
+        let (accounts, policy) = (&mut *guard, self.policy());
+        let account = accounts.by_tenant.entry(tenant).or_insert_with(|| Arc::new(Account::new()));
+        accounts.governed -= usize::from(account.is_governed(policy));
         account.set_promise(promise, penalty_micros, self.floor(), now);
-        self.reconsider(&accounts);
+        accounts.governed += usize::from(account.is_governed(policy));
+        self.reconsider(accounts);
     }
 
     /// Says whether others wait for `tenant`'s upkeep, for one thing. While they do for anything, its requests of [`base::IoClass::Upkeep`] go
@@ -137,7 +148,7 @@ impl IoVolume {
     /// longer for them, a second at most. In force for what is queued too, on each worker from its next [`super::IoQueue::next`] on.
     /// Returns whether it changed anything: then the workers are to be woken.
     pub fn set_awaited(&self, tenant: TenantId, awaited_for: AwaitedFor, is_awaited: bool) -> bool {
-        if !is_awaited && !self.accounts().contains_key(&tenant) {
+        if !is_awaited && !self.accounts().by_tenant.contains_key(&tenant) {
             return false;
         }
         let has_changed = self.account(tenant).set_awaited(awaited_for, is_awaited);
@@ -150,7 +161,8 @@ impl IoVolume {
     /// Forgets a tenant and its promise. Each worker's [`super::IoQueue::forget`] goes before.
     pub fn remove(&self, tenant: TenantId) {
         let mut accounts = self.accounts();
-        accounts.remove(&tenant);
+        let removed = accounts.by_tenant.remove(&tenant);
+        accounts.governed -= usize::from(removed.is_some_and(|account| account.is_governed(self.policy())));
         self.reconsider(&accounts);
     }
 
@@ -172,18 +184,16 @@ impl IoVolume {
     }
 
     pub(super) fn account(&self, tenant: TenantId) -> Arc<Account> {
-        self.accounts().entry(tenant).or_insert_with(|| Arc::new(Account::new())).clone()
+        self.accounts().by_tenant.entry(tenant).or_insert_with(|| Arc::new(Account::new())).clone()
     }
 
-    fn accounts(&self) -> MutexGuard<'_, FxHashMap<TenantId, Arc<Account>>> {
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reconsider(&self, accounts: &FxHashMap<TenantId, Arc<Account>>) {
-        let policy = self.policy();
+    fn reconsider(&self, accounts: &Accounts) {
         let limited = self.limit.load(Ordering::Relaxed) != 0;
-        let governed = limited || accounts.values().any(|account| account.is_governed(policy));
-        self.governed.store(governed, Ordering::Relaxed);
+        self.governed.store(limited || accounts.governed > 0, Ordering::Relaxed);
         self.changed();
     }
 

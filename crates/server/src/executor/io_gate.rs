@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base::{ByteCount, IoClass, Nanos, TenantId, VolumeNo};
 use env::{GateStep, HeldIo, IoAccount, IoArrival, IoGate, IoTicket};
-use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoQueue, LimitDebt, Next, Submitted};
+use governor::{IoCost, IoInterval, IoMeter, IoPlace, IoPromise, IoQueue, LimitDebt, Next, Submitted};
 
 use super::io_governing::IoGoverning;
 use super::io_intervals::IoIntervals;
@@ -59,6 +59,8 @@ pub(super) struct WorkerIo {
     is_open: bool,
     /// I/Os done by blocking the worker.
     blocking: u64,
+    /// Dropped tenants of which something is to be told yet.
+    to_forget: Vec<TenantId>,
 }
 
 impl WorkerIo {
@@ -81,16 +83,26 @@ impl WorkerIo {
             interval_end: intervals.end_after(now),
             is_open: false,
             blocking: 0,
+            to_forget: Vec::new(),
         }
     }
 
-    /// Forgets a dropped tenant, unless something of it is still under way: then its account stays, some 600 bytes a volume.
-    pub(super) fn forget(&mut self, tenant: TenantId) {
+    /// Forgets a dropped tenant; while something of it is under way or in no row of the ledger yet, its promise alone, which would go on governing the
+    /// volumes for all.
+    pub(super) fn forget(&mut self, tenant: TenantId, now: Nanos) {
+        if !self.try_forget(tenant) {
+            self.governing.set_promise(tenant, &IoPromise::default(), 0, now);
+            self.to_forget.push(tenant);
+        }
+    }
+
+    fn try_forget(&mut self, tenant: TenantId) -> bool {
         let forgotten =
             self.volumes.iter_mut().all(|seat| seat.queue.forget(tenant) && seat.meter.forget(tenant));
         if forgotten {
             self.governing.remove(tenant);
         }
+        forgotten
     }
 
     /// Hands over what the meters saw in intervals that have ended. Before anything later is told.
@@ -119,6 +131,9 @@ impl WorkerIo {
         }
         self.interval_began = self.intervals.begin_of(now);
         self.interval_end = self.intervals.end_after(now);
+        let mut to_forget = std::mem::take(&mut self.to_forget);
+        to_forget.retain(|tenant| !self.try_forget(*tenant));
+        self.to_forget = to_forget;
     }
 
     fn note_open(&mut self) {
@@ -281,5 +296,32 @@ impl IoGate for Gate {
     }
     fn step(&mut self, now: Nanos) -> GateStep {
         self.0.borrow_mut().step(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_tenants_promise_ends_at_once_and_the_rest_when_it_is_told() {
+        let (ms, tenant) = (Nanos::from_millis, TenantId(16));
+        let governing = IoGoverning::new(2, 1);
+        let is_open = || governing.volumes().iter().all(|volume| volume.schedule.is_open());
+        let mut io = WorkerIo::new(&governing, 0, ms(0));
+        let promise = IoPromise { iops: 100, ..IoPromise::default() };
+        governing.set_promise(tenant, &promise, 0, ms(0));
+        io.done(&IoAccount::new(tenant, VolumeNo(0)), ByteCount(8192), ms(10));
+        assert!(!is_open());
+        io.forget(tenant, ms(20));
+        assert!(is_open(), "what it did in this interval is not told yet");
+        io.keep_time(ms(999));
+        assert_eq!(io.to_forget, [tenant]);
+        io.keep_time(ms(1001));
+        assert!(io.to_forget.is_empty() && is_open());
+        let told = governing.take_through(ms(1000)).expect("it is handed over");
+        let rows = told.into_iter().zip(governing.volumes());
+        let count = rows.map(|(seen, volume)| seen.judge(&volume.meter, ms(0), ms(1000)).len());
+        assert_eq!(count.sum::<usize>(), 1);
     }
 }

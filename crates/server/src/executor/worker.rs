@@ -497,11 +497,12 @@ impl Worker {
                     self.local.shared.count_charged_to_proxy(used);
                 }
                 Message::Forget(tenant) => {
+                    let now = self.local.now.get();
                     if queues.is_idle(tenant) && self.local.shared.retire(tenant) {
-                        queues.forget(tenant, self.local.now.get());
+                        queues.forget(tenant, now);
                         self.governing.cpu.meters().forget(tenant);
-                        self.io.borrow_mut().forget(tenant);
                     }
+                    self.io.borrow_mut().forget(tenant, now);
                 }
             }
         }

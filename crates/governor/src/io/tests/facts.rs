@@ -80,6 +80,30 @@ fn where_nothing_is_promised_a_request_goes_at_once() {
 }
 
 #[test]
+fn a_volume_is_open_again_when_the_last_promise_on_it_is_gone() {
+    let volume = IoVolume::new(1);
+    let is_open = |then: &dyn Fn(&IoVolume)| {
+        then(&volume);
+        volume.is_open()
+    };
+    assert!(is_open(&|_| ()));
+    assert!(!is_open(&|volume| volume.set_promise(tenant_id(0), &promise(10), 0, ms(0))));
+    assert!(!is_open(&|volume| volume.set_promise(tenant_id(1), &limit(10), 0, ms(0))));
+    // Altered, not added.
+    assert!(!is_open(&|volume| volume.set_promise(tenant_id(1), &limit(20), 0, ms(0))));
+    assert!(!is_open(&|volume| volume.remove(tenant_id(0))));
+    assert!(is_open(&|volume| volume.set_promise(tenant_id(1), &promise(0), 0, ms(0))));
+    assert!(is_open(&|volume| volume.remove(tenant_id(1))));
+    // What of a promise is in force, the policy says.
+    assert!(!is_open(&|volume| volume.set_promise(tenant_id(0), &promise(10), 0, ms(0))));
+    assert!(is_open(&|volume| volume.set_policy(Policy::BestEffort, ms(0))));
+    assert!(is_open(&|volume| volume.set_promise(tenant_id(1), &promise(10), 0, ms(0))));
+    assert!(!is_open(&|volume| volume.set_policy(Policy::default(), ms(0))));
+    volume.remove(tenant_id(0));
+    assert!(is_open(&|volume| volume.remove(tenant_id(1))));
+}
+
+#[test]
 fn a_limit_spaces_requests_and_a_large_one_counts_as_several() {
     let (volume, mut queue) = volume(8);
     volume.set_promise(tenant_id(0), &limit(100), 0, ms(0));
