@@ -151,6 +151,22 @@ impl PageMap {
         true
     }
 
+    /// Drops the map; the future drops what was in it, bit by bit, and yields now and then.
+    pub fn free(mut self) -> impl Future<Output = ()> + Send + use<> {
+        let mut discarded = std::mem::take(&mut self.discarded);
+        discarded.links.push(std::mem::take(&mut self.current.root));
+        if let Some(mut branch) = self.branch.take() {
+            discarded.links.push(std::mem::take(&mut branch.other.root));
+            discarded.take_in(std::mem::take(&mut branch.unwritten));
+        }
+        for switch in std::mem::take(&mut self.switches) {
+            discarded.add(switch.old);
+            discarded.add(switch.new);
+        }
+        drop(self);
+        discarded.free()
+    }
+
     /// Clears the addresses that entries of page `no` keep of its frame, in both states; true if one of them was set.
     pub(crate) fn cool(&self, no: PageNo) -> bool {
         let cool = |entry: &crate::radix::Entry| entry.cool();

@@ -739,7 +739,7 @@ impl Home {
             if state.tenant.as_deref().is_some_and(busy) {
                 return false;
             }
-            state.tenant = None;
+            self.forget(state);
             self.set_phase(state, CLOSED);
             true
         })
@@ -765,10 +765,13 @@ impl Home {
             {
                 env::sleep(Nanos::from_millis(1)).await;
             }
-            home.cell.with(|state| {
-                state.tenant = None;
+            let tenant = home.cell.with(|state| {
                 home.set_phase(state, DROPPED);
+                state.tenant.take()
             });
+            if let Some(tenant) = tenant {
+                tenant.free().await;
+            }
             home.residence.vacate();
             let disk = home.shared()?.env.disk.clone();
             let outcome = match disk.remove(&home.path) {
@@ -803,9 +806,16 @@ impl Home {
         });
     }
 
+    /// Leaves what is in memory to a task that drops it.
+    fn forget(&self, state: &mut State) {
+        if let Some(tenant) = state.tenant.take() {
+            self.spawn(tenant.free()).detach();
+        }
+    }
+
     /// Forgets what is in memory: the next opening reads root and durable redo.
     fn lose(&self, state: &mut State, redo: Redo) {
-        state.tenant = None;
+        self.forget(state);
         state.redo = redo;
         // A checkpoint under way must not publish what this opening knew; the next opening waits for its end.
         state.incarnation += 1;

@@ -1,6 +1,7 @@
 //! Pages that leave memory and come back: which ones, whatever holds them, and while others read them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 
 use base::{PageNo, SlotNo};
 use env::block_on;
@@ -285,6 +286,31 @@ fn snapshots_are_read_on_other_threads_while_their_pages_come_and_go() {
     store.checkpoint();
     store.verify();
     assert_eq!(store.memory.resident(), store.map.resident_bytes());
+}
+
+#[test]
+fn a_map_is_freed_bit_by_bit() {
+    let (mut store, pages) = store_of(4000);
+    store.fork();
+    store.in_branch(|store| pages.iter().step_by(3).for_each(|no| store.write(*no, 7)));
+    store.adopt();
+    store.fork();
+    store.in_branch(|store| store.write(pages[1], 8));
+    let Store { map, memory, .. } = store;
+    let mut most = 0;
+    let mut freed = std::pin::pin!(map.free());
+    let mut turns = 0;
+    loop {
+        let before = memory.resident().0;
+        let poll = freed.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        most = most.max(before - memory.resident().0);
+        turns += 1;
+        if poll.is_ready() {
+            break;
+        }
+    }
+    assert_eq!(memory.resident().0, 0);
+    assert!(turns > 6 && most < 12 << 20, "{turns} turns, of {most} bytes at most");
 }
 
 #[test]
