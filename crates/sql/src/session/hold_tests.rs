@@ -275,3 +275,24 @@ fn a_failed_block_holds_what_it_had_before_its_last_savepoint() {
     let rows = bench.run(&mut one, "select id, a from t order by id").lines().join(" ");
     assert_eq!(rows, "1|2 2|3 4|2");
 }
+
+/// A cursor's query is a statement within the one that declares it.
+#[test]
+fn a_block_that_a_part_of_a_statement_failed_is_taken_back_once() {
+    for (savepoint, left) in [("", "1|1 2|1 9|9"), ("savepoint s;", "1|2 2|2 9|9")] {
+        let mut bench = Bench::new();
+        let (mut one, mut other) = (bench.session(), bench.session());
+        bench.run(&mut one, TWO_ROWS);
+        let begin = format!("begin; update t set a = 2; {savepoint} insert into t values (3, 2)");
+        bench.run(&mut one, &begin);
+        let error = bench.fail(&mut one, "declare c cursor for select 1 / (a - 2) from t");
+        assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO);
+        bench.run(&mut other, "insert into t values (9, 9)");
+        if !savepoint.is_empty() {
+            bench.run(&mut one, "rollback to s");
+        }
+        bench.run(&mut one, "commit");
+        let rows = bench.run(&mut one, "select id, a from t order by id").lines().join(" ");
+        assert_eq!(rows, left, "{savepoint}");
+    }
+}
