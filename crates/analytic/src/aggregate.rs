@@ -25,7 +25,7 @@ use crate::error::external;
 use crate::float_groups::{self, FloatGroups, for_each_float};
 use crate::shared::Shared;
 use crate::sliding::SlidingAccumulator;
-use crate::translate::{Typed, cast_to};
+use crate::translate::{Typed, cast_to, key};
 use crate::value;
 
 /// An aggregate as DataFusion calls it: the function, its arguments, DISTINCT, and the type of its result.
@@ -49,13 +49,11 @@ impl PlannedAggregate {
     }
 }
 
-/// Chooses how `call` is computed. `args` are its translated arguments, `order` those of its ORDER BY; `key` makes an
-/// expression comparable.
+/// Chooses how `call` is computed. `args` are its translated arguments, `order` those of its ORDER BY.
 pub(crate) fn plan(
     call: &AggregateCall,
     args: Vec<Typed>,
     order: Vec<Typed>,
-    key: &dyn Fn(&Typed) -> Expr,
     number: usize,
     shared: &Arc<Shared>,
 ) -> PlannedAggregate {
@@ -75,7 +73,7 @@ pub(crate) fn plan(
             };
         }
         (AggregateKind::Count, Some(arg)) => {
-            return simple(native::count::count_udaf(), vec![key(arg)], DataType::Int64);
+            return simple(native::count::count_udaf(), vec![key(arg, call.args[0].typmod)], DataType::Int64);
         }
         (AggregateKind::Min | AggregateKind::Max, Some(arg))
             if !matches!(arg.ty, PgType::Bool | PgType::Bpchar | PgType::Float4 | PgType::Float8) =>
@@ -174,6 +172,20 @@ impl RowAggregate {
         values.iter().zip(&self.types).map(|(array, (ty, _))| value::datum(array, row, *ty)).collect()
     }
 
+    /// Bytes that are equal for equal arguments.
+    fn key(&self, row: &[Datum]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (value, (ty, _)) in row.iter().zip(&self.types) {
+            match (value.as_str(), ty) {
+                (Some(text), PgType::Bpchar) => {
+                    value::write_key(&Datum::text(text.trim_end_matches(' ')), &mut out);
+                }
+                _ => value::write_key(value, &mut out),
+            }
+        }
+        out
+    }
+
     /// How two rows stand in the order that they are accumulated in: PostgreSQL finds duplicates by sorting.
     fn compare(&self, a: &[Datum], b: &[Datum]) -> Ordering {
         let args = self.call.args.len();
@@ -264,7 +276,7 @@ impl RowAccumulator {
             return self.state.add(&row[..args]);
         }
         if self.aggregate.call.distinct {
-            let key = key(&row[..args]);
+            let key = self.aggregate.key(&row[..args]);
             let len = key.len();
             if !self.seen.insert(key) {
                 return Ok(());
@@ -317,14 +329,6 @@ impl RowAccumulator {
 
 /// What the key of a row seen takes beside its bytes.
 const SEEN_LEN: usize = 48;
-
-fn key(row: &[Datum]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for value in row {
-        value::write_key(value, &mut out);
-    }
-    out
-}
 
 fn compare(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {

@@ -21,7 +21,7 @@ use crate::prepare::Place;
 use crate::query::ordinal;
 use crate::relation::{Level, RelColumn, SYNTHETIC, Synthetic};
 use crate::select::{Exprs, Items, Stage, item_at, items_named};
-use crate::translate::{Translator, bare, not_grouping, strip};
+use crate::translate::{Translator, bare, key_of, not_grouping};
 use crate::value;
 
 /// A GROUP BY clause: its distinct expressions, and the sets of them to group by.
@@ -258,9 +258,9 @@ impl Binder<'_> {
             if source.is_none() {
                 below.push(typed.expr.clone().alias(&column.name));
             }
-            if value::is_opaque(typed.ty, &typed.arrow) {
+            if value::needs_key(typed.ty, key.typmod, &typed.arrow) {
                 let (stripped, least) = (self.fresh(), self.fresh());
-                below.push(strip(typed.expr.clone()).alias(&stripped));
+                below.push(key_of(typed.expr.clone(), typed.ty).alias(&stripped));
                 keys.push(Expr::Column(bare(stripped.clone())));
                 aggregates.push(
                     datafusion::functions_aggregate::expr_fn::min(Expr::Column(column.clone())).alias(&least),
@@ -347,8 +347,7 @@ impl Binder<'_> {
             Some(filter) => Some(translator.translate(filter)?.expr),
             None => None,
         };
-        let key = |t: &crate::translate::Typed| translator.key(t);
-        let planned = crate::aggregate::plan(call, args, order, &key, self.number(), &self.shared);
+        let planned = crate::aggregate::plan(call, args, order, self.number(), &self.shared);
         let name = self.fresh();
         let arrow = planned.arrow.clone();
         aggregates.push(planned.expr(filter).alias(&name));

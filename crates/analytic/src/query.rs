@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Column, NullEquality};
 use datafusion::logical_expr::expr::Sort;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Union};
+use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
 use sql::expr::{Aggregates, BoundExpr, ExprKind, Scope, common_type, fold_ident};
 use sqlparser::ast;
 use types::{CastContext, PgType, TypeMod};
@@ -15,8 +16,7 @@ use crate::error::Planned;
 use crate::in_order::{outermost, sorted};
 use crate::prepare::Place;
 use crate::relation::{Level, RelColumn, Relation};
-use crate::translate::{Translator, Typed, bare, common_arrow, strip};
-use crate::value;
+use crate::translate::{Translator, Typed, bare, common_arrow};
 
 impl Binder<'_> {
     /// Binds a whole query. Answers also whether it is an aggregation that yields one row whatever it reads.
@@ -182,26 +182,24 @@ impl Binder<'_> {
             let union = self.union(left, right, all)?;
             return if all { Ok(union) } else { self.distinct_rows(union) };
         }
-        let (left, right) = (self.rename_columns(left)?, self.rename_columns(right)?);
-        if left.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
-            return Err(SqlError::unsupported(
-                "INTERSECT or EXCEPT over numeric without scale, interval or arrays",
-            ));
+        let left = self.rename_columns(if all { left } else { self.distinct_rows(left)? })?;
+        let mut right = self.rename_columns(right)?;
+        for (l, r) in left.columns.iter().zip(&mut right.columns) {
+            r.typmod = l.typmod;
         }
-        let (mut left_plan, mut right_plan) = (left.plan.clone(), right.plan.clone());
-        if all {
-            // The n-th of equal rows on one side answers the n-th on the other.
-            left_plan = self.numbered(&left)?;
-            right_plan = self.numbered(&right)?;
-        }
-        let plan = match op {
-            ast::SetOperator::Intersect => LogicalPlanBuilder::intersect(left_plan, right_plan, all),
-            _ => LogicalPlanBuilder::except(left_plan, right_plan, all),
-        }
-        .planned()?;
+        let (left_plan, left_keys) = self.keyed(&left, all)?;
+        let (right_plan, right_keys) = self.keyed(&right, all)?;
+        let join = match op {
+            ast::SetOperator::Intersect => JoinType::LeftSemi,
+            _ => JoinType::LeftAnti,
+        };
         let exprs: Vec<Expr> = left.columns.iter().map(RelColumn::expr).collect();
-        let plan =
-            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()?;
+        let keys = (left_keys, right_keys);
+        let plan = LogicalPlanBuilder::from(left_plan)
+            .join_detailed(right_plan, join, keys, None, NullEquality::NullEqualsNull)
+            .and_then(|b| b.project(exprs))
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
         Ok(Relation { plan, ..left })
     }
 
@@ -229,16 +227,32 @@ impl Binder<'_> {
         Ok(Relation { plan: LogicalPlan::Union(union), ..left })
     }
 
-    /// The rows of `relation`, each with its number among its equals.
-    fn numbered(&self, relation: &Relation) -> SqlResult<LogicalPlan> {
-        let keys: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
-        // The plan names the column by the expression, and takes no alias.
-        let number = crate::window::row_number(keys.clone(), Vec::new());
-        let name = number.schema_name().to_string();
-        let plan = LogicalPlanBuilder::window_plan(relation.plan.clone(), vec![number]).planned()?;
-        let mut exprs = keys;
-        exprs.push(Expr::Column(bare(name)));
-        LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).planned()
+    /// The rows of `relation`, and the columns by which they are equal. The number of each among its equals is one of them if
+    /// `numbered`: then the n-th of equal rows on one side answers the n-th on the other.
+    fn keyed(&self, relation: &Relation, numbered: bool) -> SqlResult<(LogicalPlan, Vec<Column>)> {
+        let mut exprs: Vec<Expr> = relation.columns.iter().map(RelColumn::expr).collect();
+        let mut keys = Vec::new();
+        for column in &relation.columns {
+            if column.needs_key() {
+                let name = self.fresh();
+                exprs.push(column.key().alias(&name));
+                keys.push(bare(name));
+            } else {
+                keys.push(column.column.clone());
+            }
+        }
+        let mut plan = LogicalPlanBuilder::from(relation.plan.clone())
+            .project(exprs)
+            .and_then(LogicalPlanBuilder::build)
+            .planned()?;
+        if numbered {
+            let by = keys.iter().cloned().map(Expr::Column).collect();
+            // The plan names the column by the expression, and takes no alias.
+            let number = crate::window::row_number(by, Vec::new());
+            keys.push(bare(number.schema_name().to_string()));
+            plan = LogicalPlanBuilder::window_plan(plan, vec![number]).planned()?;
+        }
+        Ok((plan, keys))
     }
 
     /// Only the columns `*` shows, in its order.
@@ -325,9 +339,9 @@ impl Binder<'_> {
         self.cast_columns(relation, &types)
     }
 
-    /// Each row once. Of opaque values that are equal the least spelling is kept.
+    /// Each row once. Of equal values of several spellings the least one is kept.
     pub(crate) fn distinct_rows(&self, relation: Relation) -> SqlResult<Relation> {
-        if relation.columns.is_empty() || !relation.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
+        if !relation.columns.iter().any(RelColumn::needs_key) {
             let plan = LogicalPlanBuilder::from(relation.plan)
                 .distinct()
                 .and_then(LogicalPlanBuilder::build)
@@ -338,9 +352,9 @@ impl Binder<'_> {
         let (mut below, mut keys, mut least, mut after) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for column in &mut columns {
             let name = self.fresh();
-            if value::is_opaque(column.ty, &column.arrow) {
+            if column.needs_key() {
                 let (key, whole) = (self.fresh(), self.fresh());
-                below.push(strip(column.expr()).alias(&key));
+                below.push(column.key().alias(&key));
                 below.push(column.expr().alias(&whole));
                 keys.push(Expr::Column(bare(key)));
                 let min = datafusion::functions_aggregate::expr_fn::min(Expr::Column(bare(whole)));
@@ -484,7 +498,7 @@ impl Binder<'_> {
                 )
                 .with_detail("Only result column names can be used, not expressions or functions.")
             })?;
-            sorts.push(sort(relation.columns[relation.star[at]].expr(), &key.options));
+            sorts.push(sort(relation.columns[relation.star[at]].key(), &key.options));
         }
         let plan = sorted(relation.plan, sorts)?;
         Ok(Relation { plan, ..relation })

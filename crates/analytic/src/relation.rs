@@ -11,6 +11,8 @@ use sql::expr::{BoundExpr, ColumnRef, Scope, ambiguous_column, missing_from_entr
 use types::{PgType, TypeMod};
 
 use crate::catalog::functions::CatalogFunction;
+use crate::translate::key_of;
+use crate::value;
 
 /// A column of a relation: where it stands in the plan, and how SQL names it.
 #[derive(Clone, Debug)]
@@ -35,6 +37,15 @@ pub(crate) struct RelColumn {
 impl RelColumn {
     pub(crate) fn expr(&self) -> Expr {
         Expr::Column(self.column.clone())
+    }
+
+    pub(crate) fn needs_key(&self) -> bool {
+        value::needs_key(self.ty, self.typmod, &self.arrow)
+    }
+
+    /// An expression to group, sort or hash its values by.
+    pub(crate) fn key(&self) -> Expr {
+        if self.needs_key() { key_of(self.expr(), self.ty) } else { self.expr() }
     }
 }
 

@@ -180,6 +180,53 @@ impl Strip {
     }
 }
 
+/// The key of a jsonb.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct JsonKey {
+    signature: Signature,
+}
+
+impl JsonKey {
+    pub(crate) fn new() -> JsonKey {
+        JsonKey { signature: Signature::any(1, Stability::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for JsonKey {
+    fn name(&self) -> &'static str {
+        "comparable_json"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Binary)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let (rows, is_scalar) = match &args.args[0] {
+            ColumnarValue::Array(array) => (Arc::clone(array), false),
+            ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
+        };
+        let mut out = BinaryBuilder::with_capacity(rows.len(), rows.len() * 12);
+        let mut key = Vec::new();
+        // Nothing but NULLs may have no other type.
+        let rows = datafusion::arrow::compute::cast(&rows, &DataType::Utf8)?;
+        for text in rows.as_string::<i32>() {
+            key.clear();
+            if let Some(text) = text {
+                types::json::write_key(text, &mut key);
+            }
+            out.append_option(text.map(|_| &key));
+        }
+        let keys: ArrayRef = Arc::new(out.finish());
+        Ok(if is_scalar {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)
+        } else {
+            ColumnarValue::Array(keys)
+        })
+    }
+}
+
 impl ScalarUDFImpl for Strip {
     fn name(&self) -> &'static str {
         "comparable"

@@ -223,11 +223,15 @@ impl Binder<'_> {
                 });
             }
             let visible = columns.len();
+            let mut known: Vec<(BoundExpr, RelColumn)> = Vec::new();
             let mut extra = |by: &SortBy, translator: &mut Translator<'_, '_>| -> SqlResult<RelColumn> {
                 match by {
                     SortBy::Output(at) => Ok(columns[*at].clone()),
                     SortBy::Expr(expr) => {
                         let expr = sql::expr::resolve_unknown(expr.clone(), &ctx)?;
+                        if let Some((_, column)) = known.iter().find(|(known, _)| *known == expr) {
+                            return Ok(column.clone());
+                        }
                         let typed = translator.translate(&expr)?;
                         let name = self.fresh();
                         outputs.push(typed.expr.alias(&name));
@@ -243,6 +247,7 @@ impl Binder<'_> {
                             starred: false,
                             origin: (0, 0),
                         };
+                        known.push((expr, template.clone()));
                         Ok(template)
                     }
                 }
@@ -274,7 +279,7 @@ impl Binder<'_> {
                     .map(|(column, options)| {
                         // DISTINCT may have renamed the output columns.
                         let at = relation.columns.iter().position(|c| c.column == column.column);
-                        sort(at.map_or_else(|| column.expr(), |i| relation.columns[i].expr()), options)
+                        sort(at.map_or_else(|| column.key(), |i| relation.columns[i].key()), options)
                     })
                     .collect()
             };
@@ -285,7 +290,7 @@ impl Binder<'_> {
                     before
                         .iter()
                         .position(|b| *b == c.column)
-                        .map_or_else(|| c.expr(), |i| relation.columns[i].expr())
+                        .map_or_else(|| c.key(), |i| relation.columns[i].key())
                 };
                 let sorts: Vec<Sort> = keys.iter().map(|(c, options)| sort(renamed(c), options)).collect();
                 if !sorts.is_empty() {
@@ -322,16 +327,7 @@ impl Binder<'_> {
 
     /// DISTINCT ON: of each group of rows with equal keys the first in `order`.
     fn first_of_each(&self, plan: LogicalPlan, on: &[RelColumn], order: Vec<Sort>) -> SqlResult<LogicalPlan> {
-        let keys =
-            on.iter()
-                .map(|c| {
-                    if value::is_opaque(c.ty, &c.arrow) {
-                        crate::translate::strip(c.expr())
-                    } else {
-                        c.expr()
-                    }
-                })
-                .collect();
+        let keys = on.iter().map(RelColumn::key).collect();
         // The plan names the column by the expression, and takes no alias.
         let number = crate::window::row_number(keys, order);
         let name = number.schema_name().to_string();

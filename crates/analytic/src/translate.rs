@@ -13,7 +13,7 @@ use types::{Datum, PgType, TypeMod};
 use crate::arithmetic::{Arithmetic, Op};
 use crate::binder::Binder;
 use crate::relation::{Level, SYNTHETIC, Synthetic};
-use crate::row_function::{Body, Strip};
+use crate::row_function::{Body, JsonKey, Strip};
 use crate::value;
 
 /// An expression of DataFusion's with the SQL type it carries.
@@ -126,8 +126,9 @@ impl<'b, 'a> Translator<'b, 'a> {
                     });
                 }
                 let mut all = vec![self.translate(left)?];
+                let ty = array.ty.element().unwrap_or(left.ty);
                 for item in &items {
-                    all.push(self.constant(item, left.ty, TypeMod::NONE)?);
+                    all.push(self.constant(item, ty, TypeMod::NONE)?);
                 }
                 let mut all = self.keys(all, *collate)?.into_iter();
                 let first = all.next().expect("the tested expression");
@@ -287,18 +288,13 @@ impl<'b, 'a> Translator<'b, 'a> {
             let decimal = matches!(t.arrow, DataType::Decimal128(..));
             out.push(if opaque || decimal {
                 strip(self.opaque(t)?.expr)
-            } else if blank {
-                strip(t.expr)
+            } else if blank || t.ty == PgType::Jsonb {
+                key_of(t.expr, t.ty)
             } else {
                 t.expr
             });
         }
         Ok(out)
-    }
-
-    /// An expression to group, sort, hash or compare `t` by.
-    pub(crate) fn key(&self, t: &Typed) -> Expr {
-        if value::is_opaque(t.ty, &t.arrow) { strip(t.expr.clone()) } else { t.expr.clone() }
     }
 
     /// A numeric kept as decimal in its opaque form.
@@ -319,6 +315,11 @@ impl<'b, 'a> Translator<'b, 'a> {
             || t.arrow == DataType::Null
         {
             return Ok(Typed { expr: cast_to(t, arrow), ty, arrow: arrow.clone() });
+        }
+        if let Expr::Literal(scalar, _) = &t.expr {
+            let array = scalar.to_array().map_err(crate::error::sql_error)?;
+            let scalar = value::scalar(&value::datum(&array, 0, ty)?, ty, arrow)?;
+            return Ok(Typed { expr: Expr::Literal(scalar, None), ty, arrow: arrow.clone() });
         }
         let identity = BoundExpr::column(0, ty, TypeMod::NONE);
         let udf = self.binder.function(Body::Expr(identity), vec![ty], ty, arrow.clone());
@@ -351,11 +352,6 @@ impl<'b, 'a> Translator<'b, 'a> {
         for (condition, result) in whens {
             conditions.push(self.translate(condition)?.expr);
             results.push(self.translate(result)?);
-        }
-        if let Expr::Literal(scalar, _) = &t.expr {
-            let array = scalar.to_array().map_err(crate::error::sql_error)?;
-            let scalar = value::scalar(&value::datum(&array, 0, ty)?, ty, arrow)?;
-            return Ok(Typed { expr: Expr::Literal(scalar, None), ty, arrow: arrow.clone() });
         }
         if let Some(otherwise) = otherwise {
             results.push(self.translate(otherwise)?);
@@ -563,8 +559,23 @@ pub(crate) fn apply(udf: Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(udf, args))
 }
 
-pub(crate) fn strip(expr: Expr) -> Expr {
+fn strip(expr: Expr) -> Expr {
     apply(Arc::new(ScalarUDF::from(Strip::new())), vec![expr])
+}
+
+/// What Arrow compares as SQL does the values of `expr`, of type `ty`, where they need it ([`value::needs_key`]).
+pub(crate) fn key_of(expr: Expr, ty: PgType) -> Expr {
+    if ty == PgType::Jsonb {
+        apply(Arc::new(ScalarUDF::from(JsonKey::new())), vec![expr])
+    } else {
+        strip(expr)
+    }
+}
+
+/// An expression to group, sort or hash the values of `typed` by.
+pub(crate) fn key(typed: &Typed, typmod: TypeMod) -> Expr {
+    let Typed { expr, ty, arrow } = typed.clone();
+    if value::needs_key(ty, typmod, &arrow) { key_of(expr, ty) } else { expr }
 }
 
 pub(crate) fn cast_to(typed: Typed, arrow: &DataType) -> Expr {

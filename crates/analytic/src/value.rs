@@ -54,6 +54,16 @@ pub(crate) fn is_opaque(ty: PgType, arrow: &DataType) -> bool {
     *arrow == DataType::Binary && is_opaque_type(ty)
 }
 
+/// Whether values of `ty` in an array of `arrow` are compared by what [`crate::translate::key_of`] makes of them. A `char(n)` of
+/// one width has the same blanks in all values.
+pub(crate) fn needs_key(ty: PgType, typmod: TypeMod, arrow: &DataType) -> bool {
+    match ty {
+        PgType::Bpchar => typmod.is_none(),
+        PgType::Jsonb => true,
+        _ => is_opaque(ty, arrow),
+    }
+}
+
 /// Whether values of `ty` can be opaque: what Arrow has no order or equality for that is PostgreSQL's.
 fn is_opaque_type(ty: PgType) -> bool {
     matches!(ty, PgType::Numeric | PgType::Interval) || ty.element().is_some()
@@ -84,9 +94,14 @@ pub(crate) fn write_key(value: &Datum, out: &mut Vec<u8>) {
         Datum::Array(array) => {
             for item in &array.items {
                 out.push(1);
-                types::key::encode(item, false, false, out);
+                write_key(item, out);
             }
             out.push(0);
+        }
+        // An index has its text.
+        Datum::Jsonb(text) => {
+            out.push(0);
+            types::json::write_key(text, out);
         }
         _ => types::key::encode(value, false, false, out),
     }

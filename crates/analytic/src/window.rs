@@ -21,7 +21,7 @@ use types::{CastContext, Datum, Interval, PgType, TypeMod};
 use crate::binder::Binder;
 use crate::error::Planned;
 use crate::prepare::{Place, plain_args, system_name};
-use crate::translate::{Translator, Typed, bare, cast_to};
+use crate::translate::{Translator, Typed, bare, cast_to, key};
 use crate::value;
 
 /// A bound window function.
@@ -367,12 +367,14 @@ impl Binder<'_> {
         let mut partition_by = Vec::new();
         for e in &call.partition {
             let typed = translator.translate(e)?;
-            partition_by.push(translator.key(&typed));
+            partition_by.push(key(&typed, e.typmod));
         }
         let mut order_by = Vec::new();
-        for key in &call.order {
-            let typed = translator.translate(&key.expr)?;
-            order_by.push(Sort::new(translator.key(&typed), !key.descending, key.nulls_first));
+        let mut by_bytes = false;
+        for by in &call.order {
+            let typed = translator.translate(&by.expr)?;
+            by_bytes |= order_by.is_empty() && (typed.arrow == DataType::Binary || typed.ty == PgType::Jsonb);
+            order_by.push(Sort::new(key(&typed, by.expr.typmod), !by.descending, by.nulls_first));
         }
         let mut filter = match &call.filter {
             Some(filter) => Some(Box::new(translator.translate(filter)?.expr)),
@@ -390,9 +392,7 @@ impl Binder<'_> {
         let (fun, args, arrow) = match &call.function {
             Function::Aggregate(aggregate) => {
                 let whole = AggregateCall { args: call.args.clone(), ..aggregate.clone() };
-                let key = |t: &Typed| translator.key(t);
-                let planned =
-                    crate::aggregate::plan(&whole, args, Vec::new(), &key, self.number(), &self.shared);
+                let planned = crate::aggregate::plan(&whole, args, Vec::new(), self.number(), &self.shared);
                 (WindowFunctionDefinition::AggregateUDF(planned.udaf), planned.args, planned.arrow)
             }
             Function::Named(name) => {
@@ -416,8 +416,13 @@ impl Binder<'_> {
                 (WindowFunctionDefinition::WindowUDF(named(name)), named_args(name, args)?, arrow)
             }
         };
-        let window_frame =
+        let mut window_frame =
             frame.unwrap_or_else(|| WindowFrame::new(if order_by.is_empty() { None } else { Some(false) }));
+        if by_bytes && window_frame.units == WindowFrameUnits::Range {
+            // DataFusion has no ranges of bytes. Without an offset, which these types do not take, they are those of groups.
+            let WindowFrame { start_bound, end_bound, .. } = window_frame;
+            window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start_bound, end_bound);
+        }
         let mut order_by = order_by;
         window_frame.regularize_order_bys(&mut order_by).planned()?;
         let params = WindowFunctionParams {
@@ -510,7 +515,7 @@ fn named(name: &str) -> Arc<WindowUDF> {
 
 /// `row_number() OVER (PARTITION BY … ORDER BY …)`.
 pub(crate) fn row_number(partition_by: Vec<Expr>, order_by: Vec<Sort>) -> Expr {
-    let window_frame = WindowFrame::new(if order_by.is_empty() { None } else { Some(false) });
+    let window_frame = WindowFrame::new(if order_by.is_empty() { None } else { Some(true) });
     let params = WindowFunctionParams {
         args: Vec::new(),
         partition_by,

@@ -136,7 +136,7 @@ impl Binder<'_> {
             .planned()?;
         let relation = Relation { plan, columns: base.columns, star: base.star };
         // DataFusion tells rows apart by their spelling.
-        if distinct && relation.columns.iter().any(|c| value::is_opaque(c.ty, &c.arrow)) {
+        if distinct && relation.columns.iter().any(RelColumn::needs_key) {
             return self.distinct_rows(relation);
         }
         Ok(relation)
@@ -175,7 +175,8 @@ impl Binder<'_> {
         }
         for (i, (s, b)) in step.columns.iter().zip(&base.columns).enumerate() {
             let is_unknown = s.ty == PgType::Unknown;
-            let differs = s.ty != b.ty && !is_unknown || s.ty == PgType::Numeric && s.typmod != b.typmod;
+            let has_form = matches!(s.ty, PgType::Numeric | PgType::Bpchar);
+            let differs = s.ty != b.ty && !is_unknown || has_form && s.typmod != b.typmod;
             if differs {
                 return Err(SqlError::new(
                     SqlState::DATATYPE_MISMATCH,

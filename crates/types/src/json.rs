@@ -48,11 +48,8 @@ pub fn write_canonical(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries
-                .sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.as_bytes().cmp(b.0.as_bytes())));
             out.push('{');
-            for (i, (key, item)) in entries.into_iter().enumerate() {
+            for (i, (key, item)) in entries(map).into_iter().enumerate() {
                 if i > 0 {
                     out.push_str(", ");
                 }
@@ -133,7 +130,8 @@ pub fn parse_canonical(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// jsonb's btree order: object > array > boolean > number > string > null; longer containers are greater.
+/// jsonb's btree order: object > array > boolean > number > string > null; longer containers are greater, and an empty array
+/// that is the whole value is less than everything.
 pub fn compare_jsonb(a: &str, b: &str) -> Ordering {
     if a == b { Ordering::Equal } else { compare(&parse_canonical(a), &parse_canonical(b)) }
 }
@@ -153,33 +151,63 @@ fn number(value: &serde_json::Number) -> Numeric {
     value.as_str().parse().unwrap_or(Numeric::NAN)
 }
 
+/// The entries of an object as jsonb keeps them: shorter keys first.
+fn entries(map: &serde_json::Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(b.0)));
+    entries
+}
+
 /// Order of two values; see [`compare_jsonb`].
 pub fn compare(a: &Value, b: &Value) -> Ordering {
+    let is_none = |value: &Value| matches!(value, Value::Array(items) if items.is_empty());
+    is_none(b).cmp(&is_none(a)).then_with(|| compare_inner(a, b))
+}
+
+fn compare_inner(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
-        // An empty top-level array is less than everything, as in PostgreSQL.
         (Value::Array(x), Value::Array(y)) => x.len().cmp(&y.len()).then_with(|| {
-            x.iter().zip(y).map(|(x, y)| compare(x, y)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            x.iter().zip(y).map(|(x, y)| compare_inner(x, y)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
         }),
-        (Value::Array(x), _) if x.is_empty() => Ordering::Less,
-        (_, Value::Array(y)) if y.is_empty() => Ordering::Greater,
         (Value::Object(x), Value::Object(y)) => x.len().cmp(&y.len()).then_with(|| {
-            let sorted = |map: &serde_json::Map<String, Value>| {
-                let mut keys: Vec<String> = map.keys().cloned().collect();
-                keys.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-                keys
-            };
-            for (kx, ky) in sorted(x).iter().zip(&sorted(y)) {
-                let order = kx.cmp(ky).then_with(|| compare(&x[kx], &y[ky]));
-                if order.is_ne() {
-                    return order;
-                }
-            }
-            Ordering::Equal
+            let pairs = entries(x).into_iter().zip(entries(y));
+            let mut orders = pairs.map(|((kx, x), (ky, y))| kx.cmp(ky).then_with(|| compare_inner(x, y)));
+            orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         }),
         (Value::String(x), Value::String(y)) => x.cmp(y),
         (Value::Number(x), Value::Number(y)) => number(x).compare(&number(y)),
         (Value::Bool(x), Value::Bool(y)) => x.cmp(y),
         _ => class(a).cmp(&class(b)),
+    }
+}
+
+/// Appends bytes in the order of [`compare_jsonb`], equal exactly for equal values, no key the beginning of another one.
+pub fn write_key(text: &str, out: &mut Vec<u8>) {
+    match parse_canonical(text) {
+        Value::Array(items) if items.is_empty() => out.push(0),
+        value => write_key_inner(&value, out),
+    }
+}
+
+fn write_key_inner(value: &Value, out: &mut Vec<u8>) {
+    out.push(class(value) + 1);
+    let len = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
+    match value {
+        Value::Null => {}
+        Value::Bool(value) => out.push(u8::from(*value)),
+        Value::Number(value) => number(value).write_key(out),
+        Value::String(text) => crate::key::bytes_payload(text.as_bytes(), out),
+        Value::Array(items) => {
+            out.extend_from_slice(&len(items.len()));
+            items.iter().for_each(|item| write_key_inner(item, out));
+        }
+        Value::Object(map) => {
+            out.extend_from_slice(&len(map.len()));
+            for (key, item) in entries(map) {
+                crate::key::bytes_payload(key.as_bytes(), out);
+                write_key_inner(item, out);
+            }
+        }
     }
 }
 
@@ -205,6 +233,53 @@ fn contains_inner(outer: &Value, inner: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jsonb_is_ordered_as_in_postgresql_and_its_keys_are_too() {
+        let ascending = [
+            "[]",
+            "null",
+            "\"\"",
+            "\"\\u0001\"",
+            "\"a\"",
+            "\"a\\u0001\"",
+            "\"ab\"",
+            "\"b\"",
+            "-1.5",
+            "0",
+            "1",
+            "9",
+            "10",
+            "false",
+            "true",
+            "[null]",
+            "[1]",
+            "[3]",
+            "[[]]",
+            "[[0]]",
+            "[{}]",
+            "[1, 2]",
+            "{}",
+            r#"{"a": 1}"#,
+            r#"{"a": 2}"#,
+            r#"{"aa": 0}"#,
+            r#"{"b": 0}"#,
+            r#"{"a": 1, "b": 2}"#,
+            r#"{"a": 1, "bb": 2}"#,
+        ];
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            write_key(text, &mut key);
+            key
+        };
+        for (i, a) in ascending.iter().enumerate() {
+            for (j, b) in ascending.iter().enumerate() {
+                assert_eq!(compare_jsonb(a, b), i.cmp(&j), "{a} {b}");
+                assert_eq!(key(a).cmp(&key(b)), i.cmp(&j), "{a} {b}");
+            }
+        }
+        assert_eq!(key(r#"{"a": [1.0, "x"]}"#), key(r#"{"a": [1.00, "x"]}"#));
+    }
 
     #[test]
     fn jsonb_is_canonical() {

@@ -80,7 +80,7 @@ fn payload(d: &Datum, out: &mut Vec<u8>) {
 }
 
 /// Zero bytes are escaped, so that the terminator sorts before any continuation.
-fn bytes_payload(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn bytes_payload(bytes: &[u8], out: &mut Vec<u8>) {
     out.reserve(bytes.len() + 2);
     for &b in bytes {
         out.push(b);
