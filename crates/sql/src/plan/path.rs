@@ -292,12 +292,17 @@ fn plain_text(ty: PgType) -> bool {
     matches!(ty, PgType::Text | PgType::Varchar | PgType::Name)
 }
 
+/// Whether keys of an index stand in the order of the values, and are equal for equal ones. Those of json are its text.
+fn in_key_order(ty: PgType) -> bool {
+    !matches!(ty.element().unwrap_or(ty), PgType::Json | PgType::Jsonb)
+}
+
 /// How a value of type `value` is brought to the keys of a column; `None` if it cannot be looked up.
 fn fit(column: PgType, typmod: TypeMod, value: PgType) -> Option<ProbeFit> {
     if column == PgType::Bpchar && value == PgType::Bpchar {
         return typmod.as_length().map(|_| ProbeFit::Blanks(typmod));
     }
-    if matches!(column, PgType::Json | PgType::Jsonb) {
+    if !in_key_order(column) {
         return None;
     }
     if column == value || (plain_text(column) && plain_text(value)) {
@@ -316,7 +321,7 @@ fn order_of(table: &Table, first: usize, index: &Index, fixed: usize, wish: &Ord
     for column in &index.columns[fixed..] {
         let not_null = table.columns[column.column].not_null || table.is_primary(index);
         let Some(key) = wanted.next() else { return Some(backward.unwrap_or(false)) };
-        if key.slot != first + column.column {
+        if key.slot != first + column.column || !in_key_order(table.columns[column.column].ty) {
             return None;
         }
         let turned = key.descending != column.descending;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use types::{CatalogNames, TypeMod};
 
+use super::indexes::check_key_type;
 use super::{Behavior, Ddl, Dropped, MadeUpName, NewIndex};
 use crate::catalog::{
     CheckConstraint, Column, Deferral, ForeignKey, Index, IndexColumn, IndexConstraint, MatchType,
@@ -76,6 +77,7 @@ impl Ddl<'_> {
         self.require_free_name(old.schema, &name)?;
         let mut table = (*old).clone();
         for column in &new.columns {
+            check_key_type(table.columns[*column].ty, true)?;
             table.columns[*column].not_null = true;
         }
         let (oid, constraint) = (self.new_oid(), self.new_oid());

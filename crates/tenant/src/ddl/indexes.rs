@@ -3,13 +3,31 @@
 use std::sync::Arc;
 
 use base::limits::INDEX_COLUMNS_MAX;
-use base::{Oid, SqlError, SqlState, TreeId};
+use base::{Oid, SqlError, SqlResult, SqlState, TreeId};
+use types::PgType;
 
 use super::drop::still_needed;
 use super::{Behavior, Ddl, Dropped, MadeUpName};
 use crate::catalog::{Index, IndexColumn, IndexConstraint, Relation};
 use crate::interrupt::Step;
 use crate::locks::{TableLock, WaitPolicy};
+
+/// Whether an index may have a column of that type.
+///
+/// Errors: 42704 for json, which has no order; 0A000 for jsonb in a unique one, as values that are equal but for the scale of a
+/// number have keys of their own.
+pub(super) fn check_key_type(ty: PgType, unique: bool) -> SqlResult<()> {
+    match ty.element().unwrap_or(ty) {
+        PgType::Json => {
+            let message =
+                format!("data type {} has no default operator class for access method \"btree\"", ty.name());
+            let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).with_hint(hint))
+        }
+        PgType::Jsonb if unique => Err(SqlError::unsupported("a unique index or primary key on jsonb")),
+        _ => Ok(()),
+    }
+}
 
 /// An index to make.
 #[derive(Clone, Debug)]
@@ -24,7 +42,8 @@ pub struct NewIndex {
 impl Ddl<'_> {
     /// Makes an index and fills it from the table's rows; writers wait meanwhile.
     ///
-    /// Errors: 42P07 where the name is taken, 23505 where rows are not unique, 54011 for too many columns.
+    /// Errors: 42P07 where the name is taken, 23505 where rows are not unique, 54011 for too many columns, 42704 and 0A000 for
+    /// columns of types that it cannot have.
     pub fn create_index(&mut self, table: Oid, new: NewIndex) -> Step<Oid> {
         self.view.lock_table(table, TableLock::Share, WaitPolicy::Wait)?;
         self.add_index(table, new, None)
@@ -43,6 +62,9 @@ impl Ddl<'_> {
                 format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index"),
             )
             .into());
+        }
+        for column in &new.columns {
+            check_key_type(table.columns[column.column].ty, new.unique)?;
         }
         let name = match new.name {
             Some(name) => {

@@ -6,6 +6,7 @@ use base::limits::TABLE_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 
 use super::Ddl;
+use super::indexes::check_key_type;
 use crate::catalog::{Column, GrantableKind, Table};
 use crate::cursor::Direction;
 use crate::interrupt::Step;
@@ -113,6 +114,14 @@ impl Ddl<'_> {
         let old = Arc::new(self.open_table(oid)?);
         let mut table = (*old).clone();
         change(&mut table)?;
+        for index in &table.indexes {
+            for at in index.column_positions() {
+                let ty = table.columns[at].ty;
+                if old.columns.get(at).is_none_or(|column| column.ty != ty) {
+                    check_key_type(ty, index.unique)?;
+                }
+            }
+        }
         for column in &mut table.columns {
             column.missing = None;
         }
