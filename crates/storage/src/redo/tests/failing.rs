@@ -1,0 +1,219 @@
+//! Disks that fail and disks that are full.
+
+use super::*;
+
+#[test]
+fn failed_write_closes_the_log_and_tells_everyone() {
+    let world = World::new(3);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 3);
+    let durable = log.durable();
+    world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
+    let end = log.append(TenantId(1), CommitNo(4), b"lost");
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        assert!(waited.is_err() && flushed.is_err());
+    });
+    let later = log.append(TenantId(1), CommitNo(5), b"nowhere");
+    assert!(block_on(&env, log.wait_durable(later)).is_err());
+    assert!(block_on(&env, flusher.flush_once()).is_err());
+    assert!(block_on(&env, log.wait_durable(durable)).is_ok(), "what was durable before still is");
+    assert!(log.failure().is_some());
+    assert!(matches!(log.admit(1), Err(Refused::Failed(_))), "a commit can know before it changes anything");
+}
+
+/// Linux's number of the error.
+const ENOSPC: i32 = 28;
+
+/// The next segment finds no space.
+#[test]
+fn a_failed_log_goes_on_without_what_it_lost() {
+    for seed in 0..60 {
+        let world = World::new(seed);
+        let env = world.env();
+        let (logs, _) = open(&env).expect("an empty directory");
+        let (log, mut flusher) = logs.writer();
+        let tenant = TenantId(1);
+        let append = |commit: u64| log.append(tenant, CommitNo(commit), &record(tenant, CommitNo(commit)));
+        for commit in 1..=20 {
+            append(commit);
+        }
+        flush_all(&env, &mut flusher);
+        let kept = log.durable();
+        let op = if seed % 2 == 0 { DiskOp::Write } else { DiskOp::Sync };
+        world.inject(DiskFault { after: world.random() % 3, ..DiskFault::eio(op, "log") });
+        let mut lost = Vec::new();
+        let mut commit = 20;
+        let failed = loop {
+            commit += 1;
+            lost.push(append(commit));
+            match block_on(&env, flusher.flush_once()) {
+                Ok(_) => {}
+                Err(failed) => break failed,
+            }
+        };
+        let durable = log.durable();
+        lost.retain(|lsn| *lsn > durable);
+        lost.push(append(commit + 1));
+        assert!(log.admit(10).is_err(), "nothing is taken before it is resumed");
+        let last = recovered_through(&env, tenant);
+        world.inject(DiskFault::eio(DiskOp::Write, "log"));
+        if block_on(&env, flusher.seal()).is_ok() {
+            // Nothing had to be written over, so the fault is still to come.
+            let other = env.disk.open(&dir().join("other"), OpenMode::Create, false).expect("a file");
+            other.write_at(&[0], 0).expect_err("it comes");
+        }
+        assert!(log.failure().is_some(), "it has not been resumed");
+        block_on(&env, flusher.seal()).expect("the disk works again");
+        let last_sealed = recovered_through(&env, tenant);
+        assert!(last_sealed.0 <= last.0 && last_sealed.0 >= 20, "{last_sealed} of {last}");
+        flusher.resume();
+        block_on(&env, log.wait_durable(log.appended())).expect("nothing was appended since");
+        // Commit numbers are given again to others, which take the lost ones' place.
+        let next: Vec<Lsn> = (last_sealed.0 + 1..=last_sealed.0 + 30).map(append).collect();
+        for lsn in &lost {
+            assert_eq!(
+                block_on(&env, log.wait_durable(*lsn)).expect_err("lost").to_string(),
+                failed.to_string()
+            );
+        }
+        flush_all(&env, &mut flusher);
+        block_on(&env, log.wait_durable(*next.last().expect("some"))).expect("durable");
+        block_on(&env, log.wait_durable(kept)).expect("what was durable still is");
+        for lsn in &lost {
+            assert!(
+                block_on(&env, log.wait_durable(*lsn)).is_err(),
+                "lost for ever, whatever was appended since"
+            );
+        }
+        drop((log, flusher, logs));
+        world.power_cut(if seed % 4 < 2 { PowerCut::DropUnsynced } else { PowerCut::Random });
+        let (_, index) = open(&world.env()).expect("sound logs");
+        assert_holds(&index, tenant, CommitNo(0), CommitNo(last_sealed.0 + 30));
+    }
+}
+
+#[test]
+fn what_a_failed_log_kept_is_let_go() {
+    // In a write to a segment, and while the next one is made.
+    for fault in [DiskFault::eio(DiskOp::Write, ".redo"), DiskFault::eio(DiskOp::Resize, ".redo")] {
+        let world = World::new(35);
+        let env = world.env();
+        let (logs, _) = open(&env).expect("an empty directory");
+        let (log, mut flusher) = logs.writer();
+        log.append(TenantId(2), CommitNo(1), b"short");
+        let mut parts = log.begin_parts(TenantId(1));
+        for _ in 0..25 {
+            parts.push(&[7; 100_000]);
+            flush_all(&env, &mut flusher);
+        }
+        assert!(logs.usage().live_segments >= 3);
+        world.inject(fault);
+        let mut flush_more = || {
+            parts.push(&[7; 100_000]);
+            block_on(&env, flusher.flush_once())
+        };
+        while flush_more().is_ok() {}
+        drop(parts);
+        block_on(&env, flusher.seal()).expect("the disk works again");
+        flusher.resume();
+        logs.release_through(TenantId(2), CommitNo(1));
+        block_on(&env, logs.prepare_ahead()).expect("the disk works");
+        assert_eq!(logs.usage().live_segments, 0, "nobody needs any");
+    }
+}
+
+fn recovered_through(env: &Env, tenant: TenantId) -> CommitNo {
+    recover(env, &[dir()]).expect("sound logs").last_commit(tenant).unwrap_or_default()
+}
+
+fn full_disk() -> DiskFault {
+    DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Resize, ".redo") }
+}
+
+#[test]
+fn what_was_appended_waits_for_space_and_becomes_durable() {
+    let world = World::new(31);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let end = log.append(TenantId(1), CommitNo(1), b"one");
+    for _ in 0..3 {
+        world.inject(full_disk());
+    }
+    block_on(&env, async {
+        let (waited, flushed) = futures_join(log.wait_durable(end), flusher.flush_once()).await;
+        assert!(waited.is_ok() && flushed.is_ok());
+    });
+    assert!(!logs.is_full(), "a segment was made at last");
+    // At the end of the server nobody frees space any more.
+    logs.stop_waiting_for_space();
+    let (log, mut flusher) = logs.writer();
+    log.append(TenantId(2), CommitNo(1), b"two");
+    world.inject(full_disk());
+    assert!(block_on(&env, flusher.flush_once()).is_err());
+}
+
+#[test]
+fn a_full_disk_refuses_what_does_not_fit_the_last_segment() {
+    let world = World::new(32);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 1, 1, 1);
+    assert!(log.admit(4 << 20).is_ok(), "nothing says that there is no space");
+    world.inject(full_disk());
+    assert!(block_on(&env, logs.prepare_ahead()).is_err());
+    assert!(logs.is_full());
+    assert!(log.admit(1000).is_ok());
+    assert!(matches!(log.admit(4 << 20), Err(Refused::Full { .. })));
+    // As much as is admitted fits, whatever is in flight.
+    let mut commits = 1;
+    while log.admit(10_000).is_ok() {
+        commits += 1;
+        log.append(TenantId(1), CommitNo(commits), &[7; 10_000]);
+        if commits % 3 == 0 {
+            flush_all(&env, &mut flusher);
+        }
+    }
+    assert!(commits > 50, "{commits} fit a segment");
+    flush_all(&env, &mut flusher);
+    assert!(logs.is_full(), "no segment was needed");
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    assert!(log.admit(4 << 20).is_ok());
+}
+
+#[test]
+fn a_segment_that_cannot_be_filled_says_so_whatever_becomes_of_its_file() {
+    let world = World::new(33);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (_log, _flusher) = logs.writer();
+    world.inject(DiskFault { errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Write, ".redo") });
+    // The first such operation makes the file, the second one gives it its name, the third one removes it.
+    world.inject(DiskFault { after: 2, ..DiskFault::eio(DiskOp::Name, ".redo") });
+    let error = block_on(&env, logs.prepare_ahead()).expect_err("the disk is full");
+    assert!(matches!(error, RedoError::Io { doing: "filling a segment", .. }), "{error}");
+    assert!(logs.is_full());
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    drop((_log, _flusher, logs));
+    open(&env).expect("what was left is removed");
+}
+
+#[test]
+fn a_file_whose_header_does_not_fit_the_disk_is_no_segment() {
+    let world = World::new(34);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill_one(&log, TenantId(1));
+    // Behind the four writes that fill it and the first copy of its header.
+    world.inject(DiskFault { after: 5, errno: Some(ENOSPC), ..DiskFault::eio(DiskOp::Write, ".redo") });
+    flush_all(&env, &mut flusher);
+    drop((log, flusher, logs));
+    let (logs, index) = open(&env).expect("no two files are the same segment");
+    assert_holds(&index, TenantId(1), CommitNo(0), CommitNo(1));
+    assert_eq!(logs.usage().live_segments, 1);
+}
