@@ -12,6 +12,8 @@
 //! DIR/calibration       what the volume was measured to do
 //! DIR/log/…             the workers' logs, unless elsewhere
 //! ```
+//!
+//! A volume elsewhere has `tenants/ID.rowhouse` and `tenants/lock`; logs elsewhere have `lock` beside them.
 
 use std::io;
 use std::path::{Path, PathBuf};

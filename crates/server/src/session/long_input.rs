@@ -1,7 +1,9 @@
 //! Long messages that have come in part, of which a client may leave the rest out for as long as it likes.
 //!
 //! What has come of them is bounded for each tenant, by a part of the memory for pages that it is held beside, and for all together. Who would go over
-//! either is refused with 53200, and its session ends: of a message that is not read to its end the next one is not found.
+//! either is refused with 53200, and its session ends: of a message that is not read to its end the next one is not found. A message that no other
+//! is beside comes whatever its length, so that the memory for pages bounds no statement; and a tenant that has little of its messages here is not refused
+//! for what others have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use base::{ByteCount, SqlError, SqlState};
 
 /// What a session may have of a message without being counted.
 const UNCOUNTED_LEN_MAX: usize = 64 << 10;
-/// The part of the memory for pages that a tenant's sessions may have besides, and what they may have in any case.
+/// The part of the memory for pages that a tenant's sessions may have besides, and what they may have in any case, whatever others have.
 const TENANT_PART: u64 = 8;
 const TENANT_MAX_MIN: u64 = 4 << 20;
 /// That all sessions may.
@@ -62,11 +64,13 @@ impl LongInput {
         let of_tenant = self.of_tenant.fetch_add(more, Ordering::Relaxed) + more;
         let of_all = self.all.came.fetch_add(more, Ordering::Relaxed) + more;
         self.held = wanted;
-        if of_tenant <= self.all.tenant_max && of_all <= self.all.max {
+        let tenant_is_over = of_tenant > self.all.tenant_max && of_tenant > wanted;
+        let all_are_over = of_all > self.all.max && of_all > wanted && of_tenant > TENANT_MAX_MIN;
+        if !tenant_is_over && !all_are_over {
             return Ok(());
         }
         self.give_back(more);
-        let (whose, max) = if of_tenant > self.all.tenant_max {
+        let (whose, max) = if tenant_is_over {
             ("this tenant's sessions", self.all.tenant_max)
         } else {
             ("all sessions", self.all.max)
@@ -113,12 +117,17 @@ mod tests {
             tenants[1..4].iter().map(|tenant| inputs.of_session(tenant)).collect();
         others.iter_mut().for_each(|other| other.hold(1000 * PART_LEN).unwrap());
         let mut last = inputs.of_session(&tenants[5]);
+        // It has little; then it has not.
+        last.hold(100 * PART_LEN).unwrap();
         assert!(
-            last.hold(100 * PART_LEN).unwrap_err().detail().is_some_and(|told| told.contains("all sessions"))
+            last.hold(600 * PART_LEN).unwrap_err().detail().is_some_and(|told| told.contains("all sessions"))
         );
         drop((one, two));
         last.hold(1000 * PART_LEN).unwrap();
-        drop((others, last));
+        drop(others);
+        // Nobody else's is there.
+        last.hold(9000 * PART_LEN).unwrap();
+        drop(last);
         assert_eq!(inputs.came.load(Ordering::Relaxed), 0);
         assert!(tenants.iter().all(|came| came.load(Ordering::Relaxed) == 0));
     }
