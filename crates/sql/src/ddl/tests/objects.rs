@@ -276,3 +276,39 @@ fn what_frameworks_write_around_indexes_locks_and_grants_is_taken() {
     }
     assert!(failure(sql, "select a from t for update limit").starts_with("42601"));
 }
+
+#[test]
+fn an_index_on_jsonb_has_not_the_order_of_its_values() {
+    let sql = "create table t (id int primary key, j jsonb, a jsonb[]);
+               insert into t select g, ('{\"n\": ' || g || '}')::jsonb, array[('{\"n\": ' || g || '.0}')::jsonb]
+               from generate_series(1, 2000) g";
+    let (mut bench, mut session) = after(sql);
+    let queries = [
+        ("select id from t order by j limit 5", vec!["1", "2", "3", "4", "5"]),
+        ("select id from t order by j desc limit 2", vec!["2000", "1999"]),
+        ("select id from t where j = '{\"n\": 17.0}'", vec!["17"]),
+        ("select id from t where a = array['{\"n\": 17}'::jsonb]", vec!["17"]),
+    ];
+    for indexes in ["", "create index on t (j); create index on t (a)"] {
+        bench.run(&mut session, indexes);
+        for (query, expected) in &queries {
+            assert_eq!(bench.run(&mut session, query).lines(), *expected, "{query}; {indexes}");
+        }
+    }
+    for refused in [
+        "create unique index on t (id, j)",
+        "alter table t add unique (j)",
+        "create table u (j jsonb[] primary key)",
+        "create table u (j text unique); alter table u alter j type jsonb using j::jsonb",
+    ] {
+        assert_eq!(
+            failure(sql, refused),
+            "0A000 a unique index or primary key on jsonb is not supported",
+            "{refused}"
+        );
+    }
+    let no_order = "42704 data type json has no default operator class for access method \"btree\"";
+    for refused in ["create table u (j json unique)", "create table u (j json); create index on u (j)"] {
+        assert_eq!(failure(sql, refused), no_order, "{refused}");
+    }
+}
