@@ -115,6 +115,8 @@ pub struct MemoryBudget {
     /// Pages that may be loaded over the limit, because nothing can be evicted.
     overdraft: AtomicU64,
     overdrafts: AtomicU64,
+    /// Times that a writer went on without room.
+    writes_over: AtomicU64,
     evicted: AtomicU32,
     /// Evictors were told of the present pressure.
     pressed: AtomicBool,
@@ -161,6 +163,7 @@ impl MemoryBudget {
             holds: HoldPool::new(limit / HELD_PART / PAGE, ByteCount(limit - 2 * headroom)),
             overdraft: AtomicU64::new(0),
             overdrafts: AtomicU64::new(0),
+            writes_over: AtomicU64::new(0),
             evicted: AtomicU32::new(0),
             pressed: AtomicBool::new(false),
             tenants_pressed: (0..evictors).map(|_| AtomicBool::new(false)).collect(),
@@ -228,6 +231,16 @@ impl MemoryBudget {
     /// Pages loaded although the limit was reached, because nothing could be evicted.
     pub fn overdrafts(&self) -> u64 {
         self.overdrafts.load(Ordering::Relaxed)
+    }
+
+    /// Times that a transaction went on to change pages although there was no room, because it had waited for some often enough.
+    pub fn writes_over(&self) -> u64 {
+        self.writes_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a transaction goes on to change pages although there is no room.
+    pub fn count_write_over(&self) {
+        self.writes_over.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The clock by which pages age.

@@ -292,9 +292,10 @@ impl Tenant {
     ///
     /// Errors: XX001 for a damaged page.
     pub fn commit_wait(&mut self, txn: &mut Txn) -> Result<Option<CommitWait>, SqlError> {
-        let wait = match self.writer_wait(txn) {
-            Some(wait) if txn.has_changes() => Some(CommitWait::Memory(wait)),
-            _ => Some(self.commit_requests(txn)?).filter(|pages| !pages.is_empty()).map(CommitWait::Pages),
+        let memory = if txn.has_changes() { self.writer_wait(txn) } else { None };
+        let wait = match memory {
+            Some(wait) => Some(CommitWait::Memory(wait)),
+            None => Some(self.commit_requests(txn)?).filter(|pages| !pages.is_empty()).map(CommitWait::Pages),
         };
         if wait.is_some() {
             self.keep_locks(txn);
@@ -356,13 +357,21 @@ impl Tenant {
     }
 
     /// Whether `txn` is to wait before it gathers more changes or commits, and for what: have it awaited once and ask again. Never
-    /// asked within a statement. It waits 32 times in a row at most: what takes the room may be what cannot leave memory.
+    /// asked within a statement. It waits 32 times in a row at most: what takes the room may be what cannot leave memory. Then it goes on
+    /// without, which [`MemoryBudget::writes_over`] counts.
     pub fn writer_wait(&mut self, txn: &mut Txn) -> Option<WriterWait> {
-        let wait = self.memory_wait().filter(|_| txn.memory_waits < MEMORY_WAITS_MAX);
-        txn.memory_waits = if wait.is_some() { txn.memory_waits + 1 } else { 0 };
-        if wait.is_some() {
-            self.keep_locks(txn);
+        let wait = self.memory_wait();
+        if wait.is_none() {
+            txn.memory_waits = 0;
+            return None;
         }
+        if txn.memory_waits == MEMORY_WAITS_MAX {
+            txn.memory_waits = 0;
+            self.pages.budget().expect("there is one where memory is waited for").count_write_over();
+            return None;
+        }
+        txn.memory_waits += 1;
+        self.keep_locks(txn);
         wait
     }
 
