@@ -25,6 +25,14 @@ const ROW_LEN: usize = 500;
 /// Of a hundred lives of a seed with ample memory, so many have long work.
 const LIVES_PERCENT: u64 = 12;
 
+/// Of a hundred of these, so many have nothing else, and pauses amid it and after it: checkpoints by age come between the parts of a change
+/// and its commit, others find nothing to do, and tenants close.
+const QUIET_PERCENT: u64 = 50;
+
+/// Microseconds that a client pauses at most between two transactions, and between two messages of one, where nothing else is done: more
+/// than a checkpoint's interval.
+const QUIET_PAUSE_MAX: u64 = 3_000_000;
+
 /// Changes of the disk after which the power goes in such a life at the latest: others work meanwhile.
 pub(super) const DISK_CHANGES_MAX: u64 = 2_000;
 
@@ -53,28 +61,42 @@ enum Work {
     Truncated,
     Updated,
     DeletedAndInserted,
+    /// Rewritten, with other types, keys and names in between, beside tables that do not last as long as the transaction.
+    Altered,
 }
 
 impl Work {
     fn draw(dice: &Dice, there: bool) -> Work {
-        match dice.below(4) {
+        match dice.below(5) {
             0 if there => Work::Truncated,
             1 if there => Work::Updated,
             2 if there => Work::DeletedAndInserted,
+            3 if there => Work::Altered,
             _ => Work::MadeAnew,
         }
     }
 }
 
+/// What long work a life has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Share {
+    None,
+    BesideOthers,
+    Alone,
+}
+
 impl<O: Object> Run<O> {
-    /// Whether the life that begins has long work.
-    pub(super) fn draws_bulk(&self, dice: &Dice) -> bool {
-        self.whole.memory >= MEMORY_AMPLE && dice.percent(LIVES_PERCENT)
+    /// What long work the life that begins has.
+    pub(super) fn draw_bulk(&self, dice: &Dice) -> Share {
+        if self.whole.memory < MEMORY_AMPLE || !dice.percent(LIVES_PERCENT) {
+            return Share::None;
+        }
+        if dice.percent(QUIET_PERCENT) { Share::Alone } else { Share::BesideOthers }
     }
 
     /// Long work on the tables of all tenants until the power goes, in some lives.
     pub(super) async fn work_in_bulk(&self) -> Result<(), Stop> {
-        if !self.has_bulk {
+        if self.bulk_share == Share::None {
             return Ok(());
         }
         let mut clients: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
@@ -90,10 +112,16 @@ impl<O: Object> Run<O> {
     async fn work_in_bulk_of(&self, place: usize, bulk: &Bulk) -> Result<(), Stop> {
         let dice = Dice::of(&self.world);
         let mut client = self.client_of(place);
+        let (pause_max, pause_amid) = match self.bulk_share {
+            Share::Alone => (QUIET_PAUSE_MAX, Some(&dice)),
+            _ => (200_000, None),
+        };
         loop {
-            dice.pause(200_000).await;
+            dice.pause(pause_max).await;
             let outcome = match read(&mut client, bulk).await {
-                Ok(generation) => change(&mut client, bulk, Work::draw(&dice, generation > 0)).await,
+                Ok(generation) => {
+                    change(&mut client, bulk, Work::draw(&dice, generation > 0), pause_amid).await
+                }
                 Err(fate) => Err(fate),
             };
             if let Err(fate) = outcome {
@@ -155,7 +183,8 @@ async fn read(client: &mut WireClient, bulk: &Bulk) -> Result<u64, Fate> {
 /// Rows that refer to every hundredth.
 const PARTS: u64 = ROWS / 100;
 
-async fn change(client: &mut WireClient, bulk: &Bulk, work: Work) -> Result<(), Fate> {
+/// One transaction, with pauses between its messages where there are `pauses`.
+async fn change(client: &mut WireClient, bulk: &Bulk, work: Work, pauses: Option<&Dice>) -> Result<(), Fate> {
     let generation = bulk.tried.get() + 1;
     bulk.tried.set(generation);
     let data = |generation: u64| {
@@ -194,11 +223,40 @@ async fn change(client: &mut WireClient, bulk: &Bulk, work: Work) -> Result<(), 
             let before = "delete from bulk_part; delete from bulk".to_owned();
             (before, Vec::new(), format!("insert into bulk {rows}; {parts}; commit"))
         }
+        Work::Altered => {
+            let before = format!(
+                "create table passing (id int); insert into passing select * from generate_series(1, 50); \
+                 alter table passing add primary key (id); drop table passing; \
+                 drop table bulk_part; alter table bulk drop constraint bulk_pkey; \
+                 alter table bulk alter column generation type int4; alter table bulk rename to renamed; \
+                 update renamed set generation = {generation}"
+            );
+            let behind = format!(
+                "alter table renamed alter column generation type int8; alter table renamed rename to bulk; \
+                 alter table bulk add constraint bulk_pkey primary key (id); \
+                 create table bulk_part (id int primary key, bulk_id int references bulk, generation int8); \
+                 {parts}; commit"
+            );
+            (before, Vec::new(), behind)
+        }
+    };
+    let pause = async || {
+        if let Some(dice) = pauses.filter(|dice| dice.percent(50)) {
+            dice.pause(QUIET_PAUSE_MAX).await;
+        }
     };
     // A session that was cut off may still be at it: its commit comes before the first look of this one.
     client.script("begin; select pg_advisory_xact_lock(7)", &[]).await?;
     client.script(&before, &data).await?;
-    client.script(&behind, &[]).await?;
+    pause().await;
+    match behind.strip_suffix("; commit") {
+        Some(behind) if pauses.is_some() => {
+            client.script(behind, &[]).await?;
+            pause().await;
+            client.script("commit", &[]).await?;
+        }
+        _ => drop(client.script(&behind, &[]).await?),
+    }
     bulk.told.set(generation);
     bulk.made.set(bulk.made.get() + 1);
     Ok(())

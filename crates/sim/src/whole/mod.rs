@@ -35,7 +35,7 @@ use crate::histories::{Lists, Registers};
 use crate::isolation::Level;
 use crate::weather::{Ending, Weather};
 use crate::{Dice, Failure, Stop, Tally, require};
-use bulk::Bulk;
+use bulk::{Bulk, Share};
 use client::{Login, WireClient};
 use copies::Copies;
 
@@ -103,8 +103,8 @@ struct Run<O: Object> {
     copies: RefCell<Copies>,
     /// Of each tenant, by its place.
     bulk: Vec<Bulk>,
-    /// The present life has long work.
-    has_bulk: bool,
+    /// What long work the present life has.
+    bulk_share: Share,
     /// Of the present life.
     server: Option<Server>,
     breaks: Rc<Cell<u64>>,
@@ -123,7 +123,7 @@ impl<O: Object> Run<O> {
             records: (0..tenants).map(|_| Rc::default()).collect(),
             copies: RefCell::default(),
             bulk: (0..tenants).map(|_| Bulk::default()).collect(),
-            has_bulk: false,
+            bulk_share: Share::None,
             server: None,
             breaks: Rc::default(),
             tally: Tally::default(),
@@ -282,11 +282,11 @@ impl<O: Object> Run<O> {
         if full {
             weather.begin(&self.world);
         }
-        self.has_bulk = self.draws_bulk(dice);
+        self.bulk_share = self.draw_bulk(dice);
         if !self.world.is_powered_off() {
-            let bound = match self.has_bulk {
-                true => bulk::DISK_CHANGES_MAX,
-                false => [20, 80, 250][dice.below(3) as usize],
+            let bound = match self.bulk_share {
+                Share::None => [20, 80, 250][dice.below(3) as usize],
+                Share::Alone | Share::BesideOthers => bulk::DISK_CHANGES_MAX,
             };
             self.world.cut_power_after(1 + dice.below(bound));
         }
@@ -296,11 +296,16 @@ impl<O: Object> Run<O> {
     /// Clients at work until the power goes or the server is ended.
     async fn serve(&self, weather: Weather) -> Result<(), Stop> {
         let mut tasks: FuturesUnordered<Task<'_>> = FuturesUnordered::new();
-        tasks.push(Box::pin(self.read_all_and_work()));
+        match self.bulk_share {
+            Share::Alone => tasks.push(Box::pin(self.read_all())),
+            Share::None | Share::BesideOthers => {
+                tasks.push(Box::pin(self.read_all_and_work()));
+                tasks.push(Box::pin(self.keep_copies()));
+            }
+        }
         tasks.push(Box::pin(weather.pass(self.world.clone())));
         tasks.push(Box::pin(self.watch_power()));
         tasks.push(Box::pin(self.break_connections()));
-        tasks.push(Box::pin(self.keep_copies()));
         tasks.push(Box::pin(self.move_about()));
         tasks.push(Box::pin(self.work_in_bulk()));
         poll_fn(|cx| {
@@ -341,8 +346,10 @@ impl<O: Object> Run<O> {
 
     async fn break_connections(&self) -> Result<(), Stop> {
         let dice = Dice::of(&self.world);
+        // Long work alone takes its time.
+        let pause_max = if self.bulk_share == Share::Alone { 20_000_000 } else { 3_000_000 };
         loop {
-            dice.pause(3_000_000).await;
+            dice.pause(pause_max).await;
             self.breaks.set(self.breaks.get() + 1);
             self.world.disconnect_all();
         }
