@@ -23,11 +23,15 @@ fn key(n: u64) -> [u8; 9] {
 struct Shuffle(u64);
 
 impl Shuffle {
-    fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % ROWS
+        self.0
+    }
+
+    fn next(&mut self) -> u64 {
+        self.draw() % ROWS
     }
 }
 
@@ -51,8 +55,36 @@ fn measure_many(name: &str, count: u64, operations: u64, mut each: impl FnMut(u6
     println!("{name:<44} {:>8.1} {:>8.1} ns", costs[0], costs[10]);
 }
 
+/// What one load costs whose address is in the line loaded before, in as much memory as the rows take, in huge pages as they are.
+/// A get of a row that no cache holds waits for two of these at least: the leaf says where the row is.
+fn measure_memory() {
+    const LINE: usize = 64;
+    let lines = (ROWS as usize * ROW_LEN).next_multiple_of(env::HUGE_PAGE_LEN) / LINE;
+    let memory = env::reserve_huge(lines * LINE).expect("address space").cast::<u64>();
+    let word = |line: usize| {
+        assert!(line < lines);
+        // SAFETY: the line is within what was reserved, which nobody else knows of, and eight bytes at its start are aligned.
+        unsafe { memory.add(line * (LINE / size_of::<u64>())) }
+    };
+    // One cycle through all lines (Sattolo), so that the way never falls into a short one.
+    let mut order: Vec<u32> = (0..lines as u32).collect();
+    let mut shuffle = Shuffle(88_172_645_463_325_252);
+    for i in (1..lines).rev() {
+        order.swap(i, shuffle.draw() as usize % i);
+    }
+    // SAFETY: as above, for all of these.
+    (0..lines).for_each(|i| unsafe { word(order[i] as usize).write(u64::from(order[(i + 1) % lines])) });
+    let mut line = 0;
+    measure("one load that waits for the one before", 1_000_000, |_| {
+        // SAFETY: as above; every line was written.
+        line = unsafe { word(line as usize).read() };
+    });
+    std::hint::black_box(line);
+}
+
 fn main() {
     println!("{:<44} {:>8} {:>8}", "", "fastest", "median");
+    measure_memory();
     let row = [7u8; ROW_LEN];
     // The second time the frames are there already: the first one pays for the kernel's zeroing of fresh memory.
     let mut pages = PageMap::new_empty();
