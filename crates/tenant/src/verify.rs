@@ -161,6 +161,12 @@ impl Check<'_> {
         if stored_form(&stored) != stored_form(&catalog) {
             self.defect("the catalog's records differ from the catalog in memory");
         }
+        for relation in catalog.relations() {
+            let named = catalog.relation_in(relation.schema(), relation.name());
+            if named.is_none_or(|named| named.oid() != relation.oid()) {
+                self.defect(format!("{} {} is not found by its name", relation.kind(), relation.name()));
+            }
+        }
         for table in catalog.tables() {
             for key in &table.foreign_keys {
                 let other_side = catalog.table(key.referenced_table).is_some_and(|other| {

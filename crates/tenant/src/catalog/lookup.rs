@@ -393,13 +393,23 @@ impl Catalog {
 
     fn unlink(&mut self, oid: Oid) {
         let Some(old) = self.relations.remove(&oid) else { return };
-        self.relation_names.remove(&(old.schema(), CompactString::new(old.name())));
+        self.unlink_name(&old);
         if let Relation::Table(table) = old {
             for index in &table.indexes {
-                self.relation_names.remove(&(table.schema, index.name.clone()));
-                self.relations.remove(&index.oid);
+                if let Some(index) = self.relations.remove(&index.oid) {
+                    self.unlink_name(&index);
+                }
             }
         }
         self.changed();
+    }
+
+    /// Takes away the name of a relation that goes, unless it is another one's by now: a replay takes over the records of a commit
+    /// by their keys, so that who takes a name may come before who gives it up.
+    fn unlink_name(&mut self, gone: &Relation) {
+        let name = (gone.schema(), CompactString::new(gone.name()));
+        if self.relation_names.get(&name) == Some(&gone.oid()) {
+            self.relation_names.remove(&name);
+        }
     }
 }

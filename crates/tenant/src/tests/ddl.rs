@@ -1,7 +1,7 @@
 //! DDL is transactional, builds what it says, and replays to the same.
 
 use super::*;
-use crate::catalog::IndexColumn;
+use crate::catalog::{IndexColumn, ViewDefinition};
 use crate::ddl::{Behavior, NewIndex};
 
 fn check_replay(fixture: &mut Fixture, tables: &[Oid]) {
@@ -149,6 +149,59 @@ fn a_record_may_have_a_rewriting_whose_tree_its_commit_gave_up() {
     crate::redo_record::RecordWriter::part(&mut clusters, false).drop_tree(tree);
     record.extend_from_slice(&clusters);
     assert!(fixture.replayed().tenant.catalog().table(t).is_none());
+}
+
+#[test]
+fn a_name_that_another_has_at_the_commits_end_is_found_after_a_replay() {
+    let mut fixture = Fixture::new();
+    let (a, b) =
+        (fixture.create("a", &[("id", PgType::Int4)], 1), fixture.create("b", &[("id", PgType::Int4)], 1));
+    let view = |name: &str| ViewDefinition {
+        oid: Oid(0),
+        schema: PUBLIC_SCHEMA,
+        name: name.into(),
+        owner: OWNER_ROLE,
+        sql: "SELECT 1".into(),
+        columns: Vec::new(),
+        depends_on: Vec::new(),
+        search_path: Vec::new(),
+        acl: None,
+    };
+    let v = fixture.ddl(|ddl| Ok(ddl.create_view(view("v"))?)).unwrap();
+    let oid_of = |fixture: &Fixture, name: &str| {
+        fixture.tenant.catalog().relation_in(PUBLIC_SCHEMA, name).map(|relation| relation.oid())
+    };
+    let found = |fixture: &mut Fixture, expected: &[(&str, Option<Oid>)]| {
+        let mut copy = fixture.replayed();
+        for (name, oid) in expected {
+            assert_eq!((oid_of(fixture, name), oid_of(&copy, name)), (*oid, *oid), "{name}");
+        }
+        for each in [fixture, &mut copy] {
+            assert_eq!(each.tenant.check().defects, Vec::<String>::new());
+        }
+    };
+    // Two tables change their names, and the indexes of their keys.
+    fixture
+        .ddl(|ddl| {
+            let keys = [a, b].map(|oid| ddl.catalog().table(oid).expect("it is there").indexes[0].oid);
+            for (oid, name) in
+                [(a, "c"), (b, "a"), (a, "b"), (keys[0], "c"), (keys[1], "a_pkey"), (keys[0], "b_pkey")]
+            {
+                ddl.rename_relation(oid, name)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    found(&mut fixture, &[("a", Some(b)), ("b", Some(a)), ("c", None)]);
+    // A table takes the name of a younger one that goes, and one is made in the place of a view.
+    let made = fixture
+        .ddl(|ddl| {
+            ddl.drop_relations(&[b, v], Behavior::Restrict)?;
+            ddl.rename_relation(a, "a")?;
+            create(ddl, "v", &[("id", PgType::Int4)], 1)
+        })
+        .unwrap();
+    found(&mut fixture, &[("a", Some(a)), ("b", None), ("v", Some(made))]);
 }
 
 #[test]
