@@ -28,8 +28,10 @@ pub(crate) enum PendingCheck {
     Referenced { table: Oid, referencing: Oid, constraint: Oid, old: Vec<Datum>, new: Option<Vec<Datum>> },
 }
 
-/// Nobody else changes the table, so its rows need no locks.
-const ALONE: LockMode = LockMode::Table(TableLock::Share);
+/// Whether nobody else changes a table of which these modes are held, so that its rows need no locks.
+fn is_alone(modes: u8) -> bool {
+    modes & LockMode::Table(TableLock::RowExclusive).conflicts() != 0
+}
 
 impl ForeignKey {
     /// The values by which a row references another one, or breaks MATCH FULL; `None` where it does neither.
@@ -142,8 +144,7 @@ impl View<'_> {
             self.lock_table(referenced.oid, TableLock::RowShare, WaitPolicy::Wait)?;
         }
         let Some(found) = self.find_referenced(referenced, key, &wanted)? else { return Ok(false) };
-        if self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && ALONE.is_covered_by(*modes))
-        {
+        if self.txn.tables.iter().any(|(held, modes)| *held == referenced.oid && is_alone(*modes)) {
             return Ok(true);
         }
         let tag = LockTag::Row(referenced.tree, found);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction};
 use crate::ddl::{NewForeignKey, NewIndex, RowsNow};
-use crate::locks::{TableLock, WaitPolicy};
+use crate::locks::{LockTag, TableLock, WaitPolicy};
 use crate::{Arbiter, Inserted, Savepoint};
 
 fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
@@ -215,6 +215,23 @@ fn a_char_references_another_of_any_length() {
     assert_eq!(fixture.rows(child), vec![vec![int(1), text("b    ")]]);
     fixture.auto(|view| delete(view, parent, &[text("b  ")])).unwrap();
     assert_eq!(fixture.rows(child), vec![vec![int(1), Datum::Null]]);
+}
+
+#[test]
+fn a_new_foreign_key_locks_its_tables_and_no_rows() {
+    let mut fixture = Fixture::new();
+    let parent = fixture.create("parent", &[("id", PgType::Int4)], 1);
+    let child = fixture.create("child", &[("id", PgType::Int4), ("parent_id", PgType::Int4)], 1);
+    for id in 0..20 {
+        fixture.insert(parent, vec![int(id)]).unwrap();
+        fixture.insert(child, vec![int(id), int(id)]).unwrap();
+    }
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let key = reference(parent, ReferentialAction::NoAction);
+    fixture.run(&mut txn, |view| view.ddl()?.add_foreign_key(child, key)).unwrap();
+    let locks = fixture.tenant.lock_records();
+    assert!(!locks.is_empty() && locks.iter().all(|lock| !matches!(lock.tag, LockTag::Row(..))), "{locks:?}");
+    fixture.commit(txn).unwrap();
 }
 
 #[test]
