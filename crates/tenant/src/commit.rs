@@ -102,10 +102,24 @@ impl Tenant {
             None => Vec::new(),
         };
         let catalog = txn.catalog.as_ref().unwrap_or(&self.catalog);
+        records.extend(self.states_of_altered(txn));
         for (oid, state) in txn.sequences.iter().filter(|(oid, _)| catalog.sequence(**oid).is_some()) {
             records.push((RecordKind::SequenceState.key(oid.0), Some(state.record())));
         }
         records
+    }
+
+    /// The values of sequences whose definition changes, as they are: what was logged of them ran ahead by the definition as it was, and may be
+    /// beyond the new one's bounds.
+    fn states_of_altered(&self, txn: &Txn) -> impl Iterator<Item = RecordChange> {
+        let altered = txn.catalog.iter().flat_map(|catalog| catalog.sequences()).filter(move |sequence| {
+            self.catalog.sequence(sequence.oid).is_some_and(|before| !Arc::ptr_eq(before, sequence))
+                && txn.sequences.get(sequence.oid).is_none()
+        });
+        altered.filter_map(move |sequence| {
+            let state = self.sequences.get(&sequence.oid)?;
+            Some((RecordKind::SequenceState.key(sequence.oid.0), Some(state.record())))
+        })
     }
 
     /// A small commit of its own, of catalog records only. Returns its position in the log.

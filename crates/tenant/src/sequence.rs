@@ -1,7 +1,7 @@
 //! The current values of sequences: outside transactions, and never given out twice, crashes included.
 //!
 //! What is logged runs ahead by [`LOG_AHEAD`] values, so most calls of `nextval` log nothing; a crash skips what was logged
-//! but not given out. A sequence made or restarted by a transaction lives in the transaction until it commits; what is given out of it then stays given
+//! but not given out. A new definition is logged with the value as it is. A sequence made or restarted by a transaction lives in the transaction until it commits; what is given out of it then stays given
 //! out too, whatever is rolled back but its making.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
@@ -115,7 +115,7 @@ impl OwnSequences {
         self.states.iter()
     }
 
-    fn get(&self, sequence: Oid) -> Option<SequenceState> {
+    pub(crate) fn get(&self, sequence: Oid) -> Option<SequenceState> {
         self.states.get(&sequence).copied()
     }
 

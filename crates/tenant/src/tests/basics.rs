@@ -168,6 +168,24 @@ fn sequences_whose_step_changes_do_not_repeat() {
 }
 
 #[test]
+fn a_sequence_is_within_its_new_bounds_after_a_replay() {
+    let mut fixture = Fixture::new();
+    let s = fixture.sequence(1000);
+    for _ in 0..5 {
+        fixture.auto(|view| view.nextval(s)).unwrap();
+    }
+    fixture
+        .ddl(|ddl| {
+            let sequence = (**ddl.catalog().sequence(s).expect("it was just made")).clone();
+            ddl.alter_sequence(Sequence { max: 10, ..sequence });
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(fixture.replayed().auto(|view| view.nextval(s)).unwrap(), 6);
+    assert_eq!(fixture.auto(|view| view.nextval(s)).unwrap(), 6);
+}
+
+#[test]
 fn sequences_stand_still_in_a_read_only_transaction() {
     let mut fixture = Fixture::new();
     let s = fixture.sequence(100);
