@@ -345,9 +345,7 @@ fn dependents_of(catalog: &Arc<Catalog>, named: ObjectsNamed, object: Dependent)
             }
             let Some(found) = catalog.table(table) else { return edges };
             let broken = |index: Oid| {
-                found
-                    .index(index)
-                    .is_some_and(|i| i.constraint.is_some() && i.column_positions().any(|c| c == column))
+                found.index(index).is_some_and(|i| i.column_positions().any(|c| c == column))
             };
             for by in found.referenced_by.iter().filter(|by| by.table != table) {
                 let key = catalog.table(by.table).and_then(|other| other.foreign_key(by.constraint));

@@ -1,8 +1,8 @@
 //! DDL is transactional, builds what it says, and replays to the same.
 
 use super::*;
-use crate::catalog::{IndexColumn, ViewDefinition};
-use crate::ddl::{Behavior, NewIndex};
+use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction, ViewDefinition};
+use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 
 fn check_replay(fixture: &mut Fixture, tables: &[Oid]) {
     let mut copy = fixture.replayed();
@@ -202,6 +202,35 @@ fn a_name_that_another_has_at_the_commits_end_is_found_after_a_replay() {
         })
         .unwrap();
     found(&mut fixture, &[("a", Some(a)), ("b", None), ("v", Some(made))]);
+}
+
+#[test]
+fn a_foreign_key_goes_with_the_column_of_any_unique_index_that_it_needs() {
+    let mut fixture = Fixture::new();
+    let p = fixture.create("p", &[("id", PgType::Int4), ("k", PgType::Int4)], 1);
+    let c = fixture.create("c", &[("id", PgType::Int4), ("k", PgType::Int4)], 1);
+    let columns = vec![IndexColumn::ascending(1)];
+    let unique = NewIndex { name: None, columns, unique: true, nulls_not_distinct: false };
+    fixture.ddl(|ddl| ddl.create_index(p, unique)).unwrap();
+    let key = NewForeignKey {
+        name: None,
+        columns: vec![1],
+        referenced_table: p,
+        referenced_columns: Some(vec![1]),
+        on_delete: ReferentialAction::NoAction,
+        on_update: ReferentialAction::NoAction,
+        match_type: MatchType::Simple,
+        deferral: Deferral::NotDeferrable,
+        rows: RowsNow::Checked,
+    };
+    fixture.ddl(|ddl| ddl.add_foreign_key(c, key)).unwrap();
+    let error = fixture.ddl(|ddl| ddl.drop_column(p, "k", Behavior::Restrict)).unwrap_err();
+    assert_eq!(error.state().as_str(), "2BP01");
+    assert_eq!(error.detail(), Some("constraint c_k_fkey on table c depends on column k of table p"));
+    let dropped = fixture.ddl(|ddl| ddl.drop_column(p, "k", Behavior::Cascade)).unwrap();
+    assert_eq!(dropped.cascaded, ["constraint c_k_fkey on table c"]);
+    fixture.insert(c, vec![int(1), int(7)]).unwrap();
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }
 
 #[test]
