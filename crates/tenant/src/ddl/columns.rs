@@ -92,7 +92,6 @@ impl Ddl<'_> {
         self.view.txn.dropped_trees.extend(gone.iter().map(|i| i.tree));
         table.checks.retain(|check| !uses(&check.columns));
         let column = &mut table.columns[position];
-        let sequence = column.sequence.take();
         *column = Column {
             name: format!("........pg.dropped.{}........", position + 1).into(),
             not_null: false,
@@ -106,12 +105,6 @@ impl Ddl<'_> {
         };
         self.edit().put_table(table);
         self.edit().set_comment(oid, Some(position), None);
-        let owned = self.catalog().sequences().filter(|s| s.owned_by == Some((oid, position))).map(|s| s.oid);
-        for sequence in owned.chain(sequence).collect::<Vec<_>>() {
-            if self.catalog().sequence(sequence).is_some() {
-                self.edit().remove_relation(sequence);
-            }
-        }
         Ok(())
     }
 

@@ -234,6 +234,27 @@ fn a_foreign_key_goes_with_the_column_of_any_unique_index_that_it_needs() {
 }
 
 #[test]
+fn a_column_takes_along_the_sequences_that_it_owns_and_no_others() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("a", PgType::Int4), ("b", PgType::Int4)], 1);
+    let made = |ddl: &mut Ddl<'_>, name: &str, position: usize, owned_by| {
+        let name = name.into();
+        let sequence = ddl.create_sequence(Sequence { name, owned_by, ..sequence_to(100) })?;
+        ddl.set_column_sequence(t, position, Some(sequence))?;
+        Ok(sequence)
+    };
+    // As after OWNED BY NONE.
+    let free = fixture.ddl(|ddl| made(ddl, "free", 1, None)).unwrap();
+    let owned = fixture.ddl(|ddl| made(ddl, "owned", 2, Some((t, 2)))).unwrap();
+    fixture.auto(|view| view.nextval(free)).unwrap();
+    for column in ["a", "b"] {
+        fixture.ddl(|ddl| ddl.drop_column(t, column, Behavior::Restrict)).unwrap();
+    }
+    assert!(fixture.tenant.catalog().sequence(owned).is_none());
+    assert_eq!(fixture.auto(|view| view.nextval(free)).unwrap(), 2);
+}
+
+#[test]
 fn columns_come_and_go_without_touching_rows() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4), ("gone", PgType::Text)], 1);
