@@ -92,7 +92,7 @@ pub struct EnumLabel {
 }
 
 impl EnumType {
-    /// Distance of neighbouring labels at creation.
+    /// Distance of neighbouring labels at creation; less where they are more than 32,767.
     pub const ORDER_STEP: u32 = 1 << 16;
 
     pub fn order_of(&self, label: &str) -> Option<u32> {

@@ -1,18 +1,20 @@
 //! Enum types and views.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 
 use super::Ddl;
 use crate::catalog::{EnumLabel, EnumType, GrantableKind, ViewDefinition};
 
 impl Ddl<'_> {
-    /// Makes an enum with labels in this order. Errors: 42710 where the name is taken, 23505 for a label given twice.
+    /// Makes an enum with labels in this order. Errors: 42710 where the name is taken, 23505 for a label given twice, 54000 for too many labels.
     pub fn create_enum(&mut self, schema: Oid, name: &str, owner: Oid, labels: &[String]) -> SqlResult<Oid> {
         if self.catalog().enums().any(|e| e.schema == schema && e.name == name) {
             return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, format!("type \"{name}\" already exists")));
         }
-        for (i, label) in labels.iter().enumerate() {
-            if labels[..i].contains(label) {
+        let mut known = FxHashSet::default();
+        for label in labels {
+            if !known.insert(label) {
                 return Err(SqlError::new(
                     SqlState::UNIQUE_VIOLATION,
                     "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"",
@@ -21,9 +23,15 @@ impl Ddl<'_> {
         }
         // The array type's oid follows the enum's own, which is how types finds one from the other.
         let (oid, array_oid) = (self.new_oid(), self.new_oid());
+        // Half of all orders are left to labels that are added at the end.
+        let count = u32::try_from(labels.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let step = EnumType::ORDER_STEP.min(u32::MAX / 2 / count);
+        if step == 0 {
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "an enum has too many labels"));
+        }
         let labels = (1..).zip(labels).map(|(n, label)| EnumLabel {
             oid: self.view.tenant.next_oid(),
-            order: n * EnumType::ORDER_STEP,
+            order: n * step,
             label: label.as_str().into(),
         });
         let labels = labels.collect();

@@ -255,6 +255,20 @@ fn a_column_takes_along_the_sequences_that_it_owns_and_no_others() {
 }
 
 #[test]
+fn labels_of_an_enum_keep_their_order_however_many_they_are() {
+    let mut fixture = Fixture::new();
+    let labels: Vec<String> = (0..70_000).map(|n| format!("label {n}")).collect();
+    let oid = fixture.ddl(|ddl| Ok(ddl.create_enum(PUBLIC_SCHEMA, "e", OWNER_ROLE, &labels)?)).unwrap();
+    fixture.ddl(|ddl| Ok(ddl.add_enum_label(oid, "last", None)?)).unwrap();
+    let ty = Arc::clone(fixture.tenant.catalog().enum_type(oid).expect("it was just made"));
+    assert!(ty.labels.is_sorted_by(|a, b| a.order < b.order));
+    for n in [0, 1, 65_535, 65_536, 69_999] {
+        let label = format!("label {n}");
+        assert_eq!(ty.order_of(&label).and_then(|order| ty.label_of(order)), Some(&label[..]));
+    }
+}
+
+#[test]
 fn columns_come_and_go_without_touching_rows() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4), ("gone", PgType::Text)], 1);
