@@ -1,7 +1,7 @@
 //! Rows are read back as written, whatever columns were added or dropped since.
 
 use base::{Oid, TreeId};
-use types::{PgType, TypeMod};
+use types::{ElementType, PgType, TypeMod};
 
 use super::*;
 use crate::catalog::{Column, OWNER_ROLE, PUBLIC_SCHEMA};
@@ -76,6 +76,17 @@ fn columns_added_later_have_their_missing_value_and_dropped_ones_are_null() {
         decode_row(&table, &bytes).unwrap(),
         vec![Datum::Null, Datum::Text("a".into()), Datum::Int4(42)]
     );
+}
+
+#[test]
+fn the_catalogs_vectors_are_read_back() {
+    let of_vectors = PgType::Array(ElementType::Int2Vector);
+    let table = table(&[PgType::Int2Vector, PgType::OidVector, of_vectors]);
+    let numbers = Datum::array(ElementType::Int2, vec![Datum::Int2(1), Datum::Int2(-2)]);
+    let oids = Datum::array(ElementType::Oid, vec![Datum::Oid(20)]);
+    let vectors = Datum::array(ElementType::Int2Vector, vec![numbers.clone(), Datum::Null]);
+    let row = [numbers, oids, vectors];
+    assert_eq!(decode_row(&table, &encoded(&table, &row)).unwrap()[..], row);
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub(crate) fn read_variable(ty: PgType, bytes: &[u8]) -> Option<Datum> {
         PgType::Bytea => Datum::Bytea(bytes.into()),
         PgType::Numeric => Datum::Numeric(read_numeric(bytes)?),
         PgType::Array(element) => Datum::Array(Box::new(read_array(element, bytes)?)),
-        _ => return None,
+        other => Datum::Array(Box::new(read_array(other.vector_element()?, bytes)?)),
     })
 }
 
