@@ -1,10 +1,14 @@
 //! Schemas, comments, privileges and owners.
 
 use base::{Oid, SqlError, SqlResult, SqlState};
+use types::{Datum, row_memory};
 
 use super::Ddl;
 use crate::catalog::{Acl, DATABASE, GrantableKind, Relation, Schema, TableStatistics};
 use crate::interrupt::Step;
+
+/// Bytes of memory of the smallest and the largest value of a column that are kept.
+const BOUNDS_LEN_MAX: usize = 1 << 10;
 
 impl Ddl<'_> {
     /// Errors: 42P06 where the name is taken, 42939 for a name that begins with `pg_`.
@@ -53,8 +57,12 @@ impl Ddl<'_> {
         self.edit().set_comment(object, column, text);
     }
 
-    /// What ANALYZE found out.
-    pub fn set_statistics(&mut self, table: Oid, statistics: TableStatistics) {
+    /// What ANALYZE found out. Bounds that are long are left out: the catalog is in memory as a whole.
+    pub fn set_statistics(&mut self, table: Oid, mut statistics: TableStatistics) {
+        for column in statistics.columns.iter_mut().flatten() {
+            let len = |value: &Datum| row_memory(std::slice::from_ref(value));
+            column.bounds.take_if(|bounds| len(&bounds.0) + len(&bounds.1) > BOUNDS_LEN_MAX);
+        }
         self.edit().put_statistics(table, statistics);
     }
 

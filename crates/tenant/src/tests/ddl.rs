@@ -1,7 +1,9 @@
 //! DDL is transactional, builds what it says, and replays to the same.
 
 use super::*;
-use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction, ViewDefinition};
+use crate::catalog::{
+    ColumnStatistics, Deferral, IndexColumn, MatchType, ReferentialAction, TableStatistics, ViewDefinition,
+};
 use crate::ddl::{Behavior, NewForeignKey, NewIndex, RowsNow};
 
 fn check_replay(fixture: &mut Fixture, tables: &[Oid]) {
@@ -266,6 +268,22 @@ fn labels_of_an_enum_keep_their_order_however_many_they_are() {
         let label = format!("label {n}");
         assert_eq!(ty.order_of(&label).and_then(|order| ty.label_of(order)), Some(&label[..]));
     }
+}
+
+#[test]
+fn bounds_of_a_column_are_kept_if_they_are_short() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4), ("v", PgType::Text)], 1);
+    let column = |low: Datum, high: Datum| {
+        let bounds = Some(Box::new((low, high)));
+        Some(ColumnStatistics { null_fraction: 0.0, distinct: 2.0, width: 4, bounds })
+    };
+    let columns = vec![column(int(1), int(2)), column(text("a"), text(&"b".repeat(1 << 20)))];
+    let statistics = TableStatistics { rows: 2, columns };
+    fixture.ddl(|ddl| Ok(ddl.set_statistics(t, statistics))).unwrap();
+    let kept = fixture.tenant.catalog().statistics(t).expect("they were just set");
+    let kept: Vec<bool> = kept.columns.iter().flatten().map(|column| column.bounds.is_some()).collect();
+    assert_eq!(kept, [true, false]);
 }
 
 #[test]
