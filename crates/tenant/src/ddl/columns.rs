@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::limits::TABLE_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
+use types::PgType;
 
 use super::{Behavior, Ddl, Dropped};
 use crate::catalog::{Column, Identity, Table};
@@ -16,10 +17,11 @@ impl Ddl<'_> {
     /// Adds a column at the end. Existing rows are not touched: they show the column's `missing` value. A NOT NULL column
     /// without one is refused unless the table is empty.
     ///
-    /// Errors: 42701, 54011, 23502.
+    /// Errors: 42701, 42P16, 54011, 23502.
     pub fn add_column(&mut self, table: Oid, column: Column) -> Step<usize> {
         let mut table = self.open_table(table)?;
         refuse_system_name(&column.name)?;
+        refuse_pseudo_type(&column)?;
         if table.column(&column.name).is_some() {
             return Err(duplicate_column(&table, &column.name).into());
         }
@@ -142,7 +144,7 @@ impl Ddl<'_> {
         &mut self,
         table: Oid,
         position: usize,
-        ty: types::PgType,
+        ty: PgType,
         typmod: types::TypeMod,
     ) -> Step<()> {
         self.change_column(table, position, |column| {
@@ -202,6 +204,15 @@ pub(super) fn refuse_system_name(name: &str) -> SqlResult<()> {
     if is_system_column(name) {
         let message = format!("column name \"{name}\" conflicts with a system column name");
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+    }
+    Ok(())
+}
+
+/// Errors: 42P16 for a type that no value is stored of.
+pub(super) fn refuse_pseudo_type(column: &Column) -> SqlResult<()> {
+    if matches!(column.ty, PgType::Unknown | PgType::Void) {
+        let message = format!("column \"{}\" has pseudo-type {}", column.name, column.ty.name());
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub struct NewTable {
 impl Ddl<'_> {
     /// Makes a table, clustered on row ids until it gets a primary key.
     ///
-    /// Errors: 42P07 where the name is taken, 42701 for two columns of one name, 54011 for too many.
+    /// Errors: 42P07 where the name is taken, 42701 for two columns of one name, 42P16 for one without a type, 54011 for too many.
     pub fn create_table(&mut self, new: NewTable) -> SqlResult<Oid> {
         self.require_free_name(new.schema, &new.name)?;
         if new.columns.len() > TABLE_COLUMNS_MAX {
@@ -37,6 +37,7 @@ impl Ddl<'_> {
         }
         for (i, column) in new.columns.iter().enumerate() {
             super::columns::refuse_system_name(&column.name)?;
+            super::columns::refuse_pseudo_type(column)?;
             if new.columns[..i].iter().any(|other| other.name == column.name) {
                 return Err(SqlError::new(
                     SqlState::DUPLICATE_COLUMN,

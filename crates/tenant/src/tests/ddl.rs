@@ -287,6 +287,19 @@ fn bounds_of_a_column_are_kept_if_they_are_short() {
 }
 
 #[test]
+fn no_column_is_of_a_type_that_has_no_values() {
+    let mut fixture = Fixture::new();
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let made = fixture.ddl(|ddl| create(ddl, "u", &[("a", PgType::Void)], 0).map(drop)).unwrap_err();
+    let column = Column::new("a", PgType::Void, TypeMod::NONE);
+    let added = fixture.ddl(|ddl| ddl.add_column(t, column).map(drop)).unwrap_err();
+    for error in [made, added] {
+        assert_eq!(error.state().as_str(), "42P16");
+        assert_eq!(error.message(), "column \"a\" has pseudo-type void");
+    }
+}
+
+#[test]
 fn columns_come_and_go_without_touching_rows() {
     let mut fixture = Fixture::new();
     let t = fixture.create("t", &[("id", PgType::Int4), ("gone", PgType::Text)], 1);
