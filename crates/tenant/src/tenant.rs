@@ -606,7 +606,7 @@ impl Tenant {
 
     /// SERIALIZABLE: what an analytic query read, to be told before the transaction goes on; all rows of these tables.
     pub fn note_tables_read(&mut self, txn: &mut Txn, trees: impl IntoIterator<Item = Oid>) {
-        let catalog = txn.catalog.clone().unwrap_or_else(|| Arc::clone(&self.catalog));
+        let catalog = Arc::clone(txn.catalog().unwrap_or(&self.catalog));
         for table in trees.into_iter().filter_map(|oid| catalog.table(oid)) {
             txn.note_read(table.tree, crate::row::keys::KeyRange::all);
         }

@@ -1,6 +1,7 @@
 //! What each isolation level sees, and what it refuses.
 
 use super::*;
+use crate::ddl::Behavior;
 
 fn one_row() -> (Fixture, Oid) {
     let mut fixture = Fixture::new();
@@ -76,6 +77,19 @@ fn serializable_refuses_write_skew_and_phantoms() {
     fixture.run(&mut reader, |view| all_rows(view, t)).unwrap();
     fixture.insert(t, vec![int(9), int(9)]).unwrap();
     fixture.commit(reader).unwrap();
+}
+
+#[test]
+fn an_analytic_read_of_a_table_that_was_dropped_since_is_one_of_its_rows() {
+    let (mut fixture, t) = one_row();
+    let gone = fixture.create("gone", &[("id", PgType::Int4)], 1);
+    fixture.insert(gone, vec![int(1)]).unwrap();
+    let mut txn = fixture.begin(1, Isolation::Serializable);
+    fixture.run(&mut txn, |view| value(view, t, 1)).unwrap();
+    fixture.ddl(|ddl| ddl.drop_relations(&[gone], Behavior::Restrict).map(drop)).unwrap();
+    fixture.tenant.note_tables_read(&mut txn, [gone]);
+    fixture.run(&mut txn, |view| update(view, t, &[int(1)], vec![int(1), int(1)])).unwrap();
+    assert_eq!(fixture.commit(txn).unwrap_err().state().as_str(), "40001");
 }
 
 #[test]
