@@ -90,10 +90,10 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CopyStatement>>
 
 fn source(tokens: &mut Tokens<'_>) -> SqlResult<CopySource> {
     if tokens.take(&Token::LParen) {
-        let text = tokens.rest_text();
+        let (_, text) = tokens.rest_text();
         let query = ast::Statement::Query(Box::new(tokens.query()?));
         let statement = Box::new(without_with(query)?);
-        let rest = tokens.rest_text();
+        let (_, rest) = tokens.rest_text();
         let sql = text[..text.len() - rest.len()].trim_end().to_owned();
         tokens.expect(&Token::RParen)?;
         return Ok(CopySource::Query { statement, sql });

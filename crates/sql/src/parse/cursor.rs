@@ -24,6 +24,8 @@ pub enum CursorStatement {
         /// A query.
         statement: Box<ast::Statement>,
         sql: String,
+        /// What the query takes in memory, by estimate.
+        size: usize,
         binary: bool,
         scroll: Option<bool>,
         hold: bool,
@@ -42,7 +44,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CursorStatement
         return declare(tokens).map(Some);
     }
     if tokens.take_word("CLOSE") {
-        let name = if tokens.take_word("ALL") { None } else { Some(tokens.name()?) };
+        let name = if tokens.take_word("ALL") { None } else { Some(tokens.identifier()?) };
         return Ok(Some(CursorStatement::Close(name)));
     }
     let only_move = tokens.peek_words(&["MOVE"]);
@@ -51,13 +53,13 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<CursorStatement
         if !tokens.take_word("FROM") {
             tokens.take_word("IN");
         }
-        return Ok(Some(CursorStatement::Fetch { name: tokens.name()?, direction, only_move }));
+        return Ok(Some(CursorStatement::Fetch { name: tokens.identifier()?, direction, only_move }));
     }
     Ok(None)
 }
 
 fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
-    let name = tokens.name()?;
+    let name = tokens.identifier()?;
     let (mut binary, mut scroll) = (false, None);
     loop {
         if tokens.take_word("BINARY") {
@@ -80,7 +82,7 @@ fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
         false
     };
     tokens.expect_word("FOR")?;
-    let sql = tokens.rest_text().to_owned();
+    let (sql, size) = (tokens.rest_text().1.to_owned(), tokens.rest_size());
     let query = Box::new(tokens.query()?);
     if changes_rows(&query) {
         let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
@@ -90,7 +92,7 @@ fn declare(tokens: &mut Tokens<'_>) -> SqlResult<CursorStatement> {
         return Err(SqlError::unsupported("a cursor with FOR UPDATE or FOR SHARE"));
     }
     let statement = Box::new(ast::Statement::Query(query));
-    Ok(CursorStatement::Declare { name, statement, sql, binary, scroll, hold })
+    Ok(CursorStatement::Declare { name, statement, sql, size, binary, scroll, hold })
 }
 
 fn direction(tokens: &mut Tokens<'_>) -> SqlResult<FetchDirection> {

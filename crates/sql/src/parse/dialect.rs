@@ -14,6 +14,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::pace::Pace;
+
 /// Questions a parse may ask whatever its length, and for each of its tokens. Statements that parse ask one or two a token.
 const QUESTIONS_MIN: u64 = 200_000;
 const QUESTIONS_A_TOKEN: u64 = 100;
@@ -21,18 +23,20 @@ const QUESTIONS_A_TOKEN: u64 = 100;
 /// How often the parser may call itself. A level of parentheses takes one call, a subquery three.
 const PARSER_CALLS_MAX: usize = 300;
 
-/// Has `read` parse `tokens`, which [`super::nesting::check_tokens`] has passed.
+/// Has `read` parse `tokens`, which [`super::nesting::check_tokens`] has passed; each question is a step of `pace`.
 ///
 /// # Errors
 /// The parser's; [`ParserError::RecursionLimitExceeded`] also for a parse that takes too long.
 pub(super) fn parse<T>(
     tokens: &[TokenWithSpan],
+    pace: &Pace,
     read: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
 ) -> Result<T, ParserError> {
-    let dialect = Metered { left: Cell::new(QUESTIONS_MIN + QUESTIONS_A_TOKEN * tokens.len() as u64) };
+    let left = Cell::new(QUESTIONS_MIN + QUESTIONS_A_TOKEN * tokens.len() as u64);
+    let dialect = Metered { left, pace: pace.clone() };
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(PARSER_CALLS_MAX)
-        .with_tokens_with_locations(tokens.to_vec());
+        .with_tokens_with_locations(pace.copied(tokens));
     // The parser is dropped in whatever state it is.
     catch_unwind(AssertUnwindSafe(|| read(&mut parser))).unwrap_or_else(|panic| {
         if panic.is::<OutOfQuestions>() {
@@ -49,11 +53,13 @@ struct OutOfQuestions;
 #[derive(Debug)]
 struct Metered {
     left: Cell<u64>,
+    pace: Pace,
 }
 
 impl Metered {
     /// Pays for one question.
     fn postgres(&self) -> &'static PostgreSqlDialect {
+        self.pace.step();
         match self.left.get().checked_sub(1) {
             Some(left) => self.left.set(left),
             None => resume_unwind(Box::new(OutOfQuestions)),
@@ -178,7 +184,7 @@ mod tests {
 
     fn questions_asked(sql: &str) -> (u64, u64) {
         let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
-        let dialect = Metered { left: Cell::new(u64::MAX) };
+        let dialect = Metered { left: Cell::new(u64::MAX), pace: Pace::free() };
         let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens.clone());
         parser.parse_statements().unwrap();
         (u64::MAX - dialect.left.get(), tokens.len() as u64)
@@ -208,7 +214,7 @@ mod tests {
     fn a_parse_without_end_is_given_up() {
         for sql in ["case when true then ".repeat(90), "((select from ".repeat(20)] {
             let tokens = Tokenizer::new(&PostgreSqlDialect {}, &sql).tokenize_with_location().unwrap();
-            let outcome = parse(&tokens, |parser| {
+            let outcome = parse(&tokens, &Pace::free(), |parser| {
                 if sql.starts_with('(') {
                     parser.parse_query().map(drop)
                 } else {

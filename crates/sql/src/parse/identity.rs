@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use base::SqlResult;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::pace::Pace;
 use super::sequence::{self, SequenceOption};
 use super::tokens::{Tokens, is_word};
 
@@ -61,16 +62,17 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<AddIdentity>> {
 }
 
 /// The statement with the options of `AS IDENTITY (…)` in the order that `sqlparser` expects.
-pub(super) fn in_order(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
+pub(super) fn in_order<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [TokenWithSpan]> {
     let solid: Vec<usize> =
         (0..part.len()).filter(|i| !matches!(part[*i].token, Token::Whitespace(_))).collect();
     let mut out = Cow::Borrowed(part);
     for window in solid.windows(3) {
+        pace.step();
         let [a, b, open] = [window[0], window[1], window[2]];
         if is_word(&part[b], "IDENTITY")
             && is_word(&part[a], "AS")
             && part[open].token == Token::LParen
-            && let Some(close) = part[open..].iter().position(|t| t.token == Token::RParen)
+            && let Some(close) = close_behind(&part[open..])
         {
             let inside = open + 1..open + close;
             let sorted = sorted_options(&part[inside.clone()]);
@@ -78,6 +80,13 @@ pub(super) fn in_order(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
         }
     }
     out
+}
+
+/// How far from an opening parenthesis the closing one is looked for, so that a row of those that are not closed takes no time.
+const OPTIONS_TOKENS_MAX: usize = 500;
+
+fn close_behind(part: &[TokenWithSpan]) -> Option<usize> {
+    part.iter().take(OPTIONS_TOKENS_MAX).position(|token| token.token == Token::RParen)
 }
 
 const ORDER: [&str; 6] = ["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];

@@ -13,6 +13,7 @@ mod identity;
 mod literals;
 mod nesting;
 mod options;
+mod pace;
 mod print;
 mod privilege;
 mod respell;
@@ -26,6 +27,10 @@ mod transaction;
 mod utility;
 mod vacuum;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use base::limits::STATEMENT_TOKENS_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
@@ -39,6 +44,7 @@ pub use identity::AddIdentity;
 pub use nesting::too_deep;
 pub use options::OptionChange;
 pub(crate) use options::boolean;
+pub use pace::{Reading, Unread};
 pub(crate) use print::{spell_out_value, text_of};
 pub use privilege::{DefaultPrivileges, GrantStatement, GrantTarget};
 pub use respell::{
@@ -54,7 +60,8 @@ pub use transaction::{IsolationLevel, TransactionModes, TransactionStatement};
 pub use utility::{AlterConstraint, ObjectKind, Utility};
 pub use vacuum::TableColumns;
 
-use tokens::Tokens;
+use pace::Pace;
+use tokens::{Origin, Tokens};
 
 /// Statements of one script; all are kept in memory until the last has run.
 const STATEMENTS_MAX: usize = 100_000;
@@ -82,6 +89,8 @@ pub enum ParsedStatement {
         types: Vec<ast::DataType>,
         statement: Box<ParsedStatement>,
         sql: String,
+        /// As of a [`ScriptStatement`].
+        size: usize,
     },
 }
 
@@ -90,6 +99,8 @@ pub enum ParsedStatement {
 pub struct ScriptStatement {
     pub statement: ParsedStatement,
     pub sql: String,
+    /// What it takes in memory, its plan with it, by estimate.
+    pub size: usize,
 }
 
 /// Reads all statements of a script; empty ones are left out.
@@ -98,12 +109,51 @@ pub struct ScriptStatement {
 /// 42601 with the position of the first token that does not fit; 0A000 for what PostgreSQL has and we refuse; 54001 for what
 /// nests too deeply.
 pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
+    read_script(sql, &Pace::free())
+}
+
+/// As [`parse_script`] for a long text, of which others are asked.
+///
+/// # Errors
+/// As [`parse_script`], or `reading` will have it no longer.
+pub fn parse_script_at_length(sql: &str, reading: Rc<dyn Reading>) -> Result<Vec<ScriptStatement>, Unread> {
+    Pace::asking(reading).run(|pace| read_script(sql, pace))
+}
+
+/// The tokens of a text, which are counted as they come: a message may have fifty times as many as a statement.
+///
+/// # Errors
+/// 42601; 54001 for too many.
+fn tokens_of(sql: &str, pace: &Pace) -> SqlResult<Vec<TokenWithSpan>> {
+    /// Unwinds the tokenizer, which nothing else ends.
+    struct TooMany;
+    const TOKENS_A_TAKE: usize = 4096;
+    let (mut tokens, mut count) = (Vec::new(), 0);
+    let counted = |token| {
+        count += 1;
+        if count > STATEMENT_TOKENS_MAX {
+            resume_unwind(Box::new(TooMany));
+        }
+        if count % TOKENS_A_TAKE == 0 {
+            pace.take(TOKENS_A_TAKE * pace::TOKEN_SIZE);
+        }
+        pace.step();
+        token
+    };
     let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, sql)
-        .tokenize_with_location()
-        .map_err(|error| tokenizer_error(sql, &error))?;
-    nesting::check_tokens(&tokens)?;
-    let tokens = literals::joined(sql, tokens)?;
+    let mut tokenizer = Tokenizer::new(&dialect, sql);
+    let tokenize = || tokenizer.tokenize_with_location_into_buf_with_mapper(&mut tokens, counted);
+    match catch_unwind(AssertUnwindSafe(tokenize)) {
+        Ok(outcome) => outcome.map_err(|error| tokenizer_error(sql, &error))?,
+        Err(panic) if panic.is::<TooMany>() => return Err(nesting::too_many_tokens()),
+        Err(panic) => resume_unwind(panic),
+    }
+    nesting::check_tokens(&tokens, pace)?;
+    literals::joined(sql, tokens)
+}
+
+fn read_script(sql: &str, pace: &Pace) -> SqlResult<Vec<ScriptStatement>> {
+    let tokens = tokens_of(sql, pace)?;
     let mut statements = Vec::new();
     let mut offsets = tokens::Offsets::new(sql);
     for part in tokens.split(|token| token.token == Token::SemiColon) {
@@ -113,7 +163,13 @@ pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
             return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
         let text = sql[start..end].to_owned();
-        statements.push(ScriptStatement { statement: parse_part(sql, part, &text)?, sql: text });
+        let size = pace::statement_size(part, &text);
+        // The parser has tokens of its own.
+        let copies = part.len() * pace::TOKEN_SIZE;
+        pace.take(size + copies);
+        let statement = parse_part(sql, part, start, pace)?;
+        pace.give(copies);
+        statements.push(ScriptStatement { statement, sql: text, size });
     }
     Ok(statements)
 }
@@ -123,7 +179,18 @@ pub fn parse_script(sql: &str) -> SqlResult<Vec<ScriptStatement>> {
 /// # Errors
 /// As [`parse_script`], and 42601 when there are several.
 pub fn parse_one(sql: &str) -> SqlResult<Option<ScriptStatement>> {
-    let mut statements = parse_script(sql)?;
+    only(parse_script(sql)?)
+}
+
+/// As [`parse_one`] for a long text, of which others are asked.
+///
+/// # Errors
+/// As [`parse_one`], or `reading` will have it no longer.
+pub fn parse_one_at_length(sql: &str, reading: Rc<dyn Reading>) -> Result<Option<ScriptStatement>, Unread> {
+    Pace::asking(reading).run(|pace| only(read_script(sql, pace)?))
+}
+
+fn only(mut statements: Vec<ScriptStatement>) -> SqlResult<Option<ScriptStatement>> {
     if statements.len() > 1 {
         return Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
@@ -138,13 +205,10 @@ pub fn parse_one(sql: &str) -> SqlResult<Option<ScriptStatement>> {
 /// # Errors
 /// 42601.
 pub fn parse_expression(sql: &str) -> SqlResult<ast::Expr> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql)
-        .tokenize_with_location()
-        .map_err(|error| tokenizer_error(sql, &error))?;
-    nesting::check_tokens(&tokens)?;
-    let tokens = literals::joined(sql, tokens)?;
-    let respelled = respell::respelled(&tokens);
-    let mut tokens = Tokens::new(sql, &respelled);
+    let pace = Pace::free();
+    let tokens = tokens_of(sql, &pace)?;
+    let respelled = respell::respelled(&tokens, &pace);
+    let mut tokens = Tokens::new(sql, &respelled, Origin::of_text(), &pace);
     let expression = tokens.expression()?;
     tokens.expect_end()?;
     Ok(expression)
@@ -169,19 +233,21 @@ pub fn nesting(query: &mut ast::Query) -> usize {
     nesting::settle(query).unwrap_or(base::limits::NESTING_MAX)
 }
 
-fn parse_part(sql: &str, part: &[TokenWithSpan], text: &str) -> SqlResult<ParsedStatement> {
-    let respelled = respell::respelled(part);
-    let ordered = identity::in_order(&respelled);
+/// `start`: the byte of `sql` at which the statement begins.
+fn parse_part(sql: &str, part: &[TokenWithSpan], start: usize, pace: &Pace) -> SqlResult<ParsedStatement> {
+    let origin = Origin::of_part(part, start);
+    let respelled = respell::respelled(part, pace);
+    let ordered = identity::in_order(&respelled, pace);
     let part = &*ordered;
-    let mut tokens = Tokens::new(sql, part);
-    if let Some(statement) = parse_own(&mut tokens, text)? {
+    let mut tokens = Tokens::new(sql, part, origin, pace);
+    if let Some(statement) = parse_own(&mut tokens)? {
         tokens.expect_end()?;
         return Ok(statement);
     }
     if let Some(stray) = clause_for_table(part) {
         return Err(near_at(sql, stray));
     }
-    let parsed = dialect::parse(part, |parser| Ok((parser.parse_statement()?, parser.peek_token())));
+    let parsed = dialect::parse(part, pace, |parser| Ok((parser.parse_statement()?, parser.peek_token())));
     let (mut statement, rest) =
         parsed.map_err(|error| refused_clause(part).unwrap_or_else(|| parser_error(sql, part, &error)))?;
     if rest.token != Token::EOF {
@@ -232,7 +298,7 @@ fn refused_clause(part: &[TokenWithSpan]) -> Option<SqlError> {
 }
 
 /// The statements we read ourselves, told by their first words; `None` leaves the statement to `sqlparser`.
-fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStatement>> {
+fn parse_own(tokens: &mut Tokens<'_>) -> SqlResult<Option<ParsedStatement>> {
     if let Some(statement) = transaction::parse(tokens)? {
         return Ok(Some(ParsedStatement::Transaction(statement)));
     }
@@ -268,19 +334,19 @@ fn parse_own(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStat
     if let Some(statement) = identity::parse(tokens)? {
         return Ok(Some(ParsedStatement::AddIdentity(statement)));
     }
-    if let Some(statement) = parse_prepare(tokens, text)? {
+    if let Some(statement) = parse_prepare(tokens)? {
         return Ok(Some(statement));
     }
     Ok(utility::parse(tokens)?.map(ParsedStatement::Utility))
 }
 
 /// `PREPARE name [(type, …)] AS statement`. The inner statement may be any that can be prepared.
-fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<ParsedStatement>> {
+fn parse_prepare(tokens: &mut Tokens<'_>) -> SqlResult<Option<ParsedStatement>> {
     if !tokens.peek_words(&["PREPARE"]) {
         return Ok(None);
     }
     tokens.expect_word("PREPARE")?;
-    let name = tokens.name()?;
+    let name = tokens.identifier()?;
     let mut types = Vec::new();
     if tokens.take(&Token::LParen) {
         loop {
@@ -295,10 +361,11 @@ fn parse_prepare(tokens: &mut Tokens<'_>, text: &str) -> SqlResult<Option<Parsed
     if tokens.peek_words(&["PREPARE"]) {
         return Err(tokens.unexpected());
     }
-    let sql = tokens.rest_text().to_owned();
+    let (start, sql) = tokens.rest_text();
     let inner = tokens.take_rest();
-    let statement = Box::new(parse_part(text, inner, &sql)?);
-    Ok(Some(ParsedStatement::Prepare { name, types, statement, sql }))
+    let statement = Box::new(parse_part(tokens.sql(), inner, start, tokens.pace())?);
+    let size = pace::statement_size(inner, sql);
+    Ok(Some(ParsedStatement::Prepare { name, types, statement, sql: sql.to_owned(), size }))
 }
 
 /// The keyword that stands where FROM wants a table, which `sqlparser` would take for the table's name.

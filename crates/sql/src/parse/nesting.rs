@@ -16,6 +16,8 @@ use sqlparser::ast::{self, BinaryOperator, Expr, SetExpr, UnaryOperator, VisitMu
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::pace::Pace;
+
 /// Longest way of tokens, lists left out, from a statement's beginning to any of its tokens: each level of a tree takes at
 /// least one, so no tree is deeper. 125,000 terms of the form `a = 1 OR`.
 const CHAIN_TOKENS_MAX: usize = 500_000;
@@ -35,15 +37,17 @@ pub fn too_deep() -> SqlError {
         .with_hint(format!("Expressions and queries may nest {NESTING_MAX} levels deep."))
 }
 
-/// Refuses a script that the parser cannot read within its stack, or that is too long to keep in memory.
+/// The error of a script that is too long to keep in memory.
+pub(super) fn too_many_tokens() -> SqlError {
+    let message = format!("a statement may have {STATEMENT_TOKENS_MAX} words, signs and blanks");
+    SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message)
+}
+
+/// Refuses a script that the parser cannot read within its stack.
 ///
 /// # Errors
 /// 54001.
-pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> SqlResult<()> {
-    if tokens.len() > STATEMENT_TOKENS_MAX {
-        let message = format!("a statement may have {STATEMENT_TOKENS_MAX} words, signs and blanks");
-        return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
-    }
+pub(super) fn check_tokens(tokens: &[TokenWithSpan], pace: &Pace) -> SqlResult<()> {
     // Tokens since the last comma at this level of parentheses, and at the levels around it.
     let mut run = 0;
     let mut around: Vec<usize> = Vec::new();
@@ -51,6 +55,7 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> SqlResult<()> {
     let mut repeated = 0;
     let mut before = &Token::EOF;
     for TokenWithSpan { token, .. } in tokens {
+        pace.step();
         match token {
             Token::Whitespace(_) => continue,
             Token::SemiColon => {

@@ -29,6 +29,7 @@ use sqlparser::ast;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::pace::Pace;
 use super::print::text_of;
 use super::tokens::is_word;
 use crate::expr::fold_ident;
@@ -59,6 +60,9 @@ const TRIM_TOKENS_MAX: usize = 500;
 
 /// The same for a LIMIT behind a lock.
 const LIMIT_TOKENS_MAX: usize = 500;
+
+/// `database.schema.table`
+const TABLE_NAME_TOKENS_MAX: usize = 5;
 
 const CONCURRENTLY: &str = "\u{1}concurrently";
 const VARIADIC: &str = "\u{1}variadic";
@@ -256,13 +260,14 @@ pub fn is_concurrent(table: &ast::ObjectName) -> bool {
 }
 
 /// The statement as `sqlparser` can read it.
-pub(super) fn respelled(part: &[TokenWithSpan]) -> Cow<'_, [TokenWithSpan]> {
+pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [TokenWithSpan]> {
     let solid = Solid::of(part);
     let create_table = solid.words(0, &["CREATE", "TABLE"]);
     let mut out: Option<Vec<TokenWithSpan>> = None;
     let mut copied = 0;
     let mut at = 0;
     while at < solid.places.len() {
+        pace.step();
         let replaced = if create_table && solid.words(at, &["WITH", "DATA"]) && at + 2 == solid.places.len() {
             Some((Vec::new(), at + 2))
         } else if at == 2 && solid.words(0, &["DROP", "INDEX", "CONCURRENTLY"]) {
@@ -550,7 +555,7 @@ fn is_table_name(solid: &Solid<'_>, end: usize) -> bool {
         Some(Token::Period) => (at - first) % 2 == 1,
         _ => false,
     };
-    end > first && (end - first) % 2 == 1 && (first..end).all(fits)
+    end > first && end - first <= TABLE_NAME_TOKENS_MAX && (end - first) % 2 == 1 && (first..end).all(fits)
 }
 
 /// `(a text, b text)` for names that are followed by AS, and where the statement goes on.

@@ -179,7 +179,10 @@ fn single_value(tokens: &mut Tokens<'_>) -> SqlResult<String> {
         }
         Token::Minus => {
             tokens.next();
-            Ok(format!("-{}", single_value(tokens)?))
+            match tokens.peek() {
+                Token::Number(..) => Ok(format!("-{}", single_value(tokens)?)),
+                _ => Err(tokens.unexpected()),
+            }
         }
         Token::Word(_) if tokens.take_word("INTERVAL") => interval(tokens),
         Token::Word(_) => tokens.name(),

@@ -386,3 +386,121 @@ fn a_sign_binds_closer_than_a_power() {
     };
     assert_eq!(left.to_string(), "-a");
 }
+
+#[test]
+fn a_name_is_cut_as_other_statements_cut_it() {
+    let long = "n".repeat(70);
+    let ParsedStatement::Prepare { name, .. } = one(&format!("prepare {long} as select 1")) else {
+        panic!("not a PREPARE");
+    };
+    assert_eq!(name, long[..63]);
+    for sql in ["savepoint", "release", "rollback to"] {
+        let ParsedStatement::Transaction(
+            TransactionStatement::Savepoint(name)
+            | TransactionStatement::Release(name)
+            | TransactionStatement::RollbackTo(name),
+        ) = one(&format!("{sql} \"{}\"", "ä".repeat(40)))
+        else {
+            panic!("{sql}");
+        };
+        assert_eq!(name, "ä".repeat(31));
+    }
+}
+
+#[test]
+fn an_error_within_a_prepare_is_told_where_it_stands_in_the_script() {
+    let error = error("select 1; prepare p as selec 2");
+    assert_eq!(error.message(), "syntax error at or near \"selec\"");
+    assert_eq!(error.position(), Some(24));
+}
+
+#[test]
+fn a_value_has_one_sign() {
+    let values = |sql: &str| match one(sql) {
+        ParsedStatement::Setting(SettingStatement::Set { value: SettingValue::Values(values), .. }) => values,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(values("set extra_float_digits = -1"), ["-1"]);
+    for signs in [2, 100_000] {
+        let sql = format!("set extra_float_digits = {}1", "- ".repeat(signs));
+        assert_eq!(error(&sql).state(), SqlState::SYNTAX_ERROR);
+    }
+}
+
+/// Each would take minutes and more if what it repeats were looked at again for each of them.
+#[test]
+fn what_is_repeated_is_looked_at_once() {
+    let types = vec!["int"; 50_000].join(", ");
+    assert!(matches!(one(&format!("prepare p ({types}) as select 1")), ParsedStatement::Prepare { .. }));
+    let cursors = parse_script(&"declare c cursor for select 1;".repeat(50_000)).unwrap();
+    assert!(cursors.iter().all(|cursor| matches!(
+        &cursor.statement,
+        ParsedStatement::Cursor(CursorStatement::Declare { sql, .. }) if sql == "select 1"
+    )));
+    let identities = "AS IDENTITY (],".repeat(80_000);
+    let names = "a.".repeat(60_000);
+    let parentheses = "(),".repeat(100_000);
+    for sql in [identities, format!("CREATE TABLE {names}a {parentheses}")] {
+        assert_eq!(error(&sql).state(), SqlState::SYNTAX_ERROR, "{sql:.30}");
+    }
+}
+
+/// Asks for an end, or has no room, after so many questions; counts what is held.
+struct Asked {
+    looks: std::cell::Cell<usize>,
+    end_at: usize,
+    held_max: std::cell::Cell<usize>,
+    room: usize,
+}
+
+impl Reading for Asked {
+    fn is_to_end(&self) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        self.looks.get() == self.end_at
+    }
+
+    fn hold(&self, bytes: usize) -> SqlResult<()> {
+        self.held_max.set(self.held_max.get().max(bytes));
+        if bytes <= self.room { Ok(()) } else { Err(SqlError::new(SqlState::OUT_OF_MEMORY, "no room")) }
+    }
+}
+
+#[test]
+fn a_long_text_is_read_as_long_as_others_will_have_it() {
+    let asked = |end_at, room| {
+        Rc::new(Asked { looks: Default::default(), end_at, held_max: Default::default(), room })
+    };
+    let values = "(1, 'a', -2.5), ".repeat(20_000);
+    let sql = format!("insert into t values {values} (1); select 1");
+    let tokens = 20_000 * 12;
+    let willing = asked(usize::MAX, usize::MAX);
+    let read = parse_script_at_length(&sql, willing.clone()).unwrap();
+    assert_eq!(read.len(), 2);
+    // The tokenizer, what is checked of the tokens, the parser.
+    assert!(willing.looks.get() > 5 * tokens / 256, "{}", willing.looks.get());
+    assert!(willing.held_max.get() > tokens * 2 * 112, "{}", willing.held_max.get());
+    assert!(read[0].size > 100 * 20_000 && read[1].size < 5_000);
+    for end_at in [1, willing.looks.get() / 2, willing.looks.get()] {
+        let reading = asked(end_at, usize::MAX);
+        assert!(matches!(parse_one_at_length(&sql, reading.clone()), Err(Unread::ToEnd)), "{end_at}");
+        assert_eq!(reading.looks.get(), end_at);
+    }
+    for room in [0, tokens * 112, willing.held_max.get() - 1] {
+        let read = parse_script_at_length(&sql, asked(usize::MAX, room));
+        assert!(matches!(read, Err(Unread::NoRoom(error)) if error.message() == "no room"), "{room}");
+    }
+    assert!(matches!(parse_one_at_length(&sql, willing), Err(Unread::Refused(_))), "two statements");
+}
+
+#[test]
+fn tokens_are_counted_before_they_are_kept() {
+    let reading = Rc::new(Asked {
+        looks: Default::default(),
+        end_at: 0,
+        held_max: Default::default(),
+        room: usize::MAX,
+    });
+    let read = parse_script_at_length(&" ".repeat(4 * STATEMENT_TOKENS_MAX), reading.clone());
+    assert!(matches!(read, Err(Unread::Refused(error)) if error.state() == SqlState::STATEMENT_TOO_COMPLEX));
+    assert!(reading.held_max.get() <= STATEMENT_TOKENS_MAX * 112);
+}

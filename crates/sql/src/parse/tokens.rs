@@ -1,9 +1,12 @@
 //! A cursor over the tokens of one statement, for the parsers of this folder.
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use base::{SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, DataType, VisitMut};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use super::pace::Pace;
 
 /// Byte offset of a location in `sql`; the end of the text when it lies behind it.
 pub(super) fn offset(sql: &str, at: Location) -> usize {
@@ -18,6 +21,26 @@ pub(super) fn offset(sql: &str, at: Location) -> usize {
     sql[line_start..].char_indices().nth(column).map_or(sql.len(), |(index, _)| line_start + index)
 }
 
+/// Where a statement begins in its script.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    byte: usize,
+    at: Location,
+}
+
+impl Origin {
+    /// A text that is one statement.
+    pub(super) fn of_text() -> Origin {
+        Origin { byte: 0, at: Location { line: 1, column: 1 } }
+    }
+
+    /// Tokens whose first one, blanks left out, begins at that byte.
+    pub(super) fn of_part(part: &[TokenWithSpan], byte: usize) -> Origin {
+        let first = part.iter().find(|token| !matches!(token.token, Token::Whitespace(_)));
+        first.map_or(Origin::of_text(), |first| Origin { byte, at: first.span.start })
+    }
+}
+
 /// Byte offsets of locations that are asked for in order, so that each character of a script is passed once.
 pub(super) struct Offsets<'a> {
     rest: std::str::Chars<'a>,
@@ -27,7 +50,12 @@ pub(super) struct Offsets<'a> {
 
 impl<'a> Offsets<'a> {
     pub(super) fn new(sql: &'a str) -> Offsets<'a> {
-        Offsets { rest: sql.chars(), at: Location { line: 1, column: 1 }, byte: 0 }
+        Offsets::behind(sql, Origin::of_text())
+    }
+
+    /// Those at or behind a place of the text.
+    fn behind(sql: &'a str, Origin { byte, at }: Origin) -> Offsets<'a> {
+        Offsets { rest: sql[byte..].chars(), at, byte }
     }
 
     /// As [`offset`]; `at` lies at or behind the location asked for before.
@@ -60,11 +88,22 @@ pub(super) struct Tokens<'a> {
     sql: &'a str,
     tokens: &'a [TokenWithSpan],
     at: usize,
+    origin: Origin,
+    pace: &'a Pace,
 }
 
+/// How far a data type is read: what stands behind it is not to be copied for each of a list.
+const TYPE_TOKENS_MAX: usize = 200;
+
 impl<'a> Tokens<'a> {
-    pub(super) fn new(sql: &'a str, tokens: &'a [TokenWithSpan]) -> Tokens<'a> {
-        let mut tokens = Tokens { sql, tokens, at: 0 };
+    /// Of a statement of `sql` that begins at `origin`.
+    pub(super) fn new(
+        sql: &'a str,
+        tokens: &'a [TokenWithSpan],
+        origin: Origin,
+        pace: &'a Pace,
+    ) -> Tokens<'a> {
+        let mut tokens = Tokens { sql, tokens, at: 0, origin, pace };
         tokens.skip_space();
         tokens
     }
@@ -89,7 +128,7 @@ impl<'a> Tokens<'a> {
 
     /// A second cursor at the same place, to look ahead with.
     pub(super) fn ahead(&self) -> Tokens<'a> {
-        Tokens { sql: self.sql, tokens: self.tokens, at: self.at }
+        Tokens { ..*self }
     }
 
     /// True at the end of the statement.
@@ -157,6 +196,13 @@ impl<'a> Tokens<'a> {
             }
             _ => Err(self.unexpected()),
         }
+    }
+
+    /// As [`Tokens::name`], cut to 63 bytes as names of objects are.
+    pub(super) fn identifier(&mut self) -> SqlResult<String> {
+        let mut name = self.name()?;
+        name.truncate(name.floor_char_boundary(IDENTIFIER_LEN_MAX));
+        Ok(name)
     }
 
     /// `name [, …]`
@@ -234,44 +280,63 @@ impl<'a> Tokens<'a> {
 
     /// A data type, read by `sqlparser`.
     pub(super) fn data_type(&mut self) -> SqlResult<DataType> {
-        self.delegate(|parser| parser.parse_data_type())
+        let end = self.tokens.len().min(self.at + TYPE_TOKENS_MAX);
+        self.delegate(end, |parser| parser.parse_data_type())
     }
 
     /// A query, read by `sqlparser`; it takes everything it can.
     pub(super) fn query(&mut self) -> SqlResult<ast::Query> {
-        self.delegate(|parser| parser.parse_query().map(|query| *query))
+        self.delegate(self.tokens.len(), |parser| parser.parse_query().map(|query| *query))
     }
 
     /// An expression, read by `sqlparser`.
     pub(super) fn expression(&mut self) -> SqlResult<ast::Expr> {
-        self.delegate(|parser| parser.parse_expr())
+        self.delegate(self.tokens.len(), |parser| parser.parse_expr())
     }
 
-    /// Lets `sqlparser` read from here and goes on where it stopped.
+    /// Lets `sqlparser` read from here, to the token `end` at most, and goes on where it stopped.
     fn delegate<T: VisitMut>(
         &mut self,
+        end: usize,
         read: impl FnOnce(&mut Parser<'_>) -> Result<T, sqlparser::parser::ParserError>,
     ) -> SqlResult<T> {
-        let rest = &self.tokens[self.at..];
+        let rest = &self.tokens[self.at..end];
         let (mut value, stopped) =
-            super::dialect::parse(rest, |parser| Ok((read(parser)?, parser.peek_token())))
+            super::dialect::parse(rest, self.pace, |parser| Ok((read(parser)?, parser.peek_token())))
                 .map_err(|error| super::parser_error(self.sql, rest, &error))?;
         super::nesting::settle(&mut value)?;
         self.at = if stopped.token == Token::EOF {
-            self.tokens.len()
+            end
         } else {
             let index = rest.iter().position(|t| t.span == stopped.span && t.token == stopped.token);
             self.at + index.unwrap_or(rest.len())
         };
+        self.skip_space();
         Ok(value)
     }
 
-    /// The text from here to the end of the statement.
-    pub(super) fn rest_text(&self) -> &'a str {
+    /// The text from here to the end of the statement, and where in the script it begins.
+    pub(super) fn rest_text(&self) -> (usize, &'a str) {
         let mut rest = self.tokens[self.at..].iter().filter(|t| t.token != Token::EOF);
-        let Some(first) = rest.next() else { return "" };
+        let Some(first) = rest.next() else { return (self.sql.len(), "") };
         let last = rest.next_back().unwrap_or(first);
-        &self.sql[offset(self.sql, first.span.start)..offset(self.sql, last.span.end)]
+        let mut offsets = Offsets::behind(self.sql, self.origin);
+        let (start, end) = (offsets.of(first.span.start), offsets.of(last.span.end));
+        (start, &self.sql[start..end])
+    }
+
+    /// What a statement that begins here takes in memory, by estimate.
+    pub(super) fn rest_size(&self) -> usize {
+        super::pace::statement_size(&self.tokens[self.at..], self.rest_text().1)
+    }
+
+    /// The script.
+    pub(super) fn sql(&self) -> &'a str {
+        self.sql
+    }
+
+    pub(super) fn pace(&self) -> &'a Pace {
+        self.pace
     }
 
     /// Passes everything to the end and gives it back.

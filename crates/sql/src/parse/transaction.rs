@@ -92,15 +92,15 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<TransactionStat
         noise(tokens);
         if tokens.take_word("TO") {
             tokens.take_word("SAVEPOINT");
-            TransactionStatement::RollbackTo(tokens.name()?)
+            TransactionStatement::RollbackTo(tokens.identifier()?)
         } else {
             TransactionStatement::Rollback { chain: chain(tokens)? }
         }
     } else if tokens.take_word("SAVEPOINT") {
-        TransactionStatement::Savepoint(tokens.name()?)
+        TransactionStatement::Savepoint(tokens.identifier()?)
     } else if tokens.take_word("RELEASE") {
         tokens.take_word("SAVEPOINT");
-        TransactionStatement::Release(tokens.name()?)
+        TransactionStatement::Release(tokens.identifier()?)
     } else if tokens.peek_words(&["SET", "TRANSACTION"])
         || tokens.peek_words(&["SET", "LOCAL", "TRANSACTION"])
     {

@@ -197,7 +197,7 @@ pub(super) fn parse(tokens: &mut Tokens<'_>) -> SqlResult<Option<Utility>> {
     }
     if tokens.take_word("DEALLOCATE") {
         tokens.take_word("PREPARE");
-        let name = if tokens.take_word("ALL") { None } else { Some(tokens.name()?) };
+        let name = if tokens.take_word("ALL") { None } else { Some(tokens.identifier()?) };
         return Ok(Some(Utility::Deallocate(name)));
     }
     if tokens.take_words(&["REASSIGN", "OWNED", "BY"]) {

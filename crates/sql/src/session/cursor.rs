@@ -22,7 +22,7 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         let tag = match statement {
-            CursorStatement::Declare { name, statement, sql, binary, scroll, hold } => {
+            CursorStatement::Declare { name, statement, sql, binary, scroll, hold, .. } => {
                 let (fields, rows) = self.declared_rows(home, name, *hold, run)?;
                 let kept = kept_by_name(name, sql) + rows.in_memory();
                 self.require_room_to_keep(kept)?;

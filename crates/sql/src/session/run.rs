@@ -334,7 +334,7 @@ impl Session {
                 }
                 self.utility_statement(home, statement, run, out)?
             }
-            ParsedStatement::Prepare { name, types, statement, sql } => {
+            ParsedStatement::Prepare { name, types, statement, sql, .. } => {
                 self.prepare_by_sql(home, name, types, statement, sql)?
             }
         };

@@ -108,7 +108,7 @@ impl Session {
     ) -> Result<Executed, Pause> {
         let last = script.next + 1 == script.statements.len();
         if script.finished.is_none() {
-            let ScriptStatement { statement, sql } = &script.statements[script.next];
+            let ScriptStatement { statement, sql, .. } = &script.statements[script.next];
             if !is_execute(statement) {
                 self.count_text(sql);
             }
