@@ -3,7 +3,7 @@
 //! Only a filter: hashes may collide, and then a reply waits for a commit it did not read, at most one flush longer.
 
 use std::collections::VecDeque;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 use base::{Lsn, TreeId};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -78,9 +78,8 @@ impl Pending {
         if self.everything <= lsn {
             self.everything = Lsn(0);
         }
-        if self.commits.is_empty() && self.keys.capacity() > 1 << 12 {
-            *self = Pending::default();
-        }
+        give_room_back(&mut self.keys);
+        give_room_back(&mut self.trees);
     }
 
     /// The newest commit that wrote this key; `Lsn(0)` if all of its writes are durable.
@@ -107,6 +106,16 @@ impl Pending {
     }
 }
 
+/// Entries for which room is kept.
+const ROOM_KEPT: usize = 1 << 12;
+
+/// Keeps no room for what a large commit wrote, also where there is always a commit that waits.
+fn give_room_back<K: Eq + Hash>(of: &mut FxHashMap<K, Lsn>) {
+    if of.capacity() > ROOM_KEPT && of.len() < of.capacity() / 16 {
+        of.shrink_to(2 * of.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +134,18 @@ mod tests {
         pending.durable(Lsn(20));
         assert!(pending.is_empty());
         assert!(pending.keys.is_empty() && pending.trees.is_empty());
+    }
+
+    #[test]
+    fn a_large_commit_leaves_no_room_behind_while_others_wait() {
+        let tree = TreeId(20);
+        let mut pending = Pending::default();
+        let keys = |from: u64, to: u64| (from..to).map(|n| hash_of(tree, &n.to_be_bytes())).collect();
+        pending.add(Lsn(10), keys(0, 100_000), vec![tree]);
+        pending.add(Lsn(20), keys(100_000, 100_010), vec![tree]);
+        pending.durable(Lsn(10));
+        assert_eq!(pending.keys.len(), 10);
+        assert!(pending.keys.capacity() <= ROOM_KEPT, "{}", pending.keys.capacity());
+        assert_eq!(pending.of_key(tree, &100_005_u64.to_be_bytes()), Lsn(20));
     }
 }

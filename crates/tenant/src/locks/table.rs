@@ -11,6 +11,9 @@ use super::spread_set::SpreadSet;
 use super::wait::{LockWait, WaitEnd};
 use super::{LockMode, LockTag, RowLock, WaitPolicy};
 
+/// Locks for which room is kept: some 100 bytes each.
+const ROOM_KEPT: usize = 1 << 12;
+
 /// How long a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
@@ -134,15 +137,17 @@ impl LockTable {
             many.hashes[mode as usize].insert(hash);
             return true;
         }
+        // What is in the table says itself who holds it: the session with many looks there before it takes a lock.
+        if self.entries.contains_key(tag) {
+            return false;
+        }
         let modes = many.modes(hash);
         if modes != 0 {
-            let entry = self.entries.entry(tag.clone()).or_default();
-            let (holder, scope) = (many.session, Scope::Transaction);
-            let known = entry.holders.iter().find(|h| h.session == holder).map_or(0, |h| h.transaction);
-            for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & !known & mode.bit() != 0)
-            {
-                entry.hold(holder, *mode, scope);
+            let mut entry = Entry::default();
+            for mode in RowLock::ALL.map(LockMode::Row).iter().filter(|mode| modes & mode.bit() != 0) {
+                entry.hold(many.session, *mode, Scope::Transaction);
             }
+            self.entries.insert(tag.clone(), entry);
             many.shown.push(tag.clone());
         }
         false
@@ -215,8 +220,16 @@ impl LockTable {
         entry.holders.retain(|h| h.modes() != 0);
         if entry.holders.is_empty() && entry.queue.is_empty() {
             self.entries.remove(tag);
+            self.give_room_back();
         } else if !entry.queue.is_empty() {
             self.hand_over(tag);
+        }
+    }
+
+    /// Keeps no room for locks that a large transaction had: nobody pays for it any more.
+    fn give_room_back(&mut self) {
+        if self.entries.capacity() > ROOM_KEPT && self.entries.len() < self.entries.capacity() / 16 {
+            self.entries.shrink_to(2 * self.entries.len());
         }
     }
 
@@ -330,4 +343,45 @@ impl Entry {
 /// The error of a lock that is held while the statement said NOWAIT.
 pub(crate) fn not_available(what: &str, name: &str) -> SqlError {
     SqlError::new(SqlState::LOCK_NOT_AVAILABLE, format!("could not obtain lock on {what} \"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::TreeId;
+
+    use super::*;
+    use crate::row::keys::Key;
+
+    fn row(number: u32) -> LockTag {
+        LockTag::Row(TreeId(20), Key::from_slice(&number.to_be_bytes()))
+    }
+
+    fn ask(table: &mut LockTable, session: u32, number: u32) -> Acquired {
+        let mode = LockMode::Row(RowLock::Update);
+        table.acquire(SessionId(session), &row(number), mode, Scope::Transaction, WaitPolicy::SkipLocked)
+    }
+
+    #[test]
+    fn locks_of_one_with_many_are_shown_once_however_often_they_are_asked_for() {
+        let mut table = LockTable::default();
+        table.keep_many(SessionId(1));
+        (0..10).for_each(|number| assert!(matches!(ask(&mut table, 1, number), Acquired::AlreadyHeld)));
+        for _ in 0..100 {
+            (0..10).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
+        }
+        assert_eq!(table.many.as_ref().map(|many| many.shown.len()), Some(10));
+        table.release_many(SessionId(1));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn locks_that_are_gone_leave_no_room_behind() {
+        let mut table = LockTable::default();
+        const COUNT: u32 = 100_000;
+        (0..COUNT).for_each(|number| assert!(matches!(ask(&mut table, 1, number), Acquired::Gained)));
+        assert!(matches!(ask(&mut table, 2, COUNT), Acquired::Gained));
+        (0..COUNT).for_each(|number| table.release(SessionId(1), &row(number), u8::MAX));
+        assert!(table.entries.capacity() <= ROOM_KEPT, "{}", table.entries.capacity());
+        assert!(matches!(ask(&mut table, 1, COUNT), Acquired::Busy));
+    }
 }
