@@ -148,7 +148,9 @@ impl Tenant {
             reads_newest: false,
             overtaken: FxHashSet::default(),
         }));
-        self.locks.keep_many(txn.session);
+        // As much is left to what is not poured.
+        let locks_max = self.changes_max().map_or(u64::MAX, |max| max.0 / 2);
+        self.locks.keep_many(txn.session, locks_max);
         txn.branched = true;
         Ok(())
     }

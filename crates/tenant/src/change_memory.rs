@@ -1,6 +1,6 @@
 //! The memory that open transactions take for changes that are not in pages yet, and for their locks.
 //!
-//! What is poured into a branch takes none, but the changes of REPEATABLE READ and SERIALIZABLE transactions, those behind a savepoint, and those of
+//! What is poured into a branch takes none but for the locks of its rows; the changes of REPEATABLE READ and SERIALIZABLE transactions, those behind a savepoint, and those of
 //! a table rewritten in the same transaction stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
 //! what every tenant may have, and limited ([`storage::ChangeCharge`]). A statement over the limit fails, and costs nobody else anything.
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use base::{ByteCount, SqlError, SqlResult, SqlState};
 use storage::{ChangeCharge, MemoryBudget};
 
+use crate::locks::LockTable;
 use crate::tenant::Tenant;
 use crate::txn::Txn;
 use crate::view::View;
@@ -50,13 +51,15 @@ struct Full {
 const CHECK_LEN: u64 = 150;
 
 impl Txn {
-    fn memory_of_changes(&self) -> u64 {
+    /// `table` is the one in which its locks are.
+    fn memory_of_changes(&self, table: &LockTable) -> u64 {
+        let many = if self.branched { table.len_of_many() } else { 0 };
         let locks = (self.held.len() + self.deferred.len()) as u64;
         let keys = (self.held.keys_len() + self.deferred.keys_len()) as u64;
         let due = (self.checks.len() + self.cascaded.len()) as u64;
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
         let locks = LOCK_LEN * locks + 2 * keys;
-        self.overlay.footprint() + before + locks + CHECK_LEN * due + self.due.memory()
+        self.overlay.footprint() + before + locks + many + CHECK_LEN * due + self.due.memory()
     }
 }
 
@@ -66,7 +69,7 @@ impl View<'_> {
     /// Errors: 53200 where that is more than they may.
     #[inline]
     pub(crate) fn count_changes(&mut self) -> SqlResult<()> {
-        let bytes = self.txn.memory_of_changes();
+        let bytes = self.txn.memory_of_changes(&self.tenant.locks);
         if bytes < self.txn.counted + STEP { Ok(()) } else { self.tenant.count_changes(self.txn, bytes) }
     }
 }
@@ -91,7 +94,7 @@ impl Tenant {
 
     /// The transaction has fewer changes than before: they were taken back, or poured.
     pub(crate) fn recount_changes(&mut self, txn: &mut Txn) {
-        let bytes = txn.memory_of_changes();
+        let bytes = txn.memory_of_changes(&self.locks);
         if bytes < txn.counted {
             let bytes = if bytes < STEP { 0 } else { bytes };
             self.set_smaller(txn, bytes);

@@ -65,8 +65,8 @@ pub(super) struct Entry {
     pub(super) queue: VecDeque<Waiter>,
 }
 
-/// The row locks of a session that has very many: 9 to 18 bytes each, by a hash of the lock's name. Two names with one hash are
-/// one lock: then someone may wait who need not.
+/// The row locks of a session that has very many: 9 to 18 bytes each, by a hash of the lock's name, as long as that is within what they may take.
+/// Two names with one hash are one lock: then someone may wait who need not.
 #[derive(Debug)]
 struct Many {
     session: SessionId,
@@ -107,13 +107,20 @@ impl LockTable {
         self.entries.is_empty() && self.many.is_none()
     }
 
-    /// From now on the row locks of `session` are kept in little room, until [`LockTable::release_many`].
+    /// From now on the row locks of `session` are kept in little room, of about `len_max` bytes at most, until [`LockTable::release_many`].
     ///
     /// # Panics
     /// If another session's are.
-    pub(crate) fn keep_many(&mut self, session: SessionId) {
+    pub(crate) fn keep_many(&mut self, session: SessionId, len_max: u64) {
         assert!(self.many.is_none(), "one session with very many locks at a time");
-        self.many = Some(Box::new(Many { session, hashes: Default::default(), shown: Vec::new() }));
+        let of_mode = usize::try_from(len_max).unwrap_or(usize::MAX) / RowLock::COUNT;
+        let hashes = std::array::from_fn(|_| SpreadSet::within(of_mode));
+        self.many = Some(Box::new(Many { session, hashes, shown: Vec::new() }));
+    }
+
+    /// Bytes that the locks of the session with very many take.
+    pub(crate) fn len_of_many(&self) -> u64 {
+        self.many.as_ref().map_or(0, |many| many.hashes.iter().map(|hashes| hashes.len() as u64).sum())
     }
 
     /// Lets go of the locks that `session` took since [`LockTable::keep_many`].
@@ -364,7 +371,7 @@ mod tests {
     #[test]
     fn locks_of_one_with_many_are_shown_once_however_often_they_are_asked_for() {
         let mut table = LockTable::default();
-        table.keep_many(SessionId(1));
+        table.keep_many(SessionId(1), u64::MAX);
         (0..10).for_each(|number| assert!(matches!(ask(&mut table, 1, number), Acquired::AlreadyHeld)));
         for _ in 0..100 {
             (0..10).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
@@ -372,6 +379,25 @@ mod tests {
         assert_eq!(table.many.as_ref().map(|many| many.shown.len()), Some(10));
         table.release_many(SessionId(1));
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn who_holds_a_lock_has_it_whatever_one_with_many_may_seem_to_hold() {
+        let mut table = LockTable::default();
+        // So little room that some of its locks are others' too.
+        table.keep_many(SessionId(1), 0);
+        (0..20_000).for_each(|number| assert!(matches!(ask(&mut table, 1, number), Acquired::AlreadyHeld)));
+        let asked: Vec<u32> = (20_000..30_000).collect();
+        let gained: Vec<u32> =
+            asked.iter().copied().filter(|n| matches!(ask(&mut table, 2, *n), Acquired::Gained)).collect();
+        assert!((1000..9999).contains(&gained.len()), "{}", gained.len());
+        (20_000..50_000).for_each(|number| drop(ask(&mut table, 3, number)));
+        (50_000..90_000).for_each(|number| drop(ask(&mut table, 1, number)));
+        for number in gained {
+            assert!(matches!(ask(&mut table, 2, number), Acquired::AlreadyHeld));
+            assert!(matches!(ask(&mut table, 1, number), Acquired::Busy));
+        }
+        (0..1000).for_each(|number| assert!(matches!(ask(&mut table, 2, number), Acquired::Busy)));
     }
 
     #[test]

@@ -121,3 +121,42 @@ fn locks_of_long_keys_are_counted_with_their_keys() {
     assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
     fixture.tenant.abort(txn);
 }
+
+#[test]
+fn locks_of_a_branch_are_counted_and_take_so_much_at_most() {
+    let mut fixture = Fixture::on_disk_within(6, MEMORY);
+    let t = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut txn).unwrap();
+    let mut counted = Vec::new();
+    for from in (0..300_000).step_by(100_000) {
+        fixture
+            .run_reading(&mut txn, |view| {
+                let table = view.table(t)?;
+                (from..from + 100_000).try_for_each(|id| {
+                    let key = primary_key(&table, &[int(id)]);
+                    view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::Wait)
+                        .map(drop)
+                })
+            })
+            .unwrap();
+        counted.push(fixture.tenant.change_bytes());
+    }
+    // A half of 8 MiB for all four modes.
+    let (some, most) = (ByteCount::from_kib(900), ByteCount::from_kib(1200));
+    assert!(counted.iter().all(|bytes| (some..most).contains(bytes)), "{counted:?}");
+    let mut other = fixture.begin(2, Isolation::ReadCommitted);
+    let waits = |view: &mut View<'_>, id| {
+        let table = view.table(t)?;
+        let key = primary_key(&table, &[int(id)]);
+        view.lock_row(&table, &key, crate::locks::RowLock::Update, crate::locks::WaitPolicy::SkipLocked)
+    };
+    for id in [0, 99_999, 299_999] {
+        let locked = fixture.run_reading(&mut other, |view| waits(view, id)).unwrap();
+        assert_eq!(locked, crate::RowLocked::Skipped);
+    }
+    fixture.tenant.abort(txn);
+    fixture.tenant.abort(other);
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+    assert!(fixture.tenant.lock_records().is_empty());
+}
