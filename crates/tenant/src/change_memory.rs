@@ -4,11 +4,12 @@
 //! a table rewritten in the same transaction stay in overlays until the commit. They are counted in steps, charged to the budget of all memory beyond
 //! what every tenant may have, and limited ([`storage::ChangeCharge`]). A statement over the limit fails, and costs nobody else anything.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use base::{ByteCount, SqlError, SqlResult, SqlState};
 use storage::{ChangeCharge, MemoryBudget};
 
+use crate::catalog::Catalog;
 use crate::locks::LockTable;
 use crate::tenant::Tenant;
 use crate::txn::Txn;
@@ -50,6 +51,25 @@ struct Full {
 /// Bytes for a foreign key check that is due, with a value or two.
 const CHECK_LEN: u64 = 150;
 
+/// The catalogs that a transaction's savepoints go back to. Each that another one followed is in memory as a whole.
+#[derive(Default, Debug)]
+pub(crate) struct SavedCatalogs {
+    /// Those that some savepoint may have still, and their bytes.
+    all: Vec<(Weak<Catalog>, u64)>,
+    len: u64,
+}
+
+impl SavedCatalogs {
+    /// A savepoint has this one.
+    pub(crate) fn note(&mut self, catalog: &Arc<Catalog>) {
+        self.all.retain(|(saved, _)| saved.strong_count() > 0);
+        if self.all.last().is_none_or(|(last, _)| last.as_ptr() != Arc::as_ptr(catalog)) {
+            self.all.push((Arc::downgrade(catalog), catalog.footprint()));
+        }
+        self.len = self.all.iter().map(|(_, len)| len).sum();
+    }
+}
+
 impl Txn {
     /// `table` is the one in which its locks are.
     fn memory_of_changes(&self, table: &LockTable) -> u64 {
@@ -59,7 +79,8 @@ impl Txn {
         let due = (self.checks.len() + self.cascaded.len()) as u64;
         let before = self.before.as_ref().map_or(0, |before| before.footprint);
         let locks = LOCK_LEN * locks + 2 * keys;
-        self.overlay.footprint() + before + locks + many + CHECK_LEN * due + self.due.memory()
+        let changes = self.overlay.footprint() + before + self.saved.len;
+        changes + locks + many + CHECK_LEN * due + self.due.memory()
     }
 }
 

@@ -516,6 +516,7 @@ impl Tenant {
             before: None,
             catalog: None,
             frozen: None,
+            saved: Default::default(),
             reads: Default::default(),
             built: Vec::new(),
             pieces: Pieces::default(),

@@ -6,6 +6,7 @@ use base::{CommitNo, Lsn, Oid, SessionId, SqlError, SqlState, TreeId, TxnId};
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
+use crate::change_memory::SavedCatalogs;
 use crate::due::{Due, Modes};
 use crate::foreign_key::PendingCheck;
 use crate::kept::Pieces;
@@ -46,6 +47,8 @@ pub struct Txn {
     pub(crate) catalog: Option<Arc<Catalog>>,
     /// What REPEATABLE READ and SERIALIZABLE read.
     pub(crate) frozen: Option<SnapshotOf>,
+    /// What its savepoints keep of that.
+    pub(crate) saved: SavedCatalogs,
     /// What SERIALIZABLE has read.
     pub(crate) reads: Reads,
     /// Trees filled by this transaction's DDL, in order; nobody else knows them yet.
@@ -226,6 +229,9 @@ impl Txn {
 
     /// A savepoint here; it stays valid until the transaction goes back to an earlier one.
     pub fn savepoint(&mut self) -> Savepoint {
+        if let Some(catalog) = &self.catalog {
+            self.saved.note(catalog);
+        }
         Savepoint { mark: self.mark(), held: self.held.len(), modes: self.due.modes.clone() }
     }
 

@@ -68,6 +68,13 @@ pub struct Catalog {
 }
 
 impl Catalog {
+    /// Bytes that a copy takes, about: what two share until it changes is in neither.
+    pub(crate) fn footprint(&self) -> u64 {
+        let found = self.relations.len() + self.relation_names.len() + self.statistics.len();
+        let sorted = self.schemas.len() + self.enums.len() + self.roles.len() + self.comments.len();
+        (64 * (found + sorted)) as u64
+    }
+
     /// Gives the catalog a version that none of this process has had; for every change of it.
     fn changed(&mut self) {
         static LAST: AtomicU64 = AtomicU64::new(0);

@@ -48,7 +48,8 @@ pub enum Behavior {
 impl View<'_> {
     /// The right to change the catalog, held to the transaction's end. Waits while another transaction has it.
     ///
-    /// Errors: 25006 in a read-only transaction, and 40001 in a snapshot transaction whose catalog is not the newest.
+    /// Errors: 25006 in a read-only transaction, 40001 in a snapshot transaction whose catalog is not the newest, and 53200
+    /// ([`crate::change_memory`]).
     pub fn ddl(&mut self) -> Step<Ddl<'_>> {
         if self.txn.read_only {
             return Err(SqlError::new(
@@ -66,6 +67,7 @@ impl View<'_> {
         for tag in [LockTag::Branch, LockTag::Ddl] {
             self.tenant.lock(self.txn, tag, LockMode::Table(TableLock::Exclusive), WaitPolicy::Wait)?;
         }
+        self.count_changes()?;
         if self.txn.catalog.is_none() {
             if self.txn.frozen.as_ref().is_some_and(|f| !Arc::ptr_eq(&f.catalog, &self.tenant.catalog)) {
                 return Err(crate::row_lock::serialization_failure().into());

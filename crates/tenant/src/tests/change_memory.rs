@@ -160,3 +160,32 @@ fn locks_of_a_branch_are_counted_and_take_so_much_at_most() {
     assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
     assert!(fixture.tenant.lock_records().is_empty());
 }
+
+#[test]
+fn definitions_that_savepoints_go_back_to_are_counted() {
+    let mut fixture = Fixture::on_disk_within(7, ByteCount::from_mib(16));
+    let mut txn = fixture.begin(1, Isolation::ReadCommitted);
+    let mut savepoints = Vec::new();
+    let make = |fixture: &mut Fixture, txn: &mut Txn, n: usize| {
+        let name = format!("t{n}");
+        fixture.run_reading(txn, |view| create(&mut view.ddl()?, &name, &[("id", PgType::Int4)], 0))
+    };
+    let refused = (0..2000).find_map(|n| {
+        let outcome = make(&mut fixture, &mut txn, n);
+        savepoints.push(txn.savepoint());
+        outcome.err()
+    });
+    assert_eq!(
+        refused.and_then(Interrupt::into_error).map(|e| e.state().as_str().to_owned()).as_deref(),
+        Some("53200")
+    );
+    // One that is released takes none.
+    savepoints.truncate(1);
+    drop(txn.savepoint());
+    for n in 0..300 {
+        make(&mut fixture, &mut txn, 3000 + n).unwrap();
+        drop(txn.savepoint());
+    }
+    fixture.tenant.abort(txn);
+    assert_eq!(fixture.tenant.change_bytes(), ByteCount(0));
+}
