@@ -268,7 +268,7 @@ impl<'a> Parser<'a> {
         if third.is_empty() {
             // 1999.123 or 1999-123: the day of the year.
             if second.len() == 3 && first.len() >= 4 {
-                let year = number(first)? as i32;
+                let year = i32::try_from(number(first)?).map_err(|_| Fault::Range(false))?;
                 let day = days_from_civil(year, 1, 1) + number(second)? - 1;
                 let (y, m, d) = super::civil_from_days(day);
                 self.parsed.date = Some((y, m, d));
@@ -605,7 +605,7 @@ mod tests {
                 "{text}"
             );
         }
-        for bad in ["1999-13-01", "1999-02-29", "abc", "", "1999", "2020-01-01x"] {
+        for bad in ["1999-13-01", "1999-02-29", "abc", "", "1999", "2020-01-01x", "4294969295.123"] {
             assert!(parse_date(bad, &ctx).is_err(), "{bad}");
         }
     }

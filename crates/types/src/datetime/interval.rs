@@ -31,7 +31,7 @@ struct Sum {
 impl Sum {
     fn add_days(&mut self, days: f64) {
         let whole = days.trunc();
-        self.days += whole as i64;
+        self.days = self.days.saturating_add(whole as i64);
         self.micros += ((days - whole) * DAY_MICROS as f64).round() as i128;
     }
 
@@ -43,7 +43,8 @@ impl Sum {
                 if n == 1 {
                     self.add_days(fraction * 30.0);
                 } else {
-                    self.months += (fraction * n as f64).round_ties_even() as i64;
+                    let part = (fraction * n as f64).round_ties_even() as i64;
+                    self.months = self.months.saturating_add(part);
                 }
             }
             Unit::Days(n) => {
@@ -214,11 +215,13 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
             // years-months
             once(&mut seen, &["year", "month"]).ok_or_else(|| syntax(text))?;
             let (negative, years, fraction) = number(&token[..dash]).ok_or_else(|| syntax(text))?;
-            let months: i64 = token[dash + 1..].parse().map_err(|_| syntax(text))?;
+            let months: u32 = token[dash + 1..].parse().map_err(|_| syntax(text))?;
             if fraction != 0.0 || months > 11 {
                 return Err(overflow());
             }
-            sum.months += years * 12 + if negative { -months } else { months };
+            let months = if negative { -i64::from(months) } else { i64::from(months) };
+            sum.add(Unit::Months(12), years, 0.0).ok_or_else(overflow)?;
+            sum.add(Unit::Months(1), months, 0.0).ok_or_else(overflow)?;
         } else {
             let (_, whole, fraction) = number(token).ok_or_else(|| {
                 if token.bytes().all(|b| b.is_ascii_digit() || b == b'-') { overflow() } else { syntax(text) }
@@ -233,7 +236,9 @@ pub fn parse_interval(text: &str, fields: IntervalFields) -> SqlResult<Interval>
         return Err(syntax(text));
     }
     if ago {
-        (sum.months, sum.days, sum.micros) = (-sum.months, -sum.days, -sum.micros);
+        // What has no opposite is out of range anyway.
+        (sum.months, sum.days) = (sum.months.saturating_neg(), sum.days.saturating_neg());
+        sum.micros = -sum.micros;
     }
     // More months than there may be are found later than more days.
     let many_months = i32::try_from(sum.months).is_err() && i32::try_from(sum.months / 12).is_ok();
@@ -300,7 +305,7 @@ fn parse_iso8601(text: &str) -> Option<Interval> {
     }
     let (date, clock_text) = rest.split_once(['T', 't']).unwrap_or((rest, ""));
     if !rest.bytes().any(|b| b.is_ascii_alphabetic() && !b.eq_ignore_ascii_case(&b't'))
-        && (date.len() > 1 && date[1..].contains('-') || clock_text.contains(':'))
+        && (date.bytes().skip(1).any(|b| b == b'-') || clock_text.contains(':'))
     {
         // `P0001-02-03T04:05:06`
         let parts: Vec<&str> = if date.is_empty() { Vec::new() } else { date.split('-').collect() };
@@ -642,6 +647,7 @@ mod tests {
             ("2h30m", "02:30:00"),
             ("0", "00:00:00"),
             ("1 week", "7 days"),
+            ("-1-2", "-1 years -2 mons"),
         ] {
             let mut out = Vec::new();
             write_interval(&parse_interval(text, IntervalFields::ALL).unwrap(), &ctx, &mut out);
@@ -650,5 +656,16 @@ mod tests {
         assert!(parse_interval("abc", IntervalFields::ALL).is_err());
         assert!(parse_interval("", IntervalFields::ALL).is_err());
         assert!(parse_interval("1 parsec", IntervalFields::ALL).is_err());
+        for text in [
+            "9223372036854775807-1",
+            "1537228672809129302-1",
+            "1--5",
+            "P€1",
+            "P€-1T1:2",
+            "-9223372036854775808 mons ago",
+            "768614336404564650.9 years",
+        ] {
+            assert!(parse_interval(text, IntervalFields::ALL).is_err(), "{text}");
+        }
     }
 }
