@@ -2,6 +2,7 @@
 
 use base::{SqlError, SqlResult, SqlState};
 
+use crate::array_items::ArrayItems;
 use crate::{Array, Datum, ElementType, FormatContext, PgType, TypeMod, parse_text, write_text};
 
 fn malformed(text: &str, detail: &str) -> SqlError {
@@ -9,7 +10,7 @@ fn malformed(text: &str, detail: &str) -> SqlError {
         .with_detail(detail)
 }
 
-/// Errors: 22P02, those of the elements, 0A000 for more than one dimension.
+/// Errors: 22P02, those of the elements, 0A000 for more than one dimension, 54000 for what takes too much memory.
 pub(crate) fn parse(
     text: &str,
     element: ElementType,
@@ -20,7 +21,7 @@ pub(crate) fn parse(
     let Some(body) = trimmed.strip_prefix('{') else {
         return Err(malformed(text, "Array value must start with \"{\" or dimension information."));
     };
-    let mut items = Vec::new();
+    let mut items = ArrayItems::default();
     let bytes = body.as_bytes();
     let mut at = 0;
     let skip_blanks = |at: &mut usize| {
@@ -34,7 +35,7 @@ pub(crate) fn parse(
         if at + 1 != bytes.len() {
             return Err(malformed(text, "Junk after closing right brace."));
         }
-        return Ok(Array { element, items });
+        return Ok(Array { element, items: items.finish() });
     }
     loop {
         skip_blanks(&mut at);
@@ -54,7 +55,7 @@ pub(crate) fn parse(
             Datum::Null
         } else {
             parse_text(&item, PgType::from(element), typmod, ctx)?
-        });
+        })?;
         skip_blanks(&mut at);
         match bytes.get(at).ok_or_else(end_of_input)? {
             b',' => at += 1,
@@ -62,7 +63,7 @@ pub(crate) fn parse(
                 if at + 1 != bytes.len() {
                     return Err(malformed(text, "Junk after closing right brace."));
                 }
-                return Ok(Array { element, items });
+                return Ok(Array { element, items: items.finish() });
             }
             _ => return Err(malformed(text, "Unexpected array element.")),
         }

@@ -3,8 +3,9 @@
 use base::{SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 
+use crate::array_items::ArrayItems;
 use crate::{
-    Array, CastContext, Datum, ElementType, FormatContext, Interval, Numeric, PgType, TypeMod, apply_typmod,
+    CastContext, Datum, ElementType, FormatContext, Interval, Numeric, PgType, TypeMod, apply_typmod,
     datetime, json, parse_text, write_text,
 };
 
@@ -138,7 +139,7 @@ fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &Format
             format!("binary data has array element type {oid} instead of expected {}", ty.oid()),
         ));
     }
-    let mut items = Vec::new();
+    let mut items = ArrayItems::default();
     match dimensions {
         0 => {}
         1 => {
@@ -150,11 +151,11 @@ fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &Format
             if count > rest.len() / 4 {
                 return Err(too_short());
             }
-            items.reserve_exact(count);
+            items = ArrayItems::with_capacity(count);
             for number in 1..=count {
                 let len = word(&mut rest)?;
                 if len == -1 {
-                    items.push(Datum::Null);
+                    items.push(Datum::Null)?;
                     continue;
                 }
                 let split = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len));
@@ -165,7 +166,7 @@ fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &Format
                         return bad(format!("improper binary format in array element {number}"));
                     }
                     error
-                })?);
+                })?)?;
             }
         }
         _ => return Err(SqlError::unsupported("an array of more than one dimension")),
@@ -173,7 +174,7 @@ fn parse_array(bytes: &[u8], element: ElementType, typmod: TypeMod, ctx: &Format
     if !rest.is_empty() {
         return Err(bad_length());
     }
-    Ok(Datum::Array(Box::new(Array { element, items })))
+    Ok(Datum::array(element, items.finish()))
 }
 
 /// PostgreSQL's send function: appends the binary form of `d`, which is of type `ty` and not NULL, without a length word.

@@ -3,6 +3,7 @@
 use base::{SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 
+use crate::array_items::ArrayItems;
 use crate::datetime::{self, DAY_MICROS, round_micros, zone};
 use crate::{
     Array, Datum, FormatContext, Interval, Numeric, PgType, TypeMod, arith, format_type_in, json, parse_text,
@@ -271,11 +272,11 @@ fn convert(
         ),
         (Datum::Array(array), PgType::Array(element)) => {
             let Array { element: own, items } = *array;
-            let items = items
-                .into_iter()
-                .map(|item| cast(item, own.into(), element.into(), typmod, how, ctx))
-                .collect::<SqlResult<Vec<_>>>()?;
-            Datum::Array(Box::new(Array { element, items }))
+            let mut made = ArrayItems::with_capacity(items.len());
+            for item in items {
+                made.push(cast(item, own.into(), element.into(), typmod, how, ctx)?)?;
+            }
+            Datum::Array(Box::new(Array { element, items: made.finish() }))
         }
         (d, _) if to.is_string() => Datum::text(to_text(&d, from, ctx)),
         (Datum::Text(s), _) => {
@@ -319,7 +320,8 @@ fn from_jsonb(text: &str, to: PgType, ctx: &FormatContext) -> SqlResult<Datum> {
 /// Fits a value that already is of type `ty` to its modifier: pads or cuts strings, rounds numbers and times.
 ///
 /// # Errors
-/// 22001 for a string that is too long and not cut off (only an explicit cast cuts), 22003 for a numeric.
+/// 22001 for a string that is too long and not cut off (only an explicit cast cuts), 22003 for a numeric, 54000 for an array that
+/// takes too much memory so.
 pub fn apply_typmod(d: Datum, ty: PgType, typmod: TypeMod, how: CastContext) -> SqlResult<Datum> {
     if typmod.is_none() || d.is_null() {
         return Ok(d);
@@ -330,11 +332,12 @@ pub fn apply_typmod(d: Datum, ty: PgType, typmod: TypeMod, how: CastContext) -> 
             Some((precision, scale)) => n.fit(precision, scale).map(Datum::Numeric),
             None => Ok(Datum::Numeric(n)),
         },
-        (Datum::Array(mut array), PgType::Array(element)) => {
-            for item in &mut array.items {
-                *item = apply_typmod(std::mem::take(item), element.into(), typmod, how)?;
+        (Datum::Array(array), PgType::Array(element)) => {
+            let mut fitted = ArrayItems::with_capacity(array.items.len());
+            for item in array.items {
+                fitted.push(apply_typmod(item, element.into(), typmod, how)?)?;
             }
-            Ok(Datum::Array(array))
+            Ok(Datum::array(array.element, fitted.finish()))
         }
         (d, _) => {
             let d = match d {
@@ -373,9 +376,13 @@ fn fit_string(
         }
         s.truncate(cut);
     } else if ty == PgType::Bpchar && chars < max {
-        s.reserve(max - chars);
-        for _ in chars..max {
-            s.push(' ');
+        const BLANKS: &str = "                                                                ";
+        let mut missing = max - chars;
+        s.reserve(missing);
+        while missing > 0 {
+            let some = missing.min(BLANKS.len());
+            s.push_str(&BLANKS[..some]);
+            missing -= some;
         }
     }
     Ok(s)

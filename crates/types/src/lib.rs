@@ -4,6 +4,7 @@
 //! Semantics are PostgreSQL 15's; collation is C over UTF-8 bytes.
 
 pub mod arith;
+mod array_items;
 mod array_text;
 mod binary;
 mod cast;
