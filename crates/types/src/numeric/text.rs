@@ -83,15 +83,33 @@ impl FromStr for Numeric {
         if fits && exponent == 0 && scale <= i64::from(SCALE_MAX) {
             return Ok(Numeric::new(if negative { -coef } else { coef }, scale as u16));
         }
-        let coef = if fits {
-            BigInt::from(coef)
-        } else {
-            let digits: String = body[..end].chars().filter(char::is_ascii_digit).collect();
-            digits.parse().map_err(|_| ParseNumericError::Syntax)?
-        };
-        let coef = if negative { -coef } else { coef };
-        finish(coef, scale - exponent)
+        let scale = scale - exponent;
+        if fits {
+            return finish(BigInt::from(if negative { -coef } else { coef }), scale);
+        }
+        let digits: String = body[..end].chars().filter(char::is_ascii_digit).collect();
+        many_digits(digits.trim_start_matches('0'), scale, negative)
     }
+}
+
+/// `digits / 10^scale`. Reading digits takes the square of their number, so that only those are read which the number keeps.
+fn many_digits(digits: &str, scale: i64, negative: bool) -> Result<Numeric, ParseNumericError> {
+    if digits.len() as i64 - scale > INT_DIGITS_MAX {
+        return Err(ParseNumericError::Range);
+    }
+    let dropped = usize::try_from(scale - i64::from(SCALE_MAX)).unwrap_or(0);
+    if dropped > digits.len() {
+        return Ok(Numeric::new(0, SCALE_MAX as u16));
+    }
+    let (kept, rest) = digits.split_at(digits.len() - dropped);
+    let mut coef = match kept {
+        "" => BigInt::ZERO,
+        kept => kept.parse::<BigInt>().map_err(|_| ParseNumericError::Syntax)?,
+    };
+    if rest.starts_with(['5', '6', '7', '8', '9']) {
+        coef += 1;
+    }
+    finish(if negative { -coef } else { coef }, scale - dropped as i64)
 }
 
 /// `coef / 10^scale` for any scale.
