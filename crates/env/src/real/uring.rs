@@ -5,7 +5,7 @@
 //! buffers alive until its completion arrives.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use base::Nanos;
@@ -26,9 +26,52 @@ const IGNORED: u64 = 0;
 /// `user_data` of the read on the wake-up descriptor. No `Arc` lives at this address.
 const WAKE: u64 = 1;
 
-/// Whether the kernel grants this process a ring.
+/// Whether the kernel grants this process a ring, and one with all that the driver needs.
 pub(super) fn is_available() -> bool {
-    build_ring().is_ok()
+    usable_ring().is_ok()
+}
+
+/// A ring with timed waits (5.11), whose operations can be ended all at once (5.19).
+fn usable_ring() -> io::Result<IoUring> {
+    static CAN_CANCEL_ALL: OnceLock<bool> = OnceLock::new();
+
+    let mut ring = build_ring()?;
+    let too_old = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
+    if !ring.params().is_feature_ext_arg() {
+        return too_old("io_uring of this kernel has no timed wait");
+    }
+    let can_cancel_all = match CAN_CANCEL_ALL.get() {
+        Some(known) => *known,
+        None => {
+            let found = knows(&mut ring, &cancel_all())?;
+            *CAN_CANCEL_ALL.get_or_init(|| found)
+        }
+    };
+    if can_cancel_all {
+        Ok(ring)
+    } else {
+        too_old("io_uring of this kernel cannot cancel all operations at once")
+    }
+}
+
+/// Ends all operations of a ring.
+fn cancel_all() -> squeue::Entry {
+    opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(IGNORED)
+}
+
+/// Whether the kernel knows what `entry` asks for, which points at nothing: told by having it done on a ring that has nothing else to do.
+fn knows(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<bool> {
+    // SAFETY: the entry points at nothing, and the queue is empty.
+    unsafe { ring.submission().push(entry) }.expect("a new ring has room");
+    loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if !is_transient(&error) => return Err(error),
+            _ => {}
+        }
+        if let Some(done) = ring.completion().next() {
+            return Ok(done.result() != -libc::EINVAL);
+        }
+    }
 }
 
 /// The leanest ring the kernel knows: completion work runs only when the owner asks (6.1), else cooperatively (5.19),
@@ -65,13 +108,7 @@ pub(super) struct UringDriver {
 
 impl UringDriver {
     pub(super) fn new() -> io::Result<UringDriver> {
-        let ring = build_ring()?;
-        if !ring.params().is_feature_ext_arg() {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "io_uring of this kernel has no timed wait",
-            ));
-        }
+        let ring = usable_ring()?;
         // Saves a descriptor look-up an enter; older kernels do without.
         let _ = ring.submitter().register_ring_fd();
         let wake = Arc::new(EventFd::new()?);
@@ -341,7 +378,7 @@ impl Driver for UringDriver {
 impl Drop for UringDriver {
     /// Ends what is in flight before the ring and the wake-up place go away.
     fn drop(&mut self) {
-        let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(IGNORED);
+        let cancel = cancel_all();
         self.push(&cancel);
         let mut completed = Completed::default();
         while self.in_flight > 0 || self.wake_armed {
@@ -358,5 +395,21 @@ impl Drop for UringDriver {
             }
         }
         completed.wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_know_is_found_out() {
+        let Ok(mut ring) = build_ring() else {
+            println!("skipped: this machine grants no ring");
+            return;
+        };
+        let flags = FsyncFlags::from_bits_retain(1 << 30);
+        assert!(!knows(&mut ring, &opcode::Fsync::new(Fd(0)).flags(flags).build()).expect("it answers"));
+        assert!(knows(&mut ring, &opcode::Nop::new().build()).expect("it answers"));
     }
 }
