@@ -82,7 +82,7 @@ pub struct LedgerRow {
     /// What the reservation comes to over the interval. A reservation of bytes is counted in I/Os as many as the interval's requests
     /// took for so many bytes.
     pub promised: u64,
-    /// The part of it that there was demand for.
+    /// The part of it that there was demand for. Of processor time less what the tenant's own limit may have kept from it.
     pub demanded: u64,
     pub given: u64,
     /// `demanded` less `given`, if that is above zero. Of I/O: what was due in the interval and not issued in it.

@@ -323,3 +323,43 @@ fn what_is_missed_while_the_server_held_a_tenant_up_is_the_systems_doing() {
     assert_eq!(cause_of(16 * MS), Some(Cause::System), "half a core of 16 ms");
     assert_eq!(cause_of(15 * MS), Some(Cause::Neighbour));
 }
+
+/// A tenant with a limit that is its reservation, half a core, with a task all the time; what it was given each second.
+fn missed_of(given: &[u64]) -> Vec<(u64, u64)> {
+    let meters = CpuMeters::new();
+    let mut audit = CpuAudit::new(meters.clone(), 2, Nanos(0));
+    let mut feed = CpuFeed::new(meters.clone());
+    meters.set_terms(id(0), CpuTerms { max: Some(MilliCores(500)), ..terms(500) }, Nanos(0));
+    feed.tasks(id(0), 1, Nanos(0));
+    let mut rows = Vec::new();
+    for (second, given) in (1..).zip(given) {
+        feed.used(id(0), Nanos(*given * MS), Nanos(second * SECOND));
+        rows.extend(collect(&mut audit, second * SECOND));
+    }
+    assert!(rows.iter().all(|row| row.demanded.saturating_sub(row.given) == row.missed));
+    rows.iter().map(|row| (row.missed / MS, row.over / MS)).collect()
+}
+
+#[test]
+fn what_a_tenants_own_limit_kept_from_it_is_not_missed() {
+    assert_eq!(missed_of(&[500, 450]), [(0, 0), (50, 0)], "it had no more before");
+    // A call that could not be stopped, and a second without.
+    assert_eq!(missed_of(&[900, 100, 500]), [(0, 400), (0, 0), (0, 0)]);
+    assert_eq!(missed_of(&[900, 50, 450]), [(0, 400), (50, 0), (50, 0)], "what others took is missed");
+    // In two seconds as in one.
+    assert_eq!(missed_of(&[900, 300, 300, 490]), [(0, 400), (0, 0), (0, 0), (10, 0)]);
+    // A limit stops nobody for longer than a second, with what a bucket holds.
+    assert_eq!(missed_of(&[1000, 1000, 1000, 0, 490]), [(0, 500), (0, 500), (0, 500), (0, 0), (5, 0)]);
+}
+
+#[test]
+fn a_tenant_at_its_limit_misses_nothing_of_a_reservation_as_large() {
+    for (share, poll) in [(300, (100 * US, 400 * US)), (100, (2 * MS, 9 * MS))] {
+        let limited = Tenant::busy(share).at_most(share).polling(poll.0, poll.1);
+        let mut world = World::new(1, vec![limited, Tenant::busy(0)], 7);
+        world.run_until(10 * SECOND);
+        let missed: u64 = world.rows.iter().map(|row| row.missed).sum();
+        // What a poll that goes on at an interval's end has used is told at its own.
+        assert!(missed <= poll.1, "{missed}: {:?}", world.rows);
+    }
+}

@@ -11,6 +11,8 @@ use crate::meter::{Cause, LedgerRow, Resource, end_of_interval};
 use crate::promise::MilliCores;
 
 const ONE_CORE: MilliCores = MilliCores(1000);
+/// How long a limit stops a tenant at most for what it took beyond it: more is forgiven. With the part of its bucket that it could take besides.
+const LIMIT_DEBT_MAX: Nanos = Nanos::from_millis(1_010);
 
 /// Makes the rows of processor time. One a server, used by one thread.
 pub struct CpuAudit {
@@ -38,6 +40,8 @@ struct Record {
     owed: MilliCoreNanos,
     /// May be below zero for a while: time is taken back after it was told.
     used: i64,
+    /// What it took beyond its limit in the intervals before and has not paid for: its limit may stop it for so much.
+    ahead: u64,
     /// The audit's demand when the interval began.
     demand: Arc<Demand>,
     /// Whether the totals are those of the present collection.
@@ -173,6 +177,7 @@ impl CpuAudit {
                     active: 0,
                     owed: 0,
                     used: 0,
+                    ahead: 0,
                     demand: self.demand.clone(),
                     is_cut: false,
                 };
@@ -224,14 +229,24 @@ impl Record {
         let unlimited = std::mem::take(&mut in_force.unlimited);
         let held_up = std::mem::take(&mut in_force.held_up);
         let active = Nanos(std::mem::take(&mut self.active));
-        let demanded = to_nanos(self.owed);
+        let owed = to_nanos(self.owed);
         // What is less than a nanosecond waits for the next row.
         self.owed %= 1000;
         let given = u64::try_from(self.used).unwrap_or(0);
         self.used = self.used.min(0);
+        let ahead = self.ahead;
+        self.ahead = match in_force.terms.max.filter(|_| unlimited == Nanos(0)) {
+            Some(max) => {
+                let most = to_nanos(milli_core_nanos(max, LIMIT_DEBT_MAX));
+                (ahead + given).saturating_sub(allowed).min(most)
+            }
+            None => 0,
+        };
         if active == Nanos(0) && given == 0 {
             return None;
         }
+        // What its own limit may have kept from it, for what it had before, is no fault of the server's.
+        let demanded = owed - owed.saturating_sub(given).min(ahead);
         let missed = demanded.saturating_sub(given);
         // At most a core of it is for tasks at home, and those alone stood still.
         let owed_while_held = to_nanos(milli_core_nanos(in_force.terms.reserved.min(ONE_CORE), held_up));

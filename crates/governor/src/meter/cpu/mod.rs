@@ -4,6 +4,10 @@
 //! interval the integral of that, whatever it used beyond it notwithstanding. Example: R = 0.10, ready for 500 ms of the second:
 //! 50 ms are owed; 40 ms given: 10 ms missed. Idle for all of it: nothing is owed. R = 2 with one task all second: 1 s.
 //!
+//! **A limit** stops a tenant for what it took beyond it, and that it did not get meanwhile is no miss: of what it was not given it is owed that much less as it had more in
+//! the intervals before, which its limit remembers for a second. Example: R and limit 0.5, a query that cannot be stopped takes 0.9 of a second and is stopped for 0.8 s of
+//! the next: it has 0.1 of its 0.5, and has missed nothing; 0.05 are 0.05 missed.
+//!
 //! **Several workers.** `min(R, n)` of a sum of tasks is not a sum over workers: a tenant with R = 1 and one task on each of two workers
 //! is owed 1 s a second, not 2, and if the tasks take turns, 1 s too. What each worker could integrate by itself says nothing about
 //! which of its time overlapped another's. So workers do not integrate: they keep their own number of tasks, and tell its changes to one word of the
