@@ -34,6 +34,8 @@ pub struct MemoryAudit {
     /// Whose records are evidence enough and wait for their interval's end.
     open: FxHashSet<TenantId>,
     now: Nanos,
+    /// When those who used their memory were last promised more than there is together.
+    overbooked_at: Nanos,
 }
 
 struct Record {
@@ -67,6 +69,7 @@ impl MemoryAudit {
             records: FxHashMap::default(),
             open: FxHashSet::default(),
             now,
+            overbooked_at: Nanos(0),
         }
     }
 
@@ -107,6 +110,9 @@ impl MemoryAudit {
         if are_others {
             records.retain(|tenant, _| self.reader.knows(*tenant));
         }
+        if demanded > self.promisable.0 {
+            self.overbooked_at = now;
+        }
         let mut ended = Vec::new();
         let reader = &self.reader;
         open.retain(|tenant| {
@@ -123,7 +129,7 @@ impl MemoryAudit {
         ended.sort_unstable_by_key(|(tenant, ..)| *tenant);
         for (tenant, terms, from, counts) in ended {
             let cause = |missed: u64| {
-                if demanded > self.promisable.0 {
+                if self.overbooked_at > from {
                     Cause::Overbooked
                 } else if system_over.0 / PAGE_SIZE as u64 >= missed {
                     Cause::System

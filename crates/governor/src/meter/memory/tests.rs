@@ -354,3 +354,30 @@ fn pages_named_to_forget_are_those_whose_use_was_known() {
     }
     assert!(forgotten > 500, "{forgotten}");
 }
+
+#[test]
+fn memory_that_was_overbooked_in_any_part_of_an_interval_is_the_cause() {
+    let (meters, other) = (MemoryMeters::new(), TenantId(17));
+    let terms = MemoryTerms { promised: pages(80), ..MemoryTerms::default() };
+    let [tally, of_other] = [TENANT, other].map(|tenant| meters.set_terms(tenant, terms, Nanos(0)));
+    let mut audit = MemoryAudit::new(meters, pages(100), Nanos(0));
+    let used = |told, reads| MemoryCounts {
+        references: told,
+        told,
+        actual: PageIo { reads, write_backs: 0 },
+        ..MemoryCounts::default()
+    };
+    let mut collect = |second| {
+        let mut causes = Vec::new();
+        audit.collect(Nanos::from_secs(second), ByteCount(0), |row| causes.push(row.ledger.cause));
+        causes
+    };
+    // Both use their memory; of neither there is evidence enough.
+    tally.publish(&used(600, 9));
+    of_other.publish(&used(10, 0));
+    assert_eq!(collect(1), []);
+    tally.publish(&used(1200, 18));
+    assert_eq!(collect(2), [Some(Cause::Overbooked)]);
+    tally.publish(&used(2400, 30));
+    assert_eq!(collect(3), [Some(Cause::Neighbour)]);
+}
