@@ -11,6 +11,8 @@ use super::{DISPLAY_SCALE_MAX, Numeric, SIGNIFICANT_DIGITS_MIN, div_round_big, o
 const GUARD: u32 = 12;
 /// The largest argument of an exponential, as PostgreSQL's: some 2,600 digits, since nothing interrupts the work for more.
 const EXP_ARGUMENT_MAX: f64 = 6_000.0;
+/// Digits that a logarithm to another base may take, as one to a base of 1 and some thousand zeros behind the point does: half a second's work.
+const LOG_DIGITS_MAX: u32 = 6_000;
 
 fn argument(state: SqlState, message: &str) -> SqlError {
     SqlError::new(state, message)
@@ -93,9 +95,12 @@ impl Fixed {
         sum * 2 * BigInt::from(2).pow(doublings)
     }
 
-    /// ln n for n > 0, of any size: ln (m * 10^e) = ln m + e ln 10, with m from 1 up to 10.
+    /// ln n for n > 0, of any size: ln (m * 10^e) = ln m + e ln 10, with m from 0.9 up to 10: what is near 1 has few terms.
     fn ln_of(&self, n: &Numeric) -> BigInt {
-        let e = i64::from(n.coef_digits()) - 1 - i64::from(n.scale());
+        let mut e = i64::from(n.coef_digits()) - 1 - i64::from(n.scale());
+        if e == -1 && n.leading_fraction() >= 9.0 {
+            e = 0;
+        }
         let own = i64::from(n.scale()) + e;
         let coef = n.big_coef();
         let excess = own - i64::from(self.scale);
@@ -106,6 +111,14 @@ impl Fixed {
         match e {
             0 => self.ln(&m),
             _ => self.ln(&m) + self.ln(&(&self.unit * 10)) * e,
+        }
+    }
+
+    /// `v` of another fixed point.
+    fn rescaled(&self, v: &BigInt, from: &Fixed) -> BigInt {
+        match from.scale.checked_sub(self.scale) {
+            Some(excess) => div_round_big(v, &pow10_big(excess)),
+            None => v * pow10_big(self.scale - from.scale),
         }
     }
 
@@ -220,15 +233,19 @@ impl Numeric {
             .max(i32::from(self.scale()))
             .max(i32::from(base.scale()))
             .clamp(0, DISPLAY_SCALE_MAX);
-        // A base near 1 has a small logarithm, and what is missing in it counts the more in the quotient.
-        let small = base.ln_exponent().min(0).unsigned_abs() + self.ln_exponent().max(0).unsigned_abs();
-        let fixed = Fixed::new(scale as u32 + 2 * GUARD + 2 * small);
-        let (num, den) = (fixed.ln_of(self), fixed.ln_of(base));
+        // A base near 1 has a small logarithm: what is missing in the other one counts the more in the quotient, and what is missing in it twice.
+        let small = base.ln_exponent().min(0).unsigned_abs();
+        let narrow = Fixed::new(scale as u32 + 2 * GUARD + small + self.ln_exponent().max(0).unsigned_abs());
+        if narrow.scale > LOG_DIGITS_MAX {
+            return Err(argument(SqlState::PROGRAM_LIMIT_EXCEEDED, "logarithm takes too many digits"));
+        }
+        let wide = Fixed::new(narrow.scale + small);
+        let (num, den) = (wide.rescaled(&narrow.ln_of(self), &narrow), wide.ln_of(base));
         if den == BigInt::ZERO {
             return Err(super::division_by_zero());
         }
-        let quotient = num * &fixed.unit / den;
-        fixed.round_to(&quotient, scale)
+        let quotient = num * &wide.unit / den;
+        wide.round_to(&quotient, scale)
     }
 
     /// self^exponent. Errors: 2201F, 22003.
@@ -258,12 +275,8 @@ impl Numeric {
             return Ok(Numeric::ZERO.round(own.max(SIGNIFICANT_DIGITS_MIN)));
         }
         let magnitude = self.abs();
-        let ln10 = if magnitude.coef_digits() > 15 || self.scale() > 15 {
-            magnitude.exponent().map_or(0.0, f64::from) + magnitude.leading_fraction().log10()
-        } else {
-            magnitude.to_f64().log10()
-        };
-        let estimate = ln10 * exponent.to_f64();
+        let log = magnitude.rough_ln().times(Rough::of(exponent));
+        let estimate = log * std::f64::consts::LOG10_E;
         if estimate > super::INT_DIGITS_MAX as f64 {
             return Err(overflow());
         }
@@ -276,15 +289,35 @@ impl Numeric {
             let scale = SIGNIFICANT_DIGITS_MIN.max(i32::from(self.scale())).min(DISPLAY_SCALE_MAX);
             return self.power_whole(e, scale as u32, int_digits);
         }
-        let log = estimate * std::f64::consts::LN_10;
         if log.abs() > EXP_ARGUMENT_MAX * 1.003 {
             return if log > 0.0 { Err(overflow()) } else { Ok(Numeric::new(0, DISPLAY_SCALE_MAX as u16)) };
         }
-        let fixed = Fixed::new(scale as u32 + 2 * int_digits + 2 * GUARD + exponent.coef_digits());
-        let product = fixed.mul(&fixed.ln_of(&magnitude), &fixed.of(exponent));
-        let result = fixed.round_to(&fixed.exp(&product), scale)?;
         let odd = whole && exponent.rem(&Numeric::from(2))?.signum() != 0;
-        Ok(if self.signum() < 0 && odd { result.neg() } else { result })
+        let signed = |result: Numeric| if self.signum() < 0 && odd { result.neg() } else { result };
+        if magnitude.compare(&Numeric::ONE).is_eq() {
+            return Ok(signed(Numeric::ONE.round(scale)));
+        }
+        // What is missing in the logarithm counts as often as the exponent says; a large one goes with a base that is near 1, whose
+        // logarithm has few terms.
+        let raised = exponent.exponent().unwrap_or(0).max(0).unsigned_abs();
+        let wide = Fixed::new(scale as u32 + int_digits + 2 * GUARD + raised);
+        let product = wide.mul(&wide.ln_of(&magnitude), &wide.of(exponent));
+        let fixed = Fixed::new(scale as u32 + 2 * int_digits + 2 * GUARD);
+        let result = fixed.round_to(&fixed.exp(&fixed.rescaled(&product, &wide)), scale)?;
+        Ok(signed(result))
+    }
+
+    /// ln self for self > 0; 0 for 1 alone.
+    fn rough_ln(&self) -> Rough {
+        let (fraction, exponent) = (self.leading_fraction(), self.exponent().unwrap_or(0));
+        let is_near_one = exponent == 0 && fraction < 1.1 || exponent == -1 && fraction >= 9.0;
+        if !is_near_one {
+            let fraction = (f64::from(exponent) + fraction.log10()) * std::f64::consts::LN_10;
+            return Rough { fraction, exponent: 0 };
+        }
+        let off = self.sub(&Numeric::ONE).map_or(Rough::ZERO, |off| Rough::of(&off));
+        // Closer to 1 ln (1 + x) is x, to as many digits as matter.
+        if off.exponent < -8 { off } else { Rough { fraction: off.times(Rough::ONE).ln_1p(), exponent: 0 } }
     }
 
     /// The value's digits as a number from 1 up to 10.
@@ -311,6 +344,36 @@ impl Numeric {
         let den = den.mantissa << (-shift).max(0);
         let rounded = div_round_big(&BigInt::from(num), &BigInt::from(den));
         Numeric::from_big_checked(if is_negative { -rounded } else { rounded }, scale as u16)
+    }
+}
+
+/// A number of any size to some 16 digits: `fraction * 10^exponent`.
+#[derive(Clone, Copy)]
+struct Rough {
+    fraction: f64,
+    exponent: i32,
+}
+
+impl Rough {
+    const ZERO: Rough = Rough { fraction: 0.0, exponent: 0 };
+    const ONE: Rough = Rough { fraction: 1.0, exponent: 0 };
+
+    fn of(n: &Numeric) -> Rough {
+        match n.exponent() {
+            None => Rough::ZERO,
+            Some(exponent) => Rough { fraction: n.leading_fraction() * f64::from(n.signum()), exponent },
+        }
+    }
+
+    /// The product: 0 where it is too small, an infinity where it is too large for a double.
+    fn times(self, other: Rough) -> f64 {
+        let fraction = self.fraction * other.fraction;
+        match self.exponent + other.exponent {
+            _ if fraction == 0.0 => 0.0,
+            exponent @ -300..=300 => fraction * 10f64.powi(exponent),
+            exponent if exponent < 0 => 0.0,
+            _ => fraction * f64::INFINITY,
+        }
     }
 }
 
@@ -392,5 +455,33 @@ mod tests {
         );
         let quotient = n("10").power(&n("1000")).unwrap().log(&n("1.0001")).unwrap();
         assert_eq!(quotient.to_string(), "23027002.2032997041044353");
+    }
+
+    #[test]
+    fn digits_that_do_not_matter_take_no_time() {
+        let n = |s: &str| s.parse::<Numeric>().unwrap();
+        let thirds = n(&format!("0.{}", "3".repeat(16_000)));
+        let root = n("2.5").power(&thirds).unwrap();
+        assert!(root.to_string().starts_with("1.357208808297453"), "{root:.40}");
+        let zeros = "0".repeat(15_999);
+        let near_one = n(&format!("1.{zeros}1"));
+        let many = n(&format!("1{}.5", "0".repeat(131_000)));
+        assert!(near_one.power(&many).is_err());
+        assert!(n(&format!("0.{}", "9".repeat(16_000))).power(&many).unwrap().is_zero());
+        let e = near_one.power(&n(&format!("1{zeros}0.5"))).unwrap();
+        assert!(e.to_string().starts_with("2.718281828459045235360287"), "{e:.40}");
+        assert!(n("2.5").log(&near_one).is_err());
+        assert_eq!(near_one.log(&n("2.5")).unwrap().round(20).to_string(), "0.00000000000000000000");
+    }
+
+    #[test]
+    fn powers_of_numbers_near_one_have_all_their_digits() {
+        let n = |s: &str| s.parse::<Numeric>().unwrap();
+        let power = |base: &str, exponent: &str| n(base).power(&n(exponent)).unwrap().to_string();
+        let large = power("1.0000000000000001", "1000000000000000000");
+        assert_eq!(large, "26881171418161220078269164709372690275533276.5501104551113001");
+        let small = power("0.9999999999999999", "100000000000000000");
+        assert_eq!(small, "0.00004539992976248483");
+        assert_eq!(power("-1", "10000000000001"), "-1.0000000000000000");
     }
 }
