@@ -18,6 +18,8 @@ mod row_key;
 mod select;
 mod slice;
 mod subquery;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

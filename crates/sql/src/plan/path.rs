@@ -334,6 +334,7 @@ fn order_of(table: &Table, first: usize, index: &Index, fixed: usize, wish: &Ord
         }
         unique &= not_null;
     }
-    // Behind a whole unique key nothing is left to order.
-    (wanted.next().is_none() || unique).then(|| backward.unwrap_or(false))
+    // Behind a whole unique key nothing of the table is left to order; what other relations have beside its row is.
+    let is_own = |slot: usize| (first..first + table.columns.len()).contains(&slot);
+    wanted.all(|key| unique && is_own(key.slot)).then(|| backward.unwrap_or(false))
 }
