@@ -1,6 +1,7 @@
 //! COPY: the statement's beginning, its data, its end.
 
 use compact_str::format_compact;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use base::{SqlError, SqlResult, SqlState};
@@ -151,6 +152,7 @@ impl Session {
         let (schema, name) = super::privilege::split_name(name)?;
         let table = Arc::clone(catalog.resolve_table(schema, name, &path)?);
         self.check_privilege(&catalog, table.oid, Privileges::INSERT)?;
+        statement.filter.as_ref().map_or(Ok(()), check_filter)?;
         // From here on the table stays as the rows' INSERT is planned for. Where this waits, all begins anew.
         self.with_view(home, |view| view.lock_table(table.oid, TableLock::RowExclusive, WaitPolicy::Wait))?;
         let positions = copied_columns(&table, columns.as_deref())?;
@@ -329,6 +331,29 @@ fn insert_of_row(
     match crate::parse::parse_one(&sql)?.map(|script| script.statement) {
         Some(ParsedStatement::Ast(statement)) => Ok(*statement),
         _ => Err(SqlError::internal("a COPY's INSERT cannot be read")),
+    }
+}
+
+/// Errors: 0A000 for a condition with a query in it, since nobody has looked at what that may read; 42P02 for one with a parameter.
+fn check_filter(filter: &ast::Expr) -> SqlResult<()> {
+    struct Parts;
+    impl ast::Visitor for Parts {
+        type Break = SqlError;
+
+        fn pre_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<SqlError> {
+            let message = "cannot use subquery in COPY FROM WHERE condition";
+            ControlFlow::Break(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        }
+
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<SqlError> {
+            let ast::Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
+            let message = format!("there is no parameter {name}");
+            ControlFlow::Break(SqlError::new(SqlState::UNDEFINED_PARAMETER, message))
+        }
+    }
+    match ast::Visit::visit(filter, &mut Parts) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
     }
 }
 

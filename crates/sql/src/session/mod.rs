@@ -9,6 +9,8 @@ mod analytic;
 mod analytic_tests;
 mod catalog_change;
 mod context;
+#[cfg(test)]
+mod copy_tests;
 mod copying;
 mod counting;
 mod cursor;

@@ -1,0 +1,49 @@
+//! COPY through sessions: what its condition and its marks may be, and when its rows are checked. Expectations are PostgreSQL 15's.
+
+use base::SqlState;
+
+use super::stand_in::Answer;
+use super::testing::Bench;
+use super::{Executed, Pause, Session};
+
+/// Copies `data`; the tag, or the error.
+fn copy(bench: &mut Bench, session: &mut Session, sql: &str, data: &[u8]) -> Result<String, String> {
+    let mut out = Answer::default();
+    let copied = bench.turn(|home| {
+        assert_eq!(session.query(home, sql, &mut out)?, Executed::CopyIn);
+        for piece in data.chunks(7) {
+            session.copy_data(home, piece)?;
+        }
+        session.copy_done(home, &mut out)
+    });
+    match copied {
+        Ok(()) => Ok(out.tags.pop().expect("a tag")),
+        Err(Pause::Error(error)) => Err(format!("{} {}", error.state(), error.message())),
+        Err(pause) => panic!("{pause:?}"),
+    }
+}
+
+#[test]
+fn the_condition_of_a_copy_reads_nothing_else() {
+    let mut bench = Bench::new();
+    let mut owner = bench.session();
+    bench.run(
+        &mut owner,
+        "CREATE TABLE secret (word text); INSERT INTO secret VALUES ('sesame');
+         CREATE TABLE box (a int); CREATE ROLE guest LOGIN; GRANT INSERT ON box TO guest",
+    );
+    let mut guest = bench.session_of("guest");
+    for filter in [
+        "EXISTS (SELECT FROM secret WHERE word LIKE 's%')",
+        "a > (SELECT 0)",
+        "a IN (SELECT length(word) FROM secret)",
+        "a = ANY (ARRAY(SELECT 1))",
+    ] {
+        let sql = format!("COPY box FROM STDIN WHERE {filter}");
+        let error = bench.fail(&mut guest, &sql);
+        assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{filter}");
+        assert_eq!(error.message(), "cannot use subquery in COPY FROM WHERE condition");
+    }
+    let copied = copy(&mut bench, &mut guest, "COPY box FROM STDIN WHERE a > 1", b"1\n2\n3\n");
+    assert_eq!(copied.as_deref(), Ok("COPY 2"));
+}
