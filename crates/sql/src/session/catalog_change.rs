@@ -251,12 +251,9 @@ impl Session {
     ) -> Result<Arc<super::prepared::Planned>, Pause> {
         let catalog = self.catalog(home);
         let statement = ast::Statement::Query(Box::new(query.clone()));
-        Ok(Arc::new(self.bind_statement(
-            home,
-            &catalog,
-            &statement,
-            &[],
-            crate::plan::IdentityValues::Refused,
-        )?))
+        let identity = crate::plan::IdentityValues::Refused;
+        let planned = self.bind_statement(home, &catalog, &statement, &[], identity)?;
+        planned.require_parameters(0)?;
+        Ok(Arc::new(planned))
     }
 }

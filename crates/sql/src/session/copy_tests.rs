@@ -47,3 +47,21 @@ fn the_condition_of_a_copy_reads_nothing_else() {
     let copied = copy(&mut bench, &mut guest, "COPY box FROM STDIN WHERE a > 1", b"1\n2\n3\n");
     assert_eq!(copied.as_deref(), Ok("COPY 2"));
 }
+
+#[test]
+fn what_has_no_parameters_names_none() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (a int)");
+    for (sql, number) in [
+        ("CREATE TABLE n AS SELECT $1::int", 1),
+        ("CREATE VIEW n AS SELECT $1::int", 1),
+        ("COPY (SELECT $1::int) TO STDOUT", 1),
+        ("COPY t FROM STDIN WHERE a > $1", 1),
+        ("COPY t FROM STDIN WHERE a > $5::int", 5),
+    ] {
+        let error = bench.fail(&mut session, sql);
+        assert_eq!(error.state(), SqlState::UNDEFINED_PARAMETER, "{sql}");
+        assert_eq!(error.message(), format!("there is no parameter ${number}"), "{sql}");
+    }
+}

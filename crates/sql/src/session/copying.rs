@@ -87,6 +87,7 @@ impl Session {
         }
         let planned = self.planned(home, &ParsedStatement::Ast(copied), &[], None)?;
         let planned = planned.ok_or_else(|| SqlError::unsupported("this statement in COPY"))?;
+        planned.require_parameters(0)?;
         if planned.bound.command.writes().is_some() && planned.bound.output.is_empty() {
             let message = "COPY query must have a RETURNING clause";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());

@@ -114,6 +114,16 @@ pub(super) struct Planned {
 }
 
 impl Planned {
+    /// # Errors
+    /// 42P02 where it has more parameters than the `given` ones.
+    pub(super) fn require_parameters(&self, given: usize) -> SqlResult<()> {
+        if self.parameters.len() <= given {
+            return Ok(());
+        }
+        let message = format!("there is no parameter ${}", given + 1);
+        Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message))
+    }
+
     /// Whether client and planner know all there is to know.
     pub(super) fn is_described(&self) -> bool {
         self.fields.is_some() && !self.parameters.contains(&PgType::Unknown)

@@ -129,11 +129,10 @@ impl Session {
                     }
                 }
                 if let Some(planned) = &script.planned
-                    && !planned.parameters.is_empty()
+                    && let Err(error) = planned.require_parameters(0)
                 {
                     self.fail_transaction(home);
-                    let message = "there is no parameter $1";
-                    return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message).into());
+                    return Err(error.into());
                 }
             }
             let run = Run {
