@@ -39,6 +39,9 @@ use crate::value;
 /// Rows of an [`AnalyticEvent::Encoded`], so that a listener's queue holds bounded memory.
 const EVENT_ROWS: usize = 1024;
 
+/// Bytes with which one is full, whatever rows it has.
+const EVENT_LEN: usize = 1 << 20;
+
 /// Runs `request` to its end on this thread, which may block. `say` takes every event in order and may block to hold the
 /// query back; false from it ends the query.
 pub fn run(request: AnalyticRequest, say: &mut dyn FnMut(AnalyticEvent) -> bool) {
@@ -114,6 +117,7 @@ fn deliver(
     let params = ParamTypes::new(&request.parameter_types);
     if request.deliver == Deliver::DescribeOnly {
         let (relation, _) = Binder::new(shared, &params, true).query(&request.query, None)?;
+        sql::plan::require_few_columns(relation.star.len())?;
         say(AnalyticEvent::Columns { parameters: params.finish()?, fields: fields(&relation) });
         return Ok(());
     }
@@ -284,6 +288,7 @@ async fn physical(
     state: &SessionState,
 ) -> SqlResult<Arc<dyn ExecutionPlan>> {
     crate::plan_size::check(&relation.plan)?;
+    sql::plan::require_few_columns(relation.star.len())?;
     let own = async |plan: &LogicalPlan| {
         let logical: LogicalPlan = state.optimize(plan).planned()?;
         state.query_planner().create_physical_plan(&logical, state).await.planned()
@@ -323,8 +328,13 @@ impl Job {
 
     fn row(&self, batch: &RecordBatch, i: usize, row: &mut Row) -> SqlResult<()> {
         row.clear();
+        let mut bytes = 0;
         for at in &self.relation.star {
-            row.push(value::datum(batch.column(*at), i, self.relation.columns[*at].ty)?);
+            let value = value::datum(batch.column(*at), i, self.relation.columns[*at].ty)?;
+            // Each may be a copy of the same long value.
+            bytes += value.heap_bytes();
+            sql::require_row_len(bytes)?;
+            row.push(value);
         }
         Ok(())
     }
@@ -373,14 +383,15 @@ impl Job {
         }
         let mut row = Row::new();
         self.each_batch(&mut |batch| {
-            for start in (0..batch.num_rows()).step_by(EVENT_ROWS) {
-                let end = batch.num_rows().min(start + EVENT_ROWS);
-                let mut bytes = std::mem::take(before);
-                for i in start..end {
-                    self.row(batch, i, &mut row)?;
+            let mut next = 0;
+            while next < batch.num_rows() {
+                let (start, mut bytes) = (next, std::mem::take(before));
+                while next < batch.num_rows().min(start + EVENT_ROWS) && bytes.len() < EVENT_LEN {
+                    self.row(batch, next, &mut row)?;
                     encode(&row, &mut bytes);
+                    next += 1;
                 }
-                if !say(AnalyticEvent::Encoded { rows: (end - start) as u64, bytes }) {
+                if !say(AnalyticEvent::Encoded { rows: (next - start) as u64, bytes }) {
                     return Ok(false);
                 }
             }

@@ -22,6 +22,9 @@ pub const IO_UNIT: ByteCount = ByteCount::from_kib(64);
 /// Columns of a table, as PostgreSQL's.
 pub const TABLE_COLUMNS_MAX: usize = 1600;
 
+/// Columns of a query's rows, as in PostgreSQL. The protocol counts them with 16 bits.
+pub const RESULT_COLUMNS_MAX: usize = 1664;
+
 /// Key columns of an index, as PostgreSQL's.
 pub const INDEX_COLUMNS_MAX: usize = 32;
 

@@ -20,5 +20,5 @@ pub mod plan;
 pub mod session;
 pub mod system;
 
-pub use memory_bound::MemoryBound;
+pub use memory_bound::{MemoryBound, require_row_len};
 pub use normal_text::{NORMAL_LEN_MAX, normal_text};

@@ -13,6 +13,24 @@ use types::Datum;
 /// Arguments that take less are not counted: the text of the statement bounds how many there are.
 const ARGUMENT_COUNTED_MIN: usize = 1024;
 
+/// What a value takes that stands in a list.
+pub(crate) fn value_memory(value: &Datum) -> usize {
+    size_of::<Datum>() + value.heap_bytes()
+}
+
+/// # Errors
+/// 54000 for the row of a result that is longer than a table's may be.
+#[inline]
+pub fn require_row_len(bytes: usize) -> SqlResult<()> {
+    if bytes as u64 <= ROW_LEN_MAX.0 { Ok(()) } else { Err(too_long()) }
+}
+
+#[cold]
+fn too_long() -> SqlError {
+    let message = format!("a row of the result is longer than {ROW_LEN_MAX}");
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+}
+
 /// A bound of memory. One thread at a time takes from it, which may be another one later.
 #[derive(Debug)]
 pub struct MemoryBound {
@@ -107,7 +125,7 @@ impl Held<'_> {
     /// # Errors
     /// As [`MemoryBound::take`].
     pub(crate) fn item(&mut self, value: &Datum) -> SqlResult<()> {
-        self.take(size_of::<Datum>() + value.heap_bytes())
+        self.take(value_memory(value))
     }
 
     /// Keeps what is held for as long as the statement lasts.

@@ -74,6 +74,7 @@ impl Run<'_, '_> {
         for kept in matches {
             self.step()?;
             row[slots.clone()].clone_from_slice(&kept.values);
+            self.note_filled(kept.values.iter().map(Datum::heap_bytes).sum(), cx, row)?;
             for (place, key) in table.places.iter().zip(&kept.keys) {
                 self.remember_key(*place, key.clone());
             }

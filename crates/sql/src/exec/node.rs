@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use base::SqlResult;
 use types::{Datum, Row, row_memory};
 
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::eval_filter;
-use crate::memory_bound::Held;
+use crate::memory_bound::{Held, require_row_len};
 use crate::plan::{Node, NodeKind, SelectPlan};
 
 /// Takes a row of a level and says whether more are wanted.
@@ -77,7 +78,7 @@ impl Run<'_, '_> {
             NodeKind::Derived { first, plans, .. } => {
                 for plan in plans {
                     let (rows, _held) = self.derived(plan, cx, row)?;
-                    if self.each_kept(&rows, *first, row, emit)? == Flow::Stop {
+                    if self.each_kept(&rows, *first, cx, row, emit)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                 }
@@ -85,7 +86,7 @@ impl Run<'_, '_> {
             }
             NodeKind::Common { first, part, .. } => {
                 let rows = self.part_rows(*part, cx)?;
-                self.each_kept(&rows, *first, row, emit)
+                self.each_kept(&rows, *first, cx, row, emit)
             }
             NodeKind::Function { first, function, ordinality, .. } => {
                 self.function(function, *first, *ordinality, cx, row, emit)
@@ -129,6 +130,16 @@ impl Run<'_, '_> {
         self.forget_keys(node);
     }
 
+    /// Looks at the rows under way once a relation's, of so many bytes, is among them: those of all relations and of the levels around are there at a
+    /// time, and each may have what a whole row may.
+    ///
+    /// # Errors
+    /// 54000 where they take more than one may.
+    #[inline]
+    pub(super) fn note_filled(&self, bytes: usize, cx: &Cx<'_>, row: &[Datum]) -> Halt<()> {
+        if bytes < LONG_LEN { Ok(()) } else { Ok(require_rows_under_way(cx, row)?) }
+    }
+
     fn forget_keys(&self, node: &Node) {
         let mut places = Vec::new();
         node.key_places(&mut places);
@@ -136,10 +147,18 @@ impl Run<'_, '_> {
     }
 
     /// Calls `emit` with each of some rows, put where the slots from `first` on are.
-    fn each_kept(&self, rows: &[Row], first: usize, row: &mut Vec<Datum>, emit: Emit<'_>) -> Halt<Flow> {
+    fn each_kept(
+        &self,
+        rows: &[Row],
+        first: usize,
+        cx: &Cx<'_>,
+        row: &mut Vec<Datum>,
+        emit: Emit<'_>,
+    ) -> Halt<Flow> {
         for values in rows {
             self.step()?;
             row[first..first + values.len()].clone_from_slice(values);
+            self.note_filled(heap_len(values), cx, row)?;
             if emit(row)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
@@ -170,4 +189,22 @@ impl Run<'_, '_> {
         }
         Ok((rows, held))
     }
+}
+
+/// Rows of fewer bytes are not looked at: as many as a FROM may have are no more than a long one.
+const LONG_LEN: usize = 1 << 20;
+
+fn heap_len(row: &[Datum]) -> usize {
+    row.iter().map(Datum::heap_bytes).sum()
+}
+
+#[cold]
+fn require_rows_under_way(cx: &Cx<'_>, row: &[Datum]) -> SqlResult<()> {
+    let mut bytes = heap_len(row);
+    let mut around = cx.outer;
+    while let Some(level) = around {
+        bytes += heap_len(level.row);
+        around = level.outer;
+    }
+    require_row_len(bytes)
 }

@@ -35,7 +35,7 @@ impl Run<'_, '_> {
     ) -> Halt<Flow> {
         match &scan.path {
             AccessPath::Full { backward } => {
-                self.scan_range(scan, None, KeyRange::all(), *backward, row, emit)
+                self.scan_range(scan, None, KeyRange::all(), *backward, cx, row, emit)
             }
             AccessPath::Index { index, parts, lower, upper, backward } => {
                 let mut values = Values::new();
@@ -94,7 +94,7 @@ impl Run<'_, '_> {
         let definition = &scan.table.indexes[index];
         let primary = scan.table.is_primary(definition);
         if primary && values.len() == definition.columns.len() {
-            return self.get(scan, &primary_key(&scan.table, values), row, emit);
+            return self.get(scan, &primary_key(&scan.table, values), cx, row, emit);
         }
         let mut low = None;
         let mut high = None;
@@ -124,7 +124,7 @@ impl Run<'_, '_> {
         if range.is_empty() {
             return Ok(Flow::More);
         }
-        self.scan_range(scan, (!primary).then_some(index), range, backward, row, emit)
+        self.scan_range(scan, (!primary).then_some(index), range, backward, cx, row, emit)
     }
 
     /// The one row with this key.
@@ -132,31 +132,38 @@ impl Run<'_, '_> {
         &self,
         scan: &ScanNode,
         key: &[u8],
+        cx: &Cx<'_>,
         row: &mut Vec<Datum>,
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
         self.examine()?;
+        let mut bytes = 0;
         {
             let mut view = self.view.borrow_mut();
             view.step()?;
             let Some(found) = view.get(&scan.table, key)? else { return Ok(Flow::More) };
             let found = found.open()?;
             for &column in &scan.wanted {
-                row[scan.first + column] = found.column(column)?;
+                let value = found.column(column)?;
+                bytes += value.heap_bytes();
+                row[scan.first + column] = value;
             }
         }
+        self.note_filled(bytes, cx, row)?;
         if let Some(place) = scan.key {
             self.remember_key(place, Key::from_slice(key));
         }
         emit(row)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one range of an index")]
     fn scan_range(
         &self,
         scan: &ScanNode,
         index: Option<usize>,
         mut range: KeyRange,
         backward: bool,
+        cx: &Cx<'_>,
         row: &mut Vec<Datum>,
         emit: &mut dyn FnMut(&mut Vec<Datum>) -> Halt<Flow>,
     ) -> Halt<Flow> {
@@ -164,7 +171,7 @@ impl Run<'_, '_> {
         if let Some(key) = self.only.borrow().clone() {
             let index = index.map(|index| &scan.table.indexes[index]);
             let is_within = self.view.borrow_mut().is_within(&scan.table, index, &key, &range)?;
-            return if is_within { self.get(scan, &key, row, emit) } else { Ok(Flow::More) };
+            return if is_within { self.get(scan, &key, cx, row, emit) } else { Ok(Flow::More) };
         }
         if let Some(Position::After(key)) = slice.and_then(Slice::from) {
             range.from = key.iter().copied().chain([0]).collect();
@@ -174,17 +181,21 @@ impl Run<'_, '_> {
         let mut cursor = self.view.borrow_mut().scan(&scan.table, access, range, direction);
         loop {
             self.examine()?;
+            let mut bytes = 0;
             {
                 let mut view = self.view.borrow_mut();
                 let Some(found) = view.next(&mut cursor)? else { return Ok(Flow::More) };
                 let fields = found.open()?;
                 for &column in &scan.wanted {
-                    row[scan.first + column] = fields.column(column)?;
+                    let value = fields.column(column)?;
+                    bytes += value.heap_bytes();
+                    row[scan.first + column] = value;
                 }
                 if let Some(place) = scan.key {
                     self.remember_key(place, Key::from_slice(found.key()));
                 }
             }
+            self.note_filled(bytes, cx, row)?;
             if emit(row)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }

@@ -11,7 +11,7 @@ use types::{Datum, Row, row_memory};
 use super::row_key::{push_key, row_key};
 use super::{Cx, Flow, Halt, Key, Run};
 use crate::expr::{BoundExpr, Volatility, eval};
-use crate::memory_bound::Held;
+use crate::memory_bound::{Held, require_row_len};
 use crate::plan::{DistinctPlan, LockPlan, LockStrength, LockWaitPolicy, SelectPlan, SortColumn};
 
 /// Memory of a row that DISTINCT remembers beside its bytes.
@@ -127,8 +127,13 @@ impl Run<'_, '_> {
     pub(super) fn project(&self, exprs: &[BoundExpr], cx: &Cx<'_>, row: &[Datum], out: &mut Row) -> Halt<()> {
         out.clear();
         let ctx = cx.row(row);
+        let mut bytes = 0;
         for expr in exprs {
-            out.push(eval(expr, &ctx).map_err(|error| self.halt(error))?);
+            let value = eval(expr, &ctx).map_err(|error| self.halt(error))?;
+            // Each may be a copy of the same long value.
+            bytes += value.heap_bytes();
+            require_row_len(bytes)?;
+            out.push(value);
         }
         Ok(())
     }

@@ -31,3 +31,50 @@ fn a_key_orders_the_rows_of_its_table_alone() {
     let plan = lines("EXPLAIN SELECT id, v FROM a ORDER BY id, v");
     assert!(!plan.iter().any(|line| line.contains("Sort")), "{plan:?}");
 }
+
+#[test]
+fn a_row_of_a_result_has_bounds() {
+    let (mut bench, mut session) = after("CREATE TABLE t (id int PRIMARY KEY, v text)");
+    let items = |item: &str, many: usize| vec![item; many].join(", ");
+    assert_eq!(bench.run(&mut session, &format!("SELECT {}", items("1", 1664))).fields.len(), 1664);
+    bench.run(
+        &mut session,
+        &format!(
+            "CREATE VIEW w AS SELECT {}",
+            (0..1664).map(|i| format!("{i} AS c{i}")).collect::<Vec<_>>().join(", ")
+        ),
+    );
+    let values = items("1", 1665);
+    for sql in [
+        format!("SELECT {values}"),
+        format!("SELECT {} FROM w", items("w.*", 50)),
+        format!("INSERT INTO t VALUES (1, '') RETURNING {values}"),
+        format!("VALUES ({values})"),
+        format!("COPY (SELECT {values}) TO STDOUT"),
+    ] {
+        let error = bench.fail(&mut session, &sql);
+        assert_eq!(error.state().to_string(), "54011", "{sql:.60}");
+        assert_eq!(error.message(), "target lists can have at most 1664 entries");
+    }
+    let long = "INSERT INTO t VALUES (1, repeat('x', 60000000))";
+    let returning = format!("{long} RETURNING {}", items("v", 5));
+    let error = loop {
+        match bench.try_run(&mut session, &returning) {
+            Err(Pause::Yield) => {}
+            Err(Pause::Error(error)) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(error.state().to_string(), "54000");
+    bench.run(&mut session, long);
+    for sql in [
+        format!("SELECT {} FROM t FOR UPDATE", items("v", 5)),
+        format!(
+            "SELECT length(a.v), length(b.v), length(c.v), length(d.v), length(e.v) FROM {}",
+            ["t a", "t b", "t c", "t d", "t e"].join(", ")
+        ),
+    ] {
+        let error = bench.fail(&mut session, &sql);
+        assert_eq!(error.state().to_string(), "54000", "{sql:.60}");
+    }
+}

@@ -46,6 +46,7 @@ pub use point_plan::{
     Node, NodeId, NodeKind, Part, PointPlan, PointStatement, ProbeFit, RangeBound, ReturningPlan, ScanNode,
     SelectPlan, SortColumn, TableFunction, TableUse, TargetColumn, UpdatePlan,
 };
+pub use select::require_few_columns;
 
 /// Live row counts, for the choice of paths. An estimate will do.
 pub trait TableRows {

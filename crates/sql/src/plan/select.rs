@@ -1,5 +1,6 @@
 //! SELECT: binding of one level and putting its plan together.
 
+use base::limits::RESULT_COLUMNS_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast;
 
@@ -353,6 +354,7 @@ impl Binder<'_> {
             let column = OutputColumn { name, ty: expr.ty, typmod: expr.typmod, table_oid, attnum };
             items.push(Item { expr, column });
         }
+        require_few_columns(items.len())?;
         Ok(items)
     }
 
@@ -516,6 +518,16 @@ impl Binder<'_> {
             rows,
         })
     }
+}
+
+/// # Errors
+/// 54011 for a query whose rows would have more columns than there can be.
+pub fn require_few_columns(columns: usize) -> SqlResult<()> {
+    if columns <= RESULT_COLUMNS_MAX {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {RESULT_COLUMNS_MAX} entries");
+    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
 }
 
 /// The bound clauses of a level, before its paths are chosen.

@@ -9,7 +9,7 @@ use super::binder::Binder;
 use super::from_clause::FromTree;
 use super::level::{Level, LevelScope, Namespace, RelationColumn, RelationSource};
 use super::point_plan::DistinctPlan;
-use super::select::{BoundQuery, Parts, Tail, star_item};
+use super::select::{BoundQuery, Parts, Tail, require_few_columns, star_item};
 use crate::expr::{Aggregates, BoundExpr, Scope, bind_expr, coerce, common_type};
 
 impl Binder<'_> {
@@ -37,6 +37,7 @@ impl Binder<'_> {
             bound.push(row);
         }
         let width = bound.first().map_or(0, Vec::len);
+        require_few_columns(width)?;
         let mut columns = Vec::with_capacity(width);
         for i in 0..width {
             let types: Vec<PgType> =
