@@ -9,12 +9,15 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation as Op};
 use tenant::catalog::{Column, Relation, Table};
 use tenant::ddl::{Behavior, Ddl, RowsNow};
+use types::Datum;
 
+use super::alter_type::{self, TypeChange};
 use super::column::{self, NewColumn};
 use super::constraint;
 use super::drop::tell_cascade;
 use super::names::{Names, column_of, missing, notice, skip_missing, split};
-use super::{alter_type, identity, object, storage_parameters};
+use super::{identity, object, storage_parameters};
+use crate::MemoryBound;
 use crate::expr::{Volatility, fold_ident};
 use crate::session::{Home, Pause, Reply, Session};
 
@@ -64,20 +67,42 @@ pub(super) fn run(
     session.with_view(home, |view| Ok(view.require_none_due(&table, "ALTER TABLE")?))?;
     let mut ordered: Vec<&Op> = operations.iter().collect();
     ordered.sort_by_key(|operation| pass(operation));
-    let of_others = ordered.partition_point(|operation| pass(operation) <= TYPES);
-    let (types, others) = ordered.split_at(of_others);
-    let mut retyped = Vec::new();
-    for operation in types {
-        one(session, home, table.oid, operation, out)?;
-        if let Op::AlterColumn { column_name, op: AlterColumnOperation::SetDataType { .. } } = operation {
-            retyped.push(column_of(&table, &fold_ident(column_name))?);
-        }
-    }
-    // Where no row was rewritten, every value is what it was.
-    if !retyped.is_empty() && table_of(&session.names(home), table.oid)?.tree != table.tree {
-        session.ddl(home, |ddl| ddl.recheck_foreign_keys(table.oid, &retyped))?;
+    let (before, ordered) = ordered.split_at(ordered.partition_point(|operation| pass(operation) < TYPES));
+    let (types, others) = ordered.split_at(ordered.partition_point(|operation| pass(operation) == TYPES));
+    before.iter().try_for_each(|operation| one(session, home, table.oid, operation, out))?;
+    if !types.is_empty() {
+        retype(session, home, table.oid, types)?;
     }
     others.iter().try_for_each(|operation| one(session, home, table.oid, operation, out))
+}
+
+/// Gives columns their new types, all at once: what USING says is about the row as it was.
+fn retype(session: &mut Session, home: &mut Home<'_>, oid: Oid, operations: &[&Op]) -> Result<(), Pause> {
+    let names = session.names(home);
+    let table = table_of(&names, oid)?;
+    let mut changes: Vec<TypeChange<'_>> = Vec::with_capacity(operations.len());
+    for operation in operations {
+        let Op::AlterColumn {
+            column_name,
+            op: AlterColumnOperation::SetDataType { data_type, using, had_set: _ },
+        } = operation
+        else {
+            return Err(SqlError::internal("a change of a type that is none").into());
+        };
+        let position = column_of(&table, &fold_ident(column_name))?;
+        if changes.iter().any(|change| change.position == position) {
+            let message = format!("cannot alter type of column \"{}\" twice", table.columns[position].name);
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
+        changes.push(TypeChange { position, data_type, using: using.as_ref() });
+    }
+    alter_type::run(session, home, &names, &table, &changes)?;
+    // Where no row was rewritten, every value is what it was.
+    if table_of(&session.names(home), oid)?.tree == table.tree {
+        return Ok(());
+    }
+    let retyped: Vec<usize> = changes.iter().map(|change| change.position).collect();
+    session.ddl(home, |ddl| ddl.recheck_foreign_keys(oid, &retyped))
 }
 
 /// The pass in which columns get other types.
@@ -282,7 +307,8 @@ fn add_column(
         return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message).into());
     }
     let mut rows = 0;
-    if default.is_some() || sequence.is_some() {
+    let differs = default.as_ref().is_some_and(|default| default.volatility() == Volatility::Volatile);
+    if differs || sequence.is_some() {
         session.for_each_row(home, oid, &mut |_| {
             rows += 1;
             Ok(())
@@ -307,9 +333,11 @@ fn add_column(
         }
         (_, Some(sequence)) if rows > 0 => {
             let wide = column.ty;
+            MemoryBound::of_rows(home.tenant.changes_max()).room(rows * size_of::<Datum>())?;
             let values = session.with_view(home, |view| {
                 (0..rows)
                     .map(|_| {
+                        view.step()?;
                         let next = view.nextval(sequence)?;
                         Ok(super::alter_type::integer(next, wide)?)
                     })
@@ -333,12 +361,7 @@ fn add_one(ddl: &mut Ddl<'_>, oid: Oid, column: Column) -> tenant::Step<()> {
 }
 
 /// Adds a column whose value differs from row to row; the table is rewritten.
-fn add_with_values(
-    ddl: &mut Ddl<'_>,
-    oid: Oid,
-    column: Column,
-    values: Vec<types::Datum>,
-) -> tenant::Step<()> {
+fn add_with_values(ddl: &mut Ddl<'_>, oid: Oid, column: Column, values: Vec<Datum>) -> tenant::Step<()> {
     let mut values = values.into_iter();
     ddl.rewrite_table(
         oid,
@@ -388,8 +411,8 @@ fn alter_column(
             refuse_identity()?;
             session.ddl(home, |ddl| ddl.set_default(oid, position, None))
         }
-        AlterColumnOperation::SetDataType { data_type, using, had_set: _ } => {
-            alter_type::run(session, home, names, table, position, data_type, using.as_ref())
+        AlterColumnOperation::SetDataType { .. } => {
+            Err(SqlError::internal("types are changed together").into())
         }
         AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
             let generated =

@@ -1,5 +1,5 @@
-//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table. What that does to foreign keys is
-//! checked when all of a statement's columns have their types.
+//! `ALTER COLUMN … TYPE`: a longer `varchar` only changes the definition, anything else rewrites the table. All columns of a statement get their
+//! types in one go, so that each new value is made of the row as it was. What that does to foreign keys is checked behind it.
 
 use std::sync::Arc;
 
@@ -9,68 +9,130 @@ use tenant::catalog::{Column, Sequence, Table};
 use types::{CastContext, Datum, PgType, TypeMod, quote_ident};
 
 use super::column;
-use super::constraint::{bind_check, scope_of};
+use super::constraint::{bind_check, scope_of, violated};
 use super::names::Names;
-use crate::expr::{BindContext, BoundExpr, ParamTypes, bind_expr, coerce, eval};
+use crate::MemoryBound;
+use crate::expr::{BindContext, BoundExpr, EvalCtx, ParamTypes, bind_expr, coerce, eval, eval_bool};
+use crate::memory_bound::value_memory;
 use crate::parse::parse_expression;
 use crate::session::{Home, Pause, Session};
+
+/// A column's new type as written.
+pub(super) struct TypeChange<'s> {
+    pub(super) position: usize,
+    pub(super) data_type: &'s ast::DataType,
+    pub(super) using: Option<&'s ast::Expr>,
+}
+
+/// What the rows of a table become.
+#[derive(Default)]
+struct Conversion {
+    /// New values of columns, over the row as it is.
+    columns: Vec<(usize, BoundExpr)>,
+    /// CHECK constraints that name some of these columns, over the row as it will be.
+    checks: Vec<(String, BoundExpr)>,
+}
 
 pub(super) fn run(
     session: &mut Session,
     home: &mut Home<'_>,
     names: &Names,
     table: &Arc<Table>,
-    position: usize,
-    data_type: &ast::DataType,
-    using: Option<&ast::Expr>,
+    changes: &[TypeChange<'_>],
 ) -> Result<(), Pause> {
-    let (ty, typmod) = names.type_of(data_type)?;
-    let old = &table.columns[position];
-    let sequence = identity_sequence(session, home, names, old, ty)?;
-    refuse_views(names, table, position)?;
-    if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
-        let oid = table.oid;
-        return session.ddl(home, |ddl| ddl.set_column_type(oid, position, ty, typmod));
-    }
-    let conversion = conversion(names, table, position, using, ty, typmod)?;
-    let default = match &old.default {
-        None => None,
-        Some(text) => Some(new_default(names, table, position, text, ty, typmod)?),
-    };
     let mut altered = (**table).clone();
-    altered.columns[position].ty = ty;
-    altered.columns[position].typmod = typmod;
-    for check in &table.checks {
-        bind_check(names, &altered, &parse_expression(&check.expression)?)?;
+    let (mut conversion, mut sequences) = (Conversion::default(), Vec::new());
+    for TypeChange { position, data_type, using } in changes {
+        let (ty, typmod) = names.type_of(data_type)?;
+        let old = &table.columns[*position];
+        sequences.extend(identity_sequence(session, home, names, old, ty)?);
+        refuse_views(names, table, *position)?;
+        let new = &mut altered.columns[*position];
+        (new.ty, new.typmod) = (ty, typmod);
+        if using.is_none() && old.ty == ty && keeps_values(old.ty, old.typmod, typmod) {
+            continue;
+        }
+        conversion.columns.push((*position, converted(names, table, *position, *using, ty, typmod)?));
+        if let Some(text) = &old.default {
+            new.default = Some(new_default(names, table, *position, text, ty, typmod)?.into());
+        }
     }
-    session.ddl(home, |ddl| ddl.lock_for_new_values(table.oid, position))?;
-    let mut values = Vec::new();
-    session.for_each_row(home, table.oid, &mut |row| {
-        values.push(eval(&conversion, row)?);
-        Ok(())
+    let oid = table.oid;
+    if conversion.columns.is_empty() {
+        return session.ddl(home, |ddl| {
+            for TypeChange { position, .. } in changes {
+                let Column { ty, typmod, .. } = altered.columns[*position];
+                ddl.set_column_type(oid, *position, ty, typmod)?;
+            }
+            Ok(())
+        });
+    }
+    for check in &table.checks {
+        let bound = bind_check(names, &altered, &parse_expression(&check.expression)?)?;
+        let is_named = |(position, _): &(usize, BoundExpr)| check.columns.contains(position);
+        // Of one that is not valid the older rows need not hold.
+        if check.validated && conversion.columns.iter().any(is_named) {
+            conversion.checks.push((check.name.to_string(), bound));
+        }
+    }
+    session.ddl(home, |ddl| {
+        conversion.columns.iter().try_for_each(|(position, _)| ddl.lock_for_new_values(oid, *position))
     })?;
+    let values = conversion.values(session, home, table)?;
     let mut values = values.into_iter();
     session.ddl(home, |ddl| {
-        if let Some(sequence) = sequence {
-            ddl.alter_sequence(sequence);
-        }
+        sequences.into_iter().for_each(|sequence| ddl.alter_sequence(sequence));
         ddl.rewrite_table(
-            table.oid,
+            oid,
             |table| {
-                let column = &mut table.columns[position];
-                column.ty = ty;
-                column.typmod = typmod;
-                column.default = default.map(Into::into);
+                for TypeChange { position, .. } in changes {
+                    table.columns[*position] = altered.columns[*position].clone();
+                }
                 Ok(())
             },
             &mut |mut row| {
-                row[position] = values
-                    .next()
-                    .ok_or_else(|| SqlError::internal("a row came in while a column changed"))?;
+                for (position, _) in &conversion.columns {
+                    row[*position] = values
+                        .next()
+                        .ok_or_else(|| SqlError::internal("a row came in while a column changed"))?;
+                }
                 Ok(row)
             },
         )
     })
+}
+
+impl Conversion {
+    /// The new values of all rows, one row's after the other's.
+    ///
+    /// # Errors
+    /// 23514 where a row would break a CHECK; 53200 where they take more than changes may.
+    fn values(&self, session: &mut Session, home: &mut Home<'_>, table: &Table) -> Result<Vec<Datum>, Pause> {
+        let memory = MemoryBound::of_rows(home.tenant.changes_max());
+        let mut values = Vec::new();
+        session.for_each_row(home, table.oid, &mut |now| {
+            let first = values.len();
+            for (_, column) in &self.columns {
+                let value = eval(column, now)?;
+                memory.take(value_memory(&value))?;
+                values.push(value);
+            }
+            if self.checks.is_empty() {
+                return Ok(());
+            }
+            let mut row = now.row.to_vec();
+            for ((position, _), value) in self.columns.iter().zip(&values[first..]) {
+                row[*position] = value.clone();
+            }
+            for (name, check) in &self.checks {
+                if eval_bool(check, &EvalCtx::new(now.stmt, &row))? == Some(false) {
+                    return Err(violated(table, name).into());
+                }
+            }
+            Ok(())
+        })?;
+        Ok(values)
+    }
 }
 
 /// The sequence of an identity column, which counts in its column's type.
@@ -119,7 +181,7 @@ fn refuse_views(names: &Names, table: &Table, position: usize) -> SqlResult<()> 
     Ok(())
 }
 
-fn conversion(
+fn converted(
     names: &Names,
     table: &Table,
     position: usize,

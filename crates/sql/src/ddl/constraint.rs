@@ -511,7 +511,7 @@ fn check_name(session: &mut Session, home: &Home<'_>, table: Oid, check: Oid) ->
     checks.iter().find(|c| c.oid == check).map_or_else(String::new, |c| c.name.to_string())
 }
 
-fn violated(table: &Table, name: &str) -> SqlError {
+pub(super) fn violated(table: &Table, name: &str) -> SqlError {
     let message =
         format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
     SqlError::new(SqlState::CHECK_VIOLATION, message).with_table(table.name.as_str()).with_constraint(name)

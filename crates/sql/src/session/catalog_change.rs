@@ -17,6 +17,7 @@ use super::{Field, Home, Pause, RowStore, Session};
 use crate::MemoryBound;
 use crate::ddl::{Analysis, Names};
 use crate::expr::{BoundExpr, EvalCtx, EvalError, EvalResult, NoSubqueries, StatementCtx, eval};
+use crate::memory_bound::value_memory;
 
 /// Why evaluation over rows stopped.
 enum Halt {
@@ -142,17 +143,24 @@ impl Session {
         })
     }
 
-    /// The values of an expression without columns, evaluated `count` times.
+    /// The values of an expression without columns, evaluated `count` times: one for each row of a table that is changed.
+    ///
+    /// # Errors
+    /// 53200 where they take more than changes may.
     pub(crate) fn evaluate(
         &mut self,
         home: &mut Home<'_>,
         expr: &BoundExpr,
         count: usize,
     ) -> Result<Vec<Datum>, Pause> {
-        let mut values = Vec::with_capacity(count);
-        self.evaluating(home, &mut |_, statement| {
+        let memory = MemoryBound::of_rows(home.tenant.changes_max());
+        let mut values = Vec::new();
+        self.evaluating(home, &mut |view, statement| {
             for _ in 0..count {
-                values.push(eval(expr, &EvalCtx::new(statement, &[])).map_err(Halt::Expression)?);
+                view.borrow_mut().step().map_err(Halt::Interrupt)?;
+                let value = eval(expr, &EvalCtx::new(statement, &[])).map_err(Halt::Expression)?;
+                memory.take(value_memory(&value)).map_err(|error| Halt::Expression(error.into()))?;
+                values.push(value);
             }
             Ok(())
         })?;

@@ -1,7 +1,10 @@
 //! ALTER TABLE on tables with rows.
 
+use base::ByteCount;
+
 use super::{after, constraints, failure, rows};
 use crate::session::Pause;
+use crate::session::testing::Bench;
 
 #[test]
 fn an_added_column_shows_its_default_in_old_rows() {
@@ -214,4 +217,57 @@ fn tables_tied_by_a_foreign_key_are_locked_while_a_column_of_it_changes() {
     let mut other = bench.session();
     bench.run(&mut other, "select * from parent");
     assert!(matches!(bench.try_run(&mut other, "delete from parent"), Err(Pause::Lock(_))));
+}
+
+#[test]
+fn columns_change_their_types_at_once() {
+    let sql = "create table t (a int, b text, c varchar(3), primary key (a));
+               insert into t values (1, '10', 'x'), (2, '20', 'y')";
+    let swapped = format!(
+        "{sql}; alter table t alter a type bigint using b::int, alter b type text using a::text, alter c type varchar(5)"
+    );
+    assert_eq!(rows(&swapped, "select a, b, c from t order by a"), ["10|1|x", "20|2|y"]);
+    assert_eq!(
+        failure(sql, "alter table t alter a type bigint, alter a type int"),
+        "0A000 cannot alter type of column \"a\" twice"
+    );
+}
+
+#[test]
+fn a_new_type_keeps_the_checks() {
+    let sql = "create table t (a numeric(4, 2) check (a < 10), b int constraint c check (b > 0)); insert into t values (9.99, 1)";
+    let violated =
+        |name: &str| format!("23514 check constraint \"{name}\" of relation \"t\" is violated by some row");
+    assert_eq!(failure(sql, "alter table t alter a type numeric(4, 0)"), violated("t_a_check"));
+    assert_eq!(failure(sql, "alter table t alter b type int using b - 1"), violated("c"));
+    assert_eq!(
+        failure(sql, "alter table t alter a type int using 5, alter b type int using -b"),
+        violated("c")
+    );
+    let altered = format!("{sql}; alter table t alter a type numeric(4, 1) using 9, alter b type bigint");
+    assert_eq!(rows(&altered, "select a, b from t"), ["9.0|1"]);
+    // One that is not valid yet is not asked of older rows.
+    let lax = "create table t (a int); insert into t values (1); alter table t add constraint c check (a > 5) not valid;
+               alter table t alter a type bigint";
+    assert_eq!(rows(lax, "select a from t"), ["1"]);
+}
+
+#[test]
+fn new_values_of_all_rows_are_within_what_changes_may_take() {
+    let mut bench = Bench::within(ByteCount::from_mib(32));
+    let mut session = bench.session();
+    bench.run(
+        &mut session,
+        "create table t (id int primary key); insert into t select g from generate_series(1, 20000) g",
+    );
+    for sql in [
+        "alter table t alter id type text using repeat(id::text, 200)",
+        "alter table t add column x text default repeat('x', (1000 + random())::int)",
+    ] {
+        let error = bench.fail(&mut session, sql);
+        assert_eq!(error.message(), "out of memory for the rows of a statement", "{sql}");
+    }
+    // One value for all rows is in none of them.
+    bench.run(&mut session, "alter table t add column y text default repeat('y', 1000)");
+    assert_eq!(bench.run(&mut session, "select length(y) from t where id = 7").lines(), ["1000"]);
 }
