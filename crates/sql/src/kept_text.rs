@@ -1,8 +1,8 @@
 //! The texts that a catalog keeps: views, defaults, checks. Here their names are written anew, so that another search path
 //! finds the same objects by them.
 //!
-//! Defaults and checks are kept with every name qualified, but for functions of extensions, which need no schema; a view is kept as it was written, with
-//! its search path.
+//! They are kept with every name qualified, but for functions of extensions, which need no schema. A view has its search path beside it: the names of
+//! one that was made by an earlier version are searched there.
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -25,13 +25,27 @@ pub(crate) fn kept(catalog: &Arc<Catalog>, path: &[Oid], mut expr: &Expr) -> Str
     while let Expr::Nested(inner) = expr {
         expr = inner;
     }
-    reworded(expr.clone(), catalog, path, For::Catalog)
+    reworded(expr.clone(), catalog, path, catalog, For::Catalog)
+}
+
+/// A view's query as the catalog keeps it, likewise.
+pub(crate) fn kept_query(catalog: &Arc<Catalog>, path: &[Oid], query: &ast::Query) -> String {
+    reworded(query.clone(), catalog, path, catalog, For::Catalog)
+}
+
+/// A kept expression with the names that what it names has now; `None` where these are what they were `before`.
+pub(crate) fn renamed(before: &Arc<Catalog>, now: &Arc<Catalog>, kept: &str) -> Option<String> {
+    // What is the tenant's own is named with its schema.
+    let expr = kept.contains('.').then(|| parse_expression(kept).ok()).flatten()?;
+    let old = reworded(expr.clone(), before, NOTHING, before, For::Catalog);
+    let new = reworded(expr, before, NOTHING, now, For::Catalog);
+    (new != old).then_some(new)
 }
 
 /// A kept expression as a session with this search path may write it.
 pub fn shown(catalog: &Arc<Catalog>, path: &[Oid], kept: &str) -> String {
     match parse_expression(kept) {
-        Ok(expr) => reworded(expr, catalog, NOTHING, For::Reader(path)),
+        Ok(expr) => reworded(expr, catalog, NOTHING, catalog, For::Reader(path)),
         Err(_) => kept.to_owned(),
     }
 }
@@ -120,7 +134,7 @@ fn sequence_argument(function: &ast::Function) -> Option<&Expr> {
 /// A view's query as a session with this search path may write it.
 pub fn shown_view(catalog: &Arc<Catalog>, path: &[Oid], view: &ViewDefinition) -> String {
     match parse_query(&view.sql) {
-        Ok(query) => reworded(query, catalog, &view.search_path, For::Reader(path)),
+        Ok(query) => reworded(query, catalog, &view.search_path, catalog, For::Reader(path)),
         Err(_) => view.sql.to_string(),
     }
 }
@@ -153,19 +167,23 @@ enum For<'a> {
     Reader(&'a [Oid]),
 }
 
+/// The names in `node` stand for what they do in `catalog` with the path `from`, and become those of the same in the catalog `now`.
 fn reworded<T: VisitMut + Display>(
     mut node: T,
     catalog: &Arc<Catalog>,
     from: &[Oid],
+    now: &Arc<Catalog>,
     reader: For<'_>,
 ) -> String {
-    let names = |path: &[Oid]| Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
-    let from = FormatContext { names: Some(names(from)), ..FormatContext::default() };
+    let names =
+        |catalog: &Arc<Catalog>, path: &[Oid]| Arc::new(PathNames::new(Arc::clone(catalog), path.to_vec()));
+    let from = FormatContext { names: Some(names(catalog, from)), ..FormatContext::default() };
     let (to, is_kept) = match reader {
         For::Catalog => (NOTHING, true),
         For::Reader(path) => (path, false),
     };
-    let mut rewording = Rewording { from, to: names(to), is_kept, common: Vec::new(), withs: Vec::new() };
+    let mut rewording =
+        Rewording { from, to: names(now, to), is_kept, common: Vec::new(), withs: Vec::new() };
     let _ = node.visit(&mut rewording);
     text_of(&node)
 }

@@ -115,7 +115,7 @@ pub(super) fn create(
         schema,
         name: own.as_str().into(),
         owner: old.as_ref().map_or(session.role(), |old| old.owner),
-        sql: kept_text::printed(query.clone()).into(),
+        sql: kept_text::kept_query(&names.catalog, &names.path, query).into(),
         columns: shown,
         depends_on: dependencies(&names, query, &accesses),
         search_path: names.path.clone(),
