@@ -51,6 +51,8 @@ pub(crate) struct Binder<'a> {
     /// The role whose privileges count; `None` for the administrator.
     pub(crate) role: Cell<Option<Oid>>,
     pub(crate) view_nesting: Cell<usize>,
+    /// Bytes of the texts of the views that were expanded.
+    pub(crate) views_len: Cell<usize>,
     counter: Cell<usize>,
     functions: RefCell<Vec<Arc<ScalarUDF>>>,
     levels: RefCell<Vec<Arc<Level>>>,
@@ -96,6 +98,7 @@ impl<'a> Binder<'a> {
             path: RefCell::new(path),
             role: Cell::new(role),
             view_nesting: Cell::new(0),
+            views_len: Cell::new(0),
             counter: Cell::new(0),
             functions: RefCell::default(),
             levels: RefCell::default(),

@@ -24,6 +24,9 @@ use crate::translate::{Translator, Typed, bare, field};
 use crate::value;
 use crate::with::rename;
 
+/// Bytes that the texts of a query's views may have together, each as often as it is used: views that use others twice stand for very many.
+const VIEWS_LEN_MAX: usize = 4 << 20;
+
 impl Binder<'_> {
     /// The rows of a FROM clause; one row without columns if there is none.
     pub(crate) fn from_clause(
@@ -317,6 +320,14 @@ impl Binder<'_> {
         if crate::signalling::names_one(&view.sql) {
             return Err(crate::signalling::elsewhere());
         }
+        let len = self.views_len.get() + view.sql.len();
+        if len > VIEWS_LEN_MAX {
+            let message =
+                format!("the texts of the query's views have more than {VIEWS_LEN_MAX} bytes together");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message)
+                .with_hint("Each use of a view is planned for itself."));
+        }
+        self.views_len.set(len);
         let mut query = sql::parse::parse_query(&view.sql)?;
         let around = self.view_nesting.get();
         // One more than the query's own, so that views without end end.

@@ -33,6 +33,38 @@ fn a_key_orders_the_rows_of_its_table_alone() {
 }
 
 #[test]
+fn views_that_stand_for_very_many_are_not_expanded_here() {
+    let (mut bench, mut session) = after("CREATE VIEW v0 AS SELECT 1 AS a");
+    let view = |i: i32| {
+        let below = format!("(SELECT a FROM v{})", i - 1);
+        format!("CREATE VIEW v{i} AS SELECT {below} + {below} AS a")
+    };
+    (1..=11).for_each(|i| drop(bench.run(&mut session, &view(i))));
+    assert_eq!(bench.run(&mut session, "SELECT a FROM v11").lines(), ["2048"]);
+    let Err(Pause::Analytic(request)) = bench.try_run(&mut session, &view(12)) else {
+        panic!("the analytical path tells the view's columns")
+    };
+    assert_eq!(request.reason, "views of so much text");
+}
+
+#[test]
+fn very_many_relations_are_not_joined_here() {
+    let (mut bench, mut session) = after("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    let items =
+        |many: usize| (0..many).map(|i| format!("(SELECT {i}) AS a{i}")).collect::<Vec<_>>().join(", ");
+    let join =
+        |many: usize| -> String { (0..many).map(|i| format!(" JOIN (SELECT 1) AS x{i} ON true")).collect() };
+    bench.run(&mut session, &format!("UPDATE t SET a = 2 FROM {}", items(200)));
+    for sql in [
+        format!("UPDATE t SET a = 3 FROM {}", items(20_000)),
+        format!("SELECT a FROM t{} FOR UPDATE OF t", join(20_000)),
+    ] {
+        let error = bench.fail(&mut session, &sql);
+        assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{sql:.60}");
+    }
+}
+
+#[test]
 fn a_row_of_a_result_has_bounds() {
     let (mut bench, mut session) = after("CREATE TABLE t (id int PRIMARY KEY, v text)");
     let items = |item: &str, many: usize| vec![item; many].join(", ");

@@ -33,6 +33,8 @@ pub(super) struct Binder<'a> {
     effects: Cell<bool>,
     /// The views being expanded, innermost last.
     views: RefCell<Vec<ViewFrame>>,
+    /// Bytes of the texts of the views that were expanded.
+    pub(super) views_len: Cell<usize>,
     /// The parts of the statement that can be named so far; `None` where it has none.
     common: RefCell<Option<Vec<CommonTable>>>,
     parts: RefCell<Vec<Part>>,
@@ -81,6 +83,7 @@ impl<'a> Binder<'a> {
             elsewhere: RefCell::default(),
             effects: Cell::new(false),
             views: RefCell::default(),
+            views_len: Cell::new(0),
             common: RefCell::default(),
             parts: RefCell::default(),
             unions: Cell::new(0),

@@ -21,6 +21,14 @@ pub(super) enum FromTree {
     Join { left: Box<FromTree>, right: Box<FromTree>, left_outer: bool, on: Vec<BoundExpr> },
 }
 
+/// Relations that a FROM may have here. To find an order for them takes the cube of their number in the worst case, and each is a level of the run's
+/// recursion.
+const RELATIONS_MAX: usize = 256;
+
+/// Bytes that the texts of a statement's views have together, each as often as it is used: views that use others twice stand for very many, and
+/// nobody else's task runs while a statement is bound.
+const VIEWS_LEN_MAX: usize = 256 << 10;
+
 /// The columns of a table as a relation shows them.
 pub(super) fn table_columns(table: &Table) -> Vec<RelationColumn> {
     table
@@ -46,8 +54,9 @@ impl Binder<'_> {
         outer: Option<&dyn Scope>,
         namespace: &mut Namespace,
     ) -> SqlResult<Vec<FromTree>> {
-        let mut trees = Vec::with_capacity(from.len());
+        let mut trees = Vec::new();
         for item in from {
+            self.require_few(level)?;
             let (tree, names) = self.bind_joined(level, item, outer, namespace)?;
             check_aliases(level, namespace, &names)?;
             namespace.relations.extend(names.relations);
@@ -69,6 +78,7 @@ impl Binder<'_> {
         for join in joins {
             let ast::Join { relation, global, join_operator } = join;
             refuse(*global, "GLOBAL JOIN")?;
+            self.require_few(level)?;
             let mut visible = before.clone();
             visible.relations.extend(&names.relations);
             visible.columns.extend(names.columns.iter().cloned());
@@ -87,6 +97,14 @@ impl Binder<'_> {
             };
         }
         Ok((tree, names))
+    }
+
+    /// Errors: 0A000, for the analytical path, where FROM has too many relations.
+    fn require_few(&self, level: &Level) -> SqlResult<()> {
+        if level.relations.len() < RELATIONS_MAX {
+            return Ok(());
+        }
+        Err(self.not_here(format!("FROM with more than {RELATIONS_MAX} relations")))
     }
 
     /// # Errors
@@ -326,6 +344,11 @@ impl Binder<'_> {
     }
 
     fn bind_view(&self, view: &ViewDefinition) -> SqlResult<SelectPlan> {
+        let len = self.views_len.get() + view.sql.len();
+        if len > VIEWS_LEN_MAX {
+            return Err(self.not_here("views of so much text"));
+        }
+        self.views_len.set(len);
         let mut query = crate::parse::parse_query(&view.sql)?;
         let nesting = crate::parse::nesting(&mut query);
         let bound = self.inside_view(view.oid, view.owner, &view.search_path, nesting, || {
