@@ -120,6 +120,43 @@ pub(crate) fn named_in(node: &impl Visit, catalog: &Arc<Catalog>, path: &[Oid]) 
     found
 }
 
+/// Whether a string in it may stand for an enum's label, or for an array with it.
+pub(crate) fn may_name_label(node: &impl Visit, label: &str) -> bool {
+    struct Strings<'l>(&'l str);
+    impl ast::Visitor for Strings<'_> {
+        type Break = ();
+
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
+            match &value.value {
+                ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text)
+                    if text == self.0 || text.starts_with('{') && text.contains(self.0) =>
+                {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    node.visit(&mut Strings(label)).is_break()
+}
+
+/// The text of a kept expression that is an enum's label, cast or not, with another label in its place; `None` for any other.
+pub(crate) fn with_label(kept: &str, label: &str, new: &str) -> Option<String> {
+    let mut expr = parse_expression(kept).ok()?;
+    let value = match &mut expr {
+        Expr::Cast { expr, .. } => &mut **expr,
+        other => other,
+    };
+    let Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(text), .. }) = value else {
+        return None;
+    };
+    if text != label {
+        return None;
+    }
+    *text = new.to_owned();
+    Some(printed(expr))
+}
+
 /// The first argument of a function that takes a sequence's name.
 fn sequence_argument(function: &ast::Function) -> Option<&Expr> {
     match &function.args {

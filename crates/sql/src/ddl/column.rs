@@ -260,7 +260,7 @@ impl ColumnSequence {
 }
 
 /// The default of a `serial` column.
-pub(super) fn next_value_of(qualified: &str) -> String {
+fn next_value_of(qualified: &str) -> String {
     format!("nextval('{}'::regclass)", qualified.replace('\'', "''"))
 }
 

@@ -1,15 +1,21 @@
 //! CREATE TYPE … AS ENUM and ALTER TYPE.
 
-use base::{SqlError, SqlResult, SqlState};
+use std::sync::Arc;
+
+use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{
     AlterType, AlterTypeAddValue, AlterTypeAddValuePosition, AlterTypeOperation, AlterTypeRename,
     AlterTypeRenameValue, Ident, ObjectName, UserDefinedTypeRepresentation,
 };
+use tenant::catalog::{Catalog, Relation, ViewDefinition};
 use tenant::ddl::LabelSide;
-use types::PgType;
+use types::{ElementType, PgType};
 
 use super::names::{missing, notice, split};
+use super::object;
 use crate::expr::fold_ident;
+use crate::kept_text;
+use crate::parse::{parse_expression, parse_query};
 use crate::session::{Home, Pause, Reply, Session};
 
 /// Bytes of a label, as in PostgreSQL.
@@ -72,8 +78,7 @@ pub(super) fn alter(
     session.check_owner(&names.catalog, ty.owner, "type", &name)?;
     match operation {
         AlterTypeOperation::Rename(AlterTypeRename { new_name }) => {
-            let new = fold_ident(new_name);
-            session.ddl(home, |ddl| Ok(ddl.rename_enum(ty.oid, &new)?))
+            object::rename_type(session, home, &names, ty.oid, &fold_ident(new_name))
         }
         AlterTypeOperation::AddValue(AlterTypeAddValue { if_not_exists, value, position }) => {
             let label = label_of(value)?;
@@ -90,7 +95,73 @@ pub(super) fn alter(
         }
         AlterTypeOperation::RenameValue(AlterTypeRenameValue { from, to }) => {
             let to = label_of(to)?;
-            session.ddl(home, |ddl| Ok(ddl.rename_enum_label(ty.oid, &from.value, &to)?))
+            let defaults = defaults_of_label(&names.catalog, ty.oid, &from.value, &to)?;
+            session.ddl(home, |ddl| {
+                ddl.rename_enum_label(ty.oid, &from.value, &to)?;
+                for (table, position, default) in &defaults {
+                    ddl.set_default(*table, *position, Some(default))?;
+                }
+                Ok(())
+            })
         }
+    }
+}
+
+/// The defaults that are the label, as they are once it has its new name: the table, the column and the text.
+///
+/// # Errors
+/// 0A000 where another text that the catalog keeps may name the label: in it that is a string like any other.
+fn defaults_of_label(
+    catalog: &Arc<Catalog>,
+    ty: Oid,
+    label: &str,
+    new: &str,
+) -> SqlResult<Vec<(Oid, usize, String)>> {
+    let is_of = |of: PgType| match of {
+        PgType::Enum(oid) | PgType::Array(ElementType::Enum(oid)) => oid == ty,
+        _ => false,
+    };
+    let refused = |what: String| {
+        Err(SqlError::unsupported(format!("renaming a label that {what} may name"))
+            .with_hint("Drop it first and make it again afterwards."))
+    };
+    let names_label =
+        |text: &str| parse_expression(text).is_ok_and(|expr| kept_text::may_name_label(&expr, label));
+    let names_type = |text: &str| kept_text::objects_named(catalog, text).contains(&ty);
+    let mut defaults = Vec::new();
+    for table in catalog.tables() {
+        let has_column = table.live_columns().any(|(_, column)| is_of(column.ty));
+        for (position, column) in table.live_columns() {
+            let Some(text) = column.default.as_deref().filter(|text| names_label(text)) else { continue };
+            if !is_of(column.ty) && !names_type(text) {
+                continue;
+            }
+            match kept_text::with_label(text, label, new) {
+                Some(text) => defaults.push((table.oid, position, text)),
+                None => {
+                    return refused(format!(
+                        "the default of column \"{}\" of \"{}\"",
+                        column.name, table.name
+                    ));
+                }
+            }
+        }
+        let may_name = |text: &str| names_label(text) && (has_column || names_type(text));
+        if let Some(check) = table.checks.iter().find(|check| may_name(&check.expression)) {
+            return refused(format!("constraint \"{}\" of \"{}\"", check.name, table.name));
+        }
+    }
+    let shows = |object: Oid| match catalog.relation(object) {
+        Some(Relation::Table(table)) => table.live_columns().any(|(_, column)| is_of(column.ty)),
+        Some(Relation::View(view)) => view.columns.iter().any(|column| is_of(column.ty)),
+        _ => object == ty,
+    };
+    let uses = |view: &&Arc<ViewDefinition>| view.depends_on.iter().any(|used| shows(used.object));
+    let names_it = |view: &&Arc<ViewDefinition>| {
+        parse_query(&view.sql).is_ok_and(|query| kept_text::may_name_label(&query, label))
+    };
+    match catalog.views().filter(uses).find(names_it) {
+        Some(view) => refused(format!("view \"{}\"", view.name)),
+        None => Ok(defaults),
     }
 }

@@ -5,7 +5,6 @@ use sqlparser::ast;
 use tenant::catalog::{Catalog, DATABASE, EnumType, OWNER_ROLE, Relation, Schema, Table};
 use types::quote_ident;
 
-use super::column::next_value_of;
 use super::extension;
 use super::names::{Names, missing, skip_missing, split_parts};
 use crate::expr::fold_ident;
@@ -145,14 +144,15 @@ pub(crate) fn rename(
     session.check_owner(&names.catalog, found.owner(), found.kind(), found.name())?;
     match found {
         Named::Relation(relation) => rename_relation(session, home, &names, relation.oid(), to)?,
-        Named::Type(ty) => session.ddl(home, |ddl| Ok(ddl.rename_enum(ty.oid, to)?))?,
+        Named::Type(ty) => rename_type(session, home, &names, ty.oid, to)?,
         Named::Schema(schema) => {
             session.check_create_schema(&names.catalog)?;
             refuse_views(&names, |catalog, object| {
                 catalog.relation(object).is_some_and(|r| r.schema() == schema.oid)
+                    || catalog.enum_type(object).is_some_and(|ty| ty.schema == schema.oid)
             })?;
             session.ddl(home, |ddl| Ok(ddl.rename_schema(schema.oid, to)?))?;
-            rewrite_serial_defaults(session, home, &names)?;
+            rename_in_texts(session, home, &names)?;
         }
     }
     Ok(tag)
@@ -168,7 +168,20 @@ pub(super) fn rename_relation(
 ) -> Result<(), Pause> {
     refuse_views(names, |_, object| object == oid)?;
     session.ddl(home, |ddl| ddl.rename_relation(oid, to))?;
-    rewrite_serial_defaults(session, home, names)
+    rename_in_texts(session, home, names)
+}
+
+/// Renames an enum type, and what refers to it by name.
+pub(super) fn rename_type(
+    session: &mut Session,
+    home: &mut Home<'_>,
+    names: &Names,
+    oid: Oid,
+    to: &str,
+) -> Result<(), Pause> {
+    refuse_views(names, |_, object| object == oid)?;
+    session.ddl(home, |ddl| Ok(ddl.rename_enum(oid, to)?))?;
+    rename_in_texts(session, home, names)
 }
 
 /// Views are kept as text and would not find what was renamed.
@@ -186,32 +199,29 @@ fn refuse_views(names: &Names, renamed: impl Fn(&Catalog, Oid) -> bool) -> SqlRe
     }
 }
 
-/// Defaults that call `nextval` name their sequence: after sequences or schemas were renamed or moved, those that named one
-/// by its old name get the new one.
-fn rewrite_serial_defaults(session: &mut Session, home: &mut Home<'_>, before: &Names) -> Result<(), Pause> {
-    let after = session.names(home);
-    let mut changes = Vec::new();
-    for old in before.catalog.sequences() {
-        let Some(new) = after.catalog.sequence(old.oid) else { continue };
-        let old_text = next_value_of(&before.qualified(old.schema, &old.name));
-        let new_text = next_value_of(&after.qualified(new.schema, &new.name));
-        if old_text == new_text {
-            continue;
+/// Defaults and checks name sequences, types and their schemas: after such were renamed or moved they have the new names.
+fn rename_in_texts(session: &mut Session, home: &mut Home<'_>, before: &Names) -> Result<(), Pause> {
+    let now = session.names(home).catalog;
+    let renamed = |text: &str| kept_text::renamed(&before.catalog, &now, text);
+    let (mut defaults, mut checks) = (Vec::new(), Vec::new());
+    for table in now.tables() {
+        for (position, column) in table.live_columns() {
+            let text = column.default.as_deref().and_then(renamed);
+            defaults.extend(text.map(|text| (table.oid, position, text)));
         }
-        for table in after.catalog.tables() {
-            for (position, column) in table.live_columns() {
-                if column.default.as_deref() == Some(old_text.as_str()) {
-                    changes.push((table.oid, position, new_text.clone()));
-                }
-            }
+        for check in &table.checks {
+            checks.extend(renamed(&check.expression).map(|text| (table.oid, check.oid, text)));
         }
     }
-    if changes.is_empty() {
+    if defaults.is_empty() && checks.is_empty() {
         return Ok(());
     }
     session.ddl(home, |ddl| {
-        for (table, position, text) in &changes {
+        for (table, position, text) in &defaults {
             ddl.set_default(*table, *position, Some(text))?;
+        }
+        for (table, check, text) in &checks {
+            ddl.set_check_expression(*table, *check, text)?;
         }
         Ok(())
     })
@@ -304,7 +314,7 @@ pub(crate) fn set_schema(
             let oid = relation.oid();
             refuse_views(&names, |_, object| object == oid)?;
             session.ddl(home, |ddl| ddl.set_relation_schema(oid, target))?;
-            rewrite_serial_defaults(session, home, &names)?;
+            rename_in_texts(session, home, &names)?;
         }
         Named::Type(_) => return Err(SqlError::unsupported("ALTER TYPE … SET SCHEMA").into()),
         Named::Schema(_) => {
