@@ -4,9 +4,10 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, ColumnOption, DataType, GeneratedAs};
 use tenant::catalog::{Column, Identity, Table};
 use tenant::ddl::{Ddl, MadeUpName};
-use types::{PgType, TypeMod};
+use types::{FormatContext, PgType, TypeMod};
 
 use super::constraint::{self, NewConstraint};
+use super::fixed_literals::fixed;
 use super::names::Names;
 use super::sequence::{self, Bounds};
 use crate::expr::{
@@ -212,14 +213,18 @@ pub(super) fn default(
     ty: PgType,
     typmod: TypeMod,
 ) -> SqlResult<(Option<String>, Option<BoundExpr>)> {
-    let params = ParamTypes::none();
-    let context = BindContext::simple(&params, &names.format, "DEFAULT expressions");
-    let bound = bind_expr(expr, &DefaultScope, &context)?;
-    let bound = coerce_assignment(bound, column, ty, typmod, &context).map_err(default_mismatch)?;
+    let bind = |expr: &ast::Expr, format: &FormatContext| {
+        let params = ParamTypes::none();
+        let context = BindContext::simple(&params, format, "DEFAULT expressions");
+        let bound = bind_expr(expr, &DefaultScope, &context)?;
+        coerce_assignment(bound, column, ty, typmod, &context).map_err(default_mismatch)
+    };
+    let bound = bind(expr, &names.format)?;
     if matches!(&bound.kind, ExprKind::Const(value) if value.is_null()) {
         return Ok((None, None));
     }
-    Ok((Some(kept_text::kept(&names.catalog, &names.path, expr)), Some(bound)))
+    let expr = fixed(expr, &names.format, &bind);
+    Ok((Some(kept_text::kept(&names.catalog, &names.path, &expr)), Some(bound)))
 }
 
 fn default_mismatch(error: SqlError) -> SqlError {

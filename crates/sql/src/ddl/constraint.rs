@@ -4,7 +4,9 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 use tenant::catalog::{Deferral, MatchType, Privileges, ReferentialAction, Table};
 use tenant::ddl::{NewForeignKey, NewUnique, RowsNow};
+use types::FormatContext;
 
+use super::fixed_literals::fixed;
 use super::names::{Names, fold_all, missing, skip_missing, split, split_parts};
 use crate::expr::{
     BindContext, BoundExpr, EvalError, ParamTypes, TableScope, bind_condition, eval_bool, fold_ident,
@@ -476,6 +478,8 @@ fn add_check(
     unqualify(&mut expr, &table.name);
     let bound = bind_check(names, table, &expr)?;
     let columns = bound.columns_used();
+    let bind = |expr: &ast::Expr, format: &FormatContext| bind_check_under(format, table, expr);
+    let expr = fixed(&expr, &names.format, &bind);
     let text = kept_text::kept(&names.catalog, &names.path, &expr);
     let validated = rows != RowsNow::NotValid;
     let oid = session.ddl(home, |ddl| ddl.add_check(table.oid, name, &text, columns, validated))?;
@@ -522,8 +526,12 @@ pub(super) fn violated(table: &Table, name: &str) -> SqlError {
 /// # Errors
 /// Those of binding; 42804 unless it is boolean.
 pub(super) fn bind_check(names: &Names, table: &Table, expr: &ast::Expr) -> SqlResult<BoundExpr> {
+    bind_check_under(&names.format, table, expr)
+}
+
+fn bind_check_under(format: &FormatContext, table: &Table, expr: &ast::Expr) -> SqlResult<BoundExpr> {
     let params = ParamTypes::none();
-    let context = BindContext::simple(&params, &names.format, "check constraints");
+    let context = BindContext::simple(&params, format, "check constraints");
     bind_condition(expr, &scope_of(table), &context, "CHECK")
 }
 

@@ -13,6 +13,7 @@ mod create_table_as;
 mod drop;
 mod enum_type;
 mod extension;
+mod fixed_literals;
 mod grouped_key;
 mod identity;
 mod index;

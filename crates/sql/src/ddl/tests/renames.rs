@@ -63,3 +63,24 @@ fn a_view_reads_what_it_was_made_of() {
                create table t (v text); insert into a.t values ('other'); create type k as enum ('y')";
     assert_eq!(rows(sql, "select v, k from v"), ["own|x"]);
 }
+
+#[test]
+fn a_literal_of_a_time_means_what_it_meant_where_it_was_written() {
+    let sql = "set time zone 'UTC'; set datestyle = 'ISO, DMY';
+               create table t (id int, at timestamptz default '2024-02-01 12:00', day date default '02/01/2024', n text default '02/01/2024',
+                               made timestamp default 'now', check (at >= '2024-02-01 12:00' and (id > '0' or day < date '03/01/2024')));
+               set time zone 'Asia/Tokyo'; set datestyle = 'ISO, MDY'; insert into t values (1); set time zone 'UTC'";
+    assert_eq!(rows(sql, "select at, day, n from t"), ["2024-02-01 12:00:00+00|2024-01-02|02/01/2024"]);
+    let (mut bench, mut session) = after(sql);
+    assert_eq!(bench.run(&mut session, "select count(*) from t where made is not null").lines(), ["1"]);
+    let table = bench.catalog().tables().next().expect("the table is there").clone();
+    assert_eq!(table.columns[1].default.as_deref(), Some("'2024-02-01 12:00:00+00'"));
+    assert_eq!(table.columns[2].default.as_deref(), Some("'2024-01-02'"));
+    assert_eq!(table.columns[3].default.as_deref(), Some("'02/01/2024'"));
+    assert!(table.columns[4].default.as_deref().is_some_and(|text| !text.contains("now")));
+    let check = &table.checks[0].expression;
+    assert!(
+        check.contains("'2024-02-01 12:00:00+00'") && check.contains("2024-01-03") && check.contains("'0'"),
+        "{check}"
+    );
+}
