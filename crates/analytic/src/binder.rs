@@ -401,6 +401,10 @@ impl<'a> Binder<'a> {
                 (ApplyKind::Compare { all: *all, tests }, DataType::Boolean)
             }
             SubqueryTest::Array { element } => (ApplyKind::Array { element: *element }, DataType::Binary),
+            // Only the point path assigns.
+            SubqueryTest::Field(_) => {
+                return Err(SqlError::internal("a column of an assigned row in a query"));
+            }
         };
         let name = self.fresh();
         let input = std::mem::replace(&mut translator.plan, empty());

@@ -33,6 +33,32 @@ fn a_key_orders_the_rows_of_its_table_alone() {
 }
 
 #[test]
+fn columns_are_assigned_from_one_row() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, a int, b int); INSERT INTO t VALUES (1, 0, 0), (2, 0, 0);
+         CREATE TABLE p (x int, y int); INSERT INTO p SELECT g, -g FROM generate_series(1, 100) g; CREATE SEQUENCE q",
+    );
+    bench.run(&mut session, "UPDATE t SET (a, b) = (SELECT x, y FROM p ORDER BY random() LIMIT 1)");
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM t WHERE a = -b AND a > 0").lines(), ["2"]);
+    bench.run(&mut session, "UPDATE t SET (a, b) = (SELECT v, v FROM (SELECT nextval('q') AS v) s)");
+    assert_eq!(bench.run(&mut session, "SELECT a, b FROM t ORDER BY id").lines(), ["1|1", "1|1"]);
+    bench.run(&mut session, "UPDATE t SET (b, a) = (SELECT x, y FROM p WHERE x = t.id)");
+    assert_eq!(bench.run(&mut session, "SELECT a, b FROM t ORDER BY id").lines(), ["-1|1", "-2|2"]);
+    bench.run(&mut session, "UPDATE t SET (a, b) = (SELECT x, y FROM p WHERE x < 0)");
+    assert_eq!(
+        bench.run(&mut session, "SELECT count(*) FROM t WHERE a IS NULL AND b IS NULL").lines(),
+        ["2"]
+    );
+    for (sql, state) in [
+        ("UPDATE t SET (a, b) = (SELECT x, y FROM p)", "21000"),
+        ("UPDATE t SET (a, b) = (SELECT x FROM p LIMIT 1)", "42601"),
+        ("UPDATE t SET (a, b) = (SELECT x, y FROM p WHERE x >= t.id ORDER BY random() LIMIT 1)", "0A000"),
+    ] {
+        assert_eq!(bench.fail(&mut session, sql).state().to_string(), state, "{sql}");
+    }
+}
+
+#[test]
 fn views_that_stand_for_very_many_are_not_expanded_here() {
     let (mut bench, mut session) = after("CREATE VIEW v0 AS SELECT 1 AS a");
     let view = |i: i32| {

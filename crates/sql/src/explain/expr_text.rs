@@ -84,6 +84,7 @@ pub(super) fn text(expr: &BoundExpr, names: &Names) -> String {
             let name = format!("SubPlan {}", subquery.id.0 + 1);
             match &subquery.test {
                 SubqueryTest::Scalar => format!("({name})"),
+                SubqueryTest::Field(column) => format!("({name}).{}", column + 1),
                 SubqueryTest::Exists { negated } => format!("({}EXISTS ({name}))", not(*negated)),
                 SubqueryTest::Compare { all, .. } => {
                     format!("({} ({name}))", if *all { "ALL" } else { "ANY" })

@@ -314,7 +314,8 @@ fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum
             })?;
             Ok(Datum::Bool(found != *negated))
         }
-        SubqueryTest::Scalar => {
+        SubqueryTest::Scalar | SubqueryTest::Field(_) => {
+            let column = if let SubqueryTest::Field(column) = subquery.test { column } else { 0 };
             let mut value: Option<Datum> = None;
             run(&mut |row| {
                 if value.is_some() {
@@ -324,7 +325,7 @@ fn eval_subquery(subquery: &SubqueryExpr, ctx: &EvalCtx<'_>) -> EvalResult<Datum
                     )
                     .into());
                 }
-                value = Some(row[0].clone());
+                value = Some(row[column].clone());
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok(value.unwrap_or_default())

@@ -177,6 +177,8 @@ pub struct SubqueryExpr {
 pub enum SubqueryTest {
     /// Its only value; NULL when there is no row; more than one row is 21000.
     Scalar,
+    /// The same of one of its columns: of several that are assigned from one row.
+    Field(usize),
     Exists {
         negated: bool,
     },

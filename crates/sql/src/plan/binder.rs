@@ -170,11 +170,6 @@ impl<'a> Binder<'a> {
         f(self.subqueries.borrow()[id.0 as usize].as_ref().expect("the subquery is bound"))
     }
 
-    /// Changes a bound subquery.
-    pub(super) fn with_subquery_mut<T>(&self, id: SubqueryId, f: impl FnOnce(&mut SelectPlan) -> T) -> T {
-        f(self.subqueries.borrow_mut()[id.0 as usize].as_mut().expect("the subquery is bound"))
-    }
-
     pub(super) fn accesses(&self) -> Vec<RelationAccess> {
         self.accesses.borrow().clone()
     }

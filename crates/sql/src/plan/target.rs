@@ -10,8 +10,9 @@ use types::{Datum, TypeMod};
 use super::binder::{Binder, NamedRelation, object_name};
 use super::point_plan::{CascadePlan, CheckPlan, TableUse};
 use crate::expr::{
-    Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, TableScope, bind_expr, bind_sql_text,
-    coerce_assignment, coerce_condition, identity_value,
+    Aggregates, BindContext, BoundExpr, EmptyScope, ExprKind, Scope, SubqueryBinder, SubqueryExpr,
+    SubqueryId, SubqueryTest, TableScope, Volatility, bind_expr, bind_sql_text, coerce_assignment,
+    coerce_condition, identity_value,
 };
 
 impl Binder<'_> {
@@ -185,7 +186,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// The values of `(a, b) = …`: a row, or a subquery, which then runs once for each column.
+    /// The values of `(a, b) = …`: a row, or the columns of a subquery.
     fn tuple_values(
         &self,
         value: &ast::Expr,
@@ -221,23 +222,43 @@ impl Binder<'_> {
         columns: &[(usize, &Column)],
         scope: &dyn Scope,
     ) -> SqlResult<Vec<BoundExpr>> {
-        use crate::expr::{SubqueryBinder, SubqueryExpr, SubqueryTest};
         let ctx = self.expressions(Aggregates::Forbidden("UPDATE"));
+        let bound = self.bind_subquery(query, scope, &ctx)?;
+        if bound.columns.len() != columns.len() {
+            return Err(wrong_count());
+        }
+        // A row for all of the statement is kept; one for each row that is changed is asked for again for each column.
+        if bound.correlated && columns.len() > 1 && self.is_volatile(bound.id) {
+            return Err(SqlError::unsupported(
+                "several columns of a correlated query with a volatile function",
+            ));
+        }
         let mut values = Vec::with_capacity(columns.len());
-        for (i, (_, column)) in columns.iter().enumerate() {
-            let bound = self.bind_subquery(query, scope, &ctx)?;
-            if bound.columns.len() != columns.len() {
-                return Err(wrong_count());
-            }
+        for (i, ((_, column), (ty, typmod, _))) in columns.iter().zip(&bound.columns).enumerate() {
             refuse_identity(column, true, true)?;
-            self.with_subquery_mut(bound.id, |plan| plan.show_only(i));
-            let (ty, typmod, _) = bound.columns[i].clone();
-            let test = SubqueryTest::Scalar;
+            let test = SubqueryTest::Field(i);
             let subquery = SubqueryExpr { id: bound.id, correlated: bound.correlated, test };
-            let expr = BoundExpr::new(ty, typmod, ExprKind::Subquery(Box::new(subquery)));
+            let expr = BoundExpr::new(*ty, *typmod, ExprKind::Subquery(Box::new(subquery)));
             values.push(coerce_assignment(expr, &column.name, column.ty, column.typmod, &ctx)?);
         }
         Ok(values)
+    }
+
+    /// Whether a subquery, or one within, calls a volatile function.
+    fn is_volatile(&self, id: SubqueryId) -> bool {
+        self.with_subquery(id, |plan| {
+            let mut found = false;
+            plan.for_each_expr(0, &mut |expr, _| {
+                found |= expr.volatility() == Volatility::Volatile;
+                expr.walk(&mut |node| {
+                    if let ExprKind::Subquery(inner) = &node.kind {
+                        found |= self.is_volatile(inner.id);
+                    }
+                    !found
+                });
+            });
+            found
+        })
     }
 }
 

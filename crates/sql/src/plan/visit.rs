@@ -1,6 +1,6 @@
 //! Walks over all expressions of a plan.
 
-use super::point_plan::{AccessPath, DistinctPlan, KeyPart, Node, NodeKind, SelectPlan, TableFunction};
+use super::point_plan::{AccessPath, KeyPart, Node, NodeKind, SelectPlan, TableFunction};
 use crate::expr::{BoundExpr, ExprKind};
 
 impl SelectPlan {
@@ -87,32 +87,4 @@ pub(super) fn outer_columns(
         }
         true
     });
-}
-
-impl SelectPlan {
-    /// Hides all visible columns but one; DISTINCT goes on looking at all of them.
-    pub(super) fn show_only(&mut self, column: usize) {
-        match &mut self.distinct {
-            DistinctPlan::No => {}
-            DistinctPlan::All => self.distinct = DistinctPlan::On((0..self.visible).collect()),
-            DistinctPlan::On(columns) => {
-                for distinct in columns {
-                    if *distinct == 0 {
-                        *distinct = column;
-                    } else if *distinct == column {
-                        *distinct = 0;
-                    }
-                }
-            }
-        }
-        self.project.swap(0, column);
-        for sort in &mut self.sort {
-            if sort.column == 0 {
-                sort.column = column;
-            } else if sort.column == column {
-                sort.column = 0;
-            }
-        }
-        self.visible = 1;
-    }
 }
