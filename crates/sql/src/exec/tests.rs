@@ -59,6 +59,16 @@ fn columns_are_assigned_from_one_row() {
 }
 
 #[test]
+fn a_check_that_looks_at_more_than_its_row_is_made_whatever_is_changed() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, v int, w int CHECK (current_setting('app.closed', true) IS NULL OR w > 5));
+         INSERT INTO t VALUES (1, 0, 0); UPDATE t SET v = 1; SET app.closed = 'yes'",
+    );
+    let refused = bench.fail(&mut session, "UPDATE t SET v = 2");
+    assert_eq!(refused.state(), SqlState::CHECK_VIOLATION);
+}
+
+#[test]
 fn views_that_stand_for_very_many_are_not_expanded_here() {
     let (mut bench, mut session) = after("CREATE VIEW v0 AS SELECT 1 AS a");
     let view = |i: i32| {
