@@ -69,6 +69,20 @@ fn a_check_that_looks_at_more_than_its_row_is_made_whatever_is_changed() {
 }
 
 #[test]
+fn what_arbitrates_a_conflict_is_read() {
+    let (mut bench, mut owner) = after(
+        "CREATE TABLE t (id int PRIMARY KEY, v int); CREATE ROLE writer LOGIN; GRANT INSERT ON t TO writer",
+    );
+    let mut writer = bench.session_of("writer");
+    bench.run(&mut writer, "INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (1, 1) ON CONFLICT DO NOTHING");
+    for target in ["(id)", "ON CONSTRAINT t_pkey"] {
+        let sql = format!("INSERT INTO t VALUES (1, 1) ON CONFLICT {target} DO NOTHING");
+        assert_eq!(bench.fail(&mut writer, &sql).state(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");
+        bench.run(&mut owner, &sql);
+    }
+}
+
+#[test]
 fn views_that_stand_for_very_many_are_not_expanded_here() {
     let (mut bench, mut session) = after("CREATE VIEW v0 AS SELECT 1 AS a");
     let view = |i: i32| {

@@ -382,6 +382,10 @@ fn bind_conflict(
     conflict: &ast::OnConflict,
 ) -> SqlResult<ConflictAction> {
     let ast::OnConflict { conflict_target, action } = conflict;
+    if conflict_target.is_some() {
+        // The columns that arbitrate are read.
+        binder.note_access(table.oid, Privileges::SELECT);
+    }
     let arbiter = match conflict_target {
         None => Arbiter::Any,
         Some(ast::ConflictTarget::Columns(columns)) => {
