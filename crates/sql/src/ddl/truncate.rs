@@ -45,5 +45,11 @@ pub(super) fn run(
         session.check_privilege(&names.catalog, *table, Privileges::TRUNCATE)?;
     }
     let restart = matches!(identity, Some(TruncateIdentityOption::Restart));
+    if restart {
+        let is_restarted = |(table, _): (Oid, usize)| tables.contains(&table);
+        for sequence in names.catalog.sequences().filter(|s| s.owned_by.is_some_and(is_restarted)) {
+            session.check_owner(&names.catalog, sequence.owner, "sequence", &sequence.name)?;
+        }
+    }
     session.ddl(home, |ddl| ddl.truncate(&tables, restart))
 }

@@ -65,6 +65,19 @@ fn a_view_reads_what_it_was_made_of() {
 }
 
 #[test]
+fn a_restart_of_sequences_is_their_owners() {
+    let (mut bench, mut owner) = after(
+        "create table t (id serial); create role guest login; grant truncate, insert, select on t to guest; grant usage on t_id_seq to guest",
+    );
+    let mut guest = bench.session_of("guest");
+    bench.run(&mut guest, "insert into t default values; truncate t; truncate t continue identity");
+    let error = bench.fail(&mut guest, "truncate t restart identity");
+    assert_eq!(format!("{} {}", error.state(), error.message()), "42501 must be owner of sequence t_id_seq");
+    bench.run(&mut owner, "truncate t restart identity; insert into t default values");
+    assert_eq!(bench.run(&mut owner, "select id from t").lines(), ["1"]);
+}
+
+#[test]
 fn a_literal_of_a_time_means_what_it_meant_where_it_was_written() {
     let sql = "set time zone 'UTC'; set datestyle = 'ISO, DMY';
                create table t (id int, at timestamptz default '2024-02-01 12:00', day date default '02/01/2024', n text default '02/01/2024',
