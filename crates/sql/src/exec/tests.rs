@@ -98,6 +98,18 @@ fn views_that_stand_for_very_many_are_not_expanded_here() {
 }
 
 #[test]
+fn a_long_change_of_referenced_keys_is_checked_at_its_end() {
+    let (mut bench, mut session) = after(
+        "CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p);
+         INSERT INTO p SELECT g FROM generate_series(1, 10000) g; INSERT INTO c SELECT g FROM generate_series(1, 9999) g",
+    );
+    bench.run(&mut session, "UPDATE p SET id = id - 1");
+    assert_eq!(bench.run(&mut session, "SELECT min(id) FROM p").lines(), ["0"]);
+    let error = bench.fail(&mut session, "UPDATE p SET id = id - 1");
+    assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+}
+
+#[test]
 fn very_many_relations_are_not_joined_here() {
     let (mut bench, mut session) = after("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
     let items =

@@ -433,12 +433,24 @@ impl PointPlan {
                     reads && forgets && is_alone(&insert.table)
                 }
                 PointStatement::Update(update) => {
-                    is_found(&update.source, update.joined) && is_alone(&update.table)
+                    is_found(&update.source, update.joined)
+                        && is_alone(&update.table)
+                        && !update.may_move_references()
                 }
                 PointStatement::Delete(delete) => {
                     is_found(&delete.source, delete.joined) && is_alone(&delete.table)
                 }
             }
+    }
+}
+
+impl UpdatePlan {
+    /// Whether it may give rows values that others reference: another row of the statement may take the place of one that is gone.
+    fn may_move_references(&self) -> bool {
+        let is_assigned = |column: usize| self.assignments.iter().any(|(assigned, _)| *assigned == column);
+        let unique = self.table.indexes.iter().filter(|index| index.unique);
+        !self.table.referenced_by.is_empty()
+            && unique.flat_map(|index| index.column_positions()).any(is_assigned)
     }
 }
 
