@@ -264,6 +264,9 @@ fn check(options: &CopyOptions) -> SqlResult<()> {
     {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, *message));
     }
+    if options.format != CopyTextFormat::Binary {
+        check_marks(options)?;
+    }
     if options.format == CopyTextFormat::Binary {
         let refused = [
             (options.delimiter.is_some(), "cannot specify DELIMITER in BINARY mode"),
@@ -273,6 +276,38 @@ fn check(options: &CopyOptions) -> SqlResult<()> {
         if let Some((_, message)) = refused.iter().find(|(given, _)| *given) {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, *message));
         }
+    }
+    Ok(())
+}
+
+/// Errors: 22023 and 0A000 for marks that would be taken for each other, or for data.
+fn check_marks(options: &CopyOptions) -> SqlResult<()> {
+    let is_csv = options.format == CopyTextFormat::Csv;
+    let delimiter = options.delimiter.unwrap_or(if is_csv { b',' } else { b'\t' });
+    let quote = options.quote.unwrap_or(b'"');
+    let null = options.null.as_deref().unwrap_or(if is_csv { "" } else { "\\N" }).as_bytes();
+    let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let invalid = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    if is_line_end(&delimiter) {
+        return invalid("COPY delimiter cannot be newline or carriage return".into());
+    }
+    if null.iter().any(is_line_end) {
+        return invalid("COPY null representation cannot use newline or carriage return".into());
+    }
+    let is_of_text = matches!(delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9');
+    if !is_csv && is_of_text {
+        return invalid(format!("COPY delimiter cannot be \"{}\"", char::from(delimiter)));
+    }
+    if is_csv && delimiter == quote {
+        return invalid("COPY delimiter and quote must be different".into());
+    }
+    if null.contains(&delimiter) {
+        let message = "COPY delimiter must not appear in the NULL specification";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    if is_csv && null.contains(&quote) {
+        let message = "CSV quote character must not appear in the NULL specification";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     Ok(())
 }

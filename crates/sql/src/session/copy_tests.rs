@@ -65,3 +65,25 @@ fn what_has_no_parameters_names_none() {
         assert_eq!(error.message(), format!("there is no parameter ${number}"), "{sql}");
     }
 }
+
+#[test]
+fn marks_that_would_be_taken_for_data_are_refused() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "CREATE TABLE t (a text, b text)");
+    for (options, error) in [
+        ("DELIMITER 'n'", "22023 COPY delimiter cannot be \"n\""),
+        ("DELIMITER '\\'", "22023 COPY delimiter cannot be \"\\\""),
+        ("DELIMITER E'\\n'", "22023 COPY delimiter cannot be newline or carriage return"),
+        ("NULL E'a\\r'", "22023 COPY null representation cannot use newline or carriage return"),
+        ("NULL 'a|', DELIMITER '|'", "0A000 COPY delimiter must not appear in the NULL specification"),
+        ("FORMAT csv, DELIMITER '\"'", "22023 COPY delimiter and quote must be different"),
+        ("FORMAT csv, NULL 'x\"'", "0A000 CSV quote character must not appear in the NULL specification"),
+    ] {
+        let refused = bench.fail(&mut session, &format!("COPY t TO STDOUT ({options})"));
+        assert_eq!(format!("{} {}", refused.state(), refused.message()), error, "{options}");
+    }
+    for options in ["FORMAT csv, DELIMITER 'n'", "DELIMITER 'X'", "DELIMITER '|', NULL ''"] {
+        bench.run(&mut session, &format!("COPY t TO STDOUT ({options})"));
+    }
+}
