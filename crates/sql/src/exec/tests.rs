@@ -98,6 +98,16 @@ fn views_that_stand_for_very_many_are_not_expanded_here() {
 }
 
 #[test]
+fn a_name_is_not_looked_up_by_what_it_is_cut_off_from() {
+    let long = "x".repeat(70);
+    let (mut bench, mut session) =
+        after(&format!("CREATE TABLE t (a text PRIMARY KEY); INSERT INTO t VALUES ('{long}')"));
+    let name = "x".repeat(63);
+    let sql = format!("SELECT count(*) FROM t WHERE a::name = '{name}'");
+    assert_eq!(bench.run(&mut session, &sql).lines(), ["1"]);
+}
+
+#[test]
 fn a_long_change_of_referenced_keys_is_checked_at_its_end() {
     let (mut bench, mut session) = after(
         "CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p);

@@ -285,7 +285,9 @@ fn keeps_keys(from: PgType, to: PgType) -> bool {
         PgType::Int8 => 8,
         _ => 0,
     };
-    (width(from) > 0 && width(to) >= width(from)) || (plain_text(from) && plain_text(to))
+    // A name is cut off at its length.
+    let is_whole = to != PgType::Name || from == PgType::Name;
+    (width(from) > 0 && width(to) >= width(from)) || (plain_text(from) && plain_text(to) && is_whole)
 }
 
 fn plain_text(ty: PgType) -> bool {

@@ -455,6 +455,7 @@ fn match_columns(
         index.unique
             && index.columns.len() == wanted.len()
             && index.column_positions().all(|column| wanted.contains(&column))
+            && wanted.iter().all(|wanted| index.column_positions().any(|column| column == *wanted))
     };
     let primary = referenced.primary_index().filter(same);
     let Some(index) = primary.or_else(|| referenced.indexes.iter().find(same)) else {
