@@ -39,7 +39,7 @@ pub struct Plan {
     pub pace: Pace,
     pub warm_up: Duration,
     pub run: Duration,
-    /// A client ends after so many transactions, should the run's time not end before; `None` for no limit.
+    /// A client ends after so many transactions that began after the warm-up, should the run's time not end before; `None` for no limit.
     pub transactions: Option<u64>,
     /// Length of the intervals of the report's series; `None` for no series.
     pub series: Option<Duration>,
@@ -221,7 +221,6 @@ pub async fn run_client(
     let mut intended = Instant::now();
     let mut follows_on = false;
     while left > 0 && intended < end {
-        left -= 1;
         let mut began = Instant::now();
         if let (Pace::Open { per_second }, false) = (plan.pace, follows_on) {
             intended += Duration::from_secs_f64(1.0 / per_second);
@@ -231,18 +230,22 @@ pub async fn run_client(
             tokio::time::sleep_until(intended.into()).await;
             began = intended;
         }
+        let is_warm = began >= counted_from;
+        left -= u64::from(is_warm);
         let kind = client.choose();
         let outcome = loop {
             match client.run(kind).await {
                 Ok(outcome) => break outcome,
-                Err(error) if is_retryable(&error) => tally.borrow_mut().kinds[kind].retried += 1,
+                Err(error) if is_retryable(&error) => {
+                    tally.borrow_mut().kinds[kind].retried += u64::from(is_warm);
+                }
                 Err(error) => return Err(error),
             }
         };
         let finished = Instant::now();
         let latency = finished - began;
         live.record(latency);
-        if began >= counted_from && finished <= end {
+        if is_warm && finished <= end {
             let mut tally = tally.borrow_mut();
             tally.record(&Measured { tenant, kind, after: finished - counted_from, latency, outcome });
             if plan.log {
@@ -355,6 +358,42 @@ mod tests {
         let error = outcome.expect_err("a client does not go on after another error");
         assert!(error.to_string().contains("23505"), "{error}");
         assert_eq!(tally.count(), 0);
+    }
+
+    /// Each takes a millisecond, and fails once before.
+    struct Contended(bool);
+
+    impl Transactor for Contended {
+        fn choose(&mut self) -> usize {
+            0
+        }
+
+        async fn run(&mut self, _kind: usize) -> Result<Outcome> {
+            self.0 = !self.0;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            match self.0 {
+                true => Err(ServerError { code: "40001".into(), message: "scripted".into() }.into()),
+                false => Ok(Outcome::Committed),
+            }
+        }
+    }
+
+    #[test]
+    fn the_warm_up_takes_none_of_the_transactions() {
+        let plan = Plan {
+            pace: Pace::Closed,
+            warm_up: Duration::from_millis(100),
+            run: HOUR,
+            transactions: Some(3),
+            series: None,
+            log: false,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let tally = Rc::new(RefCell::new(Tally::new(1, 1, None)));
+        let client = run_client(Contended(false), 0, plan, Instant::now(), Arc::default(), Rc::clone(&tally));
+        runtime.block_on(client).expect("conflicts go away");
+        let tally = tally.take();
+        assert_eq!((tally.count(), tally.reports(&["one"])[0].retried), (3, 3));
     }
 
     #[test]

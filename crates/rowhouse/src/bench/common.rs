@@ -28,7 +28,7 @@ pub(super) struct Common {
     /// Seconds before measuring begins
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub(super) warm_up: f64,
-    /// Transactions after which a client ends, if its time is not up before
+    /// Measured transactions after which a client ends, if its time is not up before
     #[arg(long)]
     transactions: Option<u64>,
     /// Open loop: transactions a second of each client, latency from the intended start
