@@ -66,8 +66,7 @@ impl LogFlusher {
         };
         group.buf.set_len(len);
         seal_group(&mut group.buf, header, self.id);
-        self.log.dir().pin(self.id, &group.pins);
-        let (end, members) = (group.end(), group.take_members());
+        let (end, members, pins) = (group.end(), group.take_members(), std::mem::take(&mut group.pins));
         let write = segment.file.write_all_at_durable(group.buf, offset).shared_by(|| members);
         let (written, _buf) = write.await;
         let next = offset + len as u64;
@@ -78,6 +77,8 @@ impl LogFlusher {
             self.doubt = Some((segment, offset));
             return Err(self.fail(error));
         }
+        // Lost commits are to keep nothing. Before they are told to be durable: roots let go of what is kept for them.
+        self.log.dir().pin(self.id, &pins);
         self.next_sequence += 1;
         self.in_flight = false;
         self.log.publish_durable(end);

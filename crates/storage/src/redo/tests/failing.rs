@@ -217,3 +217,27 @@ fn a_file_whose_header_does_not_fit_the_disk_is_no_segment() {
     assert_holds(&index, TenantId(1), CommitNo(0), CommitNo(1));
     assert_eq!(logs.usage().live_segments, 1);
 }
+
+#[test]
+fn a_commit_that_was_lost_keeps_no_segment() {
+    let world = World::new(37);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let mut parts = log.begin_parts(TenantId(1));
+    for _ in 0..25 {
+        parts.push(&[7; 100_000]);
+        flush_all(&env, &mut flusher);
+    }
+    assert!(logs.usage().live_segments >= 3);
+    world.inject(DiskFault::eio(DiskOp::Write, ".redo"));
+    log.append_parts(parts, CommitNo(1));
+    log.append(TenantId(2), CommitNo(1), b"short");
+    block_on(&env, flusher.flush_once()).expect_err("the disk fails");
+    block_on(&env, flusher.seal()).expect("the disk works again");
+    flusher.resume();
+    // Nobody commits anything from here on.
+    assert_eq!(recovered_through(&env, TenantId(1)), CommitNo(0));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(logs.usage().live_segments, 0, "nobody needs any");
+}
