@@ -171,10 +171,13 @@ impl RedoIndex {
         .await
     }
 
-    /// Waits for the record of a tenant's commit; false when the logs have been read and it is not there.
+    /// Waits for the record of a tenant's commit; false when the logs have been read and it is not there, or when parts of it are not.
     pub(super) async fn wait_for_commit(&self, tenant: TenantId, commit: CommitNo) -> bool {
-        let holds = |found: &Found| found.tenants.get(&tenant)?.commits.contains_key(&commit).then_some(());
-        self.wait_for(holds).await.is_some()
+        let is_whole = |found: &Found| {
+            let location = found.tenants.get(&tenant)?.commits.get(&commit)?;
+            Some(!matches!(location, Location::PartsFreed(_)))
+        };
+        self.wait_for(is_whole).await.unwrap_or(false)
     }
 
     /// Every tenant with a record, and its newest commit in the logs.

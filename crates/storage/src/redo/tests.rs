@@ -362,6 +362,32 @@ fn a_segment_that_cannot_be_freed_is_removed_and_keeps_no_other() {
 }
 
 #[test]
+fn a_commit_whose_parts_are_gone_is_not_waited_for() {
+    let world = World::new(17);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    let mut parts = log.begin_parts(TenantId(1));
+    for _ in 0..25 {
+        parts.push(&[7; 100_000]);
+        flush_all(&env, &mut flusher);
+    }
+    log.append_parts(parts, CommitNo(1));
+    log.append(TenantId(2), CommitNo(1), b"kept");
+    flush_all(&env, &mut flusher);
+    logs.release_through(TenantId(1), CommitNo(1));
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    drop((log, flusher, logs));
+    let (_, index) = open(&env).expect("sound logs");
+    assert_eq!(index.last_commit(TenantId(1)), Some(CommitNo(1)));
+    // As for a data file that is older than what the logs were told.
+    let mut records = index.records_so_far(TenantId(1), CommitNo(0));
+    assert!(!records.read_into(&mut RecordBatch::default(), 1000).expect("readable"));
+    assert!(!block_on(&env, records.wait_for_more()));
+    assert!(matches!(index.records_after(TenantId(1), CommitNo(0)), Err(RedoError::Gap { .. })));
+}
+
+#[test]
 fn missing_commit_is_refused_with_its_place() {
     let world = World::new(7);
     let env = world.env();
