@@ -55,7 +55,10 @@ impl SegmentFile {
             drop(env.disk.remove(&unfinished));
             return Err(RedoError::io(&path, "allocating a segment")(error));
         }
-        env.disk.sync_dir(dir).map_err(RedoError::io(dir, "syncing the directory"))?;
+        if let Err(error) = env.disk.sync_dir(dir) {
+            drop(env.disk.remove(&path));
+            return Err(RedoError::io(dir, "syncing the directory")(error));
+        }
         Ok(SegmentFile { path, file, len })
     }
 

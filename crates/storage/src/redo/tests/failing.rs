@@ -241,3 +241,20 @@ fn a_commit_that_was_lost_keeps_no_segment() {
     block_on(&env, logs.prepare_ahead()).expect("the disk works");
     assert_eq!(logs.usage().live_segments, 0, "nobody needs any");
 }
+
+#[test]
+fn a_segment_whose_name_is_not_durable_leaves_no_file() {
+    let world = World::new(38);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (_log, _flusher) = logs.writer();
+    for _ in 0..3 {
+        // Made, given its name, and then the directory is to be synced.
+        world.inject(DiskFault { after: 2, ..DiskFault::eio(DiskOp::Name, "log") });
+        let error = block_on(&env, logs.prepare_ahead()).expect_err("the disk fails");
+        assert!(matches!(error, RedoError::Io { doing: "syncing the directory", .. }), "{error}");
+        assert_eq!(env.disk.list(&dir()).expect("listed"), []);
+    }
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(env.disk.list(&dir()).expect("listed").len(), 1);
+}
