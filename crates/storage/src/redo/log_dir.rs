@@ -299,9 +299,11 @@ impl LogDir {
         self.0.full.store(full, Ordering::Relaxed);
     }
 
-    /// Whether a log that needs another segment finds one made already.
-    pub(super) fn has_free_segment(&self) -> bool {
-        !self.state().free.is_empty()
+    /// Bytes for groups in segments that are made already, for whichever log needs another one.
+    pub(super) fn free_room(&self) -> u64 {
+        // A group that does not fit the end of one goes into the next.
+        let unused = SEGMENT_HEADER_LEN + GROUP_LEN_MAX as u64;
+        self.state().free.iter().map(|segment| segment.len.saturating_sub(unused)).sum()
     }
 
     /// Has logs that wait for space fail instead: the server ends, and must not wait for an operator.

@@ -202,12 +202,12 @@ impl LogWriter {
         {
             return Err(Refused::Failed(failed));
         }
-        if !self.0.dir.is_full() || self.0.dir.has_free_segment() {
+        if !self.0.dir.is_full() {
             return Ok(());
         }
         // A group in flight, one gathering, and the record's own: each is rounded up to whole blocks.
         let wanted = self.backlog().0 + len as u64 + (len as u64 / 16) + FULL_DISK_SLACK;
-        if wanted <= self.0.room.load(Ordering::Relaxed) {
+        if wanted <= self.0.room.load(Ordering::Relaxed) + self.0.dir.free_room() {
             Ok(())
         } else {
             Err(Refused::Full { dir: self.0.dir.path().to_owned() })

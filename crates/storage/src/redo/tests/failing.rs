@@ -258,3 +258,21 @@ fn a_segment_whose_name_is_not_durable_leaves_no_file() {
     block_on(&env, logs.prepare_ahead()).expect("the disk works");
     assert_eq!(env.disk.list(&dir()).expect("listed").len(), 1);
 }
+
+#[test]
+fn a_full_disk_refuses_what_does_not_fit_the_segments_that_are_made() {
+    let world = World::new(39);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let workers = [logs.writer(), logs.writer()];
+    // One of two.
+    world.inject(DiskFault { after: 1, ..full_disk() });
+    assert!(block_on(&env, logs.prepare_ahead()).is_err());
+    assert!(logs.is_full());
+    for (log, _) in &workers {
+        assert!(log.admit(100_000).is_ok());
+        assert!(matches!(log.admit(4 << 20), Err(Refused::Full { .. })), "it would wait for ever");
+    }
+    block_on(&env, logs.prepare_ahead()).expect("there is space again");
+    assert!(workers[0].0.admit(4 << 20).is_ok());
+}
