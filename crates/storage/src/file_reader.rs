@@ -105,7 +105,22 @@ impl FileReader {
     /// Reads the pages of a run through the calling thread's reactor. Room for them is asked for when the read has its turn, of `asker`, if the
     /// map has a budget: for the first page it waits where there is none, the others it leaves out then. Returns only bytes that match
     /// their pointers' checksums, the first page at least; hand them to [`crate::PageMap::load`].
+    ///
+    /// # Errors
+    /// [`FileError::Gone`] where the pages are of an opening that is over, and not to be had any more.
     pub async fn read_run(
+        &self,
+        run: PageRun,
+        asker: Option<&RoomAsker>,
+    ) -> Result<Vec<LoadedPage>, FileError> {
+        let version = Arc::clone(&run.first.version);
+        self.read_pages(run, asker).await.map_err(|error| match version.is_of_the_past() {
+            true => FileError::Gone { file: self.path.clone() },
+            false => error,
+        })
+    }
+
+    async fn read_pages(
         &self,
         mut run: PageRun,
         asker: Option<&RoomAsker>,

@@ -352,6 +352,11 @@ impl PageVersion {
         self.frame.data().is_some()
     }
 
+    /// Whether the live map that it was of is gone, so that its place in the file may be another page's.
+    pub(crate) fn is_of_the_past(&self) -> bool {
+        self.shared.is_closed()
+    }
+
     /// When the page was used, if it is in memory.
     pub(crate) fn uses(&self) -> UseTimes {
         self.frame

@@ -238,6 +238,33 @@ fn a_snapshot_of_an_opening_that_is_gone_says_so_where_its_pages_were_written_ov
 }
 
 #[test]
+fn a_read_that_was_under_way_when_its_opening_ended_says_so() {
+    let (mut store, pages) = store_of(100);
+    store.checkpoint();
+    store.map.evict_all();
+    let reader = store.file.reader();
+    let mut runs = Vec::new();
+    for no in &pages {
+        let location = store.map.locate(*no).expect("a page").expect("not in memory");
+        runs.push(store.map.run_from(location, 0));
+    }
+    let mut store = store.reopen();
+    for value in [1000, 2000] {
+        pages.iter().for_each(|no| store.write(*no, value));
+        store.checkpoint();
+    }
+    let mut gone = 0;
+    for run in runs {
+        match block_on(&store.env, reader.read_run(run, None)) {
+            Ok(_) => {}
+            Err(FileError::Gone { .. }) => gone += 1,
+            Err(error) => panic!("nothing is damaged: {error}"),
+        }
+    }
+    assert!(gone > 50, "{gone} pages were written over");
+}
+
+#[test]
 fn snapshots_are_read_on_other_threads_while_their_pages_come_and_go() {
     let (mut store, pages) = store_of(300);
     store.checkpoint();
