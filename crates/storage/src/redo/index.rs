@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Poll, Waker};
 
@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::error::RedoError;
 use super::format::SegmentId;
 use super::records::TenantRecords;
+use crate::yield_now::yield_every;
 
 /// A group that the scan found whole.
 #[derive(Clone, Copy)]
@@ -61,7 +62,8 @@ impl Location {
 #[derive(Clone)]
 pub(super) struct FoundFile {
     pub(super) path: PathBuf,
-    pub(super) file: File,
+    /// `None` once nobody needs the segment: a file that is open takes its space also when it is removed.
+    pub(super) file: Option<File>,
     pub(super) len: u64,
 }
 
@@ -70,6 +72,8 @@ pub(super) struct Found {
     pub(super) files: Vec<FoundFile>,
     pub(super) groups: Vec<GroupPlace>,
     pub(super) tenants: FxHashMap<TenantId, TenantFound>,
+    /// Of tenants whose roots cover all of theirs, to be freed bit by bit.
+    gone: Vec<BTreeMap<CommitNo, Location>>,
 }
 
 #[derive(Default)]
@@ -178,6 +182,45 @@ impl RedoIndex {
             Some(!matches!(location, Location::PartsFreed(_)))
         };
         self.wait_for(is_whole).await.unwrap_or(false)
+    }
+
+    /// Forgets the commits of `tenant`, if its root covers all of them; [`RedoIndex::free_forgotten`] frees the memory.
+    pub(super) fn release_through(&self, tenant: TenantId, commit: CommitNo) {
+        let is_covered = |found: &Found| {
+            let last = found.tenants.get(&tenant).and_then(|of| of.commits.last_key_value());
+            last.is_some_and(|(last, _)| *last <= commit)
+        };
+        if !is_covered(&self.found()) {
+            return;
+        }
+        let mut found = self.add();
+        let of = found.tenants.remove(&tenant);
+        found.gone.extend(of.map(|of| of.commits));
+        if found.tenants.is_empty() {
+            found.groups = Vec::new();
+        }
+    }
+
+    /// Frees what was forgotten, some 20 us at a time.
+    pub(super) async fn free_forgotten(&self) {
+        loop {
+            let Some(mut commits) = self.add().gone.pop() else { return };
+            let mut freed = 0;
+            while commits.pop_first().is_some() {
+                freed += 1;
+                yield_every(freed).await;
+            }
+        }
+    }
+
+    /// Closes the segment at `path`, which nobody needs.
+    pub(super) fn close(&self, path: &Path) {
+        let is_it = |file: &FoundFile| file.file.is_some() && file.path == path;
+        if !self.found().files.iter().any(is_it) {
+            return;
+        }
+        let closed = self.add().files.iter_mut().find(|file| is_it(file)).and_then(|file| file.file.take());
+        drop(closed);
     }
 
     /// Every tenant with a record, and its newest commit in the logs.

@@ -94,6 +94,8 @@ impl DirState {
 
 struct Inner {
     env: Env,
+    /// What was found in it; forgotten as roots cover it.
+    found: RedoIndex,
     dir: PathBuf,
     options: LogOptions,
     state: Mutex<DirState>,
@@ -145,6 +147,7 @@ impl LogDir {
         }
         let inner = Inner {
             env: env.clone(),
+            found: index.clone(),
             dir: dir.to_owned(),
             options,
             state: Mutex::new(state),
@@ -190,6 +193,8 @@ impl LogDir {
                 live.pins.remove(&tenant);
             }
         }
+        drop(state);
+        self.0.found.release_through(tenant, commit);
     }
 
     /// Tells that `tenant` is gone for good: none of its records are needed.
@@ -258,17 +263,18 @@ impl LogDir {
             state.preparing = true;
         }
         let _preparing = Preparing(self);
+        self.0.found.free_forgotten().await;
         let mut failed = None;
         while let Some((id, segment)) = self.take_released() {
             match segment.write_headers(SegmentId::FREE, 0).await {
                 Ok(()) => {
-                    self.drop_live(id);
+                    self.drop_live(id, &segment);
                     self.state().free.push(segment);
                 }
                 // Whether the file is free is unknown now: it goes, for all behind it would have to stay.
                 Err(error) => {
                     self.remove_for_good(&segment)?;
-                    self.drop_live(id);
+                    self.drop_live(id, &segment);
                     failed.get_or_insert(RedoError::io(&segment.path, "freeing a segment")(error));
                 }
             }
@@ -335,8 +341,9 @@ impl LogDir {
         self.0.env.disk.sync_dir(&self.0.dir).map_err(RedoError::io(&self.0.dir, "syncing the directory"))
     }
 
-    fn drop_live(&self, id: SegmentId) {
+    fn drop_live(&self, id: SegmentId, segment: &SegmentFile) {
         self.state().live.remove(&id);
+        self.0.found.close(&segment.path);
     }
 
     /// A new segment, every byte of it written once: a durable write into space that is only allocated would also have to

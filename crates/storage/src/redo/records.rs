@@ -205,13 +205,17 @@ impl Window {
         let rest = file.len.saturating_sub(place.offset).min(WINDOW_LEN as u64) as usize;
         let len = if follows { rest.max(wanted) } else { wanted };
         (self.len, self.checked) = (0, None);
+        let Some(of_segment) = &file.file else {
+            // Nobody is to want it any more.
+            return Err(Corrupt::at(&file.path, place.offset, "the segment was let go of", 0, 1).into());
+        };
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);
         }
-        let mut read = file.file.read_at(&mut self.bytes[..len], place.offset).map(|()| len);
+        let mut read = of_segment.read_at(&mut self.bytes[..len], place.offset).map(|()| len);
         if read.is_err() && len > wanted {
             // What cannot be read may be what nobody asked for.
-            read = file.file.read_at(&mut self.bytes[..wanted], place.offset).map(|()| wanted);
+            read = of_segment.read_at(&mut self.bytes[..wanted], place.offset).map(|()| wanted);
         }
         self.len = read.map_err(RedoError::io(&file.path, "reading a group"))?;
         (self.file, self.offset) = (place.file, place.offset);

@@ -222,7 +222,7 @@ impl LogReader {
         bytes.window.clear();
         let number = {
             let files = &mut index.add().files;
-            files.push(FoundFile { path: path.clone(), file: file.clone(), len });
+            files.push(FoundFile { path: path.clone(), file: Some(file.clone()), len });
             u32::try_from(files.len() - 1).expect("a directory's files are few")
         };
         let (mut offset, mut last_group) = (SEGMENT_HEADER_LEN, None);

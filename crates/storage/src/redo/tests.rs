@@ -302,6 +302,31 @@ fn who_keeps_the_log_is_who_is_in_the_oldest_segments_that_have_to_go() {
 }
 
 #[test]
+fn what_roots_cover_is_forgotten_and_its_segments_give_their_space_back() {
+    let world = World::new(16);
+    let env = world.env();
+    let (logs, _) = open(&env).expect("an empty directory");
+    let (log, mut flusher) = logs.writer();
+    fill(&env, &log, &mut flusher, 3, 1, 120);
+    assert!(logs.usage().live_segments > 3);
+    drop((log, flusher, logs));
+    world.kill();
+    let (logs, index) = open(&env).expect("sound logs");
+    let (_log, _flusher) = logs.writer();
+    logs.release_through(TenantId(1), CommitNo(119));
+    assert_holds(&index, TenantId(1), CommitNo(119), CommitNo(120));
+    for tenant in 1..=3 {
+        logs.release_through(TenantId(tenant), CommitNo(120));
+        assert_eq!(index.tenants().len() as u64, 3 - tenant);
+        assert_eq!(records_after(&index, TenantId(tenant), CommitNo(120)), []);
+    }
+    block_on(&env, logs.prepare_ahead()).expect("the disk works");
+    assert_eq!(logs.usage().live_segments, 0);
+    let kept = SMALL.spare_segments_max as u64 + 1;
+    assert_eq!(world.disk_used(), ByteCount(kept * SMALL.segment_len.0), "no file that is gone is open");
+}
+
+#[test]
 fn segments_are_reused_and_their_old_bytes_never_look_alive() {
     let world = World::new(6);
     let env = world.env();
