@@ -693,6 +693,7 @@ impl WritePages for PageMap {
         let old = std::mem::take(entry);
         let born = old.born;
         left_behind.note_page(no, old, retired);
+        self.current.root.prune(self.current.height, no);
         self.current.free_pages.push(no);
         self.current.pages -= 1;
         if born > self.counted_after() {

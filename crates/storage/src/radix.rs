@@ -236,6 +236,26 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Takes out the leaf of page `no` if no page is left in it, and the nodes above that have nothing else; true if nothing is
+    /// left at all. The nodes on the way are the live map's own, and the file has none of them.
+    pub(crate) fn prune(&mut self, height: u32, no: PageNo) -> bool {
+        let is_empty = match self {
+            Link::Empty => true,
+            Link::Leaf(leaf) => leaf.entries.iter().all(|entry| entry.version.is_none()),
+            Link::Inner(inner) => {
+                let inner = Arc::get_mut(inner).expect("the live map's own");
+                inner.kids[kid_index(no, shift_of(height))].prune(height - 1, no)
+                    && inner.kids.iter().all(|kid| matches!(kid, Link::Empty))
+            }
+        };
+        if is_empty {
+            *self = Link::Empty;
+        }
+        is_empty
+    }
+}
+
 /// Whether page `no` fits a tree with `height` levels of inner nodes.
 pub(crate) fn covers(height: u32, no: PageNo) -> bool {
     height >= INNER_LEVELS_MAX || no.0 >> ((height + 1) * FANOUT_BITS) == 0

@@ -255,3 +255,38 @@ fn a_failed_sync_closes_the_file_and_reopening_finds_one_of_the_roots() {
         store.verify();
     }
 }
+
+#[test]
+fn a_map_has_no_nodes_of_pages_that_are_gone() {
+    let mut store = Store::create();
+    // A page in each leaf, below several inner nodes.
+    let fanout = crate::radix::FANOUT as u32;
+    for leaf in (0..70_000).step_by(1000) {
+        store.map.skip_to(leaf * fanout + 1);
+        store.allocate(u64::from(leaf));
+    }
+    let pages: Vec<_> = store.model.keys().copied().collect();
+    store.checkpoint();
+    let snapshot = store.map.snapshot();
+    store.fork();
+    store.in_branch(|store| pages[3..].iter().for_each(|no| store.release(*no)));
+    pages[1..].iter().for_each(|no| store.release(*no));
+    store.checkpoint();
+    assert_eq!(store.verify().map_nodes, 1 + u64::from(crate::radix::INNER_LEVELS_MAX));
+    store.check();
+    store.adopt();
+    store.checkpoint();
+    store.verify();
+    store.check();
+    pages[..3].iter().for_each(|no| store.release(*no));
+    store.checkpoint();
+    assert_eq!((store.verify().map_nodes, store.verify().pages), (0, 0));
+    drop(snapshot);
+    store.allocate(7);
+    store.checkpoint();
+    store.checkpoint();
+    store.verify();
+    let mut store = store.reopen();
+    store.check();
+    assert_eq!(store.map.page_count(), 1);
+}
