@@ -1,11 +1,11 @@
 //! Changing rows: the table's entry, its index entries, the locks that go with them, and the checks that are due at the
 //! statement's end. All of it goes into the transaction's overlay.
 
-use base::SqlError;
+use base::{SqlError, TreeId};
 use smallvec::SmallVec;
 use types::Datum;
 
-use crate::catalog::Table;
+use crate::catalog::{Index, Table};
 use crate::interrupt::{Interrupt, Step};
 use crate::locks::{LockMode, LockTag, RowLock, WaitPolicy};
 use crate::row::keys::{Entry, Key, index_entry, index_entry_of_bytes, row_id_key, table_key};
@@ -69,12 +69,13 @@ impl View<'_> {
         let key = match table_key(table, row)? {
             Some(key) => {
                 let index = table.primary_index().expect("the key is the primary key's");
+                let arbitrates = arbiter.is_some_and(|a| a == Arbiter::Any || a == Arbiter::Index(index.oid));
+                if arbitrates && self.stays(table.tree, &key)? {
+                    self.require_unchanged(table.tree, &key)?;
+                    return Ok(Inserted::Conflict(key));
+                }
                 self.lock_key(table.tree, &key)?;
                 if self.read(table.tree, &key, State::Newest)?.is_some() {
-                    if arbiter.is_some_and(|a| a == Arbiter::Any || a == Arbiter::Index(index.oid)) {
-                        self.require_unchanged(table.tree, &key)?;
-                        return Ok(Inserted::Conflict(key));
-                    }
                     return Err(self.unique_violation(table, index, row).into());
                 }
                 self.require_unseen(table.tree, &key)?;
@@ -90,12 +91,13 @@ impl View<'_> {
         for index in table.secondary_indexes() {
             let entry = index_entry(index, row, &key)?;
             if entry.exclusive {
+                if arbiter == Some(Arbiter::Any)
+                    && let Some(owner) = self.owner_that_stays(table, index, &entry.key)?
+                {
+                    return Ok(Inserted::Conflict(owner));
+                }
                 self.lock_key(index.tree, &entry.key)?;
-                if let Some(owner) = self.unique_owner(index, &entry.key, State::Newest)? {
-                    if arbiter == Some(Arbiter::Any) {
-                        self.require_unchanged(table.tree, &owner)?;
-                        return Ok(Inserted::Conflict(owner));
-                    }
+                if self.unique_owner(index, &entry.key, State::Newest)?.is_some() {
                     return Err(self.unique_violation(table, index, row).into());
                 }
                 self.require_unseen(index.tree, &entry.key)?;
@@ -126,12 +128,37 @@ impl View<'_> {
         if !entry.exclusive {
             return Ok(None);
         }
-        self.lock_key(index.tree, &entry.key)?;
-        let owner = self.unique_owner(index, &entry.key, State::Newest)?;
+        let owner = self.owner_that_stays(table, index, &entry.key)?;
+        if owner.is_none() {
+            self.lock_key(index.tree, &entry.key)?;
+        }
+        Ok(owner)
+    }
+
+    /// The key of the row that has this key in a unique index, if nobody is about to take it away.
+    fn owner_that_stays(&mut self, table: &Table, index: &Index, key: &Key) -> Step<Option<Key>> {
+        if !self.stays(index.tree, key)? {
+            return Ok(None);
+        }
+        let owner = self.unique_owner(index, key, State::Newest)?;
         if let Some(owner) = &owner {
             self.require_unchanged(table.tree, owner)?;
         }
         Ok(owner)
+    }
+
+    /// Whether a unique tree has this key, and nobody else is about to take it away: whoever offers a row of that key needs no lock of it to know that there
+    /// is one. Waits for who may be about to, and then has it locked.
+    fn stays(&mut self, tree: TreeId, key: &Key) -> Step<bool> {
+        let tag = LockTag::Row(tree, key.clone());
+        if self.tenant.locks.is_held_against(self.txn.session, &tag, LockMode::Row(RowLock::KeyShare)) {
+            self.lock_key(tree, key)?;
+        }
+        let stays = self.read(tree, key, State::Newest)?.is_some();
+        if stays {
+            self.txn.note_point_read(tree, key);
+        }
+        Ok(stays)
     }
 
     /// Replaces the row with this key by `row`, complete as for [`View::insert`].
@@ -241,7 +268,7 @@ impl View<'_> {
     }
 
     /// Locks a key of a unique tree against anyone else who would insert or delete it.
-    fn lock_key(&mut self, tree: base::TreeId, key: &Key) -> Step<()> {
+    fn lock_key(&mut self, tree: TreeId, key: &Key) -> Step<()> {
         let tag = LockTag::Row(tree, key.clone());
         self.tenant.lock(self.txn, tag, LockMode::Row(RowLock::Update), WaitPolicy::Wait)?;
         Ok(())

@@ -207,6 +207,15 @@ impl LockTable {
         Acquired::Queued(wait)
     }
 
+    /// Whether another session holds a lock in a mode that conflicts with this one.
+    pub(crate) fn is_held_against(&self, session: SessionId, tag: &LockTag, mode: LockMode) -> bool {
+        if let Some(entry) = self.entries.get(tag) {
+            return entry.conflicts_with_holders(session, mode);
+        }
+        let of_many = self.many.as_ref().filter(|many| many.session != session);
+        of_many.is_some_and(|many| many.modes(hash_of(tag)) & mode.conflicts() != 0)
+    }
+
     /// Ends a session's wait: true if the lock was granted meanwhile, else the session leaves the queue.
     pub(crate) fn settle(&mut self, session: SessionId, tag: &LockTag) -> bool {
         if self.waits.remove(&session).is_none() {

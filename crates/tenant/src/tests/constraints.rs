@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::{Deferral, IndexColumn, MatchType, ReferentialAction};
 use crate::ddl::{NewForeignKey, NewIndex, RowsNow};
-use crate::locks::{LockTag, TableLock, WaitPolicy};
+use crate::locks::{LockTag, RowLock, TableLock, WaitPolicy};
 use crate::{Arbiter, Inserted, Savepoint};
 
 fn reference(table: Oid, on_delete: ReferentialAction) -> NewForeignKey {
@@ -112,6 +112,58 @@ fn what_arbitrates_waits_for_who_may_have_the_same_value() {
     let error = error_of(fixture.run(&mut older, |view| offer(view, t, [int(5), text("d")], by_k)));
     assert_eq!(error.state().as_str(), "40001");
     fixture.tenant.abort(older);
+}
+
+#[test]
+fn who_offers_a_row_that_is_there_keeps_nobody_from_it() {
+    let (mut fixture, t, by_k) = two_keys();
+    let by_id = Arbiter::Index(fixture.table(t).primary_index().unwrap().oid);
+    let mut offering = fixture.begin(1, Isolation::ReadCommitted);
+    for arbiter in [by_k, by_id, Arbiter::Any] {
+        assert!(!fixture.run(&mut offering, |view| offer(view, t, [int(1), text("a")], arbiter)).unwrap());
+    }
+    let locks = fixture.tenant.lock_records();
+    assert!(locks.iter().all(|lock| !matches!(lock.tag, LockTag::Row(..))), "{locks:?}");
+    // Who changes other columns takes neither key away, who deletes the row both.
+    let mut changing = fixture.begin(2, Isolation::ReadCommitted);
+    let locked = |view: &mut View<'_>| {
+        let table = view.table(t)?;
+        view.lock_row(&table, &primary_key(&table, &[int(1)]), RowLock::NoKeyUpdate, WaitPolicy::NoWait)
+    };
+    fixture.run(&mut changing, locked).unwrap();
+    for arbiter in [by_k, by_id] {
+        assert!(!fixture.run(&mut offering, |view| offer(view, t, [int(1), text("a")], arbiter)).unwrap());
+    }
+    fixture.run(&mut changing, |view| delete(view, t, &[int(1)])).unwrap();
+    let wait = wait_of(fixture.run(&mut offering, |view| offer(view, t, [int(1), text("a")], by_k)));
+    fixture.commit(changing).unwrap();
+    assert!(wait.is_over());
+    assert!(fixture.run(&mut offering, |view| offer(view, t, [int(1), text("a")], by_k)).unwrap());
+    fixture.commit(offering).unwrap();
+    // One with very many locks has them where nobody looks first.
+    let mut long = fixture.begin(3, Isolation::ReadCommitted);
+    fixture.tenant.begin_branch(&mut long).unwrap();
+    fixture.run(&mut long, |view| delete(view, t, &[int(1)])).unwrap();
+    for arbiter in [by_k, by_id] {
+        let mut other = fixture.begin(4, Isolation::ReadCommitted);
+        drop(wait_of(fixture.run(&mut other, |view| offer(view, t, [int(1), text("a")], arbiter))));
+        fixture.tenant.abort(other);
+    }
+    fixture.tenant.abort(long);
+}
+
+#[test]
+fn a_row_that_was_in_the_way_was_read() {
+    for arbiter_of_key in [true, false] {
+        let (mut fixture, t, by_k) = two_keys();
+        let by_id = Arbiter::Index(fixture.table(t).primary_index().unwrap().oid);
+        let arbiter = if arbiter_of_key { by_id } else { by_k };
+        let mut offering = fixture.begin(1, Isolation::Serializable);
+        assert!(!fixture.run(&mut offering, |view| offer(view, t, [int(1), text("a")], arbiter)).unwrap());
+        fixture.auto(|view| delete(view, t, &[int(1)])).unwrap();
+        assert!(fixture.run(&mut offering, |view| offer(view, t, [int(2), text("b")], arbiter)).unwrap());
+        assert_eq!(fixture.commit(offering).unwrap_err().state().as_str(), "40001");
+    }
 }
 
 #[test]
