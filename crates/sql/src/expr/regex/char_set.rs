@@ -1,6 +1,7 @@
 //! Sets of characters, as bracket expressions and class escapes name them.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 /// A named class. Those of letters follow Unicode, digits are ASCII's, as in the C library's `C.UTF-8`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +94,7 @@ pub(super) fn is_word(c: char) -> bool {
 pub(super) struct CharSet {
     /// Of ASCII, all told: by ranges and classes, and negated if that is to be.
     ascii: u128,
+    /// In order and apart from each other, once the set is finished.
     ranges: Vec<(char, char)>,
     /// Each with whether its complement is meant.
     classes: Vec<(Class, bool)>,
@@ -129,25 +131,35 @@ impl CharSet {
         }
     }
 
-    pub(super) fn add_range(&mut self, from: char, to: char, fold_case: bool) {
+    /// Answers how many characters had another case to be added.
+    pub(super) fn add_range(&mut self, from: char, to: char, fold_case: bool) -> usize {
         self.ranges.push((from, to));
-        if fold_case {
-            for other in (from..=to).filter_map(other_case) {
-                match self.ranges.last_mut() {
-                    Some((_, last)) if (*last as u32) + 1 == other as u32 => *last = other,
-                    _ => self.ranges.push((other, other)),
-                }
-            }
+        if !fold_case {
+            return 0;
         }
+        let cased = &CASED[CASED.partition_point(|(c, _)| *c < from)..];
+        let cased = &cased[..cased.partition_point(|(c, _)| *c <= to)];
+        self.ranges.extend(cased.iter().map(|(_, other)| (*other, *other)));
+        cased.len()
     }
 
     pub(super) fn add_class(&mut self, class: Class, complement: bool) {
-        self.classes.push((class, complement));
+        if !self.classes.contains(&(class, complement)) {
+            self.classes.push((class, complement));
+        }
     }
 
     /// The set, or its complement. To be called once, when all has been added.
     pub(super) fn finish(mut self, negated: bool) -> CharSet {
         self.negated = negated;
+        self.ranges.sort_unstable();
+        self.ranges.dedup_by(|next, last| {
+            let touches = next.0 as u32 <= last.1 as u32 + 1;
+            if touches {
+                last.1 = last.1.max(next.1);
+            }
+            touches
+        });
         for byte in 0..128u8 {
             if self.looked_up(char::from(byte)) {
                 self.ascii |= 1 << byte;
@@ -157,7 +169,8 @@ impl CharSet {
     }
 
     fn looked_up(&self, c: char) -> bool {
-        let found = self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&c))
+        let before = self.ranges.partition_point(|(from, _)| *from <= c);
+        let found = before > 0 && self.ranges[before - 1].1 >= c
             || self.classes.iter().any(|(class, complement)| class.contains(c) != *complement);
         found != self.negated
     }
@@ -186,6 +199,10 @@ impl CharSet {
         out.push(']');
     }
 }
+
+/// The characters that have another case, in order, with that.
+static CASED: LazyLock<Vec<(char, char)>> =
+    LazyLock::new(|| ('\0'..=char::MAX).filter_map(|c| Some((c, other_case(c)?))).collect());
 
 /// The character in the other case, where that is one character.
 fn other_case(c: char) -> Option<char> {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::char_set::{CharSet, Class, collating_element};
+use super::program::STATES_MAX;
 use super::tree::{Assertion, Look, Node, Op, Part, Re, Traits};
 
 /// Most repetitions that a bound may name.
@@ -11,6 +12,15 @@ const BOUND_MAX: u32 = 255;
 /// Levels that a pattern's parentheses may nest, and pieces that it may be cut into for the sake of its groups.
 const NESTING_MAX: usize = 250;
 const PIECES_MAX: usize = 1000;
+
+/// Characters of a pattern, comments and all: they are taken apart before it is known how many of them matter.
+const CHARS_MAX: usize = 4 << 20;
+
+/// Sets of characters, and ranges and classes within brackets, that a pattern may have: some hundred bytes each, and a set is a state.
+const SETS_MAX: usize = STATES_MAX;
+
+/// Characters of brackets that may be looked up in their other case.
+const FOLDED_MAX: usize = 1 << 21;
 
 /// Why a pattern is none, in the words of PostgreSQL's `regerrs.h`.
 pub(super) type Refusal = &'static str;
@@ -107,6 +117,9 @@ impl From<Refusal> for Failed {
 }
 
 pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, Failed> {
+    if pattern.len() > CHARS_MAX {
+        return Err(TOO_COMPLEX.into());
+    }
     let mut parser = Parser {
         chars: pattern.chars().collect(),
         at: 0,
@@ -115,14 +128,17 @@ pub(super) fn parse(pattern: &str, options: Options) -> Result<Parsed, Failed> {
         closed: vec![false],
         nesting: 0,
         pieces: 0,
+        sets: 0,
+        folded: 0,
     };
     parser.prefixes()?;
     match parser.options.syntax {
         Syntax::Basic => return Err(Failed::Basic),
         Syntax::Literal => {
             let fold_case = parser.options.fold_case;
+            parser.count_sets(parser.chars.len())?;
             let rest = parser.chars[parser.at..].iter();
-            let sets = rest.map(|c| Re::Set(Rc::new(CharSet::one(*c, fold_case)))).collect();
+            let sets = Rc::new(rest.map(|c| Re::Set(Rc::new(CharSet::one(*c, fold_case)))).collect());
             return Ok(Parsed { tree: Node::plain(Re::Cat(sets), Traits::default()), groups: 0, fold_case });
         }
         Syntax::Advanced | Syntax::Extended => {}
@@ -175,9 +191,16 @@ struct Parser {
     closed: Vec<bool>,
     nesting: usize,
     pieces: usize,
+    sets: usize,
+    folded: usize,
 }
 
 impl Parser {
+    fn count_sets(&mut self, more: usize) -> Result<(), Refusal> {
+        self.sets += more;
+        if self.sets > SETS_MAX { Err(TOO_COMPLEX) } else { Ok(()) }
+    }
+
     fn peek(&self) -> Option<char> {
         self.chars.get(self.at).copied()
     }
@@ -283,7 +306,8 @@ impl Parser {
         let traits = branches
             .iter()
             .fold(Traits::LONGER, |traits, branch| traits.with(traits.with(branch.traits).up()));
-        let part = Part::new(Re::Alt(branches.iter().map(|branch| branch.part.re.clone()).collect()));
+        let alternatives = branches.iter().map(|branch| branch.part.re.clone()).collect();
+        let part = Part::new(Re::Alt(Rc::new(alternatives)));
         let op = if traits.is_messy() { Op::Alt(branches) } else { Op::Plain };
         Ok(Node { op, traits, groups: Vec::new(), part })
     }
@@ -360,6 +384,7 @@ impl Parser {
         let set = |set: CharSet| Ok(Atom::Plain(Re::Set(Rc::new(set))));
         let condition = |assertion| Ok(Atom::Condition(Re::Assert(assertion)));
         let lines = self.options.anchors_at_newline;
+        self.count_sets(1)?;
         let c = self.peek().expect("the caller saw one");
         self.at += 1;
         match c {
@@ -525,6 +550,7 @@ impl Parser {
         let mut set = CharSet::default();
         let mut first = true;
         loop {
+            self.count_sets(1)?;
             let Some(c) = self.peek() else { return Err(BAD_BRACKET) };
             self.at += 1;
             let start = match c {
@@ -582,7 +608,10 @@ impl Parser {
             if end < start {
                 return Err(BAD_RANGE);
             }
-            set.add_range(start, end, fold_case);
+            self.folded += set.add_range(start, end, fold_case);
+            if self.folded > FOLDED_MAX {
+                return Err(TOO_COMPLEX);
+            }
         }
         if negated && self.options.stops_at_newline {
             set.add('\n', false);

@@ -11,8 +11,9 @@ use super::program::Program;
 pub(super) enum Re {
     Empty,
     Set(Rc<CharSet>),
-    Cat(Vec<Re>),
-    Alt(Vec<Re>),
+    /// Shared, as alternatives are: what stands around a group has it too, level by level.
+    Cat(Rc<Vec<Re>>),
+    Alt(Rc<Vec<Re>>),
     Repeat {
         of: Rc<Re>,
         least: u32,
@@ -30,26 +31,28 @@ impl Re {
         match (self, next) {
             (Re::Empty, other) | (other, Re::Empty) => other,
             (Re::Cat(mut parts), next) => {
-                parts.push(next);
+                Rc::make_mut(&mut parts).push(next);
                 Re::Cat(parts)
             }
-            (first, next) => Re::Cat(vec![first, next]),
+            (first, next) => Re::Cat(Rc::new(vec![first, next])),
         }
     }
 
+    /// Nothing is itself however often it is repeated: so each round of a repetition has a state at least, and their number bounds
+    /// what repetitions within repetitions take.
     pub(super) fn repeat(self, least: u32, most: Option<u32>) -> Re {
-        match (least, most) {
-            (1, Some(1)) => self,
-            (_, Some(0)) => Re::Empty,
-            _ => Re::Repeat { of: Rc::new(self), least, most },
+        match (self, least, most) {
+            (Re::Empty, ..) | (_, _, Some(0)) => Re::Empty,
+            (re, 1, Some(1)) => re,
+            (re, least, most) => Re::Repeat { of: Rc::new(re), least, most },
         }
     }
 
     /// What matches the same texts read from their ends.
     pub(super) fn reversed(&self) -> Re {
         match self {
-            Re::Cat(parts) => Re::Cat(parts.iter().rev().map(Re::reversed).collect()),
-            Re::Alt(parts) => Re::Alt(parts.iter().map(Re::reversed).collect()),
+            Re::Cat(parts) => Re::Cat(Rc::new(parts.iter().rev().map(Re::reversed).collect())),
+            Re::Alt(parts) => Re::Alt(Rc::new(parts.iter().map(Re::reversed).collect())),
             Re::Repeat { of, least, most } => {
                 Re::Repeat { of: Rc::new(of.reversed()), least: *least, most: *most }
             }
@@ -175,7 +178,11 @@ impl Node {
 
     /// One after the other.
     pub(super) fn cat(nodes: Vec<Node>, traits: Traits) -> Node {
-        let re = nodes.iter().fold(Re::Empty, |re, node| re.then(node.part.re.clone()));
+        let parts = nodes.iter().map(|node| node.part.re.clone()).filter(|re| !matches!(re, Re::Empty));
+        let re = match parts.collect::<Vec<_>>() {
+            parts if parts.len() > 1 => Re::Cat(Rc::new(parts)),
+            mut parts => parts.pop().unwrap_or(Re::Empty),
+        };
         Node { op: Op::Cat(nodes), traits, groups: Vec::new(), part: Part::new(re) }
     }
 }
