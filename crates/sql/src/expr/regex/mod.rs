@@ -30,15 +30,26 @@ use self::parse::{Failed, Parsed};
 use self::program::{Budget, Found, GaveUp, STATES_MAX};
 use self::tree::{Node, Traits};
 
-/// Compiled patterns kept for each thread; cleared when full.
+/// Compiled patterns kept for each thread, and states of them, of some hundred bytes each; cleared when full.
 const CACHE_PATTERNS_MAX: usize = 64;
+const CACHE_STATES_MAX: usize = STATES_MAX;
 
 /// States from which on, and steps at worst beyond which, the crate is not asked.
 const NATIVE_STATES_MIN: usize = 64;
 const NATIVE_STEPS_MAX: usize = 1 << 29;
 
+/// Bytes that the crate may look at for the matches of one search. It does not say how far it looked: for some patterns that is to the text's end for each
+/// match, so that much is counted, which makes two seconds' work at most. What is left then is for our automata, whose steps are known.
+const NATIVE_BYTES_MAX: usize = 1 << 31;
+
 thread_local! {
-    static CACHE: RefCell<FxHashMap<(Options, String), Rc<Pattern>>> = RefCell::default();
+    static CACHE: RefCell<Cache> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Cache {
+    patterns: FxHashMap<(Options, String), Rc<Pattern>>,
+    states: usize,
 }
 
 /// A pattern ready to search for.
@@ -76,7 +87,7 @@ impl Pattern {
     /// 2201B in PostgreSQL's words; 0A000 for basic regular expressions.
     pub(crate) fn compile(pattern: &str, options: Options) -> SqlResult<Rc<Pattern>> {
         let key = (options, pattern.to_owned());
-        if let Some(found) = CACHE.with_borrow(|cache| cache.get(&key).cloned()) {
+        if let Some(found) = CACHE.with_borrow(|cache| cache.patterns.get(&key).cloned()) {
             return Ok(found);
         }
         let Parsed { tree, groups, fold_case } =
@@ -93,10 +104,13 @@ impl Pattern {
         pattern.states = program.states();
         let pattern = Rc::new(pattern);
         CACHE.with_borrow_mut(|cache| {
-            if cache.len() >= CACHE_PATTERNS_MAX {
-                cache.clear();
+            // Of a pattern that is long for other reasons its text counts.
+            let states = pattern.states.max(key.1.len() / 8);
+            if cache.patterns.len() >= CACHE_PATTERNS_MAX || cache.states + states > CACHE_STATES_MAX {
+                *cache = Cache::default();
             }
-            cache.insert(key, pattern.clone());
+            cache.states += states;
+            cache.patterns.insert(key, pattern.clone());
         });
         Ok(pattern)
     }
@@ -126,7 +140,8 @@ impl Pattern {
 
     /// A search through `text` for any number of matches, whose steps are bounded together.
     pub(crate) fn search<'a>(&'a self, text: &'a str) -> Search<'a> {
-        Search { pattern: self, text, budget: Budget::new(&self.states_left, text.len()) }
+        let native_left = Cell::new(NATIVE_BYTES_MAX);
+        Search { pattern: self, text, budget: Budget::new(&self.states_left, text.len()), native_left }
     }
 }
 
@@ -135,6 +150,7 @@ pub(crate) struct Search<'a> {
     pattern: &'a Pattern,
     text: &'a str,
     budget: Budget<'a>,
+    native_left: Cell<usize>,
 }
 
 impl Search<'_> {
@@ -158,7 +174,7 @@ impl Search<'_> {
     fn find_within(&self, from: usize, with_groups: bool) -> Found<Option<Match>> {
         let tried = self.tree().traits.has(Traits::BACKREF);
         let (mut at, mut last) = (from, self.text.len());
-        if let Some(native) = self.pattern.native_for(self.text) {
+        if let Some(native) = self.native_from(from) {
             let Some(found) = native.regex.find_at(self.text, from) else { return Ok(None) };
             at = found.start();
             if native.exact {
@@ -181,6 +197,13 @@ impl Search<'_> {
             }
             at += self.text[at..].chars().next().map_or(1, char::len_utf8);
         }
+    }
+
+    /// The crate's form of the pattern, as long as it has not looked at too much.
+    fn native_from(&self, from: usize) -> Option<&Native> {
+        let left = self.native_left.get();
+        self.native_left.set(left.saturating_sub(self.text.len() - from));
+        self.pattern.native_for(self.text).filter(|_| left > 0)
     }
 
     fn no_groups(&self, whole: Range<usize>) -> Match {

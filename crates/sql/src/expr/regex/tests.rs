@@ -80,3 +80,42 @@ fn what_nests_too_deep_is_refused() {
     let stack = base::limits::THREAD_STACK_LEN.0 as usize;
     std::thread::Builder::new().stack_size(stack).spawn(nest).expect("a thread").join().expect("no panic");
 }
+
+#[test]
+fn what_is_searched_again_and_again_is_bounded() {
+    let text = "aA".repeat(20_000);
+    let count = |pattern: &str| {
+        let pattern = Pattern::compile(pattern, Options::default()).expect("a pattern");
+        let search = pattern.search(&text);
+        search.native_left.set(text.len() * 100);
+        let (mut from, mut count) = (0, 0);
+        while let Ok(Some(found)) = search.find(from, false) {
+            from = found[0].clone().map_or(from, |range| range.end);
+            count += 1;
+        }
+        count
+    };
+    // Both look for each match up to the text's end, in vain; our automata see the first end of the second one before.
+    assert!((100..20_000).contains(&count("a[aA]*!|A")));
+    assert_eq!(count("x??(?:.*[^a-zA-Z]|[a-zA-Z])"), 40_000);
+}
+
+#[test]
+fn ranges_are_merged_and_found() {
+    let matches = |text: &str, pattern: &str, fold_case: bool| {
+        let options = Options { fold_case, ..Options::default() };
+        Pattern::compile(pattern, options).expect("a pattern").is_match(text).expect("within its steps")
+    };
+    for (text, pattern, fold_case, want) in [
+        ("b", "^[x-za-cb-d]$", false, true),
+        ("e", "^[x-za-cb-d]$", false, false),
+        ("K", "^[j-l]$", true, true),
+        ("k", "^[\u{2100}-\u{2200}]$", true, true),
+        ("k", "^[\u{2100}-\u{2200}]$", false, false),
+        ("é", "^[^a-zà-ü]$", false, false),
+        ("日", "^[^a-zà-ü]\\y$", false, true),
+        ("ß", "^[à-ü]\\y$", false, false),
+    ] {
+        assert_eq!(matches(text, pattern, fold_case), want, "{text} ~ {pattern}");
+    }
+}
