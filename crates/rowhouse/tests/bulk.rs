@@ -198,6 +198,28 @@ fn a_copy_larger_than_memory_is_atomic_and_others_go_on() {
     assert!(server.terminate().success());
 }
 
+/// Rows of a few bytes, which take many times that until they are poured.
+#[test]
+fn a_copy_of_small_rows_needs_no_more_memory_than_one_of_large_ones() {
+    let mut server = Server::start_with(&["--memory", "16MiB", "--workers", "1"]);
+    run(async {
+        server.create_tenant("acme").await;
+        let owner = server.owner("acme").await;
+        owner
+            .batch_execute("CREATE TABLE t (a int, b int, c int, PRIMARY KEY (a, b, c))")
+            .await
+            .expect("a table");
+        let mut sink = pin!(owner.copy_in::<_, Bytes>("COPY t FROM STDIN").await.expect("a copy"));
+        for first in (0..ROWS).step_by(1000) {
+            let rows: String = (first..first + 1000).map(|id| format!("1\t{}\t{id}\n", id % 10)).collect();
+            sink.send(Bytes::from(rows)).await.expect("taken");
+        }
+        assert_eq!(sink.as_mut().finish().await.expect("copied") as i64, ROWS);
+        assert_eq!(number(&owner, "SELECT count(*) FROM t WHERE a = 1").await, ROWS);
+    });
+    assert!(server.terminate().success());
+}
+
 /// The most memory that the process has had since this was called last, or now if it is more.
 fn peak(server: &Server) -> u64 {
     let peak = server.memory_peak();

@@ -41,6 +41,12 @@ const TURN_READS_MAX: u32 = 4 * TURN_READS_MIN;
 /// Times in a row that a transaction waits for memory before it goes on without.
 const MEMORY_WAITS_MAX: u32 = 32;
 
+/// The part of what changes may take at which those of one transaction are much, whatever their rows have in bytes: small rows
+/// take many times that.
+const MANY_CHANGES_PART: u64 = 16;
+/// What is not much however little changes may take: what is poured at a time has its price.
+const MANY_CHANGES_MIN: u64 = 256 << 10;
+
 /// Steps of the sweep that a turn which reads its own misses makes at a time.
 const SHED_STEPS_MAX: usize = 64;
 
@@ -373,6 +379,13 @@ impl Tenant {
         txn.memory_waits += 1;
         self.keep_locks(txn);
         wait
+    }
+
+    /// Whether `txn` has much that it would not have after pouring, of what all changes may take: changes, and the locks of a transaction
+    /// that has no branch yet.
+    pub fn has_many_changes(&self, txn: &Txn) -> bool {
+        let bytes = if txn.branched { txn.overlay.footprint() } else { txn.counted };
+        self.changes_max().is_some_and(|max| bytes >= (max.0 / MANY_CHANGES_PART).max(MANY_CHANGES_MIN))
     }
 
     /// What is to be waited for before more pages are changed.

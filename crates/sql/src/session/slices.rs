@@ -243,7 +243,8 @@ impl Session {
     pub(super) fn pour_if_much(&mut self, home: &mut Home<'_>) -> Result<(), Pause> {
         let Some(open) = self.transaction.peek() else { return Ok(()) };
         let much = if open.txn.has_branch() { POUR_BYTES_MIN } else { BRANCH_BYTES_MIN };
-        if open.txn.changed_bytes() < much || !self.may_pour() {
+        let is_much = open.txn.changed_bytes() >= much || home.tenant.has_many_changes(&open.txn);
+        if !is_much || !self.may_pour() {
             return Ok(());
         }
         self.await_memory(home)?;
