@@ -42,6 +42,8 @@ struct Round {
     /// The tenant's cores, second by second, and when neighbours came.
     series: Vec<f64>,
     marks: Vec<Mark>,
+    /// Why clients ended early, if some did.
+    failure: Option<String>,
 }
 
 pub(super) async fn part(stage: &mut Stage) -> Result<()> {
@@ -103,10 +105,17 @@ async fn round(stage: &Stage, host: &Host, actor: &Actor, names: &[String], time
         ),
         busy: samples.rate(*from, *to, |sample| sample.server_cpu_seconds).unwrap_or(0.0),
     });
+    let (steps, ended_us) = (steps.collect(), clock::now_us());
+    let mut failure = None;
+    for (name, tenant) in names.iter().zip(acting) {
+        let why = tenant.failure().await;
+        failure = failure.or(why.map(|why| format!("clients of {name} ended early: {why}")));
+    }
     Ok(Round {
-        steps: steps.collect(),
-        series: samples.tenant_series(&names[0], began_us, clock::now_us(), |counts| counts.cpu_seconds),
+        steps,
+        series: samples.tenant_series(&names[0], began_us, ended_us, |counts| counts.cpu_seconds),
         marks,
+        failure,
     })
 }
 
@@ -122,6 +131,7 @@ fn section(actor: &Actor, kept: &[Round], plain: &[Round]) -> Section {
             "the paper",
         ],
     );
+    let failure = kept.iter().find_map(|round| round.failure.as_deref());
     let mut verdicts = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         let of = |rounds: &[Round]| rounds.iter().map(|round| round.steps[index].share).collect::<Vec<_>>();
@@ -139,7 +149,7 @@ fn section(actor: &Actor, kept: &[Round], plain: &[Round]) -> Section {
                 range(&with),
                 with.median >= FLOOR,
             )
-            .unless((busy < BUSY).then_some(&idle))
+            .unless(failure.or((busy < BUSY).then_some(&idle)))
             .beside(paper),
         );
         let beside = if paper.is_empty() { "–" } else { paper };
@@ -181,5 +191,28 @@ fn section(actor: &Actor, kept: &[Round], plain: &[Round]) -> Section {
         }],
         tables: vec![table],
         notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Outcome;
+
+    #[test]
+    fn a_round_whose_clients_ended_early_shows_nothing() {
+        let round = |failure: Option<&str>| Round {
+            steps: STEPS.iter().map(|_| Measured { share: 0.5, missed: 0.0, busy: 1.0 }).collect(),
+            series: Vec::new(),
+            marks: Vec::new(),
+            failure: failure.map(str::to_owned),
+        };
+        let actor = Actor::Cpuio(Actor::cpuio("cpu=1").expect("a mix"));
+        let outcomes = |kept: &[Round]| {
+            let section = section(&actor, kept, &[round(None)]);
+            section.verdicts.iter().map(|verdict| verdict.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(&[round(None), round(None)]), [Outcome::Met; 3]);
+        assert_eq!(outcomes(&[round(None), round(Some("clients of t9 ended early"))]), [Outcome::Void; 3]);
     }
 }

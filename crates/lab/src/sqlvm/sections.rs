@@ -59,7 +59,7 @@ pub(super) fn arrivals(script: &Script, columns: &[Column], id: &str, title: &st
         ..Section::default()
     };
     let paper = (id == "figure-5").then_some(["49 % of the processor", "23 %", "27 %", ""].as_slice());
-    isolation_verdicts(columns, &mut section, paper.is_some(), None);
+    isolation_verdicts(columns, &mut section, paper.is_some(), ended(&columns[0]).as_deref());
     section.plots.extend(throughput_plot(script, columns, "T1's transactions a second"));
     section.plots.extend(cpu_plot(script, columns));
     section.tables.push(throughput_table("With all there", columns, paper));
@@ -85,8 +85,8 @@ pub(super) fn crowd(script: &Script, columns: &[Column]) -> Section {
         ),
         ..Section::default()
     };
-    let idle = idle(&columns[0]);
-    isolation_verdicts(columns, &mut section, false, idle.as_deref());
+    let void = ended(&columns[0]).or(idle(&columns[0]));
+    isolation_verdicts(columns, &mut section, false, void.as_deref());
     let [kept, max_only, best_effort, alone] = [0, 1, 2, 3].map(|index| columns[index].median());
     for (kind, paper) in TABLE_1 {
         let (Some((p99, _)), Some((by_itself, _))) = (kept.latency(kind), alone.latency(kind)) else {
@@ -98,7 +98,7 @@ pub(super) fn crowd(script: &Script, columns: &[Column]) -> Section {
             format!("{} ms, {:.2} of {} ms", figure(p99), stats::share(p99, by_itself), figure(by_itself));
         section.verdicts.push(
             Verdict::of(format!("{kind}: p99 at most 1.25 of alone"), measured, p99 <= P99_MAX * by_itself)
-                .unless(idle.as_deref())
+                .unless(void.as_deref())
                 .beside(&format!("{} ms", paper[0].0)),
         );
     }
@@ -122,29 +122,35 @@ fn idle(column: &Column) -> Option<String> {
     (busy < BUSY).then(|| format!("the server used {} of its core", percent(busy, false)))
 }
 
-/// That T1 keeps its throughput and its processor; void if the run was `idle`.
-fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: bool, idle: Option<&str>) {
+/// Why a run was not beside all its neighbours, if it was not.
+fn ended(column: &Column) -> Option<String> {
+    let why = column.median().failures.first()?;
+    Some(format!("a neighbour's clients ended early: {why}"))
+}
+
+/// That T1 keeps its throughput and its processor; `void` is why the run says nothing of it.
+fn isolation_verdicts(columns: &[Column], section: &mut Section, with_share: bool, void: Option<&str>) {
     let (kept, alone) = (columns[0].median(), columns[columns.len() - 1].median());
     let t1_failed = (alone.rate() == 0.0).then_some("T1 did nothing while alone");
     let part = stats::share(kept.rate(), alone.rate());
     let measured = format!("{:.2} of {} a second", part, figure(alone.rate()));
     section.verdicts.push(
         Verdict::of("T1's throughput with reservations at least 0.95 of alone", measured, part >= KEPT)
-            .unless(t1_failed.or(idle))
+            .unless(t1_failed.or(void))
             .beside(if with_share { "others 40 % less" } else { "" }),
     );
     let share = stats::share(kept.share, alone.share);
     let measured = format!("{} of the worker, {:.2} of alone", percent(kept.share, false), share);
     section.verdicts.push(
         Verdict::of("T1's processor with reservations at least 0.95 of alone", measured, share >= KEPT)
-            .unless(t1_failed.or(idle))
+            .unless(t1_failed.or(void))
             .beside(if with_share { "49 % of 50 %" } else { "" }),
     );
     if let Some(cpu) = kept.missed[0] {
         let demand =
             "With reservations T1 missed at most 0.05 of the processor that it was owed, by the ledger";
         let measured = percent(cpu, false);
-        section.verdicts.push(Verdict::of(demand, measured, cpu <= 1.0 - KEPT).unless(idle));
+        section.verdicts.push(Verdict::of(demand, measured, cpu <= 1.0 - KEPT).unless(void));
     }
 }
 
@@ -270,4 +276,55 @@ fn failures(columns: &[Column]) -> Vec<String> {
             .collect::<Vec<_>>()
     };
     columns.iter().flat_map(of_column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use workloads::report::RunReport;
+
+    use super::*;
+    use crate::report::Outcome;
+
+    fn run(failures: &[&str]) -> Column {
+        let report = RunReport {
+            workload: String::new(),
+            server: String::new(),
+            tenants: 1,
+            databases: Vec::new(),
+            clients_per_tenant: 1,
+            setting: String::new(),
+            measured_from_us: 0,
+            seconds: 1.0,
+            transactions: 100,
+            transactions_per_second: 100.0,
+            rates: Default::default(),
+            tenant_tps: vec![100.0],
+            kinds: Vec::new(),
+            series: None,
+            log: Vec::new(),
+            violations: Vec::new(),
+        };
+        let run = Performance {
+            report,
+            per_second: Vec::new(),
+            cpu: Vec::new(),
+            share: 0.5,
+            missed: [Some(0.0); 2],
+            server_cpu: 1.0,
+            arrivals: Vec::new(),
+            failures: failures.iter().map(|why| (*why).to_owned()).collect(),
+        };
+        Column { name: String::new(), runs: vec![run] }
+    }
+
+    #[test]
+    fn a_run_whose_neighbours_ended_early_shows_nothing() {
+        let outcomes = |failures: &[&str]| {
+            let (columns, mut section) = ([run(failures), run(&[])], Section::default());
+            isolation_verdicts(&columns, &mut section, false, ended(&columns[0]).as_deref());
+            section.verdicts.iter().map(|verdict| verdict.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(&[]), [Outcome::Met; 3]);
+        assert_eq!(outcomes(&["n2: the connection broke"]), [Outcome::Void; 3]);
+    }
 }
