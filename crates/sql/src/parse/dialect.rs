@@ -100,6 +100,9 @@ impl Dialect for Metered {
         self.postgres().is_custom_operator_part(c)
     }
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        if super::respell::is_distinct_mark(&parser.peek_token_ref().token) {
+            return Some(Ok(self.prec_value(Precedence::Is)));
+        }
         self.postgres().get_next_precedence(parser)
     }
     /// `current_role` and `current_schema` are calls without parentheses, which `sqlparser` takes for columns.

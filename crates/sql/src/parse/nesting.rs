@@ -147,6 +147,7 @@ impl VisitorMut for Settling {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        super::respell::distinct_from(expr);
         balance(expr);
         bind_minus(expr);
         self.enter(1 + accesses(expr))

@@ -18,6 +18,7 @@
 //! * `name := value` among arguments becomes `name => value`.
 //! * `INTERVAL(3) 'text'` becomes `CAST('text' AS INTERVAL(3))`.
 //! * `a ISNULL` becomes `a IS NULL`.
+//! * `IS DISTINCT FROM` becomes an operator, behind which `sqlparser` ends where it should: [`distinct_from`] reads it back.
 //! * WITH DATA at the end of a CREATE TABLE AS is left out.
 //! * The names in `CREATE TABLE t (a, b) AS` become columns of some type, which nobody reads.
 //! * `SELECT … INTO t` becomes, once it is read, the `CREATE TABLE t AS` that it means.
@@ -64,6 +65,9 @@ const LIMIT_TOKENS_MAX: usize = 500;
 /// `database.schema.table`
 const TABLE_NAME_TOKENS_MAX: usize = 5;
 
+const DISTINCT: &str = "\u{1}distinct";
+const NOT_DISTINCT: &str = "\u{1}not distinct";
+
 const CONCURRENTLY: &str = "\u{1}concurrently";
 const VARIADIC: &str = "\u{1}variadic";
 
@@ -77,6 +81,29 @@ const LOCKS: [(&[&str], LockWord, &str); 4] = [
 /// Whether an argument of this name is an array of arguments.
 pub fn is_variadic(name: &ast::Ident) -> bool {
     name.value == VARIADIC
+}
+
+/// Whether a token stands for IS DISTINCT FROM, or for IS NOT DISTINCT FROM.
+pub(super) fn is_distinct_mark(token: &Token) -> bool {
+    matches!(token, Token::CustomBinaryOperator(name) if name == DISTINCT || name == NOT_DISTINCT)
+}
+
+/// Makes IS DISTINCT FROM of the operator that stands for it.
+pub(super) fn distinct_from(expr: &mut ast::Expr) {
+    let ast::Expr::BinaryOp { op: ast::BinaryOperator::Custom(name), .. } = expr else { return };
+    let is_distinct = match name.as_str() {
+        DISTINCT => true,
+        NOT_DISTINCT => false,
+        _ => return,
+    };
+    let whole = std::mem::replace(expr, ast::Expr::value(ast::Value::Null));
+    if let ast::Expr::BinaryOp { left, right, .. } = whole {
+        *expr = if is_distinct {
+            ast::Expr::IsDistinctFrom(left, right)
+        } else {
+            ast::Expr::IsNotDistinctFrom(left, right)
+        };
+    }
 }
 
 /// The lower bound of a BETWEEN whose bounds may stand in either order.
@@ -303,6 +330,10 @@ pub(super) fn respelled<'p>(part: &'p [TokenWithSpan], pace: &Pace) -> Cow<'p, [
             Some((vec![Token::RArrow], at + 1))
         } else if solid.words(at, &["ISNULL"]) {
             Some((["IS", "NULL"].map(Token::make_keyword).to_vec(), at + 1))
+        } else if solid.words(at, &["IS", "DISTINCT", "FROM"]) {
+            Some((vec![Token::CustomBinaryOperator(DISTINCT.to_owned())], at + 3))
+        } else if solid.words(at, &["IS", "NOT", "DISTINCT", "FROM"]) {
+            Some((vec![Token::CustomBinaryOperator(NOT_DISTINCT.to_owned())], at + 4))
         } else if solid.words(at, &["OVERRIDING"]) {
             overriding_tokens(&solid, at)
         } else if solid.words(at, &["FOR"]) {
