@@ -2,21 +2,47 @@
 
 use std::cmp::Ordering;
 
-use base::{SqlError, SqlResult, SqlState};
+use base::{ByteCount, SqlError, SqlResult, SqlState};
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use crate::Numeric;
 
-/// Parses JSON text of at most 127 levels. Errors: 22P02, 54001 for more levels.
+/// Memory that a value may take while it is read: memory that cannot be had ends the process.
+const PARSED_BYTES_MAX: ByteCount = ByteCount::from_mib(512);
+
+/// What an element of an array or object takes at least, a number of one digit.
+const ELEMENT_BYTES: usize = size_of::<Value>() + 40;
+
+/// Digits that exponents in a text may stand for: `1e131071` has as many as PostgreSQL's numbers, and writing them takes milliseconds.
+const WRITTEN_OUT_MAX: u64 = 32 << 20;
+
+/// Parses JSON text of at most 127 levels. Errors: 22P02, 54001 for more levels, 54000 for what takes too much memory.
 pub fn parse(text: &str) -> SqlResult<Value> {
-    serde_json::from_str(text).map_err(|error| {
-        if error.to_string().starts_with("recursion limit exceeded") {
-            return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
-                .with_hint("JSON may nest 127 levels deep.");
-        }
-        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
-            .with_detail(format!("{error}."))
-    })
+    if parsed_bytes(text) > PARSED_BYTES_MAX.0 as usize {
+        let message = format!("json takes more memory than the maximum of {PARSED_BYTES_MAX}");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    serde_json::from_str(text).map_err(|error| syntax(&error))
+}
+
+fn syntax(error: &serde_json::Error) -> SqlError {
+    if error.to_string().starts_with("recursion limit exceeded") {
+        return SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+            .with_hint("JSON may nest 127 levels deep.");
+    }
+    SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
+        .with_detail(format!("{error}."))
+}
+
+/// Memory that JSON text takes when it is read, by estimate: a large one for strings with many commas.
+fn parsed_bytes(text: &str) -> usize {
+    let most = text.len().saturating_mul(ELEMENT_BYTES);
+    if most <= PARSED_BYTES_MAX.0 as usize {
+        return most;
+    }
+    let elements = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    elements * ELEMENT_BYTES + text.len()
 }
 
 /// The canonical text of `value` as jsonb: keys sorted by length then bytes, `", "` and `": "` between.
@@ -82,16 +108,26 @@ pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// jsonb's canonical text of JSON text. Errors: 22P02, 22P05 for `\u0000`, 22003 for numbers that no numeric holds.
+/// jsonb's canonical text of JSON text. Errors: as of [`parse_jsonb`].
 pub fn to_jsonb(text: &str) -> SqlResult<Box<str>> {
+    Ok(canonical(&parse_jsonb(text)?).into_boxed_str())
+}
+
+/// Parses JSON text whose value jsonb can hold. Errors: 22P02, 22P05 for `\u0000`, 22003 for numbers that no numeric holds, 54001 for too many
+/// levels, 54000 for what takes too much memory, or has too many digits written as exponents.
+pub fn parse_jsonb(text: &str) -> SqlResult<Value> {
     let value = parse(text)?;
     if text.contains("\\u0000") && contains_nul(&value) {
         return Err(no_nul());
     }
-    if text.contains(['e', 'E']) {
+    if text.contains(['e', 'E']) && written_out(&value) > WRITTEN_OUT_MAX {
+        let message = "numbers of a jsonb value have too many digits, written as exponents";
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    if text.contains(['e', 'E']) || text.len() > PLAIN_DIGITS_MAX {
         check_numbers(&value)?;
     }
-    Ok(canonical(&value).into_boxed_str())
+    Ok(value)
 }
 
 fn no_nul() -> SqlError {
@@ -104,11 +140,37 @@ pub fn check_no_nul(text: &str) -> SqlResult<()> {
     if text.contains("\\u0000") && contains_nul(&parse(text)?) { Err(no_nul()) } else { Ok(()) }
 }
 
+/// Digits that every number may have.
+const PLAIN_DIGITS_MAX: usize = 100_000;
+
+fn exponent_of(number: &str) -> Option<&str> {
+    number.find(['e', 'E']).map(|at| number[at + 1..].trim_start_matches(['+', '-']))
+}
+
+/// Digits that the exponents of numbers stand for.
+fn written_out(value: &Value) -> u64 {
+    match value {
+        // Longer ones are no numbers' and refused for that.
+        Value::Number(number) => {
+            exponent_of(number.as_str()).map_or(0, |digits| digits.parse().map_or(0, |n: u64| n.min(150_000)))
+        }
+        Value::Array(items) => items.iter().map(written_out).sum(),
+        Value::Object(map) => map.values().map(written_out).sum(),
+        _ => 0,
+    }
+}
+
 fn check_numbers(value: &Value) -> SqlResult<()> {
     match value {
-        Value::Number(number) => number.as_str().parse::<Numeric>().map(drop).map_err(|_| {
-            SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
-        }),
+        Value::Number(number) => {
+            let text = number.as_str();
+            if exponent_of(text).is_none() && text.len() <= PLAIN_DIGITS_MAX {
+                return Ok(());
+            }
+            text.parse::<Numeric>().map(drop).map_err(|_| {
+                SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format")
+            })
+        }
         Value::Array(items) => items.iter().try_for_each(check_numbers),
         Value::Object(map) => map.values().try_for_each(check_numbers),
         _ => Ok(()),
@@ -124,10 +186,10 @@ fn contains_nul(value: &Value) -> bool {
     }
 }
 
-/// Canonical jsonb text parsed again. What functions nested deeper than [`parse`] reads is compared as its text: canonical texts
-/// are equal if the values are, but for the scale of numbers.
+/// Canonical jsonb text parsed again. What functions nested deeper than [`parse`] reads, or takes more memory, is compared as its text: canonical
+/// texts are equal if the values are, but for the scale of numbers.
 pub fn parse_canonical(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    parse(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// jsonb's btree order: object > array > boolean > number > string > null; longer containers are greater, and an empty array
@@ -211,22 +273,76 @@ fn write_key_inner(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+/// Comparisons that one containment may take: a second's work. Only arrays of many thousand arrays or objects take so many.
+const CONTAINMENT_STEPS_MAX: u64 = 1 << 23;
+
+/// Arrays of which the one has so many times as many elements as the other are looked through one by one.
+const LOOKED_THROUGH_MAX: usize = 4096;
+
 /// jsonb's `@>`.
-pub fn contains(outer: &Value, inner: &Value) -> bool {
-    match (outer, inner) {
-        (Value::Object(x), Value::Object(y)) => {
-            y.iter().all(|(k, v)| x.get(k).is_some_and(|own| contains_inner(own, v)))
-        }
-        (Value::Array(x), Value::Array(y)) => y.iter().all(|v| x.iter().any(|own| contains_inner(own, v))),
-        (Value::Array(x), scalar) if !scalar.is_object() => x.iter().any(|own| compare(own, scalar).is_eq()),
-        _ => class(outer) == class(inner) && compare(outer, inner).is_eq(),
-    }
+///
+/// # Errors
+/// 54000 if that takes too long.
+pub fn contains(outer: &Value, inner: &Value) -> SqlResult<bool> {
+    contains_whole(outer, inner, &mut 0)
 }
 
-fn contains_inner(outer: &Value, inner: &Value) -> bool {
-    match (outer, inner) {
-        (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => contains(outer, inner),
+fn contains_whole(outer: &Value, inner: &Value, steps: &mut u64) -> SqlResult<bool> {
+    Ok(match (outer, inner) {
+        (Value::Object(x), Value::Object(y)) => {
+            for (key, value) in y {
+                let Some(own) = x.get(key) else { return Ok(false) };
+                if !contains_inner(own, value, steps)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Array(x), Value::Array(y)) => array_contains(x, y, steps)?,
+        (Value::Array(x), scalar) if !scalar.is_object() => x.iter().any(|own| compare(own, scalar).is_eq()),
         _ => class(outer) == class(inner) && compare(outer, inner).is_eq(),
+    })
+}
+
+fn array_contains(outer: &[Value], inner: &[Value], steps: &mut u64) -> SqlResult<bool> {
+    let is_scalar = |value: &&Value| !value.is_array() && !value.is_object();
+    let key = |value: &Value| {
+        let mut key = Vec::new();
+        write_key_inner(value, &mut key);
+        key
+    };
+    let many = outer.len().saturating_mul(inner.len()) > LOOKED_THROUGH_MAX;
+    let scalars: Option<FxHashSet<Vec<u8>>> = many.then(|| outer.iter().filter(is_scalar).map(key).collect());
+    'inner: for value in inner {
+        if let Some(scalars) = &scalars
+            && is_scalar(&value)
+        {
+            if scalars.contains(&key(value)) {
+                continue;
+            }
+            return Ok(false);
+        }
+        for own in outer {
+            if contains_inner(own, value, steps)? {
+                continue 'inner;
+            }
+        }
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn contains_inner(outer: &Value, inner: &Value, steps: &mut u64) -> SqlResult<bool> {
+    *steps += 1;
+    if *steps > CONTAINMENT_STEPS_MAX {
+        let message = "containment takes too many steps on these values";
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    match (outer, inner) {
+        (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => {
+            contains_whole(outer, inner, steps)
+        }
+        _ => Ok(class(outer) == class(inner) && compare(outer, inner).is_eq()),
     }
 }
 

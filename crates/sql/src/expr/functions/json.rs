@@ -37,10 +37,10 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
         Ok(as_text(at_path(&parse(&a[0])?, &path(&a[1])?), false))
     }),
     FunctionDef::new("@>", &[JSONB, JSONB], BOOL, |a, _| {
-        Ok(Datum::Bool(json::contains(&parse(&a[0])?, &parse(&a[1])?)))
+        Ok(Datum::Bool(json::contains(&parse(&a[0])?, &parse(&a[1])?)?))
     }),
     FunctionDef::new("<@", &[JSONB, JSONB], BOOL, |a, _| {
-        Ok(Datum::Bool(json::contains(&parse(&a[1])?, &parse(&a[0])?)))
+        Ok(Datum::Bool(json::contains(&parse(&a[1])?, &parse(&a[0])?)?))
     }),
     FunctionDef::new("?", &[JSONB, TEXT], BOOL, |a, _| {
         Ok(Datum::Bool(has_key(&parse(&a[0])?, text(&a[1])?)))

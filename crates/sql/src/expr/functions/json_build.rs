@@ -148,14 +148,13 @@ fn to_json(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<String> {
                 time_zone: ctx.stmt.format.time_zone.clone(),
                 ..types::FormatContext::default()
             };
-            let mut text = types::to_text(d, d.natural_type(), &format).replacen(' ', "T", 1);
+            let text = types::to_text(d, d.natural_type(), &format).replacen(' ', "T", 1);
+            let (moment, era) =
+                text.split_once(' ').map_or((text.as_str(), ""), |(moment, _)| (moment, " BC"));
             // ISO 8601 wants minutes in an offset.
-            if matches!(d, Datum::TimestampTz(t) if *t != i64::MAX && *t != i64::MIN)
-                && !text[text.len() - 3..].starts_with(':')
-            {
-                text.push_str(":00");
-            }
-            format!("\"{text}\"")
+            let bare_hours = matches!(d, Datum::TimestampTz(t) if *t != i64::MAX && *t != i64::MIN)
+                && !moment[moment.len() - 3..].starts_with(':');
+            format!("\"{moment}{}{era}\"", if bare_hours { ":00" } else { "" })
         }
         d => {
             let mut out = String::new();
@@ -166,7 +165,7 @@ fn to_json(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<String> {
 }
 
 fn to_value(d: &Datum, ctx: &EvalCtx<'_>) -> EvalResult<Value> {
-    Ok(json::parse(&to_json(d, ctx)?)?)
+    Ok(json::parse_jsonb(&to_json(d, ctx)?)?)
 }
 
 fn pairs(args: &[Datum]) -> EvalResult<std::slice::ChunksExact<'_, Datum>> {
@@ -190,6 +189,7 @@ fn key_of(d: &Datum, place: usize, null: &str, ctx: &EvalCtx<'_>) -> EvalResult<
         Datum::Array(_) | Datum::Json(_) | Datum::Jsonb(_) => {
             Err(bad("key value must be scalar, not array, composite, or json".to_owned()))
         }
+        Datum::Bool(b) => Ok(b.to_string()),
         d => Ok(shown(d, ctx)),
     }
 }
