@@ -395,7 +395,7 @@ impl Numeric {
     pub fn ceil(&self) -> Numeric {
         let cut = self.trunc(0);
         if self.is_finite() && cut.compare(self).is_lt() {
-            cut.add(&Numeric::ONE).expect("one more than a cut-off value fits")
+            Numeric::from_big(cut.big_coef() + 1, 0)
         } else {
             cut
         }
@@ -406,9 +406,20 @@ impl Numeric {
     pub fn floor(&self) -> Numeric {
         let cut = self.trunc(0);
         if self.is_finite() && cut.compare(self).is_gt() {
-            cut.sub(&Numeric::ONE).expect("one less than a cut-off value fits")
+            Numeric::from_big(cut.big_coef() - 1, 0)
         } else {
             cut
+        }
+    }
+
+    /// The number, unless rounding has made it a digit longer than any may be.
+    ///
+    /// # Errors
+    /// 22003.
+    pub fn checked(self) -> SqlResult<Numeric> {
+        match self.0 {
+            Repr::Big(big) => Numeric::from_big_checked(big.coef, big.scale),
+            _ => Ok(self),
         }
     }
 
@@ -501,6 +512,15 @@ mod tests {
         }
         assert_eq!(n("-1.5").ceil().to_string(), "-1");
         assert_eq!(n("-1.5").floor().to_string(), "-2");
+    }
+
+    #[test]
+    fn what_is_rounded_to_more_digits_than_there_may_be_is_refused() {
+        let most = n(&("9".repeat(131_072) + ".5"));
+        assert!(most.ceil().checked().is_err() && most.neg().floor().checked().is_err());
+        assert!(most.round(0).checked().is_err() && most.round(-1).checked().is_err());
+        assert_eq!(most.floor().checked().unwrap().coef_digits(), 131_072);
+        assert_eq!(most.trunc(-1).checked().unwrap().coef_digits(), 131_072);
     }
 
     #[test]

@@ -202,14 +202,14 @@ fn div_trunc(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 
 fn ceil(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(match &args[0] {
-        Datum::Numeric(n) => Datum::Numeric(n.ceil()),
+        Datum::Numeric(n) => Datum::Numeric(n.ceil().checked()?),
         d => Datum::Float8(float(d)?.ceil()),
     })
 }
 
 fn floor(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(match &args[0] {
-        Datum::Numeric(n) => Datum::Numeric(n.floor()),
+        Datum::Numeric(n) => Datum::Numeric(n.floor().checked()?),
         d => Datum::Float8(float(d)?.floor()),
     })
 }
@@ -224,14 +224,14 @@ fn places(args: &[Datum]) -> EvalResult<i32> {
 
 fn round(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(match &args[0] {
-        Datum::Numeric(n) => Datum::Numeric(n.round(places(args)?)),
+        Datum::Numeric(n) => Datum::Numeric(n.round(places(args)?).checked()?),
         d => Datum::Float8(float(d)?.round_ties_even()),
     })
 }
 
 fn trunc(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     Ok(match &args[0] {
-        Datum::Numeric(n) => Datum::Numeric(n.trunc(places(args)?)),
+        Datum::Numeric(n) => Datum::Numeric(n.trunc(places(args)?).checked()?),
         d => Datum::Float8(float(d)?.trunc()),
     })
 }
