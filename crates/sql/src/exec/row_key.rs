@@ -5,9 +5,14 @@ use types::{Datum, key};
 /// Appends a key of `value`; NULLs are equal to each other.
 pub(super) fn push_key(value: &Datum, out: &mut Vec<u8>) {
     match value {
-        Datum::Json(text) | Datum::Jsonb(text) => {
+        Datum::Json(text) => {
             out.extend_from_slice(&(text.len() as u64).to_be_bytes());
             out.extend_from_slice(text.as_bytes());
+        }
+        // Numbers of other scales are equal; NULL has no such byte.
+        Datum::Jsonb(text) => {
+            out.push(1);
+            types::json::write_key(text, out);
         }
         Datum::Void => {}
         Datum::Array(array) => {

@@ -271,7 +271,8 @@ fn thinned<'e>(rows: f64, rest: impl Iterator<Item = &'e BoundExpr>) -> f64 {
 /// The table's column that `expr` is, seen through conversions that keep order and equality.
 fn indexable_column(expr: &BoundExpr, first: usize, columns: usize) -> Option<usize> {
     let inner = match &expr.kind {
-        ExprKind::Cast { expr: inner, .. } if keeps_keys(inner.ty, expr.ty) => inner,
+        // What has a modifier is cut to it.
+        ExprKind::Cast { expr: inner, .. } if expr.typmod.is_none() && keeps_keys(inner.ty, expr.ty) => inner,
         _ => expr,
     };
     let slot = inner.as_column()?;

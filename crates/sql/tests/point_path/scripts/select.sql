@@ -114,3 +114,6 @@ SELECT k, nextval('counted_id_seq') FROM counted ORDER BY k LIMIT 2;
 SELECT nextval('counted_id_seq'), k FROM counted ORDER BY k DESC OFFSET 1 LIMIT 1;
 SELECT k, nextval('counted_id_seq') AS n FROM counted ORDER BY n DESC LIMIT 1;
 SELECT nextval('counted_id_seq');
+SELECT id FROM emp WHERE name::varchar(2) = 'bo';
+SELECT id FROM emp WHERE name::varchar(2) > 'bo' ORDER BY id;
+SELECT count(*) FROM (SELECT DISTINCT j FROM (VALUES ('{"a": 1.0}'::jsonb), ('{"a": 1.00}')) v (j)) s;
