@@ -134,10 +134,10 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
         Ok(Datum::Timestamp(zone::to_local(&zone::parse_zone(text(&a[0])?)?, micros(&a[1])?)))
     }),
     FunctionDef::new("timezone", &[INTERVAL, TIMESTAMP], TIMESTAMPTZ, |a, _| {
-        Ok(Datum::TimestampTz(datetime::check_timestamp(micros(&a[1])? - displacement(&a[0])?)?))
+        Ok(Datum::TimestampTz(displaced(micros(&a[1])?, displacement(&a[0])?.checked_neg())?))
     }),
     FunctionDef::new("timezone", &[INTERVAL, TIMESTAMPTZ], TIMESTAMP, |a, _| {
-        Ok(Datum::Timestamp(datetime::check_timestamp(micros(&a[1])? + displacement(&a[0])?)?))
+        Ok(Datum::Timestamp(displaced(micros(&a[1])?, Some(displacement(&a[0])?))?))
     }),
     FunctionDef::new("date_bin", &[INTERVAL, TIMESTAMP, TIMESTAMP], TIMESTAMP, |a, _| {
         Ok(Datum::Timestamp(date_bin(&span(&a[0])?, micros(&a[1])?, micros(&a[2])?)?))
@@ -233,6 +233,15 @@ fn displacement(d: &Datum) -> EvalResult<i64> {
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
     }
     Ok(span.micros)
+}
+
+/// A moment so much later, `None` being more than there can be; the infinities stay.
+fn displaced(moment: i64, by: Option<i64>) -> EvalResult<i64> {
+    if moment == i64::MAX || moment == i64::MIN {
+        return Ok(moment);
+    }
+    let moved = by.and_then(|by| moment.checked_add(by)).ok_or_else(datetime::timestamp_out_of_range)?;
+    Ok(datetime::check_timestamp(moved)?)
 }
 
 /// The start of the stretch of length `stride` that `timestamp` lies in, where one begins at `origin`.
@@ -446,7 +455,7 @@ fn make_date(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
 fn clock(h: &Datum, m: &Datum, s: &Datum) -> EvalResult<i64> {
     let (h, m, s) = (int(h)?, int(m)?, float(s)?);
     let micros = (s * 1e6).round_ties_even();
-    let total = (h * 3600 + m * 60) * 1_000_000 + micros as i64;
+    let total = ((h * 3600 + m * 60) * 1_000_000).saturating_add(micros as i64);
     if !(0..=24).contains(&h) || !(0..=59).contains(&m) || !(0.0..=60.0).contains(&s) || total > DAY_MICROS {
         return Err(out_of_range(format!("time field value out of range: {h}:{m:02}:{s:02}")));
     }

@@ -773,11 +773,12 @@ impl Reader<'_> {
     }
 }
 
-fn to_number(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
+fn to_number(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let (value, pattern) = (text(&args[0])?, text(&args[1])?);
     if pattern.is_empty() {
         return Ok(Datum::Null);
     }
+    ctx.room(pattern.len().saturating_mul(16))?;
     let (nodes, description) = template(pattern)?;
     for (used, name) in [(description.exponent, "EEEE"), (description.roman, "RN")] {
         if used {

@@ -4,7 +4,7 @@ use base::{SqlError, SqlState};
 use types::Datum;
 use types::datetime::{Civil, HOUR_MICROS, MINUTE_MICROS, SECOND_MICROS, zone};
 
-use super::time_template::{Affixes, DAYS, MONTHS, Node, ROMAN_MONTHS, iso_parts, julian, nodes};
+use super::time_template::{Affixes, DAYS, MONTHS, Node, ROMAN_MONTHS, iso_parts, julian, nodes, nodes_len};
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
@@ -91,7 +91,7 @@ fn to_char(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     if template.is_empty() {
         return Ok(Datum::Null);
     }
-    ctx.room(template.len().saturating_mul(12))?;
+    ctx.room(nodes_len(template).saturating_add(template.len().saturating_mul(12)))?;
     let mut out = String::new();
     for node in nodes(template) {
         match node {

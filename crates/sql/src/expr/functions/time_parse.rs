@@ -6,14 +6,14 @@ use types::datetime::{self, DAY_MICROS, HOUR_MICROS, MINUTE_MICROS, SECOND_MICRO
 
 use super::time_template::{
     Affixes, Convention, DAYS, EPOCH_JULIAN, Key, MONTHS, Node, ROMAN_MONTHS, from_julian, is_space,
-    iso_week_start, julian, nodes, separates,
+    iso_week_start, julian, nodes, nodes_len, separates,
 };
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef::new("to_date", &[TEXT, TEXT], DATE, |a, _| {
+    FunctionDef::new("to_date", &[TEXT, TEXT], DATE, |a, c| {
         let value = text(&a[0])?;
-        let moment = moment(value, text(&a[1])?)?;
+        let moment = moment(value, text(&a[1])?, c)?;
         let days = datetime::check_date(moment.days).map_err(|_| {
             let message = format!("date out of range: \"{value}\"");
             SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
@@ -22,7 +22,7 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
     })
     .stable(),
     FunctionDef::new("to_timestamp", &[TEXT, TEXT], TIMESTAMPTZ, |a, c| {
-        let moment = moment(text(&a[0])?, text(&a[1])?)?;
+        let moment = moment(text(&a[0])?, text(&a[1])?, c)?;
         let local = moment.days.checked_mul(DAY_MICROS).and_then(|days| days.checked_add(moment.micros));
         let local = datetime::check_timestamp(local.ok_or_else(datetime::timestamp_out_of_range)?)?;
         let instant = match moment.offset {
@@ -408,7 +408,8 @@ fn near_2020(year: i64) -> i64 {
     }
 }
 
-fn moment(value: &str, template: &str) -> EvalResult<Moment> {
+fn moment(value: &str, template: &str, ctx: &EvalCtx<'_>) -> EvalResult<Moment> {
+    ctx.room(nodes_len(template))?;
     let mut reader = Reader { text: value, at: 0, nodes: nodes(template), exact: false, extra: 0 };
     let fields = reader.read()?;
     let out_of_range = || -> EvalError {

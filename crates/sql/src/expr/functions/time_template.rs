@@ -171,6 +171,11 @@ pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
+/// Bytes that the nodes of a template take at most, while there come to be more of them.
+pub(super) fn nodes_len(template: &str) -> usize {
+    template.len().saturating_mul(2 * size_of::<Node>())
+}
+
 pub(super) fn nodes(template: &str) -> Vec<Node> {
     let mut out = Vec::new();
     let mut rest = template;
