@@ -19,7 +19,7 @@ use crate::redo_record::RecordWriter;
 use crate::row::keys::Key;
 use crate::sequence::SequenceState;
 use crate::space::Demand;
-use crate::tenant::{RedoSink, Tenant};
+use crate::tenant::{OpenError, RedoSink, Tenant};
 use crate::trees::{CATALOG_TREE, TreeState};
 use crate::txn::{Build, Isolation, Mark, Savepoint, Txn};
 
@@ -349,13 +349,27 @@ impl Tenant {
     /// change needs them all.
     #[cold]
     fn load_now(&mut self, fault: PageFault, makes_room: bool) {
-        let PageFault::Miss(page) = fault else { panic!("tenant {}: {fault}", self.id) };
+        if let Err(error) = self.read_now(fault, makes_room) {
+            panic!("tenant {}: {error}", self.id);
+        }
+    }
+
+    /// As [`Tenant::load_now`] for who can stop.
+    ///
+    /// # Errors
+    /// The page is damaged or cannot be read.
+    #[cold]
+    pub(crate) fn read_now(&mut self, fault: PageFault, makes_room: bool) -> Result<(), OpenError> {
+        let page = match fault {
+            PageFault::Miss(page) => page,
+            // Read again, it says why as a failure of the file does.
+            PageFault::Unreadable(unreadable) => unreadable.0,
+            PageFault::Corrupt(_) => return Err(self.open_error(fault)),
+        };
         if makes_room {
             self.shed();
         }
-        if let Err(error) = self.pages.read_blocking(page) {
-            panic!("tenant {}: {error}", self.id);
-        }
+        Ok(self.pages.read_blocking(page)?)
     }
 
     /// Gives up a tree: its pages are released, now or bit by bit.

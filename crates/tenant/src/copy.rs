@@ -70,12 +70,15 @@ impl TenantCopy {
 impl Tenant {
     /// The state as it is now: constant time but for the trees that changed since the last checkpoint. Nothing of it may be
     /// told before the log is durable through [`Tenant::newest_pending`] as it is now.
-    pub fn begin_copy(&mut self) -> TenantCopy {
-        let root = self.write_records();
+    ///
+    /// # Errors
+    /// A page of the catalog's tree is damaged or cannot be read.
+    pub fn begin_copy(&mut self) -> Result<TenantCopy, OpenError> {
+        let root = self.write_records()?;
         // Not one that was taken before those records were written.
         let frozen = Arc::new(self.frozen_now());
         self.lend(&frozen);
-        TenantCopy { frozen, root }
+        Ok(TenantCopy { frozen, root })
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn a_copy_is_a_tenant_of_its_moment() {
         let mut tenant = Tenant::in_memory(TenantId(16), "owner");
-        let copy = tenant.begin_copy();
+        let copy = tenant.begin_copy().unwrap();
         let env = env::Env::real_on_epoll();
         let mut image = env::block_on(&env, copy.image(TenantId(16), Some(&example()))).expect("fits");
         let mut bytes = Vec::new();

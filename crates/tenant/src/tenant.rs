@@ -708,8 +708,11 @@ impl Tenant {
     /// so that closing a tenant leaves no gap in them.
     ///
     /// Before its root is published the log must be durable through [`Tenant::newest_pending`] as it is now.
+    ///
+    /// # Errors
+    /// A page of the catalog's tree cannot be read, or the file takes no checkpoint; a later one may begin.
     pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, OpenError> {
-        let root = self.write_records();
+        let root = self.write_records()?;
         let file = self.file.as_mut().expect("a tenant with a file is checkpointed");
         let checkpoint = Checkpoint::begin(&mut self.pages, file, root)?;
         self.space.checkpoint_began();
@@ -717,27 +720,51 @@ impl Tenant {
     }
 
     /// Brings what only memory knows into the catalog's tree, so that a snapshot taken now is a whole tenant; its root.
-    pub(crate) fn write_records(&mut self) -> Root {
+    ///
+    /// # Errors
+    /// A page of that tree cannot be read. All that was to be brought there is again the next time.
+    pub(crate) fn write_records(&mut self) -> Result<Root, OpenError> {
         if self.open_transactions == 0 {
-            self.settle_sequences();
+            self.settle_sequences()?;
         }
-        let mut gone = std::mem::take(&mut self.gone_trees);
         // A replay may have made a tree anew under the number of one it dropped.
-        gone.retain(|tree| self.trees.get(*tree) == TreeState::default());
+        let is_gone = |tree: &TreeId| self.trees.get(*tree) == TreeState::default();
+        let gone: Vec<_> = self.gone_trees.iter().copied().filter(is_gone).collect();
         for tree in gone {
-            self.remove_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes());
+            self.remove_record(&RecordKind::Tree.key(tree.0).to_bytes())?;
         }
         self.renumber_garbage();
         let garbage = self.garbage.iter().chain(&self.spoiled).copied();
-        let dirty: Vec<_> = self.trees.take_dirty().into_iter().chain(garbage).collect();
+        let dirty: Vec<_> = self.trees.dirty().into_iter().chain(garbage).collect();
         for (tree, state) in dirty {
             if tree != CATALOG_TREE {
-                self.put_now(CATALOG_TREE, &RecordKind::Tree.key(tree.0).to_bytes(), &encode_record(&state));
+                self.put_record(&RecordKind::Tree.key(tree.0).to_bytes(), &encode_record(&state))?;
             }
         }
-        self.put_now(CATALOG_TREE, &RecordKind::Counters.key(0).to_bytes(), &encode_record(&self.counters));
+        self.put_record(&RecordKind::Counters.key(0).to_bytes(), &encode_record(&self.counters))?;
+        // Not before the last record is there: a root without one of them would lose what the tree has.
+        self.gone_trees.clear();
+        self.trees.set_clean();
         self.forget_frozen();
-        Root { commit: self.committed, payload: self.payload() }
+        Ok(Root { commit: self.committed, payload: self.payload() })
+    }
+
+    fn put_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), OpenError> {
+        let (mut state, mut makes_room) = (self.trees.get(CATALOG_TREE), true);
+        while let Err(fault) = self.try_put(&mut state, key, value) {
+            self.read_now(fault, std::mem::take(&mut makes_room))?;
+        }
+        self.trees.set(CATALOG_TREE, TreeState { dirty: true, ..state });
+        Ok(())
+    }
+
+    fn remove_record(&mut self, key: &[u8]) -> Result<(), OpenError> {
+        let (mut state, mut makes_room) = (self.trees.get(CATALOG_TREE), true);
+        while let Err(fault) = self.try_remove(&mut state, key) {
+            self.read_now(fault, std::mem::take(&mut makes_room))?;
+        }
+        self.trees.set(CATALOG_TREE, TreeState { dirty: true, ..state });
+        Ok(())
     }
 
     /// A replay may have made a tree anew under the number of one that was begun before, also of one given up: each has a record of its own.
@@ -796,13 +823,14 @@ impl Tenant {
         payload
     }
 
-    fn settle_sequences(&mut self) {
+    fn settle_sequences(&mut self) -> Result<(), OpenError> {
         let ahead: Vec<_> =
             self.sequences.iter().filter(|(_, s)| s.logged_ahead > 0).map(|(o, s)| (*o, *s)).collect();
         for (oid, state) in ahead {
-            self.put_now(CATALOG_TREE, &RecordKind::SequenceState.key(oid.0).to_bytes(), &state.record());
+            self.put_record(&RecordKind::SequenceState.key(oid.0).to_bytes(), &state.record())?;
             self.sequences.insert(oid, SequenceState { logged_ahead: 0, ..state });
         }
+        Ok(())
     }
 }
 

@@ -58,15 +58,16 @@ impl Trees {
         self.0.iter().map(|(tree, state)| (*tree, *state))
     }
 
-    /// The trees that changed since the last call, which are clean from now on.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(TreeId, TreeState)> {
-        let mut dirty = Vec::new();
-        for (tree, state) in Arc::make_mut(&mut self.0).iter_mut().filter(|(_, state)| state.dirty) {
-            state.dirty = false;
-            dirty.push((*tree, *state));
-        }
+    /// The trees that changed since they were last said to be clean.
+    pub(crate) fn dirty(&self) -> Vec<(TreeId, TreeState)> {
+        let mut dirty: Vec<_> = self.iter().filter(|(_, state)| state.dirty).collect();
         dirty.sort_unstable_by_key(|(tree, _)| *tree);
         dirty
+    }
+
+    /// The catalog has all of them as they are.
+    pub(crate) fn set_clean(&mut self) {
+        Arc::make_mut(&mut self.0).values_mut().for_each(|state| state.dirty = false);
     }
 }
 

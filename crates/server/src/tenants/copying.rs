@@ -7,7 +7,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use base::{Nanos, SqlResult};
+use base::{Nanos, SqlError, SqlResult};
 use env::IoBuf;
 use futures::SinkExt;
 use futures::channel::mpsc;
@@ -74,6 +74,10 @@ async fn send(
 ) -> SqlResult<()> {
     home.open().await?;
     let (copy, wait_for) = home.with(|home| (home.tenant.begin_copy(), home.tenant.newest_pending()))?;
+    let copy = copy.map_err(|error| {
+        tracing::error!(tenant = home.id().0, %error, "a copy of the tenant failed");
+        SqlError::new(error.state(), format!("the tenant cannot be copied: {error}"))
+    })?;
     let incarnation = home.incarnation();
     home.wait_durable(wait_for).await?;
     let failed = |error: storage::FileError| {

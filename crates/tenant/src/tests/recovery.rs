@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use env::sim::{PowerCut, World};
+use env::sim::{DiskFault, DiskOp, PowerCut, World};
 use env::{Env, block_on};
 use storage::redo::{LogDir, LogFlusher, LogOptions, LogWriter, RedoIndex};
 
@@ -395,4 +395,31 @@ fn a_commit_ends_where_less_than_the_way_to_a_row_fits_the_budget() {
     });
     assert_eq!(found.unwrap()[1], text("y"));
     fixture.commit(txn).unwrap();
+}
+
+#[test]
+fn what_could_not_be_brought_into_the_catalog_is_in_the_next_root() {
+    let mut fixture = Fixture::on_disk(90);
+    let table = fixture.create("t", &[("id", PgType::Int4)], 1);
+    let checkpoint = |fixture: &mut Fixture| {
+        let mut checkpoint = fixture.tenant.begin_checkpoint().unwrap();
+        block_on(&fixture.world.as_ref().unwrap().env(), checkpoint.run()).unwrap();
+        assert!(fixture.tenant.finish_checkpoint(checkpoint));
+    };
+    checkpoint(&mut fixture);
+    // The table's first page.
+    fixture.insert(table, vec![int(1)]).unwrap();
+    for copies in [true, false] {
+        fixture.tenant.evict_all();
+        fixture.world.as_ref().unwrap().inject(DiskFault::eio(DiskOp::Read, "tenant"));
+        let error = match copies {
+            true => fixture.tenant.begin_copy().err(),
+            false => fixture.tenant.begin_checkpoint().err(),
+        };
+        assert_eq!(error.expect("a page cannot be read").state(), base::SqlState::IO_ERROR);
+    }
+    checkpoint(&mut fixture);
+    fixture.reopen();
+    assert_eq!(fixture.rows(table), [[int(1)]]);
+    assert_eq!(fixture.tenant.check().defects, Vec::<String>::new());
 }

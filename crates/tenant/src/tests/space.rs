@@ -157,7 +157,7 @@ fn the_oldest_snapshot_pays_and_the_writer_goes_on() {
 #[test]
 fn a_copy_that_nobody_takes_is_counted_and_pays_as_a_snapshot_does() {
     let (mut fixture, t) = filled();
-    let copy = fixture.tenant.begin_copy();
+    let copy = fixture.tenant.begin_copy().unwrap();
     let log_before = fixture.tenant.space_used().log;
     change_all(&mut fixture, t, 1);
     let used = fixture.tenant.space_used();
