@@ -116,6 +116,56 @@ fn large_values_are_searched_in_time_that_grows_with_them() {
     }
 }
 
+/// Each is a short text that would take gigabytes or hours if it were not refused, or looked through.
+#[test]
+fn short_texts_take_neither_gigabytes_nor_hours() {
+    // The server's threads have more stack than those of tests.
+    let stack = base::limits::THREAD_STACK_LEN.0 as usize;
+    let look = std::thread::Builder::new().stack_size(stack).spawn(look_at_short_texts).expect("a thread");
+    look.join().expect("no panic");
+}
+
+fn look_at_short_texts() {
+    let nothing = "(?:".repeat(20) + &"){255}".repeat(20);
+    let nested = "(x".repeat(249) + &"a".repeat(150_000) + &")".repeat(249);
+    for (expression, answer) in [
+        (format!("'a' ~ '{nothing}'"), "t"),
+        (format!("'xa' ~ '{nested}'"), "f"),
+        (format!("'a' ~* '{}'", "[!-\u{10fffe}]".repeat(10_000)), "!2201B"),
+        ("'a' ~ repeat('b', 5000000)".to_owned(), "!2201B"),
+        ("('{' || repeat('a,', 100000) || 'a}')::char(10485760)[]".to_owned(), "!54000"),
+        ("string_to_array(repeat('a,', 100000), ',')::char(10485760)[]".to_owned(), "!54000"),
+        ("length('a'::bpchar(3000000000))".to_owned(), "!22023"),
+        ("('[' || repeat('1e131071,', 20000) || '1]')::jsonb".to_owned(), "!54000"),
+        ("to_jsonb(('[' || repeat('1e131071,', 20000) || '1]')::json)".to_owned(), "!54000"),
+        ("('[' || repeat('1,', 50000000) || '1]')::jsonb".to_owned(), "!54000"),
+        ("repeat('1', 4000000)::numeric".to_owned(), "!22003"),
+        ("scale(('0.' || repeat('1', 4000000))::numeric)".to_owned(), "16383"),
+        ("split_part(repeat(',', 20000000) || 'x', ',', -1)".to_owned(), "x"),
+        ("to_date('2020', repeat('x', 50000000))".to_owned(), "!53200"),
+    ] {
+        match run(&expression) {
+            Outcome::Value(_, text) => assert_eq!(text, answer, "{expression:.60}"),
+            Outcome::Error(state, message) => {
+                assert_eq!(format!("!{state}"), answer, "{expression:.60}: {message}")
+            }
+        }
+    }
+    let numbers = |first: u8| format!("('[' || repeat('{first},', 100000) || '{first}]')::jsonb");
+    for (outer, inner, answer) in [
+        (numbers(1), numbers(1), "t"),
+        (numbers(1), numbers(2), "f"),
+        (
+            "('[' || repeat('{\"a\":1},', 20000) || '1]')::jsonb".to_owned(),
+            "('[' || repeat('{\"a\":2},', 20000) || '1]')::jsonb".to_owned(),
+            "f",
+        ),
+    ] {
+        let Outcome::Value(_, text) = run(&format!("{outer} @> {inner}")) else { panic!("{outer:.40}") };
+        assert_eq!(text, answer, "{outer:.40} @> {inner:.40}");
+    }
+}
+
 #[test]
 fn expressions_answer_as_postgresql_15() {
     // GOLDEN names another file of answers, to look what new expressions give.

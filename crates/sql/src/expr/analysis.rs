@@ -4,8 +4,9 @@ use base::{SqlError, SqlResult, SqlState};
 
 use super::tree::{BoundExpr, ExprKind, SubqueryTest};
 
-/// Parts that all copies of an operand may have together.
+/// Parts that all copies of an operand may have together. An operand of few parts is copied as often as the statement says.
 const COPIED_PARTS_MAX: usize = 200_000;
+const FEW_PARTS: usize = 4;
 
 /// Whether and when an expression's value can change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -148,7 +149,7 @@ impl BoundExpr {
     /// # Errors
     /// 54001 if the copies have too many parts together.
     pub fn check_copies(&self, copies: usize) -> SqlResult<()> {
-        let most = COPIED_PARTS_MAX / copies.max(1);
+        let most = (COPIED_PARTS_MAX / copies.max(1)).max(FEW_PARTS);
         let mut parts = 0;
         self.any(&mut |_| {
             parts += 1;

@@ -5,6 +5,7 @@ use compact_str::CompactString;
 use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
 use types::{CastContext, Datum, ElementType, Numeric, PgType, TypeMod};
 
+use super::analysis::Volatility;
 use super::bind_context::BindContext;
 use super::bind_operator::{
     bind_array_comparison, bind_binary, bind_in, bind_like, bind_operator, call_named,
@@ -12,9 +13,12 @@ use super::bind_operator::{
 use super::bind_row::row_of;
 use super::bind_type::{bind_type, interval_typmod};
 use super::coerce::{coerce, coerce_condition, common_type};
-use super::fold::fold;
+use super::fold::{fold, outgrows};
+use super::functions::CASE_OF;
 use super::scope::{Scope, at_ident, undefined_column};
-use super::tree::{BoundExpr, CompareOp, ExprKind, SubqueryColumn, SubqueryExpr, SubqueryTest};
+use super::tree::{
+    BoundExpr, Collate, CompareOp, ExprKind, FunctionRef, SubqueryColumn, SubqueryExpr, SubqueryTest,
+};
 use super::{bind_call, bind_operator};
 
 /// Binds `expr`. Its type may still be `Unknown` (a string literal, NULL, a parameter): coerce it.
@@ -52,9 +56,10 @@ pub fn bind_sql_text(sql: &str, scope: &dyn Scope, ctx: &BindContext<'_>) -> Sql
         .map_err(SqlError::without_location)
 }
 
-/// An identifier as SQL reads it: folded to lower case unless quoted, cut to 63 bytes.
+/// An identifier as SQL reads it: its ASCII letters folded to lower case unless quoted, cut to 63 bytes.
 pub fn fold_ident(ident: &ast::Ident) -> String {
-    let mut name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+    let mut name =
+        if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() };
     if name.len() > base::limits::IDENTIFIER_LEN_MAX {
         let mut end = base::limits::IDENTIFIER_LEN_MAX;
         while !name.is_char_boundary(end) {
@@ -495,6 +500,9 @@ impl Binder<'_> {
         let operand = operand.map(|e| self.bind(e)).transpose()?;
         if let Some(operand) = &operand {
             operand.check_copies(conditions.len())?;
+            if conditions.len() > 1 && operand.volatility() == Volatility::Volatile {
+                return self.case_of_volatile(operand, conditions, otherwise);
+            }
         }
         let mut tests = Vec::with_capacity(conditions.len());
         let mut results = Vec::with_capacity(conditions.len() + 1);
@@ -506,14 +514,50 @@ impl Binder<'_> {
             });
             results.push(self.bind(&when.result)?);
         }
+        // PostgreSQL looks at the type of ELSE first.
         let has_else = otherwise.is_some();
         if let Some(otherwise) = otherwise {
-            results.push(self.bind(otherwise)?);
+            results.insert(0, self.bind(otherwise)?);
         }
         let (mut results, ty) = unify_all(results, "CASE", self.ctx)?;
-        let otherwise = if has_else { results.pop().map(Box::new) } else { None };
+        let otherwise = has_else.then(|| Box::new(results.remove(0)));
         let whens = tests.into_iter().zip(results).collect();
         Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Case { whens, otherwise }))
+    }
+
+    /// CASE of an operand that is not the same each time, and so has to be worked out once: as the argument of a call.
+    fn case_of_volatile(
+        &self,
+        operand: &BoundExpr,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&Expr>,
+    ) -> SqlResult<BoundExpr> {
+        let refused = || SqlError::unsupported("CASE of a volatile operand with results that are worked out");
+        // A call works all of its arguments out, so that they may be nothing that fails or has an effect.
+        let is_bare = |expr: &BoundExpr| {
+            use ExprKind::{Column, Const, Outer, Param};
+            matches!(expr.kind, Const(_) | Param(_) | Column(_) | Outer { .. })
+        };
+        let (mut values, mut results) = (Vec::new(), Vec::new());
+        for when in conditions {
+            let value = self.bind(&when.condition)?;
+            let (left, value, collate) = bind_operator::unify(operand.clone(), value, "=", self.ctx)?;
+            if left != *operand || collate != Collate::Plain || !is_bare(&value) {
+                return Err(refused());
+            }
+            values.push(value);
+            results.push(self.bind(&when.result)?);
+        }
+        let null = || Ok(BoundExpr::constant(Datum::Null, PgType::Unknown));
+        results.push(otherwise.map_or_else(null, |expr| self.bind(expr))?);
+        let (mut results, ty) = unify_all(results, "CASE", self.ctx)?;
+        if !results.iter().all(is_bare) {
+            return Err(refused());
+        }
+        let last = results.pop();
+        let pairs = values.into_iter().zip(results).flat_map(|(value, result)| [value, result]);
+        let args = [operand.clone()].into_iter().chain(pairs).chain(last).collect();
+        Ok(BoundExpr::new(ty, TypeMod::NONE, ExprKind::Call { function: FunctionRef(&CASE_OF), args }))
     }
 
     fn array(&self, items: &[Expr]) -> SqlResult<BoundExpr> {
@@ -550,16 +594,17 @@ impl Binder<'_> {
                 && let ast::Subscript::Index { index } = subscript
             {
                 let index = self.bind(index)?;
-                value = if index.ty == PgType::Unknown || index.ty.is_string() {
-                    // A text is a key, or an array's subscript, as it is in a path.
-                    let key = coerce(index, PgType::Text, TypeMod::NONE, CastContext::Implicit, self.ctx)?;
-                    let items = vec![key];
-                    let path = ExprKind::Array { element: ElementType::Text, items };
-                    let path = BoundExpr::new(PgType::Array(ElementType::Text), TypeMod::NONE, path);
-                    bind_binary("#>", value, fold(path, self.ctx), self.ctx)?
-                } else {
-                    bind_binary("->", value, index, self.ctx)?
-                };
+                // A key, or an array's subscript, as it is in a path.
+                let is_key = index.ty == PgType::Unknown || index.ty.is_string();
+                if !is_key && !matches!(index.ty, PgType::Int2 | PgType::Int4) {
+                    let ty = super::coerce::type_name(index.ty, self.ctx);
+                    let message = format!("subscript type {ty} is not supported");
+                    return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+                }
+                let key = coerce(index, PgType::Text, TypeMod::NONE, CastContext::Explicit, self.ctx)?;
+                let path = ExprKind::Array { element: ElementType::Text, items: vec![key] };
+                let path = BoundExpr::new(PgType::Array(ElementType::Text), TypeMod::NONE, path);
+                value = bind_binary("#>", value, fold(path, self.ctx), self.ctx)?;
                 continue;
             }
             if value.ty == PgType::Name
@@ -687,7 +732,14 @@ fn number(text: &str) -> SqlResult<BoundExpr> {
             Err(_) => BoundExpr::constant(Datum::Int8(v), PgType::Int8),
         });
     }
-    Ok(BoundExpr::constant(Datum::Numeric(Numeric::parse(text)?), PgType::Numeric))
+    let value = Datum::Numeric(Numeric::parse(text)?);
+    if outgrows(&value, text.len()) {
+        // `1e131071`
+        let text = Box::new(BoundExpr::constant(Datum::text(text), PgType::Text));
+        let cast = ExprKind::Cast { expr: text, how: CastContext::Explicit };
+        return Ok(BoundExpr::new(PgType::Numeric, TypeMod::NONE, cast));
+    }
+    Ok(BoundExpr::constant(value, PgType::Numeric))
 }
 
 fn string_value(value: &Value) -> Option<String> {

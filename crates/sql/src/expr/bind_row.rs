@@ -85,6 +85,9 @@ impl Binder<'_> {
     }
 
     pub(super) fn row_in_list(&self, left: &[&Expr], list: &[Expr], negated: bool) -> SqlResult<BoundExpr> {
+        for part in left {
+            self.bind(part)?.check_copies(list.len())?;
+        }
         let parts = list
             .iter()
             .map(|item| {

@@ -132,14 +132,18 @@ fn numeric(info: &ast::ExactNumberInfo) -> SqlResult<(PgType, TypeMod)> {
 fn string_length(length: Option<&ast::CharacterLength>, name: &str, default: TypeMod) -> SqlResult<TypeMod> {
     match length {
         None => Ok(default),
-        Some(ast::CharacterLength::IntegerLength { length: 0, .. }) => {
-            Err(invalid(format!("length for type {name} must be at least 1")))
+        Some(ast::CharacterLength::IntegerLength { length, .. }) => {
+            bounded_length(i64::try_from(*length).unwrap_or(i64::MAX), name)
         }
-        Some(ast::CharacterLength::IntegerLength { length, .. }) if *length > 10_485_760 => {
-            Err(invalid(format!("length for type {name} cannot exceed 10485760")))
-        }
-        Some(ast::CharacterLength::IntegerLength { length, .. }) => Ok(TypeMod::length(*length as u32)),
         Some(ast::CharacterLength::Max) => Err(SqlError::unsupported("varchar(max)")),
+    }
+}
+
+fn bounded_length(length: i64, name: &str) -> SqlResult<TypeMod> {
+    match length {
+        ..1 => Err(invalid(format!("length for type {name} must be at least 1"))),
+        1..=10_485_760 => Ok(TypeMod::length(length as u32)),
+        _ => Err(invalid(format!("length for type {name} cannot exceed 10485760"))),
     }
 }
 
@@ -164,7 +168,8 @@ fn custom(
     if let Some(ty) = builtin {
         let modifier = |i: usize| modifiers.get(i).and_then(|m| m.trim().parse::<i64>().ok());
         let typmod = match (ty, modifier(0)) {
-            (PgType::Varchar | PgType::Bpchar, Some(n)) if n > 0 => TypeMod::length(n as u32),
+            (PgType::Varchar, Some(n)) => bounded_length(n, "varchar")?,
+            (PgType::Bpchar, Some(n)) => bounded_length(n, "char")?,
             (PgType::Numeric, Some(p)) => {
                 return numeric(&ast::ExactNumberInfo::PrecisionAndScale(p as u64, modifier(1).unwrap_or(0)));
             }

@@ -5,7 +5,7 @@ use types::{CastContext, Datum, ElementType, PgType, TypeMod, cast_allowed, form
 
 use super::analysis::Volatility;
 use super::bind_context::BindContext;
-use super::fold::fold;
+use super::fold::{fold, outgrows};
 use super::tree::{BoundExpr, ExprKind};
 
 /// The name of `ty` in messages.
@@ -40,6 +40,10 @@ pub fn coerce(
                 let read_as = if to == PgType::Interval { typmod } else { TypeMod::NONE };
                 let value = parse_text(text, to, read_as, ctx.format)?;
                 let value = types::apply_typmod(value, to, typmod, how)?;
+                if outgrows(&value, text.len()) {
+                    let text = Box::new(retype_unknown(expr));
+                    return Ok(BoundExpr::new(to, typmod, ExprKind::Cast { expr: text, how }));
+                }
                 return Ok(BoundExpr::new(to, typmod, ExprKind::Const(value)));
             }
             ExprKind::Array { .. }

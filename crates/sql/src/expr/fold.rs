@@ -17,6 +17,15 @@ pub const FOLDING_BYTES_MAX: ByteCount = ByteCount::from_mib(1);
 /// A plan keeps no value that takes more memory than this.
 const FOLDED_BYTES_MAX: usize = 64 << 10;
 
+/// A value that takes more memory than this is kept if it is not many times what it is made of: a statement has as many of them as it likes.
+const SMALL_BYTES_MAX: usize = 4 << 10;
+const GROWTH_MAX: usize = 64;
+
+/// Whether a plan had better keep what the value is made of, so many bytes, and work it out each time.
+pub(super) fn outgrows(value: &types::Datum, of: usize) -> bool {
+    value.heap_bytes() > SMALL_BYTES_MAX.max(of.saturating_mul(GROWTH_MAX))
+}
+
 /// `expr` or its value. An expression whose evaluation fails is left alone: it may never be reached. So is one with a large value.
 pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
     let mut constant = !matches!(expr.kind, ExprKind::Const(_));
@@ -38,8 +47,12 @@ pub(super) fn fold(expr: BoundExpr, ctx: &BindContext<'_>) -> BoundExpr {
     if !constant || !foldable_kind || !has_children || expr.volatility() > most {
         return expr;
     }
+    let mut of = 0;
+    expr.for_each_child(&mut |child| {
+        of += size_of::<types::Datum>() + child.as_const().map_or(0, types::Datum::heap_bytes)
+    });
     match eval_constant(&expr, ctx) {
-        Ok(value) if value.heap_bytes() <= FOLDED_BYTES_MAX => {
+        Ok(value) if value.heap_bytes() <= FOLDED_BYTES_MAX && !outgrows(&value, of) => {
             BoundExpr { kind: ExprKind::Const(value), ..expr }
         }
         _ => expr,

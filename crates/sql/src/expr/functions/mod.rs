@@ -34,6 +34,7 @@ use super::function::{ArgType, FunctionDef};
 use crate::memory_bound::Held;
 
 pub(crate) use extension::{extension_of, hint_for_missing};
+pub(crate) use operators::CASE_OF;
 pub(crate) use session::{IS_CALLED, LAST_VALUE, RESET_STATEMENTS, TYPE_OF, identity_value};
 
 type Index = FxHashMap<&'static str, Vec<&'static FunctionDef>>;

@@ -34,6 +34,18 @@ pub(super) static OPERATORS: &[FunctionDef] = &[
         .takes_null(),
 ];
 
+/// CASE of its first argument, then what that may be equal to and the result, in pairs, then the result of ELSE. In no table of names.
+pub(crate) static CASE_OF: FunctionDef =
+    FunctionDef::new("case", &[ArgType::Any], ArgType::Any, |args, _| {
+        let [operand, rest @ ..] = args else { return Err(wrong("an operand", &Datum::Void)) };
+        let (pairs, otherwise) = rest.as_chunks::<2>();
+        let fits = |value: &Datum| !operand.is_null() && !value.is_null() && types::equal(operand, value);
+        let found = pairs.iter().find(|[value, _]| fits(value)).map(|[_, result]| result);
+        Ok(found.or(otherwise.first()).cloned().unwrap_or_default())
+    })
+    .takes_null()
+    .variadic();
+
 macro_rules! bits {
     ($name:ident, $op:tt) => {
         fn $name(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
