@@ -205,10 +205,16 @@ fn special(binder: &Binder<'_>, name: &str, args: Vec<BoundExpr>) -> SqlResult<B
         "nullif" => {
             let [left, right] = <[BoundExpr; 2]>::try_from(args)
                 .map_err(|_| SqlError::new(SqlState::SYNTAX_ERROR, "NULLIF needs two arguments"))?;
-            let ty = left.ty;
+            let own = left.ty;
             bind_comparison(CompareOp::Eq, left.clone(), right.clone(), ctx)?;
             let (left, right, collate) = unify(left, right, "=", ctx)?;
-            let ty = if ty == PgType::Unknown { left.ty } else { ty };
+            // The answer is of the type that the first one is compared in, where there is no operator for its own.
+            let ty = match own {
+                PgType::Unknown => left.ty,
+                PgType::Varchar => PgType::Text,
+                own if own.is_numeric() => left.ty,
+                own => own,
+            };
             let node = BoundExpr::new(
                 left.ty,
                 TypeMod::NONE,

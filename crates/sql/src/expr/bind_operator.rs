@@ -162,7 +162,23 @@ pub(super) fn bind_like(
 }
 
 /// A unary or binary operator of the catalog.
-pub(super) fn bind_operator(name: &str, args: Vec<BoundExpr>, ctx: &BindContext<'_>) -> SqlResult<BoundExpr> {
+pub(super) fn bind_operator(
+    name: &str,
+    mut args: Vec<BoundExpr>,
+    ctx: &BindContext<'_>,
+) -> SqlResult<BoundExpr> {
+    // What is not known beside an array is another one, and no element: `tags || $1`.
+    if let ("||", [left, right]) = (name, &args[..]) {
+        let unknown = match (left.ty, right.ty) {
+            (PgType::Array(_), PgType::Unknown) => Some((1, left.ty)),
+            (PgType::Unknown, PgType::Array(_)) => Some((0, right.ty)),
+            _ => None,
+        };
+        if let Some((place, ty)) = unknown {
+            let arg = args.remove(place);
+            args.insert(place, coerce(arg, ty, TypeMod::NONE, CastContext::Implicit, ctx)?);
+        }
+    }
     let types: Vec<PgType> = args.iter().map(|arg| arg.ty).collect();
     let candidates: Vec<&'static FunctionDef> =
         functions::operators(name).iter().copied().filter(|def| def.args.len() == args.len()).collect();
@@ -238,7 +254,14 @@ pub(super) fn bind_in(
         let mut bound = Vec::with_capacity(items.len());
         let stand_in = BoundExpr::column(0, common, TypeMod::NONE);
         let (value, _, collate) = unify(value, stand_in, "=", ctx)?;
+        // Several of them that name no column are an array of the common type, which may have fewer digits than they have.
+        let is_bare = |item: &BoundExpr| !item.any(&mut |part| matches!(part.kind, ExprKind::Column(_)));
+        let cut = common == PgType::Float4 && items.iter().filter(|item| is_bare(item)).count() > 1;
         for item in items {
+            let item = match cut && is_bare(&item) {
+                true => coerce(item, common, TypeMod::NONE, CastContext::Implicit, ctx)?,
+                false => item,
+            };
             let stand_in = BoundExpr::column(0, value.ty, TypeMod::NONE);
             bound.push(unify(stand_in, item, "=", ctx)?.1);
         }
