@@ -60,21 +60,44 @@ fn a_quiet_tenants_few_old_bytes_do_not_keep_the_log() {
     assert_eq!(server.connect("quiet", "quiet", "pw").unwrap().ok("SELECT count(*) FROM t").len(), 1);
 }
 
+/// A transaction that has parts of a long statement in the log.
+fn change_much(client: &mut support::Client) {
+    for thousand in 0..6 {
+        let row = |n| format!("({}, '{}')", 1000 * thousand + n, "x".repeat(200));
+        client.ok(&format!("INSERT INTO t VALUES {}", (0..1000).map(row).collect::<Vec<_>>().join(", ")));
+    }
+    client.ok("BEGIN");
+    client.ok("UPDATE t SET v = v || 'y'");
+}
+
 /// A transaction keeps the log by what a long statement of it has put there; others commit on, and its client is gone for lunch.
 #[test]
 fn an_idle_transaction_with_large_changes_does_not_keep_the_log() {
     let server = with_short_log(["idle", "busy"]);
     let mut idle = server.connect("idle", "idle", "pw").unwrap();
-    for thousand in 0..6 {
-        let row = |n| format!("({}, '{}')", 1000 * thousand + n, "x".repeat(200));
-        idle.ok(&format!("INSERT INTO t VALUES {}", (0..1000).map(row).collect::<Vec<_>>().join(", ")));
-    }
-    idle.ok("BEGIN");
-    idle.ok("UPDATE t SET v = v || 'y'");
+    change_much(&mut idle);
     the_log_stays_short_beside(&server, "busy");
     assert_eq!(idle.answer().error.expect("told").state, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
     let mut again = server.connect("idle", "idle", "pw").unwrap();
     assert_eq!(again.ok("SELECT length(v) FROM t WHERE id = 7"), [[Some("200".to_owned())]], "taken back");
+}
+
+/// The same where it waits for its client to read, for a time, for a lock of another session.
+#[test]
+fn a_transaction_with_large_changes_that_waits_does_not_keep_the_log() {
+    for wait in ["SELECT v FROM t;", "SELECT pg_sleep(100000)", "SELECT pg_advisory_lock(7)"] {
+        let server = with_short_log(["waiter", "busy"]);
+        let mut holder = server.connect("waiter", "waiter", "pw").unwrap();
+        holder.ok("SELECT pg_advisory_lock(7)");
+        let mut waiter = server.connect("waiter", "waiter", "pw").unwrap();
+        change_much(&mut waiter);
+        // More than a socket takes of what is not read.
+        waiter.start_query(&wait.repeat(if wait.ends_with(';') { 40 } else { 1 }));
+        the_log_stays_short_beside(&server, "busy");
+        let mut again = server.connect("waiter", "waiter", "pw").unwrap();
+        let left = again.ok("SELECT length(v) FROM t WHERE id = 7");
+        assert_eq!(left, [[Some("200".to_owned())]], "{wait}: taken back");
+    }
 }
 
 #[test]

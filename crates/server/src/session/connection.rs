@@ -8,7 +8,7 @@ use pgproto::frontend::Frontend;
 use pgproto::{backend, frame, frontend};
 use sql::session::{Session, SessionStart};
 
-use super::control::{Control, Interruption};
+use super::control::{Control, IdleBranch, Interruption};
 use super::host::{Counted, Host};
 use super::long_input::LongInput;
 use super::messages::Left;
@@ -267,15 +267,13 @@ impl Connection {
 
     async fn receive(&mut self) -> Result<(), End> {
         self.pass_turn()?;
-        let keeps_log = self.session.has_branch();
-        if keeps_log {
-            self.control.set_branch_idle(Some(env::now()));
-        }
-        let outcome = self.receive_more().await;
-        if keeps_log {
-            self.control.set_branch_idle(None);
-        }
-        outcome
+        let _idle = self.idle_branch();
+        self.receive_more().await
+    }
+
+    /// For a wait for the client, or for other sessions: the log's upkeep is told of it where it keeps the log.
+    pub(super) fn idle_branch(&self) -> Option<IdleBranch> {
+        self.session.has_branch().then(|| self.control.idle_branch())
     }
 
     async fn receive_more(&mut self) -> Result<(), End> {
@@ -402,6 +400,7 @@ impl Connection {
             Ok(false) => {}
             Err(_) => return Err(End::Gone),
         }
+        let _idle = self.idle_branch();
         match self.control.race_to_end(None, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
                 self.output.reuse(out);

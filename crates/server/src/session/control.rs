@@ -36,7 +36,7 @@ pub(crate) enum Interruption {
     Shutdown,
     /// The tenant is gone.
     Dropped,
-    /// Its client leaves a transaction idle that keeps the log over its limit.
+    /// Its transaction waits, and keeps the log over its limit.
     KeepsLog,
     /// The deadline of the wait passed.
     Deadline,
@@ -129,7 +129,7 @@ pub(crate) struct Control {
     requests: AtomicU8,
     waker: AtomicWaker,
     activity: Mutex<BackendRow>,
-    /// Since when its client leaves a transaction idle that has parts in the log; 0 if it does not.
+    /// Since when a transaction that has parts in the log waits for others than the server; 0 if none does.
     branch_idle_since: AtomicU64,
     /// Of its task and its queries.
     pub(crate) background: Background,
@@ -174,9 +174,10 @@ impl Control {
         self.request(TERMINATE);
     }
 
-    /// Notes since when the client leaves a transaction idle that has parts in the log.
-    pub(crate) fn set_branch_idle(&self, since: Option<Nanos>) {
-        self.branch_idle_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);
+    /// Notes that a transaction which has parts in the log waits for its client, or for other sessions, until what is returned is dropped.
+    pub(crate) fn idle_branch(self: &Arc<Control>) -> IdleBranch {
+        self.branch_idle_since.store(env::now().0.max(1), Ordering::Relaxed);
+        IdleBranch(self.clone())
     }
 
     fn branch_is_idle_since(&self, instant: Nanos) -> bool {
@@ -302,6 +303,15 @@ impl Control {
                 other => return other,
             }
         }
+    }
+}
+
+/// A wait of a transaction that has parts in the log.
+pub(crate) struct IdleBranch(Arc<Control>);
+
+impl Drop for IdleBranch {
+    fn drop(&mut self) {
+        self.0.branch_idle_since.store(0, Ordering::Relaxed);
     }
 }
 
@@ -458,7 +468,7 @@ impl Sessions {
         self.list(tenant).iter().for_each(|control| control.look_again());
     }
 
-    /// Ends the sessions of a tenant whose clients have left a transaction with parts in the log idle for so long; how many there are.
+    /// Ends the sessions of a tenant of which a transaction with parts in the log has waited for so long; how many there are.
     pub(crate) fn end_idle_branches(&self, tenant: TenantId, idle_min: Nanos) -> usize {
         let Some(instant) = self.env.now().0.checked_sub(idle_min.0) else { return 0 };
         let mut list = self.list(Some(tenant));

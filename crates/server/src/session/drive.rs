@@ -154,6 +154,7 @@ impl Connection {
     async fn await_end(&mut self, pause: Pause, patience: StatementPatience) -> Result<(), Failed> {
         match pause {
             Pause::Lock(wait) => {
+                let _idle = self.idle_branch();
                 let lock_until = self.session.timeouts().lock.map(|limit| env::now() + limit);
                 self.control.race(StatementPatience { lock_until, ..patience }, wait).await?;
             }
@@ -164,6 +165,7 @@ impl Connection {
             }
             Pause::Memory(wait) => self.control.race(&patience, self.home.await_memory(wait)).await??,
             Pause::Sleep(time) | Pause::OwnCap(time) => {
+                let _idle = self.idle_branch();
                 self.race_with_client(&patience, env::sleep(time)).await?
             }
             Pause::Analytic(request) => self.analytic(*request, &patience).await?,
