@@ -387,6 +387,46 @@ fn messages_that_have_come_in_part_are_bounded_for_a_tenant() {
 }
 
 #[test]
+fn what_sessions_keep_of_messages_is_bounded_for_a_tenant() {
+    // An eighth of it is a tenant's.
+    let server = TestServer::with(|config| config.memory = base::ByteCount::from_mib(64));
+    let enter = |tenant: &str| server.connect(tenant, tenant, "pw").unwrap();
+    server.create_tenant("acme");
+    server.create_tenant("other");
+    let (mut one, mut two, mut neighbour) = (enter("acme"), enter("acme"), enter("other"));
+    one.ok("CREATE TABLE t (v text)");
+    neighbour.ok("CREATE TABLE t (v text)");
+    let piece = "x".repeat(32 << 10);
+    // The beginning of a row, in short messages.
+    let copy = |session: &mut support::Client| {
+        session.start_query("COPY t FROM STDIN");
+        assert_eq!(session.message().expect("an answer").0, b'G');
+        let mut out = Vec::new();
+        (0..5 << 5).for_each(|_| client::copy_data(&mut out, piece.as_bytes()));
+        session.send(&out);
+        std::thread::park_timeout(std::time::Duration::from_millis(500));
+    };
+    let end = |session: &mut support::Client| {
+        let mut out = Vec::new();
+        client::copy_done(&mut out);
+        session.send(&out);
+        session.answer()
+    };
+    copy(&mut one);
+    copy(&mut two);
+    copy(&mut neighbour);
+    let error = two.answer().error.expect("told");
+    assert_eq!((error.state, error.severity.as_str()), (SqlState::OUT_OF_MEMORY, "ERROR"));
+    assert_eq!(error.detail, "Those of this tenant's sessions may have 8MiB together.");
+    assert_eq!(two.ok("SELECT 1"), [[Some("1".to_owned())]]);
+    for session in [&mut one, &mut neighbour] {
+        assert_eq!(end(session).tags, ["COPY 1"]);
+    }
+    copy(&mut two);
+    assert_eq!(end(&mut two).tags, ["COPY 1"]);
+}
+
+#[test]
 fn the_end_of_the_server_is_told_to_its_sessions() {
     let server = TestServer::start();
     let mut session = server.admin("rowhouse");

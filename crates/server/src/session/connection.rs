@@ -58,7 +58,7 @@ pub(super) struct Connection {
     pub(super) control: Arc<Control>,
     pub(super) stream: Stream,
     pub(super) input: Vec<u8>,
-    pub(super) long_input: LongInput,
+    pub(super) long_input: Arc<LongInput>,
     pub(super) output: Output,
     pub(super) conversation: Conversation,
     pub(super) session: Session,
@@ -116,7 +116,11 @@ async fn serve_noted(
     let _place = Place(shared.clone(), control.clone(), home.clone());
     let output = Output::new(std::mem::take(&mut client.output));
     let watch = Arc::new(Watch::new(home.statement_limits(), &shared.runaways, &control));
-    let (session, incarnation) = match begin(&shared, &home, &control, &watch, &used, &client).await {
+    let long_input = shared.sessions.long_input(&control);
+    let counted = Counted { table: home.statements().clone(), used: used.clone() };
+    let host =
+        Host::new(shared.clone(), control.clone(), watch.clone(), Some(counted), Some(long_input.clone()));
+    let (session, incarnation) = match begin(&home, &control, host, &client).await {
         Ok(session) => session,
         Err(error) => {
             let mut output = output;
@@ -127,7 +131,6 @@ async fn serve_noted(
             return;
         }
     };
-    let long_input = shared.sessions.long_input(&control);
     let mut connection = Connection {
         shared,
         home,
@@ -161,15 +164,12 @@ async fn serve_noted(
 }
 
 async fn begin(
-    shared: &Arc<Shared>,
     home: &Arc<Home>,
     control: &Arc<Control>,
-    watch: &Arc<Watch>,
-    used: &Arc<TaskUse>,
+    host: Host,
     client: &Authenticated,
 ) -> Result<(Session, u64), SqlError> {
     home.open().await?;
-    let counted = Counted { table: home.statements().clone(), used: used.clone() };
     let start = SessionStart {
         id: control.id,
         tenant: control.tenant,
@@ -177,7 +177,7 @@ async fn begin(
         user: client.user.clone(),
         administrator: client.admission.administrator,
         parameters: client.parameters.clone(),
-        host: Arc::new(Host::new(shared.clone(), control.clone(), watch.clone(), Some(counted))),
+        host: Arc::new(host),
     };
     let session = home.with(|home| Session::new(start, home.tenant))??;
     Ok((session, home.incarnation()))
@@ -278,6 +278,7 @@ impl Connection {
 
     async fn receive_more(&mut self) -> Result<(), End> {
         self.output.shrink();
+        self.session.settle(self.is_ready);
         self.long_input.hold(self.input.len())?;
         if let Some(wanted) = frame::announced_len(&self.input) {
             // Doubling from the start would copy a long message many times; its announced length is not trusted
@@ -401,8 +402,10 @@ impl Connection {
             Err(_) => return Err(End::Gone),
         }
         let _idle = self.idle_branch();
+        self.long_input.wait_to_send(out.len())?;
         match self.control.race_to_end(None, self.stream.send(out)).await {
             Ok((Ok(()), out)) => {
+                self.long_input.wait_to_send(0)?;
                 self.output.reuse(out);
                 Ok(())
             }

@@ -457,10 +457,10 @@ impl Sessions {
         self.lock().by_tenant.get(&tenant).map_or(0, |of_tenant| of_tenant.count)
     }
 
-    /// What a session that has its place may have of a long message.
-    pub(super) fn long_input(&self, control: &Control) -> LongInput {
+    /// What a session that has its place may have of its client's messages.
+    pub(super) fn long_input(&self, control: &Control) -> Arc<LongInput> {
         let came = self.lock().by_tenant.entry(control.tenant).or_default().long_input.clone();
-        self.long_inputs.of_session(&came)
+        Arc::new(self.long_inputs.of_session(&came))
     }
 
     /// Has what a tenant's sessions wait for, or those of all, look anew what it is held to.

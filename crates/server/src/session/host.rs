@@ -9,6 +9,7 @@ use sql::session::{
 };
 
 use super::control::Control;
+use super::long_input::LongInput;
 use super::signals::Signals;
 use super::watch::Watch;
 use crate::executor::{self, TaskUse};
@@ -27,6 +28,7 @@ pub(crate) struct Host {
     control: Arc<Control>,
     watch: Arc<Watch>,
     counted: Option<Counted>,
+    kept: Option<Arc<LongInput>>,
 }
 
 /// Where what a session's statements take is counted.
@@ -37,14 +39,15 @@ pub(crate) struct Counted {
 }
 
 impl Host {
-    /// `counted`: `None` for the server's own statements, which are in no statistics.
+    /// `counted` and `kept`: `None` for the server's own statements, which are in no statistics and have no client.
     pub(crate) fn new(
         shared: Arc<Shared>,
         control: Arc<Control>,
         watch: Arc<Watch>,
         counted: Option<Counted>,
+        kept: Option<Arc<LongInput>>,
     ) -> Host {
-        Host { shared, control, watch, counted }
+        Host { shared, control, watch, counted, kept }
     }
 
     /// Whose doings this session may see; `None` for all.
@@ -129,6 +132,9 @@ impl SessionHost for Host {
         let going_on = || self.watch.begin_turn(|| self.now());
         executor::preemption_point(passing, going_on);
         self.control.is_pending() || self.watch.is_over(statement, || self.now())
+    }
+    fn keep(&self, bytes: u64) -> SqlResult<()> {
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(bytes))
     }
     fn is_watching(&self) -> bool {
         self.watch.is_watching()

@@ -1,27 +1,34 @@
-//! Long messages that have come in part, of which a client may leave the rest out for as long as it likes.
+//! What sessions hold for their clients: the beginnings of long ones, of which a client may leave the rest out for as long as it likes, and what is
+//! kept of those that came whole, as prepared statements, their parameters, the rest of a script, data of a COPY that is no row yet; and long answers that are
+//! not read.
 //!
-//! What has come of them is bounded for each tenant, by a part of the memory for pages that it is held beside, and for all together. Who would go over
-//! either is refused with 53200, and its session ends: of a message that is not read to its end the next one is not found. A message that no other
-//! is beside comes whatever its length, so that the memory for pages bounds no statement; and a tenant that has little of its messages here is not refused
-//! for what others have.
+//! It is bounded for each tenant, by a part of the memory for pages that it is held beside, and for all together. Who would go over either is refused with
+//! 53200: what was to be kept is not, and the session goes on; of a message that is not read to its end the next one is not found, an answer cannot
+//! be taken back, and their sessions end. What is beside little else comes whatever its length, so that the memory for pages bounds no statement; and a tenant that has little here is not
+//! refused for what others have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{ByteCount, SqlError, SqlState};
 
-/// What a session may have of a message without being counted.
-const UNCOUNTED_LEN_MAX: usize = 64 << 10;
+/// What a session may have of a message that has not come whole, and may keep, without being counted.
+const UNCOUNTED_LEN_MAX: u64 = 64 << 10;
+const UNCOUNTED_KEPT_MAX: u64 = 256 << 10;
+/// What may wait to be sent without being counted: any query's answer on the point path.
+const UNCOUNTED_UNSENT_MAX: u64 = 4 << 20;
 /// The part of the memory for pages that a tenant's sessions may have besides, and what they may have in any case, whatever others have.
 const TENANT_PART: u64 = 8;
 const TENANT_MAX_MIN: u64 = 4 << 20;
 /// That all sessions may.
 const PART: u64 = 2;
+/// What is beside no more than this part of a bound may go over it.
+const BESIDE_PART: u64 = 2;
 
-/// How much has come of a tenant's long messages, or of all.
+/// How much a tenant's sessions have, or all.
 pub(super) type Came = Arc<AtomicU64>;
 
-/// The bounds, and what has come of all.
+/// The bounds, and what all have.
 #[derive(Clone)]
 pub(super) struct LongInputs {
     tenant_max: u64,
@@ -35,17 +42,21 @@ impl LongInputs {
         LongInputs { tenant_max, max: tenant_max.max(memory.0 / PART), came: Came::default() }
     }
 
-    /// For a session of the tenant of which `of_tenant` has come.
+    /// For a session of the tenant whose sessions have `of_tenant`.
     pub(super) fn of_session(&self, of_tenant: &Came) -> LongInput {
-        LongInput { all: self.clone(), of_tenant: of_tenant.clone(), held: 0 }
+        let (len, kept, unsent) = Default::default();
+        LongInput { all: self.clone(), of_tenant: of_tenant.clone(), len, kept, unsent }
     }
 }
 
-/// One session's part. Dropping it gives it back.
-pub(super) struct LongInput {
+/// One session's part, which its task alone changes. Dropping it gives it back.
+pub(crate) struct LongInput {
     all: LongInputs,
     of_tenant: Came,
-    held: u64,
+    /// Counted of a message that has not come whole, of what is kept, of what waits to be sent.
+    len: AtomicU64,
+    kept: AtomicU64,
+    unsent: AtomicU64,
 }
 
 impl LongInput {
@@ -53,44 +64,80 @@ impl LongInput {
     ///
     /// # Errors
     /// 53200, fatal.
-    pub(super) fn hold(&mut self, len: usize) -> Result<(), SqlError> {
-        let wanted = if len > UNCOUNTED_LEN_MAX { len as u64 } else { 0 };
-        if wanted <= self.held {
-            self.give_back(self.held - wanted);
-            return Ok(());
-        }
-        let more = wanted - self.held;
-        // Relaxed: the sums alone matter, and nothing is read by them.
-        let of_tenant = self.of_tenant.fetch_add(more, Ordering::Relaxed) + more;
-        let of_all = self.all.came.fetch_add(more, Ordering::Relaxed) + more;
-        self.held = wanted;
-        let tenant_is_over = of_tenant > self.all.tenant_max && of_tenant > wanted;
-        let all_are_over = of_all > self.all.max && of_all > wanted && of_tenant > TENANT_MAX_MIN;
-        if !tenant_is_over && !all_are_over {
-            return Ok(());
-        }
-        self.give_back(more);
-        let (whose, max) = if tenant_is_over {
-            ("this tenant's sessions", self.all.tenant_max)
-        } else {
-            ("all sessions", self.all.max)
-        };
-        Err(SqlError::fatal(SqlState::OUT_OF_MEMORY, "out of memory for messages that have come in part")
-            .with_detail(format!("Those of {whose} may have {} together.", ByteCount(max))))
+    pub(super) fn hold(&self, len: usize) -> Result<(), SqlError> {
+        let len = Some(len as u64).filter(|len| *len > UNCOUNTED_LEN_MAX).unwrap_or(0);
+        self.set(&self.len, len).map_err(|detail| {
+            let message = "out of memory for messages that have come in part";
+            SqlError::fatal(SqlState::OUT_OF_MEMORY, message).with_detail(detail)
+        })
     }
 
-    fn give_back(&mut self, len: u64) {
+    /// The session keeps so much now.
+    ///
+    /// # Errors
+    /// 53200; it keeps what it kept before.
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), SqlError> {
+        let bytes = Some(bytes).filter(|bytes| *bytes > UNCOUNTED_KEPT_MAX).unwrap_or(0);
+        self.set(&self.kept, bytes).map_err(|detail| {
+            let message = "out of memory for what sessions keep of their clients' messages";
+            SqlError::new(SqlState::OUT_OF_MEMORY, message)
+                .with_detail(detail)
+                .with_hint("Use shorter statements, or fewer sessions that prepare long ones.")
+        })
+    }
+
+    /// So much waits for the client to take it.
+    ///
+    /// # Errors
+    /// 53200, fatal.
+    pub(super) fn wait_to_send(&self, len: usize) -> Result<(), SqlError> {
+        let len = Some(len as u64).filter(|len| *len > UNCOUNTED_UNSENT_MAX).unwrap_or(0);
+        self.set(&self.unsent, len).map_err(|detail| {
+            let message = "out of memory for answers that are not read";
+            SqlError::fatal(SqlState::OUT_OF_MEMORY, message).with_detail(detail)
+        })
+    }
+
+    /// Errors: which bound it is.
+    fn set(&self, part: &AtomicU64, wanted: u64) -> Result<(), String> {
+        // Relaxed: the sums alone matter, and nothing is read by them.
+        let held = part.swap(wanted, Ordering::Relaxed);
+        if wanted <= held {
+            self.give_back(held - wanted);
+            return Ok(());
+        }
+        let more = wanted - held;
+        let of_tenant = self.of_tenant.fetch_add(more, Ordering::Relaxed) + more;
+        let of_all = self.all.came.fetch_add(more, Ordering::Relaxed) + more;
+        let own = self.held();
+        let is_over = |sum: u64, max: u64| sum > max && sum.saturating_sub(own) > max / BESIDE_PART;
+        let (whose, max) = if is_over(of_tenant, self.all.tenant_max) {
+            ("this tenant's sessions", self.all.tenant_max)
+        } else if is_over(of_all, self.all.max) && of_tenant > TENANT_MAX_MIN {
+            ("all sessions", self.all.max)
+        } else {
+            return Ok(());
+        };
+        part.store(held, Ordering::Relaxed);
+        self.give_back(more);
+        Err(format!("Those of {whose} may have {} together.", ByteCount(max)))
+    }
+
+    fn held(&self) -> u64 {
+        [&self.len, &self.kept, &self.unsent].iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
+
+    fn give_back(&self, len: u64) {
         if len > 0 {
             self.of_tenant.fetch_sub(len, Ordering::Relaxed);
             self.all.came.fetch_sub(len, Ordering::Relaxed);
-            self.held -= len;
         }
     }
 }
 
 impl Drop for LongInput {
     fn drop(&mut self) {
-        self.give_back(self.held);
+        self.give_back(self.held());
     }
 }
 
@@ -105,18 +152,17 @@ mod tests {
     fn what_has_come_is_bounded_for_a_tenant_and_for_all_and_given_back() {
         let inputs = LongInputs::new(ByteCount::from_kib(8 * 8 * 1000));
         let tenants: Vec<Came> = (0..6).map(|_| Came::default()).collect();
-        let mut one = inputs.of_session(&tenants[0]);
-        let mut two = inputs.of_session(&tenants[0]);
+        let one = inputs.of_session(&tenants[0]);
+        let two = inputs.of_session(&tenants[0]);
         one.hold(600 * PART_LEN).unwrap();
-        two.hold(UNCOUNTED_LEN_MAX).unwrap();
+        two.hold(UNCOUNTED_LEN_MAX as usize).unwrap();
         two.hold(400 * PART_LEN).unwrap();
         assert_eq!(two.hold(401 * PART_LEN).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
         one.hold(100 * PART_LEN).unwrap();
         two.hold(900 * PART_LEN).unwrap();
-        let mut others: Vec<LongInput> =
-            tenants[1..4].iter().map(|tenant| inputs.of_session(tenant)).collect();
-        others.iter_mut().for_each(|other| other.hold(1000 * PART_LEN).unwrap());
-        let mut last = inputs.of_session(&tenants[5]);
+        let others: Vec<LongInput> = tenants[1..4].iter().map(|tenant| inputs.of_session(tenant)).collect();
+        others.iter().for_each(|other| other.hold(1000 * PART_LEN).unwrap());
+        let last = inputs.of_session(&tenants[5]);
         // It has little; then it has not.
         last.hold(100 * PART_LEN).unwrap();
         assert!(
@@ -130,5 +176,33 @@ mod tests {
         drop(last);
         assert_eq!(inputs.came.load(Ordering::Relaxed), 0);
         assert!(tenants.iter().all(|came| came.load(Ordering::Relaxed) == 0));
+    }
+    #[test]
+    fn what_is_kept_counts_with_what_has_come_and_a_long_text_is_read_beside_little() {
+        let inputs = LongInputs::new(ByteCount::from_mib(64));
+        let (tenant, mib) = (Came::default(), 1 << 20);
+        let (one, two, three) =
+            (inputs.of_session(&tenant), inputs.of_session(&tenant), inputs.of_session(&tenant));
+        // Of 8 MiB half is kept.
+        one.keep(4 * mib).unwrap();
+        two.keep(100 * mib).unwrap();
+        for session in [&one, &three] {
+            let refused = session.keep(5 * mib).unwrap_err();
+            assert_eq!(
+                (refused.state(), refused.severity()),
+                (SqlState::OUT_OF_MEMORY, base::Severity::Error)
+            );
+            // What is small is kept whatever others keep.
+            three.keep(UNCOUNTED_KEPT_MAX).unwrap();
+            one.keep(4 * mib).unwrap();
+        }
+        assert_eq!(three.hold(1 << 20).unwrap_err().severity(), base::Severity::Fatal);
+        two.keep(3 * mib).unwrap();
+        three.hold(1 << 20).unwrap();
+        assert_eq!(three.wait_to_send(5 << 20).unwrap_err().severity(), base::Severity::Fatal);
+        three.wait_to_send(4 << 20).unwrap();
+        assert_eq!(tenant.load(Ordering::Relaxed), 8 * mib);
+        drop((one, two, three));
+        assert_eq!((tenant.load(Ordering::Relaxed), inputs.came.load(Ordering::Relaxed)), (0, 0));
     }
 }

@@ -7,7 +7,7 @@ use base::SqlError;
 use pgproto::conversation::Via;
 use pgproto::frontend::{Bind, Frontend, Target};
 use smallvec::SmallVec;
-use sql::session::{Executed, Home, Pause, Session};
+use sql::session::{Executed, Home, LONG_TEXT_MIN, Pause, Session};
 
 use super::connection::{Connection, End, Resume};
 use super::output::Output;
@@ -83,9 +83,15 @@ impl Connection {
             }
             Frontend::Parse(parse) => {
                 let oids: SmallVec<[u32; 16]> = parse.parameter_oids.iter().collect();
-                self.called(message, |session, home, out| {
+                let read = |session: &mut Session, home: &mut Home<'_>, out: &mut Output| {
                     session.parse(home, parse.statement, parse.query, &oids, out)
-                })?
+                };
+                if parse.query.len() < LONG_TEXT_MIN {
+                    self.called(message, read)?
+                } else {
+                    let outcome = self.long_turn(read).await?;
+                    self.told_of(message, outcome)
+                }
             }
             Frontend::Bind(bind) => self.bind(message, bind)?,
             Frontend::Describe(Target::Statement(name)) => {

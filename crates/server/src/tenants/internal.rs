@@ -69,7 +69,7 @@ pub(super) async fn run(
         user: ADMINISTRATOR.to_owned(),
         administrator: true,
         parameters: Vec::new(),
-        host: Arc::new(Host::new(shared.clone(), control, watch, None)),
+        host: Arc::new(Host::new(shared.clone(), control, watch, None, None)),
     };
     let mut session = home.with(|home| Session::new(start, home.tenant))??;
     let mut output = Output::default();

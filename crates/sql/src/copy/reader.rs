@@ -84,6 +84,11 @@ impl CopyReader {
         self.pending.extend_from_slice(data);
     }
 
+    /// Bytes of input that were not read yet.
+    pub(crate) fn kept(&self) -> usize {
+        self.pending.len() - self.consumed
+    }
+
     /// Says that no more input comes: a last line without its newline is whole.
     ///
     /// # Errors

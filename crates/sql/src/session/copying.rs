@@ -34,6 +34,13 @@ pub(super) struct CopyIn {
     finished: bool,
 }
 
+impl CopyIn {
+    /// Bytes of data that are not rows yet.
+    pub(super) fn kept(&self) -> usize {
+        self.reader.kept()
+    }
+}
+
 /// Rows on their way out, in COPY's form.
 struct CopyRows<'a> {
     encoder: CopyEncoder,
@@ -181,7 +188,14 @@ impl Session {
     pub fn copy_data(&mut self, home: &mut Home<'_>, data: &[u8]) -> Result<(), Pause> {
         let Some(copy) = &mut self.copy_in else { return Ok(()) };
         copy.reader.push(data);
-        self.store_copied(home)
+        self.store_copied(home)?;
+        // What is left is the beginning of a row, which may be long.
+        let room = self.keep(0);
+        if room.is_err() {
+            self.count_end(Outcome::Failed);
+            (self.copy_in, self.script) = (None, None);
+        }
+        self.failing(home, room.map_err(Pause::from))
     }
 
     /// The end of a COPY's input: CommandComplete. An error aborts the COPY.

@@ -7,7 +7,7 @@ use base::{SqlError, SqlState};
 
 use super::counting::StatementText;
 use super::kept_rows::{Giving, KeptRows};
-use super::prepared::{Portal, PortalRows, kept_by_name};
+use super::prepared::{Portal, PortalRows};
 use super::reply::{Field, Format, Formats};
 use super::run::{Ran, Run};
 use super::{Home, Pause, Reply, RowStore, Session};
@@ -22,9 +22,9 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<Ran, Pause> {
         let tag = match statement {
-            CursorStatement::Declare { name, statement, sql, binary, scroll, hold, .. } => {
+            CursorStatement::Declare { name, statement, sql, size, binary, scroll, hold } => {
                 let (fields, rows) = self.declared_rows(home, name, *hold, run)?;
-                let kept = kept_by_name(name, sql) + rows.in_memory();
+                let kept = name.len() + size + rows.in_memory();
                 self.require_room_to_keep(kept)?;
                 let portal = Portal {
                     sql: StatementText::new(sql),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base::limits::SESSION_KEPT_MAX;
 use base::{Oid, SqlError, SqlResult, SqlState};
 use compact_str::CompactString;
 use tenant::catalog::Catalog;
@@ -12,13 +11,17 @@ use super::analytic::AnalyticState;
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::{Giving, KeptRows};
 use super::planning::runs_by_plan;
-use super::prepared::{Planned, Portal, PortalRows, Prepared, changed_result, kept_by_name, read_parameters};
+use super::prepared::{COUNTED_MIN, Planned, Portal, PortalRows, Prepared, changed_result, read_parameters};
+use super::reading::LONG_TEXT_MIN;
 use super::reply::{Field, Formats};
 use super::run::{Ran, Run, ends_failed_block};
 use super::script::{is_execute, no_statement};
 use super::transaction::{Transaction, failed_block};
 use super::{Bind, Executed, Home, Pause, Reply, Session};
-use crate::parse::{self, ParsedStatement};
+use crate::parse::ParsedStatement;
+
+/// What an empty statement takes, by estimate.
+const EMPTY_SIZE: usize = 512;
 
 impl Session {
     /// Parse.
@@ -31,6 +34,10 @@ impl Session {
         out: &mut dyn Reply,
     ) -> Result<(), Pause> {
         self.begin_statement();
+        if name.is_empty() {
+            // Whether the one that takes its place is good or not.
+            self.statements.remove(name);
+        }
         let prepared = self.prepare(home, name, sql, parameter_oids);
         let prepared = self.failing(home, prepared)?;
         self.statements.insert(name, prepared);
@@ -49,8 +56,15 @@ impl Session {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
-        self.require_room_to_keep(kept_by_name(name, sql))?;
-        let statement = parse::parse_one(sql)?.map(|script| Arc::new(script.statement));
+        let read = self.read_one(sql)?;
+        let size = read.as_ref().map_or(EMPTY_SIZE, |read| read.size);
+        match name.len() {
+            // A short one without a name takes the place of another.
+            0 if sql.len() < LONG_TEXT_MIN => {}
+            0 => self.keep(size)?,
+            len => self.require_room_to_keep(len + size)?,
+        }
+        let statement = read.map(|read| Arc::new(read.statement));
         let catalog = self.catalog(home);
         let declared: Vec<PgType> =
             parameter_oids.iter().map(|oid| declared_type(&catalog, *oid)).collect::<SqlResult<_>>()?;
@@ -63,22 +77,8 @@ impl Session {
         };
         let at = self.statement_start;
         let sql = StatementText::new(sql);
-        Ok(Prepared { sql, statement, declared, plan, at, from_sql: false })
-    }
-
-    /// Whether so much more may be kept by names.
-    ///
-    /// # Errors
-    /// 54000.
-    pub(super) fn require_room_to_keep(&self, more: usize) -> SqlResult<()> {
-        let kept = self.statements.kept() + self.portals.kept() + more;
-        if more == 0 || kept as u64 <= SESSION_KEPT_MAX.0 {
-            return Ok(());
-        }
-        let message = "too much is kept in prepared statements and cursors";
-        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-            .with_detail(format!("Those of a session may take {} by estimate.", SESSION_KEPT_MAX))
-            .with_hint("Close those that are not used any more."))
+        let (from_sql, was_bound, is_shed) = (false, false, false);
+        Ok(Prepared { sql, statement, declared, plan, at, from_sql, size, was_bound, is_shed })
     }
 
     /// A failed block takes only statements that end it.
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// On an error outside of a statement's run, fails the transaction as a statement's error would.
-    fn failing<T>(&mut self, home: &mut Home<'_>, outcome: Result<T, Pause>) -> Result<T, Pause> {
+    pub(super) fn failing<T>(&mut self, home: &mut Home<'_>, outcome: Result<T, Pause>) -> Result<T, Pause> {
         if let Err(Pause::Error(_)) = outcome {
             self.fail_transaction(home);
         }
@@ -100,6 +100,14 @@ impl Session {
 
     /// The plan of a prepared statement, bound anew if the catalog or search path changed, with parameter types known.
     fn plan_of(&mut self, home: &mut Home<'_>, name: &str, columns: bool) -> Result<(), Pause> {
+        let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+        if prepared.is_shed {
+            let sql = Arc::clone(&prepared.sql);
+            if let Some(read) = self.read_one(&sql)? {
+                self.keep(read.size)?;
+                self.statements.take_back(name, read);
+            }
+        }
         let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
         if let Some(plan) = &prepared.plan
             && !plan.parameters.contains(&PgType::Unknown)
@@ -151,6 +159,7 @@ impl Session {
         let portal = self.make_portal(home, bind);
         let portal = self.failing(home, portal)?;
         self.portals.insert(bind.portal, portal);
+        self.statements.note_bound(bind.statement);
         out.bind_complete();
         Ok(())
     }
@@ -177,16 +186,25 @@ impl Session {
         let types = prepared.plan.as_ref().map_or(&[][..], |plan| &plan.parameters);
         let name = bind.statement;
         let parameters = read_parameters(name, bind.parameters, bind.parameter_formats, types, &self.format)?;
+        let (sql, statement) = (Arc::clone(&prepared.sql), prepared.statement.clone());
+        let (plan, size) = (prepared.plan.clone(), prepared.size);
         let kept = if bind.portal.is_empty() {
-            0
+            // The one without a name is made for nearly every run: its memory matters where it is much.
+            let given: usize = bind.parameters.iter().flatten().map(|value| value.len()).sum();
+            let parameters = if given < COUNTED_MIN { 0 } else { row_memory(&parameters) };
+            parameters + if size < COUNTED_MIN { 0 } else { size }
         } else {
-            kept_by_name(bind.portal, &prepared.sql) + row_memory(&parameters)
+            bind.portal.len() + size + row_memory(&parameters)
         };
-        self.require_room_to_keep(kept)?;
+        match kept {
+            0 => {}
+            kept if bind.portal.is_empty() => self.keep(kept)?,
+            kept => self.require_room_to_keep(kept)?,
+        }
         Ok(Portal {
-            sql: Arc::clone(&prepared.sql),
-            statement: prepared.statement.clone(),
-            plan: prepared.plan.clone(),
+            sql,
+            statement,
+            plan,
             parameters,
             formats,
             rows: PortalRows::Fresh,
@@ -440,10 +458,13 @@ impl Session {
         if is_first {
             let planned = portal.plan.clone().expect("the caller looked");
             let kept = self.keep_in_statement(home, &planned, &portal.parameters)?;
-            if !name.is_empty() {
-                let room = self.require_room_to_keep(portal.kept + kept.rows.in_memory());
+            let rows = kept.rows.in_memory();
+            if !name.is_empty() || rows > COUNTED_MIN {
+                let wanted = portal.kept + rows;
+                let room =
+                    if name.is_empty() { self.keep(wanted) } else { self.require_room_to_keep(wanted) };
                 self.failing(home, room.map_err(Pause::from))?;
-                portal.kept += kept.rows.in_memory();
+                portal.kept = wanted;
             }
             portal.rows = PortalRows::Kept(kept);
         }

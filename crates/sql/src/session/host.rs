@@ -297,6 +297,14 @@ pub trait SessionHost: Send + Sync {
     fn is_to_end(&self, statement: &Underway) -> bool {
         statement.deadline().is_some_and(|deadline| self.now() >= deadline)
     }
+    /// The session keeps so many bytes of its client's messages from now on, parsed or not, in place of what it kept before.
+    ///
+    /// # Errors
+    /// 53200 where that is more than its tenant may have together; the session keeps what it kept.
+    fn keep(&self, bytes: u64) -> SqlResult<()> {
+        let _ = bytes;
+        Ok(())
+    }
     /// Whether anything is held against what statements take. Asked at the beginning and the end of each.
     fn is_watching(&self) -> bool {
         false

@@ -292,7 +292,7 @@ fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
     }
     bench.run(&mut one, "ROLLBACK");
     // Statements count by their texts.
-    let long = format!("PREPARE l AS SELECT '{}'", "x".repeat(3 << 20));
+    let long = format!("PREPARE l AS SELECT '{}'", "x".repeat(12 << 20));
     for _ in 0..3 {
         bench.run(&mut one, &long);
         assert!(is_full(match bench.try_run(&mut one, &long.replace("PREPARE l", "PREPARE m")) {

@@ -21,6 +21,8 @@ mod extended;
 #[cfg(test)]
 mod hold_tests;
 mod host;
+#[cfg(test)]
+mod keeping_tests;
 mod kept_rows;
 #[cfg(test)]
 mod message_tests;
@@ -35,6 +37,7 @@ mod privilege;
 mod privilege_tests;
 mod query_control;
 mod random_bits;
+mod reading;
 mod reply;
 mod role;
 #[cfg(test)]
@@ -80,6 +83,7 @@ pub use host::{
 pub use names::{PathNames, is_visible, qualified_name, relation_name};
 pub use query_control::QueryControl;
 pub use random_bits::RandomBits;
+pub use reading::LONG_TEXT_MIN;
 pub(crate) use reply::message;
 pub use reply::{CopyShape, Field, Format, Formats, Reply, encode_row, write_value};
 pub use row_store::{LoadedRows, RowStore, RowStoreWriter, StoredRowsRead};
@@ -234,6 +238,12 @@ pub struct Session {
     statements: Statements,
     portals: Portals,
     script: Option<Script>,
+    /// What the statements of `script` take in memory, by estimate.
+    script_size: usize,
+    /// What was told last of what the session keeps of its client's messages.
+    told: u64,
+    /// Since when a text waits for room to be read.
+    waits_for_room: Option<Nanos>,
     analytic: AnalyticState,
     host_outcome: Option<SqlResult<HostOutcome>>,
     copy_in: Option<CopyIn>,
@@ -295,6 +305,9 @@ impl Session {
             statements: Statements::default(),
             portals: Portals::default(),
             script: None,
+            script_size: 0,
+            told: 0,
+            waits_for_room: None,
             analytic: AnalyticState::Idle,
             host_outcome: None,
             copy_in: None,
@@ -400,6 +413,7 @@ impl Session {
         self.copy_in = None;
         self.host_copy = None;
         self.script = None;
+        self.waits_for_room = None;
         if let Some(open) = self.transaction.open() {
             home.tenant.cancel_wait(&mut open.txn);
         }

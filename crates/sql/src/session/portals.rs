@@ -50,6 +50,18 @@ impl Portals {
         self.kept
     }
 
+    /// The same with the one that has no name.
+    pub(super) fn kept_in_all(&self) -> usize {
+        self.kept + self.unnamed.as_ref().map_or(0, |unnamed| unnamed.kept)
+    }
+
+    /// See [`Portal::shed`]: of the one without a name.
+    pub(super) fn shed(&mut self) {
+        if let Some(unnamed) = &mut self.unnamed {
+            unnamed.shed();
+        }
+    }
+
     /// Takes a portal out, to be given back with [`Portals::put_back`].
     pub(super) fn take(&mut self, name: &str) -> Option<Box<Portal>> {
         if name.is_empty() {

@@ -14,7 +14,7 @@ use super::counting::StatementText;
 use super::kept_rows::KeptRows;
 use super::planning::runs_by_plan;
 use super::reply::{Field, Format, Formats};
-use crate::parse::ParsedStatement;
+use crate::parse::{ParsedStatement, ScriptStatement, Utility};
 use crate::plan::{BoundPlan, OutputColumn};
 
 /// A statement that was parsed, with what is known about its parameters and result so far.
@@ -30,6 +30,12 @@ pub(super) struct Prepared {
     pub(super) at: i64,
     /// By SQL's PREPARE, not by the protocol.
     pub(super) from_sql: bool,
+    /// What it takes in memory, by estimate.
+    pub(super) size: usize,
+    /// It was bound to a portal.
+    pub(super) was_bound: bool,
+    /// Only its text is kept: it is read again when it is wanted.
+    pub(super) is_shed: bool,
 }
 
 impl Prepared {
@@ -39,39 +45,90 @@ impl Prepared {
     }
 }
 
-/// A session's prepared statements by name, and the estimated memory of those that have one.
+/// A session's prepared statements by name, and the estimated memory of those that have one, and of all.
 #[derive(Default)]
 pub(super) struct Statements {
     by_name: FxHashMap<String, Prepared>,
     kept: usize,
+    kept_in_all: usize,
 }
 
-/// Bytes in memory for each of a statement's text, by estimate, once it is parsed.
-const PARSED_PER_BYTE: usize = 16;
-
-/// Estimated memory of a statement or portal that is kept by a name: of the one without a name there is no more than one, which may have what
-/// a message may.
-pub(super) fn kept_by_name(name: &str, sql: &str) -> usize {
-    if name.is_empty() { 0 } else { name.len() + PARSED_PER_BYTE * sql.len() }
-}
+/// What is not kept by a name, and is less, is not counted: there is one of its kind.
+pub(super) const COUNTED_MIN: usize = 64 << 10;
+/// What is more than that, and is not likely to be used again, is not kept for an idle client.
+const SHED_MIN: usize = 1 << 20;
 
 impl Statements {
+    /// Of those that have a name.
     pub(super) fn kept(&self) -> usize {
         self.kept
     }
 
+    pub(super) fn kept_in_all(&self) -> usize {
+        self.kept_in_all
+    }
+
     /// Puts a statement in the place of one of the same name.
     pub(super) fn insert(&mut self, name: &str, prepared: Prepared) {
-        self.kept += kept_by_name(name, &prepared.sql);
-        if let Some(old) = self.by_name.insert(name.to_owned(), prepared) {
-            self.kept -= kept_by_name(name, &old.sql);
+        self.remove(name);
+        self.count(name, prepared.size);
+        self.by_name.insert(name.to_owned(), prepared);
+    }
+
+    fn count(&mut self, name: &str, size: usize) {
+        self.kept_in_all += name.len() + size;
+        if !name.is_empty() {
+            self.kept += name.len() + size;
+        }
+    }
+
+    fn count_off(&mut self, name: &str, size: usize) {
+        self.kept_in_all -= name.len() + size;
+        if !name.is_empty() {
+            self.kept -= name.len() + size;
         }
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Prepared> {
         let removed = self.by_name.remove(name)?;
-        self.kept -= kept_by_name(name, &removed.sql);
+        self.count_off(name, removed.size);
         Some(removed)
+    }
+
+    /// Keeps no more than the text of a long statement that has no name, which is rarely run again.
+    pub(super) fn shed(&mut self) {
+        let Some(unnamed) = self.by_name.get_mut("").filter(|unnamed| unnamed.size > SHED_MIN) else {
+            return;
+        };
+        // The columns that a client was told are the statement's for good.
+        let has_columns = |plan: &Arc<Planned>| plan.fields.as_ref().is_none_or(|fields| !fields.is_empty());
+        if unnamed.is_shed || !unnamed.was_bound || unnamed.plan.as_ref().is_none_or(has_columns) {
+            return;
+        }
+        let before = std::mem::replace(&mut unnamed.size, unnamed.sql.len());
+        (unnamed.statement, unnamed.plan, unnamed.is_shed) = (None, None, true);
+        let now = unnamed.size;
+        self.count_off("", before);
+        self.count("", now);
+    }
+
+    /// A statement was bound to a portal.
+    pub(super) fn note_bound(&mut self, name: &str) {
+        // Nobody asks of those that have a name.
+        if name.is_empty()
+            && let Some(unnamed) = self.by_name.get_mut(name)
+        {
+            unnamed.was_bound = true;
+        }
+    }
+
+    /// A statement of which the text was kept was read again.
+    pub(super) fn take_back(&mut self, name: &str, read: ScriptStatement) {
+        if let Some(mut prepared) = self.remove(name) {
+            (prepared.statement, prepared.size, prepared.is_shed) =
+                (Some(Arc::new(read.statement)), read.size, false);
+            self.insert(name, prepared);
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -168,7 +225,7 @@ pub(super) struct Portal {
     /// Counts the session's portals, so that those made behind a savepoint or within a transaction are known. Given by
     /// [`super::portals::Portals`].
     pub(super) number: u64,
-    /// Memory by estimate, if it has a name: of its statement, its parameters and the rows that are kept in memory.
+    /// Memory by estimate: of its statement, its parameters and the rows that are kept in memory. Of one without a name, what of it is much.
     pub(super) kept: usize,
 }
 
@@ -176,6 +233,15 @@ impl Portal {
     /// The plan whose rows the portal gives.
     pub(super) fn running_plan(&self) -> Option<&Arc<Planned>> {
         self.plan.as_ref().filter(|_| self.statement.as_deref().is_some_and(runs_by_plan))
+    }
+
+    /// Keeps nothing of a long statement that has run and yields no rows: it cannot be run again, whatever it was.
+    pub(super) fn shed(&mut self) {
+        let is_over = matches!(self.rows, PortalRows::Done) && self.kept > SHED_MIN;
+        if is_over && self.running_plan().is_some_and(|plan| !plan.yields_rows()) {
+            self.statement = Some(Arc::new(ParsedStatement::Utility(Utility::Unlisten)));
+            (self.plan, self.parameters, self.kept) = (None, Parameters::new(), 0);
+        }
     }
 }
 

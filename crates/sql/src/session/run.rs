@@ -334,8 +334,8 @@ impl Session {
                 }
                 self.utility_statement(home, statement, run, out)?
             }
-            ParsedStatement::Prepare { name, types, statement, sql, .. } => {
-                self.prepare_by_sql(home, name, types, statement, sql)?
+            ParsedStatement::Prepare { name, types, statement, sql, size } => {
+                self.prepare_by_sql(home, name, types, statement, (sql, *size))?
             }
         };
         Ok(Ran::Tag(tag.into()))

@@ -9,12 +9,12 @@ use types::{Datum, PgType};
 
 use super::counting::{Outcome, StatementText};
 use super::kept_rows::BUFFERED_MAX;
-use super::prepared::{Planned, Prepared, changed_result, kept_by_name};
+use super::prepared::{Planned, Prepared, changed_result};
 use super::run::{Ran, Run};
 use super::transaction::Transaction;
 use super::{Executed, Home, Pause, Reply, Session};
 use crate::expr::{BindContext, EmptyScope, ExprKind, ParamTypes, bind_expr, bind_type, coerce_assignment};
-use crate::parse::{self, ParsedStatement, ScriptStatement};
+use crate::parse::{ParsedStatement, ScriptStatement};
 
 /// A Query message under way.
 pub(super) struct Script {
@@ -44,13 +44,8 @@ impl Session {
             // A simple Query destroys the unnamed statement and portal, as PostgreSQL's does.
             self.statements.remove("");
             self.portals.take("");
-            let statements = match parse::parse_script(sql) {
-                Ok(statements) => statements,
-                Err(error) => {
-                    self.fail_transaction(home);
-                    return Err(error.into());
-                }
-            };
+            let read = self.read_script(sql);
+            let statements = self.failing(home, read)?;
             if statements.is_empty() {
                 out.empty_query();
                 return Ok(Executed::Complete);
@@ -209,13 +204,13 @@ impl Session {
         name: &str,
         types: &[ast::DataType],
         statement: &ParsedStatement,
-        sql: &str,
+        (sql, size): (&str, usize),
     ) -> Result<String, Pause> {
         if self.statements.contains_key(name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
         }
-        self.require_room_to_keep(kept_by_name(name, sql))?;
+        self.require_room_to_keep(name.len() + size)?;
         let catalog = self.catalog(home);
         self.refresh_format(&catalog);
         let params = ParamTypes::none();
@@ -233,6 +228,9 @@ impl Session {
             plan,
             at: self.statement_start,
             from_sql: true,
+            size,
+            was_bound: false,
+            is_shed: false,
         };
         self.statements.insert(name, prepared);
         Ok("PREPARE".into())

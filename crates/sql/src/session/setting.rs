@@ -173,7 +173,7 @@ impl Value {
     }
 }
 
-/// What a session's custom settings, and the values that a rollback brings back, take at most.
+/// What a session's settings, and the values that a rollback brings back, take at most.
 const KEPT_SIZE_MAX: usize = 4 << 20;
 
 /// One changed setting within the open transaction.
@@ -268,7 +268,7 @@ pub(super) struct Settings {
     /// What a RESET goes back to where the client or its role chose otherwise than the default.
     initial: Vec<Option<Value>>,
     changes: Vec<Change>,
-    /// What `changes` takes, and the values of `custom`.
+    /// What `changes` takes, and the values that are set.
     kept_size: usize,
     to_report: Vec<usize>,
     epoch: u64,
@@ -485,6 +485,11 @@ impl Settings {
             .with_detail("A transaction keeps the values before all of its changes until it ends."))
     }
 
+    /// What the settings take that the client has chosen, and what a rollback brings back.
+    pub(super) fn kept(&self) -> usize {
+        self.kept_size
+    }
+
     fn put(&mut self, key: Key, value: Option<Value>, lasting: Lasting) {
         if key == Key::of(Id::session_authorization) {
             // The role chosen before was open to whom the session was.
@@ -503,6 +508,11 @@ impl Settings {
                     return value;
                 }
                 self.report(*at);
+                let size = |value: &Option<Value>| match value {
+                    Some(Value::Text(text)) => text.len(),
+                    _ => 0,
+                };
+                self.kept_size = self.kept_size + size(&value) - size(&self.values[*at]);
                 let before = std::mem::replace(&mut self.values[*at], value);
                 self.changed();
                 before

@@ -45,6 +45,7 @@ impl Session {
                     return Ok(Ran::Tag("SET".into()));
                 }
                 self.set(home, name, text_of(name, value).as_deref(), lasting)?;
+                self.keep(0)?;
                 "SET"
             }
             SettingStatement::Show(Some(name)) => {

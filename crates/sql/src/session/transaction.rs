@@ -30,6 +30,8 @@ pub(super) enum Transaction {
 pub(super) struct Open {
     pub(super) txn: Txn,
     savepoints: Vec<SessionSavepoint>,
+    /// What they take in memory.
+    savepoints_size: usize,
     /// The session's portals when it began.
     portals: u64,
     /// Whether a statement has run that is not about settings: the isolation can be chosen only before.
@@ -44,6 +46,12 @@ struct SessionSavepoint {
     settings: usize,
     portals: u64,
     read_only: bool,
+}
+
+impl SessionSavepoint {
+    fn size_of(name: &str) -> usize {
+        size_of::<SessionSavepoint>() + name.len()
+    }
 }
 
 /// The tenant's isolation for a level as written.
@@ -81,6 +89,17 @@ impl Open {
     /// Whether there is a savepoint to go back to.
     pub(super) fn has_savepoints(&self) -> bool {
         !self.savepoints.is_empty()
+    }
+
+    /// What it keeps of what its client said.
+    pub(super) fn kept(&self) -> usize {
+        self.savepoints_size
+    }
+
+    /// Forgets the savepoints from number `at` on.
+    fn forget_savepoints(&mut self, at: usize) {
+        let sizes = self.savepoints.drain(at..).map(|savepoint| SessionSavepoint::size_of(&savepoint.name));
+        self.savepoints_size -= sizes.sum::<usize>();
     }
 }
 
@@ -130,7 +149,14 @@ impl Session {
         Arc::make_mut(&mut self.format).now = self.transaction_start;
         let txn = home.tenant.begin(self.start.id, isolation(level), read_only, implicit);
         let portals = self.portals.mark();
-        Box::new(Open { txn, savepoints: Vec::new(), portals, used: false, ending: false })
+        Box::new(Open {
+            txn,
+            savepoints: Vec::new(),
+            savepoints_size: 0,
+            portals,
+            used: false,
+            ending: false,
+        })
     }
 
     /// Commits the implicit transaction, if one is open.
@@ -279,6 +305,8 @@ impl Session {
             TransactionStatement::Rollback { chain } => self.end_block(home, false, *chain, out),
             TransactionStatement::Savepoint(name) => {
                 self.need_block("SAVEPOINT")?;
+                let size = SessionSavepoint::size_of(name);
+                self.require_room_to_keep(size)?;
                 let (settings, portals) = (self.settings.borrow().mark(), self.portals.mark());
                 let Transaction::Block(open) = &mut self.transaction else {
                     return Err(failed_block().into());
@@ -286,6 +314,7 @@ impl Session {
                 let (savepoint, read_only) = (open.txn.savepoint(), open.txn.is_read_only());
                 let name = name.clone();
                 open.savepoints.push(SessionSavepoint { name, savepoint, settings, portals, read_only });
+                open.savepoints_size += size;
                 Ok("SAVEPOINT")
             }
             TransactionStatement::Release(name) => {
@@ -295,7 +324,7 @@ impl Session {
                 };
                 let at = find(&open.savepoints, name)?;
                 let read_only = open.savepoints[at].read_only;
-                open.savepoints.truncate(at);
+                open.forget_savepoints(at);
                 self.restore_read_only(read_only);
                 Ok("RELEASE")
             }
@@ -457,7 +486,7 @@ impl Session {
         self.settings.borrow_mut().roll_back_to(settings);
         self.portals.roll_back_to(portals);
         // The savepoint itself stays; those made after it are gone.
-        open.savepoints.truncate(at + 1);
+        open.forget_savepoints(at + 1);
         self.transaction = match std::mem::replace(&mut self.transaction, Transaction::Idle) {
             Transaction::Failed(open) => Transaction::Block(open),
             other => other,

@@ -1,0 +1,207 @@
+//! What a session keeps of its client's messages, as its server is told of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{Nanos, SqlError, SqlResult, SqlState};
+use env::sim::World;
+
+use super::stand_in::{Answer, LoneHost};
+use super::testing::Bench;
+use super::{BackendRow, Bind, Executed, Pause, Reach, Session, SessionHost};
+
+const MIB: u64 = 1 << 20;
+
+/// A server that has so much room, and notes what is kept.
+struct RoomHost {
+    lone: LoneHost,
+    room: AtomicU64,
+    kept: AtomicU64,
+    now: AtomicU64,
+}
+
+impl SessionHost for RoomHost {
+    fn wall_clock(&self) -> i64 {
+        self.lone.wall_clock()
+    }
+    fn now(&self) -> Nanos {
+        Nanos(self.now.load(Ordering::Relaxed))
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.lone.random(bytes);
+    }
+    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
+        self.lone.backends(reach)
+    }
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        self.lone.password_verifier(password)
+    }
+    fn databases(&self, reach: Reach) -> Vec<String> {
+        self.lone.databases(reach)
+    }
+    fn keep(&self, bytes: u64) -> SqlResult<()> {
+        if bytes > self.room.load(Ordering::Relaxed) {
+            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "no room"));
+        }
+        self.kept.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn table() -> (Bench, Session, Arc<RoomHost>) {
+    let mut bench = Bench::new();
+    let host = Arc::new(RoomHost {
+        lone: LoneHost(World::new(7).env()),
+        room: AtomicU64::new(u64::MAX),
+        kept: AtomicU64::new(0),
+        now: AtomicU64::new(0),
+    });
+    let mut session = bench.session_from(host.clone());
+    bench.run(&mut session, "CREATE TABLE t (id int, v text)");
+    (bench, session, host)
+}
+
+/// What is left of it when the client is waited for.
+fn left(session: &mut Session, host: &RoomHost) -> u64 {
+    session.settle(true);
+    host.kept.load(Ordering::Relaxed)
+}
+
+fn bound<'a>(portal: &'a str, parameters: &'a [Option<&'a [u8]>]) -> Bind<'a> {
+    Bind { portal, statement: "", parameter_formats: &[], parameters, result_formats: &[] }
+}
+
+#[test]
+fn what_is_kept_is_told_and_given_back() {
+    let (mut bench, mut session, host) = table();
+    let nothing = left(&mut session, &host);
+    assert!(nothing < 1000, "{nothing}");
+    let long = "x".repeat(MIB as usize);
+    let half = &long[..1 << 19];
+    for (keeps, lets_go, least) in [
+        (format!("PREPARE p AS SELECT '{long}'"), "DEALLOCATE p", 4 * MIB),
+        ("PREPARE p AS SELECT 1".to_owned(), "DEALLOCATE ALL", 2000),
+        (format!("BEGIN; DECLARE c CURSOR FOR SELECT '{half}'"), "ROLLBACK", 2 * MIB),
+        (format!("SET a.b = '{long}'"), "RESET a.b", MIB),
+        (format!("SET application_name = '{long}'"), "RESET application_name", MIB),
+        (format!("BEGIN; {}", "SAVEPOINT s;".repeat(1000)), "ROLLBACK TO s; COMMIT", 50_000),
+        (format!("BEGIN; {}", "SAVEPOINT s;".repeat(1000)), "RELEASE s; ROLLBACK", 50_000),
+    ] {
+        bench.run(&mut session, &keeps);
+        let kept = left(&mut session, &host);
+        assert!(kept >= least && kept < 6 * MIB, "{keeps:.40} {kept}");
+        bench.run(&mut session, lets_go);
+        assert_eq!(left(&mut session, &host), nothing, "{lets_go}");
+    }
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        assert_eq!(session.query(home, "COPY t FROM STDIN", &mut out).unwrap(), Executed::CopyIn);
+        session.copy_data(home, format!("1\t{half}").as_bytes()).unwrap();
+        assert!(left(&mut session, &host) > MIB / 2);
+        session.copy_data(home, b"\n2\ttwo").unwrap();
+        assert!(left(&mut session, &host) < nothing + 100);
+        session.copy_done(home, &mut out).unwrap();
+        session.query(home, "COPY t FROM STDIN", &mut out).unwrap();
+    });
+    assert_eq!(left(&mut session, &host), nothing);
+    bench.run(&mut session, "BEGIN");
+    bench.turn(|home| {
+        session.parse(home, "", "INSERT INTO t VALUES (1, $1)", &[], &mut out).unwrap();
+        let before = left(&mut session, &host);
+        session.bind(home, bound("", &[Some(long.as_bytes())]), &mut out).unwrap();
+        assert!(left(&mut session, &host) > MIB);
+        session.execute(home, "", None, &mut out).unwrap();
+        assert_eq!(left(&mut session, &host), before, "it has run");
+        let Err(Pause::Error(error)) = session.execute(home, "", None, &mut out) else { panic!("once") };
+        assert_eq!(error.message(), "portal \"\" cannot be run");
+    });
+    bench.run(&mut session, "ROLLBACK");
+    assert_eq!(left(&mut session, &host), nothing);
+    // Rows of a change are had nowhere else.
+    let changed = "INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 3000) g RETURNING v";
+    bench.turn(|home| {
+        session.parse(home, "", changed, &[], &mut out).unwrap();
+        session.bind(home, bound("", &[]), &mut out).unwrap();
+        session.execute(home, "", Some(1), &mut out).unwrap();
+        assert!(left(&mut session, &host) > 2 * MIB);
+        session.sync(home, &mut out).unwrap();
+    });
+    bench.run(&mut session, "SELECT 1");
+    assert_eq!(left(&mut session, &host), nothing);
+}
+
+#[test]
+fn a_long_change_without_a_name_is_kept_as_text_and_read_again() {
+    let (mut bench, mut session, host) = table();
+    let insert = format!("INSERT INTO t VALUES {}($1, 'last')", "($1, 'v'), ".repeat(3000));
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        session.parse(home, "", &insert, &[], &mut out).unwrap();
+        for _ in 0..2 {
+            session.bind(home, bound("", &[Some(b"7")]), &mut out).unwrap();
+            session.execute(home, "", None, &mut out).unwrap();
+            session.sync(home, &mut out).unwrap();
+            assert!(host.kept.load(Ordering::Relaxed) > 3 * MIB);
+            let text = left(&mut session, &host);
+            assert!((30_000..50_000).contains(&text), "{text}");
+            session.describe_statement(home, "", &mut out).unwrap();
+        }
+    });
+    assert_eq!(out.tags, ["INSERT 0 3001", "INSERT 0 3001"]);
+    // A simple query lets go of it.
+    bench.run(&mut session, "SELECT 1");
+    assert!(left(&mut session, &host) < 1000);
+    // The columns that a client was told are a query's for good.
+    let query = format!("SELECT id FROM t WHERE id IN ({}0)", "1, ".repeat(5000));
+    bench.turn(|home| session.parse(home, "", &query, &[], &mut out)).unwrap();
+    assert!(left(&mut session, &host) > MIB);
+}
+
+#[test]
+fn a_long_text_waits_for_room_and_not_for_ever() {
+    let (mut bench, mut session, host) = table();
+    let nothing = left(&mut session, &host);
+    let long = format!("SELECT id FROM t WHERE id IN ({}0)", "1, ".repeat(5000));
+    let mut out = Answer::default();
+    host.room.store(MIB, Ordering::Relaxed);
+    for seconds in [0, 4] {
+        host.now.store(seconds * 1_000_000_000, Ordering::Relaxed);
+        assert!(matches!(bench.try_run(&mut session, &long), Err(Pause::OwnCap(_))));
+        assert_eq!(host.kept.load(Ordering::Relaxed), nothing, "nothing of it is kept");
+    }
+    host.room.store(u64::MAX, Ordering::Relaxed);
+    bench.run(&mut session, &long);
+    assert_eq!(left(&mut session, &host), nothing);
+    host.room.store(MIB, Ordering::Relaxed);
+    let parse = |bench: &mut Bench, session: &mut Session, out: &mut Answer| {
+        bench.turn(|home| session.parse(home, "p", &long, &[], out))
+    };
+    assert!(matches!(parse(&mut bench, &mut session, &mut out), Err(Pause::OwnCap(_))));
+    host.now.fetch_add(5_000_000_000, Ordering::Relaxed);
+    let Err(Pause::Error(error)) = parse(&mut bench, &mut session, &mut out) else { panic!("no room") };
+    assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
+    // A short one needs none.
+    host.room.store(0, Ordering::Relaxed);
+    assert_eq!(bench.run(&mut session, "SELECT 1").lines(), ["1"]);
+    let copied = bench.turn(|home| {
+        session.query(home, "COPY t FROM STDIN", &mut out)?;
+        session.copy_data(home, b"1\tone")
+    });
+    assert!(matches!(copied, Err(Pause::Error(error)) if error.state() == SqlState::OUT_OF_MEMORY));
+    assert_eq!(session.transaction_status(), b'I');
+    assert_eq!(bench.run(&mut session, "SELECT count(*) FROM t").lines(), ["0"]);
+}
+
+#[test]
+fn savepoints_count_with_what_has_a_name() {
+    let (mut bench, mut session, _) = table();
+    let long = "x".repeat(15 << 20);
+    bench.run(&mut session, &format!("PREPARE p AS SELECT '{long}'"));
+    bench.run(&mut session, "BEGIN");
+    let many = "SAVEPOINT s;".repeat(80_000);
+    assert_eq!(bench.fail(&mut session, &many).state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    bench.run(&mut session, "ROLLBACK; DEALLOCATE p; BEGIN");
+    bench.run(&mut session, &many);
+    bench.run(&mut session, "COMMIT");
+}

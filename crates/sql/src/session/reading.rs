@@ -1,0 +1,158 @@
+//! Long texts of the client's: read in turns, and within what the sessions of a tenant may keep of their clients' messages.
+//!
+//! What a session keeps, parsed or not, it tells its server ([`SessionHost::keep`]): before it grows, and what is left of it when it waits for its client. The
+//! server refuses what is more than the tenant may have; a text that is to be read then waits for others to let go of theirs, for a while.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::limits::SESSION_KEPT_MAX;
+use base::{Nanos, SqlError, SqlResult, SqlState};
+
+use super::copying::CopyIn;
+use super::transaction::Open;
+use super::{Pause, Session, SessionHost, Underway};
+use crate::parse::{self, Reading, ScriptStatement, Unread};
+
+/// Bytes of a text from which on others are asked while it is read: a millisecond's work, or a few.
+pub const LONG_TEXT_MIN: usize = 8 << 10;
+/// How long a text waits for room, and how often it looks.
+const ROOM_WAIT_MAX: Nanos = Nanos::from_secs(5);
+const ROOM_LOOK: Nanos = Nanos::from_millis(50);
+
+/// Of one session.
+struct AtLength {
+    host: Arc<dyn SessionHost>,
+    statement: Underway,
+    /// What the session keeps besides.
+    kept: usize,
+}
+
+impl Reading for AtLength {
+    fn is_to_end(&self) -> bool {
+        self.host.is_to_end(&self.statement)
+    }
+
+    fn hold(&self, bytes: usize) -> SqlResult<()> {
+        self.host.keep((self.kept + bytes) as u64)
+    }
+}
+
+impl Session {
+    /// The statements of a script.
+    ///
+    /// # Errors
+    /// As [`parse::parse_script`]; a pause while others take the room for it.
+    pub(super) fn read_script(&mut self, sql: &str) -> Result<Vec<ScriptStatement>, Pause> {
+        if sql.len() < LONG_TEXT_MIN {
+            return Ok(parse::parse_script(sql)?);
+        }
+        let read = parse::parse_script_at_length(sql, self.reading());
+        let statements = self.as_read(read)?;
+        self.script_size = statements.iter().map(|statement| statement.size).sum();
+        self.tell_kept();
+        Ok(statements)
+    }
+
+    /// The statement of a text that has one.
+    ///
+    /// # Errors
+    /// As [`parse::parse_one`]; a pause while others take the room for it.
+    pub(super) fn read_one(&mut self, sql: &str) -> Result<Option<ScriptStatement>, Pause> {
+        if sql.len() < LONG_TEXT_MIN {
+            return Ok(parse::parse_one(sql)?);
+        }
+        let read = parse::parse_one_at_length(sql, self.reading());
+        let statement = self.as_read(read)?;
+        self.progress.end();
+        Ok(statement)
+    }
+
+    fn reading(&self) -> Rc<dyn Reading> {
+        let (host, statement, kept) = (Arc::clone(&self.start.host), self.underway(), self.kept());
+        Rc::new(AtLength { host, statement, kept })
+    }
+
+    fn as_read<T>(&mut self, read: Result<T, Unread>) -> Result<T, Pause> {
+        let waits = self.waits_for_room.take();
+        // More than what is left of it.
+        self.told = u64::MAX;
+        if read.is_err() {
+            self.tell_kept();
+        }
+        match read {
+            Ok(read) => Ok(read),
+            Err(Unread::Refused(error)) => Err(error.into()),
+            Err(Unread::ToEnd) => Err(Pause::Yield),
+            Err(Unread::NoRoom(error)) => {
+                let now = self.start.host.now();
+                let since = waits.unwrap_or(now);
+                if now - since >= ROOM_WAIT_MAX {
+                    return Err(error.into());
+                }
+                self.waits_for_room = Some(since);
+                Err(Pause::OwnCap(ROOM_LOOK))
+            }
+        }
+    }
+
+    /// What the session keeps of its client's messages, in bytes by estimate.
+    fn kept(&self) -> usize {
+        self.statements.kept_in_all()
+            + self.portals.kept_in_all()
+            + self.script_size
+            + self.copy_in.as_ref().map_or(0, CopyIn::kept)
+            + self.transaction.peek().map_or(0, Open::kept)
+            + self.settings.borrow().kept()
+    }
+
+    /// Is about to keep so much more.
+    ///
+    /// # Errors
+    /// 53200.
+    pub(super) fn keep(&mut self, more: usize) -> SqlResult<()> {
+        let wanted = (self.kept() + more) as u64;
+        if wanted > self.told {
+            self.start.host.keep(wanted)?;
+            self.told = wanted;
+        }
+        Ok(())
+    }
+
+    /// Is about to keep so much more that has a name.
+    ///
+    /// # Errors
+    /// 54000 where it is too much for a session, 53200 where it is for the tenant.
+    pub(super) fn require_room_to_keep(&mut self, more: usize) -> SqlResult<()> {
+        let savepoints = self.transaction.peek().map_or(0, Open::kept);
+        let kept = self.statements.kept() + self.portals.kept() + savepoints + more;
+        if kept as u64 <= SESSION_KEPT_MAX.0 {
+            return self.keep(more);
+        }
+        let message = "too much is kept in prepared statements, cursors and savepoints";
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .with_detail(format!("Those of a session may take {} by estimate.", SESSION_KEPT_MAX))
+            .with_hint("Close those that are not used any more."))
+    }
+
+    /// The client is waited for: what is kept is told. Where it `has_all` that it waited for, what it is not likely to ask for again is let go of
+    /// before.
+    pub fn settle(&mut self, has_all: bool) {
+        if self.script.is_none() {
+            self.script_size = 0;
+        }
+        if has_all {
+            self.statements.shed();
+            self.portals.shed();
+        }
+        self.tell_kept();
+    }
+
+    fn tell_kept(&mut self) {
+        let kept = self.kept() as u64;
+        // Where it is more than was asked for, that stays told.
+        if kept != self.told && self.start.host.keep(kept).is_ok() {
+            self.told = kept;
+        }
+    }
+}
