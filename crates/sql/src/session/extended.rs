@@ -321,7 +321,8 @@ impl Session {
             let failed = self.failing::<Executed>(home, Err(no_portal(name).into()));
             return failed;
         };
-        if portal.rows.is_fresh() && self.sleep_until.is_none() {
+        let goes_on = std::mem::take(&mut self.is_executing);
+        if portal.rows.is_fresh() && !goes_on {
             self.begin_statement();
             self.report_active(&portal.sql);
         }
@@ -338,8 +339,10 @@ impl Session {
         } else {
             self.execute_portal(home, name, &mut portal, rows_max, out)
         };
-        if matches!(&outcome, Err(Pause::Error(_))) {
-            self.count_end(Outcome::Failed);
+        match &outcome {
+            Err(Pause::Error(_)) => self.count_end(Outcome::Failed),
+            Err(_) => self.is_executing = true,
+            Ok(_) => {}
         }
         let failed = matches!(&outcome, Err(Pause::Error(_))) && !refused;
         let over = failed || (self.ended_now() && !portal.hold);

@@ -1,7 +1,7 @@
 //! Single messages: what their transaction keeps others from while it waits for the next one, and portals that have run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use base::{Nanos, SqlError, SqlResult, SqlState};
 use env::sim::World;
@@ -301,4 +301,63 @@ fn what_is_kept_by_names_is_bounded_and_fits_again_once_it_is_gone() {
         }));
         bench.run(&mut one, "DEALLOCATE l");
     }
+}
+
+/// A server whose clock goes on whenever somebody looks at it.
+struct TickingHost {
+    lone: LoneHost,
+    looks: AtomicI64,
+}
+
+impl SessionHost for TickingHost {
+    fn wall_clock(&self) -> i64 {
+        self.looks.fetch_add(1, Ordering::Relaxed)
+    }
+    fn now(&self) -> Nanos {
+        self.lone.now()
+    }
+    fn random(&self, bytes: &mut [u8]) {
+        self.lone.random(bytes);
+    }
+    fn backends(&self, reach: Reach) -> Vec<BackendRow> {
+        self.lone.backends(reach)
+    }
+    fn report_activity(&self, _: &'static str, _: Option<&str>, _: i64) {}
+    fn password_verifier(&self, password: &str) -> SqlResult<String> {
+        self.lone.password_verifier(password)
+    }
+    fn databases(&self, reach: Reach) -> Vec<String> {
+        self.lone.databases(reach)
+    }
+}
+
+#[test]
+fn a_statement_begins_once_however_often_it_pauses() {
+    let mut bench = Bench::new();
+    let host = TickingHost { lone: LoneHost(World::new(7).env()), looks: AtomicI64::new(0) };
+    let mut session = bench.session_from(Arc::new(host));
+    bench.run(&mut session, "CREATE TABLE u (id int PRIMARY KEY, at timestamptz)");
+    bench.run(&mut session, "INSERT INTO u SELECT g FROM generate_series(1, 20000) g");
+    let mut out = Answer::default();
+    bench.turn(|home| bind(home, &mut session, "UPDATE u SET at = statement_timestamp()", &mut out));
+    let mut turns = 1;
+    while bench.turn(|home| match session.execute(home, "p", None, &mut out) {
+        Ok(_) => false,
+        Err(Pause::Yield | Pause::Slice(_)) => true,
+        Err(pause) => panic!("{pause:?}"),
+    }) {
+        turns += 1;
+    }
+    assert!(turns > 3, "{turns} turns");
+    // The next one has a time of its own.
+    bench.turn(|home| {
+        session.sync(home, &mut out).unwrap();
+        bind(home, &mut session, "UPDATE u SET at = statement_timestamp() WHERE id = 7", &mut out);
+        session.execute(home, "p", None, &mut out).unwrap();
+        session.sync(home, &mut out).unwrap();
+    });
+    let mut at = |id: u32| bench.run(&mut session, &format!("SELECT at FROM u WHERE id = {id}")).lines();
+    let first = at(1);
+    assert_eq!((at(20_000), at(9_999)), (first.clone(), first.clone()));
+    assert_ne!(at(7), first);
 }

@@ -261,6 +261,8 @@ pub struct Session {
     host_copy: Option<&'static str>,
     observed: Option<Lsn>,
     sequences: RefCell<Sequences>,
+    /// Whether the Execute that is called next is one that paused.
+    is_executing: bool,
     /// Where `pg_sleep` of the running statement ends.
     sleep_until: Option<Nanos>,
     progress: Progress,
@@ -308,6 +310,7 @@ impl Session {
             script_size: 0,
             told: 0,
             waits_for_room: None,
+            is_executing: false,
             analytic: AnalyticState::Idle,
             host_outcome: None,
             copy_in: None,
@@ -414,6 +417,7 @@ impl Session {
         self.host_copy = None;
         self.script = None;
         self.waits_for_room = None;
+        self.is_executing = false;
         if let Some(open) = self.transaction.open() {
             home.tenant.cancel_wait(&mut open.txn);
         }
