@@ -427,6 +427,32 @@ fn what_sessions_keep_of_messages_is_bounded_for_a_tenant() {
 }
 
 #[test]
+fn what_is_taken_back_of_settings_is_told_before_the_next_query() {
+    let server = TestServer::start();
+    let mut session = server.admin("rowhouse");
+    for (sql, told) in [
+        ("SET application_name = 'one'; SELECT 1/0", &["one", "test"][..]),
+        ("BEGIN; SET application_name = 'two'; SELECT 1/0", &["two", "test"]),
+        ("ROLLBACK", &[]),
+        ("SET application_name = 'three'", &["three"]),
+    ] {
+        session.start_query(sql);
+        let mut names = Vec::new();
+        loop {
+            match session.message().expect("an answer") {
+                (b'S', body) => {
+                    let text = String::from_utf8(body).unwrap();
+                    names.push(text.split('\0').nth(1).expect("a value").to_owned());
+                }
+                (b'Z', _) => break,
+                _ => {}
+            }
+        }
+        assert_eq!(names, told, "{sql}");
+    }
+}
+
+#[test]
 fn the_end_of_the_server_is_told_to_its_sessions() {
     let server = TestServer::start();
     let mut session = server.admin("rowhouse");

@@ -438,6 +438,7 @@ impl Connection {
             b'E' => backend::TransactionStatus::Failed,
             _ => backend::TransactionStatus::InTransaction,
         };
+        self.session.report_settings(&mut self.output);
         backend::ready_for_query(self.output.raw(), status);
         self.session.report_idle();
         self.stopwatch.ended();

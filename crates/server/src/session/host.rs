@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::limits::IDENTIFIER_LEN_MAX;
 use base::{Nanos, SqlResult, TenantId};
 use sql::session::{
     BackendRow, BackendSignals, Field, HostStatement, LedgerRows, Reach, SessionHost, StatementCounts, Taken,
@@ -135,6 +136,10 @@ impl SessionHost for Host {
     }
     fn keep(&self, bytes: u64) -> SqlResult<()> {
         self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(bytes))
+    }
+    fn report_application(&self, name: &str) {
+        let shown = &name[..name.floor_char_boundary(IDENTIFIER_LEN_MAX)];
+        shown.clone_into(&mut self.control.activity().application_name);
     }
     fn is_watching(&self) -> bool {
         self.watch.is_watching()

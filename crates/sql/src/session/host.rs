@@ -305,6 +305,10 @@ pub trait SessionHost: Send + Sync {
         let _ = bytes;
         Ok(())
     }
+    /// `application_name` is this now.
+    fn report_application(&self, name: &str) {
+        let _ = name;
+    }
     /// Whether anything is held against what statements take. Asked at the beginning and the end of each.
     fn is_watching(&self) -> bool {
         false

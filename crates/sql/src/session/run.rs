@@ -15,6 +15,7 @@ use super::planning::runs_by_plan;
 use super::prepared::{Planned, PortalRows};
 use super::reply::{Field, Formats, write_value};
 use super::row_store::RowStore;
+use super::setting::Id;
 use super::slices::Slicing;
 use super::transaction::{Transaction, failed_block};
 use super::underway::Progress;
@@ -655,11 +656,14 @@ impl Session {
     }
 
     /// Tells the client which reported settings changed.
-    pub(super) fn report_settings(&mut self, out: &mut dyn Reply) {
+    pub fn report_settings(&mut self, out: &mut dyn Reply) {
         if !self.settings.borrow().has_reports() {
             return;
         }
         for (name, value) in self.settings.borrow_mut().take_reports() {
+            if name == Id::application_name.name() {
+                self.start.host.report_application(&value);
+            }
             out.parameter_status(name, &value);
         }
     }

@@ -247,3 +247,29 @@ fn forms_of_set_that_are_not_name_and_value() {
     let bare = "SELECT current_role, current_schema, CURRENT_SCHEMA || 's'";
     assert_eq!(bench.run(&mut session, bare).lines(), ["owner|public|publics"]);
 }
+
+#[test]
+fn what_a_failed_block_had_set_is_gone_at_once() {
+    let mut bench = Bench::new();
+    let mut session = bench.session();
+    bench.run(&mut session, "SET application_name = 'before'");
+    for (block, left) in [
+        ("BEGIN; SET application_name = 'within'", "before"),
+        ("BEGIN; SET LOCAL application_name = 'within'", "before"),
+        ("BEGIN; SET application_name = 'one'; SAVEPOINT a; SET application_name = 'two'", "one"),
+    ] {
+        bench.run(&mut session, block);
+        bench.fail(&mut session, "SELECT nothing");
+        assert_eq!(
+            (session.transaction_status(), session.application_name()),
+            (b'E', left.into()),
+            "{block}"
+        );
+        bench.run(&mut session, "ROLLBACK");
+        assert_eq!(session.application_name(), "before");
+    }
+    bench.run(&mut session, "BEGIN; SAVEPOINT a; SET application_name = 'within'");
+    bench.fail(&mut session, "SELECT nothing");
+    bench.run(&mut session, "ROLLBACK TO a; SET application_name = 'after'; COMMIT");
+    assert_eq!(session.application_name(), "after");
+}

@@ -274,11 +274,12 @@ impl Session {
         }
     }
 
-    /// Takes a block back to its last savepoint, or as a whole, where it keeps nothing but what it is: its level, and that it only reads. Settings
-    /// and portals, which nobody else waits for, go when it ends.
+    /// Takes a block back to its last savepoint, or as a whole, where it keeps nothing but what it is: its level, and that it only reads. Portals,
+    /// which nobody else waits for, go when it ends.
     fn give_back(&mut self, home: &mut Home<'_>, open: &mut Open) {
         let Open { txn, savepoints, .. } = open;
         home.tenant.end_statement(txn);
+        self.settings.borrow_mut().roll_back_to(savepoints.last().map_or(0, |last| last.settings));
         if let Some(last) = savepoints.last() {
             home.tenant.rollback_to(txn, &last.savepoint);
             return;
