@@ -121,7 +121,12 @@ impl Connection {
             Frontend::CopyData(data) => {
                 // The session keeps what it was given: after a pause it goes on with that.
                 let data = if first { data } else { &[][..] };
-                self.called(message, |session, home, _| session.copy_data(home, data))?
+                if first && data.len() < LONG_TEXT_MIN {
+                    self.called(message, |session, home, _| session.copy_data(home, data))?
+                } else {
+                    let outcome = self.long_turn(|session, home, _| session.copy_data(home, data)).await?;
+                    self.told_of(message, outcome)
+                }
             }
             Frontend::CopyDone => {
                 let outcome = self.long_turn(|session, home, out| session.copy_done(home, out)).await?;

@@ -74,6 +74,10 @@ impl CopyReader {
 
     /// Takes a piece of the input.
     pub(crate) fn push(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            // Called again: what there is stays where it is.
+            return;
+        }
         if self.consumed == self.pending.len() {
             self.pending.clear();
         } else {

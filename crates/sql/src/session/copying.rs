@@ -41,6 +41,9 @@ impl CopyIn {
     }
 }
 
+/// Rows between two looks whether others are to have their turns.
+const ROWS_A_LOOK: u64 = 256;
+
 /// Rows on their way out, in COPY's form.
 struct CopyRows<'a> {
     encoder: CopyEncoder,
@@ -273,8 +276,13 @@ impl Session {
     }
 
     fn store_rows(&mut self, home: &mut Home<'_>, copy: &mut CopyIn) -> Result<(), Pause> {
+        let mut read = 0;
         loop {
             self.pour_if_much(home)?;
+            read += 1;
+            if read % ROWS_A_LOOK == 0 && self.start.host.is_to_end(&self.underway()) {
+                return Err(Pause::Yield);
+            }
             let row = match copy.waiting.take() {
                 Some(row) => row,
                 None => match copy.reader.next_row(&self.format)? {

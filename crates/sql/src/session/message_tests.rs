@@ -361,3 +361,27 @@ fn a_statement_begins_once_however_often_it_pauses() {
     assert_eq!((at(20_000), at(9_999)), (first.clone(), first.clone()));
     assert_ne!(at(7), first);
 }
+
+#[test]
+fn a_copy_of_much_at_once_is_looked_at_while_its_rows_are_stored() {
+    // Nothing of a transaction with a savepoint is poured, nor is there anything to pour of rows that are not taken.
+    for copy in ["COPY t FROM STDIN", "COPY t FROM STDIN WHERE id < 0"] {
+        let (mut bench, mut one, _) = table();
+        let host = AskedHost { lone: LoneHost(World::new(7).env()), asked: AtomicUsize::new(0), yes_at: 2 };
+        let mut session = bench.session_from(Arc::new(host));
+        bench.run(&mut session, "BEGIN; SAVEPOINT s");
+        let data: String = (1..=1000).map(|id| format!("{id}\tby {id}\n")).collect();
+        let mut out = Answer::default();
+        bench.turn(|home| {
+            assert_eq!(session.query(home, copy, &mut out).unwrap(), Executed::CopyIn);
+            assert!(matches!(session.copy_data(home, data.as_bytes()), Err(Pause::Yield)), "{copy}");
+            session.copy_data(home, b"").unwrap();
+            session.copy_done(home, &mut out).unwrap();
+            session.query(home, copy, &mut out).unwrap();
+        });
+        bench.run(&mut session, "COMMIT");
+        let taken = if copy.contains("WHERE") { "0" } else { "1000" };
+        assert_eq!(out.tags, [format!("COPY {taken}")]);
+        assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), [taken]);
+    }
+}
