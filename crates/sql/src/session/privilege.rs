@@ -6,6 +6,7 @@ use base::{Oid, SqlError, SqlResult, SqlState};
 use tenant::catalog::{Acl, Catalog, DATABASE, GrantableKind, OWNER_ROLE, PUBLIC, Privileges, Relation};
 
 use super::prepared::Planned;
+use super::role::distinct;
 use super::{Home, Pause, Session};
 use crate::parse::{DefaultPrivileges, GrantStatement, GrantTarget};
 
@@ -161,6 +162,7 @@ impl Session {
         }
         let grantees = self.grantees(&catalog, grantees)?;
         for (object, kind, name, all) in self.targets(&catalog, target)? {
+            self.look()?;
             let wanted = named_privileges(privileges, all, kind)?;
             self.check_owner(&catalog, owner_of(&catalog, object), kind, &name)?;
             let grantor = owner_of(&catalog, object);
@@ -220,6 +222,7 @@ impl Session {
         let wanted = named_privileges(privileges, all, word)?;
         for maker in makers {
             for place in &places {
+                self.look()?;
                 let known = catalog.database().default_acl(maker, *place, kind).cloned();
                 let built_in =
                     || if place.is_none() { Acl::owner_default(maker, all) } else { Acl::default() };
@@ -240,7 +243,7 @@ impl Session {
     fn grantees(&self, catalog: &Catalog, names: &[String]) -> SqlResult<Vec<Oid>> {
         let grantee =
             |name: &String| if name == "public" { Ok(PUBLIC) } else { self.named_role(catalog, name) };
-        names.iter().map(grantee).collect()
+        distinct(names).into_iter().map(grantee).collect()
     }
 
     /// Oid, kind, name and full set of privileges of each object named.

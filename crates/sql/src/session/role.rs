@@ -1,8 +1,10 @@
 //! Roles: who the session is, and CREATE, ALTER, DROP ROLE and memberships.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use base::{Oid, SqlError, SqlResult, SqlState, TenantId};
+use rustc_hash::FxHashSet;
 use tenant::catalog::{Catalog, Membership, OWNER_ROLE, PUBLIC, Privileges, Role, RoleAttributes};
 
 use super::setting::{Id, Lasting, Settings, setting_of_role};
@@ -254,13 +256,15 @@ impl Session {
             }
             RoleStatement::GrantMembership { roles, members, admin_option, granted_by } => {
                 let grantor = self.grantor(&catalog, granted_by.as_deref())?;
-                for role in roles {
+                let members = distinct(members);
+                for role in distinct(roles) {
                     let role = catalog.resolve_role(role)?;
                     self.check_administers(&catalog, role)?;
                     if grantor != self.role() {
                         self.need_superuser(&catalog, "must be superuser to set grantor")?;
                     }
-                    for member in members {
+                    for member in &members {
+                        self.look()?;
                         let member = self.named(&catalog, member)?;
                         if catalog.roles_of(role.oid, false).contains(&member.oid) {
                             let message =
@@ -282,10 +286,12 @@ impl Session {
             RoleStatement::RevokeMembership { roles, members, only_admin_option, granted_by } => {
                 // A membership is one, whoever granted it: as in PostgreSQL 15 the clause must only name a role.
                 self.grantor(&catalog, granted_by.as_deref())?;
-                for role in roles {
+                let members = distinct(members);
+                for role in distinct(roles) {
                     let role = catalog.resolve_role(role)?;
                     self.check_administers(&catalog, role)?;
-                    for member in members {
+                    for member in &members {
+                        self.look()?;
                         let (role, member) = (role.oid, self.named_role(&catalog, member)?);
                         let only = *only_admin_option;
                         self.ddl(home, |ddl| Ok(ddl.revoke_membership(member, role, only)?))?;
@@ -294,6 +300,11 @@ impl Session {
                 Ok(command.into())
             }
         }
+    }
+
+    /// Errors: a pause where the statement is to end. Others may have had their turns.
+    pub(super) fn look(&self) -> Result<(), Pause> {
+        if self.start.host.is_to_end(&self.underway()) { Err(Pause::Yield) } else { Ok(()) }
     }
 
     /// Whether the role may do everything, to other superusers too.
@@ -476,6 +487,12 @@ impl Session {
         members.sort_by_key(|(_, admin_option)| *admin_option);
         Ok(members)
     }
+}
+
+/// Each of them once, in their order: who is named again and again is looked at once.
+pub(super) fn distinct<T: Eq + Hash>(named: &[T]) -> Vec<&T> {
+    let mut seen = FxHashSet::default();
+    named.iter().filter(|one| seen.insert(*one)).collect()
 }
 
 /// 42501 with PostgreSQL's words for it.

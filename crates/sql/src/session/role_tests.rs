@@ -309,3 +309,18 @@ fn discard_all_leaves_nothing_of_who_used_the_session_before() {
     bench.run(&mut session, "DISCARD ALL");
     assert_eq!(who(&mut bench, &mut session), OWNER);
 }
+
+/// Each pair by itself would take minutes.
+#[test]
+fn who_is_named_again_and_again_is_granted_once() {
+    let (mut bench, mut session) = roles();
+    let (a, b) = (vec!["a"; 10_000].join(", "), vec!["b"; 10_000].join(", "));
+    bench.run(&mut session, &format!("GRANT {a} TO {b}"));
+    bench.run(&mut session, "SET ROLE b; SET ROLE a; RESET ROLE");
+    assert_eq!(bench.catalog().role_named("b").expect("it is there").member_of.len(), 1);
+    bench.run(&mut session, &format!("REVOKE {a} FROM {b}"));
+    assert!(bench.catalog().role_named("b").expect("it is there").member_of.is_empty());
+    bench.run(&mut session, &format!("GRANT SELECT ON {} TO {b}", vec!["t"; 10_000].join(", ")));
+    bench.run(&mut session, "SET ROLE b");
+    assert_eq!(bench.run(&mut session, "SELECT v FROM t").lines(), ["7"]);
+}
