@@ -383,9 +383,8 @@ impl Session {
             let renewed = self.bound_again(home, &statement, known);
             portal.plan = self.failing(home, renewed)?;
         }
-        if (rows_max.is_some() || matches!(portal.rows, PortalRows::Kept(_)))
-            && portal.running_plan().is_some_and(|plan| plan.yields_rows())
-        {
+        let yields_rows = || portal.running_plan().is_some_and(|plan| plan.yields_rows());
+        if matches!(portal.rows, PortalRows::Kept(_)) || (rows_max.is_some() && yields_rows()) {
             return self.execute_in_parts(home, name, portal, rows_max, out);
         }
         let run = Run {
@@ -492,6 +491,11 @@ impl Session {
         if rows_max.is_some_and(|max| count == max as usize) {
             out.portal_suspended();
         } else {
+            if portal.cursor {
+                out.command_complete(&format!("SELECT {count}"));
+                kept.position = kept.rows.len() + 1;
+                return Ok(Executed::Complete);
+            }
             out.command_complete(&format!("{} {count}", kept.tag_word));
             // At its end a portal yields no more rows, as often as it is asked.
             *kept =

@@ -385,3 +385,22 @@ fn a_copy_of_much_at_once_is_looked_at_while_its_rows_are_stored() {
         assert_eq!(bench.run(&mut one, "SELECT count(*) FROM t").lines(), [taken]);
     }
 }
+
+#[test]
+fn a_cursor_gives_its_rows_to_an_execute_too() {
+    let (mut bench, mut one, _) = table();
+    bench.run(&mut one, "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')");
+    bench.run(&mut one, "BEGIN; DECLARE c SCROLL CURSOR FOR SELECT id FROM t ORDER BY id");
+    assert_eq!(bench.run(&mut one, "FETCH 1 FROM c").lines(), ["1"]);
+    let mut out = Answer::default();
+    bench.turn(|home| {
+        one.describe_portal(home, "c", &mut out).unwrap();
+        for rows_max in [Some(1), None, None] {
+            one.execute(home, "c", rows_max, &mut out).unwrap();
+        }
+    });
+    assert_eq!((out.lines(), out.fields.len()), (vec!["2".to_owned(), "3".to_owned()], 1));
+    assert_eq!(out.tags, ["SELECT 1", "SELECT 0"]);
+    assert_eq!(bench.run(&mut one, "FETCH PRIOR FROM c").lines(), ["3"]);
+    bench.run(&mut one, "COMMIT");
+}
