@@ -1,5 +1,8 @@
 //! SCRAM against the example of RFC 7677, and both sides against each other.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 
 fn exchange(verifier: Verifier, password: &str) -> Result<(), ScramError> {
@@ -49,6 +52,13 @@ fn a_verifier_survives_its_text_form() {
     assert!(text.parse::<Verifier>().unwrap() == verifier);
     assert!("SCRAM-SHA-256$0:AA==$AA==:AA==".parse::<Verifier>().is_err());
     assert!("md5abc".parse::<Verifier>().is_err());
+    // A client that begins to enter is told the salt: none that was made for one is so long.
+    let of_salt = |len: usize| {
+        let salt = STANDARD.encode(vec![7; len]);
+        text.replace("AQEBAQEBAQEBAQEBAQEBAQ==", &salt).parse::<Verifier>()
+    };
+    assert!(of_salt(256).is_ok());
+    assert!(of_salt(257).is_err());
 }
 
 #[test]

@@ -12,6 +12,8 @@ use super::{ITERATIONS, Key, hmac_sha256, same, sha256};
 
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
+/// Of one that was made elsewhere: whoever begins to enter is told it.
+const SALT_LEN_MAX: usize = 256;
 
 /// PostgreSQL's `SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>`.
 #[derive(Clone, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl FromStr for Verifier {
             let (stored, server) = keys.split_once(':')?;
             Some(Verifier {
                 iterations: iterations.parse().ok().filter(|&n| n > 0)?,
-                salt: BASE64.decode(salt).ok()?,
+                salt: BASE64.decode(salt).ok().filter(|salt| salt.len() <= SALT_LEN_MAX)?,
                 stored_key: key(stored)?,
                 server_key: key(server)?,
             })
