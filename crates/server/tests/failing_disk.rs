@@ -19,9 +19,10 @@ use support::{Client, TestServer};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// The errors of writes and of syncs; 0 for none.
+/// The errors of reads, of writes and of syncs; 0 for none.
 #[derive(Clone, Default)]
 struct Faults {
+    read: Arc<AtomicI32>,
     write: Arc<AtomicI32>,
     sync: Arc<AtomicI32>,
 }
@@ -117,6 +118,7 @@ impl FileOps for FailingFile {
         None
     }
     fn read_some_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Faults::check(&self.faults.read)?;
         let left = usize::try_from(self.file.len()?.saturating_sub(offset)).map_err(io::Error::other)?;
         let len = left.min(buf.len());
         self.file.read_at(&mut buf[..len], offset)?;
@@ -277,6 +279,51 @@ fn a_data_file_that_cannot_be_written_stops_its_own_tenants_writes_until_it_can(
     let count = (id - 1).to_string();
     assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), one(&count));
     assert_eq!(server.connect("other", "other", "pw").unwrap().ok("SELECT count(*) FROM t"), one("3"));
+}
+
+/// Its redo would be kept, and the log of all with it.
+#[test]
+fn a_tenant_whose_catalog_cannot_be_read_for_a_checkpoint_takes_no_writes_until_it_can() {
+    let (env, disk) = FailingDisk::env();
+    let server = TestServer::in_env(&env, |config| {
+        config.workers = Some(1);
+        config.checkpoint_interval = Nanos(1);
+    });
+    server.create_tenant("acme");
+    let mut acme = server.connect("acme", "acme", "pw").unwrap();
+    acme.ok("CREATE TABLE t (id int PRIMARY KEY)");
+    acme.ok("INSERT INTO t VALUES (0)");
+    let mut admin = server.admin("rowhouse");
+    let mut id = 1;
+    let begun = Instant::now();
+    let refusal = loop {
+        // Of what is read then, the catalog's page is what a checkpoint needs, and an INSERT does not.
+        admin.ok("SELECT rowhouse.evict('acme')");
+        acme.ok(&format!("INSERT INTO t VALUES ({id})"));
+        id += 1;
+        disk.data.read.store(EIO, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2500));
+        let answer = acme.query(&format!("INSERT INTO t VALUES ({id})"));
+        if let Some(error) = answer.error {
+            break error;
+        }
+        id += 1;
+        disk.data.read.store(0, Ordering::SeqCst);
+        assert!(begun.elapsed() < Duration::from_secs(60), "writes are never refused");
+    };
+    assert_eq!(
+        (refusal.state, refusal.severity.as_str()),
+        (SqlState::IO_ERROR, "ERROR"),
+        "{}",
+        refusal.message
+    );
+    assert!(refusal.message.contains(&failing_file()), "{}", refusal.message);
+    assert_eq!(acme.ok("SELECT count(*) FROM t"), one(&id.to_string()), "reading goes on");
+    disk.data.read.store(0, Ordering::SeqCst);
+    until_written(&server, "acme", &format!("INSERT INTO t VALUES ({id})"), &[SqlState::IO_ERROR]);
+    let server = server.restart();
+    let count = (id + 1).to_string();
+    assert_eq!(server.connect("acme", "acme", "pw").unwrap().ok("SELECT count(*) FROM t"), one(&count));
 }
 
 #[test]

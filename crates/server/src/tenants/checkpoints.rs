@@ -88,8 +88,22 @@ impl Home {
     async fn try_checkpoint(self: &Arc<Home>, pace: Pace) -> SqlResult<()> {
         self.settled().await;
         self.close_if_in_doubt();
-        self.read_for_checkpoint().await?;
-        let Some(mut begun) = self.begin_checkpoint()? else { return Ok(()) };
+        let incarnation = self.incarnation();
+        let begun = match self.read_for_checkpoint().await {
+            Ok(()) => self.begin_checkpoint(),
+            Err(error) => Err(error),
+        };
+        let mut begun = match begun {
+            Ok(Some(begun)) => begun,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                // Its redo is kept as long as where the file cannot be written.
+                if self.incarnation() == incarnation {
+                    self.note_checkpoint(Some(error.clone()));
+                }
+                return Err(error);
+            }
+        };
         if pace == Pace::Spread {
             begun.checkpoint.spread(SPREAD_RATE);
         }

@@ -86,6 +86,7 @@ impl Home {
             let is_clean = state.logged == ByteCount(0) && tenant.dirty_bytes() == ByteCount(0);
             if is_clean && tenant.is_root_newest() {
                 state.checkpointed_at = began;
+                state.refusal = None;
                 // Records of an earlier start may not know that the root has all commits.
                 state.log.writer().release_through(self.id, tenant.committed());
                 return Ok(None);
