@@ -230,11 +230,11 @@ async fn change(client: &mut WireClient, bulk: &Bulk, work: Work, pauses: Option
             let before = format!(
                 "create table passing (id int); insert into passing select * from generate_series(1, 50); \
                  alter table passing add primary key (id); drop table passing; \
-                 drop table bulk_part; alter table bulk drop constraint bulk_pkey; alter table bulk rename to renamed; \
+                 drop table bulk_part; alter table bulk drop constraint if exists bulk_key; alter table bulk rename to renamed; \
                  alter table renamed alter column id type {id_type}, alter column generation type int8 using {generation}"
             );
             let behind = format!(
-                "alter table renamed rename to bulk; alter table bulk add constraint bulk_pkey primary key (id); \
+                "alter table renamed rename to bulk; alter table bulk add constraint bulk_key unique (generation, id); \
                  create table bulk_part (id int primary key, bulk_id int references bulk, generation int8); \
                  {parts}; commit"
             );
