@@ -167,7 +167,7 @@ pub fn split_qualified_name(text: &str) -> Option<Vec<String>> {
             if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$')) {
                 return None;
             }
-            parts.push(name.to_lowercase());
+            parts.push(name.to_ascii_lowercase());
             rest = &rest[end..];
         }
         rest = rest.trim_start();

@@ -267,7 +267,7 @@ fn split_name(text: &str) -> Option<Vec<String>> {
                     c => part.push(c),
                 }
             },
-            c => part.extend(c.to_lowercase()),
+            c => part.push(c.to_ascii_lowercase()),
         }
     }
     Some(parts)

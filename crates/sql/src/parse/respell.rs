@@ -620,7 +620,8 @@ fn like_tokens(solid: &Solid<'_>, at: usize) -> Option<(Vec<Token>, usize)> {
     loop {
         let Some(Token::Word(name)) = solid.token(next) else { return None };
         // Quoted, no name is a keyword.
-        let folded = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        let folded =
+            if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
         tokens.push(Token::make_word(&folded, Some('"')));
         next += 1;
         if solid.token(next) != Some(&Token::Period) {

@@ -189,7 +189,7 @@ impl<'a> Tokens<'a> {
             Token::Word(word) => {
                 let name = match word.quote_style {
                     Some(_) => word.value.clone(),
-                    None => word.value.to_lowercase(),
+                    None => word.value.to_ascii_lowercase(),
                 };
                 self.next();
                 Ok(name)

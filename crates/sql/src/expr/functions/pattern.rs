@@ -3,6 +3,7 @@
 use base::{SqlError, SqlState};
 use types::Datum;
 
+use super::string::lowered;
 use super::*;
 
 pub(super) static OPERATORS: &[FunctionDef] = &[
@@ -25,7 +26,7 @@ pub(super) static FUNCTIONS: &[FunctionDef] = &[
 fn like(args: &[Datum], fold_case: bool, negated: bool) -> EvalResult<Datum> {
     let (value, pattern) = (text(&args[0])?, text(&args[1])?);
     let matched = if fold_case {
-        like_matches(value.to_lowercase().as_bytes(), pattern.to_lowercase().as_bytes())?
+        like_matches(lowered(value).as_bytes(), lowered(pattern).as_bytes())?
     } else {
         like_matches(value.as_bytes(), pattern.as_bytes())?
     };

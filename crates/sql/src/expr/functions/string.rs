@@ -8,8 +8,10 @@ use super::operators::shown;
 use super::*;
 
 pub(super) static FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.to_lowercase()))),
-    FunctionDef::new("upper", &[TEXT], TEXT, |a, _| Ok(Datum::text(text(&a[0])?.to_uppercase()))),
+    FunctionDef::new("lower", &[TEXT], TEXT, |a, _| Ok(Datum::text(lowered(text(&a[0])?)))),
+    FunctionDef::new("upper", &[TEXT], TEXT, |a, _| {
+        Ok(Datum::text(text(&a[0])?.chars().map(upper_char).collect::<String>()))
+    }),
     FunctionDef::new("initcap", &[TEXT], TEXT, initcap),
     FunctionDef::new("length", &[TEXT], INT4, char_length),
     FunctionDef::new("length", &[BPCHAR], INT4, bpchar_length),
@@ -127,15 +129,31 @@ fn octet_length(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     } as i32))
 }
 
+/// The other case of a character where that is one character too: as the C library has it, whose words are as long as before.
+fn one_char(mut cases: impl Iterator<Item = char>, c: char) -> char {
+    match (cases.next(), cases.next()) {
+        (Some(other), None) => other,
+        _ => c,
+    }
+}
+
+fn lower_char(c: char) -> char {
+    if c == 'İ' { 'i' } else { one_char(c.to_lowercase(), c) }
+}
+
+fn upper_char(c: char) -> char {
+    one_char(c.to_uppercase(), c)
+}
+
+pub(super) fn lowered(text: &str) -> String {
+    text.chars().map(lower_char).collect()
+}
+
 fn initcap(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
     let mut out = String::new();
     let mut inside = false;
     for c in text(&args[0])?.chars() {
-        if inside {
-            out.extend(c.to_lowercase());
-        } else {
-            out.extend(c.to_uppercase());
-        }
+        out.push(if inside { lower_char(c) } else { upper_char(c) });
         inside = c.is_alphanumeric();
     }
     Ok(Datum::text(out))
@@ -314,9 +332,13 @@ fn split_part(args: &[Datum], _ctx: &EvalCtx<'_>) -> EvalResult<Datum> {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero").into()
         );
     }
-    let parts: Vec<&str> = if delimiter.is_empty() { vec![value] } else { value.split(delimiter).collect() };
-    let index = if n > 0 { n - 1 } else { parts.len() as i64 + n };
-    Ok(Datum::text(usize::try_from(index).ok().and_then(|i| parts.get(i)).copied().unwrap_or("")))
+    let count = || if delimiter.is_empty() { 1 } else { value.split(delimiter).count() };
+    let index = if n > 0 { n - 1 } else { count() as i64 + n };
+    let part = usize::try_from(index).ok().and_then(|index| match delimiter {
+        "" => [value].get(index).copied(),
+        _ => value.split(delimiter).nth(index),
+    });
+    Ok(Datum::text(part.unwrap_or("")))
 }
 
 fn string_to_array(args: &[Datum], ctx: &EvalCtx<'_>) -> EvalResult<Datum> {

@@ -117,3 +117,6 @@ SELECT nextval('counted_id_seq');
 SELECT id FROM emp WHERE name::varchar(2) = 'bo';
 SELECT id FROM emp WHERE name::varchar(2) > 'bo' ORDER BY id;
 SELECT count(*) FROM (SELECT DISTINCT j FROM (VALUES ('{"a": 1.0}'::jsonb), ('{"a": 1.00}')) v (j)) s;
+CREATE TABLE grÖße (Ä int, b int);
+INSERT INTO GRÖßE VALUES (1, 2);
+SELECT Ä, "Ä" AS Öl FROM "grÖße";
