@@ -32,8 +32,14 @@ fn main() {
         .map(|i| {
             let (inner, worker, stop) = (env.clone(), worker.clone(), stop.clone());
             let body = move || {
-                let _proxy =
-                    Proxy::enter(&inner, &worker, TenantId(20 + i), &Arc::default(), &Background::default());
+                let _proxy = Proxy::enter(
+                    &inner,
+                    &worker,
+                    TenantId(20 + i),
+                    false,
+                    &Arc::default(),
+                    &Background::default(),
+                );
                 while !stop.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

@@ -38,6 +38,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Job {
     request: AnalyticRequest,
+    /// Its tenant is promised processor time.
+    is_promised: bool,
     background: Background,
     events: Arc<Channel>,
     /// Since when it waits for a thread.
@@ -155,7 +157,7 @@ impl AnalyticPool {
         let since = queue.env.now();
         events.begin_wait(since);
         let looks = request.reads_system_only && !waiting.jobs.has_place_for_one(tenant, is_promised);
-        let job = Job { request, background, events: events.clone(), since };
+        let job = Job { request, is_promised, background, events: events.clone(), since };
         let pushed = match looks {
             true => waiting.looks.push(tenant, job),
             false => waiting.jobs.push(tenant, is_promised, job),
@@ -261,16 +263,18 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
                 waiting.idle -= 1;
             }
         };
-        let Job { mut request, background, events, since } = job;
+        let Job { mut request, is_promised, background, events, since } = job;
         events.end_wait(env.now() - since);
-        let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, events.control.held(), &background));
-        permits.count_for(Some(events.control.clone()));
+        // All threads of the server take its lock: here and at the end, where this one is at the ordinary priority and nobody waits for it.
+        let meter = work_memory.statement(tenant, env.now());
+        let held = events.control.held();
+        let proxy = Rc::new(Proxy::enter(env, &queue.worker, tenant, is_promised, held, &background));
+        permits.work_for(&events.control, &proxy);
         events.begin_thread(env.threads.current());
         let place = Place::new(queue, tenant, kind);
         let waiting = Rc::clone(&proxy);
         // Reads of pages that are not in memory hold nothing of the worker.
         let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
-        let meter = work_memory.statement(tenant, env.now());
         request.limits.work_meter = Some(meter.clone());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             run(request, &events.control, &mut |event| events.send(event, &proxy, &place));
@@ -278,11 +282,11 @@ fn work(queue: &Arc<Queue>, permits: WorkerPermits) {
         if outcome.is_err() {
             tracing::error!(tenant = tenant.0, "an analytical query panicked");
         }
-        meter.end(env.now());
-        permits.count_for(None);
+        permits.rest();
         events.end_thread();
         drop(around);
         drop(proxy);
+        meter.end(env.now());
         place.end();
         events.close_producer();
     }

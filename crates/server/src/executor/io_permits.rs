@@ -14,6 +14,7 @@ use sql::session::QueryControl;
 
 use super::handle::{Message, WorkerHandle};
 use super::io_governing::IoGoverning;
+use super::proxy::{Proxy, ProxyState};
 
 /// No answer yet; the worker is gone; else a ticket.
 const WAITING: u64 = u64::MAX;
@@ -38,11 +39,15 @@ pub(super) struct IoAsked {
     pub(super) volume: VolumeNo,
     pub(super) len: ByteCount,
     answer: Arc<Answer>,
+    proxy: Option<Arc<ProxyState>>,
 }
 
 impl IoAsked {
-    /// Lets the thread go on. It hands the ticket back by [`Message::IoEnded`].
+    /// Lets the thread go on, at once. It hands the ticket back by [`Message::IoEnded`].
     pub(super) fn grant(self, ticket: IoTicket) {
+        if let Some(proxy) = &self.proxy {
+            proxy.begin_io();
+        }
         self.answer.give(u64::from(ticket.0));
     }
 }
@@ -57,33 +62,40 @@ impl Drop for IoAsked {
 pub(crate) struct WorkerPermits {
     worker: WorkerHandle,
     governing: IoGoverning,
-    /// The query that the thread works for now.
-    query: RefCell<Option<QueryControl>>,
+    /// The query that the thread works for now, and its place in the run queue.
+    works_for: RefCell<Option<(QueryControl, Arc<ProxyState>)>>,
 }
 
 impl WorkerPermits {
     pub(crate) fn new(worker: WorkerHandle, governing: IoGoverning) -> WorkerPermits {
-        WorkerPermits { worker, governing, query: RefCell::default() }
+        WorkerPermits { worker, governing, works_for: RefCell::default() }
     }
 
-    /// Counts the thread's I/Os for this query from now on.
-    pub(crate) fn count_for(&self, query: Option<QueryControl>) {
-        self.query.replace(query);
+    /// Counts the thread's I/Os for this query from now on, in whose name it stands in the run queue.
+    pub(crate) fn work_for(&self, query: &QueryControl, proxy: &Proxy) {
+        self.works_for.replace(Some((query.clone(), proxy.state().clone())));
+    }
+
+    /// The thread works for no query any more.
+    pub(crate) fn rest(&self) {
+        self.works_for.replace(None);
     }
 }
 
 impl IoPermits for WorkerPermits {
     fn wait(&self, account: &IoAccount, len: ByteCount) -> Option<IoPermit> {
         let volume = account.volume();
-        if let Some(query) = &*self.query.borrow() {
+        let proxy = self.works_for.borrow().as_ref().map(|(query, proxy)| {
             query.add_ios(IoAccount::ios_of(len));
-        }
+            proxy.clone()
+        });
         if self.governing.volumes()[volume.0 as usize].schedule.is_open() {
             account.note_done(len);
             return None;
         }
         let answer = Arc::new(Answer { ticket: AtomicU64::new(WAITING), thread: std::thread::current() });
-        let asked = IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone() };
+        let asked =
+            IoAsked { tenant: account.tenant(), volume, len, answer: answer.clone(), proxy: proxy.clone() };
         let given = env::blocked(|| {
             self.worker.0.send(Message::AskIo(asked));
             loop {
@@ -95,6 +107,11 @@ impl IoPermits for WorkerPermits {
         });
         let ticket = IoTicket(u32::try_from(given).ok()?);
         let worker = self.worker.clone();
-        Some(IoPermit::new(move || worker.0.send(Message::IoEnded(ticket))))
+        Some(IoPermit::new(move || {
+            worker.0.send(Message::IoEnded(ticket));
+            if let Some(proxy) = proxy {
+                proxy.end_io();
+            }
+        }))
     }
 }

@@ -48,4 +48,7 @@ mod move_tests;
 mod preempt_tests;
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
+mod proxy_tests;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests of the real machine use it from outside too")]
 mod tests;

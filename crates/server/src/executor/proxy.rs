@@ -6,9 +6,14 @@
 //! its quantum, and the worker itself to nice -20. A raised proxy is lowered when another one is picked or the worker goes
 //! to wait for anything else; until then its little remaining share costs less than two system calls each turn. It is
 //! charged by its thread's clock.
+//!
+//! A thread that waits is in no queue, so nobody picks it for the little that it does around its wait. At `SCHED_IDLE` that would take until its core has nothing else to do, a second and
+//! more beside a worker that always has, and what the thread holds others would wait for as long. So it runs at the ordinary priority while it has leave to read or write, that is a place at the
+//! device; and if its tenant is promised processor time, whenever it waits.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{Nanos, TenantId};
 use env::{Env, Priority, ThreadControl};
@@ -35,11 +40,66 @@ pub(super) struct ProxyState {
     held: Arc<AtomicBool>,
     pub(super) background: Background,
     thread: std::thread::Thread,
+    /// Its tenant is promised processor time.
+    is_promised: bool,
+    /// What the thread does that decides its priority. Locked by the thread for as long as it takes to change the two together, and by the worker where it has not to wait for that.
+    doing: Mutex<Doing>,
+}
+
+/// What a thread's priority comes from.
+struct Doing {
+    waits: bool,
+    /// It has leave to read or write.
+    has_leave: bool,
+    /// Its place has ended.
+    has_ended: bool,
+    /// What its worker wants it to be at.
+    of_worker: Priority,
+    /// What it is at.
+    is_at: Priority,
 }
 
 impl ProxyState {
     pub(super) fn wants_to_run(&self) -> bool {
         self.wants.load(Ordering::SeqCst)
+    }
+
+    /// Sets the thread's priority, for as long as it is in no case at the ordinary one. By the worker.
+    ///
+    /// # Errors
+    /// The privilege is missing.
+    pub(super) fn set_priority(&self, priority: Priority) -> io::Result<()> {
+        // A thread that holds the lock is about to wait, or to end.
+        let Ok(mut doing) = self.doing.try_lock() else { return Ok(()) };
+        doing.of_worker = priority;
+        self.apply(&mut doing)
+    }
+
+    fn apply(&self, doing: &mut Doing) -> io::Result<()> {
+        let is_ordinary = doing.has_ended || doing.has_leave || (doing.waits && self.is_promised);
+        let wanted = if is_ordinary { Priority::Normal } else { doing.of_worker };
+        if doing.is_at != wanted {
+            self.control.set_priority(wanted)?;
+            doing.is_at = wanted;
+        }
+        Ok(())
+    }
+
+    /// Needs a privilege where the system is strict; there the thread stays as low as it is.
+    fn change(&self, change: impl FnOnce(&mut Doing)) {
+        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut doing);
+        let _ = self.apply(&mut doing);
+    }
+
+    /// The thread is about to be given leave to read or write. By the worker, while the thread waits for that and changes nothing.
+    pub(super) fn begin_io(&self) {
+        self.change(|doing| doing.has_leave = true);
+    }
+
+    /// The thread has read or written. By the thread.
+    pub(super) fn end_io(&self) {
+        self.change(|doing| doing.has_leave = false);
     }
 
     /// Has the thread stand still, where it can, until [`ProxyState::release`]: its tenant is over its limit, and at `SCHED_IDLE` it
@@ -86,11 +146,12 @@ pub struct Proxy {
 impl Proxy {
     /// Puts the calling thread into `worker`'s run queue for `tenant`, under `SCHED_IDLE`, wanting to run. Pin the
     /// thread to the worker's core. The thread looks at `held` where it can stand still, and does while it is set; what it does is background
-    /// work while `background` says so.
+    /// work while `background` says so. `is_promised`: the tenant is promised processor time.
     pub fn enter(
         env: &Env,
         worker: &WorkerHandle,
         tenant: TenantId,
+        is_promised: bool,
         held: &Arc<AtomicBool>,
         background: &Background,
     ) -> Proxy {
@@ -107,14 +168,28 @@ impl Proxy {
             held: held.clone(),
             background: background.clone(),
             thread: std::thread::current(),
+            is_promised,
+            doing: Mutex::new(Doing {
+                waits: false,
+                has_leave: false,
+                has_ended: false,
+                of_worker: Priority::ProxyIdle,
+                is_at: Priority::ProxyIdle,
+            }),
         };
         let proxy = Proxy { state: Arc::new(state) };
         proxy.send();
         proxy
     }
 
+    pub(super) fn state(&self) -> &Arc<ProxyState> {
+        &self.state
+    }
+
     /// Runs `wait`, which blocks the thread, with the proxy out of the run queue.
     pub fn blocked<R>(&self, wait: impl FnOnce() -> R) -> R {
+        // Before the worker is woken, which goes before it from then on.
+        self.state.change(|doing| doing.waits = true);
         self.state.wants.store(false, Ordering::SeqCst);
         // The worker may be waiting for this very quantum: it need not wait it out.
         self.state.account.worker.waker.wake();
@@ -123,6 +198,8 @@ impl Proxy {
         if !self.state.queued.swap(true, Ordering::SeqCst) {
             self.send();
         }
+        // Once it is where it is picked.
+        self.state.change(|doing| doing.waits = false);
         result
     }
 
@@ -141,7 +218,7 @@ impl Drop for Proxy {
         let account = self.state.account.clone();
         let worker = account.worker.clone();
         worker.send(Message::ChargeProxy(account, self.state.take_rest()));
-        // Needs a privilege where the system is strict; a thread that is reused then stays low until it enters again.
-        let _ = self.state.control.set_priority(Priority::Normal);
+        // One that is reused stays as it is until it enters again.
+        self.state.change(|doing| doing.has_ended = true);
     }
 }

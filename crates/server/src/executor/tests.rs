@@ -230,7 +230,8 @@ fn flush_is_started_before_a_proxy_gets_its_quantum() {
     let stop = Arc::new(AtomicBool::new(false));
     let (proxy_env, proxy_worker, proxy_stop) = (env.clone(), handle.clone(), stop.clone());
     let body = move || {
-        let _proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default(), &Background::default());
+        let _proxy =
+            Proxy::enter(&proxy_env, &proxy_worker, B, false, &Arc::default(), &Background::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
@@ -298,7 +299,8 @@ fn proxy_runs_is_charged_and_does_not_delay_tasks() {
     let (proxy_env, proxy_worker) = (env.clone(), handle.clone());
     let (proxy_stop, proxy_paused) = (stop.clone(), paused.clone());
     let body = move || {
-        let proxy = Proxy::enter(&proxy_env, &proxy_worker, B, &Arc::default(), &Background::default());
+        let proxy =
+            Proxy::enter(&proxy_env, &proxy_worker, B, false, &Arc::default(), &Background::default());
         while !proxy_stop.load(Ordering::Relaxed) {
             if !proxy_paused.load(Ordering::Relaxed) {
                 spin(Duration::from_millis(2));
@@ -359,7 +361,8 @@ fn what_a_thread_took_is_charged_to_whom_it_took_it_for_though_it_was_never_pick
     let (on_thread, there) = (env.clone(), handle.clone());
     let body = move || {
         [(A, 20), (B, 5)].map(|(tenant, ms)| {
-            let proxy = Proxy::enter(&on_thread, &there, tenant, &Arc::default(), &Background::default());
+            let proxy =
+                Proxy::enter(&on_thread, &there, tenant, false, &Arc::default(), &Background::default());
             let since = on_thread.clock.thread_cpu();
             while on_thread.clock.thread_cpu() - since < Nanos::from_millis(ms) {}
             let used = on_thread.clock.thread_cpu() - since;
@@ -501,7 +504,7 @@ fn used_by_queries(core: fn(&[usize]) -> Option<&usize>, of_a: Terms, of_b: Term
         let (env_of_query, handle, stop, tell) = (env.clone(), handle.clone(), stop.clone(), used.clone());
         let body = move || {
             let held = Arc::new(AtomicBool::new(false));
-            let proxy = Proxy::enter(&env_of_query, &handle, tenant, &held, &Background::default());
+            let proxy = Proxy::enter(&env_of_query, &handle, tenant, false, &held, &Background::default());
             let before = env_of_query.clock.thread_cpu();
             while !stop.load(Ordering::Relaxed) {
                 if held.load(Ordering::Relaxed) {

@@ -575,10 +575,8 @@ impl Worker {
             if self.may_raise_itself && self.raised_itself.replace(now).is_none() {
                 let _ = self.env.threads.current().set_priority(Priority::Worker);
             }
-            if self.raised.is_none() {
-                self.raises_proxies = proxy.control.set_priority(Priority::ProxyRaised).is_ok();
-                self.raised = Some(proxy.clone());
-            }
+            self.raises_proxies = proxy.set_priority(Priority::ProxyRaised).is_ok();
+            self.raised.get_or_insert_with(|| proxy.clone());
             // Beside a raised one the others have little, but those over their limits may have nothing. Without the privilege all would share the quantum.
             let held = if self.raises_proxies { Held::OverLimit } else { Held::All };
             self.local.queues.borrow_mut().hold_proxies(held, now);
@@ -593,10 +591,8 @@ impl Worker {
 
     fn lower(&mut self) {
         if let Some(proxy) = self.raised.take() {
-            // A thread that has ended needs no lowering.
-            if proxy.wants_to_run() {
-                let _ = proxy.control.set_priority(Priority::ProxyIdle);
-            }
+            // One that waits too: else it would go on beside the next ones when it has waited.
+            let _ = proxy.set_priority(Priority::ProxyIdle);
             self.charge_proxy(&proxy, self.local.now.get());
         }
     }

@@ -1,0 +1,318 @@
+//! What is done with the threads of proxies: their priorities, as they are set, and their limits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use base::{ByteCount, Nanos, TenantId, VolumeNo, WorkerId};
+use env::{
+    Env, IoAccount, IoPermits, JoinHandle, Priority, ShutdownSignal, ThreadControl, ThreadOps, Threads,
+};
+use governor::{CpuPromise, IoPromise, MilliCores};
+use sql::session::QueryControl;
+
+use super::*;
+
+const A: TenantId = TenantId(16);
+const B: TenantId = TenantId(17);
+/// Promised processor time.
+const PROMISED: TenantId = TenantId(18);
+
+/// The priority that was set last of each thread, by its name.
+type Last = Arc<Mutex<BTreeMap<String, Priority>>>;
+
+/// The machine's threads, of which is noted what priorities they are to have.
+struct NotedThreads {
+    threads: Arc<dyn Threads>,
+    last: Last,
+}
+
+struct NotedThread {
+    control: ThreadControl,
+    name: String,
+    last: Last,
+}
+
+impl ThreadOps for NotedThread {
+    fn set_priority(&self, priority: Priority) -> io::Result<()> {
+        self.last.lock().unwrap().insert(self.name.clone(), priority);
+        self.control.set_priority(priority)
+    }
+    fn cpu_time(&self) -> Option<Nanos> {
+        self.control.cpu_time()
+    }
+}
+
+impl Threads for NotedThreads {
+    fn spawn(
+        &self,
+        name: &str,
+        core: Option<usize>,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> io::Result<JoinHandle> {
+        self.threads.spawn(name, core, body)
+    }
+    fn current(&self) -> ThreadControl {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let (control, last) = (self.threads.current(), self.last.clone());
+        ThreadControl::new(Arc::new(NotedThread { control, name, last }))
+    }
+    fn pin_current(&self, core: usize) -> io::Result<()> {
+        self.threads.pin_current(core)
+    }
+    fn cores(&self) -> Vec<usize> {
+        self.threads.cores()
+    }
+    fn raise_file_limit(&self) -> io::Result<u64> {
+        self.threads.raise_file_limit()
+    }
+    fn resident_memory(&self) -> ByteCount {
+        self.threads.resident_memory()
+    }
+    fn shutdown_signal(&self) -> ShutdownSignal {
+        self.threads.shutdown_signal()
+    }
+}
+
+/// A worker, and threads beside it whose priorities are noted.
+struct Beside {
+    env: Env,
+    worker: Worker,
+    governing: Governing,
+    last: Last,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle>,
+}
+
+impl Beside {
+    fn new() -> Beside {
+        let (mut env, last) = (Env::real(), Last::default());
+        env.threads = Arc::new(NotedThreads { threads: env.threads.clone(), last: last.clone() });
+        let governing = Governing::new(1, 1, env.now());
+        let worker = Worker::new(&env, WorkerId(0), &governing).unwrap();
+        Beside { env, worker, governing, last, stop: Arc::default(), threads: Vec::new() }
+    }
+
+    /// Starts a thread that stands in the run queue for a tenant while `body` goes on.
+    fn start(
+        &mut self,
+        name: &str,
+        tenant: TenantId,
+        body: impl FnOnce(&Rc<Proxy>, &AtomicBool) + Send + 'static,
+    ) {
+        let (env, worker, stop) = (self.env.clone(), self.worker.handle(), self.stop.clone());
+        let body = move || {
+            let promised = tenant == PROMISED;
+            let proxy =
+                Proxy::enter(&env, &worker, tenant, promised, &Arc::default(), &Background::default());
+            let proxy = Rc::new(proxy);
+            let waiting = proxy.clone();
+            let around = env::around_waits(Rc::new(move |wait| waiting.blocked(wait)));
+            body(&proxy, &stop);
+            drop(around);
+        };
+        self.threads.push(self.env.threads.spawn(name, None, Box::new(body)).unwrap());
+    }
+
+    fn spin(&mut self, name: &str, tenant: TenantId) {
+        self.start(name, tenant, |_, stop| {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+    }
+
+    fn last(&self, name: &str) -> Option<Priority> {
+        self.last.lock().unwrap().get(name).copied()
+    }
+
+    /// Turns until `done`, ten seconds at most.
+    fn turn_until(&mut self, mut done: impl FnMut(&Beside) -> bool) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !done(self) {
+            assert!(Instant::now() < until, "still not done after ten seconds");
+            self.worker.turn(Some(Nanos::from_millis(1))).unwrap();
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            while !thread.is_finished() {
+                let _ = self.worker.turn(Some(Nanos::from_millis(1)));
+            }
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn a_proxy_that_waits_is_raised_no_more() {
+    let mut beside = Beside::new();
+    let (tell, told) = mpsc::channel::<()>();
+    let (waits, last) = (Arc::new(AtomicBool::new(false)), beside.last.clone());
+    let is_waiting = waits.clone();
+    beside.start("waits", A, move |proxy, stop| {
+        let is_raised = || last.lock().unwrap().get("waits") == Some(&Priority::ProxyRaised);
+        while !is_raised() && !stop.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        proxy.blocked(|| {
+            waits.store(true, Ordering::Relaxed);
+            told.recv().unwrap();
+        });
+    });
+    // Where there is another one, who is picked is raised.
+    beside.spin("spins", B);
+    beside.turn_until(|_| is_waiting.load(Ordering::Relaxed));
+    for _ in 0..20 {
+        beside.worker.turn(Some(Nanos::from_millis(1))).unwrap();
+    }
+    assert_eq!(beside.last("waits"), Some(Priority::ProxyIdle));
+    tell.send(()).unwrap();
+    beside.turn_until(|beside| beside.threads[0].is_finished());
+    for _ in 0..20 {
+        beside.worker.turn(Some(Nanos::from_millis(1))).unwrap();
+    }
+    assert_eq!(beside.last("waits"), Some(Priority::Normal), "its priority is its own again");
+}
+
+#[test]
+fn a_thread_that_has_leave_to_read_is_at_the_ordinary_priority_until_it_has_read() {
+    let mut beside = Beside::new();
+    let (io, handle, last) = (beside.governing.io.clone(), beside.worker.handle(), beside.last.clone());
+    io.set_promise(A, &IoPromise { iops: 1000, ..IoPromise::default() }, 0, beside.env.now());
+    beside.spin("spins", B);
+    let (tell, told) = mpsc::channel();
+    beside.start("reads", A, move |proxy, _| {
+        let priority = || last.lock().unwrap()["reads"];
+        let permits = WorkerPermits::new(handle, io);
+        permits.work_for(&QueryControl::default(), proxy);
+        for _ in 0..3 {
+            let permit = permits.wait(&IoAccount::new(A, VolumeNo(0)), ByteCount(8192));
+            let at_first = priority();
+            // Whoever is picked meanwhile.
+            sleep(Duration::from_millis(5));
+            let at_last = priority();
+            assert!(permit.is_some(), "the volume is governed");
+            drop(permit);
+            tell.send([at_first, at_last, priority()]).unwrap();
+        }
+        permits.rest();
+    });
+    let mut read = Vec::new();
+    beside.turn_until(|_| {
+        read.extend(told.try_iter());
+        read.len() == 3
+    });
+    for [at_first, at_last, after] in read {
+        assert_eq!((at_first, at_last), (Priority::Normal, Priority::Normal));
+        assert_ne!(after, Priority::Normal);
+    }
+}
+
+#[test]
+fn a_thread_of_a_tenant_that_is_promised_processor_time_waits_at_the_ordinary_priority() {
+    let mut beside = Beside::new();
+    let last = beside.last.clone();
+    beside.spin("spins", B);
+    let (tell, told) = mpsc::channel();
+    for (name, tenant) in [("promised", PROMISED), ("other", A)] {
+        let (tell, last) = (tell.clone(), last.clone());
+        beside.start(name, tenant, move |proxy, _| {
+            let priority = || last.lock().unwrap()[name];
+            for _ in 0..3 {
+                let within = proxy.blocked(|| {
+                    sleep(Duration::from_millis(5));
+                    priority()
+                });
+                // Until it was picked.
+                sleep(Duration::from_millis(5));
+                tell.send((name, within, priority())).unwrap();
+            }
+        });
+    }
+    let mut waited = Vec::new();
+    beside.turn_until(|_| {
+        waited.extend(told.try_iter());
+        waited.len() == 6
+    });
+    let of_worker = [Priority::ProxyIdle, Priority::ProxyRaised];
+    for (name, within, after) in waited {
+        let is_ordinary = within == Priority::Normal;
+        assert!(
+            is_ordinary == (name == "promised") && of_worker.contains(&after),
+            "{name}: {within:?}, {after:?}"
+        );
+    }
+}
+
+/// A worker on a core of its own beside a task that never rests, and a query of a tenant that is promised half of the core and waits again and again.
+#[test]
+fn a_query_that_is_promised_processor_time_reads_on_beside_a_worker_that_never_rests() {
+    let env = Env::real();
+    let core = env.threads.cores()[0];
+    let (tell, told) = mpsc::channel();
+    let on_core = env.clone();
+    let body = move || {
+        let mut worker = Worker::new(&on_core, WorkerId(0), &Governing::new(1, 1, on_core.now())).unwrap();
+        let _ = worker.claim_priority();
+        tell.send(worker.handle()).unwrap();
+        worker.run().unwrap();
+    };
+    let worker_thread = env.threads.spawn("worker", Some(core), Box::new(body)).unwrap();
+    let worker = told.recv().unwrap();
+    let spin = |time: Duration| {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (never_rests, reads) = (stop.clone(), stop.clone());
+    let task = worker.spawn(A, async move {
+        while !never_rests.load(Ordering::Relaxed) {
+            spin(Duration::from_micros(50));
+            yield_now().await;
+        }
+    });
+    let promise = CpuPromise { reserved: MilliCores(500), ..CpuPromise::default() };
+    worker.set_terms(PROMISED, Terms { promise, ..Terms::default() });
+    let (to, handle) = (env.clone(), worker.clone());
+    let body = move || {
+        let (held, background) = (Arc::default(), Background::default());
+        let proxy = Proxy::enter(&to, &handle, PROMISED, true, &held, &background);
+        if to.threads.current().set_priority(Priority::Normal).is_err() {
+            return;
+        }
+        let _ = to.threads.current().set_priority(Priority::ProxyIdle);
+        let began = Instant::now();
+        let mut rounds = 0;
+        while !reads.load(Ordering::Relaxed) {
+            spin(Duration::from_micros(200));
+            proxy.blocked(|| {
+                sleep(Duration::from_micros(50));
+                spin(Duration::from_micros(50));
+            });
+            rounds += 1;
+            if began.elapsed() > Duration::from_secs(1) {
+                break;
+            }
+        }
+        assert!(rounds > 100, "{rounds} rounds of 250 us in a second");
+        eprintln!("{rounds} rounds of 250 us in a second");
+    };
+    let query = env.threads.spawn("query", Some(core), Box::new(body)).unwrap();
+    let outcome = query.join();
+    stop.store(true, Ordering::Relaxed);
+    env::block_on(&env, task);
+    worker.stop();
+    worker_thread.join().unwrap();
+    outcome.unwrap();
+}
