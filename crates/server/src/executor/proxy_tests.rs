@@ -253,6 +253,32 @@ fn a_thread_of_a_tenant_that_is_promised_processor_time_waits_at_the_ordinary_pr
     }
 }
 
+#[test]
+fn a_limit_stops_a_query_for_what_it_took_and_no_longer() {
+    let mut beside = Beside::new();
+    let promise = CpuPromise { max: Some(MilliCores(1000)), ..CpuPromise::default() };
+    beside.worker.handle().set_terms(A, Terms { promise, ..Terms::default() });
+    let threads = beside.env.threads.clone();
+    beside.start("spins", A, move |_, stop| {
+        // Whatever else the machine does.
+        let _ = threads.current().set_priority(Priority::Normal);
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    });
+    let account = beside.worker.handle().account(A);
+    beside.turn_until(|_| account.used() > Nanos(0));
+    // It takes what it wants while the worker does something else, as one that does not stand still does.
+    sleep(Duration::from_millis(300));
+    let before = account.used();
+    beside.turn_until(|_| account.used() > before + Nanos::from_millis(20));
+    let (took, since) = (account.used() - before, Instant::now());
+    let before = account.used();
+    beside.turn_until(|_| account.used() > before + Nanos::from_millis(1));
+    let stopped = Nanos(since.elapsed().as_nanos() as u64);
+    assert!(stopped.0 < took.0 + took.0 / 2, "stopped for {stopped:?} after {took:?}");
+}
+
 /// A worker on a core of its own beside a task that never rests, and a query of a tenant that is promised half of the core and waits again and again.
 #[test]
 fn a_query_that_is_promised_processor_time_reads_on_beside_a_worker_that_never_rests() {

@@ -597,10 +597,11 @@ impl Worker {
         }
     }
 
-    /// Charges a proxy what its thread has used since `since`, at the latest.
+    /// Charges a proxy what its thread has used since `since`, or before: one that cannot stand still goes on while its worker sleeps.
     fn charge_proxy(&self, proxy: &ProxyState, since: Nanos) {
         let used = proxy.take_uncharged();
-        self.local.queues.borrow_mut().charge_exact(&proxy.account, used, since + used);
+        let now = (since + used).min(self.env.now());
+        self.local.queues.borrow_mut().charge_exact(&proxy.account, used, now);
         self.local.shared.count_charged_to_proxy(used);
     }
 
